@@ -1,0 +1,1 @@
+//! lit runner and FileCheck.
