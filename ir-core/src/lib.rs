@@ -1,1 +1,49 @@
-//! Arena IR.
+//! The generic core: bodies in arenas, interned types and attributes, a registry of operations
+//! and passes, text, verification, diagnostics, and the pass manager.
+//!
+//! This crate knows no dialect. The data flows one way: text is parsed into a [`Module`] of
+//! [`Item`]s, each with a [`Body`] of its own; passes edit one body at a time through
+//! [`FuncMut`], or the module; what is verified can be printed or handed to a target.
+
+// The derive macros name this crate by its outside name.
+extern crate self as ir_core;
+
+pub mod attributes;
+pub mod body;
+pub mod diagnostics;
+pub mod dtype;
+pub mod ids;
+pub mod infer;
+mod intern;
+pub mod location;
+pub mod module;
+pub mod op;
+pub mod pass;
+pub mod registry;
+pub mod rewriter;
+pub mod tensor;
+pub mod types;
+
+pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
+pub use body::{Binding, Body, InsertPoint, NameHint, OpParts, ValueDef};
+pub use diagnostics::{Diagnostic, Label, Severity};
+pub use dtype::{DType, DTypeKind};
+pub use ids::{BlockId, EntityId, OpId, RegionId, UseId, ValueId};
+pub use infer::{InferCx, Stop};
+pub use intern::Symbol;
+pub use location::{Loc, LocData, SourceMap, Span};
+pub use module::{Item, Module, Signature, Signatures};
+pub use op::{Op, OpFields};
+pub use pass::{FunctionPass, ModulePass, Pass, PassContext, PassResult};
+pub use registry::{Dialect, Effects, OpDef, OpInfo, Registry, Traits};
+pub use rewriter::FuncMut;
+pub use smallvec::SmallVec;
+pub use tensor::{Scalar, TensorData};
+pub use types::{
+    Dim, DimExpr, DimExprData, DimOp, FunctionType, TensorType, Type, TypeData, TypeParam,
+};
+
+/// Derives [`Op`](trait@Op) and [`OpFields`] from a struct of operands and attributes.
+pub use ir_macros::Op;
+/// Derives [`Pass`](trait@Pass) from a struct of options.
+pub use ir_macros::Pass;

@@ -1,1 +1,66 @@
-//! Derive macros.
+//! Derive macros that turn declared fields into operations and passes.
+//!
+//! The macros are pure syntax: everything they produce can be written by hand against the public
+//! interface of `ir-core`, and `cargo expand` shows it.
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+mod fields;
+mod op;
+mod pass;
+
+/// Makes a struct an operation.
+///
+/// ```ignore
+/// /// `data · weightᵀ`.
+/// #[derive(Op)]
+/// #[op(name = "relay.nn.dense", infer = dense_relation, hooks(Pattern::OutFusable))]
+/// pub struct Dense<V = ValueId> {
+///     /// `(…, k)`.
+///     pub data: V,
+///     /// `(units, k)`.
+///     pub weight: V,
+///     /// Rows of the weight, to check it.
+///     #[default(None)]
+///     pub units: Option<i64>,
+/// }
+/// ```
+///
+/// Fields of type `V` are operands, and so are a last `Option<V>` (optional) or `Vec<V>` (any
+/// number); all others are attributes of a type that implements `AttrValue`, required unless they
+/// carry `#[default(…)]`, under their own name unless they carry `#[key = "…"]`. The struct's type
+/// parameter, if it has one, is the type of operands.
+///
+/// Keys of `#[op(…)]`: `name` (required); `traits(…)` and `effects(…)`, constants of `Traits` and
+/// `Effects`; `infer`, a function `fn(Struct<Type>, &mut InferCx) -> Result<Type, Stop>`; `verify`
+/// and `fold`, functions of the types in `registry`; `regions(name, …)`; `results = 0` for an
+/// operation without a result; `open_attrs` to allow undeclared attributes; `hooks(…)`,
+/// expressions whose values are attached as hooks.
+#[proc_macro_derive(Op, attributes(op, default, key))]
+pub fn derive_op(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    op::expand(input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Makes a struct a pass whose options are its fields.
+///
+/// ```ignore
+/// /// Groups operations into kernels.
+/// #[derive(Pass)]
+/// #[pass(name = "fuse", function)]
+/// pub struct Fuse {
+///     /// Most operations in a kernel.
+///     #[default(256)]
+///     pub max_depth: usize,
+/// }
+/// ```
+///
+/// Every field needs `#[default(…)]` and a type that implements `OptionValue`; its key in
+/// pipelines is its name with `-` for `_`. The struct must implement `FunctionPass` (with
+/// `function`) or `ModulePass` (with `module`).
+#[proc_macro_derive(Pass, attributes(pass, default))]
+pub fn derive_pass(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    pass::expand(input).unwrap_or_else(|error| error.to_compile_error()).into()
+}

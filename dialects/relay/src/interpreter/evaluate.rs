@@ -1,0 +1,62 @@
+//! The hook through which an operator says what it computes.
+
+use ir_core::{AttrDict, OpFields, TensorData, Type};
+
+use super::Value;
+
+/// Computes an operator on run-time values: the meaning of the operator, against which every
+/// backend is checked. Simple beats fast; sums and means of floats accumulate in `f64`.
+///
+/// Attach it with `hooks(Evaluate(|cx| evaluate_dense(cx.fields()?, cx)))`, where the function
+/// takes the declared struct with [`Value`] operands, or a `&EvalCx` alone.
+#[derive(Clone, Copy)]
+pub struct Evaluate(pub fn(&EvalCx<'_>) -> Result<Value, EvalError>);
+
+/// What an evaluator looks at.
+pub struct EvalCx<'a> {
+    /// Operands in order.
+    pub operands: &'a [Value],
+    /// Attributes, defaults left out.
+    pub attrs: AttrDict,
+    /// The inferred type of the result; extents may be symbolic or `?`.
+    pub result: Type,
+}
+
+/// Why an operator has no value on these operands. The message starts in lower case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EvalError(pub String);
+
+impl EvalError {
+    /// An error with `message`.
+    pub fn new(message: impl Into<String>) -> EvalError {
+        EvalError(message.into())
+    }
+}
+
+impl From<String> for EvalError {
+    fn from(message: String) -> EvalError {
+        EvalError(message)
+    }
+}
+
+impl From<ir_core::tensor::TensorSizeError> for EvalError {
+    fn from(error: ir_core::tensor::TensorSizeError) -> EvalError {
+        EvalError(error.to_string())
+    }
+}
+
+impl EvalCx<'_> {
+    /// The declared fields of the operator.
+    pub fn fields<T: OpFields<Value>>(&self) -> Result<T, EvalError> {
+        T::decode(self.operands, self.attrs).map_err(EvalError)
+    }
+
+    /// Operand `index` as a tensor.
+    pub fn tensor(&self, index: usize) -> Result<&TensorData, EvalError> {
+        match self.operands.get(index).map(Value::as_tensor) {
+            Some(Some(tensor)) => Ok(tensor),
+            Some(None) => Err(EvalError(format!("operand {index} is not a tensor"))),
+            None => Err(EvalError(format!("operand {index} is missing"))),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The forms of the language as operations.
+//!
+//! A function is an item of kind [`FUNC`] whose body's entry arguments are its parameters; a data
+//! type is an item of kind [`TYPE`]. Order in a block is A-normal form; `let` and graph bindings
+//! are both values, told apart by their name hint.
+
+use ir_core::{
+    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Op, OpId, Registry, Symbol, TensorData,
+    Type, ValueId,
+};
+
+/// The kind of a function item. Its signature holds the function type and, as attributes, what
+/// the source wrote after the parameters (`Primitive=1`).
+pub const FUNC: &str = "relay.func";
+
+/// The kind of a data type item; its signature's attributes are an [`AdtDecl`].
+pub const TYPE: &str = "relay.type";
+
+/// A constant tensor.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.constant", traits(CONSTANT))]
+pub struct Constant {
+    /// The elements.
+    pub value: TensorData,
+}
+
+/// A reference to a function of the module, `@name`.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.global")]
+pub struct Global {
+    /// The function.
+    pub name: Symbol,
+}
+
+/// An operator used as a function value: `map(tanh, xs)`.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.operator")]
+pub struct Operator {
+    /// The operator without the dialect's prefix: `nn.relu`.
+    pub name: String,
+}
+
+/// A constructor used as a function value.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.constructor")]
+pub struct Constructor {
+    /// The constructor.
+    pub name: String,
+}
+
+/// A constructor applied to all its fields.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.construct")]
+pub struct Construct<V = ValueId> {
+    /// The constructor.
+    pub name: String,
+    /// The fields in declared order.
+    pub fields: Vec<V>,
+}
+
+/// A call of a function value.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.call", effects(ALLOCATE, READ, WRITE, DIVERGE))]
+pub struct Call<V = ValueId> {
+    /// Type arguments, where the source gives them.
+    #[default(vec![])]
+    pub type_args: Vec<Type>,
+    /// Call attributes.
+    #[default(AttrDict::empty())]
+    pub attributes: AttrDict,
+    /// The function.
+    pub callee: V,
+    /// The arguments.
+    pub args: Vec<V>,
+}
+
+/// A tuple.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.tuple")]
+pub struct Tuple<V = ValueId> {
+    /// The fields.
+    pub fields: Vec<V>,
+}
+
+/// A field of a tuple.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.tuple_get")]
+pub struct TupleGet<V = ValueId> {
+    /// The tuple.
+    pub tuple: V,
+    /// The field, from 0.
+    pub index: i64,
+}
+
+/// A function value. Its region captures values from outside; the arguments of its block are the
+/// parameters, followed, when it is recursive, by the function itself. Type parameters, parameter
+/// types and the result type stand in the type of the value.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.fn", traits(DEFERRED), regions(body))]
+pub struct Fn {
+    /// Whether the last block argument is the function itself.
+    #[default(false)]
+    pub recursive: bool,
+    /// What the source wrote after the parameters, such as `Primitive=1`.
+    #[default(AttrDict::empty())]
+    pub attributes: AttrDict,
+}
+
+/// One of two values, by a scalar `bool`; only the taken region runs.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.if", traits(RECURSIVE_EFFECTS), regions(then_branch, else_branch))]
+pub struct If<V = ValueId> {
+    /// The condition.
+    pub condition: V,
+}
+
+/// The value of the first clause whose pattern fits. Region `i` belongs to pattern `i`; its block
+/// arguments are the variables of the pattern from left to right.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.match", traits(RECURSIVE_EFFECTS), effects(DIVERGE))]
+pub struct Match<V = ValueId> {
+    /// What is taken apart.
+    pub data: V,
+    /// The patterns.
+    pub patterns: Vec<Pattern>,
+    /// Whether the patterns must cover every case (`match`, not `match?`).
+    #[default(true)]
+    pub complete: bool,
+}
+
+/// A new mutable cell.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.ref", effects(ALLOCATE))]
+pub struct RefCreate<V = ValueId> {
+    /// The first content.
+    pub value: V,
+}
+
+/// The content of a cell.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.ref_read", effects(READ))]
+pub struct RefRead<V = ValueId> {
+    /// The cell.
+    pub reference: V,
+}
+
+/// Replaces the content of a cell; the result is the empty tuple.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.ref_write", effects(WRITE))]
+pub struct RefWrite<V = ValueId> {
+    /// The cell.
+    pub reference: V,
+    /// The new content.
+    pub value: V,
+}
+
+/// Ends a block with its value.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.yield", traits(TERMINATOR), results = 0)]
+pub struct Yield<V = ValueId> {
+    /// The value.
+    pub value: V,
+}
+
+/// A pattern of a `match` clause.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// `_`: fits everything.
+    Wildcard,
+    /// `%x`: fits everything and binds it.
+    Variable,
+    /// `Cons(p, q)`.
+    Constructor(Symbol, Vec<Pattern>),
+    /// `(p, q)`.
+    Tuple(Vec<Pattern>),
+}
+
+/// The deepest nesting of patterns. Deeper ones are refused where they would be made.
+pub const MAX_PATTERN_DEPTH: usize = 200;
+
+/// Written as `None`, `True`, `["Cons", p, q]` and `[None, p, q]`.
+impl AttrValue for Pattern {
+    const EXPECTS: &'static str = "a pattern";
+
+    // Recursion is bounded by MAX_PATTERN_DEPTH.
+    fn from_attr(attr: Attr) -> Option<Pattern> {
+        match attr.data() {
+            AttrData::None => Some(Pattern::Wildcard),
+            AttrData::Bool(true) => Some(Pattern::Variable),
+            AttrData::Array(items) => {
+                let (head, fields) = items.split_first()?;
+                let fields =
+                    fields.iter().map(|f| Pattern::from_attr(*f)).collect::<Option<_>>()?;
+                match head.data() {
+                    AttrData::None => Some(Pattern::Tuple(fields)),
+                    AttrData::String(name) => Some(Pattern::Constructor(Symbol::new(name), fields)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn to_attr(&self) -> Attr {
+        let list = |head: Attr, fields: &[Pattern]| {
+            let fields = fields.iter().map(Pattern::to_attr);
+            Attr::new(AttrData::Array(std::iter::once(head).chain(fields).collect()))
+        };
+        match self {
+            Pattern::Wildcard => Attr::new(AttrData::None),
+            Pattern::Variable => true.to_attr(),
+            Pattern::Constructor(name, fields) => list(Attr::of(&name.to_string()), fields),
+            Pattern::Tuple(fields) => list(Attr::new(AttrData::None), fields),
+        }
+    }
+}
+
+impl Pattern {
+    /// Number of variables that the pattern binds.
+    pub fn variables(&self) -> usize {
+        match self {
+            Pattern::Wildcard => 0,
+            Pattern::Variable => 1,
+            Pattern::Constructor(_, fields) | Pattern::Tuple(fields) => {
+                fields.iter().map(Pattern::variables).sum()
+            }
+        }
+    }
+}
+
+/// The declaration of a data type.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AdtDecl {
+    /// Type parameters.
+    pub params: Vec<Symbol>,
+    /// Constructors in declared order; their position is their tag.
+    pub constructors: Vec<ConstructorDecl>,
+    /// Whether it is `extern`: its values are made outside.
+    pub is_extern: bool,
+}
+
+/// The declaration of a constructor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConstructorDecl {
+    /// Name, unique in the module.
+    pub name: Symbol,
+    /// Types of the fields, in terms of the data type's parameters.
+    pub fields: Vec<Type>,
+}
+
+impl AdtDecl {
+    /// This declaration as the attributes of a [`TYPE`] item.
+    pub fn to_attrs(&self) -> AttrDict {
+        let names = |names: &[Symbol]| names.iter().map(Symbol::to_string).collect::<Vec<_>>();
+        let constructors: Vec<AttrDict> = self
+            .constructors
+            .iter()
+            .map(|c| AttrDict::empty().with("name", &c.name.to_string()).with("fields", &c.fields))
+            .collect();
+        AttrDict::empty()
+            .with("params", &names(&self.params))
+            .with("constructors", &constructors)
+            .with("extern", &self.is_extern)
+    }
+
+    /// The declaration in the attributes of a [`TYPE`] item; `None` where they are not one.
+    pub fn from_attrs(attrs: AttrDict) -> Option<AdtDecl> {
+        let params: Vec<String> = attrs.value("params")?;
+        let constructors: Vec<AttrDict> = attrs.value("constructors")?;
+        let constructors = constructors
+            .into_iter()
+            .map(|c| {
+                let name: String = c.value("name")?;
+                Some(ConstructorDecl { name: Symbol::new(&name), fields: c.value("fields")? })
+            })
+            .collect::<Option<_>>()?;
+        Some(AdtDecl {
+            params: params.iter().map(|name| Symbol::new(name)).collect(),
+            constructors,
+            is_extern: attrs.value("extern")?,
+        })
+    }
+}
+
+/// The parameters of a `relay.fn` operation: its block's arguments without the function itself.
+pub fn fn_params(body: &Body, op: OpId) -> &[ValueId] {
+    let args = body.block_args(body.region_block(op, 0));
+    match fn_self(body, op) {
+        Some(_) => &args[..args.len() - 1],
+        None => args,
+    }
+}
+
+/// The block argument through which a recursive `relay.fn` operation refers to itself.
+pub fn fn_self(body: &Body, op: OpId) -> Option<ValueId> {
+    let recursive = body.attrs(op).value::<bool>("recursive").unwrap_or(false);
+    if recursive { body.block_args(body.region_block(op, 0)).last().copied() } else { None }
+}
+
+/// The value that `block` yields, once it is complete.
+pub fn yielded(body: &Body, block: BlockId) -> Option<ValueId> {
+    let last = body.last_op(block)?;
+    (body.op_name(last) == "relay.yield").then(|| body.operand(last, 0))
+}
+
+pub(crate) fn register(registry: &mut Registry) {
+    registry.op::<Constant>();
+    registry.op::<Global>();
+    registry.op::<Operator>();
+    registry.op::<Constructor>();
+    registry.op::<Construct>();
+    registry.op::<Call>();
+    registry.op::<Tuple>();
+    registry.op::<TupleGet>();
+    registry.op::<Fn>();
+    registry.op::<If>();
+    registry.op::<Match>();
+    registry.op::<RefCreate>();
+    registry.op::<RefRead>();
+    registry.op::<RefWrite>();
+    registry.op::<Yield>();
+}

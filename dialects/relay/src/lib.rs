@@ -1,0 +1,24 @@
+//! The relay dialect: a purely functional, statically typed tensor language.
+//!
+//! - [`language`]: the forms of the language as operations (call, fn, if, match, let's values …);
+//! - [`operators`]: the tensor operators, each declared in one place with its type relation,
+//!   fusion pattern, evaluator and documentation;
+//! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend.
+
+pub mod interpreter;
+pub mod language;
+pub mod operators;
+
+use ir_core::{Dialect, Registry};
+
+/// The dialect, for [`Registry::with`].
+pub fn dialect() -> Dialect {
+    Dialect {
+        name: "relay",
+        doc: "A purely functional, statically typed tensor language.",
+        register: |registry: &mut Registry| {
+            language::register(registry);
+            operators::register(registry);
+        },
+    }
+}

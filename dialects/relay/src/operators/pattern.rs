@@ -1,0 +1,21 @@
+//! How an operator may join a fused kernel.
+
+/// The fusion pattern of an operator (Relay, arXiv 1904.08368, section 4.1), ordered from the
+/// most to the least fusable. Attached as a hook; an operator without one is opaque.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FusionPattern {
+    /// One output element from the input element at the same place.
+    Elementwise,
+    /// As elementwise, with axes of the output missing or of extent 1 in an input.
+    Broadcast,
+    /// Every output element from one input element at a place computed from its own.
+    Injective,
+    /// A commutative reduction over axes.
+    Reduce,
+    /// Heavy, but elementwise operators may be fused to its output: convolution, dense.
+    OutFusable,
+    /// A tuple, which only groups values.
+    Tuple,
+    /// Never fused.
+    Opaque,
+}

@@ -1,0 +1,1 @@
+//! Type relations shared by several operators.

@@ -1,0 +1,306 @@
+//! `#[derive(Op)]`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{
+    DeriveInput, Error, Expr, Field, GenericArgument, GenericParam, Ident, Meta, PathArguments,
+    Result, Token, Type,
+};
+
+use crate::fields;
+
+/// What `#[op(…)]` says.
+#[derive(Default)]
+struct Options {
+    name: Option<String>,
+    traits: Vec<Expr>,
+    effects: Vec<Expr>,
+    infer: Option<Expr>,
+    verify: Option<Expr>,
+    fold: Option<Expr>,
+    regions: Vec<Expr>,
+    hooks: Vec<Expr>,
+    no_result: bool,
+    open_attrs: bool,
+}
+
+impl Options {
+    fn read(input: &DeriveInput) -> Result<Options> {
+        let mut options = Options::default();
+        for entry in fields::entries(input, "op")? {
+            let key = entry.path().get_ident().map(Ident::to_string).unwrap_or_default();
+            match (key.as_str(), &entry) {
+                ("name", Meta::NameValue(meta)) => {
+                    options.name = Some(fields::string(&meta.value)?);
+                }
+                ("infer", Meta::NameValue(meta)) => options.infer = Some(meta.value.clone()),
+                ("verify", Meta::NameValue(meta)) => options.verify = Some(meta.value.clone()),
+                ("fold", Meta::NameValue(meta)) => options.fold = Some(meta.value.clone()),
+                ("results", Meta::NameValue(meta)) => {
+                    let zero = matches!(&meta.value, Expr::Lit(lit)
+                        if matches!(&lit.lit, syn::Lit::Int(n) if n.base10_digits() == "0"));
+                    if !zero {
+                        return Err(Error::new_spanned(meta, "expected `results = 0`"));
+                    }
+                    options.no_result = true;
+                }
+                ("open_attrs", Meta::Path(_)) => options.open_attrs = true,
+                ("traits" | "effects" | "regions" | "hooks", Meta::List(list)) => {
+                    let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
+                    let exprs = parser.parse2(list.tokens.clone())?.into_iter().collect();
+                    match key.as_str() {
+                        "traits" => options.traits = exprs,
+                        "effects" => options.effects = exprs,
+                        "regions" => options.regions = exprs,
+                        _ => options.hooks = exprs,
+                    }
+                }
+                _ => return Err(Error::new_spanned(&entry, "unknown key, or in the wrong form")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+enum Kind {
+    Operand,
+    OptionalOperand,
+    OperandList,
+    Attribute,
+}
+
+fn kind(ty: &Type, operand: Option<&Ident>) -> Kind {
+    let (Type::Path(path), Some(operand)) = (ty, operand) else { return Kind::Attribute };
+    if path.path.is_ident(operand) {
+        return Kind::Operand;
+    }
+    let Some(last) = path.path.segments.last() else { return Kind::Attribute };
+    let PathArguments::AngleBracketed(args) = &last.arguments else { return Kind::Attribute };
+    let inner = match args.args.first() {
+        Some(GenericArgument::Type(Type::Path(inner))) => inner.path.is_ident(operand),
+        _ => false,
+    };
+    match (inner, last.ident.to_string().as_str()) {
+        (true, "Option") => Kind::OptionalOperand,
+        (true, "Vec") => Kind::OperandList,
+        _ => Kind::Attribute,
+    }
+}
+
+fn key(field: &Field, ident: &Ident) -> Result<String> {
+    match field.attrs.iter().find(|attr| attr.path().is_ident("key")) {
+        Some(attr) => fields::string(&attr.meta.require_name_value()?.value),
+        None => Ok(ident.to_string().trim_start_matches("r#").to_string()),
+    }
+}
+
+pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
+    let options = Options::read(&input)?;
+    let ident = &input.ident;
+    let Some(name) = &options.name else {
+        return Err(Error::new_spanned(ident, "expected `name = \"dialect.op\"`"));
+    };
+    let operand = input.generics.params.iter().find_map(|param| match param {
+        GenericParam::Type(param) => Some(&param.ident),
+        _ => None,
+    });
+    let with = |v: TokenStream| match operand {
+        Some(_) => quote!(#ident<#v>),
+        None => quote!(#ident),
+    };
+
+    let mut idents = Vec::new();
+    let (mut operand_fields, mut attr_fields) = (Vec::new(), Vec::new());
+    let (mut decode, mut push_operands, mut push_attrs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last_operand: Option<&Ident> = None;
+    for field in fields::named_fields(&input)? {
+        let Some(field_ident) = &field.ident else { continue };
+        let (doc, ty) = (fields::doc(&field.attrs), &field.ty);
+        let field_name = field_ident.to_string().trim_start_matches("r#").to_string();
+        idents.push(field_ident);
+        let kind = kind(ty, operand);
+        if let (Some(last), false) = (last_operand, matches!(kind, Kind::Attribute)) {
+            let message = format!("`{last}` must be the last operand");
+            return Err(Error::new_spanned(field_ident, message));
+        }
+        let mut operand_field = |arity: TokenStream| {
+            operand_fields.push(quote!(::ir_core::registry::Field {
+                name: #field_name,
+                arity: ::ir_core::registry::Arity::#arity,
+                doc: #doc,
+            }));
+        };
+        match kind {
+            Kind::Operand => {
+                operand_field(quote!(One));
+                decode.push(quote! {
+                    let #field_ident = match __operands.next() {
+                        ::core::option::Option::Some(value) => value,
+                        ::core::option::Option::None => {
+                            return ::core::result::Result::Err(::std::format!(
+                                "`{}` needs the operand `{}`", #name, #field_name));
+                        }
+                    };
+                });
+                push_operands.push(quote!(__out.push(self.#field_ident.clone());));
+            }
+            Kind::OptionalOperand => {
+                operand_field(quote!(Optional));
+                last_operand = Some(field_ident);
+                decode.push(quote!(let #field_ident = __operands.next();));
+                push_operands.push(quote!(__out.extend(self.#field_ident.clone());));
+            }
+            Kind::OperandList => {
+                operand_field(quote!(Many));
+                last_operand = Some(field_ident);
+                decode.push(quote! {
+                    let #field_ident = ::core::iter::Iterator::collect(__operands.by_ref());
+                });
+                push_operands.push(quote!(__out.extend(self.#field_ident.iter().cloned());));
+            }
+            Kind::Attribute => {
+                let key = key(field, field_ident)?;
+                let default = fields::default(field)?;
+                let (default_attr, missing) = match &default {
+                    Some(value) => (
+                        quote!(::core::option::Option::Some(|| {
+                            let value: #ty = #value;
+                            ::ir_core::AttrValue::to_attr(&value)
+                        })),
+                        quote!(#value),
+                    ),
+                    None => (
+                        quote!(::core::option::Option::None),
+                        quote!(
+                            return ::core::result::Result::Err(::std::format!(
+                            "`{}` needs the attribute `{}`, {}",
+                            #name, #key, <#ty as ::ir_core::AttrValue>::EXPECTS))
+                        ),
+                    ),
+                };
+                attr_fields.push(quote!(::ir_core::registry::AttrField {
+                    name: #key,
+                    expects: <#ty as ::ir_core::AttrValue>::EXPECTS,
+                    normalize: |attr| {
+                        let value = <#ty as ::ir_core::AttrValue>::from_attr(attr)?;
+                        ::core::option::Option::Some(::ir_core::AttrValue::to_attr(&value))
+                    },
+                    default: #default_attr,
+                    doc: #doc,
+                }));
+                decode.push(quote! {
+                    let #field_ident: #ty = match __attrs.get(#key) {
+                        ::core::option::Option::Some(attr) => {
+                            match <#ty as ::ir_core::AttrValue>::from_attr(attr) {
+                                ::core::option::Option::Some(value) => value,
+                                ::core::option::Option::None => {
+                                    return ::core::result::Result::Err(::std::format!(
+                                        "attribute `{}` of `{}` expects {}",
+                                        #key, #name, <#ty as ::ir_core::AttrValue>::EXPECTS));
+                                }
+                            }
+                        }
+                        ::core::option::Option::None => #missing,
+                    };
+                });
+                let push = quote! {
+                    __entries.push((::ir_core::Symbol::new(#key), __attr));
+                };
+                push_attrs.push(match &default {
+                    Some(value) => quote! {
+                        let __default: #ty = #value;
+                        let __attr = ::ir_core::AttrValue::to_attr(&self.#field_ident);
+                        if __attr != ::ir_core::AttrValue::to_attr(&__default) { #push }
+                    },
+                    None => quote! {
+                        let __attr = ::ir_core::AttrValue::to_attr(&self.#field_ident);
+                        #push
+                    },
+                });
+            }
+        }
+    }
+
+    let doc = fields::doc(&input.attrs);
+    let (traits, effects, hooks) = (&options.traits, &options.effects, &options.hooks);
+    let open_attrs = options.open_attrs;
+    let option = |expr: &Option<Expr>| match expr {
+        Some(expr) => quote!(::core::option::Option::Some(#expr)),
+        None => quote!(::core::option::Option::None),
+    };
+    let (verify, fold) = (option(&options.verify), option(&options.fold));
+    let typed = with(quote!(::ir_core::Type));
+    let infer = match &options.infer {
+        Some(relation) => quote!(::core::option::Option::Some(|cx| {
+            let fields = <#typed as ::ir_core::OpFields<::ir_core::Type>>::decode(
+                cx.operands, cx.attrs).map_err(::ir_core::Stop::Error)?;
+            (#relation)(fields, cx)
+        })),
+        None => quote!(::core::option::Option::None),
+    };
+    let regions = options.regions.iter().map(|region| {
+        let name = quote!(#region).to_string();
+        quote!(::ir_core::registry::Field {
+            name: #name, arity: ::ir_core::registry::Arity::One, doc: "",
+        })
+    });
+    let results =
+        if options.no_result { quote!(&[]) } else { quote!(::ir_core::registry::ONE_RESULT) };
+    let view = with(quote!(::ir_core::ValueId));
+    let generic = with(quote!(__V));
+    Ok(quote! {
+        impl<__V: ::core::clone::Clone> ::ir_core::OpFields<__V> for #generic {
+            const NAME: &'static str = #name;
+
+            fn decode(
+                operands: &[__V],
+                __attrs: ::ir_core::AttrDict,
+            ) -> ::core::result::Result<Self, ::std::string::String> {
+                #[allow(unused_mut)]
+                let mut __operands = operands.iter().cloned();
+                #(#decode)*
+                if __operands.next().is_some() {
+                    return ::core::result::Result::Err(::std::format!(
+                        "`{}` takes fewer than {} operands", #name, operands.len()));
+                }
+                ::core::result::Result::Ok(Self { #(#idents),* })
+            }
+
+            fn operands(&self) -> ::ir_core::SmallVec<[__V; 4]> {
+                #[allow(unused_mut)]
+                let mut __out = ::ir_core::SmallVec::new();
+                #(#push_operands)*
+                __out
+            }
+
+            fn attrs(&self) -> ::ir_core::AttrDict {
+                #[allow(unused_mut)]
+                let mut __entries: ::std::vec::Vec<(::ir_core::Symbol, ::ir_core::Attr)> =
+                    ::std::vec::Vec::new();
+                #(#push_attrs)*
+                ::ir_core::AttrDict::new(__entries)
+            }
+        }
+
+        impl ::ir_core::Op for #view {
+            fn info() -> ::ir_core::OpInfo {
+                ::ir_core::OpInfo::new(::ir_core::OpDef {
+                    traits: ::ir_core::Traits::empty() #(.union(::ir_core::Traits::#traits))*,
+                    effects: ::ir_core::Effects::empty() #(.union(::ir_core::Effects::#effects))*,
+                    operands: &[#(#operand_fields),*],
+                    attrs: &[#(#attr_fields),*],
+                    open_attrs: #open_attrs,
+                    results: #results,
+                    regions: &[#(#regions),*],
+                    infer: #infer,
+                    verify: #verify,
+                    fold: #fold,
+                    ..::ir_core::OpDef::new(#name, #doc)
+                })
+                #(.with(#hooks))*
+            }
+        }
+    })
+}

@@ -1,0 +1,136 @@
+//! Diagnostics: what is wrong, where, what was expected, and what to do next.
+
+use crate::location::Span;
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Severity {
+    /// Additional information on its own.
+    Note,
+    /// Legal but suspicious.
+    Warning,
+    /// The input is wrong, or the request cannot be met.
+    Error,
+}
+
+/// A message about a place of the source.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The place.
+    pub span: Span,
+    /// What to say there; may be empty at the primary place.
+    pub message: String,
+}
+
+/// One finding. Messages start in lower case, name the operation, and say what was expected and
+/// what was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// A stable code such as `E0101`,.
+    pub code: &'static str,
+    /// One line.
+    pub message: String,
+    /// Where; `None` for what has no place in a source.
+    pub primary: Option<Label>,
+    /// Related places.
+    pub secondary: Vec<Label>,
+    /// Further facts, each a line.
+    pub notes: Vec<String>,
+    /// What to do next.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    fn new(severity: Severity, code: &'static str, message: impl Into<String>) -> Diagnostic {
+        let message = message.into();
+        let (primary, help) = (None, None);
+        Diagnostic { severity, code, message, primary, secondary: vec![], notes: vec![], help }
+    }
+
+    /// An error.
+    pub fn error(code: &'static str, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Error, code, message)
+    }
+
+    /// A warning.
+    pub fn warning(code: &'static str, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Warning, code, message)
+    }
+
+    /// A note on its own.
+    pub fn remark(code: &'static str, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Note, code, message)
+    }
+
+    /// The same at `span`.
+    pub fn at(mut self, span: impl Into<Option<Span>>) -> Diagnostic {
+        self.primary = span.into().map(|span| Label { span, message: String::new() });
+        self
+    }
+
+    /// The same with `message` at the primary place, where there is one.
+    pub fn labelled(mut self, message: impl Into<String>) -> Diagnostic {
+        if let Some(primary) = &mut self.primary {
+            primary.message = message.into();
+        }
+        self
+    }
+
+    /// The same with a related place; nothing is added where there is no span.
+    pub fn related(
+        mut self,
+        span: impl Into<Option<Span>>,
+        message: impl Into<String>,
+    ) -> Diagnostic {
+        if let Some(span) = span.into() {
+            self.secondary.push(Label { span, message: message.into() });
+        }
+        self
+    }
+
+    /// The same with a further fact.
+    pub fn note(mut self, note: impl Into<String>) -> Diagnostic {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// The same with advice.
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Whether this is an error.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+/// The candidates nearest to a misspelt `name`, best first, at most three. Ties keep the order of
+/// `candidates`.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut scored: Vec<(usize, &str)> = candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .filter(|(distance, candidate)| {
+            *distance <= name.chars().count().max(candidate.chars().count()).div_ceil(3)
+        })
+        .collect();
+    scored.sort_by_key(|(distance, _)| *distance);
+    scored.into_iter().take(3).map(|(_, candidate)| candidate).collect()
+}
+
+/// `did you mean `a`, `b` or `c`?`, or `None` where nothing is near.
+pub fn did_you_mean<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let near: Vec<String> = nearest(name, candidates).iter().map(|c| format!("`{c}`")).collect();
+    let (last, rest) = near.split_last()?;
+    Some(match rest {
+        [] => format!("did you mean {last}?"),
+        rest => format!("did you mean {} or {last}?", rest.join(", ")),
+    })
+}

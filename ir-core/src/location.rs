@@ -1,0 +1,177 @@
+//! Source locations: four bytes per operation, relative to the item.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Arc, LazyLock};
+
+use hashbrown::Equivalent;
+
+use crate::intern::{Interner, Symbol};
+
+/// Where an operation comes from.
+///
+/// A span is the byte offset of the operation's first token from the start of its item, so moving
+/// an item in its file changes no location inside. Everything else is interned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Loc(u32);
+
+const INTERNED: u32 = 1 << 31;
+
+/// What a location is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum LocData {
+    /// Nothing is known.
+    Unknown,
+    /// Byte offset from the start of the enclosing item.
+    Offset(u32),
+    /// A span of a file, for what moved here from another item.
+    Span(Span),
+    /// Several sources merged into one.
+    Fused(Box<[Loc]>),
+    /// Made by a pass from something at the inner location.
+    Pass(Symbol, Loc),
+    /// The node `name` of an imported model.
+    Imported(Symbol),
+}
+
+/// A range of bytes of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    /// Path or title of the file, as given to [`SourceMap::add`].
+    pub file: Symbol,
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+struct Key<'a>(&'a LocData);
+
+impl std::hash::Hash for Key<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Equivalent<LocData> for Key<'_> {
+    fn equivalent(&self, data: &LocData) -> bool {
+        self.0 == data
+    }
+}
+
+static LOCS: LazyLock<Interner<LocData>> = LazyLock::new(Interner::new);
+
+impl Loc {
+    /// Nothing is known.
+    pub const UNKNOWN: Loc = Loc(0);
+
+    /// The location described by `data`.
+    pub fn new(data: LocData) -> Loc {
+        match data {
+            LocData::Unknown => Loc::UNKNOWN,
+            LocData::Offset(offset) if offset < INTERNED - 1 => Loc(offset + 1),
+            data => Loc(LOCS.intern(&Key(&data), || data.clone()).get() | INTERNED),
+        }
+    }
+
+    /// Byte `offset` of the enclosing item.
+    pub fn offset(offset: u32) -> Loc {
+        Loc::new(LocData::Offset(offset))
+    }
+
+    /// What pass `name` made from something at this location.
+    pub fn by_pass(self, name: impl Into<Symbol>) -> Loc {
+        Loc::new(LocData::Pass(name.into(), self))
+    }
+
+    /// The merge of several locations; unknown ones and repeats are left out.
+    pub fn fused(locs: impl IntoIterator<Item = Loc>) -> Loc {
+        let mut known: Vec<Loc> = Vec::new();
+        for loc in locs {
+            if loc != Loc::UNKNOWN && !known.contains(&loc) {
+                known.push(loc);
+            }
+        }
+        match known.as_slice() {
+            [] => Loc::UNKNOWN,
+            [one] => *one,
+            _ => Loc::new(LocData::Fused(known.into())),
+        }
+    }
+
+    /// What this location is.
+    pub fn data(self) -> LocData {
+        match NonZeroU32::new(self.0 & !INTERNED) {
+            None => LocData::Unknown,
+            Some(id) if self.0 & INTERNED != 0 => LOCS.value(id).clone(),
+            Some(offset) => LocData::Offset(offset.get() - 1),
+        }
+    }
+
+    /// The same place, for use in another item than `base`, the start of this location's item.
+    pub fn outside(self, base: Option<Span>) -> Loc {
+        match (self.data(), base) {
+            (LocData::Offset(offset), Some(base)) => {
+                let start = base.start + offset;
+                Loc::new(LocData::Span(Span { file: base.file, start, end: start }))
+            }
+            (LocData::Offset(_), None) => Loc::UNKNOWN,
+            _ => self,
+        }
+    }
+
+    /// The first source position behind this location, where there is one. `base` is the start of
+    /// the enclosing item.
+    pub fn span(self, base: Option<Span>) -> Option<Span> {
+        let mut pending = vec![self];
+        while let Some(loc) = pending.pop() {
+            match loc.data() {
+                LocData::Unknown | LocData::Imported(_) => {}
+                LocData::Span(span) => return Some(span),
+                LocData::Offset(offset) => {
+                    if let Some(base) = base {
+                        let start = base.start + offset;
+                        return Some(Span { start, end: start, ..base });
+                    }
+                }
+                LocData::Fused(locs) => pending.extend(locs.iter().rev()),
+                LocData::Pass(_, inner) => pending.push(inner),
+            }
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Loc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.data(), f)
+    }
+}
+
+/// The texts that spans point into.
+#[derive(Clone, Default, Debug)]
+pub struct SourceMap {
+    files: indexmap::IndexMap<Symbol, Arc<str>, rustc_hash::FxBuildHasher>,
+}
+
+impl SourceMap {
+    /// Adds or replaces the text of `file`.
+    pub fn add(&mut self, file: impl Into<Symbol>, text: impl Into<Arc<str>>) -> Symbol {
+        let file = file.into();
+        self.files.insert(file, text.into());
+        file
+    }
+
+    /// The text of `file`.
+    pub fn text(&self, file: Symbol) -> Option<&Arc<str>> {
+        self.files.get(&file)
+    }
+
+    /// Line and column of byte `offset` of `file`, both from 1; the column counts characters.
+    pub fn line_column(&self, file: Symbol, offset: u32) -> Option<(usize, usize)> {
+        let text = self.files.get(&file)?;
+        let before = text.get(..(offset as usize).min(text.len()))?;
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
+    }
+}

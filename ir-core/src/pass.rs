@@ -1,0 +1,182 @@
+//! Passes: what they are made from. The driver is in the pipeline.
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::module::Module;
+use crate::registry::Registry;
+use crate::rewriter::FuncMut;
+
+/// The outcome of a pass: an `Err` ends the pipeline with that diagnostic.
+pub type PassResult = Result<(), Diagnostic>;
+
+/// What a pass may use besides what it edits.
+pub struct PassContext<'a> {
+    /// What exists.
+    pub registry: &'a Registry,
+    /// Worker threads that a module pass may use.
+    pub threads: usize,
+    /// Findings so far; an error among them ends the pipeline after the pass.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Counters, printed by `--stats`.
+    pub statistics: IndexMap<&'static str, u64, FxBuildHasher>,
+}
+
+impl<'a> PassContext<'a> {
+    /// A context without findings.
+    pub fn new(registry: &'a Registry, threads: usize) -> PassContext<'a> {
+        PassContext { registry, threads, diagnostics: vec![], statistics: IndexMap::default() }
+    }
+
+    /// Adds `amount` to counter `name`.
+    pub fn count(&mut self, name: &'static str, amount: u64) {
+        *self.statistics.entry(name).or_default() += amount;
+    }
+
+    /// Reports a finding and goes on.
+    pub fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+}
+
+/// A pass over one function at a time; runs on all functions in parallel.
+pub trait FunctionPass: Send + Sync {
+    /// Edits the function. Whether anything changed is read from the body, never declared.
+    fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult;
+}
+
+/// A pass over the whole module.
+pub trait ModulePass: Send + Sync {
+    /// Edits the module.
+    fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult;
+}
+
+/// A pass with its options set.
+pub enum PassInstance {
+    /// Runs on one function at a time.
+    Function(Box<dyn FunctionPass>),
+    /// Runs on the module.
+    Module(Box<dyn ModulePass>),
+}
+
+/// A declared pass. Derive it with `#[derive(Pass)]` on the struct of its options.
+pub trait Pass {
+    /// Name, docs, options and constructor.
+    fn def() -> PassDef;
+}
+
+/// Name, docs, options and constructor of a pass.
+#[derive(Clone, Copy)]
+pub struct PassDef {
+    /// Name in pipelines.
+    pub name: &'static str,
+    /// What it does, as Markdown; the first line is the summary.
+    pub doc: &'static str,
+    /// Its options.
+    pub options: &'static [OptionField],
+    /// Makes it from `key=value` options, a flag having an empty value. The error is a message.
+    pub make: fn(&[(String, String)]) -> Result<PassInstance, String>,
+}
+
+/// The message for an option that `pass` does not have.
+pub fn unknown_option(pass: &PassDef, key: &str) -> String {
+    let names = pass.options.iter().map(|option| option.name);
+    let help = match did_you_mean(key, names.clone()) {
+        Some(help) => help,
+        None if pass.options.is_empty() => "it takes none".to_string(),
+        None => format!("it takes {}", names.collect::<Vec<_>>().join(", ")),
+    };
+    format!("pass `{}` has no option `{key}`; {help}", pass.name)
+}
+
+/// A declared option of a pass.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionField {
+    /// Key in pipelines.
+    pub name: &'static str,
+    /// What it takes.
+    pub expects: &'static str,
+    /// The default, as it would be written.
+    pub default: fn() -> String,
+    /// What it does, as Markdown.
+    pub doc: &'static str,
+}
+
+/// A Rust type that an option may have.
+pub trait OptionValue: Sized {
+    /// What it takes, for messages and docs.
+    const EXPECTS: &'static str;
+    /// Reads a written value.
+    fn parse(text: &str) -> Option<Self>;
+    /// Writes a value so that it reads back.
+    fn print(&self) -> String;
+}
+
+/// A flag: `flag`, `flag=true` or `flag=false`.
+impl OptionValue for bool {
+    const EXPECTS: &'static str = "true or false";
+    fn parse(text: &str) -> Option<bool> {
+        match text {
+            "" | "true" | "1" => Some(true),
+            "false" | "0" => Some(false),
+            _ => None,
+        }
+    }
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+macro_rules! number_options {
+    ($($ty:ty, $expects:literal;)*) => {$(
+        impl OptionValue for $ty {
+            const EXPECTS: &'static str = $expects;
+            fn parse(text: &str) -> Option<$ty> {
+                text.parse().ok()
+            }
+            fn print(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+
+number_options! {
+    usize, "a number";
+    u64, "a number";
+    i64, "an integer";
+    f64, "a decimal number";
+}
+
+impl OptionValue for String {
+    const EXPECTS: &'static str = "text";
+    fn parse(text: &str) -> Option<String> {
+        Some(text.to_string())
+    }
+    fn print(&self) -> String {
+        self.clone()
+    }
+}
+
+/// Absent, or a value.
+impl<T: OptionValue> OptionValue for Option<T> {
+    const EXPECTS: &'static str = T::EXPECTS;
+    fn parse(text: &str) -> Option<Option<T>> {
+        T::parse(text).map(Some)
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or(String::new(), T::print)
+    }
+}
+
+/// A list, written `a+b+c`.
+impl<T: OptionValue> OptionValue for Vec<T> {
+    const EXPECTS: &'static str = T::EXPECTS;
+    fn parse(text: &str) -> Option<Vec<T>> {
+        if text.is_empty() { Some(vec![]) } else { text.split('+').map(T::parse).collect() }
+    }
+    fn print(&self) -> String {
+        self.iter().map(T::print).collect::<Vec<_>>().join("+")
+    }
+}

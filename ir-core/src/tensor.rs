@@ -1,0 +1,313 @@
+//! Constant tensors.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use smallvec::SmallVec;
+
+use crate::dtype::{DType, DTypeKind};
+use crate::types::Type;
+
+/// An immutable dense tensor: row-major elements in native byte order, one lane-group after
+/// another, `bool` as one byte of 0 or 1. Clones share the bytes.
+#[derive(Clone)]
+pub struct TensorData {
+    dtype: DType,
+    shape: SmallVec<[i64; 4]>,
+    bytes: Arc<[u8]>,
+}
+
+/// Why bytes do not make a tensor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorSizeError {
+    /// Bytes that the shape and element type need; `None` where that overflows or an extent is
+    /// negative.
+    pub expected: Option<usize>,
+    /// Bytes given.
+    pub found: usize,
+}
+
+impl fmt::Display for TensorSizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.expected {
+            Some(expected) => write!(f, "expected {expected} bytes, found {}", self.found),
+            None => write!(f, "the extents are negative or their product overflows"),
+        }
+    }
+}
+
+impl std::error::Error for TensorSizeError {}
+
+/// The bytes a dense tensor takes; `None` where an extent is negative or the product overflows.
+pub fn tensor_bytes(shape: &[i64], dtype: DType) -> Option<usize> {
+    shape
+        .iter()
+        .try_fold(dtype.bytes(), |n, &dim| n.checked_mul(usize::try_from(dim).ok()?))
+        .filter(|&n| isize::try_from(n).is_ok())
+}
+
+impl TensorData {
+    /// A tensor of raw `bytes`. Errors when their number does not fit the shape.
+    pub fn from_bytes(
+        dtype: DType,
+        shape: &[i64],
+        bytes: impl Into<Arc<[u8]>>,
+    ) -> Result<TensorData, TensorSizeError> {
+        let bytes = bytes.into();
+        let expected = tensor_bytes(shape, dtype);
+        if expected != Some(bytes.len()) {
+            return Err(TensorSizeError { expected, found: bytes.len() });
+        }
+        Ok(TensorData { dtype, shape: shape.into(), bytes })
+    }
+
+    /// A tensor whose elements are `values`, each rounded to `dtype` as [`Scalar::cast`] does.
+    /// Errors when their number does not fit the shape.
+    pub fn from_f64(
+        dtype: DType,
+        shape: &[i64],
+        values: &[f64],
+    ) -> Result<TensorData, TensorSizeError> {
+        TensorData::from_scalars(dtype, shape, values.iter().map(|&v| Scalar::Float(v)))
+    }
+
+    /// A tensor whose elements are `values`, wrapped to `dtype` where they do not fit. Errors when
+    /// their number does not fit the shape.
+    pub fn from_i64(
+        dtype: DType,
+        shape: &[i64],
+        values: &[i64],
+    ) -> Result<TensorData, TensorSizeError> {
+        TensorData::from_scalars(dtype, shape, values.iter().map(|&v| Scalar::Int(v)))
+    }
+
+    /// A tensor of `values`, one per lane. Errors when their number does not fit the shape.
+    pub fn from_scalars(
+        dtype: DType,
+        shape: &[i64],
+        values: impl IntoIterator<Item = Scalar>,
+    ) -> Result<TensorData, TensorSizeError> {
+        let mut bytes = Vec::with_capacity(tensor_bytes(shape, dtype).unwrap_or(0));
+        for value in values {
+            value.write(dtype, &mut bytes);
+        }
+        TensorData::from_bytes(dtype, shape, bytes)
+    }
+
+    /// A scalar: a tensor of rank 0.
+    pub fn scalar(dtype: DType, value: Scalar) -> TensorData {
+        let mut bytes = Vec::with_capacity(dtype.bytes());
+        for _ in 0..dtype.lanes() {
+            value.write(dtype, &mut bytes);
+        }
+        TensorData { dtype, shape: SmallVec::new(), bytes: bytes.into() }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Extents, outermost first.
+    pub fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.dtype.bytes()
+    }
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+    /// Raw bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// The tensor type.
+    pub fn ty(&self) -> Type {
+        Type::tensor(self.shape.iter().copied(), self.dtype)
+    }
+    /// The same elements under another shape. Errors when their numbers differ.
+    pub fn reshaped(&self, shape: &[i64]) -> Result<TensorData, TensorSizeError> {
+        TensorData::from_bytes(self.dtype, shape, self.bytes.clone())
+    }
+
+    /// Element `index` in row-major order (lane 0 of a vector), or `None` past the end.
+    pub fn element(&self, index: usize) -> Option<Scalar> {
+        let size = self.dtype.bytes();
+        let start = index.checked_mul(size)?;
+        Some(Scalar::read(self.dtype, self.bytes.get(start..start + size)?))
+    }
+
+    /// All elements in row-major order; every lane of a vector counts as one.
+    pub fn elements(&self) -> impl ExactSizeIterator<Item = Scalar> + '_ {
+        let lane = self.dtype.bytes() / self.dtype.lanes() as usize;
+        self.bytes.chunks_exact(lane).map(|bytes| Scalar::read(self.dtype, bytes))
+    }
+
+    /// All elements as `f64` (64-bit integers may round).
+    pub fn to_f64(&self) -> Vec<f64> {
+        self.elements().map(Scalar::as_f64).collect()
+    }
+
+    /// All elements as `i64` (floats truncate and saturate, `uint64` wraps).
+    pub fn to_i64(&self) -> Vec<i64> {
+        self.elements().map(Scalar::as_i64).collect()
+    }
+}
+
+/// Equality is of type and bits: a NaN equals the same NaN, and `0.0` differs from `-0.0`.
+impl PartialEq for TensorData {
+    fn eq(&self, other: &TensorData) -> bool {
+        self.dtype == other.dtype
+            && self.shape == other.shape
+            && (Arc::ptr_eq(&self.bytes, &other.bytes) || self.bytes == other.bytes)
+    }
+}
+
+impl Eq for TensorData {}
+
+impl Hash for TensorData {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.dtype.hash(state);
+        self.shape.hash(state);
+        self.bytes.hash(state);
+    }
+}
+
+impl fmt::Debug for TensorData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}{:?}", self.dtype, self.shape.as_slice())?;
+        f.debug_list().entries(self.elements().take(16)).finish()
+    }
+}
+
+/// One element.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Scalar {
+    /// An integer or `bool`; `uint64` above `i64::MAX` wraps to negative.
+    Int(i64),
+    /// A float, widened exactly.
+    Float(f64),
+}
+
+impl Scalar {
+    /// This number as `f64`.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Scalar::Int(v) => v as f64,
+            Scalar::Float(v) => v,
+        }
+    }
+
+    /// This number as `i64`; floats truncate toward zero and saturate, NaN is 0.
+    pub fn as_i64(self) -> i64 {
+        match self {
+            Scalar::Int(v) => v,
+            Scalar::Float(v) => v as i64,
+        }
+    }
+
+    /// Whether this number is not zero.
+    pub fn as_bool(self) -> bool {
+        match self {
+            Scalar::Int(v) => v != 0,
+            Scalar::Float(v) => v != 0.0,
+        }
+    }
+
+    /// This number rounded (floats, to nearest even) or wrapped (integers) to `dtype`; any nonzero
+    /// number is `true` as a `bool`.
+    pub fn cast(self, dtype: DType) -> Scalar {
+        let bits = dtype.bits();
+        match dtype.kind() {
+            DTypeKind::Float => Scalar::Float(match bits {
+                16 => f16::from_f64(self.as_f64()).to_f64(),
+                32 => f64::from(match self {
+                    Scalar::Int(v) => v as f32,
+                    Scalar::Float(v) => v as f32,
+                }),
+                _ => self.as_f64(),
+            }),
+            DTypeKind::BFloat => Scalar::Float(bf16::from_f64(self.as_f64()).to_f64()),
+            DTypeKind::UInt if dtype.is_bool() => Scalar::Int(self.as_bool().into()),
+            DTypeKind::UInt if bits == 64 => match self {
+                Scalar::Float(v) if v >= 9.223_372_036_854_775_8e18 => Scalar::Int(v as u64 as i64),
+                other => Scalar::Int(other.as_i64()),
+            },
+            DTypeKind::UInt => Scalar::Int(self.as_i64() & ((1 << bits) - 1)),
+            DTypeKind::Int => {
+                let unused = 64 - bits;
+                Scalar::Int((self.as_i64() << unused) >> unused)
+            }
+        }
+    }
+
+    fn write(self, dtype: DType, out: &mut Vec<u8>) {
+        let value = self.cast(dtype);
+        match (dtype.kind(), dtype.bytes() / dtype.lanes() as usize) {
+            (DTypeKind::Float, 2) => {
+                out.extend_from_slice(&f16::from_f64(value.as_f64()).to_ne_bytes());
+            }
+            (DTypeKind::BFloat, _) => {
+                out.extend_from_slice(&bf16::from_f64(value.as_f64()).to_ne_bytes());
+            }
+            (DTypeKind::Float, 4) => out.extend_from_slice(&(value.as_f64() as f32).to_ne_bytes()),
+            (DTypeKind::Float, _) => out.extend_from_slice(&value.as_f64().to_ne_bytes()),
+            (_, 1) => out.push(value.as_i64() as u8),
+            (_, 2) => out.extend_from_slice(&(value.as_i64() as u16).to_ne_bytes()),
+            (_, 4) => out.extend_from_slice(&(value.as_i64() as u32).to_ne_bytes()),
+            (_, _) => out.extend_from_slice(&value.as_i64().to_ne_bytes()),
+        }
+    }
+
+    /// Reads the first lane of one element; missing bytes read as zero.
+    fn read(dtype: DType, bytes: &[u8]) -> Scalar {
+        fn take<const N: usize>(bytes: &[u8]) -> [u8; N] {
+            bytes.first_chunk().copied().unwrap_or([0; N])
+        }
+        let signed = dtype.is_signed();
+        match (dtype.kind(), dtype.bytes() / dtype.lanes() as usize) {
+            (DTypeKind::Float, 2) => Scalar::Float(f16::from_ne_bytes(take(bytes)).to_f64()),
+            (DTypeKind::BFloat, _) => Scalar::Float(bf16::from_ne_bytes(take(bytes)).to_f64()),
+            (DTypeKind::Float, 4) => Scalar::Float(f32::from_ne_bytes(take(bytes)).into()),
+            (DTypeKind::Float, _) => Scalar::Float(f64::from_ne_bytes(take(bytes))),
+            (_, 1) if signed => Scalar::Int(i8::from_ne_bytes(take(bytes)).into()),
+            (_, 1) => Scalar::Int(u8::from_ne_bytes(take(bytes)).into()),
+            (_, 2) if signed => Scalar::Int(i16::from_ne_bytes(take(bytes)).into()),
+            (_, 2) => Scalar::Int(u16::from_ne_bytes(take(bytes)).into()),
+            (_, 4) if signed => Scalar::Int(i32::from_ne_bytes(take(bytes)).into()),
+            (_, 4) => Scalar::Int(u32::from_ne_bytes(take(bytes)).into()),
+            (_, _) => Scalar::Int(i64::from_ne_bytes(take(bytes))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_round_trip() {
+        for dtype in [DType::INT8, DType::UINT8, DType::INT64, DType::FLOAT16, DType::BFLOAT16] {
+            let tensor = TensorData::from_i64(dtype, &[3], &[1, 2, 3]).unwrap();
+            assert_eq!(tensor.to_i64(), [1, 2, 3]);
+            assert_eq!(tensor.to_f64(), [1.0, 2.0, 3.0]);
+        }
+        let wrapped = TensorData::from_i64(DType::INT8, &[2], &[200, -200]).unwrap();
+        assert_eq!(wrapped.to_i64(), [-56, 56]);
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        assert!(TensorData::from_bytes(DType::FLOAT32, &[2], vec![0; 7]).is_err());
+        assert!(TensorData::from_bytes(DType::FLOAT32, &[-1], vec![]).is_err());
+        assert!(TensorData::from_bytes(DType::FLOAT32, &[i64::MAX, 8], vec![]).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! The derive macros: one declaration serves as view, builder, relation input and documentation.
+
+use ir_core::pass::PassInstance;
+use ir_core::{
+    Attr, AttrDict, AttrValue, Body, DType, FuncMut, FunctionPass, InferCx, InsertPoint, Loc,
+    Module, Op, OpFields, Pass, PassContext, PassResult, Registry, Signature, Stop, Symbol, Type,
+    ValueId,
+};
+
+/// Scales.
+///
+/// Second paragraph.
+#[derive(Op, Debug, PartialEq)]
+#[op(name = "t.scale", traits(COMMUTATIVE), infer = scale_relation, hooks(7u8))]
+struct Scale<V = ValueId> {
+    /// What.
+    data: V,
+    /// By how much.
+    #[default(2.0)]
+    factor: f64,
+    /// Required.
+    axes: Vec<i64>,
+    #[default(None)]
+    #[key = "out.dtype"]
+    out_dtype: Option<DType>,
+    rest: Option<V>,
+}
+
+fn scale_relation(op: Scale<Type>, _cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    if op.axes.is_empty() { Err(Stop::error("no axes")) } else { Ok(op.data) }
+}
+
+#[test]
+fn fields_encode_and_decode() {
+    let scale =
+        Scale { data: 1, factor: 2.0, axes: vec![0], out_dtype: Some(DType::INT8), rest: None };
+    let attrs = scale.attrs();
+    assert_eq!(attrs.entries().len(), 2, "defaults are left out: {attrs:?}");
+    assert_eq!(Scale::decode(&[1], attrs), Ok(scale));
+    assert!(Scale::decode(&[1], AttrDict::empty()).unwrap_err().contains("`axes`"));
+    assert!(Scale::<i32>::decode(&[], attrs).unwrap_err().contains("operand `data`"));
+    assert!(Scale::decode(&[1, 2, 3], attrs).is_err());
+    assert_eq!(Scale::decode(&[1, 2], attrs).map(|op| op.rest), Ok(Some(2)));
+}
+
+#[test]
+fn definitions_normalize_attributes() {
+    let info = <Scale as Op>::info();
+    assert_eq!(info.hook::<u8>(), Some(&7));
+    assert_eq!(info.def.doc, "Scales.\n\nSecond paragraph.");
+    let given = AttrDict::empty()
+        .with("factor", &2i64)
+        .with("axes", &vec![1i64])
+        .with("out.dtype", &"int8".to_string());
+    let attrs = info.def.normalize_attrs(given).unwrap();
+    assert_eq!(attrs.get("factor"), None);
+    assert_eq!(attrs.get("out.dtype"), Some(DType::INT8.to_attr()));
+    let errors = info.def.normalize_attrs(AttrDict::empty().with("axis", &Attr::of(&1i64)));
+    assert_eq!(
+        errors.unwrap_err(),
+        [
+            "`t.scale` has no attribute `axis`; did you mean `axes`?",
+            "`t.scale` needs the attribute `axes`, a list",
+        ]
+    );
+}
+
+/// Doubles every scale.
+#[derive(Pass)]
+#[pass(name = "double-scales", function)]
+struct DoubleScales {
+    /// Times this.
+    #[default(2.0)]
+    scale_by: f64,
+}
+
+impl FunctionPass for DoubleScales {
+    fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        for (op, scale) in f.all::<Scale>() {
+            let at = InsertPoint::Before(op);
+            let new = f.build(
+                at,
+                Loc::UNKNOWN,
+                &Scale { factor: scale.factor * self.scale_by, ..scale },
+            )?;
+            f.replace(op, new);
+            cx.count("doubled", 1);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_pass_edits_a_function() {
+    let mut registry = Registry::new();
+    registry.op::<Scale>();
+    registry.pass::<DoubleScales>();
+    let mut body = Body::new();
+    let entry = body.entry();
+    let x = body.add_block_arg(entry, Type::scalar(DType::FLOAT32));
+    let signatures = Module::new().signatures();
+    let mut signature = Signature {
+        op: Symbol::new("t.func"),
+        ty: Type::unknown(),
+        attrs: AttrDict::empty(),
+        span: None,
+    };
+    let mut f = FuncMut {
+        name: Symbol::new("main"),
+        signature: &mut signature,
+        body: &mut body,
+        signatures: &signatures,
+        registry: &registry,
+    };
+    let scale = Scale { data: x, factor: 2.0, axes: vec![0], out_dtype: None, rest: None };
+    f.build(InsertPoint::End(entry), Loc::UNKNOWN, &scale).unwrap();
+    let error = f.build(InsertPoint::End(entry), Loc::UNKNOWN, &Scale { axes: vec![], ..scale });
+    assert_eq!(error.unwrap_err().message, "`t.scale`: no axes");
+    let edits = f.body.edits();
+    let mut cx = PassContext::new(&registry, 1);
+    let def = registry.find_pass("double-scales").unwrap();
+    let pass = match (def.make)(&[("scale-by".into(), "4".into())]) {
+        Ok(PassInstance::Function(pass)) => pass,
+        _ => panic!("a function pass"),
+    };
+    pass.run(&mut f, &mut cx).unwrap();
+    assert!(f.body.edits() > edits);
+    let scales = f.all::<Scale>();
+    assert_eq!(scales.len(), 1);
+    assert_eq!(scales[0].1.factor, 8.0);
+    assert_eq!(cx.statistics["doubled"], 1);
+    let error = (def.make)(&[("scaleby".into(), "4".into())]).err();
+    assert_eq!(
+        error.as_deref(),
+        Some("pass `double-scales` has no option `scaleby`; did you mean `scale-by`?")
+    );
+    assert!((def.make)(&[("scale-by".into(), "x".into())]).is_err());
+}

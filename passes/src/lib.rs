@@ -1,0 +1,1 @@
+//! The passes over relay modules, one file each.

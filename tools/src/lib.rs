@@ -1,0 +1,1 @@
+//! The command-line tools, as functions that tests call in process.
