@@ -2,7 +2,7 @@
 
 use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, Type, ValueId};
 
-use super::FusionPattern::Elementwise;
+use super::FusionPattern::{Elementwise, Opaque};
 use super::{elements, relation};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -162,6 +162,20 @@ number_functions! {
     hooks(Elementwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
 )]
 pub struct Copy<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+}
+
+/// `data` itself; a place to stop at in the original's debugger.
+///
+/// Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.debug",
+    infer = relation::identity,
+    hooks(Opaque, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
+)]
+pub struct Debugger<V = ValueId> {
     /// Any shape.
     pub data: V,
 }
@@ -421,6 +435,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<ZerosLike>();
     registry.op::<OnesLike>();
     registry.op::<Copy>();
+    registry.op::<Debugger>();
     registry.op::<LogicalNot>();
     registry.op::<BitwiseNot>();
     registry.op::<IsNan>();
