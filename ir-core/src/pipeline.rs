@@ -21,7 +21,7 @@ mod verify_each;
 mod verify_semantics;
 
 pub use bisect::BisectLimit;
-pub use crash::Crash;
+pub use crash::{Crash, catch_panic};
 pub use instrument::{Instrument, StepCx, StepResult};
 pub use parse::{PIPELINE_FILE, Pipeline, Step};
 pub use print_ir::{PrintIr, PrintModule, Selection};

@@ -25,8 +25,9 @@ thread_local! {
 
 static INSTALL: Once = Once::new();
 
-/// The result of `run`, or the message of its panic. The panic is not printed.
-pub(super) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+/// The result of `run`, or the message of its panic, which is not printed. What `run` was editing
+/// must not be used after a panic.
+pub fn catch_panic<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     INSTALL.call_once(|| {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -43,7 +44,6 @@ pub(super) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, String> {
         }));
     });
     let outer = SEEN.replace(Some(String::new()));
-    // What the pass was editing is thrown away after a panic, so nothing broken is seen.
     let result = catch_unwind(AssertUnwindSafe(run));
     let seen = SEEN.replace(outer);
     result.map_err(|payload| match seen {

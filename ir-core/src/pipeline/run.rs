@@ -15,7 +15,7 @@ use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
 use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
-use super::crash::{self, Crash};
+use super::crash::{Crash, catch_panic};
 use super::{Instrument, Pipeline, Step, StepCx, StepResult};
 
 /// How to run.
@@ -223,7 +223,7 @@ fn collect(
     work: impl FnOnce(&mut PassContext<'_>) -> Result<(), Diagnostic>,
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
-    let result = crash::catch(|| work(&mut cx));
+    let result = catch_panic(|| work(&mut cx));
     let mut diagnostics = std::mem::take(&mut cx.diagnostics);
     let panic = match result {
         Ok(Ok(())) => None,
