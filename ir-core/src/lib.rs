@@ -23,6 +23,7 @@ pub mod pass;
 pub mod registry;
 pub mod rewriter;
 pub mod tensor;
+pub mod text;
 pub mod types;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
