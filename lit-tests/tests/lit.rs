@@ -2,22 +2,19 @@
 //!
 //! `UPDATE=1 cargo test -p lit-tests --test lit` rewrites generated checks.
 
+mod commands;
+
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lit_tests::lit::{Commands, Config, Outcome, Test, discover, run};
-
-/// The commands that tests may use. Tools of the project are registered here.
-fn commands() -> Commands {
-    Commands::standard()
-}
+use lit_tests::lit::{Config, Outcome, Test, discover, run};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut config = Config::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lit"));
-    config.commands = commands();
+    config.commands = commands::commands();
     let config = Arc::new(config);
     let trials = discover(Path::new(env!("CARGO_MANIFEST_DIR")))?
         .into_iter()

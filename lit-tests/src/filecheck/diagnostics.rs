@@ -51,7 +51,8 @@ impl Location {
 pub struct Diagnostic {
     /// Error or note.
     pub severity: Severity,
-    /// The message, in LLVM's words.
+    /// The message, in LLVM's words; those of LLVM that have no place say
+    /// themselves that they are errors, or do not.
     pub message: String,
     /// Where it points.
     pub location: Option<Location>,
@@ -82,7 +83,7 @@ impl fmt::Display for Diagnostic {
             Severity::Note => "note",
         };
         let Some(at) = &self.location else {
-            return writeln!(f, "{severity}: {}", self.message);
+            return writeln!(f, "{}", self.message);
         };
         writeln!(
             f,

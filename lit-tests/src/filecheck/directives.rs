@@ -49,17 +49,22 @@ impl Prefixes {
         ];
         for (role, prefixes) in given {
             for prefix in prefixes {
+                if prefix.is_empty() {
+                    return Err(Failure::usage(format!(
+                        "error: supplied {role} prefix must not be the empty string"
+                    )));
+                }
                 let is_word = prefix.starts_with(|c: char| c.is_ascii_alphabetic())
                     && prefix.bytes().all(is_prefix_byte);
                 if !is_word {
                     return Err(Failure::usage(format!(
-                        "supplied {role} prefix must start with a letter and contain only \
+                        "error: supplied {role} prefix must start with a letter and contain only \
                          alphanumeric characters, hyphens, and underscores: '{prefix}'"
                     )));
                 }
                 if seen.contains(&prefix.as_str()) {
                     return Err(Failure::usage(format!(
-                        "supplied {role} prefix must be unique among check and comment \
+                        "error: supplied {role} prefix must be unique among check and comment \
                          prefixes: '{prefix}'"
                     )));
                 }
@@ -326,13 +331,17 @@ fn require_use(prefixes: &Prefixes, used: &[&str], options: &Options) -> Result<
         .filter(|prefix| !used.contains(&prefix.as_str()))
         .map(|prefix| format!("'{prefix}:'"))
         .collect();
-    let allowed = options.allow_unused_prefixes && !prefixes.is_default && !used.is_empty();
+    let allowed = if prefixes.is_default {
+        !options.implicit_check_not.is_empty()
+    } else {
+        options.allow_unused_prefixes && !used.is_empty()
+    };
     if unused.is_empty() || allowed {
         return Ok(());
     }
     let plural = if unused.len() > 1 { "es" } else { "" };
     Err(Failure::usage(format!(
-        "no check strings found with prefix{plural} {}",
+        "error: no check strings found with prefix{plural} {}",
         unused.join(", ")
     )))
 }

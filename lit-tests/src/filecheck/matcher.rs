@@ -175,7 +175,7 @@ impl<'a> Matcher<'a> {
                     let mut failure = Failure::mismatch(message, Some(location))
                         .with_note("found here", self.location(found.start, found.length));
                     for note in pattern.substitutions(&self.variables) {
-                        failure = failure.with_note(note, self.location(region.start, 0));
+                        failure = failure.with_note(note, self.location(found.start, 0));
                     }
                     self.failures.push(failure);
                     holds = false;

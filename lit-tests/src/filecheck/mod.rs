@@ -62,7 +62,7 @@ pub fn check(
     let directives = directives::read(&check, &implicit, options, &mut declarations)
         .map_err(|failure| vec![failure])?;
     if input.1.is_empty() && !options.allow_empty {
-        let message = format!("'{}' is empty", input.0);
+        let message = format!("FileCheck error: '{}' is empty.", input.0);
         return Err(vec![Failure::usage(message)]);
     }
     let input = Source::new(input.0, input.1, options.strict_whitespace);

@@ -65,6 +65,7 @@ impl Format {
             Some('d') => Radix::Signed,
             Some('x') => Radix::LowerHex,
             Some('X') => Radix::UpperHex,
+            None if format.precision > 0 => Radix::Unsigned,
             _ => return error(kind, "invalid format specifier in expression"),
         };
         if format.prefixed && !matches!(format.radix, Radix::LowerHex | Radix::UpperHex) {

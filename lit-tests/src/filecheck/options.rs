@@ -93,11 +93,10 @@ pub fn parse(arguments: &[String]) -> Result<Request, String> {
             check_files.push(argument.clone());
             continue;
         };
-        if let Some(definition) = option.strip_prefix('D') {
-            let definition = match definition {
-                "" => rest.next().ok_or("-D: expected NAME=TEXT after it")?,
-                _ => definition,
-            };
+        if let Some(definition) = option.trim_start_matches('-').strip_prefix('D') {
+            if definition.is_empty() {
+                return Err("for the -D option: requires a value!".to_owned());
+            }
             line.options.definitions.push(definition.to_owned());
             continue;
         }
@@ -150,6 +149,7 @@ pub fn parse(arguments: &[String]) -> Result<Request, String> {
     }
     match <[String; 1]>::try_from(check_files) {
         Ok([file]) => line.check_file = file,
+        Err(files) if files.is_empty() => return Err("<check-file> not specified".to_owned()),
         Err(files) => return Err(format!("expected one check file, found {}", files.len())),
     }
     Ok(Request::Check(line))
@@ -190,8 +190,7 @@ mod tests {
             "-check-prefix",
             "A",
             "-allow-empty",
-            "-D",
-            "X=1",
+            "--DX=1",
             "-input-file",
             "i",
         ]);

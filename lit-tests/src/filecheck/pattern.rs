@@ -70,14 +70,25 @@ impl Variables {
                 format!("Missing variable name in command-line definition '-D{definition}'");
             return Err(Failure::usage(message));
         }
-        let label = format!("Global define #{index}: ");
-        let shown = Source::new("Global defines", &format!("{label}{definition}"), true);
-        let failure = |(at, message): ParseError| {
-            Failure::usage_at(message, &shown, (label.len() + at).min(shown.text().len()))
+        let label = format!("Global define #{index}: {definition}");
+        let block = name.strip_prefix('#').map(|name| format!("{name}:{value}"));
+        let (text, start) = match &block {
+            // Places are those of the block that the definition is read as.
+            Some(block) => {
+                let lead = format!("{label} (parsed as: [[#");
+                (format!("{lead}{block}]])"), lead.len())
+            }
+            None => (label.clone(), label.len() - definition.len()),
         };
-        let Some(numeric) = name.strip_prefix('#') else {
-            if name_length(name) != name.len() || name.starts_with('@') {
+        let shown = Source::new("Global defines", &text, true);
+        let failure = |(at, message): ParseError| Failure::usage_at(message, &shown, start + at);
+        let Some(block) = block else {
+            if name_length(name) == 0 {
                 return Err(failure((0, "invalid variable name".to_owned())));
+            }
+            if name_length(name) != name.len() || name.starts_with('@') {
+                let message = format!("invalid name in string variable definition '{name}'");
+                return Err(failure((0, message)));
             }
             if declarations.formats.contains_key(name) {
                 let message = format!("numeric variable with name '{name}' already exists");
@@ -87,15 +98,9 @@ impl Variables {
             self.strings.insert(name.to_owned(), value.to_owned());
             return Ok(());
         };
-        let block = NumericBlock::parse(&format!("{numeric}:{value}"), 0, declarations)
-            .map_err(|(at, message)| failure((at + 1, message)))?;
+        let block = NumericBlock::parse(&block, 0, declarations).map_err(failure)?;
         let evaluated = match &block.expression {
-            None => {
-                return Err(failure((
-                    name.len() + 1,
-                    "empty numeric expression".to_owned(),
-                )));
-            }
+            None => return Err(failure((name.len(), "empty numeric expression".to_owned()))),
             Some((expression, _)) => expression.evaluate(&self.numbers),
         };
         match (evaluated, block.definition) {
@@ -154,11 +159,12 @@ enum Piece {
         name: String,
         at: usize,
     },
-    /// An expression, and where it stands.
+    /// An expression, and where it and the block around it stand.
     Number {
         expression: Expression,
         format: Format,
         at: usize,
+        block: usize,
     },
 }
 
@@ -411,6 +417,10 @@ impl Template {
                     .map_err(|message| fail(2, message))?;
                 self.push_text(")");
                 rest = &block[end + 2..];
+            } else if rest.starts_with("[[[") {
+                // The first bracket is text: `[[[BASE]]]` is a variable in brackets.
+                self.push_text(&ere::escape("["));
+                rest = &rest[1..];
             } else if let Some(block) = rest.strip_prefix("[[") {
                 let end = block_end(block)
                     .map_err(|offset| {
@@ -452,11 +462,16 @@ impl Template {
         if inner.starts_with('@') && !is_definition {
             let expression = Expression::parse(inner, line)
                 .map_err(|(offset, message)| (at + offset, message))?;
+            // The older form knows numbers only.
+            if let Some((_, offset)) = expression.variables().next() {
+                return Err((at + offset, "invalid operand format".to_owned()));
+            }
             let format = Format::default();
             self.pieces.push(Piece::Number {
                 expression,
                 format,
                 at,
+                block: at,
             });
             return Ok(());
         }
@@ -534,6 +549,7 @@ impl Template {
                     expression,
                     format,
                     at: at + start,
+                    block: at,
                 });
             }
             None => self
@@ -575,12 +591,13 @@ impl Template {
                     expression,
                     format,
                     at,
+                    block,
                 } => match expression.evaluate(&variables.numbers) {
                     Ok(value) => match format.write(value) {
                         Some(number) => text.push_str(&number),
-                        None => problems.push((*at, OVERFLOW.to_owned())),
+                        None => problems.push((*block, OVERFLOW.to_owned())),
                     },
-                    Err(EvaluationError::Overflow) => problems.push((*at, OVERFLOW.to_owned())),
+                    Err(EvaluationError::Overflow) => problems.push((*block, OVERFLOW.to_owned())),
                     Err(EvaluationError::Undefined { name, at: offset }) => {
                         problems.push((at + offset, format!("undefined variable: {name}")));
                     }

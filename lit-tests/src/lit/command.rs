@@ -50,6 +50,11 @@ impl Io {
         std::mem::take(&mut self.stdin)
     }
 
+    /// Standard input, what is left of it.
+    pub fn stdin(&mut self) -> &mut Vec<u8> {
+        &mut self.stdin
+    }
+
     /// Standard output.
     pub fn stdout(&mut self) -> &mut Vec<u8> {
         &mut self.output

@@ -101,7 +101,9 @@ fn word(text: &str) -> Result<(String, bool, &str), String> {
                         Some((_, '\'')) => break,
                         Some((_, c)) => word.push(c),
                         None => {
-                            return Err("expected a closing ', found the end of the line".to_owned());
+                            return Err(
+                                "expected a closing ', found the end of the line".to_owned()
+                            );
                         }
                     }
                 }

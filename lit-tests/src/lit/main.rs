@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
 
 use super::command::Commands;
 use super::discovery::{Test, discover};
-use super::runner::{Config, Outcome, run};
+use super::runner::{Config, Outcome, default_threads, run_many};
 
 /// Runs lit tests: files with `RUN:` lines and FileCheck directives.
 #[derive(Parser)]
@@ -90,32 +88,14 @@ fn run_all(commands: Commands, arguments: &Arguments) -> Result<bool, String> {
     let config = Arc::new(config(commands, arguments)?);
     let threads = match arguments.threads {
         Some(threads) => threads,
-        None => thread::available_parallelism().map_or(1, usize::from),
+        None => default_threads(),
     };
-    let next = AtomicUsize::new(0);
-    let outcomes: Mutex<BTreeMap<usize, Outcome>> = Mutex::default();
-    thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, tests.len().max(1)) {
-            scope.spawn(|| {
-                while let Some((index, test)) = {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    tests.get(index).map(|test| (index, test))
-                } {
-                    let outcome = run(&config, test);
-                    let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                    outcomes.insert(index, outcome);
-                }
-            });
-        }
-    });
-    let outcomes = outcomes
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let outcomes = run_many(&config, &tests, threads);
     let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
-    for (index, outcome) in &outcomes {
+    for (index, outcome) in outcomes.iter().enumerate() {
         *totals.entry(outcome.name()).or_default() += 1;
         if arguments.verbose || outcome.is_failure() {
-            let (name, of) = (&tests[*index].name, tests.len());
+            let (name, of) = (&tests[index].name, tests.len());
             writeln!(out, "{}: {name} ({} of {of})", outcome.name(), index + 1)
                 .map_err(io_error)?;
             let details = outcome.details();
@@ -128,7 +108,7 @@ fn run_all(commands: Commands, arguments: &Arguments) -> Result<bool, String> {
     for (name, total) in totals {
         writeln!(out, "  {name}: {total}").map_err(io_error)?;
     }
-    Ok(!outcomes.values().any(Outcome::is_failure))
+    Ok(!outcomes.iter().any(Outcome::is_failure))
 }
 
 fn find_tests(arguments: &Arguments) -> Result<Vec<Test>, String> {

@@ -20,5 +20,5 @@ mod update;
 pub use command::{Command, Commands, Io};
 pub use discovery::{EXTENSIONS, Test, discover};
 pub use main::lit_main;
-pub use runner::{Config, Outcome, run};
+pub use runner::{Config, Outcome, run, run_many};
 pub use update::MARKER;

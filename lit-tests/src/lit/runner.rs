@@ -5,7 +5,8 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -141,6 +142,36 @@ pub fn run(config: &Arc<Config>, test: &Test) -> Outcome {
             Outcome::Fail(reason.unwrap_or_default())
         }
     }
+}
+
+/// The number of processors.
+pub(super) fn default_threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs tests, at most `threads` at once; their outcomes in the order of `tests`.
+#[must_use]
+pub fn run_many(config: &Arc<Config>, tests: &[Test], threads: usize) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let outcomes: Mutex<BTreeMap<usize, Outcome>> = Mutex::default();
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(test) = tests.get(index) else { break };
+            let outcome = run(config, test);
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            outcomes.insert(index, outcome);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, tests.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+    let outcomes = outcomes
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    outcomes.into_values().collect()
 }
 
 fn run_here(config: &Config, test: &Test) -> Outcome {

@@ -312,6 +312,9 @@ fn counts(cursor: &mut Cursor) -> Result<(usize, Option<usize>), String> {
     } else {
         Some(least)
     };
+    if least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least) {
+        return Err(BAD_COUNT.to_owned());
+    }
     if !cursor.eat('}') {
         let closes = cursor.chars[cursor.at..].contains(&'}');
         return Err(if closes {
@@ -320,9 +323,6 @@ fn counts(cursor: &mut Cursor) -> Result<(usize, Option<usize>), String> {
             "braces not balanced"
         }
         .to_owned());
-    }
-    if least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least) {
-        return Err(BAD_COUNT.to_owned());
     }
     Ok((least, most))
 }
