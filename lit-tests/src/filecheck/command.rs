@@ -13,16 +13,7 @@ impl Command for FileCheck {
         let from_environment = variable.split_whitespace().map(str::to_owned);
         let arguments: Vec<String> = from_environment.chain(arguments.iter().cloned()).collect();
         match parse_arguments(&arguments) {
-            Ok(Request::Check(line)) => {
-                let status = run(&line, io);
-                if status == 2 {
-                    let line = arguments.join(" ");
-                    io.print_error(&format!(
-                        "FileCheck command line:  relay-filecheck {line}\n"
-                    ));
-                }
-                status
-            }
+            Ok(Request::Check(line)) => run(&line, io),
             Ok(Request::Help) => {
                 io.print(USAGE);
                 0

@@ -141,10 +141,10 @@ impl<'a> Matcher<'a> {
             _ => return true,
         };
         let location = Location::new(pattern.source, pattern.at, 0);
-        let mut failure =
-            Failure::mismatch(format!("{}: {complaint}", pattern.name), Some(location))
-                .with_note("'next' match was here", self.location(skipped.end, 0))
-                .with_note("previous match ended here", self.location(skipped.start, 0));
+        let name = pattern.name.trim_end_matches("{LITERAL}");
+        let mut failure = Failure::mismatch(format!("{name}: {complaint}"), Some(location))
+            .with_note("'next' match was here", self.location(skipped.end, 0))
+            .with_note("previous match ended here", self.location(skipped.start, 0));
         if pattern.kind != Kind::Same
             && newlines > 1
             && let Some(newline) = between.find('\n')

@@ -184,24 +184,18 @@ enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expression {
     steps: Vec<Step>,
-    text: String,
 }
 
 /// Why an expression has no value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EvaluationError {
-    /// A variable that has no value, and its offset in the expression.
-    Undefined { name: String, at: usize },
+    /// The variables that have no value, and their offsets in the expression.
+    Undefined(Vec<(String, usize)>),
     /// A division by zero, or a value out of range.
     Overflow,
 }
 
 impl Expression {
-    /// The expression as written.
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
     /// The names it reads, with their offsets.
     pub(super) fn variables(&self) -> impl Iterator<Item = (&str, usize)> {
         self.steps.iter().filter_map(|step| match step {
@@ -215,19 +209,19 @@ impl Expression {
         &self,
         variables: &HashMap<String, Value>,
     ) -> Result<Value, EvaluationError> {
+        let undefined: Vec<(String, usize)> = self
+            .variables()
+            .filter(|(name, _)| !variables.contains_key(*name))
+            .map(|(name, at)| (name.to_owned(), at))
+            .collect();
+        if !undefined.is_empty() {
+            return Err(EvaluationError::Undefined(undefined));
+        }
         let mut stack = Vec::new();
         for step in &self.steps {
             let value = match step {
                 Step::Push(value) => Some(*value),
-                Step::Load { name, at } => match variables.get(name) {
-                    Some(value) => Some(*value),
-                    None => {
-                        return Err(EvaluationError::Undefined {
-                            name: name.clone(),
-                            at: *at,
-                        });
-                    }
-                },
+                Step::Load { name, .. } => variables.get(name).copied(),
                 Step::Apply(function) => {
                     let (b, a) = (stack.pop(), stack.pop());
                     a.zip(b).and_then(|(a, b)| function.apply(a, b))
@@ -500,10 +494,7 @@ impl<'a> Parser<'a> {
 
     fn finish(self) -> Result<Expression, ParseError> {
         match self.open.last() {
-            None => Ok(Expression {
-                steps: self.steps,
-                text: self.text.trim().to_owned(),
-            }),
+            None => Ok(Expression { steps: self.steps }),
             Some(Open {
                 bracket: Bracket::Group,
                 ..

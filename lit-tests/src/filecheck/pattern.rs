@@ -104,13 +104,15 @@ impl Variables {
             Some((expression, _)) => expression.evaluate(&self.numbers),
         };
         match (evaluated, block.definition) {
-            (Ok(value), Some(name)) => {
+            (Ok(value), Some((name, _))) => {
                 declarations.formats.insert(name.clone(), block.format);
                 self.numbers.insert(name, value);
                 Ok(())
             }
-            (Err(EvaluationError::Undefined { name, .. }), _) => {
-                Err(Failure::usage(format!("undefined variable: {name}")))
+            (Err(EvaluationError::Undefined(names)), _) => {
+                let message = |(name, _): &(String, usize)| format!("undefined variable: {name}");
+                let messages: Vec<String> = names.iter().map(message).collect();
+                Err(Failure::usage(messages.join("\n")))
             }
             _ => Err(Failure::usage(OVERFLOW)),
         }
@@ -159,12 +161,13 @@ enum Piece {
         name: String,
         at: usize,
     },
-    /// An expression, and where it and the block around it stand.
+    /// An expression, where it and the block around it stand, and that block's text.
     Number {
         expression: Expression,
         format: Format,
         at: usize,
         block: usize,
+        text: String,
     },
 }
 
@@ -248,7 +251,8 @@ impl<'a> Pattern<'a> {
             }
             _ => {}
         }
-        let full_line = options.match_full_lines && kind != Kind::Not;
+        // As in LLVM, text that is taken literally need not fill its line.
+        let full_line = options.match_full_lines && kind != Kind::Not && !is_literal;
         let has_blocks = !is_literal && (text.contains("{{") || text.contains("[["));
         let body = if kind == Kind::Empty {
             let mut template = Template::default();
@@ -339,10 +343,13 @@ impl<'a> Pattern<'a> {
                     (name.as_str(), variables.strings.get(name)?.clone())
                 }
                 Piece::Number {
-                    expression, format, ..
+                    expression,
+                    format,
+                    text,
+                    ..
                 } => {
                     let value = expression.evaluate(&variables.numbers).ok()?;
-                    (expression.text(), format.write(value)?)
+                    (text.as_str(), format.write(value)?)
                 }
             };
             Some(format!(
@@ -472,6 +479,7 @@ impl Template {
                 format,
                 at,
                 block: at,
+                text: inner.to_owned(),
             });
             return Ok(());
         }
@@ -542,6 +550,21 @@ impl Template {
                 }
             }
         }
+        if let Some((name, end)) = &block.definition
+            && declarations
+                .formats
+                .get(name)
+                .is_some_and(|known| *known != format)
+        {
+            let message = "format different from previous variable definition";
+            return Err((at + end, message.to_owned()));
+        }
+        if let Some((expression, _)) = &block.expression {
+            for (name, _) in expression.variables() {
+                // A use before any definition settles the format too.
+                declarations.formats.entry(name.to_owned()).or_default();
+            }
+        }
         let group = self.open_group();
         match block.expression {
             Some((expression, start)) => {
@@ -550,6 +573,7 @@ impl Template {
                     format,
                     at: at + start,
                     block: at,
+                    text: inner.to_owned(),
                 });
             }
             None => self
@@ -557,7 +581,7 @@ impl Template {
                 .map_err(|message| (at, message))?,
         }
         self.push_text(")");
-        if let Some(name) = block.definition {
+        if let Some((name, _)) = block.definition {
             declarations.formats.insert(name.clone(), format);
             self.numbers.push(NumericDefinition {
                 name,
@@ -592,14 +616,17 @@ impl Template {
                     format,
                     at,
                     block,
+                    ..
                 } => match expression.evaluate(&variables.numbers) {
                     Ok(value) => match format.write(value) {
                         Some(number) => text.push_str(&number),
                         None => problems.push((*block, OVERFLOW.to_owned())),
                     },
                     Err(EvaluationError::Overflow) => problems.push((*block, OVERFLOW.to_owned())),
-                    Err(EvaluationError::Undefined { name, at: offset }) => {
-                        problems.push((at + offset, format!("undefined variable: {name}")));
+                    Err(EvaluationError::Undefined(names)) => {
+                        problems.extend(names.into_iter().map(|(name, offset)| {
+                            (at + offset, format!("undefined variable: {name}"))
+                        }));
                     }
                 },
             }
@@ -672,7 +699,8 @@ fn block_end(text: &str) -> Result<Option<usize>, usize> {
 
 /// The parts of a numeric block.
 struct NumericBlock {
-    definition: Option<String>,
+    /// The variable it defines, and the offset in the block after its name.
+    definition: Option<(String, usize)>,
     format: Format,
     /// The expression with its offset in the block.
     expression: Option<(Expression, usize)>,
@@ -713,7 +741,7 @@ impl NumericBlock {
                 let message = format!("string variable with name '{name}' already exists");
                 return Err((start, message));
             }
-            definition = Some(name.to_owned());
+            definition = Some((name.to_owned(), start + length));
             rest = after;
         }
         rest = rest.trim_start();

@@ -70,6 +70,10 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
+/// A choice that was explored: instruction, position, and the groups that
+/// back-references read.
+type State = (usize, usize, Captures);
+
 /// What is still to be done on the explicit stack.
 enum Job {
     Explore { pc: usize, at: usize },
@@ -94,7 +98,7 @@ pub(super) fn longest_match(
         .collect();
     let mut slots: Vec<Option<usize>> = vec![None; 2 * (groups + 1)];
     let mut best: Option<(usize, Vec<Option<usize>>)> = None;
-    let mut visited: HashSet<(usize, usize, Vec<Option<Range<usize>>>)> = HashSet::new();
+    let mut visited: HashSet<State> = HashSet::new();
     let mut jobs = vec![Job::Explore { pc: 0, at: start }];
     while let Some(job) = jobs.pop() {
         let (mut pc, mut at) = match job {
