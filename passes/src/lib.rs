@@ -8,7 +8,9 @@ use ir_core::Registry;
 pub mod cse;
 pub mod dce;
 pub mod effects;
+pub mod eta_expand;
 pub mod fuse;
+pub mod lambda_lift;
 pub mod normal_forms;
 pub mod remove_unused_functions;
 
@@ -16,7 +18,9 @@ pub mod remove_unused_functions;
 pub fn register(registry: &mut Registry) {
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
+    registry.pass::<eta_expand::EtaExpand>();
     registry.pass::<fuse::Fuse>();
+    registry.pass::<lambda_lift::LambdaLift>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();
     registry.pass::<normal_forms::ToGnf>();

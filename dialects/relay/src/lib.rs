@@ -8,6 +8,7 @@
 pub mod interpreter;
 pub mod language;
 pub mod operators;
+pub mod types;
 
 use ir_core::{Dialect, Registry};
 

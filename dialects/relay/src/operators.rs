@@ -7,9 +7,11 @@
 use ir_core::Registry;
 
 pub mod annotation;
+pub mod attributes;
 pub mod broadcast;
 pub mod create;
 pub mod dynamic;
+pub mod elements;
 pub mod elementwise;
 pub mod image;
 pub mod index;
