@@ -6,11 +6,14 @@
 mod args;
 mod emit;
 mod expectations;
+mod fill;
 mod input;
 mod language;
 mod optimize;
 mod reference;
 mod report;
+mod run_model;
+mod semantics;
 
 use std::io;
 

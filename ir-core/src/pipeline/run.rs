@@ -246,6 +246,13 @@ fn run_module_pass(
     let before = Snapshot::of(module);
     let findings = collect(registry, threads, |cx| pass.run(module, cx));
     let changed = !before.still_holds(module);
+    if changed && findings.panic.is_none() {
+        for item in module.items.values_mut() {
+            if let Some(body) = &mut item.body {
+                compact(body);
+            }
+        }
+    }
     let Findings { diagnostics, statistics, panic } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     Executed { changed, items: vec![], diagnostics, statistics, crash }
@@ -351,9 +358,18 @@ fn run_job(
     if let (Some(original), false) = (snapshot, edited) {
         // Nobody needs the copy of a body that was not edited.
         job.body = original;
+    } else if edited && findings.panic.is_none() {
+        compact(&mut job.body);
     }
     let changed = edited || job.signature != signature_before;
     Finished { job, changed, time: start.elapsed(), findings }
+}
+
+/// Drops the tombstones of a body in which they outnumber the live operations.
+fn compact(body: &mut Arc<Body>) {
+    if body.op_capacity() > 2 * body.op_count() {
+        Arc::make_mut(body).compact();
+    }
 }
 
 /// What is compared to tell whether a module pass changed anything.

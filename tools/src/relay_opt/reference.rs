@@ -68,9 +68,10 @@ pub(super) fn answer(
         match find_op(name, registry) {
             Some(def) => help_op(out, def)?,
             None => {
-                let names = registry.ops().map(|info| info.def.name);
-                let short = names.clone().filter_map(|name| name.split_once('.'));
-                let names = names.chain(short.map(|(_, short)| short));
+                let names = registry.ops().flat_map(|info| {
+                    let short = info.def.name.split_once('.').map(|(_, short)| short);
+                    short.into_iter().chain([info.def.name])
+                });
                 unknown = Some(("operation", name, did_you_mean(name, names)));
             }
         }
