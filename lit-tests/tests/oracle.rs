@@ -88,10 +88,7 @@ fn find_oracle() -> Option<PathBuf> {
 }
 
 fn compare(oracle: &Path) -> Result<(), Failed> {
-    let both = Both {
-        oracle: oracle.to_path_buf(),
-        record: Arc::default(),
-    };
+    let both = Both { oracle: oracle.to_path_buf(), record: Arc::default() };
     let mut config = Config::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracle"));
     config.update = false;
     config.commands = commands::commands();
@@ -100,10 +97,7 @@ fn compare(oracle: &Path) -> Result<(), Failed> {
     let tests = discover(Path::new(env!("CARGO_MANIFEST_DIR")))?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let outcomes = run_many(&Arc::new(config), &tests, threads);
-    let failures = outcomes
-        .iter()
-        .filter(|outcome| Outcome::is_failure(outcome))
-        .count();
+    let failures = outcomes.iter().filter(|outcome| Outcome::is_failure(outcome)).count();
     let record = both.record.lock().unwrap_or_else(PoisonError::into_inner);
     let mut out = std::io::stderr();
     writeln!(
@@ -134,13 +128,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         )?;
     }
     let is_absent = oracle.is_none();
-    let trial = Trial::test(
-        "llvm_filecheck_agrees_on_the_whole_suite",
-        move || match &oracle {
-            Some(oracle) => compare(oracle),
-            None => Err("no FileCheck of LLVM on PATH".into()),
-        },
-    );
+    let trial = Trial::test("llvm_filecheck_agrees_on_the_whole_suite", move || match &oracle {
+        Some(oracle) => compare(oracle),
+        None => Err("no FileCheck of LLVM on PATH".into()),
+    });
     let trials = vec![trial.with_ignored_flag(is_absent)];
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }
