@@ -15,13 +15,8 @@ use lit_tests::filecheck::FileCheck;
 use lit_tests::lit::{Command, Config, Io, Outcome, discover, run_many};
 
 /// Names of LLVM's FileCheck, in the order of preference.
-const NAMES: [&str; 5] = [
-    "FileCheck",
-    "FileCheck-21",
-    "FileCheck-20",
-    "FileCheck-19",
-    "FileCheck-18",
-];
+const NAMES: [&str; 5] =
+    ["FileCheck", "FileCheck-21", "FileCheck-20", "FileCheck-19", "FileCheck-18"];
 
 /// The oldest version whose numbers are unbounded and that rejects misspelt
 /// directives, as ours does.
@@ -97,10 +92,7 @@ fn version(file: &Path) -> Option<u32> {
 }
 
 fn compare(oracle: &Path) -> Result<(), Failed> {
-    let both = Both {
-        oracle: oracle.to_path_buf(),
-        record: Arc::default(),
-    };
+    let both = Both { oracle: oracle.to_path_buf(), record: Arc::default() };
     let mut config = Config::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracle"));
     config.update = false;
     config.commands = commands::commands();
@@ -109,10 +101,7 @@ fn compare(oracle: &Path) -> Result<(), Failed> {
     let tests = discover(Path::new(env!("CARGO_MANIFEST_DIR")))?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let outcomes = run_many(&Arc::new(config), &tests, threads);
-    let failures = outcomes
-        .iter()
-        .filter(|outcome| Outcome::is_failure(outcome))
-        .count();
+    let failures = outcomes.iter().filter(|outcome| Outcome::is_failure(outcome)).count();
     let record = both.record.lock().unwrap_or_else(PoisonError::into_inner);
     let mut out = std::io::stderr();
     writeln!(
@@ -144,13 +133,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         )?;
     }
     let is_absent = oracle.is_none();
-    let trial = Trial::test(
-        "llvm_filecheck_agrees_on_the_whole_suite",
-        move || match &oracle {
-            Some(oracle) => compare(oracle),
-            None => Err("no FileCheck of LLVM on PATH".into()),
-        },
-    );
+    let trial = Trial::test("llvm_filecheck_agrees_on_the_whole_suite", move || match &oracle {
+        Some(oracle) => compare(oracle),
+        None => Err("no FileCheck of LLVM on PATH".into()),
+    });
     let trials = vec![trial.with_ignored_flag(is_absent)];
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }
