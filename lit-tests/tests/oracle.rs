@@ -14,17 +14,13 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use lit_tests::filecheck::FileCheck;
 use lit_tests::lit::{Command, Config, Io, Outcome, discover, run_many};
 
-/// Names of LLVM's FileCheck, newest first.
-const NAMES: [&str; 8] = [
-    "FileCheck-21",
-    "FileCheck-20",
-    "FileCheck-19",
-    "FileCheck-18",
-    "FileCheck-17",
-    "FileCheck-16",
-    "FileCheck",
-    "FileCheck-14",
-];
+/// Names of LLVM's FileCheck, in the order of preference.
+const NAMES: [&str; 5] =
+    ["FileCheck", "FileCheck-21", "FileCheck-20", "FileCheck-19", "FileCheck-18"];
+
+/// The oldest version whose numbers are unbounded and that rejects misspelt
+/// directives, as ours does.
+const OLDEST_VERSION: u32 = 18;
 
 /// Runs ours and LLVM's, and notes where they disagree.
 #[derive(Clone)]
@@ -84,7 +80,15 @@ fn find_oracle() -> Option<PathBuf> {
     NAMES
         .iter()
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-        .find(|file| file.is_file())
+        .find(|file| version(file).is_some_and(|version| version >= OLDEST_VERSION))
+}
+
+/// The major version of a FileCheck of LLVM.
+fn version(file: &Path) -> Option<u32> {
+    let output = Process::new(file).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (_, version) = text.split_once("LLVM version ")?;
+    version.split('.').next()?.parse().ok()
 }
 
 fn compare(oracle: &Path) -> Result<(), Failed> {
@@ -123,7 +127,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     if oracle.is_none() && !arguments.list {
         writeln!(
             std::io::stderr(),
-            "SKIPPED: no FileCheck of LLVM on PATH (looked for {}); nothing was compared",
+            "SKIPPED: no FileCheck of LLVM {OLDEST_VERSION} or newer on PATH (looked for {}); \
+             nothing was compared",
             NAMES.join(", ")
         )?;
     }

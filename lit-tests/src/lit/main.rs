@@ -108,7 +108,12 @@ fn run_all(commands: Commands, arguments: &Arguments) -> Result<bool, String> {
     for (name, total) in totals {
         writeln!(out, "  {name}: {total}").map_err(io_error)?;
     }
-    Ok(!outcomes.iter().any(Outcome::is_failure))
+    let succeeded = !outcomes.iter().any(Outcome::is_failure);
+    if succeeded && arguments.temporary.is_none() && config.temporary.exists() {
+        // Kept after a failure, to look into.
+        std::fs::remove_dir_all(&config.temporary).map_err(io_error)?;
+    }
+    Ok(succeeded)
 }
 
 fn find_tests(arguments: &Arguments) -> Result<Vec<Test>, String> {

@@ -207,7 +207,7 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
                             return Err("invalid backreference number".to_owned());
                         }
                         let reference = Instruction::BackReference(group);
-                        frame.push(Fragment::new(reference, "(?s:.*)"), true);
+                        frame.push(Fragment::new(reference, "(?s:.*?)"), true);
                     }
                     _ => frame.push(literal(escaped), true),
                 }
