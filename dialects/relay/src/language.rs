@@ -117,7 +117,12 @@ pub struct If<V = ValueId> {
 /// The value of the first clause whose pattern fits. Region `i` belongs to pattern `i`; its block
 /// arguments are the variables of the pattern from left to right.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.match", traits(RECURSIVE_EFFECTS), effects(DIVERGE))]
+#[op(
+    name = "relay.match",
+    traits(RECURSIVE_EFFECTS),
+    effects(DIVERGE),
+    regions(clauses..)
+)]
 pub struct Match<V = ValueId> {
     /// What is taken apart.
     pub data: V,
