@@ -11,6 +11,7 @@ pub mod generate;
 pub mod interpreter;
 pub mod language;
 pub mod operators;
+pub mod types;
 
 use ir_core::{Dialect, Registry};
 

@@ -23,7 +23,7 @@ pub mod relation;
 pub mod shape;
 pub mod sort;
 
-pub use pattern::FusionPattern;
+pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
 
 pub(crate) fn register(registry: &mut Registry) {
     elementwise::register(registry);
