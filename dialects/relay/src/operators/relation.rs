@@ -3,10 +3,8 @@
 //! A relation named in `#[op(infer = …)]` takes the declared fields, which the general ones here
 //! ignore. The checks that return `Result<_, String>` serve relations and evaluators alike.
 
-use ir_core::{
-    Attr, AttrData, DType, Dim, DimExprData, DimOp, InferCx, Stop, TensorType, Type,
-};
 use ir_core::registry::{FoldCx, Folded};
+use ir_core::{Attr, AttrData, DType, Dim, DimExprData, DimOp, InferCx, Stop, TensorType, Type};
 use smallvec::SmallVec;
 
 /// Extents of a tensor type.
@@ -66,6 +64,14 @@ pub fn expect_integers(tensor: &TensorType) -> Result<(), Stop> {
     match tensor.dtype.is_integer() {
         true => Ok(()),
         false => Err(Stop::Error(format!("expected integer elements, found {}", tensor.dtype))),
+    }
+}
+
+/// Requires an element type.
+pub fn expect_dtype(tensor: &TensorType, dtype: DType) -> Result<(), Stop> {
+    match tensor.dtype == dtype {
+        true => Ok(()),
+        false => Err(Stop::Error(format!("expected elements of {dtype}, found {}", tensor.dtype))),
     }
 }
 
