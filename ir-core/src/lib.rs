@@ -10,6 +10,7 @@ extern crate self as ir_core;
 
 pub mod attributes;
 pub mod body;
+pub mod copy;
 pub mod diagnostics;
 pub mod dtype;
 pub mod ids;
@@ -27,6 +28,7 @@ pub mod types;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
 pub use body::{Binding, Body, InsertPoint, NameHint, OpParts, ValueDef};
+pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};
 pub use dtype::{DType, DTypeKind};
 pub use ids::{BlockId, EntityId, OpId, RegionId, UseId, ValueId};

@@ -10,6 +10,7 @@ pub mod interpreter;
 pub mod language;
 pub mod operators;
 pub mod text;
+pub mod types;
 
 use ir_core::{Dialect, Registry};
 

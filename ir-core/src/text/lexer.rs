@@ -628,7 +628,7 @@ pub fn number(text: &str) -> Option<Number> {
     if let Some(suffix) = text.strip_prefix("nan") {
         return Some(Number::Float(f64::NAN, suffix_dtype(suffix)));
     }
-    let suffix = text.find(|c| matches!(c, 'i' | 'u' | 'b' | 'f')).unwrap_or(text.len());
+    let suffix = text.find(['i', 'u', 'b', 'f']).unwrap_or(text.len());
     let (digits, suffix) = text.split_at(suffix);
     let dtype = suffix_dtype(suffix);
     let is_float = dtype.map_or(digits.contains(['.', 'e', 'E']), DType::is_float);

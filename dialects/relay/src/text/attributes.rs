@@ -1,7 +1,7 @@
 //! Attributes: `axis=1, relay.reshape_only=1, data_layout="NHWC"`, and `meta[…][i]`.
 
 use ir_core::text::lexer::{Token, TokenKind};
-use ir_core::{Attr, AttrData, AttrDict, AttrValue, DType, Diagnostic, OpDef, Symbol};
+use ir_core::{Attr, AttrData, AttrDict, DType, Diagnostic, OpDef, Symbol};
 
 use super::codes;
 use super::cursor::Reported;

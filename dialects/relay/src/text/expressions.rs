@@ -207,7 +207,8 @@ impl<'t> Machine<'_, 't> {
     }
 
     fn finish_block(&mut self, value: ValueId) {
-        let parts = OpParts::new("relay.yield", &[value], &[]);
+        let operands = [value];
+        let parts = OpParts::new("relay.yield", &operands, &[]);
         self.parser.function.body.insert_op(InsertPoint::End(self.block), parts);
     }
 
@@ -352,6 +353,7 @@ impl<'t> Machine<'_, 't> {
     // ---- values ----------------------------------------------------------------------------
 
     fn operand(&mut self) -> Result<Next, Reported> {
+        let numeric = self.parser.cursor.kind() == TokenKind::Integer && self.at_numeric_constructor();
         let cursor = &mut self.parser.cursor;
         let token = cursor.peek();
         let start = token.start;
@@ -365,9 +367,10 @@ impl<'t> Machine<'_, 't> {
                 Ok(Next::Value(self.local_variable(token), start))
             }
             TokenKind::Identifier => self.word(token),
-            TokenKind::Integer if self.at_numeric_constructor() => {
-                self.parser.cursor.bump();
-                self.constructor_or_unknown(token, token.text(self.parser.cursor.source))
+            TokenKind::Integer if numeric => {
+                cursor.bump();
+                let name = Symbol::new(token.text(cursor.source));
+                self.constructor(token, name, false)
             }
             TokenKind::Integer | TokenKind::Float => {
                 cursor.bump();
@@ -487,6 +490,7 @@ impl<'t> Machine<'_, 't> {
 
     /// A value that starts with a word.
     fn word(&mut self, token: Token) -> Result<Next, Reported> {
+        let metadata = self.parser.at_metadata();
         let cursor = &mut self.parser.cursor;
         let start = token.start;
         let text = token.text(cursor.source);
@@ -526,7 +530,7 @@ impl<'t> Machine<'_, 't> {
                 self.frames.push(Frame::Write { reference: None, start });
                 Ok(Next::Expression)
             }
-            "meta" if self.parser.at_metadata() => {
+            "meta" if metadata => {
                 let reference = self.parser.meta_reference()?;
                 if reference.kind != "relay.Constant" {
                     let message = format!("`{}` is no value", reference.kind);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use indexmap::IndexMap;
-use ir_core::{Attr, AttrData, AttrDict, AttrValue, DType, DTypeKind, Symbol, TensorData};
+use ir_core::{Attr, AttrData, AttrDict, DType, DTypeKind, Symbol, TensorData};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
