@@ -5,9 +5,7 @@
 
 use std::cmp::Ordering;
 
-use ir_core::{
-    DType, DTypeKind, InferCx, OpFields, Scalar, Stop, TensorData, Type,
-};
+use ir_core::{DType, DTypeKind, InferCx, OpFields, Scalar, Stop, TensorData, Type};
 use smallvec::SmallVec;
 
 use crate::interpreter::{EvalCx, EvalError, Value};

@@ -379,7 +379,6 @@ pub fn fixed_point_multiply(value: i128, multiplier: i64, shift: i64) -> i128 {
     }
 }
 
-
 pub(super) fn register(registry: &mut Registry) {
     registry.op::<Log>();
     registry.op::<Log2>();

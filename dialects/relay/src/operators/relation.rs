@@ -3,10 +3,8 @@
 //! A relation named in `#[op(infer = …)]` takes the declared fields, which the general ones here
 //! ignore. The checks that return `Result<_, String>` serve relations and evaluators alike.
 
-use ir_core::{
-    Attr, AttrData, DType, Dim, DimExprData, DimOp, InferCx, Stop, TensorType, Type,
-};
 use ir_core::registry::{FoldCx, Folded};
+use ir_core::{Attr, AttrData, DType, Dim, DimExprData, DimOp, InferCx, Stop, TensorType, Type};
 use smallvec::SmallVec;
 
 /// Extents of a tensor type.

@@ -14,12 +14,12 @@ use ir_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::declarations::{PARAMETER_ATTRIBUTES, parameter_attributes};
+use super::declarations::{EXTERNAL_TEXT, PARAMETER_ATTRIBUTES, parameter_attributes};
 use super::literals::{float_attr_text, scalar_text};
 use super::metadata::{KIND, MetadataWriter};
 use super::names::{Names, write_name, write_word};
 use super::sinking::covering_block;
-use super::{FORMS, VERSION};
+use super::{EXTERNAL, FORMS, VERSION};
 use crate::language::{AdtDecl, FUNC, Pattern, TYPE, fn_params, fn_self};
 
 /// What to print.
@@ -139,13 +139,14 @@ impl<'a> Printer<'a> {
             module.items.iter().filter(move |(_, item)| item.signature.op == kind)
         };
         let mut first = true;
-        for (name, item) in of_kind(TYPE).chain(of_kind(FUNC)) {
+        for (name, item) in of_kind(TYPE).chain(of_kind(FUNC)).chain(of_kind(EXTERNAL)) {
             if !std::mem::take(&mut first) {
                 self.text.push('\n');
             }
-            match item.signature.op == TYPE {
-                true => self.declaration(*name, item),
-                false => self.definition(*name, item)?,
+            match item.signature.op.as_str() {
+                TYPE => self.declaration(*name, item),
+                FUNC => self.definition(*name, item)?,
+                _ => self.external(*name, item),
             }
         }
         self.flush()?;
@@ -187,6 +188,12 @@ impl<'a> Printer<'a> {
             self.text.push_str(",\n");
         }
         self.text.push_str("}\n");
+    }
+
+    fn external(&mut self, name: Symbol, item: &Item) {
+        write_name(&mut self.text, "@", name);
+        let text: String = item.signature.attrs.value(EXTERNAL_TEXT).unwrap_or_default();
+        let _ = writeln!(self.text, " {text}");
     }
 
     fn type_params(&mut self, names: &[Symbol]) {
@@ -346,9 +353,7 @@ impl<'a> Printer<'a> {
             return true;
         }
         match body.op_block(op) {
-            Some(home) => {
-                covering_block(body, value, home).is_some_and(|block| block != home)
-            }
+            Some(home) => covering_block(body, value, home).is_some_and(|block| block != home),
             None => false,
         }
     }
