@@ -6,7 +6,6 @@
 mod args;
 mod emit;
 mod expectations;
-mod fill;
 mod input;
 mod language;
 mod optimize;

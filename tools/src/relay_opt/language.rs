@@ -39,7 +39,8 @@ impl Form {
         registry: &Registry,
     ) -> (Module, Vec<Diagnostic>) {
         match self {
-            _ => (Module::new(), vec![]),
+            Form::Relay => relay::text::parse(file, text, registry),
+            Form::Generic => (Module::new(), vec![]),
         }
     }
 
@@ -54,7 +55,10 @@ impl Form {
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
         match self {
-            _ => Ok(()),
+            Form::Relay => {
+                relay::text::print(module, registry, &relay::text::PrintOptions::default(), out)
+            }
+            Form::Generic => Ok(()),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! The subcommand `run`: runs a function of a model on arrays from files.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 
 use ir_core::diagnostics::did_you_mean;
 use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData};
 use relay::arrays::{self, Arrays};
-use relay::interpreter::{Interpreter, Value, check_type};
+use relay::interpreter::{Interpreter, Value, check_type, random_value};
 use relay::language::FUNC;
 
 use super::args::{DiagnosticForm, RunModel};
-use super::fill::Random;
 use super::input;
 use super::language::{Form, infer, verify};
 use super::report::Reporter;
@@ -84,8 +84,7 @@ fn run(
         return None;
     }
     let name = args.function.trim_start_matches('@');
-    let result = find_function(&module, name)
-        .and_then(|item| arguments(name, item, &arrays, args.fill, found))
+    let result = arguments(name, &module, &arrays, args.fill, found)
         .and_then(|arguments| Interpreter::new(&module, registry).call(name, arguments));
     let value = result.map_err(|error| found.push(error)).ok()?;
     let outputs = flatten(value);
@@ -131,12 +130,13 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
 /// A value for each parameter of the function.
 fn arguments(
     name: &str,
-    item: &Item,
+    module: &Module,
     arrays: &Arrays,
     seed: Option<u64>,
     found: &mut Vec<Diagnostic>,
 ) -> Result<Vec<Value>, Diagnostic> {
-    let signature = &item.signature;
+    let item = find_function(module, name)?;
+    let (signature, signatures) = (&item.signature, module.signatures());
     let (Some(body), Some(function)) = (&item.body, signature.ty.as_function()) else {
         let message = format!("@{name} is no function: its type is {}", signature.ty);
         return Err(Diagnostic::error("E0730", message).at(signature.span));
@@ -169,7 +169,10 @@ fn arguments(
             }
             values.push(value);
         } else if let Some(seed) = seed {
-            match Random::new(seed, parameter.as_str()).value(*ty) {
+            // Fixed keys: the same hash in every run.
+            let mut hasher = DefaultHasher::new();
+            (seed, parameter.as_str()).hash(&mut hasher);
+            match random_value(*ty, &signatures, hasher.finish()) {
                 Ok(value) => values.push(value),
                 Err(message) => {
                     let message = format!("cannot fill parameter `{parameter}`: {message}");
