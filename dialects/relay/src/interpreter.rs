@@ -1,7 +1,10 @@
-//! The reference interpreter: the whole language, simple and slow.
+//! The reference interpreter: the meaning of every program, simple rather than fast.
 
+mod code;
 mod evaluate;
+mod machine;
 mod value;
 
 pub use evaluate::{EvalCx, EvalError, Evaluate};
-pub use value::Value;
+pub use machine::{Interpreter, Options, check_type};
+pub use value::{Closure, Data, Fields, Reference, Value};

@@ -7,8 +7,8 @@
 mod verify;
 
 use ir_core::{
-    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Op, OpId, Registry, Symbol, TensorData,
-    Type, ValueId,
+    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, Loc, Op, OpFields, OpId,
+    OpParts, Registry, Symbol, TensorData, Type, ValueId,
 };
 
 /// The kind of a function item. Its signature holds the function type and, as attributes, what
@@ -133,6 +133,7 @@ pub struct If<V = ValueId> {
     name = "relay.match",
     traits(RECURSIVE_EFFECTS),
     effects(DIVERGE),
+    regions(clauses..),
     verify = verify::clauses
 )]
 pub struct Match<V = ValueId> {
@@ -322,6 +323,43 @@ pub fn fn_params(body: &Body, op: OpId) -> &[ValueId] {
 pub fn fn_self(body: &Body, op: OpId) -> Option<ValueId> {
     let recursive = body.attrs(op).value::<bool>("recursive").unwrap_or(false);
     if recursive { body.block_args(body.region_block(op, 0)).last().copied() } else { None }
+}
+
+/// Inserts a `relay.fn` without captures yet, whose block has one argument for each of `params`
+/// and no operations. `result` is the type that the block will yield.
+pub fn create_fn(
+    body: &mut Body,
+    at: InsertPoint,
+    loc: Loc,
+    attributes: AttrDict,
+    params: &[Type],
+    result: Type,
+) -> OpId {
+    let ty = Type::function(params.iter().copied(), result);
+    let attrs = OpFields::<ValueId>::attrs(&Fn { recursive: false, attributes });
+    let types = [ty];
+    let parts = OpParts::new("relay.fn", &[], &types).attrs(attrs).regions(1).at(loc);
+    let op = body.insert_op(at, parts);
+    let block = body.region_block(op, 0);
+    for &param in params {
+        body.add_block_arg(block, param);
+    }
+    op
+}
+
+/// Ends `block` with `value`.
+pub fn end_block(body: &mut Body, block: BlockId, value: ValueId) {
+    body.insert_op(InsertPoint::End(block), OpParts::new("relay.yield", &[value], &[]));
+}
+
+/// What the source wrote after the parameters of a `relay.fn`.
+pub fn fn_attributes(body: &Body, op: OpId) -> AttrDict {
+    body.attrs(op).value("attributes").unwrap_or_else(AttrDict::empty)
+}
+
+/// Whether function attributes mark a kernel made by fusion.
+pub fn is_primitive(attributes: AttrDict) -> bool {
+    attributes.value::<i64>("Primitive").unwrap_or(0) != 0
 }
 
 /// The value that `block` yields, once it is complete.

@@ -9,6 +9,7 @@ pub mod inference;
 pub mod interpreter;
 pub mod language;
 pub mod operators;
+pub mod types;
 
 use ir_core::{Dialect, Registry};
 
