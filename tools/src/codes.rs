@@ -1,5 +1,7 @@
 //! The diagnostic codes of the command-line tools, and the tables of all crates together.
 
+use std::sync::LazyLock;
+
 use ir_core::diagnostics::codes::Code;
 
 /// Every code that the tools report, in order.
@@ -73,6 +75,14 @@ pub const CODES: &[Code] = &[
     },
 ];
 
-/// The tables of all crates.
-pub const ALL: &[&[Code]] =
-    &[ir_core::diagnostics::codes::CODES, ir_core::pipeline::codes::CODES, CODES];
+/// The codes of all crates.
+pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
+    let relay = relay::text::codes::CODES.iter().chain(relay::inference::CODES);
+    let relay = relay.map(|&(code, title, explanation)| Code { code, title, explanation });
+    let mut all: Vec<Code> = relay.collect();
+    all.extend(ir_core::diagnostics::codes::CODES);
+    all.extend(ir_core::pipeline::codes::CODES);
+    all.extend(CODES);
+    all.sort_by_key(|entry| entry.code);
+    all
+});

@@ -36,7 +36,8 @@ impl Emit {
                 Err(format!("`--emit {later}` is not available yet; there are {available}"))
             }
             other => {
-                let help = did_you_mean(other, AVAILABLE).unwrap_or(format!("expected {available}"));
+                let help =
+                    did_you_mean(other, AVAILABLE).unwrap_or(format!("expected {available}"));
                 Err(format!("unknown form `{other}`; {help}"))
             }
         }

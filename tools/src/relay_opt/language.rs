@@ -80,8 +80,7 @@ fn skip_block_comment(text: &str) -> &str {
 
 /// Infers the types of `module` and returns what is wrong with them.
 pub(super) fn infer(module: &mut Module, registry: &Registry) -> Vec<Diagnostic> {
-    let _ = (module, registry);
-    vec![]
+    relay::inference::infer_module(module, registry)
 }
 
 /// What is wrong with `module`.

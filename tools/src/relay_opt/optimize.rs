@@ -15,7 +15,7 @@ use ir_core::{Diagnostic, Module, Registry};
 use super::args::{Optimize, Switch, TimingForm};
 use super::emit::Emit;
 use super::input::{self, Input};
-use super::language::{Form, verify};
+use super::language::{Form, infer, verify};
 use super::report::Reporter;
 use super::semantics::Trials;
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, plain};
@@ -138,12 +138,7 @@ fn reproducer(path: &str, io: &mut Io<'_>) -> Result<(Input, Reproducer), Diagno
 }
 
 impl Session<'_> {
-    fn run(
-        &mut self,
-        input: &Input,
-        reproduced: Option<&str>,
-        io: &mut Io<'_>,
-    ) -> io::Result<i32> {
+    fn run(&mut self, input: &Input, reproduced: Option<&str>, io: &mut Io<'_>) -> io::Result<i32> {
         let mut file = None;
         let mut status = OK;
         for (index, part) in
@@ -208,9 +203,8 @@ impl Session<'_> {
         let failed = diagnostics.iter().any(Diagnostic::is_error) || internal.is_some();
         found.extend(diagnostics);
         if !failed && form == Form::Relay {
-            let inferred = timing.phase("infer types", || {
-                catch_panic(|| super::language::infer(&mut module, registry))
-            });
+            let inferred =
+                timing.phase("infer types", || catch_panic(|| infer(&mut module, registry)));
             inferred.map_or_else(|message| internal = Some(message), |more| found.extend(more));
         }
         if !found.iter().any(Diagnostic::is_error) && internal.is_none() {
@@ -275,10 +269,8 @@ impl Session<'_> {
         print_ir.after = self.after.clone();
         print_ir.after_change = args.print_ir_after_change;
         print_ir.diff = args.print_ir_diff;
-        let mut bisect =
-            args.bisect_limit.map(|limit| BisectLimit::new(u64::try_from(limit).ok()));
-        let mut verify_each =
-            (args.verify_each == Switch::On).then(|| VerifyEach::new(&verify));
+        let mut bisect = args.bisect_limit.map(|limit| BisectLimit::new(u64::try_from(limit).ok()));
+        let mut verify_each = (args.verify_each == Switch::On).then(|| VerifyEach::new(&verify));
         let mut semantics =
             args.verify_semantics.map(|trials| VerifySemantics::new(Trials::new(trials)));
         let mut instruments: Vec<&mut dyn Instrument> = Vec::new();

@@ -78,13 +78,13 @@ pub(super) fn answer(
     }
     if let Some(code) = &args.explain {
         answered = true;
-        match codes::explain(&code.to_ascii_uppercase(), crate::codes::ALL) {
+        match codes::explain(&code.to_ascii_uppercase(), &[&crate::codes::ALL]) {
             Some(entry) => {
                 writeln!(out, "{}: {}\n\n{}", entry.code, entry.title, entry.explanation)?;
             }
             None => {
-                let all = crate::codes::ALL.iter().flat_map(|table| table.iter());
-                unknown = Some(("code", code, did_you_mean(code, all.map(|entry| entry.code))));
+                let all = crate::codes::ALL.iter().map(|entry| entry.code);
+                unknown = Some(("code", code, did_you_mean(code, all)));
             }
         }
     }

@@ -70,6 +70,6 @@ impl Reporter {
             return Ok(());
         }
         let pending = std::mem::take(&mut self.pending);
-        render::sarif(&pending, &self.sources, "relay-opt", crate::codes::ALL, io.stderr)
+        render::sarif(&pending, &self.sources, "relay-opt", &[&crate::codes::ALL], io.stderr)
     }
 }

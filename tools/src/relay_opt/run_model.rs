@@ -26,11 +26,7 @@ const PREFIXES: [&str; 2] = ["in_", "param_"];
 ///
 /// # Errors
 /// Those of writing to the streams.
-pub(super) fn run_model(
-    args: &RunModel,
-    registry: &Registry,
-    io: &mut Io<'_>,
-) -> io::Result<i32> {
+pub(super) fn run_model(args: &RunModel, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     if args.executor != "interp" {
         let found = &args.executor;
         let help = did_you_mean(found, ["interp"]).unwrap_or("there is `interp`".to_string());
@@ -114,8 +110,7 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
     match module.get(name) {
         Some(item) if item.signature.op == FUNC && item.body.is_some() => Ok(item),
         _ => {
-            let functions =
-                module.items.iter().filter(|(_, item)| item.signature.op == FUNC);
+            let functions = module.items.iter().filter(|(_, item)| item.signature.op == FUNC);
             let names: Vec<&str> = functions.map(|(name, _)| name.as_str()).collect();
             let error = Diagnostic::error("E0730", format!("there is no function @{name}"));
             Err(match did_you_mean(name, names.iter().copied()) {
