@@ -943,7 +943,10 @@ impl<'t> Machine<'_, 't> {
                     self.frames.push(frame);
                     return Ok(Next::Statement);
                 }
-                self.parser.function.unbind(sequence.locals);
+                // The names of the function itself end with it.
+                if !self.frames.is_empty() {
+                    self.parser.function.unbind(sequence.locals);
+                }
                 Ok(Next::Complete(value))
             }
             Frame::Let { name, annotation, start } => {
