@@ -26,10 +26,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 fn trial(config: Arc<Config>, test: Test) -> Trial {
     Trial::test(test.name.clone(), move || match run(&config, &test) {
         Outcome::Pass | Outcome::ExpectedFailure | Outcome::Unsupported(_) => Ok(()),
-        outcome => Err(Failed::from(format!(
-            "{}\n{}",
-            outcome.name(),
-            outcome.details()
-        ))),
+        outcome => Err(Failed::from(format!("{}\n{}", outcome.name(), outcome.details()))),
     })
 }

@@ -14,17 +14,13 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use lit_tests::filecheck::FileCheck;
 use lit_tests::lit::{Command, Config, Io, Outcome, discover, run_many};
 
-/// Names of LLVM's FileCheck, newest first.
-const NAMES: [&str; 8] = [
-    "FileCheck-21",
-    "FileCheck-20",
-    "FileCheck-19",
-    "FileCheck-18",
-    "FileCheck-17",
-    "FileCheck-16",
-    "FileCheck",
-    "FileCheck-14",
-];
+/// Names of LLVM's FileCheck, in the order of preference.
+const NAMES: [&str; 5] =
+    ["FileCheck", "FileCheck-21", "FileCheck-20", "FileCheck-19", "FileCheck-18"];
+
+/// The oldest version whose numbers are unbounded and that rejects misspelt
+/// directives, as ours does.
+const OLDEST_VERSION: u32 = 18;
 
 /// Runs ours and LLVM's, and notes where they disagree.
 #[derive(Clone)]
@@ -84,14 +80,19 @@ fn find_oracle() -> Option<PathBuf> {
     NAMES
         .iter()
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-        .find(|file| file.is_file())
+        .find(|file| version(file).is_some_and(|version| version >= OLDEST_VERSION))
+}
+
+/// The major version of a FileCheck of LLVM.
+fn version(file: &Path) -> Option<u32> {
+    let output = Process::new(file).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (_, version) = text.split_once("LLVM version ")?;
+    version.split('.').next()?.parse().ok()
 }
 
 fn compare(oracle: &Path) -> Result<(), Failed> {
-    let both = Both {
-        oracle: oracle.to_path_buf(),
-        record: Arc::default(),
-    };
+    let both = Both { oracle: oracle.to_path_buf(), record: Arc::default() };
     let mut config = Config::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracle"));
     config.update = false;
     config.commands = commands::commands();
@@ -100,10 +101,7 @@ fn compare(oracle: &Path) -> Result<(), Failed> {
     let tests = discover(Path::new(env!("CARGO_MANIFEST_DIR")))?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let outcomes = run_many(&Arc::new(config), &tests, threads);
-    let failures = outcomes
-        .iter()
-        .filter(|outcome| Outcome::is_failure(outcome))
-        .count();
+    let failures = outcomes.iter().filter(|outcome| Outcome::is_failure(outcome)).count();
     let record = both.record.lock().unwrap_or_else(PoisonError::into_inner);
     let mut out = std::io::stderr();
     writeln!(
@@ -129,18 +127,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     if oracle.is_none() && !arguments.list {
         writeln!(
             std::io::stderr(),
-            "SKIPPED: no FileCheck of LLVM on PATH (looked for {}); nothing was compared",
+            "SKIPPED: no FileCheck of LLVM {OLDEST_VERSION} or newer on PATH (looked for {}); \
+             nothing was compared",
             NAMES.join(", ")
         )?;
     }
     let is_absent = oracle.is_none();
-    let trial = Trial::test(
-        "llvm_filecheck_agrees_on_the_whole_suite",
-        move || match &oracle {
-            Some(oracle) => compare(oracle),
-            None => Err("no FileCheck of LLVM on PATH".into()),
-        },
-    );
+    let trial = Trial::test("llvm_filecheck_agrees_on_the_whole_suite", move || match &oracle {
+        Some(oracle) => compare(oracle),
+        None => Err("no FileCheck of LLVM on PATH".into()),
+    });
     let trials = vec![trial.with_ignored_flag(is_absent)];
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }

@@ -12,9 +12,7 @@ type Result = std::result::Result<(), Box<dyn Error>>;
 
 /// A folder of its own for each test.
 fn folder(name: &str) -> std::io::Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("runner")
-        .join(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runner").join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -25,17 +23,11 @@ fn folder(name: &str) -> std::io::Result<PathBuf> {
 fn config(folder: &Path) -> Config {
     let mut config = Config::new(folder.join("temporary"));
     config.update = false;
-    config
-        .commands
-        .register("panic", |_: &[String], _: &mut Io| -> i32 {
-            panic!("broken")
-        });
-    config
-        .commands
-        .register("sleep", |_: &[String], _: &mut Io| {
-            std::thread::sleep(Duration::from_secs(2));
-            0
-        });
+    config.commands.register("panic", |_: &[String], _: &mut Io| -> i32 { panic!("broken") });
+    config.commands.register("sleep", |_: &[String], _: &mut Io| {
+        std::thread::sleep(Duration::from_secs(2));
+        0
+    });
     config
 }
 
@@ -50,9 +42,7 @@ fn outcome(
     fs::write(&file, text)?;
     let mut config = config(&folder);
     change(&mut config);
-    let test = discover(&file)?
-        .pop()
-        .ok_or("expected a test, found none")?;
+    let test = discover(&file)?.pop().ok_or("expected a test, found none")?;
     let outcome = run(&Arc::new(config), &test);
     Ok((outcome, fs::read_to_string(&file)?))
 }
@@ -67,66 +57,39 @@ fn a_failure_shows_what_ran() -> Result {
     let Outcome::Fail(log) = found else {
         return Err(format!("expected a failure, found {found:?}").into());
     };
-    assert!(
-        log.contains("a.test:1: RUN line failed: echo b | FileCheck"),
-        "{log}"
-    );
-    assert!(
-        log.contains("a.test:2:11: error: CHECK: expected string not found in input"),
-        "{log}"
-    );
+    assert!(log.contains("a.test:1: RUN line failed: echo b | FileCheck"), "{log}");
+    assert!(log.contains("a.test:2:11: error: CHECK: expected string not found in input"), "{log}");
     Ok(())
 }
 
 #[test]
 fn a_panic_is_a_failure_that_not_alone_does_not_accept() -> Result {
-    for text in [
-        "// RUN: panic\n",
-        "// RUN: not panic\n",
-        "// RUN: panic | cat\n",
-    ] {
+    for text in ["// RUN: panic\n", "// RUN: not panic\n", "// RUN: panic | cat\n"] {
         let found = plain("panic", text)?;
-        assert!(
-            matches!(&found, Outcome::Fail(log) if log.contains("panic: broken")),
-            "{found:?}"
-        );
+        assert!(matches!(&found, Outcome::Fail(log) if log.contains("panic: broken")), "{found:?}");
     }
-    assert_eq!(
-        plain("crash", "// RUN: not --crash panic\n")?,
-        Outcome::Pass
-    );
+    assert_eq!(plain("crash", "// RUN: not --crash panic\n")?, Outcome::Pass);
     Ok(())
 }
 
 #[test]
 fn expected_failures_must_fail() -> Result {
     assert_eq!(
-        plain(
-            "xfail",
-            "// RUN: false\n// XFAIL: unix\n// REQUIRES: unix\n"
-        )?,
+        plain("xfail", "// RUN: false\n// XFAIL: unix\n// REQUIRES: unix\n")?,
         Outcome::ExpectedFailure
     );
-    assert_eq!(
-        plain("xpass", "// RUN: true\n// XFAIL: *\n")?,
-        Outcome::UnexpectedPass
-    );
+    assert_eq!(plain("xpass", "// RUN: true\n// XFAIL: *\n")?, Outcome::UnexpectedPass);
     Ok(())
 }
 
 #[test]
 fn features_decide_whether_a_test_runs() -> Result {
     let text = "// REQUIRES: a && !b\n// UNSUPPORTED: c\n// RUN: true\n";
-    for (features, runs) in [
-        (&["a"][..], true),
-        (&["a", "b"], false),
-        (&["a", "c"], false),
-        (&[], false),
-    ] {
+    for (features, runs) in
+        [(&["a"][..], true), (&["a", "b"], false), (&["a", "c"], false), (&[], false)]
+    {
         let (found, _) = outcome("features", text, |config| {
-            config
-                .features
-                .extend(features.iter().map(|&f| f.to_owned()));
+            config.features.extend(features.iter().map(|&f| f.to_owned()));
         })?;
         assert_eq!(found == Outcome::Pass, runs, "{features:?}: {found:?}");
         assert!(!found.is_failure());
@@ -152,9 +115,7 @@ fn what_cannot_be_run_is_unresolved() -> Result {
 #[test]
 fn a_test_has_a_time_limit() -> Result {
     let limit = Duration::from_millis(100);
-    let (found, _) = outcome("timeout", "// RUN: sleep\n", |config| {
-        config.time_limit = limit
-    })?;
+    let (found, _) = outcome("timeout", "// RUN: sleep\n", |config| config.time_limit = limit)?;
     assert_eq!(found, Outcome::Timeout(limit));
     Ok(())
 }
@@ -177,10 +138,7 @@ fn programs_are_killed_at_the_time_limit() -> Result {
         config.programs.insert("tail".to_owned());
         config.time_limit = Duration::from_millis(200);
     })?;
-    assert!(
-        matches!(found, Outcome::Timeout(_) | Outcome::Fail(_)),
-        "{found:?}"
-    );
+    assert!(matches!(found, Outcome::Timeout(_) | Outcome::Fail(_)), "{found:?}");
     Ok(())
 }
 

@@ -36,10 +36,7 @@ fn run(line: &CommandLine, io: &mut Io) -> i32 {
     let check_text = match std::fs::read(io.directory().join(&line.check_file)) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {
-            io.print_error(&format!(
-                "Could not open check file '{}': {error}\n",
-                line.check_file
-            ));
+            io.print_error(&format!("Could not open check file '{}': {error}\n", line.check_file));
             return 2;
         }
     };
@@ -54,11 +51,7 @@ fn run(line: &CommandLine, io: &mut Io) -> i32 {
         },
     };
     let input = String::from_utf8_lossy(&input);
-    match check(
-        (&line.check_file, &check_text),
-        (input_name, &input),
-        &line.options,
-    ) {
+    match check((&line.check_file, &check_text), (input_name, &input), &line.options) {
         Ok(_) => 0,
         Err(failures) => {
             for failure in &failures {

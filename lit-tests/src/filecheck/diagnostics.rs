@@ -36,13 +36,7 @@ impl Location {
         let excerpt = source.line_at(offset).to_owned();
         let marked = &source.text()[offset..offset + length];
         let width = marked.split('\n').next().unwrap_or("").chars().count();
-        Self {
-            source: source.name().to_owned(),
-            line,
-            column,
-            excerpt,
-            width: width.max(1),
-        }
+        Self { source: source.name().to_owned(), line, column, excerpt, width: width.max(1) }
     }
 }
 
@@ -60,19 +54,11 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     pub(super) fn error(message: impl Into<String>, location: Option<Location>) -> Self {
-        Self {
-            severity: Severity::Error,
-            message: message.into(),
-            location,
-        }
+        Self { severity: Severity::Error, message: message.into(), location }
     }
 
     pub(super) fn note(message: impl Into<String>, location: Location) -> Self {
-        Self {
-            severity: Severity::Note,
-            message: message.into(),
-            location: Some(location),
-        }
+        Self { severity: Severity::Note, message: message.into(), location: Some(location) }
     }
 }
 
@@ -85,11 +71,7 @@ impl fmt::Display for Diagnostic {
         let Some(at) = &self.location else {
             return writeln!(f, "{}", self.message);
         };
-        writeln!(
-            f,
-            "{}:{}:{}: {severity}: {}",
-            at.source, at.line, at.column, self.message
-        )?;
+        writeln!(f, "{}:{}:{}: {severity}: {}", at.source, at.line, at.column, self.message)?;
         let (excerpt, indent) = expand_tabs(&at.excerpt, at.column - 1);
         writeln!(f, "{excerpt}")?;
         let tail = "~".repeat(at.width - 1);
@@ -152,10 +134,7 @@ impl Failure {
     }
 
     fn at(kind: FailureKind, message: impl Into<String>, location: Option<Location>) -> Self {
-        Self {
-            kind,
-            diagnostics: vec![Diagnostic::error(message, location)],
-        }
+        Self { kind, diagnostics: vec![Diagnostic::error(message, location)] }
     }
 
     pub(super) fn with_note(mut self, message: impl Into<String>, location: Location) -> Self {

@@ -43,10 +43,7 @@ impl Prefixes {
         if options.comment_prefixes.is_empty() {
             seen.extend(["COM", "RUN"]);
         }
-        let given = [
-            ("check", &options.check_prefixes),
-            ("comment", &options.comment_prefixes),
-        ];
+        let given = [("check", &options.check_prefixes), ("comment", &options.comment_prefixes)];
         for (role, prefixes) in given {
             for prefix in prefixes {
                 if prefix.is_empty() {
@@ -145,10 +142,7 @@ impl Suffix {
         } else if NOT_COMBINATIONS.contains(&word) && after.starts_with(':') {
             Self::BadNot
         } else {
-            match KINDS
-                .iter()
-                .find(|(name, _)| *name == word && !name.is_empty())
-            {
+            match KINDS.iter().find(|(name, _)| *name == word && !name.is_empty()) {
                 Some((name, kind)) => Self::ending(*kind, &format!("-{name}"), after, length),
                 None => Self::None,
             }
@@ -200,14 +194,8 @@ pub(super) fn read<'a>(
     let mut at = 0;
     while let Some((start, prefix, is_comment)) = next_prefix(text, at, &prefixes) {
         let after = start + prefix.len();
-        at = after
-            + text[after..]
-                .bytes()
-                .take_while(|&b| is_prefix_byte(b))
-                .count();
-        let line_end = text[after..]
-            .find(['\n', '\r'])
-            .map_or(text.len(), |n| after + n);
+        at = after + text[after..].bytes().take_while(|&b| is_prefix_byte(b)).count();
+        let line_end = text[after..].find(['\n', '\r']).map_or(text.len(), |n| after + n);
         if is_comment {
             if text[after..].starts_with(':') {
                 at = line_end;
@@ -228,12 +216,7 @@ pub(super) fn read<'a>(
                 let message = format!("invalid count in -COUNT specification on prefix '{prefix}'");
                 return Err(fail(message, after + at));
             }
-            Suffix::Directive {
-                kind,
-                literal,
-                shown,
-                length,
-            } => (kind, literal, shown, length),
+            Suffix::Directive { kind, literal, shown, length } => (kind, literal, shown, length),
         };
         let mut pattern_start = after + length;
         if !(options.strict_whitespace && options.match_full_lines) {
@@ -242,12 +225,8 @@ pub(super) fn read<'a>(
         }
         used.push(prefix);
         at = line_end;
-        let heading = Heading {
-            kind,
-            prefix,
-            name: format!("{prefix}{shown}"),
-            is_literal: literal,
-        };
+        let heading =
+            Heading { kind, prefix, name: format!("{prefix}{shown}"), is_literal: literal };
         let range = (pattern_start, line_end);
         let pattern = Pattern::parse(check, range, heading, options, declarations)?;
         if kind == Kind::Label && pattern.has_variable() {
@@ -269,17 +248,11 @@ pub(super) fn read<'a>(
             continue;
         }
         let next = implicit_patterns(implicit, options, declarations)?;
-        directives.push(Directive {
-            pattern,
-            preceding: std::mem::replace(&mut preceding, next),
-        });
+        directives.push(Directive { pattern, preceding: std::mem::replace(&mut preceding, next) });
     }
     require_use(&prefixes, &used, options)?;
     if !preceding.is_empty() {
-        directives.push(Directive {
-            pattern: Pattern::end_of_input(check),
-            preceding,
-        });
+        directives.push(Directive { pattern: Pattern::end_of_input(check), preceding });
     }
     Ok(directives)
 }

@@ -35,12 +35,7 @@ impl Regex {
             .case_insensitive(ignore_case)
             .build()
             .map_err(|_| "regular expression too big".to_owned())?;
-        Ok(Self {
-            program: parsed.program,
-            groups: parsed.groups,
-            start,
-            ignore_case,
-        })
+        Ok(Self { program: parsed.program, groups: parsed.groups, start, ignore_case })
     }
 
     /// Number of parenthesised groups, without group 0.
@@ -144,16 +139,9 @@ mod tests {
             ("^*", "repetition-operator operand invalid"),
             (r"\1", "invalid backreference number"),
             ("a\\", "trailing backslash (\\)"),
-            (
-                "((((a{255}){255}){255}){255})",
-                "regular expression too big",
-            ),
+            ("((((a{255}){255}){255}){255})", "regular expression too big"),
         ] {
-            assert_eq!(
-                Regex::new(pattern, false).err().as_deref(),
-                Some(message),
-                "{pattern}"
-            );
+            assert_eq!(Regex::new(pattern, false).err().as_deref(), Some(message), "{pattern}");
         }
     }
 }

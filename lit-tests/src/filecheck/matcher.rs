@@ -25,13 +25,7 @@ pub(super) struct Matcher<'a> {
 
 impl<'a> Matcher<'a> {
     pub(super) fn new(input: &'a Source, options: &'a Options, variables: Variables) -> Self {
-        Self {
-            input,
-            options,
-            variables,
-            failures: Vec::new(),
-            matched: 0,
-        }
+        Self { input, options, variables, failures: Vec::new(), matched: 0 }
     }
 
     /// Checks every directive; the number of matches, or all failures.
@@ -63,11 +57,7 @@ impl<'a> Matcher<'a> {
             start = end;
             first = last;
         }
-        if self.failures.is_empty() {
-            Ok(self.matched)
-        } else {
-            Err(self.failures)
-        }
+        if self.failures.is_empty() { Ok(self.matched) } else { Err(self.failures) }
     }
 
     fn find_label(&mut self, label: &Pattern<'_>, start: usize) -> Option<Match> {
@@ -85,10 +75,7 @@ impl<'a> Matcher<'a> {
     /// is searched as if it were all of the input, so `{{^}}` matches at its start.
     fn find(&mut self, pattern: &Pattern<'_>, region: Range<usize>) -> Result<Match, Miss> {
         let found = pattern.find(&self.input.text()[region.clone()], &mut self.variables)?;
-        Ok(Match {
-            start: region.start + found.start,
-            length: found.length,
-        })
+        Ok(Match { start: region.start + found.start, length: found.length })
     }
 
     /// Checks a directive and those that precede it; its match, all repeats included.
@@ -106,10 +93,7 @@ impl<'a> Matcher<'a> {
                 Ok(found) => {
                     self.matched += 1;
                     let first = matches.map_or(found.start, |m| m.start);
-                    matches = Some(Match {
-                        start: first,
-                        length: found.end() - first,
-                    });
+                    matches = Some(Match { start: first, length: found.end() - first });
                 }
                 Err(miss) => {
                     let progress = match pattern.kind {
@@ -202,9 +186,7 @@ impl<'a> Matcher<'a> {
                 continue;
             }
             self.find_dag(pattern, start..region.end, &mut group)?;
-            let group_ends = patterns
-                .get(index + 1)
-                .is_none_or(|next| next.kind == Kind::Not);
+            let group_ends = patterns.get(index + 1).is_none_or(|next| next.kind == Kind::Not);
             if group_ends {
                 let first = group.first().map_or(start, |m| m.start);
                 if !self.excludes(&exclusions, start..first) {
@@ -246,10 +228,7 @@ impl<'a> Matcher<'a> {
                         let all = group.pop().unwrap_or(found);
                         let first = all.start.min(found.start);
                         let length = all.end().max(found.end()) - first;
-                        group.push(Match {
-                            start: first,
-                            length,
-                        });
+                        group.push(Match { start: first, length });
                     } else {
                         group.insert(place, found);
                     }
@@ -273,10 +252,8 @@ impl<'a> Matcher<'a> {
         let here = region.start;
         let mut failures = match miss {
             Miss::NotFound => {
-                let message = format!(
-                    "{}: expected string not found in input{progress}",
-                    pattern.name
-                );
+                let message =
+                    format!("{}: expected string not found in input{progress}", pattern.name);
                 let location = Location::new(pattern.source, pattern.at, 0);
                 let mut failure = Failure::mismatch(message, Some(location))
                     .with_note("scanning from here", self.location(here, 0));
@@ -307,10 +284,7 @@ impl<'a> Matcher<'a> {
         let text = &self.input.text()[region.clone()];
         let mut lines = 0;
         let mut best: Option<(usize, usize)> = None;
-        for (at, c) in text
-            .char_indices()
-            .take_while(|&(at, _)| at < FARTHEST_SUGGESTION)
-        {
+        for (at, c) in text.char_indices().take_while(|&(at, _)| at < FARTHEST_SUGGESTION) {
             match c {
                 '\n' => lines += 1,
                 ' ' | '\t' => continue,
@@ -361,10 +335,7 @@ mod tests {
     #[test]
     fn distances_count_edits() {
         let measure = |a: &str, b: &str| {
-            distance(
-                &a.chars().collect::<Vec<_>>(),
-                &b.chars().collect::<Vec<_>>(),
-            )
+            distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
         };
         assert_eq!(measure("kitten", "sitting"), Some(3));
         assert_eq!(measure("", "ab"), Some(2));

@@ -24,11 +24,7 @@ pub(super) struct Format {
 
 impl Default for Format {
     fn default() -> Self {
-        Self {
-            radix: Radix::Unsigned,
-            precision: 0,
-            prefixed: false,
-        }
+        Self { radix: Radix::Unsigned, precision: 0, prefixed: false }
     }
 }
 
@@ -85,11 +81,7 @@ impl Format {
             Radix::LowerHex => ("[1-9a-f]", "[0-9a-f]"),
             Radix::UpperHex => ("[1-9A-F]", "[0-9A-F]"),
         };
-        let sign = if self.radix == Radix::Signed {
-            "-?"
-        } else {
-            ""
-        };
+        let sign = if self.radix == Radix::Signed { "-?" } else { "" };
         let prefix = if self.prefixed { "0x" } else { "" };
         match self.precision {
             0 => format!("{prefix}{sign}{digit}+"),
@@ -116,11 +108,7 @@ impl Format {
 
     /// Reads a number that the wildcard matched; nothing if it is too large.
     pub(super) fn read(self, text: &str) -> Option<Value> {
-        let text = if self.prefixed {
-            text.strip_prefix("0x")?
-        } else {
-            text
-        };
+        let text = if self.prefixed { text.strip_prefix("0x")? } else { text };
         let radix = match self.radix {
             Radix::Unsigned | Radix::Signed => 10,
             Radix::LowerHex | Radix::UpperHex => 16,
@@ -267,26 +255,13 @@ impl Expression {
 
     /// Parses an expression; `line` is the value of `@LINE`.
     pub(super) fn parse(text: &str, line: usize) -> Result<Self, ParseError> {
-        Parser {
-            text,
-            at: 0,
-            line,
-            steps: Vec::new(),
-            open: Vec::new(),
-            pending: None,
-        }
-        .run()
+        Parser { text, at: 0, line, steps: Vec::new(), open: Vec::new(), pending: None }.run()
     }
 }
 
 enum Bracket {
     Group,
-    Call {
-        function: Function,
-        at: usize,
-        name: String,
-        arguments: usize,
-    },
+    Call { function: Function, at: usize, name: String, arguments: usize },
 }
 
 /// An open bracket, and the operator that waits for its value.
@@ -311,10 +286,7 @@ pub(super) fn name_length(text: &str) -> usize {
     if !is_start {
         return 0;
     }
-    let length = body
-        .bytes()
-        .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_')
-        .count();
+    let length = body.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
     text.len() - body.len() + length
 }
 
@@ -369,13 +341,7 @@ impl<'a> Parser<'a> {
         self.skip_space();
         let rest = self.rest();
         let is_argument = self.pending.is_none()
-            && matches!(
-                self.open.last(),
-                Some(Open {
-                    bracket: Bracket::Call { .. },
-                    ..
-                })
-            );
+            && matches!(self.open.last(), Some(Open { bracket: Bracket::Call { .. }, .. }));
         if is_argument && (rest.starts_with([',', ')']) || rest.is_empty()) {
             return error(self.at, "missing argument");
         }
@@ -402,19 +368,11 @@ impl<'a> Parser<'a> {
                     return error(at, format!("call to undefined function '{name}'"));
                 };
                 let name = name.to_owned();
-                self.enter(Bracket::Call {
-                    function,
-                    at,
-                    name,
-                    arguments: 1,
-                });
+                self.enter(Bracket::Call { function, at, name, arguments: 1 });
                 return Ok(false);
             }
             self.at = before_space;
-            self.steps.push(Step::Load {
-                name: name.to_owned(),
-                at,
-            });
+            self.steps.push(Step::Load { name: name.to_owned(), at });
             return Ok(true);
         }
         self.literal().map(|()| true)
@@ -444,10 +402,7 @@ impl<'a> Parser<'a> {
             Some(digits) => (16, digits),
             None => (10, digits),
         };
-        let length = digits
-            .bytes()
-            .take_while(|b| char::from(*b).is_digit(radix))
-            .count();
+        let length = digits.bytes().take_while(|b| char::from(*b).is_digit(radix)).count();
         let Ok(value) = Value::from_str_radix(&format!("{sign}{}", &digits[..length]), radix)
         else {
             let is_first = self.steps.is_empty() && self.open.is_empty();
@@ -473,13 +428,7 @@ impl<'a> Parser<'a> {
         let Some(Open { bracket, pending }) = self.open.pop() else {
             return Ok(());
         };
-        if let Bracket::Call {
-            function,
-            at,
-            name,
-            arguments,
-        } = bracket
-        {
+        if let Bracket::Call { function, at, name, arguments } = bracket {
             if arguments != 2 {
                 return error(
                     at,
@@ -495,10 +444,9 @@ impl<'a> Parser<'a> {
     fn finish(self) -> Result<Expression, ParseError> {
         match self.open.last() {
             None => Ok(Expression { steps: self.steps }),
-            Some(Open {
-                bracket: Bracket::Group,
-                ..
-            }) => error(self.at, "missing ')' at end of nested expression"),
+            Some(Open { bracket: Bracket::Group, .. }) => {
+                error(self.at, "missing ')' at end of nested expression")
+            }
             Some(_) => error(self.at, "missing ')' at end of call expression"),
         }
     }
@@ -552,14 +500,7 @@ mod tests {
             ("#.4X", 255, "0x00FF"),
         ] {
             let format = Format::parse(spec);
-            assert_eq!(
-                format
-                    .as_ref()
-                    .ok()
-                    .and_then(|f| f.write(number))
-                    .as_deref(),
-                Some(text)
-            );
+            assert_eq!(format.as_ref().ok().and_then(|f| f.write(number)).as_deref(), Some(text));
             assert_eq!(format.ok().and_then(|f| f.read(text)), Some(number));
         }
         assert_eq!(Format::default().write(-1), None);

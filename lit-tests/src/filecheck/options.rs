@@ -125,22 +125,15 @@ pub fn parse(arguments: &[String]) -> Result<Request, String> {
         }
         let value = match inline {
             Some(value) => value,
-            None => rest
-                .next()
-                .cloned()
-                .ok_or(format!("--{name}: expected a value after it"))?,
+            None => rest.next().cloned().ok_or(format!("--{name}: expected a value after it"))?,
         };
         let options = &mut line.options;
         match name {
             "check-prefix" | "check-prefixes" => {
-                options
-                    .check_prefixes
-                    .extend(value.split(',').map(str::to_owned));
+                options.check_prefixes.extend(value.split(',').map(str::to_owned));
             }
             "comment-prefixes" => {
-                options
-                    .comment_prefixes
-                    .extend(value.split(',').map(str::to_owned));
+                options.comment_prefixes.extend(value.split(',').map(str::to_owned));
             }
             "implicit-check-not" => options.implicit_check_not.push(value),
             "input-file" => line.input_file = Some(value).filter(|file| file != "-"),
@@ -178,22 +171,10 @@ mod tests {
 
     #[test]
     fn one_dash_or_two_and_values_inline_or_not() {
-        let expected = parsed(&[
-            "--check-prefix=A",
-            "--allow-empty",
-            "-DX=1",
-            "t",
-            "--input-file=i",
-        ]);
-        let found = parsed(&[
-            "t",
-            "-check-prefix",
-            "A",
-            "-allow-empty",
-            "--DX=1",
-            "-input-file",
-            "i",
-        ]);
+        let expected =
+            parsed(&["--check-prefix=A", "--allow-empty", "-DX=1", "t", "--input-file=i"]);
+        let found =
+            parsed(&["t", "-check-prefix", "A", "-allow-empty", "--DX=1", "-input-file", "i"]);
         assert!(expected.is_ok());
         assert_eq!(expected, found);
     }

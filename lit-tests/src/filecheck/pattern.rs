@@ -232,12 +232,7 @@ impl<'a> Pattern<'a> {
             text = text.trim_end_matches([' ', '\t']);
         }
         let fail = |at: usize, message: String| Failure::usage_at(message, source, at);
-        let Heading {
-            kind,
-            prefix,
-            name,
-            is_literal,
-        } = heading;
+        let Heading { kind, prefix, name, is_literal } = heading;
         match kind {
             Kind::Empty if !text.is_empty() => {
                 let message =
@@ -261,10 +256,7 @@ impl<'a> Pattern<'a> {
         } else if !full_line && !has_blocks && !options.ignore_case {
             Body::Fixed(text.to_owned())
         } else {
-            let mut template = Template {
-                ignore_case: options.ignore_case,
-                ..Template::default()
-            };
+            let mut template = Template { ignore_case: options.ignore_case, ..Template::default() };
             let blank = if options.strict_whitespace { "" } else { " *" };
             if full_line {
                 template.push_text("^");
@@ -281,17 +273,9 @@ impl<'a> Pattern<'a> {
             }
             Body::Template(template)
         };
-        let mut pattern = Self {
-            kind,
-            name,
-            source,
-            at,
-            body,
-        };
+        let mut pattern = Self { kind, name, source, at, body };
         if let Body::Template(template) = &mut pattern.body {
-            template
-                .compile()
-                .map_err(|message| fail(at, format!("invalid regex: {message}")))?;
+            template.compile().map_err(|message| fail(at, format!("invalid regex: {message}")))?;
         }
         Ok(pattern)
     }
@@ -311,10 +295,7 @@ impl<'a> Pattern<'a> {
     /// The first match in `text`; records the variables it defines.
     pub(super) fn find(&self, text: &str, variables: &mut Variables) -> Result<Match, Miss> {
         let found = match &self.body {
-            Body::EndOfInput => Match {
-                start: text.len(),
-                length: 0,
-            },
+            Body::EndOfInput => Match { start: text.len(), length: 0 },
             Body::Fixed(fixed) => Match {
                 start: text.find(fixed.as_str()).ok_or(Miss::NotFound)?,
                 length: fixed.len(),
@@ -323,10 +304,7 @@ impl<'a> Pattern<'a> {
         };
         // The newline that precedes an empty line belongs to the line before.
         Ok(match self.kind {
-            Kind::Empty => Match {
-                start: found.start + 1,
-                length: found.length - 1,
-            },
+            Kind::Empty => Match { start: found.start + 1, length: found.length - 1 },
             _ => found,
         })
     }
@@ -342,20 +320,12 @@ impl<'a> Pattern<'a> {
                 Piece::Variable { name, .. } => {
                     (name.as_str(), variables.strings.get(name)?.clone())
                 }
-                Piece::Number {
-                    expression,
-                    format,
-                    text,
-                    ..
-                } => {
+                Piece::Number { expression, format, text, .. } => {
                     let value = expression.evaluate(&variables.numbers).ok()?;
                     (text.as_str(), format.write(value)?)
                 }
             };
-            Some(format!(
-                "with \"{text}\" equal to \"{}\"",
-                value.escape_default()
-            ))
+            Some(format!("with \"{text}\" equal to \"{}\"", value.escape_default()))
         };
         template.pieces.iter().filter_map(note).collect()
     }
@@ -420,8 +390,7 @@ impl Template {
                     return Err(fail(0, message.to_owned()));
                 };
                 self.open_group();
-                self.push_regex(&block[..end])
-                    .map_err(|message| fail(2, message))?;
+                self.push_regex(&block[..end]).map_err(|message| fail(2, message))?;
                 self.push_text(")");
                 rest = &block[end + 2..];
             } else if rest.starts_with("[[[") {
@@ -501,14 +470,10 @@ impl Template {
             declarations.strings.insert(name.to_owned());
             let group = self.open_group();
             if !regex.is_empty() {
-                self.push_regex(regex)
-                    .map_err(|message| (at + length + 1, message))?;
+                self.push_regex(regex).map_err(|message| (at + length + 1, message))?;
             }
             self.push_text(")");
-            self.strings.push(StringDefinition {
-                name: name.to_owned(),
-                group,
-            });
+            self.strings.push(StringDefinition { name: name.to_owned(), group });
             return Ok(());
         }
         match self.strings.iter().rev().find(|d| d.name == name) {
@@ -551,10 +516,7 @@ impl Template {
             }
         }
         if let Some((name, end)) = &block.definition
-            && declarations
-                .formats
-                .get(name)
-                .is_some_and(|known| *known != format)
+            && declarations.formats.get(name).is_some_and(|known| *known != format)
         {
             let message = "format different from previous variable definition";
             return Err((at + end, message.to_owned()));
@@ -576,19 +538,12 @@ impl Template {
                     text: inner.to_owned(),
                 });
             }
-            None => self
-                .push_regex(&format.wildcard())
-                .map_err(|message| (at, message))?,
+            None => self.push_regex(&format.wildcard()).map_err(|message| (at, message))?,
         }
         self.push_text(")");
         if let Some((name, _)) = block.definition {
             declarations.formats.insert(name.clone(), format);
-            self.numbers.push(NumericDefinition {
-                name,
-                group,
-                format,
-                at,
-            });
+            self.numbers.push(NumericDefinition { name, group, format, at });
         }
         Ok(())
     }
@@ -611,13 +566,9 @@ impl Template {
                     Some(value) => text.push_str(&ere::escape(value)),
                     None => problems.push((*at, format!("undefined variable: {name}"))),
                 },
-                Piece::Number {
-                    expression,
-                    format,
-                    at,
-                    block,
-                    ..
-                } => match expression.evaluate(&variables.numbers) {
+                Piece::Number { expression, format, at, block, .. } => match expression
+                    .evaluate(&variables.numbers)
+                {
                     Ok(value) => match format.write(value) {
                         Some(number) => text.push_str(&number),
                         None => problems.push((*block, OVERFLOW.to_owned())),
@@ -639,10 +590,7 @@ impl Template {
             Piece::Variable { at, .. } | Piece::Number { at, .. } => Some(*at),
         });
         Regex::new(&text, self.ignore_case).map_err(|message| {
-            Miss::Invalid(vec![(
-                start.unwrap_or(0),
-                format!("invalid regex: {message}"),
-            )])
+            Miss::Invalid(vec![(start.unwrap_or(0), format!("invalid regex: {message}"))])
         })
     }
 
@@ -656,9 +604,7 @@ impl Template {
         let whole = group(0).ok_or(Miss::NotFound)?;
         for definition in &self.strings {
             let value = group(definition.group).map_or("", |range| &text[range]);
-            variables
-                .strings
-                .insert(definition.name.clone(), value.to_owned());
+            variables.strings.insert(definition.name.clone(), value.to_owned());
         }
         for definition in &self.numbers {
             let written = group(definition.group).map_or("", |range| &text[range]);
@@ -668,10 +614,7 @@ impl Template {
             })?;
             variables.numbers.insert(definition.name.clone(), value);
         }
-        Ok(Match {
-            start: whole.start,
-            length: whole.len(),
-        })
+        Ok(Match { start: whole.start, length: whole.len() })
     }
 }
 
@@ -754,11 +697,7 @@ impl NumericBlock {
                 return Err((start, message.to_owned()));
             }
             let format = explicit.unwrap_or_default();
-            return Ok(Self {
-                definition,
-                format,
-                expression: None,
-            });
+            return Ok(Self { definition, format, expression: None });
         }
         let expression =
             Expression::parse(rest, line).map_err(|(offset, message)| (start + offset, message))?;
@@ -769,10 +708,6 @@ impl NumericBlock {
                 .map_err(|message| (start, message))?
                 .unwrap_or_default(),
         };
-        Ok(Self {
-            definition,
-            format,
-            expression: Some((expression, start)),
-        })
+        Ok(Self { definition, format, expression: Some((expression, start)) })
     }
 }

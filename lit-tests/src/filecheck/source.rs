@@ -14,10 +14,7 @@ impl Source {
     /// becomes one space.
     #[must_use]
     pub fn new(name: &str, text: &str, strict: bool) -> Self {
-        Self {
-            name: name.to_owned(),
-            text: canonicalise(text, strict),
-        }
+        Self { name: name.to_owned(), text: canonicalise(text, strict) }
     }
 
     /// The name that diagnostics print: a path, `<stdin>` or `command line`.
@@ -43,9 +40,7 @@ impl Source {
     /// The line that holds a byte offset, without its newline.
     pub(super) fn line_at(&self, offset: usize) -> &str {
         let start = self.text[..offset].rfind('\n').map_or(0, |n| n + 1);
-        let end = self.text[offset..]
-            .find('\n')
-            .map_or(self.text.len(), |n| offset + n);
+        let end = self.text[offset..].find('\n').map_or(self.text.len(), |n| offset + n);
         &self.text[start..end]
     }
 }

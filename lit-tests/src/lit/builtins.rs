@@ -25,10 +25,7 @@ pub(super) fn register(commands: &mut Commands) {
 
 /// Options (leading words that start with `-` and more) and operands.
 pub(super) fn split_options(arguments: &[String]) -> (&[String], &[String]) {
-    let options = arguments
-        .iter()
-        .take_while(|a| a.len() > 1 && a.starts_with('-'))
-        .count();
+    let options = arguments.iter().take_while(|a| a.len() > 1 && a.starts_with('-')).count();
     arguments.split_at(options)
 }
 
@@ -48,11 +45,7 @@ pub(super) fn read_operand(command: &str, file: &str, io: &mut Io) -> Option<Vec
 
 fn cat(arguments: &[String], io: &mut Io) -> i32 {
     let standard_input = ["-".to_owned()];
-    let files = if arguments.is_empty() {
-        &standard_input
-    } else {
-        arguments
-    };
+    let files = if arguments.is_empty() { &standard_input } else { arguments };
     let mut status = 0;
     for file in files {
         match read_operand("cat", file, io) {
@@ -71,9 +64,9 @@ fn count(arguments: &[String], io: &mut Io) -> i32 {
     match arguments {
         [expected] => match expected.parse::<usize>() {
             Ok(expected) if expected == lines => return 0,
-            Ok(expected) => io.print_error(&format!(
-                "count: expected {expected} lines, found {lines}\n"
-            )),
+            Ok(expected) => {
+                io.print_error(&format!("count: expected {expected} lines, found {lines}\n"))
+            }
             Err(_) => io.print_error(&format!("count: expected a number, found '{expected}'\n")),
         },
         _ => io.print_error("count: expected one argument, the number of lines\n"),
@@ -174,11 +167,7 @@ fn make_directories(arguments: &[String], io: &mut Io) -> i32 {
     let (options, paths) = split_options(arguments);
     let parents = options.iter().any(|option| option == "-p");
     for_each_path("mkdir", paths, io, |path| {
-        if parents {
-            fs::create_dir_all(path)
-        } else {
-            fs::create_dir(path)
-        }
+        if parents { fs::create_dir_all(path) } else { fs::create_dir(path) }
     })
 }
 
@@ -201,11 +190,7 @@ fn remove(arguments: &[String], io: &mut Io) -> i32 {
 
 fn touch(arguments: &[String], io: &mut Io) -> i32 {
     for_each_path("touch", arguments, io, |path| {
-        fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map(|_| ())
+        fs::OpenOptions::new().append(true).create(true).open(path).map(|_| ())
     })
 }
 

@@ -37,12 +37,7 @@ impl Io {
     /// Streams with the given standard input, for a command to run in `directory`.
     #[must_use]
     pub fn new(stdin: Vec<u8>, directory: PathBuf, environment: BTreeMap<String, String>) -> Self {
-        Self {
-            stdin,
-            directory,
-            environment,
-            ..Self::default()
-        }
+        Self { stdin, directory, environment, ..Self::default() }
     }
 
     /// Takes all of standard input.
@@ -62,11 +57,7 @@ impl Io {
 
     /// Standard error.
     pub fn stderr(&mut self) -> &mut Vec<u8> {
-        if self.merged {
-            &mut self.output
-        } else {
-            &mut self.errors
-        }
+        if self.merged { &mut self.output } else { &mut self.errors }
     }
 
     /// Writes text to standard output.

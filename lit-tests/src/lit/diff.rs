@@ -24,10 +24,8 @@ pub(super) fn diff(arguments: &[String], io: &mut Io) -> i32 {
     if old_bytes == new_bytes {
         return 0;
     }
-    let (old_text, new_text) = (
-        String::from_utf8_lossy(&old_bytes),
-        String::from_utf8_lossy(&new_bytes),
-    );
+    let (old_text, new_text) =
+        (String::from_utf8_lossy(&old_bytes), String::from_utf8_lossy(&new_bytes));
     let key = |line: &str| match (ignore_all, ignore_runs) {
         (true, _) => line.split_whitespace().collect::<String>(),
         (_, true) => line.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -42,23 +40,14 @@ pub(super) fn diff(arguments: &[String], io: &mut Io) -> i32 {
     if prefix == old_lines.len() && prefix == new_lines.len() {
         return 0;
     }
-    let suffix = shared(
-        &mut old_lines[prefix..]
-            .iter()
-            .rev()
-            .zip(new_lines[prefix..].iter().rev()),
-    );
+    let suffix =
+        shared(&mut old_lines[prefix..].iter().rev().zip(new_lines[prefix..].iter().rev()));
     if !has('q') {
         let removed = &old_lines[prefix..old_lines.len() - suffix];
         let added = &new_lines[prefix..new_lines.len() - suffix];
         let mut text = format!("--- {old}\n+++ {new}\n");
-        text += &format!(
-            "@@ -{},{} +{},{} @@\n",
-            prefix + 1,
-            removed.len(),
-            prefix + 1,
-            added.len()
-        );
+        text +=
+            &format!("@@ -{},{} +{},{} @@\n", prefix + 1, removed.len(), prefix + 1, added.len());
         text.extend(removed.iter().map(|line| format!("-{line}\n")));
         text.extend(added.iter().map(|line| format!("+{line}\n")));
         io.print(&text);

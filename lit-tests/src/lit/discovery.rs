@@ -26,11 +26,7 @@ pub const EXTENSIONS: [&str; 3] = ["relay", "test", "check"];
 pub fn discover(root: &Path) -> io::Result<Vec<Test>> {
     let root = root.canonicalize()?;
     if root.is_file() {
-        let name = root
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Ok(vec![Test { name, path: root }]);
     }
     let mut tests = Vec::new();
@@ -43,16 +39,10 @@ pub fn discover(root: &Path) -> io::Result<Vec<Test>> {
                 if name != "Inputs" && name != "target" && !name.starts_with('.') {
                     directories.push(path);
                 }
-            } else if path
-                .extension()
-                .is_some_and(|e| EXTENSIONS.iter().any(|&known| e == known))
-            {
+            } else if path.extension().is_some_and(|e| EXTENSIONS.iter().any(|&known| e == known)) {
                 let relative = path.strip_prefix(&root).unwrap_or(&path);
                 let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
-                tests.push(Test {
-                    name: parts.join("/"),
-                    path: path.clone(),
-                });
+                tests.push(Test { name: parts.join("/"), path: path.clone() });
             }
         }
     }

@@ -22,11 +22,7 @@ pub(super) fn holds(expression: &str, features: &BTreeSet<String>) -> Result<boo
     let mut wants_operand = true;
     let mut rest = expression.trim_start();
     while !rest.is_empty() {
-        let expected = if wants_operand {
-            "a feature, ! or ("
-        } else {
-            "&&, || or )"
-        };
+        let expected = if wants_operand { "a feature, ! or (" } else { "&&, || or )" };
         let (operator, length) = match rest.as_bytes() {
             [b'!', ..] if wants_operand => (Some(Operator::Not), 1),
             [b'(', ..] if wants_operand => (Some(Operator::Open), 1),
@@ -36,9 +32,7 @@ pub(super) fn holds(expression: &str, features: &BTreeSet<String>) -> Result<boo
             _ => {
                 let length = rest.bytes().take_while(|&b| is_feature_byte(b)).count();
                 if length == 0 || !wants_operand {
-                    return Err(format!(
-                        "expected {expected}, found '{rest}' in '{expression}'"
-                    ));
+                    return Err(format!("expected {expected}, found '{rest}' in '{expression}'"));
                 }
                 let name = &rest[..length];
                 values.push(name == "true" || features.contains(name));
@@ -64,9 +58,7 @@ pub(super) fn holds(expression: &str, features: &BTreeSet<String>) -> Result<boo
         rest = rest[length..].trim_start();
     }
     if wants_operand {
-        return Err(format!(
-            "expected a feature, found the end of '{expression}'"
-        ));
+        return Err(format!("expected a feature, found the end of '{expression}'"));
     }
     apply_while(&mut values, &mut operators, |top| top != Operator::Open);
     if !operators.is_empty() {
@@ -122,10 +114,7 @@ mod tests {
     fn wrong_expressions_say_what_was_expected() {
         for expression in ["", "a b", "a &&", "(a", "a)", "&& a", "a & b", "!"] {
             let error = holds(expression, &BTreeSet::new()).err();
-            assert!(
-                error.is_some_and(|e| e.starts_with("expected")),
-                "{expression}"
-            );
+            assert!(error.is_some_and(|e| e.starts_with("expected")), "{expression}");
         }
     }
 }

@@ -162,18 +162,12 @@ mod tests {
             Token::Operator("|"),
             word("c"),
             Token::Redirect(Redirect::ErrorsToOutput),
-            Token::Redirect(Redirect::Output {
-                errors: false,
-                append: false,
-            }),
+            Token::Redirect(Redirect::Output { errors: false, append: false }),
             word("d"),
             Token::Operator("&&"),
             Token::Operator("!"),
             word("e"),
-            Token::Redirect(Redirect::Output {
-                errors: true,
-                append: false,
-            }),
+            Token::Redirect(Redirect::Output { errors: true, append: false }),
             word("f"),
         ];
         assert_eq!(found, Ok(expected));

@@ -108,7 +108,12 @@ fn run_all(commands: Commands, arguments: &Arguments) -> Result<bool, String> {
     for (name, total) in totals {
         writeln!(out, "  {name}: {total}").map_err(io_error)?;
     }
-    Ok(!outcomes.iter().any(Outcome::is_failure))
+    let succeeded = !outcomes.iter().any(Outcome::is_failure);
+    if succeeded && arguments.temporary.is_none() && config.temporary.exists() {
+        // Kept after a failure, to look into.
+        std::fs::remove_dir_all(&config.temporary).map_err(io_error)?;
+    }
+    Ok(succeeded)
 }
 
 fn find_tests(arguments: &Arguments) -> Result<Vec<Test>, String> {
@@ -121,11 +126,7 @@ fn find_tests(arguments: &Arguments) -> Result<Vec<Test>, String> {
         let found = discover(path).map_err(|error| format!("{}: {error}", path.display()))?;
         tests.extend(found);
     }
-    tests.retain(|test| {
-        filter
-            .as_ref()
-            .is_none_or(|filter| filter.is_match(&test.name))
-    });
+    tests.retain(|test| filter.as_ref().is_none_or(|filter| filter.is_match(&test.name)));
     if tests.is_empty() {
         return Err("expected tests, found none".to_owned());
     }
@@ -147,9 +148,7 @@ fn config(commands: Commands, arguments: &Arguments) -> Result<Config, String> {
         let Some((name, value)) = definition.split_once('=') else {
             return Err(format!("-D: expected NAME=TEXT, found '{definition}'"));
         };
-        config
-            .substitutions
-            .insert(name.to_owned(), value.to_owned());
+        config.substitutions.insert(name.to_owned(), value.to_owned());
     }
     Ok(config)
 }

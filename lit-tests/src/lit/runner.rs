@@ -81,10 +81,7 @@ impl Outcome {
     /// Whether the outcome makes the whole run fail.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        !matches!(
-            self,
-            Self::Pass | Self::ExpectedFailure | Self::Unsupported(_)
-        )
+        !matches!(self, Self::Pass | Self::ExpectedFailure | Self::Unsupported(_))
     }
 
     /// The word that lit prints for the outcome.
@@ -120,10 +117,8 @@ impl Outcome {
 pub fn run(config: &Arc<Config>, test: &Test) -> Outcome {
     let (sender, receiver) = mpsc::channel();
     let (thread_config, thread_test) = (Arc::clone(config), test.clone());
-    let started = thread::Builder::new()
-        .name(test.name.clone())
-        .stack_size(STACK_SIZE)
-        .spawn(move || {
+    let started =
+        thread::Builder::new().name(test.name.clone()).stack_size(STACK_SIZE).spawn(move || {
             // The receiver is gone if the limit has passed.
             let _ = sender.send(run_here(&thread_config, &thread_test));
         });
@@ -135,10 +130,7 @@ pub fn run(config: &Arc<Config>, test: &Test) -> Outcome {
         Ok(outcome) => outcome,
         Err(mpsc::RecvTimeoutError::Timeout) => Outcome::Timeout(config.time_limit),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
-            let reason = handle
-                .join()
-                .err()
-                .map(|payload| panic_message(payload.as_ref()));
+            let reason = handle.join().err().map(|payload| panic_message(payload.as_ref()));
             Outcome::Fail(reason.unwrap_or_default())
         }
     }
@@ -168,9 +160,7 @@ pub fn run_many(config: &Arc<Config>, tests: &[Test], threads: usize) -> Vec<Out
             scope.spawn(work);
         }
     });
-    let outcomes = outcomes
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcomes.into_values().collect()
 }
 
@@ -216,9 +206,7 @@ fn applies(script: &Script, config: &Config) -> Result<bool, Outcome> {
     }
     for expression in &script.unsupported {
         if holds(expression)? {
-            return Err(Outcome::Unsupported(format!(
-                "unsupported with {expression}"
-            )));
+            return Err(Outcome::Unsupported(format!("unsupported with {expression}")));
         }
     }
     let mut expects_failure = false;
@@ -263,10 +251,7 @@ pub(super) fn execute(
         let status = shell.run(&command).map_err(located)?;
         if !status.is_success() {
             let place = test.path.display();
-            return Ok(Err(format!(
-                "{place}:{line}: RUN line failed: {command}\n{}",
-                shell.log
-            )));
+            return Ok(Err(format!("{place}:{line}: RUN line failed: {command}\n{}", shell.log)));
         }
     }
     Ok(Ok(()))

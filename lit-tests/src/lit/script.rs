@@ -29,10 +29,7 @@ impl Script {
                 continue;
             };
             let list = |value: &str| -> Vec<String> {
-                value
-                    .split(',')
-                    .map(|part| part.trim().to_owned())
-                    .collect()
+                value.split(',').map(|part| part.trim().to_owned()).collect()
             };
             match keyword {
                 "RUN:" => {

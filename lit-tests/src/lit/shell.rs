@@ -143,11 +143,7 @@ impl<'w> Invocation<'w> {
                 break;
             }
         }
-        Self {
-            negations,
-            assignments,
-            words,
-        }
+        Self { negations, assignments, words }
     }
 }
 
@@ -228,19 +224,12 @@ impl Shell<'_> {
                     Ok(bytes) => stdin = bytes,
                     Err(error) => return Ok(failure(&format!("{}: {error}", path.display()))),
                 },
-                Redirect::Output {
-                    errors: false,
-                    append,
-                } => output = Target::File { path, append },
-                Redirect::Output {
-                    errors: true,
-                    append,
-                } => errors = Target::File { path, append },
+                Redirect::Output { errors: false, append } => {
+                    output = Target::File { path, append }
+                }
+                Redirect::Output { errors: true, append } => errors = Target::File { path, append },
                 Redirect::Both => {
-                    output = Target::File {
-                        path,
-                        append: false,
-                    };
+                    output = Target::File { path, append: false };
                     errors = output.clone();
                 }
                 Redirect::ErrorsToOutput => errors = output.clone(),
@@ -296,11 +285,8 @@ impl Shell<'_> {
 
     fn invoke(&mut self, words: &[String], io: &mut Io) -> Status {
         let Some((name, arguments)) = words.split_first() else {
-            let listing: String = io
-                .environment
-                .iter()
-                .map(|(k, v)| format!("{k}={v}\n"))
-                .collect();
+            let listing: String =
+                io.environment.iter().map(|(k, v)| format!("{k}={v}\n")).collect();
             io.print(&listing);
             return Status::Exited(0);
         };
@@ -337,11 +323,7 @@ impl Shell<'_> {
 
 /// The result of a command whose redirections fail.
 fn failure(message: &str) -> (Status, Vec<u8>, Vec<u8>) {
-    (
-        Status::Exited(1),
-        Vec::new(),
-        format!("{message}\n").into_bytes(),
-    )
+    (Status::Exited(1), Vec::new(), format!("{message}\n").into_bytes())
 }
 
 /// The message of a panic.
@@ -368,10 +350,7 @@ fn write_file(path: &Path, append: bool, bytes: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     if append {
-        let mut file = fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)?;
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(path)?;
         return file.write_all(bytes);
     }
     fs::write(path, bytes)
@@ -399,11 +378,7 @@ fn run_program(
 ) -> io::Result<Status> {
     let (mut output, output_writer) = io::pipe()?;
     let (mut errors, errors_writer) = io::pipe()?;
-    let error_stream = if io.merged {
-        output_writer.try_clone()?
-    } else {
-        errors_writer
-    };
+    let error_stream = if io.merged { output_writer.try_clone()? } else { errors_writer };
     let mut child = process::Command::new(name)
         .args(arguments)
         .current_dir(&io.directory)

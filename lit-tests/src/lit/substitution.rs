@@ -14,16 +14,9 @@ pub(super) struct Substitutions {
 impl Substitutions {
     /// Those of every test: `%s %S %p %t %T`, and `%{name}` for each user's name.
     pub(super) fn new(test: &Test, temporary: &Path, users: &BTreeMap<String, String>) -> Self {
-        let directory = |path: &Path| {
-            path.parent()
-                .unwrap_or(Path::new("."))
-                .display()
-                .to_string()
-        };
-        let mut values: BTreeMap<String, String> = users
-            .iter()
-            .map(|(name, value)| (format!("{{{name}}}"), value.clone()))
-            .collect();
+        let directory = |path: &Path| path.parent().unwrap_or(Path::new(".")).display().to_string();
+        let mut values: BTreeMap<String, String> =
+            users.iter().map(|(name, value)| (format!("{{{name}}}"), value.clone())).collect();
         for (name, value) in [
             ("s", test.path.display().to_string()),
             ("S", directory(&test.path)),
@@ -46,10 +39,7 @@ impl Substitutions {
         let mut rest = line;
         while let Some((before, after)) = rest.split_once('%') {
             result.push_str(before);
-            let known = self
-                .values
-                .iter()
-                .find(|(name, _)| after.starts_with(name.as_str()));
+            let known = self.values.iter().find(|(name, _)| after.starts_with(name.as_str()));
             rest = if let Some(after) = after.strip_prefix('%') {
                 result.push('%');
                 after
@@ -60,10 +50,7 @@ impl Substitutions {
             {
                 let known: Vec<String> =
                     self.values.keys().map(|name| format!("%{name}")).collect();
-                return Err(format!(
-                    "expected one of {}, found '%{{{name}}}'",
-                    known.join(", ")
-                ));
+                return Err(format!("expected one of {}, found '%{{{name}}}'", known.join(", ")));
             } else {
                 result.push('%');
                 after
@@ -80,16 +67,11 @@ mod tests {
 
     #[test]
     fn percent_names_are_replaced_once() {
-        let test = Test {
-            name: "d/a.test".to_owned(),
-            path: "/src/d/a.test".into(),
-        };
+        let test = Test { name: "d/a.test".to_owned(), path: "/src/d/a.test".into() };
         let users = BTreeMap::from([("tool".to_owned(), "x %s".to_owned())]);
         let substitutions = Substitutions::new(&test, Path::new("/tmp/d/a.test.tmp"), &users);
         assert_eq!(
-            substitutions
-                .apply("%{tool} %s %S/b %p %t.1 %T %% %%s %0 5%")
-                .as_deref(),
+            substitutions.apply("%{tool} %s %S/b %p %t.1 %T %% %%s %0 5%").as_deref(),
             Ok("x %s /src/d/a.test /src/d/b /src/d /tmp/d/a.test.tmp.1 /tmp/d % %s %0 5%")
         );
         assert!(substitutions.apply("%{nope}").is_err());

@@ -51,9 +51,7 @@ pub(super) fn update(config: &Config, test: &Test) -> Result<(), String> {
         }
         fs::write(&test.path, updated).map_err(io_error)?;
     }
-    Err(format!(
-        "expected the same output after {ROUNDS} updates, found another"
-    ))
+    Err(format!("expected the same output after {ROUNDS} updates, found another"))
 }
 
 /// Runs the test with a FileCheck that keeps its input.
@@ -90,11 +88,7 @@ fn record(config: &Config, test: &Test) -> Result<Vec<Use>, String> {
 /// Paths that differ from one machine to the next.
 fn hidden_paths(config: &Config, test: &Test) -> Vec<PathBuf> {
     let temporary = temporary_path(config, test);
-    [test.path.parent(), temporary.parent()]
-        .into_iter()
-        .flatten()
-        .map(Path::to_path_buf)
-        .collect()
+    [test.path.parent(), temporary.parent()].into_iter().flatten().map(Path::to_path_buf).collect()
 }
 
 /// `text` with the checks for `uses` in place of those it has.
@@ -109,8 +103,7 @@ fn rewrite(text: &str, uses: &[Use], hidden: &[PathBuf]) -> Result<String, Strin
     for one in uses {
         // The first prefix that no other output shares.
         let is_free = |prefix: &&String| {
-            uses.iter()
-                .all(|other| !other.prefixes.contains(prefix) || other.input == one.input)
+            uses.iter().all(|other| !other.prefixes.contains(prefix) || other.input == one.input)
         };
         let Some(prefix) = one.prefixes.iter().find(is_free) else {
             return Err(format!(
@@ -146,10 +139,7 @@ fn is_directive(line: &str, prefix: &str) -> bool {
 /// is not blank.
 fn checks(prefix: &str, output: &str, hidden: &[PathBuf]) -> String {
     let mut lines = String::new();
-    let text = output
-        .trim_end()
-        .lines()
-        .skip_while(|line| line.trim().is_empty());
+    let text = output.trim_end().lines().skip_while(|line| line.trim().is_empty());
     for (index, line) in text.enumerate() {
         let line = line.trim();
         let suffix = if index == 0 { "" } else { "-NEXT" };
@@ -173,10 +163,7 @@ fn checks(prefix: &str, output: &str, hidden: &[PathBuf]) -> String {
 
 /// The line as a pattern with `{{.*}}` for the paths to hide, if it has any.
 fn without_paths(line: &str, hidden: &[PathBuf]) -> Option<String> {
-    let paths: Vec<String> = hidden
-        .iter()
-        .map(|path| format!("{}/", path.display()))
-        .collect();
+    let paths: Vec<String> = hidden.iter().map(|path| format!("{}/", path.display())).collect();
     if !paths.iter().any(|path| line.contains(path)) {
         return None;
     }
@@ -192,10 +179,7 @@ mod tests {
     use super::*;
 
     fn one(prefixes: &[&str], input: &str) -> Use {
-        Use {
-            prefixes: prefixes.iter().map(|&p| p.to_owned()).collect(),
-            input: input.to_owned(),
-        }
+        Use { prefixes: prefixes.iter().map(|&p| p.to_owned()).collect(), input: input.to_owned() }
     }
 
     #[test]

@@ -46,11 +46,7 @@ impl Set {
     fn contains(&self, c: char, ignore_case: bool) -> bool {
         let holds = |c: char| self.ranges.iter().any(|&(low, high)| low <= c && c <= high);
         let member = holds(c) || (ignore_case && (holds(lower(c)) || holds(upper(c))));
-        if self.negated {
-            !member && c != '\n'
-        } else {
-            member
-        }
+        if self.negated { !member && c != '\n' } else { member }
     }
 }
 
@@ -145,10 +141,7 @@ pub(super) fn longest_match(
                     continue;
                 }
                 Instruction::Save(slot) => {
-                    jobs.push(Job::Restore {
-                        slot: *slot,
-                        value: slots[*slot],
-                    });
+                    jobs.push(Job::Restore { slot: *slot, value: slots[*slot] });
                     slots[*slot] = Some(at);
                     pc += 1;
                     continue;
@@ -158,10 +151,7 @@ pub(super) fn longest_match(
                     if !visited.insert((pc, at, state)) {
                         break;
                     }
-                    jobs.push(Job::Explore {
-                        pc: pc.wrapping_add_signed(*second),
-                        at,
-                    });
+                    jobs.push(Job::Explore { pc: pc.wrapping_add_signed(*second), at });
                     pc = pc.wrapping_add_signed(*first);
                     continue;
                 }
@@ -194,8 +184,6 @@ fn range_of(slots: &[Option<usize>], group: usize) -> Option<Range<usize>> {
 /// Bytes of `text` that its prefix equal to `prefix` takes.
 fn prefix_length(text: &str, prefix: &str, ignore_case: bool) -> Option<usize> {
     let mut rest = text.chars();
-    let equal = prefix
-        .chars()
-        .all(|c| rest.next().is_some_and(|n| same(n, c, ignore_case)));
+    let equal = prefix.chars().all(|c| rest.next().is_some_and(|n| same(n, c, ignore_case)));
     equal.then(|| text.len() - rest.as_str().len())
 }

@@ -25,10 +25,7 @@ struct Fragment {
 
 impl Fragment {
     fn new(instruction: Instruction, superset: impl Into<String>) -> Self {
-        Self {
-            code: vec![instruction],
-            superset: superset.into(),
-        }
+        Self { code: vec![instruction], superset: superset.into() }
     }
 
     fn append(&mut self, other: Fragment) {
@@ -55,19 +52,12 @@ struct Atom {
 
 impl Frame {
     fn open(group: usize) -> Self {
-        Self {
-            group,
-            is_empty: true,
-            ..Self::default()
-        }
+        Self { group, is_empty: true, ..Self::default() }
     }
 
     fn push(&mut self, fragment: Fragment, repeatable: bool) {
         self.flush();
-        self.atom = Some(Atom {
-            fragment,
-            repeatable,
-        });
+        self.atom = Some(Atom { fragment, repeatable });
         self.is_empty = false;
     }
 
@@ -156,11 +146,7 @@ impl Cursor {
     }
 
     fn eat_all(&mut self, text: &str) -> bool {
-        let found = self.chars[self.at..]
-            .iter()
-            .copied()
-            .take(text.len())
-            .eq(text.chars());
+        let found = self.chars[self.at..].iter().copied().take(text.len()).eq(text.chars());
         if found {
             self.at += text.len();
         }
@@ -170,10 +156,7 @@ impl Cursor {
     fn number(&mut self) -> Option<usize> {
         let mut value: Option<usize> = None;
         while let Some(digit) = self.peek().and_then(|c| c.to_digit(10)) {
-            let grown = value
-                .unwrap_or(0)
-                .saturating_mul(10)
-                .saturating_add(digit as usize);
+            let grown = value.unwrap_or(0).saturating_mul(10).saturating_add(digit as usize);
             value = Some(grown);
             self.at += 1;
         }
@@ -183,10 +166,7 @@ impl Cursor {
 
 /// Parses `pattern`; the error is POSIX's wording.
 pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
-    let mut cursor = Cursor {
-        chars: pattern.chars().collect(),
-        at: 0,
-    };
+    let mut cursor = Cursor { chars: pattern.chars().collect(), at: 0 };
     let mut groups = 0;
     let mut closed: Vec<usize> = Vec::new();
     let mut outer: Vec<Frame> = Vec::new();
@@ -227,7 +207,7 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
                             return Err("invalid backreference number".to_owned());
                         }
                         let reference = Instruction::BackReference(group);
-                        frame.push(Fragment::new(reference, "(?s:.*)"), true);
+                        frame.push(Fragment::new(reference, "(?s:.*?)"), true);
                     }
                     _ => frame.push(literal(escaped), true),
                 }
@@ -244,11 +224,7 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
     }
     let Fragment { mut code, superset } = frame.close()?;
     code.push(Instruction::Match);
-    Ok(Parsed {
-        program: code,
-        groups,
-        superset,
-    })
+    Ok(Parsed { program: code, groups, superset })
 }
 
 fn literal(c: char) -> Fragment {
@@ -257,11 +233,7 @@ fn literal(c: char) -> Fragment {
 
 /// Applies the operator `*`, `+`, `?` or `{` to the last atom of the frame.
 fn repeat(frame: &mut Frame, operator: char, cursor: &mut Cursor) -> Result<(), String> {
-    let atom = frame
-        .atom
-        .take()
-        .filter(|atom| atom.repeatable)
-        .ok_or(BAD_REPEAT)?;
+    let atom = frame.atom.take().filter(|atom| atom.repeatable).ok_or(BAD_REPEAT)?;
     let (least, most) = match operator {
         '*' => (0, None),
         '+' => (1, None),
@@ -294,35 +266,20 @@ fn repeat(frame: &mut Frame, operator: char, cursor: &mut Cursor) -> Result<(), 
         None => format!("{{{least},}}"),
         Some(most) => format!("{{{least},{most}}}"),
     };
-    frame.push(
-        Fragment {
-            code: repeated,
-            superset: format!("(?:{superset}){counts}"),
-        },
-        false,
-    );
+    frame.push(Fragment { code: repeated, superset: format!("(?:{superset}){counts}") }, false);
     Ok(())
 }
 
 /// The counts of a bounded repeat, after its opening brace.
 fn counts(cursor: &mut Cursor) -> Result<(usize, Option<usize>), String> {
     let least = cursor.number().unwrap_or(0);
-    let most = if cursor.eat(',') {
-        cursor.number()
-    } else {
-        Some(least)
-    };
+    let most = if cursor.eat(',') { cursor.number() } else { Some(least) };
     if least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least) {
         return Err(BAD_COUNT.to_owned());
     }
     if !cursor.eat('}') {
         let closes = cursor.chars[cursor.at..].contains(&'}');
-        return Err(if closes {
-            BAD_COUNT
-        } else {
-            "braces not balanced"
-        }
-        .to_owned());
+        return Err(if closes { BAD_COUNT } else { "braces not balanced" }.to_owned());
     }
     Ok((least, most))
 }
@@ -371,10 +328,7 @@ fn bracket(cursor: &mut Cursor) -> Result<Fragment, String> {
         superset.push_str(&format!("\\x{{{:x}}}-\\x{{{:x}}}", low as u32, high as u32));
     }
     superset.push(']');
-    Ok(Fragment::new(
-        Instruction::Set(Set { negated, ranges }),
-        superset,
-    ))
+    Ok(Fragment::new(Instruction::Set(Set { negated, ranges }), superset))
 }
 
 /// A set member: a character, `[.c.]` or `[=c=]`.
