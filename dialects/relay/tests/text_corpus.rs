@@ -30,9 +30,10 @@ fn corpus_round_trips() {
         let (module, found) = parse(&name, &text, &registry);
         if !found.is_empty() {
             for d in &found {
-                let place = d.primary.as_ref().and_then(|l| {
-                    module.sources.line_column(l.span.file, l.span.start)
-                });
+                let place = d
+                    .primary
+                    .as_ref()
+                    .and_then(|l| module.sources.line_column(l.span.file, l.span.start));
                 failures.push(format!("{name}:{place:?}: {}", d.message));
             }
             continue;

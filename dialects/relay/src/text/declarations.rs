@@ -160,24 +160,14 @@ impl Parser<'_> {
     }
 
     /// Adds the function that was read to the module.
-    fn finish_function(
-        &mut self,
-        name: Symbol,
-        head: &Head,
-        place: ir_core::Span,
-        failed: bool,
-    ) {
+    fn finish_function(&mut self, name: Symbol, head: &Head, place: ir_core::Span, failed: bool) {
         let mut function = std::mem::take(&mut self.function);
         let span = Some(self.item_span(function.base));
         if !failed && function.nested {
             sink_graph_bindings(&mut function.body, self.registry);
         }
-        let signature = Signature {
-            op: Symbol::new(FUNC),
-            ty: head.ty(),
-            attrs: head.attributes,
-            span,
-        };
+        let signature =
+            Signature { op: Symbol::new(FUNC), ty: head.ty(), attrs: head.attributes, span };
         let body = (!failed).then(|| std::sync::Arc::new(function.body));
         self.add_item(name, Item { signature, body }, place, &format!("@{name}"));
     }

@@ -6,16 +6,14 @@
 
 use ir_core::text::lexer::{Token, TokenKind};
 use ir_core::{
-    AttrDict, Binding, BlockId, Body, Diagnostic, InsertPoint, Loc, NameHint, OpId,
-    OpParts, Symbol, TensorData, Type, ValueId,
+    AttrDict, Binding, BlockId, Body, Diagnostic, InsertPoint, Loc, NameHint, OpId, OpParts,
+    Symbol, TensorData, Type, ValueId,
 };
 
 use super::attributes::AttrList;
 use super::codes;
 use super::cursor::Reported;
-use super::parser::{
-    ConstructorUse, GraphLocal, Meaning, Operator, Parser, Recursion, counted,
-};
+use super::parser::{ConstructorUse, GraphLocal, Meaning, Operator, Parser, Recursion, counted};
 use super::types::merge;
 use crate::language::Pattern;
 
@@ -353,7 +351,8 @@ impl<'t> Machine<'_, 't> {
     // ---- values ----------------------------------------------------------------------------
 
     fn operand(&mut self) -> Result<Next, Reported> {
-        let numeric = self.parser.cursor.kind() == TokenKind::Integer && self.at_numeric_constructor();
+        let numeric =
+            self.parser.cursor.kind() == TokenKind::Integer && self.at_numeric_constructor();
         let cursor = &mut self.parser.cursor;
         let token = cursor.peek();
         let start = token.start;
@@ -701,7 +700,10 @@ impl<'t> Machine<'_, 't> {
                     return Err(Reported);
                 };
                 let attrs = Parser::form_attrs("index", &index);
-                return Ok(Next::Value(self.form("relay.tuple_get", &[value], attrs, start), start));
+                return Ok(Next::Value(
+                    self.form("relay.tuple_get", &[value], attrs, start),
+                    start,
+                ));
             }
             TokenKind::Less if self.at_type_arguments() => {
                 let callee =
@@ -1053,9 +1055,7 @@ impl<'t> Machine<'_, 't> {
             Frame::Binary { operator, left, start, .. } => {
                 Ok(Next::Complete(self.apply(operator, &[left, value], start)))
             }
-            Frame::Negate { start } => {
-                Ok(Next::Complete(self.apply("negative", &[value], start)))
-            }
+            Frame::Negate { start } => Ok(Next::Complete(self.apply("negative", &[value], start))),
         }
     }
 

@@ -398,12 +398,7 @@ fn integer(nodes: &mut Vec<Node>, value: i64) -> usize {
     object(nodes, "IntImm", &fields)
 }
 
-fn constant_node(
-    nodes: &mut Vec<Node>,
-    index: usize,
-    tensor: &TensorData,
-    device: usize,
-) -> usize {
+fn constant_node(nodes: &mut Vec<Node>, index: usize, tensor: &TensorData, device: usize) -> usize {
     let extents = tensor.shape().iter().map(|extent| integer(nodes, *extent)).collect();
     let shape = push(nodes, Node::Array(extents));
     let fields = [

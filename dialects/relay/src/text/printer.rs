@@ -346,9 +346,7 @@ impl<'a> Printer<'a> {
             return true;
         }
         match body.op_block(op) {
-            Some(home) => {
-                covering_block(body, value, home).is_some_and(|block| block != home)
-            }
+            Some(home) => covering_block(body, value, home).is_some_and(|block| block != home),
             None => false,
         }
     }

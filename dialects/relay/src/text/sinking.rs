@@ -89,12 +89,7 @@ pub(super) fn covering_block(body: &Body, value: ValueId, home: BlockId) -> Opti
 }
 
 fn plan(body: &Body) -> Plan<'_> {
-    Plan {
-        body,
-        sunk: FxHashMap::default(),
-        path: FxHashMap::default(),
-        path_blocks: Vec::new(),
-    }
+    Plan { body, sunk: FxHashMap::default(), path: FxHashMap::default(), path_blocks: Vec::new() }
 }
 
 /// Whether `op` computes a graph binding or a subexpression.

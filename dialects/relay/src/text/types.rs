@@ -2,9 +2,7 @@
 
 use ir_core::text::lexer::{Number, Token, TokenKind, number};
 use ir_core::types::MAX_TYPE_DEPTH;
-use ir_core::{
-    DType, Diagnostic, Dim, DimOp, FunctionType, Symbol, Type, TypeData, TypeParam,
-};
+use ir_core::{DType, Diagnostic, Dim, DimOp, FunctionType, Symbol, Type, TypeData, TypeParam};
 
 use super::codes;
 use super::cursor::Reported;
@@ -115,11 +113,7 @@ impl Parser<'_> {
     }
 
     /// Reads a type up to its first part: the type itself where it has no parts.
-    fn type_start(
-        &mut self,
-        open: &mut Vec<Open>,
-        first: usize,
-    ) -> Result<Option<Type>, Reported> {
+    fn type_start(&mut self, open: &mut Vec<Open>, first: usize) -> Result<Option<Type>, Reported> {
         let token = self.cursor.peek();
         match token.kind {
             TokenKind::Underscore => {
