@@ -10,8 +10,8 @@ extern crate self as ir_core;
 
 pub mod attributes;
 pub mod body;
-pub mod copy;
 mod compact;
+pub mod copy;
 pub mod diagnostics;
 pub mod dtype;
 pub mod fingerprint;
