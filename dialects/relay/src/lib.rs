@@ -8,6 +8,7 @@
 
 pub mod arrays;
 pub mod generate;
+pub mod inference;
 pub mod interpreter;
 pub mod language;
 pub mod operators;
