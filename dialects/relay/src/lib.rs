@@ -13,6 +13,7 @@ pub mod inference;
 pub mod interpreter;
 pub mod language;
 pub mod operators;
+pub mod prelude;
 pub mod text;
 pub mod types;
 
