@@ -1,5 +1,8 @@
 //! Diagnostics: what is wrong, where, what was expected, and what to do next.
 
+pub mod codes;
+pub mod render;
+
 use crate::location::Span;
 
 /// How bad it is.
@@ -28,7 +31,7 @@ pub struct Label {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// A stable code such as `E0101`,.
+    /// A stable code such as `E0101`.
     pub code: &'static str,
     /// One line.
     pub message: String,

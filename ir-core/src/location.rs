@@ -162,6 +162,11 @@ impl SourceMap {
         file
     }
 
+    /// All files and their texts, in the order of adding.
+    pub fn files(&self) -> impl Iterator<Item = (Symbol, &Arc<str>)> {
+        self.files.iter().map(|(file, text)| (*file, text))
+    }
+
     /// The text of `file`.
     pub fn text(&self, file: Symbol) -> Option<&Arc<str>> {
         self.files.get(&file)

@@ -472,8 +472,9 @@ fn write_pieces(mut pending: Vec<Piece>, f: &mut fmt::Formatter<'_>) -> fmt::Res
                         DimOp::Add => ("(", " + "),
                         DimOp::Sub => ("(", " - "),
                         DimOp::Mul => ("(", " * "),
-                        DimOp::FloorDiv => ("(", " // "),
-                        DimOp::FloorMod => ("(", " % "),
+                        // `//` starts a comment and `%` a variable.
+                        DimOp::FloorDiv => ("floordiv(", ", "),
+                        DimOp::FloorMod => ("floormod(", ", "),
                         DimOp::Min => ("min(", ", "),
                         DimOp::Max => ("max(", ", "),
                     };

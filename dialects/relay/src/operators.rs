@@ -25,7 +25,7 @@ pub mod sort;
 #[cfg(test)]
 mod tests;
 
-pub use pattern::FusionPattern;
+pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
 
 pub(crate) fn register(registry: &mut Registry) {
     elementwise::register(registry);

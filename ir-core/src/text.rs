@@ -1,0 +1,3 @@
+//! Text: the lexer of both text forms.
+
+pub mod lexer;
