@@ -65,13 +65,13 @@ arithmetic! {
         |a, b| Ok(a.wrapping_mul(b)), |a, b| a * b;
     /// `lhs / rhs`; integers truncate toward zero, and division by integer 0 is an error.
     Divide "relay.divide" broadcast traits()
-        |a, b| truncated(a, b), |a, b| a / b;
+        truncated, |a, b| a / b;
     /// `⌊lhs / rhs⌋`; division by integer 0 is an error.
     FloorDivide "relay.floor_divide" broadcast traits()
-        |a, b| floored(a, b), |a, b| (a / b).floor();
+        floored, |a, b| (a / b).floor();
     /// `lhs / rhs` rounded toward zero; division by integer 0 is an error.
     TruncDivide "relay.trunc_divide" broadcast traits()
-        |a, b| truncated(a, b), |a, b| (a / b).trunc();
+        truncated, |a, b| (a / b).trunc();
     /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
     Mod "relay.mod" broadcast traits()
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
@@ -87,7 +87,7 @@ arithmetic! {
     "Relay operator level 4."
     /// `lhs` to the power of `rhs`; integers wrap, and a negative integer exponent is an error.
     Power "relay.power" broadcast traits()
-        |a, b| power(a, b), f64::powf;
+        power, f64::powf;
     /// The greater of `lhs` and `rhs`; NaN where either is.
     Maximum "relay.maximum" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a.max(b)), |a, b| if a > b || a.is_nan() { a } else { b };

@@ -71,6 +71,12 @@ fn evaluate_reshape(op: &Reshape<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalE
     let (data, newshape) = (cx.tensor(0)?, cx.tensor(1)?.to_i64());
     let relation = &mut InferCx::new(&[], cx.attrs);
     let shape = reshaped_dims(relation, &elements::dims(data.shape()), &newshape, op.allowzero)?;
+    if let Some(result) = cx.result.as_tensor().filter(|result| result.rank() != shape.len()) {
+        return Err(EvalError(format!(
+            "expected a newshape of rank {}, found {newshape:?}",
+            result.rank()
+        )));
+    }
     Ok(data.reshaped(&elements::known(&shape)?)?.into())
 }
 

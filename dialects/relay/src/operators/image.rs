@@ -125,7 +125,9 @@ impl Resize {
         for (number, &axis) in axes.iter().enumerate() {
             let (extent, wanted) = (shape[axis], size[number]);
             if wanted < 1 || extent < 1 {
-                return Err(EvalError(format!("expected extents of at least 1, found {extent} resized to {wanted}")));
+                return Err(EvalError(format!(
+                    "expected extents of at least 1, found {extent} resized to {wanted}"
+                )));
             }
             elements::count(&[wanted])?;
             let region = self.region(number, size.len())?;
