@@ -81,12 +81,13 @@ impl<'t> Cursor<'t> {
         self.previous_end
     }
 
-    /// Number of brackets that are open: `(`, `[` and `{` alike.
+    /// Number of braces that are open. A recovery looks at these only, since a forgotten `)` must
+    /// not hide the rest of a body.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Sets the number of open brackets, where a recovery left some behind.
+    /// Sets the number of open braces, where a recovery left some behind.
     pub fn set_depth(&mut self, depth: u32) {
         self.depth = depth;
     }
@@ -101,10 +102,8 @@ impl<'t> Cursor<'t> {
     pub fn bump(&mut self) -> Token {
         let token = self.current;
         match token.kind {
-            TokenKind::LeftParen | TokenKind::LeftBracket | TokenKind::LeftBrace => self.depth += 1,
-            TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace => {
-                self.depth = self.depth.saturating_sub(1);
-            }
+            TokenKind::LeftBrace => self.depth += 1,
+            TokenKind::RightBrace => self.depth = self.depth.saturating_sub(1),
             TokenKind::Error(_) => self.report_bad_token(),
             _ => {}
         }
@@ -114,7 +113,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes on at byte `offset`, past something whose meaning is known already. It must lie
-    /// between tokens and after balanced brackets.
+    /// between tokens and after balanced braces.
     pub fn jump(&mut self, offset: u32) {
         self.lexer.jump(offset);
         self.previous_end = offset;

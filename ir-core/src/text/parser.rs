@@ -83,7 +83,7 @@ struct Name {
 
 /// A statement up to where its regions would begin.
 struct Statement {
-    /// Brackets open around it.
+    /// Braces open around it.
     depth: u32,
     binding: Binding,
     names: SmallVec<[Name; 2]>,
@@ -176,7 +176,7 @@ impl<'t> Parser<'t, '_> {
                     return body;
                 }
                 _ if self.at_item() => {
-                    self.cursor.unexpected("`}` at the end of the body before");
+                    self.cursor.unexpected("`}` before the next item");
                     return body;
                 }
                 _ => {
@@ -191,7 +191,7 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    /// Skips to the next statement, or to the end of the block, inside `depth` brackets.
+    /// Skips to the next statement, or to the end of the block, inside `depth` braces.
     fn skip_statement(&mut self, depth: u32) {
         loop {
             let here = self.cursor.depth() <= depth;
