@@ -356,6 +356,34 @@ impl Body {
         Walk { body: self, pending: SmallVec::from_iter(self.first_op(block)) }
     }
 
+    /// Every live operation, those inside an operation before it, otherwise in program order.
+    pub fn post_order(&self) -> Vec<OpId> {
+        let mut order = Vec::with_capacity(self.live_ops);
+        // Operations whose block is being walked, each with its regions still to come.
+        let mut open: Vec<(OpId, usize)> = vec![];
+        let mut next = self.first_op(self.entry());
+        loop {
+            match (next, open.last_mut()) {
+                (Some(op), _) => {
+                    open.push((op, 0));
+                    next = None;
+                }
+                (None, None) => return order,
+                (None, Some((op, region))) => match self.regions(*op).get(*region) {
+                    Some(inner) => {
+                        *region += 1;
+                        next = self.first_op(self.block_of(*inner));
+                    }
+                    None => {
+                        order.push(*op);
+                        next = self.next_op(*op);
+                        open.pop();
+                    }
+                },
+            }
+        }
+    }
+
     /// Every block, a block before those nested in it.
     pub fn walk_blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         let nested = self.walk().flat_map(|op| self.regions(op).iter().map(|r| self.block_of(*r)));
@@ -951,6 +979,8 @@ mod tests {
         let y = unary(&mut body, InsertPoint::End(inner), x);
         unary(&mut body, InsertPoint::End(inner), y);
         assert_eq!(body.walk().count(), 3);
+        assert_eq!(body.post_order().len(), 3);
+        assert_eq!(body.post_order().last(), Some(&outer));
         body.erase(outer);
         assert!(body.is_unused(x));
         assert_eq!((body.walk().count(), body.op_count()), (0, 0));

@@ -26,6 +26,12 @@ impl Stop {
     }
 }
 
+impl From<String> for Stop {
+    fn from(message: String) -> Stop {
+        Stop::Error(message)
+    }
+}
+
 /// What a relation looks at, and what it says besides the result type.
 pub struct InferCx<'a> {
     /// Types of the operands; may be or contain unknowns.

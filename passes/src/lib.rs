@@ -1,1 +1,36 @@
 //! The passes over relay modules, one file each.
+//!
+//! To add a pass, write a struct of its options with `#[derive(Pass)]` in a file of its own and
+//! name it in [`register`].
+
+use ir_core::Registry;
+
+pub mod cse;
+pub mod dce;
+pub mod effects;
+pub mod emit;
+pub mod eta_expand;
+pub mod fold_constant;
+pub mod fuse;
+pub mod lambda_lift;
+pub mod math;
+pub mod normal_forms;
+pub mod remove_unused_functions;
+
+/// Adds all passes to `registry`.
+pub fn register(registry: &mut Registry) {
+    registry.pass::<cse::Cse>();
+    registry.pass::<dce::Dce>();
+    registry.pass::<eta_expand::EtaExpand>();
+    registry.pass::<fold_constant::FoldConstant>();
+    registry.pass::<fuse::Fuse>();
+    registry.pass::<math::CanonicalizeCast>();
+    registry.pass::<math::DivToMul>();
+    registry.pass::<math::FastMath>();
+    registry.pass::<lambda_lift::LambdaLift>();
+    registry.pass::<normal_forms::ToAnf>();
+    registry.pass::<normal_forms::ToBbnf>();
+    registry.pass::<normal_forms::ToGnf>();
+    registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
+    registry.pass::<fuse::Defuse>();
+}

@@ -7,9 +7,11 @@
 use ir_core::Registry;
 
 pub mod annotation;
+pub mod attributes;
 pub mod broadcast;
 pub mod create;
 pub mod dynamic;
+pub mod elements;
 pub mod elementwise;
 pub mod image;
 pub mod index;
@@ -21,7 +23,7 @@ pub mod relation;
 pub mod shape;
 pub mod sort;
 
-pub use pattern::FusionPattern;
+pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
 
 pub(crate) fn register(registry: &mut Registry) {
     elementwise::register(registry);

@@ -115,7 +115,7 @@ impl<'t> Cursor<'t> {
     /// Goes on at byte `offset`, past something whose meaning is known already. It must lie
     /// between tokens and after balanced braces.
     pub fn jump(&mut self, offset: u32) {
-        self.lexer.jump(offset);
+        self.lexer = Lexer::at(self.text, offset as usize);
         self.previous_end = offset;
         self.current = self.lexer.next_token();
     }

@@ -273,9 +273,11 @@ impl<'t> Lexer<'t> {
         Lexer { text, position: 0, after_dot: usize::MAX }
     }
 
-    /// Goes on at byte `offset`, which must lie between tokens.
-    pub fn jump(&mut self, offset: u32) {
-        self.position = (offset as usize).min(self.text.len());
+    /// The tokens of `text` from byte `position` on; from the end on where that is inside a
+    /// character.
+    pub fn at(text: &'t str, position: usize) -> Lexer<'t> {
+        let position = if text.is_char_boundary(position) { position } else { text.len() };
+        Lexer { text, position, after_dot: usize::MAX }
     }
 
     /// The next token; [`TokenKind::End`] at the end, again and again.

@@ -1,5 +1,230 @@
 //! Binary operators with broadcasting: arithmetic, comparison, logic, bits.
 
-use ir_core::Registry;
+use std::cmp::Ordering;
 
-pub(super) fn register(_registry: &mut Registry) {}
+use ir_core::{DType, Op, Registry, Scalar, ValueId};
+
+use super::FusionPattern::Broadcast;
+use super::{elements, relation};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+
+/// What an operator does to two integers.
+type OnIntegers = fn(i128, i128) -> Result<i128, EvalError>;
+
+/// Declares operators on two tensors of one element type, with a function on integers (in `i128`,
+/// then wrapped) and one on floats (in `f64`, then rounded).
+macro_rules! arithmetic {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $level:tt $relation:ident traits($($fact:ident),*)
+        $int:expr, $float:expr;)*) => { $(
+        $(#[doc = $doc])*
+        #[doc = concat!("\n\nShapes broadcast. Relay operator level ", $level, ".")]
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            traits($($fact),*),
+            infer = relation::$relation,
+            hooks(Broadcast, Evaluate(|cx| calculate(cx, $int, $float)))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Left operand, any shape.
+            pub lhs: V,
+            /// Right operand, of the same element type.
+            pub rhs: V,
+        }
+    )* };
+}
+
+fn calculate(
+    cx: &EvalCx<'_>,
+    int: OnIntegers,
+    float: fn(f64, f64) -> f64,
+) -> Result<Value, EvalError> {
+    let dtype = cx.tensor(0)?.dtype();
+    elements::zip(cx, dtype, |a, b| match dtype.is_float() {
+        true => Ok(Scalar::Float(float(a.as_f64(), b.as_f64()))),
+        false => {
+            let (a, b) = (elements::integer(a, dtype), elements::integer(b, dtype));
+            Ok(elements::wrapped(int(a, b)?))
+        }
+    })
+}
+
+arithmetic! {
+    /// `lhs + rhs`; integers wrap.
+    Add "relay.add" 1 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok(a + b), |a, b| a + b;
+    /// `lhs - rhs`; integers wrap.
+    Subtract "relay.subtract" 1 broadcast traits()
+        |a, b| Ok(a - b), |a, b| a - b;
+    /// `lhs · rhs`; integers wrap.
+    Multiply "relay.multiply" 1 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok(a.wrapping_mul(b)), |a, b| a * b;
+    /// `lhs / rhs`; integers truncate toward zero, and division by integer 0 is an error.
+    Divide "relay.divide" 1 broadcast traits()
+        |a, b| truncated(a, b), |a, b| a / b;
+    /// `⌊lhs / rhs⌋`; division by integer 0 is an error.
+    FloorDivide "relay.floor_divide" 1 broadcast traits()
+        |a, b| floored(a, b), |a, b| (a / b).floor();
+    /// `lhs / rhs` rounded toward zero; division by integer 0 is an error.
+    TruncDivide "relay.trunc_divide" 1 broadcast traits()
+        |a, b| truncated(a, b), |a, b| (a / b).trunc();
+    /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
+    Mod "relay.mod" 1 broadcast traits()
+        |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
+    /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
+    TruncMod "relay.trunc_mod" 1 broadcast traits()
+        |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
+    /// `lhs - ⌊lhs / rhs⌋ · rhs`, with the sign of `rhs`; by integer 0 it is an error.
+    FloorMod "relay.floor_mod" 1 broadcast traits()
+        |a, b| Ok(a - floored(a, b)?.wrapping_mul(b)), |a, b| a - (a / b).floor() * b;
+    /// `lhs` to the power of `rhs`; integers wrap, and a negative integer exponent is an error.
+    Power "relay.power" 4 broadcast traits()
+        |a, b| power(a, b), f64::powf;
+    /// The greater of `lhs` and `rhs`; NaN where either is.
+    Maximum "relay.maximum" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok(a.max(b)), |a, b| if a > b || a.is_nan() { a } else { b };
+    /// The lesser of `lhs` and `rhs`; NaN where either is.
+    Minimum "relay.minimum" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok(a.min(b)), |a, b| if a < b || a.is_nan() { a } else { b };
+    /// 1 where both are not 0, else 0.
+    LogicalAnd "relay.logical_and" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok((a != 0 && b != 0).into()),
+        |a, b| f64::from(u8::from(a != 0.0 && b != 0.0));
+    /// 1 where at least one is not 0, else 0.
+    LogicalOr "relay.logical_or" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok((a != 0 || b != 0).into()),
+        |a, b| f64::from(u8::from(a != 0.0 || b != 0.0));
+    /// 1 where exactly one is not 0, else 0.
+    LogicalXor "relay.logical_xor" 4 broadcast traits(COMMUTATIVE)
+        |a, b| Ok(((a != 0) != (b != 0)).into()),
+        |a, b| f64::from(u8::from((a != 0.0) != (b != 0.0)));
+    /// Bitwise and of integers.
+    BitwiseAnd "relay.bitwise_and" 4 broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok(a & b), no_floats;
+    /// Bitwise or of integers.
+    BitwiseOr "relay.bitwise_or" 4 broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok(a | b), no_floats;
+    /// Bitwise exclusive or of integers.
+    BitwiseXor "relay.bitwise_xor" 4 broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+        |a, b| Ok(a ^ b), no_floats;
+    /// `lhs · 2^rhs` of integers, wrapped: 0 for `rhs` of at least the width of the element type.
+    /// A negative amount is an error.
+    LeftShift "relay.left_shift" 4 broadcast_integers traits()
+        |a, b| Ok(match amount(b)? { n @ 0..64 => a.wrapping_shl(n), _ => 0 }), no_floats;
+    /// `⌊lhs / 2^rhs⌋` of integers: 0 or, for negative `lhs`, -1 for `rhs` of at least the width of
+    /// the element type. A negative amount is an error.
+    RightShift "relay.right_shift" 4 broadcast_integers traits()
+        |a, b| Ok(a >> amount(b)?.min(127)), no_floats;
+}
+
+/// Stands where the relation admits no floats.
+fn no_floats(_lhs: f64, _rhs: f64) -> f64 {
+    f64::NAN
+}
+
+fn truncated(a: i128, b: i128) -> Result<i128, EvalError> {
+    a.checked_div(b).ok_or_else(|| EvalError::new("integer division by zero"))
+}
+
+fn floored(a: i128, b: i128) -> Result<i128, EvalError> {
+    let quotient = truncated(a, b)?;
+    Ok(if quotient * b != a && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
+}
+
+fn power(base: i128, exponent: i128) -> Result<i128, EvalError> {
+    if exponent < 0 {
+        return Err(EvalError(format!("expected an exponent of at least 0, found {exponent}")));
+    }
+    // Bits above the 64th do not reach the result, so wrapping at 128 is exact.
+    let (mut result, mut square, mut rest) = (1i128, base, exponent);
+    while rest > 0 {
+        if rest & 1 == 1 {
+            result = result.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        rest >>= 1;
+    }
+    Ok(result)
+}
+
+fn amount(shift: i128) -> Result<u32, EvalError> {
+    match shift {
+        0.. => Ok(u32::try_from(shift).unwrap_or(u32::MAX)),
+        _ => Err(EvalError(format!("expected a shift of at least 0, found {shift}"))),
+    }
+}
+
+/// Declares comparisons of two tensors of one element type, from the order of two elements (`None`
+/// where one is NaN).
+macro_rules! comparisons {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt traits($($fact:ident),*) $pattern:pat,)*) => { $(
+        $(#[doc = $doc])*
+        ///
+        /// Shapes broadcast; the result is `bool`. Relay operator level 4.
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            traits($($fact),*),
+            infer = relation::broadcast_compare,
+            hooks(Broadcast, Evaluate(|cx| compare(cx, |order| matches!(order, $pattern))))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Left operand, any shape.
+            pub lhs: V,
+            /// Right operand, of the same element type.
+            pub rhs: V,
+        }
+    )* };
+}
+
+fn compare(cx: &EvalCx<'_>, test: fn(Option<Ordering>) -> bool) -> Result<Value, EvalError> {
+    let dtype = cx.tensor(0)?.dtype();
+    elements::zip(cx, DType::BOOL, |a, b| {
+        Ok(Scalar::Int(test(elements::compare(a, b, dtype)).into()))
+    })
+}
+
+comparisons! {
+    /// Whether `lhs = rhs`; NaN equals nothing.
+    Equal "relay.equal" traits(COMMUTATIVE) Some(Ordering::Equal),
+    /// Whether `lhs ≠ rhs`; NaN differs from everything.
+    NotEqual "relay.not_equal" traits(COMMUTATIVE)
+        None | Some(Ordering::Less | Ordering::Greater),
+    /// Whether `lhs < rhs`; false for NaN.
+    Less "relay.less" traits() Some(Ordering::Less),
+    /// Whether `lhs ≤ rhs`; false for NaN.
+    LessEqual "relay.less_equal" traits() Some(Ordering::Less | Ordering::Equal),
+    /// Whether `lhs > rhs`; false for NaN.
+    Greater "relay.greater" traits() Some(Ordering::Greater),
+    /// Whether `lhs ≥ rhs`; false for NaN.
+    GreaterEqual "relay.greater_equal" traits() Some(Ordering::Greater | Ordering::Equal),
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Add>();
+    registry.op::<Subtract>();
+    registry.op::<Multiply>();
+    registry.op::<Divide>();
+    registry.op::<FloorDivide>();
+    registry.op::<TruncDivide>();
+    registry.op::<Mod>();
+    registry.op::<TruncMod>();
+    registry.op::<FloorMod>();
+    registry.op::<Power>();
+    registry.op::<Maximum>();
+    registry.op::<Minimum>();
+    registry.op::<LogicalAnd>();
+    registry.op::<LogicalOr>();
+    registry.op::<LogicalXor>();
+    registry.op::<BitwiseAnd>();
+    registry.op::<BitwiseOr>();
+    registry.op::<BitwiseXor>();
+    registry.op::<LeftShift>();
+    registry.op::<RightShift>();
+    registry.op::<Equal>();
+    registry.op::<NotEqual>();
+    registry.op::<Less>();
+    registry.op::<LessEqual>();
+    registry.op::<Greater>();
+    registry.op::<GreaterEqual>();
+}

@@ -1,5 +1,426 @@
 //! Unary elementwise operators: `exp`, `tanh`, `cast`, `clip` ….
 
-use ir_core::Registry;
+use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, Type, ValueId};
 
-pub(super) fn register(_registry: &mut Registry) {}
+use super::FusionPattern::Elementwise;
+use super::{elements, relation};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+
+/// Declares operators from a tensor to one of the same type, computed on reals.
+macro_rules! real_functions {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $level:tt |$x:ident| $value:expr;)*) => { $(
+        $(#[doc = $doc])*
+        ///
+        /// Integers are computed as reals and truncated; the result has the operand's type.
+        #[doc = concat!("\n\nRelay operator level ", $level, ".")]
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            infer = relation::identity,
+            hooks(Elementwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Any shape.
+            pub data: V,
+        }
+    )* };
+}
+
+real_functions! {
+    /// `ln(data)`; NaN below 0.
+    Log "relay.log" 1 |x| x.ln();
+    /// `log₂(data)`; NaN below 0.
+    Log2 "relay.log2" 1 |x| x.log2();
+    /// `log₁₀(data)`; NaN below 0.
+    Log10 "relay.log10" 1 |x| x.log10();
+    /// `e^data`.
+    Exp "relay.exp" 1 |x| x.exp();
+    /// `e^data`, which a backend may approximate; the value here is exact.
+    FastExp "relay.fast_exp" 1 |x| x.exp();
+    /// `√data`; NaN below 0.
+    Sqrt "relay.sqrt" 1 |x| x.sqrt();
+    /// `1 / √data`; NaN below 0.
+    Rsqrt "relay.rsqrt" 1 |x| 1.0 / x.sqrt();
+    /// `1 / (1 + e^-data)`.
+    Sigmoid "relay.sigmoid" 1 |x| 1.0 / (1.0 + (-x).exp());
+    /// `tanh(data)`.
+    Tanh "relay.tanh" 1 |x| x.tanh();
+    /// `tanh(data)`, which a backend may approximate; the value here is exact.
+    FastTanh "relay.fast_tanh" 1 |x| x.tanh();
+    /// `erf(data) = 2/√π ∫₀^data e^(-t²) dt`.
+    Erf "relay.erf" 1 |x| erf(x);
+    /// `erf(data)`, which a backend may approximate; the value here is exact.
+    FastErf "relay.fast_erf" 1 |x| erf(x);
+    /// `sin(data)`, in radians.
+    Sin "relay.sin" 1 |x| x.sin();
+    /// `cos(data)`, in radians.
+    Cos "relay.cos" 1 |x| x.cos();
+    /// `tan(data)`, in radians.
+    Tan "relay.tan" 1 |x| x.tan();
+    /// `sinh(data)`.
+    Sinh "relay.sinh" 1 |x| x.sinh();
+    /// `cosh(data)`.
+    Cosh "relay.cosh" 1 |x| x.cosh();
+    /// `arcsin(data)`; NaN outside of [-1, 1].
+    Asin "relay.asin" 1 |x| x.asin();
+    /// `arccos(data)`; NaN outside of [-1, 1].
+    Acos "relay.acos" 1 |x| x.acos();
+    /// `arctan(data)`.
+    Atan "relay.atan" 1 |x| x.atan();
+    /// `arsinh(data)`.
+    Asinh "relay.asinh" 1 |x| x.asinh();
+    /// `arcosh(data)`; NaN below 1.
+    Acosh "relay.acosh" 1 |x| x.acosh();
+    /// `artanh(data)`; NaN outside of [-1, 1].
+    Atanh "relay.atanh" 1 |x| x.atanh();
+}
+
+/// Kummer's series of the error function: all terms have one sign, so nothing cancels.
+pub fn erf(x: f64) -> f64 {
+    if x.is_nan() || x.abs() > 6.0 {
+        return if x.is_nan() { x } else { x.signum() };
+    }
+    let (mut term, mut sum, mut odd) = (x, x, 1.0);
+    while term.abs() > sum.abs() * 1e-17 {
+        odd += 2.0;
+        term *= 2.0 * x * x / odd;
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+/// Declares operators from a tensor to one of the same type, with one function for integers (in
+/// `i128`, then wrapped) and one for floats.
+macro_rules! number_functions {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $level:tt
+        |$i:ident| $int:expr, |$x:ident| $float:expr;)*) => { $(
+        $(#[doc = $doc])*
+        #[doc = concat!("\n\nRelay operator level ", $level, ".")]
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            infer = relation::identity,
+            hooks(Elementwise, Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Any shape.
+            pub data: V,
+        }
+    )* };
+}
+
+fn map_number(
+    cx: &EvalCx<'_>,
+    int: impl Fn(i128) -> i128,
+    float: impl Fn(f64) -> f64,
+) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let dtype = data.dtype();
+    elements::map(data, dtype, |v| match v {
+        Scalar::Int(_) => elements::wrapped(int(elements::integer(v, dtype))),
+        Scalar::Float(x) => Scalar::Float(float(x)),
+    })
+}
+
+number_functions! {
+    /// `-data`; integers wrap.
+    Negative "relay.negative" 3 |i| -i, |x| -x;
+    /// `|data|`; the least signed integer stays itself.
+    Abs "relay.abs" 3 |i| i.abs(), |x| x.abs();
+    /// -1, 0 or 1 by the sign of `data`; 0 for NaN.
+    Sign "relay.sign" 3 |i| i.signum(), |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0));
+    /// The greatest integer not above `data`.
+    Floor "relay.floor" 3 |i| i, |x| x.floor();
+    /// The least integer not below `data`.
+    Ceil "relay.ceil" 3 |i| i, |x| x.ceil();
+    /// `data` rounded toward zero.
+    Trunc "relay.trunc" 3 |i| i, |x| x.trunc();
+    /// The integer nearest to `data`; ties go away from zero.
+    Round "relay.round" 3 |i| i, |x| x.round();
+    /// 0 of the type of `data`.
+    ZerosLike "relay.zeros_like" 4 |_i| 0, |_x| 0.0;
+    /// 1 of the type of `data`.
+    OnesLike "relay.ones_like" 4 |_i| 1, |_x| 1.0;
+}
+
+/// `data` itself, as a value of its own.
+///
+/// Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.copy",
+    infer = relation::identity,
+    fold = relation::fold_first,
+    hooks(Elementwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
+)]
+pub struct Copy<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+}
+
+/// 1 where `data` is 0, else 0, in the element type of `data` (normally `bool`).
+///
+/// Relay operator level 4.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.logical_not",
+    infer = relation::identity,
+    hooks(Elementwise, Evaluate(|cx| {
+        let data = cx.tensor(0)?;
+        elements::map(data, data.dtype(), |v| Scalar::Int((!v.as_bool()).into()))
+    }))
+)]
+pub struct LogicalNot<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+}
+
+/// Every bit of `data` inverted; `not` on `bool`.
+///
+/// Relay operator level 4.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.bitwise_not",
+    infer = relation::identity_integers,
+    hooks(Elementwise, Evaluate(|cx| {
+        let data = cx.tensor(0)?;
+        let dtype = data.dtype();
+        elements::map(data, dtype, |v| match dtype.is_bool() {
+            true => Scalar::Int((!v.as_bool()).into()),
+            false => Scalar::Int(!v.as_i64()),
+        })
+    }))
+)]
+pub struct BitwiseNot<V = ValueId> {
+    /// Integers or `bool`, any shape.
+    pub data: V,
+}
+
+/// Declares tests of floats; integers are always finite and never NaN.
+macro_rules! float_tests {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $test:path;)*) => { $(
+        $(#[doc = $doc])*
+        ///
+        /// The result is `bool` of the same shape. Relay operator level 3.
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            infer = relation::predicate,
+            hooks(Elementwise, Evaluate(|cx| {
+                elements::map(cx.tensor(0)?, DType::BOOL, |v| {
+                    Scalar::Int($test(v.as_f64()).into())
+                })
+            }))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Any shape.
+            pub data: V,
+        }
+    )* };
+}
+
+float_tests! {
+    /// Whether `data` is NaN.
+    IsNan "relay.isnan" f64::is_nan;
+    /// Whether `data` is neither infinite nor NaN.
+    IsFinite "relay.isfinite" f64::is_finite;
+    /// Whether `data` is an infinity.
+    IsInf "relay.isinf" f64::is_infinite;
+}
+
+/// `min(max(data, a_min), a_max)`; NaN stays NaN. Integers are compared with the bounds as reals.
+///
+/// Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.clip",
+    infer = relation::identity,
+    hooks(Elementwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)))
+)]
+pub struct Clip<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// The least result.
+    pub a_min: f64,
+    /// The greatest result.
+    pub a_max: f64,
+}
+
+fn evaluate_clip(op: &Clip<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let dtype = data.dtype();
+    elements::map(data, dtype, |v| match elements::real(v, dtype) {
+        x if x > op.a_max => Scalar::Float(op.a_max),
+        x if x < op.a_min => Scalar::Float(op.a_min),
+        _ => v,
+    })
+}
+
+/// `data` converted to another element type: to floats rounded to nearest even; to integers
+/// truncated toward zero (NaN becomes 0), then wrapped; to `bool` whether it is not 0.
+///
+/// Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.cast",
+    infer = |op: Cast<Type>, cx: &mut InferCx<'_>| {
+        Ok(Type::tensor(cx.tensor(0)?.shape.iter().copied(), op.dtype))
+    },
+    fold = relation::fold_same_type,
+    hooks(Elementwise, Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)))
+)]
+pub struct Cast<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// Element type of the result.
+    pub dtype: DType,
+}
+
+/// `data` converted to the element type of `dtype_like`, as `cast` does.
+///
+/// Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.cast_like",
+    infer = |_op: CastLike<Type>, cx: &mut InferCx<'_>| {
+        Ok(Type::tensor(cx.tensor(0)?.shape.iter().copied(), cx.tensor(1)?.dtype))
+    },
+    fold = relation::fold_same_type,
+    hooks(Elementwise, Evaluate(|cx| convert(cx, cx.tensor(1)?.dtype())))
+)]
+pub struct CastLike<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// Only its element type matters.
+    pub dtype_like: V,
+}
+
+fn convert(cx: &EvalCx<'_>, dtype: DType) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let from = data.dtype();
+    elements::map(data, dtype, |v| match dtype.is_float() {
+        true => match elements::integer(v, from) {
+            // Rounds once: the cast of a 64-bit integer to a narrow float must not go by `f64`.
+            i if from.is_integer() && i <= i128::from(i64::MAX) => Scalar::Int(i as i64),
+            _ => Scalar::Float(elements::real(v, from)),
+        },
+        false => v,
+    })
+}
+
+/// The bits of `data` read as another element type of the same width.
+///
+/// Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.reinterpret",
+    infer = infer_reinterpret,
+    fold = relation::fold_same_type,
+    hooks(Elementwise, Evaluate(|cx| {
+        let (data, op) = (cx.tensor(0)?, cx.fields::<Reinterpret<Value>>()?);
+        let bytes = data.bytes().to_vec();
+        Ok(ir_core::TensorData::from_bytes(op.dtype, data.shape(), bytes)?.into())
+    }))
+)]
+pub struct Reinterpret<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// Element type of the result.
+    pub dtype: DType,
+}
+
+fn infer_reinterpret(op: Reinterpret<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let bits = |dtype: DType| dtype.bits() * dtype.lanes();
+    if bits(data.dtype) != bits(op.dtype) {
+        return Err(Stop::Error(format!(
+            "expected an element type as wide as {}, found {}",
+            data.dtype, op.dtype
+        )));
+    }
+    Ok(Type::tensor(data.shape.iter().copied(), op.dtype))
+}
+
+/// `round(data · multiplier · 2^shift / 2^31)` in fixed point: the product is exact, ties round up.
+///
+/// Relay operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.fixed_point_multiply",
+    infer = relation::identity_integers,
+    hooks(Elementwise, Evaluate(|cx| {
+        let (data, op) = (cx.tensor(0)?, cx.fields::<FixedPointMultiply<Value>>()?);
+        let dtype = data.dtype();
+        elements::map(data, dtype, |v| {
+            let value = elements::integer(v, dtype);
+            elements::wrapped(fixed_point_multiply(value, op.multiplier, op.shift))
+        })
+    }))
+)]
+pub struct FixedPointMultiply<V = ValueId> {
+    /// Integers (normally `int32`), any shape.
+    pub data: V,
+    /// A factor in [0.5, 1) as a fixed-point number with 31 fractional bits.
+    pub multiplier: i64,
+    /// Exponent of a further factor of 2.
+    pub shift: i64,
+}
+
+/// `round(value · multiplier · 2^(shift - 31))`, ties up, saturating at the ends of `i128`.
+pub fn fixed_point_multiply(value: i128, multiplier: i64, shift: i64) -> i128 {
+    let product = value.saturating_mul(i128::from(multiplier));
+    match 31i64.saturating_sub(shift) {
+        right @ 1..=126 => product.saturating_add(1 << (right - 1)) >> right,
+        right if right > 126 => 0,
+        left => match u32::try_from(left.unsigned_abs()) {
+            Ok(left) => 2i128.checked_pow(left).map_or(0, |factor| product.wrapping_mul(factor)),
+            Err(_) => 0,
+        },
+    }
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Log>();
+    registry.op::<Log2>();
+    registry.op::<Log10>();
+    registry.op::<Exp>();
+    registry.op::<FastExp>();
+    registry.op::<Sqrt>();
+    registry.op::<Rsqrt>();
+    registry.op::<Sigmoid>();
+    registry.op::<Tanh>();
+    registry.op::<FastTanh>();
+    registry.op::<Erf>();
+    registry.op::<FastErf>();
+    registry.op::<Sin>();
+    registry.op::<Cos>();
+    registry.op::<Tan>();
+    registry.op::<Sinh>();
+    registry.op::<Cosh>();
+    registry.op::<Asin>();
+    registry.op::<Acos>();
+    registry.op::<Atan>();
+    registry.op::<Asinh>();
+    registry.op::<Acosh>();
+    registry.op::<Atanh>();
+    registry.op::<Negative>();
+    registry.op::<Abs>();
+    registry.op::<Sign>();
+    registry.op::<Floor>();
+    registry.op::<Ceil>();
+    registry.op::<Trunc>();
+    registry.op::<Round>();
+    registry.op::<ZerosLike>();
+    registry.op::<OnesLike>();
+    registry.op::<Copy>();
+    registry.op::<LogicalNot>();
+    registry.op::<BitwiseNot>();
+    registry.op::<IsNan>();
+    registry.op::<IsFinite>();
+    registry.op::<IsInf>();
+    registry.op::<Clip>();
+    registry.op::<Cast>();
+    registry.op::<CastLike>();
+    registry.op::<Reinterpret>();
+    registry.op::<FixedPointMultiply>();
+}

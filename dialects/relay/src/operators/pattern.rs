@@ -19,3 +19,18 @@ pub enum FusionPattern {
     /// Never fused.
     Opaque,
 }
+
+/// Marks an operator whose result has the elements of its first operand, in order, under another
+/// shape. A kernel of such operators alone copies nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct ReshapeOnly;
+
+/// Marks an operator that says something about a value and computes nothing: fusion leaves it
+/// outside kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct NonComputational;
+
+/// Marks an operator whose result shape depends on the elements of an operand. With a result
+/// shape that is not known before run time it is never fused.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapeFromData;

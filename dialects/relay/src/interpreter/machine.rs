@@ -1,0 +1,691 @@
+//! Running programs.
+//!
+//! **Invariant:** the machine calls no Rust function once per call of the program: frames live in
+//! a vector, so native stack use is constant, and a tail call reuses its frame.
+
+use std::sync::{Arc, OnceLock};
+
+use ir_core::diagnostics::did_you_mean;
+use ir_core::{
+    AttrDict, Body, Diagnostic, InferCx, Loc, Module, OpId, Registry, Signatures, SmallVec, Span,
+    Stop, Symbol, Type, TypeData, ValueId,
+};
+use rustc_hash::FxHashMap;
+
+use super::code::{
+    CallSite, Instruction, Operand, Operation, Target, Unit, compile_body, compile_op,
+};
+use super::value::{Closure, Fields, Reference, Value};
+use super::{EvalCx, Evaluate};
+use crate::language::{AdtDecl, FUNC, Pattern, TYPE};
+
+/// Bounds on a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The most instructions a run may take; `None` for no bound.
+    pub step_limit: Option<u64>,
+    /// The most bytes that the frames of pending calls may take, not counting what their values
+    /// point to.
+    pub stack_limit: usize,
+}
+
+impl Default for Options {
+    /// No bound on steps, 2 GiB of frames.
+    fn default() -> Options {
+        Options { step_limit: None, stack_limit: 2 << 30 }
+    }
+}
+
+/// What is known of a constructor.
+#[derive(Clone, Copy, Debug)]
+struct ConstructorInfo {
+    tag: u32,
+    fields: usize,
+}
+
+struct FunctionItem {
+    body: Option<Arc<Body>>,
+    span: Option<Span>,
+    unit: OnceLock<Arc<Unit>>,
+}
+
+/// The reference interpreter: the whole language, strict, in program order, deterministic.
+///
+/// It holds snapshots of the module's bodies, compiled when first called, so one interpreter may
+/// serve many calls and outlive edits of the module.
+pub struct Interpreter<'r> {
+    registry: &'r Registry,
+    options: Options,
+    functions: FxHashMap<Symbol, FunctionItem>,
+    constructors: FxHashMap<Symbol, ConstructorInfo>,
+}
+
+/// Why a run stops, before its place is known.
+struct Failure {
+    code: &'static str,
+    message: String,
+    notes: Vec<String>,
+    help: Option<String>,
+}
+
+impl Failure {
+    fn new(code: &'static str, message: impl Into<String>) -> Box<Failure> {
+        Box::new(Failure { code, message: message.into(), notes: vec![], help: None })
+    }
+
+    fn note(mut self: Box<Self>, note: impl Into<String>) -> Box<Failure> {
+        self.notes.push(note.into());
+        self
+    }
+
+    fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Failure> {
+        self.help = Some(help.into());
+        self
+    }
+
+    fn at(self, span: Option<Span>) -> Diagnostic {
+        let mut diagnostic = Diagnostic::error(self.code, self.message).at(span);
+        diagnostic.notes = self.notes;
+        diagnostic.help = self.help;
+        diagnostic
+    }
+}
+
+type Outcome<T> = Result<T, Box<Failure>>;
+
+impl<'r> Interpreter<'r> {
+    /// An interpreter of the functions of `module`.
+    pub fn new(module: &Module, registry: &'r Registry) -> Interpreter<'r> {
+        let mut interpreter = Interpreter::with_signatures(&module.signatures(), registry);
+        for (name, item) in &module.items {
+            if item.signature.op == FUNC {
+                let body = item.body.clone();
+                let span = item.signature.span;
+                let function = FunctionItem { body, span, unit: OnceLock::new() };
+                interpreter.functions.insert(*name, function);
+            }
+        }
+        interpreter
+    }
+
+    /// An interpreter that knows data types but no functions: for
+    /// [`evaluate_op`](Interpreter::evaluate_op) where only signatures are at hand.
+    pub fn with_signatures(signatures: &Signatures, registry: &'r Registry) -> Interpreter<'r> {
+        let mut constructors = FxHashMap::default();
+        for signature in signatures.values().filter(|signature| signature.op == TYPE) {
+            let decl = AdtDecl::from_attrs(signature.attrs).unwrap_or_default();
+            for (tag, constructor) in decl.constructors.iter().enumerate() {
+                let info = ConstructorInfo { tag: tag as u32, fields: constructor.fields.len() };
+                constructors.insert(constructor.name, info);
+            }
+        }
+        let functions = FxHashMap::default();
+        Interpreter { registry, options: Options::default(), functions, constructors }
+    }
+
+    /// The same with other bounds.
+    pub fn options(self, options: Options) -> Self {
+        Interpreter { options, ..self }
+    }
+
+    /// Calls function `function` of the module.
+    pub fn call(&self, function: impl Into<Symbol>, args: Vec<Value>) -> Result<Value, Diagnostic> {
+        self.apply(&Value::Global(function.into()), args)
+    }
+
+    /// Calls a function value.
+    pub fn apply(&self, callee: &Value, args: Vec<Value>) -> Result<Value, Diagnostic> {
+        let mut machine = Machine::new(self);
+        let mut current = Frame::outside();
+        let args = args.into_iter().collect();
+        let entered =
+            machine.enter(&mut current, callee.clone(), args, None, AttrDict::empty(), None);
+        match entered {
+            Ok(Next::Done(value)) => Ok(value),
+            Ok(_) => machine.run(current),
+            Err(failure) => Err(failure.at(None)),
+        }
+    }
+
+    /// Evaluates one operation of a body, its regions included. `environment` gives the values it
+    /// takes from outside; `base` is where the item starts in its source.
+    pub fn evaluate_op(
+        &self,
+        body: &Body,
+        op: OpId,
+        base: Option<Span>,
+        environment: &dyn Fn(ValueId) -> Option<Value>,
+    ) -> Result<Value, Diagnostic> {
+        let unit = Arc::new(compile_op(base, body, op, self.registry));
+        let mut machine = Machine::new(self);
+        for &value in &unit.free {
+            match environment(value) {
+                Some(value) => machine.stack.push(value),
+                None => {
+                    let name = body.op_name(op);
+                    let message = format!("`{name}` takes a value that is not known here");
+                    return Err(Failure::new("E0504", message).at(body.loc(op).span(base)));
+                }
+            }
+        }
+        machine.stack.resize(unit.functions[0].slots, Value::unit());
+        machine.run(Frame { unit, function: 0, next: 0, base: 0, to: None })
+    }
+
+    /// Applies operator `name` (with its dialect's prefix) to `operands`. `result` is the type of
+    /// the result where it is known, for operators whose meaning depends on it.
+    pub fn evaluate_operator(
+        &self,
+        name: impl Into<Symbol>,
+        operands: &[Value],
+        attrs: AttrDict,
+        result: Type,
+    ) -> Result<Value, Diagnostic> {
+        let name = name.into();
+        let evaluate = self.registry.hook::<Evaluate>(name).copied();
+        self.evaluate(&Operation { name, evaluate, attrs, result }, operands)
+            .map_err(|failure| failure.at(None))
+    }
+
+    fn unit(&self, name: Symbol) -> Outcome<Arc<Unit>> {
+        let Some(item) = self.functions.get(&name) else {
+            let mut known: Vec<&str> = self.functions.keys().map(|name| name.as_str()).collect();
+            known.sort_unstable();
+            let failure = Failure::new("E0508", format!("there is no function `@{name}`"));
+            return Err(match did_you_mean(name.as_str(), known) {
+                Some(help) => failure.help(help),
+                None => failure,
+            });
+        };
+        let Some(body) = &item.body else {
+            let message = format!("function `@{name}` has no body to interpret");
+            return Err(Failure::new("E0508", message));
+        };
+        let compile = || Arc::new(compile_body(name, item.span, body, self.registry));
+        Ok(item.unit.get_or_init(compile).clone())
+    }
+
+    fn construct(&self, constructor: Symbol, fields: Fields) -> Outcome<Value> {
+        let Some(info) = self.constructors.get(&constructor) else {
+            let message = format!("there is no constructor `{constructor}`");
+            return Err(Failure::new("E0508", message));
+        };
+        if fields.len() != info.fields {
+            let (expected, found) = (info.fields, fields.len());
+            let message =
+                format!("`{constructor}` takes {expected} fields, and {found} were given");
+            return Err(Failure::new("E0509", message));
+        }
+        Ok(Value::data(constructor, info.tag, fields.iter().cloned()))
+    }
+
+    fn evaluate(&self, operation: &Operation, operands: &[Value]) -> Outcome<Value> {
+        let name = operation.name;
+        let shown = name.as_str().strip_prefix("relay.").unwrap_or(name.as_str());
+        let shapes = || {
+            let shapes: Vec<String> = operands.iter().map(Value::describe).collect();
+            format!("operands: {}", shapes.join(", "))
+        };
+        let Some(Evaluate(evaluate)) = operation.evaluate else {
+            return Err(match self.registry.def(name) {
+                Some(_) => Failure::new("E0503", format!("operator `{shown}` has no evaluator"))
+                    .help("attach an `Evaluate` hook to its declaration"),
+                None => Failure::new("E0503", format!("unknown operator `{shown}`")),
+            });
+        };
+        let result = self.result_type(operation, operands).map_err(|message| {
+            Failure::new("E0505", format!("`{shown}`: {message}")).note(shapes())
+        })?;
+        let value =
+            evaluate(&EvalCx { operands, attrs: operation.attrs, result }).map_err(|error| {
+                Failure::new("E0502", format!("`{shown}` failed: {}", error.0)).note(shapes())
+            })?;
+        check_type(&value, result).map_err(|message| {
+            let message = format!("the value of `{shown}` contradicts its type: {message}");
+            Failure::new("E0505", message).note(shapes())
+        })?;
+        Ok(value)
+    }
+
+    /// The declared result type, or where that leaves something open, the one that the type
+    /// relation gives for the operands at hand.
+    fn result_type(&self, operation: &Operation, operands: &[Value]) -> Result<Type, String> {
+        let declared = operation.result;
+        let facts = declared.facts();
+        let open = facts.has_unknown || facts.has_variable || facts.has_parameter || facts.has_any;
+        let infer = self.registry.def(operation.name).and_then(|def| def.infer);
+        let (true, Some(infer)) = (open, infer) else { return Ok(declared) };
+        let Some(types) = operands.iter().map(type_of).collect::<Option<SmallVec<[Type; 4]>>>()
+        else {
+            return Ok(declared);
+        };
+        match infer(&mut InferCx::new(&types, operation.attrs)) {
+            Ok(inferred) => Ok(inferred),
+            Err(Stop::Stuck) => Ok(declared),
+            Err(Stop::Error(message)) => Err(message),
+        }
+    }
+}
+
+/// The deepest tuple whose type is computed from a value.
+const MAX_TUPLE_DEPTH: usize = 32;
+
+/// The type of a tensor or of a tuple of such; `None` for other values.
+fn type_of(value: &Value) -> Option<Type> {
+    // Recursion is bounded by MAX_TUPLE_DEPTH.
+    fn at_depth(value: &Value, depth: usize) -> Option<Type> {
+        match value {
+            Value::Tensor(tensor) => Some(tensor.ty()),
+            Value::Tuple(fields) if depth < MAX_TUPLE_DEPTH => {
+                let fields = fields.iter().map(|field| at_depth(field, depth + 1));
+                Some(Type::tuple(fields.collect::<Option<Vec<_>>>()?))
+            }
+            _ => None,
+        }
+    }
+    at_depth(value, 0)
+}
+
+/// Whether `value` can have type `ty`: element types, ranks and known extents of tensors, and the
+/// fields of tuples. Other types are taken on trust. The error says what was expected and found.
+pub fn check_type(value: &Value, ty: Type) -> Result<(), String> {
+    let mut pending: SmallVec<[(&Value, Type); 4]> = SmallVec::new();
+    pending.push((value, ty));
+    while let Some((value, ty)) = pending.pop() {
+        let fits = match (ty.data(), value) {
+            (TypeData::Tensor(expected), Value::Tensor(found)) => {
+                expected.dtype == found.dtype()
+                    && expected.rank() == found.rank()
+                    && expected.shape.iter().zip(found.shape()).all(|(expected, found)| {
+                        expected.known().is_none_or(|expected| expected == *found)
+                    })
+            }
+            (TypeData::Tuple(expected), Value::Tuple(found)) => {
+                pending.extend(found.iter().zip(expected.iter().copied()));
+                expected.len() == found.len()
+            }
+            (TypeData::Tensor(_) | TypeData::Tuple(_), _) => false,
+            (TypeData::Ref(_), found) => matches!(found, Value::Reference(_)),
+            _ => true,
+        };
+        if !fits {
+            return Err(format!("expected {ty}, found {}", value.describe()));
+        }
+    }
+    Ok(())
+}
+
+/// A pending or running call.
+struct Frame {
+    unit: Arc<Unit>,
+    function: usize,
+    /// The instruction to run next.
+    next: usize,
+    /// Where its slots start in the stack.
+    base: usize,
+    /// The caller's slot for the value.
+    to: Target,
+}
+
+impl Frame {
+    /// The caller of the first call: it has nothing to go on with.
+    fn outside() -> Frame {
+        let (constants, functions, free) = (vec![], vec![], vec![]);
+        let unit = Unit { name: None, span: None, constants, functions, free };
+        Frame { unit: Arc::new(unit), function: 0, next: 0, base: 0, to: None }
+    }
+
+    fn is_outside(&self) -> bool {
+        self.unit.functions.is_empty()
+    }
+
+    /// The place of the instruction that runs.
+    fn span(&self) -> Option<Span> {
+        let function = self.unit.functions.get(self.function)?;
+        let loc = function.locs.get(self.next.checked_sub(1)?).copied().unwrap_or(Loc::UNKNOWN);
+        loc.span(self.unit.span)
+    }
+}
+
+/// What the machine does after an instruction.
+enum Next {
+    /// The next instruction of the same function.
+    Go,
+    /// An instruction of another function, or the same from its start.
+    Switch,
+    /// Nothing: this is the value of the run.
+    Done(Value),
+}
+
+type Values = SmallVec<[Value; 4]>;
+
+struct Machine<'a, 'r> {
+    interpreter: &'a Interpreter<'r>,
+    /// The slots of all frames.
+    stack: Vec<Value>,
+    /// The pending callers, outermost first.
+    callers: Vec<Frame>,
+    steps: u64,
+}
+
+impl<'a, 'r> Machine<'a, 'r> {
+    fn new(interpreter: &'a Interpreter<'r>) -> Self {
+        Machine { interpreter, stack: Vec::new(), callers: Vec::new(), steps: 0 }
+    }
+
+    fn run(&mut self, mut current: Frame) -> Result<Value, Diagnostic> {
+        loop {
+            let unit = current.unit.clone();
+            let code = &unit.functions[current.function].code;
+            loop {
+                let Some(instruction) = code.get(current.next) else {
+                    unreachable!("every path of a function ends with a return or a failure");
+                };
+                current.next += 1;
+                match self.step(&mut current, &unit, instruction) {
+                    Ok(Next::Go) => {}
+                    Ok(Next::Switch) => break,
+                    Ok(Next::Done(value)) => return Ok(value),
+                    Err(failure) => return Err(self.locate(&current, *failure)),
+                }
+            }
+        }
+    }
+
+    /// The most calls that a diagnostic names.
+    const SHOWN_CALLS: usize = 5;
+
+    fn locate(&self, current: &Frame, failure: Failure) -> Diagnostic {
+        let mut diagnostic = failure.at(current.span());
+        for caller in self.callers.iter().rev().take(Self::SHOWN_CALLS) {
+            diagnostic = diagnostic.related(caller.span(), "called from here");
+        }
+        if let Some(name) = current.unit.name {
+            diagnostic = diagnostic.note(format!("while running `@{name}`"));
+        }
+        match self.callers.len().saturating_sub(Self::SHOWN_CALLS) {
+            0 => diagnostic,
+            more => diagnostic.note(format!("and {more} more pending calls")),
+        }
+    }
+
+    fn read(&mut self, current: &Frame, operand: Operand) -> Value {
+        match operand {
+            Operand::Slot(slot) => self.stack[current.base + slot as usize].clone(),
+            Operand::Last(slot) => {
+                std::mem::replace(&mut self.stack[current.base + slot as usize], Value::unit())
+            }
+            Operand::Constant(index) => {
+                current.unit.constants.get(index as usize).cloned().unwrap_or_else(Value::unit)
+            }
+        }
+    }
+
+    fn read_all(&mut self, current: &Frame, operands: &[Operand]) -> Values {
+        operands.iter().map(|operand| self.read(current, *operand)).collect()
+    }
+
+    fn write(&mut self, current: &Frame, to: Target, value: Value) {
+        if let Some(slot) = to {
+            self.stack[current.base + slot as usize] = value;
+        }
+    }
+
+    fn step(
+        &mut self,
+        current: &mut Frame,
+        unit: &Arc<Unit>,
+        instruction: &Instruction,
+    ) -> Outcome<Next> {
+        self.steps += 1;
+        if let Some(limit) = self.interpreter.options.step_limit.filter(|max| self.steps > *max) {
+            let failure = Failure::new("E0506", format!("the run takes more than {limit} steps"));
+            return Err(failure.help("raise the step limit, or check that the recursion ends"));
+        }
+        match instruction {
+            Instruction::Evaluate { operation, operands, to } => {
+                let operands = self.read_all(current, operands);
+                let value = self.interpreter.evaluate(operation, &operands)?;
+                self.write(current, *to, value);
+            }
+            Instruction::Tuple { fields, to } => {
+                let value = Value::tuple(self.read_all(current, fields));
+                self.write(current, *to, value);
+            }
+            Instruction::TupleGet { tuple, index, to } => {
+                let tuple = self.read(current, *tuple);
+                let Some(fields) = tuple.as_tuple() else {
+                    return Err(expected("a tuple", &tuple));
+                };
+                let field = usize::try_from(*index).ok().and_then(|index| fields.get(index));
+                let Some(field) = field.cloned() else {
+                    let message = format!("there is no field {index} in {}", tuple.describe());
+                    return Err(Failure::new("E0504", message));
+                };
+                self.write(current, *to, field);
+            }
+            Instruction::Construct { constructor, fields, to } => {
+                let fields = self.read_all(current, fields).into_iter().collect();
+                let value = self.interpreter.construct(*constructor, fields)?;
+                self.write(current, *to, value);
+            }
+            Instruction::Closure { function, captured, to } => {
+                let captured = self.read_all(current, captured).into_iter().collect();
+                let closure = Closure { unit: unit.clone(), function: *function, captured };
+                self.write(current, *to, Value::Closure(Arc::new(closure)));
+            }
+            Instruction::Call { call, to } => return self.call(current, call, Some(*to)),
+            Instruction::TailCall { call } => return self.call(current, call, None),
+            Instruction::RefCreate { value, to } => {
+                let value = self.read(current, *value);
+                self.write(current, *to, Value::Reference(Reference::new(value)));
+            }
+            Instruction::RefRead { reference, to } => {
+                let value = match self.read(current, *reference) {
+                    Value::Reference(reference) => reference.read(),
+                    other => return Err(expected("a reference", &other)),
+                };
+                self.write(current, *to, value);
+            }
+            Instruction::RefWrite { reference, value, to } => {
+                let reference = self.read(current, *reference);
+                let value = self.read(current, *value);
+                match reference {
+                    Value::Reference(reference) => reference.write(value),
+                    other => return Err(expected("a reference", &other)),
+                }
+                self.write(current, *to, Value::unit());
+            }
+            Instruction::Branch { condition, otherwise } => {
+                let condition = self.read(current, *condition);
+                let tensor = condition.as_tensor();
+                match tensor.filter(|t| t.len() == 1).and_then(|t| t.element(0)) {
+                    Some(element) if element.as_bool() => {}
+                    Some(_) => current.next = *otherwise,
+                    None => return Err(expected("a scalar `bool`", &condition)),
+                }
+            }
+            Instruction::Match { data, clauses } => {
+                let value = self.read(current, *data);
+                let mut bound = Values::new();
+                let clause =
+                    clauses.iter().find(|clause| fits(&clause.pattern, &value, &mut bound));
+                let Some(clause) = clause else {
+                    let failure = Failure::new("E0501", "no clause of the `match` fits the value");
+                    return Err(failure
+                        .note(format!("the value is {value}"))
+                        .help("add a clause for it, or a last clause `_ => …`"));
+                };
+                for (slot, value) in clause.slots.iter().zip(bound) {
+                    self.write(current, *slot, value);
+                }
+                current.next = clause.target;
+            }
+            Instruction::Move { value, to } => {
+                let value = self.read(current, *value);
+                self.write(current, *to, value);
+            }
+            Instruction::Release { slots } => {
+                for &slot in slots {
+                    self.stack[current.base + slot as usize] = Value::unit();
+                }
+            }
+            Instruction::Jump { to } => current.next = *to,
+            Instruction::Return { value } => {
+                let value = self.read(current, *value);
+                return Ok(self.leave(current, value));
+            }
+            Instruction::Fail { message } => return Err(Failure::new("E0504", message)),
+        }
+        Ok(Next::Go)
+    }
+
+    /// Calls; `to` is `None` for a tail call.
+    fn call(&mut self, current: &mut Frame, call: &CallSite, to: Option<Target>) -> Outcome<Next> {
+        let callee = self.read(current, call.callee);
+        let args = self.read_all(current, &call.args);
+        self.enter(current, callee, args, to, call.attributes, Some(call.result))
+    }
+
+    /// Goes on in `callee`, which for operators and constructors means to go on after it.
+    fn enter(
+        &mut self,
+        current: &mut Frame,
+        callee: Value,
+        args: Values,
+        to: Option<Target>,
+        attributes: AttrDict,
+        result: Option<Type>,
+    ) -> Outcome<Next> {
+        let (unit, index, captured) = match &callee {
+            Value::Closure(closure) => (closure.unit.clone(), closure.function, &*closure.captured),
+            Value::Global(name) => (self.interpreter.unit(*name)?, 0, &[] as &[Value]),
+            Value::Operator(name) => {
+                let value = self.operator(*name, &args, attributes, result)?;
+                return Ok(self.deliver(current, value, to));
+            }
+            Value::Constructor(name) => {
+                let value = self.interpreter.construct(*name, args.into_iter().collect())?;
+                return Ok(self.deliver(current, value, to));
+            }
+            other => return Err(expected("a function", other)),
+        };
+        let function = &unit.functions[index];
+        if function.params.len() != args.len() {
+            let (expected, found) = (function.params.len(), args.len());
+            let message = format!("{callee} takes {expected} arguments, and {found} were given");
+            return Err(Failure::new("E0509", message));
+        }
+        for (position, (arg, ty)) in args.iter().zip(&function.params).enumerate() {
+            check_type(arg, *ty).map_err(|message| {
+                let message = format!("argument {position} of {callee}: {message}");
+                Failure::new("E0505", message)
+            })?;
+        }
+        let values = self.stack.len() + function.slots;
+        let bytes = values * size_of::<Value>() + self.callers.len() * size_of::<Frame>();
+        if bytes > self.interpreter.options.stack_limit {
+            let calls = self.callers.len();
+            let limit = self.interpreter.options.stack_limit;
+            let message = format!("{calls} pending calls take more than {limit} bytes");
+            let failure = Failure::new("E0507", message);
+            return Err(failure.help("check that the recursion ends, or make it a tail call"));
+        }
+        // A tail call leaves its caller behind.
+        let tail = to.is_none();
+        if tail {
+            self.stack.truncate(current.base);
+        }
+        let to = to.unwrap_or(current.to);
+        let base = self.stack.len();
+        self.stack.extend(args);
+        if function.recursive {
+            self.stack.push(callee.clone());
+        }
+        self.stack.extend_from_slice(captured);
+        self.stack.resize(base + function.slots, Value::unit());
+        let frame = Frame { unit, function: index, next: 0, base, to };
+        let caller = std::mem::replace(current, frame);
+        if !tail {
+            self.callers.push(caller);
+        }
+        Ok(Next::Switch)
+    }
+
+    fn operator(
+        &self,
+        name: Symbol,
+        args: &[Value],
+        attributes: AttrDict,
+        result: Option<Type>,
+    ) -> Outcome<Value> {
+        let mut attrs = attributes;
+        if let Some(def) = self.interpreter.registry.def(name) {
+            attrs = def
+                .normalize_attrs(attributes)
+                .map_err(|errors| Failure::new("E0502", errors.join("; ")))?;
+        }
+        let evaluate = self.interpreter.registry.hook::<Evaluate>(name).copied();
+        let result = result.unwrap_or_else(Type::unknown);
+        self.interpreter.evaluate(&Operation { name, evaluate, attrs, result }, args)
+    }
+
+    /// Gives `value` to the running function, or where `to` is `None`, to its caller.
+    fn deliver(&mut self, current: &mut Frame, value: Value, to: Option<Target>) -> Next {
+        match to {
+            _ if current.is_outside() => Next::Done(value),
+            None => self.leave(current, value),
+            Some(to) => {
+                self.write(current, to, value);
+                Next::Go
+            }
+        }
+    }
+
+    /// Ends the running call with `value`.
+    fn leave(&mut self, current: &mut Frame, value: Value) -> Next {
+        self.stack.truncate(current.base);
+        let to = current.to;
+        match self.callers.pop() {
+            None => Next::Done(value),
+            Some(caller) => {
+                *current = caller;
+                self.write(current, to, value);
+                Next::Switch
+            }
+        }
+    }
+}
+
+fn expected(what: &str, found: &Value) -> Box<Failure> {
+    Failure::new("E0504", format!("expected {what}, found {}", found.describe()))
+}
+
+/// Whether `value` fits `pattern`; then `bound` holds the values of its variables from left to
+/// right.
+fn fits(pattern: &Pattern, value: &Value, bound: &mut Values) -> bool {
+    bound.clear();
+    let mut pending: SmallVec<[(&Pattern, &Value); 8]> = SmallVec::new();
+    pending.push((pattern, value));
+    while let Some((pattern, value)) = pending.pop() {
+        let (patterns, values) = match (pattern, value) {
+            (Pattern::Wildcard, _) => continue,
+            (Pattern::Variable, value) => {
+                bound.push(value.clone());
+                continue;
+            }
+            (Pattern::Tuple(patterns), Value::Tuple(fields)) => (patterns, fields),
+            (Pattern::Constructor(name, patterns), Value::Data(data))
+                if *name == data.constructor =>
+            {
+                (patterns, &data.fields)
+            }
+            _ => return false,
+        };
+        if patterns.len() != values.len() {
+            return false;
+        }
+        pending.extend(patterns.iter().zip(values.iter()).rev());
+    }
+    true
+}

@@ -1,0 +1,288 @@
+//! Helpers of evaluators: exact arithmetic on elements, and walks over positions.
+//!
+//! Movement of elements is copying of bytes along [`Offsets`]; arithmetic is done in `i128` on
+//! integers, then wrapped, and in `f64` on floats, then rounded to the element type.
+
+use std::cmp::Ordering;
+
+use ir_core::{
+    DType, DTypeKind, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type,
+};
+use smallvec::SmallVec;
+
+use super::relation::Dims;
+use crate::interpreter::{EvalCx, EvalError, Value};
+
+/// The most elements that an evaluator makes. It guards against shapes that no machine holds.
+pub const MAX_ELEMENTS: usize = 1 << 31;
+
+/// Known extents.
+pub type Shape = SmallVec<[i64; 4]>;
+
+/// The number of elements of a shape. Errors on negative extents and absurd sizes.
+pub fn count(shape: &[i64]) -> Result<usize, EvalError> {
+    let product = shape
+        .iter()
+        .try_fold(1usize, |n, &dim| n.checked_mul(usize::try_from(dim).ok()?))
+        .filter(|&n| n <= MAX_ELEMENTS);
+    product.ok_or_else(|| {
+        EvalError(format!("expected at most {MAX_ELEMENTS} elements, found the shape {shape:?}"))
+    })
+}
+
+/// Row-major strides in elements.
+pub fn strides(shape: &[i64]) -> SmallVec<[isize; 4]> {
+    let mut strides: SmallVec<[isize; 4]> = smallvec::smallvec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis].wrapping_mul(shape[axis] as isize);
+    }
+    strides
+}
+
+/// Visits a shape in row-major order and yields, for each position, `start + Σ index · stride`.
+pub struct Offsets {
+    shape: Shape,
+    strides: SmallVec<[isize; 4]>,
+    index: Shape,
+    offset: isize,
+    remaining: usize,
+}
+
+impl Offsets {
+    /// A walk over `shape` with `strides`, as many as axes.
+    pub fn new(shape: &[i64], strides: &[isize], start: isize) -> Result<Offsets, EvalError> {
+        Ok(Offsets {
+            shape: shape.into(),
+            strides: strides.into(),
+            index: smallvec::smallvec![0; shape.len()],
+            offset: start,
+            remaining: count(shape)?,
+        })
+    }
+
+    /// A walk over `to` that reads a tensor of shape `from` broadcast to it.
+    pub fn broadcast(from: &[i64], to: &[i64]) -> Result<Offsets, EvalError> {
+        let skipped = to.len().checked_sub(from.len());
+        let fits = skipped.is_some_and(|skipped| {
+            from.iter().zip(&to[skipped..]).all(|(&from, &to)| from == to || from == 1)
+        });
+        let Some(skipped) = skipped.filter(|_| fits) else {
+            return Err(EvalError(format!(
+                "expected a shape that broadcasts to {to:?}, found {from:?}"
+            )));
+        };
+        let mut full: SmallVec<[isize; 4]> = smallvec::smallvec![0; to.len()];
+        for (axis, stride) in strides(from).into_iter().enumerate() {
+            if from[axis] != 1 {
+                full[skipped + axis] = stride;
+            }
+        }
+        Offsets::new(to, &full, 0)
+    }
+}
+
+impl Iterator for Offsets {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let offset = self.offset;
+        for axis in (0..self.shape.len()).rev() {
+            self.index[axis] += 1;
+            // A step that is undone below may leave the address space.
+            self.offset = self.offset.wrapping_add(self.strides[axis]);
+            if self.index[axis] < self.shape[axis] {
+                break;
+            }
+            let row = self.strides[axis].wrapping_mul(self.shape[axis] as isize);
+            self.offset = self.offset.wrapping_sub(row);
+            self.index[axis] = 0;
+        }
+        Some(offset as usize)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+/// The tensor of `shape` whose elements are those of `data` at `offsets`. Errors when an offset is
+/// past the end or their number does not fit.
+pub fn pick(
+    data: &TensorData,
+    shape: &[i64],
+    offsets: impl IntoIterator<Item = usize>,
+) -> Result<TensorData, EvalError> {
+    let size = data.dtype().bytes();
+    let mut bytes = Vec::with_capacity(count(shape)?.saturating_mul(size));
+    for offset in offsets {
+        let start = offset.checked_mul(size);
+        let element = start.and_then(|start| data.bytes().get(start..start.checked_add(size)?));
+        match element {
+            Some(element) => bytes.extend_from_slice(element),
+            None => return Err(EvalError(format!("expected a position below {}", data.len()))),
+        }
+    }
+    Ok(TensorData::from_bytes(data.dtype(), shape, bytes)?)
+}
+
+/// A tensor of `shape` filled with `value`.
+pub fn filled(dtype: DType, shape: &[i64], value: Scalar) -> Result<TensorData, EvalError> {
+    let one = TensorData::scalar(dtype, value);
+    pick(&one, shape, std::iter::repeat_n(0, count(shape)?))
+}
+
+/// An integer element of type `dtype` as it is meant: `uint64` is not negative.
+pub fn integer(value: Scalar, dtype: DType) -> i128 {
+    match value {
+        Scalar::Int(v) if dtype.kind() == DTypeKind::UInt => i128::from(v as u64),
+        Scalar::Int(v) => i128::from(v),
+        Scalar::Float(v) => v as i128,
+    }
+}
+
+/// An element of type `dtype` as a float.
+pub fn real(value: Scalar, dtype: DType) -> f64 {
+    match value {
+        Scalar::Int(_) => integer(value, dtype) as f64,
+        Scalar::Float(v) => v,
+    }
+}
+
+/// An integer as an element, wrapped to 64 bits.
+pub fn wrapped(value: i128) -> Scalar {
+    Scalar::Int(value as i64)
+}
+
+/// The order of two elements of type `dtype`; `None` where one is NaN.
+pub fn compare(a: Scalar, b: Scalar, dtype: DType) -> Option<Ordering> {
+    match dtype.is_float() {
+        true => a.as_f64().partial_cmp(&b.as_f64()),
+        false => Some(integer(a, dtype).cmp(&integer(b, dtype))),
+    }
+}
+
+/// A total order of elements of type `dtype`, with NaN above everything.
+pub fn total_order(a: Scalar, b: Scalar, dtype: DType) -> Ordering {
+    compare(a, b, dtype).unwrap_or_else(|| a.as_f64().is_nan().cmp(&b.as_f64().is_nan()))
+}
+
+/// Applies `f` to every element; results are cast to `dtype`.
+pub fn map(
+    data: &TensorData,
+    dtype: DType,
+    f: impl FnMut(Scalar) -> Scalar,
+) -> Result<Value, EvalError> {
+    let values = data.elements().map(f);
+    Ok(TensorData::from_scalars(dtype, data.shape(), values)?.into())
+}
+
+/// Applies a real function to every element of the first operand. Integers go through `f64` and
+/// come back truncated.
+pub fn map_real(cx: &EvalCx<'_>, f: impl Fn(f64) -> f64) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let dtype = data.dtype();
+    map(data, dtype, |v| Scalar::Float(f(real(v, dtype))))
+}
+
+/// The shape that two known shapes broadcast to.
+pub fn broadcast_shape(a: &[i64], b: &[i64]) -> Result<Shape, EvalError> {
+    let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
+    let mut shape: Shape = long.into();
+    let skipped = long.len() - short.len();
+    for (to, &from) in shape[skipped..].iter_mut().zip(short) {
+        match (*to, from) {
+            (1, _) => *to = from,
+            (x, y) if x == y || y == 1 => {}
+            _ => {
+                return Err(EvalError(format!(
+                    "expected shapes that broadcast, found {a:?} and {b:?}"
+                )));
+            }
+        }
+    }
+    Ok(shape)
+}
+
+/// Applies `f` to the first two operands element by element, broadcasting; results are cast to
+/// `dtype`.
+pub fn zip(
+    cx: &EvalCx<'_>,
+    dtype: DType,
+    mut f: impl FnMut(Scalar, Scalar) -> Result<Scalar, EvalError>,
+) -> Result<Value, EvalError> {
+    let (lhs, rhs) = (cx.tensor(0)?, cx.tensor(1)?);
+    let zero = Scalar::Int(0);
+    if lhs.shape() == rhs.shape() {
+        let values: Result<Vec<Scalar>, EvalError> =
+            lhs.elements().zip(rhs.elements()).map(|(a, b)| f(a, b)).collect();
+        return Ok(TensorData::from_scalars(dtype, lhs.shape(), values?)?.into());
+    }
+    let shape = broadcast_shape(lhs.shape(), rhs.shape())?;
+    let lhs_at = Offsets::broadcast(lhs.shape(), &shape)?;
+    let rhs_at = Offsets::broadcast(rhs.shape(), &shape)?;
+    let values: Result<Vec<Scalar>, EvalError> = lhs_at
+        .zip(rhs_at)
+        .map(|(i, j)| f(lhs.element(i).unwrap_or(zero), rhs.element(j).unwrap_or(zero)))
+        .collect();
+    Ok(TensorData::from_scalars(dtype, &shape, values?)?.into())
+}
+
+/// The type of a run-time value. Errors on values other than tensors and tuples of tensors.
+pub fn type_of(value: &Value) -> Result<Type, EvalError> {
+    if let Some(tensor) = value.as_tensor() {
+        return Ok(tensor.ty());
+    }
+    Ok(Type::tuple(tensors(value)?.into_iter().map(TensorData::ty)))
+}
+
+/// The fields of a tuple of tensors.
+pub fn tensors(value: &Value) -> Result<Vec<&TensorData>, EvalError> {
+    let fields = value.as_tuple().and_then(|fields| fields.iter().map(Value::as_tensor).collect());
+    fields.ok_or_else(|| EvalError::new("expected a tuple of tensors"))
+}
+
+/// The result type that `relation` gives for the run-time types of the operands. It repeats at run
+/// time the checks that `?` left open, and keeps shapes in one place.
+pub fn result_type<T: OpFields<Type>>(
+    cx: &EvalCx<'_>,
+    relation: impl Fn(T, &mut InferCx<'_>) -> Result<Type, Stop>,
+) -> Result<Type, EvalError> {
+    let types: Vec<Type> = cx.operands.iter().map(type_of).collect::<Result<_, _>>()?;
+    let fields = T::decode(&types, cx.attrs)?;
+    Ok(relation(fields, &mut InferCx::new(&types, cx.attrs))?)
+}
+
+impl From<Stop> for EvalError {
+    fn from(stop: Stop) -> EvalError {
+        match stop {
+            Stop::Stuck => EvalError::new("expected operands that decide the type of the result"),
+            Stop::Error(message) => EvalError(message),
+        }
+    }
+}
+
+/// Known extents as dimensions of a type.
+pub fn dims(shape: &[i64]) -> Dims {
+    shape.iter().copied().map(Dim::Known).collect()
+}
+
+/// As [`result_type`], for a result that is one tensor: its shape.
+pub fn result_shape<T: OpFields<Type>>(
+    cx: &EvalCx<'_>,
+    relation: impl Fn(T, &mut InferCx<'_>) -> Result<Type, Stop>,
+) -> Result<Shape, EvalError> {
+    shape_of(result_type(cx, relation)?)
+}
+
+/// The extents of a tensor type. Errors where one is unknown.
+pub fn shape_of(ty: Type) -> Result<Shape, EvalError> {
+    let shape = ty.as_tensor().and_then(|tensor| tensor.known_shape());
+    shape.ok_or_else(|| EvalError(format!("expected a tensor of known shape, found {ty}")))
+}
+
+/// Extents that are all known, as numbers. Errors where one is not.
+pub fn known(dims: &[Dim]) -> Result<Shape, EvalError> {
+    let shape: Option<Shape> = dims.iter().map(|dim| dim.known()).collect();
+    shape.ok_or_else(|| EvalError::new("expected known extents"))
+}

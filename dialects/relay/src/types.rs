@@ -1,0 +1,76 @@
+//! Helpers over types.
+
+use ir_core::{Dim, DimExprData, Symbol, Type, TypeData, TypeParam};
+use rustc_hash::FxHashSet;
+
+/// The type and shape parameters that `ty` refers to without binding them, in order of first
+/// occurrence.
+pub fn free_parameters(ty: Type) -> Vec<Symbol> {
+    /// What is left to visit: a part, or the end of the scope of `n` bound parameters.
+    enum Step {
+        Type(Type),
+        Dim(Dim),
+        Unbind(usize),
+    }
+    let (mut free, mut bound): (Vec<Symbol>, Vec<Symbol>) = (vec![], vec![]);
+    // Types without bound names around them are visited once, however often they are shared.
+    let mut seen: FxHashSet<Type> = FxHashSet::default();
+    let mut pending = vec![Step::Type(ty)];
+    while let Some(step) = pending.pop() {
+        let found = match step {
+            Step::Unbind(count) => {
+                bound.truncate(bound.len() - count);
+                None
+            }
+            Step::Dim(Dim::Known(_) | Dim::Any) => None,
+            Step::Dim(Dim::Expr(expr)) => match expr.data() {
+                DimExprData::Parameter(name) => Some(name),
+                DimExprData::Variable(_) => None,
+                DimExprData::Binary(_, a, b) => {
+                    pending.extend([Step::Dim(b), Step::Dim(a)]);
+                    None
+                }
+            },
+            Step::Type(ty) if !ty.facts().has_parameter => None,
+            Step::Type(ty) if bound.is_empty() && !seen.insert(ty) => None,
+            Step::Type(ty) => match ty.data() {
+                TypeData::Parameter(name) => Some(*name),
+                TypeData::Unknown | TypeData::Variable(_) => None,
+                TypeData::Tensor(tensor) => {
+                    pending.extend(tensor.shape.iter().rev().map(|dim| Step::Dim(*dim)));
+                    None
+                }
+                TypeData::Tuple(fields) => {
+                    pending.extend(fields.iter().rev().map(|ty| Step::Type(*ty)));
+                    None
+                }
+                TypeData::Function(function) => {
+                    bound.extend_from_slice(&function.type_params);
+                    pending.push(Step::Unbind(function.type_params.len()));
+                    pending.push(Step::Type(function.result));
+                    pending.extend(function.params.iter().rev().map(|ty| Step::Type(*ty)));
+                    None
+                }
+                TypeData::Ref(inner) => {
+                    pending.push(Step::Type(*inner));
+                    None
+                }
+                TypeData::Named { params, .. } => {
+                    pending.extend(params.iter().rev().filter_map(|param| match *param {
+                        TypeParam::Type(ty) => Some(Step::Type(ty)),
+                        TypeParam::Dim(dim) => Some(Step::Dim(dim)),
+                        TypeParam::Symbol(_) | TypeParam::Int(_) | TypeParam::DType(_) => None,
+                    }));
+                    None
+                }
+            },
+        };
+        if let Some(name) = found
+            && !bound.contains(&name)
+            && !free.contains(&name)
+        {
+            free.push(name);
+        }
+    }
+    free
+}

@@ -1,0 +1,84 @@
+//! Emitting the replacement of an operation.
+
+use ir_core::{
+    AttrDict, Diagnostic, FuncMut, InsertPoint, Loc, OpFields, OpId, OpParts, Scalar, Symbol,
+    TensorData, ValueId,
+};
+use relay::language::Constant;
+
+/// Emits operations just before an anchor, at a location that names the pass and the operation
+/// they come from.
+pub struct Emit<'f, 'a> {
+    /// The function being edited.
+    pub f: &'f mut FuncMut<'a>,
+    at: InsertPoint,
+    loc: Loc,
+}
+
+impl<'f, 'a> Emit<'f, 'a> {
+    /// Emits before `op`, on behalf of `pass`.
+    pub fn before(f: &'f mut FuncMut<'a>, op: OpId, pass: &str) -> Emit<'f, 'a> {
+        let loc = f.body.loc(op).by_pass(pass);
+        Emit { f, at: InsertPoint::Before(op), loc }
+    }
+
+    /// Emits the operation that `op` describes; its type is inferred.
+    pub fn op<T: OpFields<ValueId>>(&mut self, op: &T) -> Result<ValueId, Diagnostic> {
+        self.f.build(self.at, self.loc, op)
+    }
+
+    /// Emits a constant.
+    pub fn constant(&mut self, value: TensorData) -> ValueId {
+        let types = [value.ty()];
+        let attrs = OpFields::<ValueId>::attrs(&Constant { value });
+        let name = <Constant as OpFields<ValueId>>::NAME;
+        let parts = OpParts::new(name, &[], &types).attrs(attrs).at(self.loc);
+        let op = self.f.body.insert_op(self.at, parts);
+        self.f.body.result(op, 0)
+    }
+
+    /// Emits the scalar constant `value` with the element type of `like`. Errors when that is no
+    /// tensor.
+    pub fn scalar(&mut self, value: f64, like: ValueId) -> Result<ValueId, Diagnostic> {
+        match self.f.body.ty(like).as_tensor() {
+            Some(tensor) => {
+                Ok(self.constant(TensorData::scalar(tensor.dtype, Scalar::Float(value))))
+            }
+            None => {
+                Err(Diagnostic::error("E0601", "expected a tensor to take a scalar's type from")
+                    .at(self.f.span(self.loc)))
+            }
+        }
+    }
+
+    /// Emits a tuple.
+    pub fn tuple(&mut self, fields: Vec<ValueId>) -> ValueId {
+        let types = [ir_core::Type::tuple(fields.iter().map(|field| self.f.body.ty(*field)))];
+        let parts = OpParts::new("relay.tuple", &fields, &types).at(self.loc);
+        let op = self.f.body.insert_op(self.at, parts);
+        self.f.body.result(op, 0)
+    }
+
+    /// Emits the projection of field `index`; `None` where `tuple` has no such field.
+    pub fn field(&mut self, tuple: ValueId, index: usize) -> Option<ValueId> {
+        let types = [*self.f.body.ty(tuple).as_tuple()?.get(index)?];
+        let attrs = AttrDict::empty().with("index", &(index as i64));
+        let operands = [tuple];
+        let parts = OpParts::new("relay.tuple_get", &operands, &types).attrs(attrs).at(self.loc);
+        let op = self.f.body.insert_op(self.at, parts);
+        Some(self.f.body.result(op, 0))
+    }
+}
+
+/// Replaces `op` by operation `name` on the same operands, with the same attributes and result
+/// types.
+pub fn rename(f: &mut FuncMut<'_>, op: OpId, name: Symbol, pass: &str) {
+    let operands: Vec<ValueId> = f.body.operands(op).collect();
+    let types: Vec<_> = f.body.results(op).map(|value| f.body.ty(value)).collect();
+    let parts = OpParts::new(name, &operands, &types)
+        .attrs(f.body.attrs(op))
+        .at(f.body.loc(op).by_pass(pass));
+    let new = f.body.insert_op(InsertPoint::Before(op), parts);
+    let value = f.body.result(new, 0);
+    f.replace(op, value);
+}

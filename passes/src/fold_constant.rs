@@ -1,0 +1,198 @@
+//! Constant folding.
+
+use ir_core::{
+    AttrData, Effects, FuncMut, FunctionPass, InsertPoint, OpId, Pass, PassContext, PassResult,
+    Scalar, TensorData, ValueId,
+};
+use relay::interpreter::{Evaluate, Interpreter, Value};
+use relay::language::{fn_attributes, is_primitive, yielded};
+use rustc_hash::FxHashMap;
+
+use crate::emit::Emit;
+
+/// Computes at compile time what does not depend on the input.
+///
+/// Operators whose operands are all constants are evaluated with the reference interpreter; so are
+/// `shape_of` and `ndarray_size` of values with a static shape. A projection of a known tuple
+/// becomes its field, and an `if` on a constant its taken branch. An operator that fails on its
+/// constants (a division by zero) is left for run time. Operators without operands, such as
+/// `zeros`, stay: they are cheaper than their value. Kernels (`Primitive=1`) are left alone.
+///
+/// ```relay
+/// %0 = add(1f, 2f);
+/// multiply(%x, %0)
+/// ```
+/// becomes
+/// ```relay
+/// multiply(%x, 3f)
+/// ```
+#[derive(Pass)]
+#[pass(name = "fold-constant", function)]
+pub struct FoldConstant {
+    /// Results larger than this many bytes are not materialised.
+    #[default(1 << 30)]
+    pub max_bytes: usize,
+}
+
+impl FunctionPass for FoldConstant {
+    fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        let mut known = Known::default();
+        let interpreter = Interpreter::with_signatures(f.signatures, f.registry);
+        let mut open: Vec<Option<OpId>> = vec![f.body.first_op(f.body.entry())];
+        while let Some(next) = open.last_mut() {
+            let Some(op) = *next else {
+                open.pop();
+                continue;
+            };
+            *next = f.body.next_op(op);
+            let name = f.body.op_name(op);
+            if name == "relay.if" {
+                if let Some(taken) = known.condition(f, op) {
+                    *next = inline_branch(f, op, taken).or(*next);
+                    cx.count("branches taken", 1);
+                    continue;
+                }
+            } else if name == "relay.tuple" {
+                known.learn_tuple(f, op);
+            } else if name == "relay.tuple_get" {
+                let tuple = f.body.operand(op, 0);
+                let index = f.body.attrs(op).value::<i64>("index").unwrap_or(-1);
+                if let Some((made, _)) = f.body.view_def::<relay::language::Tuple>(tuple)
+                    && let Ok(index) = usize::try_from(index)
+                    && index < f.body.operand_count(made)
+                {
+                    let field = f.body.operand(made, index);
+                    f.replace(op, field);
+                    cx.count("projections", 1);
+                    continue;
+                }
+            } else if !f.body.has_regions(op)
+                && let Some(value) = self.evaluate(f, &interpreter, &mut known, op)
+            {
+                let constant = known.materialize(f, op, &value);
+                if let Some(constant) = constant {
+                    f.replace(op, constant);
+                    cx.count("folded", 1);
+                }
+                continue;
+            }
+            if !is_primitive(fn_attributes(f.body, op)) {
+                let blocks: Vec<_> =
+                    f.body.regions(op).iter().map(|region| f.body.block_of(*region)).collect();
+                open.extend(blocks.into_iter().rev().map(|block| f.body.first_op(block)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FoldConstant {
+    fn evaluate(
+        &self,
+        f: &FuncMut<'_>,
+        interpreter: &Interpreter<'_>,
+        known: &mut Known,
+        op: OpId,
+    ) -> Option<Value> {
+        let name = f.body.op_name(op);
+        if let Some(value) = static_shape(f, op) {
+            return Some(value);
+        }
+        if f.body.operand_count(op) == 0
+            || f.registry.hook::<Evaluate>(name).is_none()
+            || f.registry.effects(f.body, op) != Effects::empty()
+        {
+            return None;
+        }
+        let operands: Vec<Value> =
+            f.body.operands(op).map(|operand| known.value(f, operand)).collect::<Option<_>>()?;
+        let result = f.body.ty(f.body.result(op, 0));
+        if result.as_tensor().is_some_and(|tensor| {
+            let bytes = tensor.elements().unwrap_or(0).saturating_mul(tensor.dtype.bytes() as i64);
+            usize::try_from(bytes).is_ok_and(|bytes| bytes > self.max_bytes)
+        }) {
+            return None;
+        }
+        interpreter.evaluate_operator(name, &operands, f.body.attrs(op), result).ok()
+    }
+}
+
+/// The value of `shape_of` and `ndarray_size` on an operand of static shape.
+fn static_shape(f: &FuncMut<'_>, op: OpId) -> Option<Value> {
+    let name = f.body.op_name(op);
+    let is_shape = name == "relay.shape_of" || name == "relay.vm.shape_of";
+    if !is_shape && name != "relay.ndarray_size" {
+        return None;
+    }
+    let tensor = f.body.ty(f.body.operand(op, 0)).as_tensor()?;
+    let shape = tensor.known_shape()?;
+    let dtype = f.body.ty(f.body.result(op, 0)).as_tensor()?.dtype;
+    let data = if is_shape {
+        TensorData::from_i64(dtype, &[shape.len() as i64], &shape).ok()?
+    } else {
+        TensorData::scalar(dtype, Scalar::Int(tensor.elements()?))
+    };
+    Some(Value::Tensor(data))
+}
+
+/// Replaces an `if` by its taken branch. Returns the first operation of that branch.
+fn inline_branch(f: &mut FuncMut<'_>, op: OpId, taken: bool) -> Option<OpId> {
+    let block = f.body.region_block(op, usize::from(!taken));
+    let value = yielded(f.body, block)?;
+    let end = f.body.last_op(block)?;
+    f.body.erase(end);
+    let first = f.body.first_op(block);
+    f.body.move_block_ops(block, InsertPoint::Before(op));
+    let next = f.body.next_op(op);
+    f.replace(op, value);
+    first.or(next)
+}
+
+/// The values that are known at compile time.
+#[derive(Default)]
+struct Known {
+    tuples: FxHashMap<ValueId, Value>,
+}
+
+impl Known {
+    fn value(&self, f: &FuncMut<'_>, value: ValueId) -> Option<Value> {
+        match f.registry.constant(f.body, value).map(|constant| constant.data()) {
+            Some(AttrData::Tensor(tensor)) => Some(Value::Tensor(tensor.clone())),
+            _ => self.tuples.get(&value).cloned(),
+        }
+    }
+
+    fn condition(&self, f: &FuncMut<'_>, op: OpId) -> Option<bool> {
+        let value = self.value(f, f.body.operand(op, 0))?;
+        value.as_tensor()?.element(0).map(Scalar::as_bool)
+    }
+
+    fn learn_tuple(&mut self, f: &FuncMut<'_>, op: OpId) {
+        let fields: Option<Vec<Value>> =
+            f.body.operands(op).map(|field| self.value(f, field)).collect();
+        if let Some(fields) = fields {
+            self.tuples.insert(f.body.result(op, 0), Value::tuple(fields));
+        }
+    }
+
+    /// Emits `value` as constants and tuples of them, before `op`; `None` where it holds something
+    /// else.
+    fn materialize(&mut self, f: &mut FuncMut<'_>, op: OpId, value: &Value) -> Option<ValueId> {
+        let mut emit = Emit::before(f, op, "fold-constant");
+        match value {
+            Value::Tensor(tensor) => Some(emit.constant(tensor.clone())),
+            Value::Tuple(_) => {
+                let fields: Vec<TensorData> = value
+                    .as_tuple()?
+                    .iter()
+                    .map(|v| v.as_tensor().cloned())
+                    .collect::<Option<_>>()?;
+                let fields = fields.into_iter().map(|field| emit.constant(field)).collect();
+                let tuple = emit.tuple(fields);
+                self.tuples.insert(tuple, value.clone());
+                Some(tuple)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The inverse of fusion.
+
+use ir_core::{
+    FuncMut, FunctionPass, InsertPoint, OpId, OpParts, Pass, PassContext, PassResult, ValueId,
+};
+use relay::language::{Call, fn_attributes, fn_params, is_primitive, yielded};
+use rustc_hash::FxHashMap;
+
+/// Expands kernels back into operators.
+///
+/// Every call of a function marked `Primitive=1` is replaced by a copy of the function's
+/// operations; the functions disappear once nothing calls them. `fuse` followed by `defuse` gives
+/// the program back.
+///
+/// ```relay
+/// %0 = fn (%p0, Primitive=1) { exp(%p0) };
+/// %0(%x)
+/// ```
+/// becomes
+/// ```relay
+/// exp(%x)
+/// ```
+#[derive(Pass)]
+#[pass(name = "defuse", function)]
+pub struct Defuse {}
+
+impl FunctionPass for Defuse {
+    fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        let mut kernels: Vec<OpId> = vec![];
+        for (op, call) in f.all::<Call>() {
+            let Some(kernel) = f.body.defining_op(call.callee) else { continue };
+            if is_primitive(fn_attributes(f.body, kernel)) {
+                expand(f, op, kernel, &call.args);
+                kernels.push(kernel);
+                cx.count("calls expanded", 1);
+            }
+        }
+        for kernel in kernels {
+            if f.body.is_live(kernel) && f.body.is_unused(f.body.result(kernel, 0)) {
+                f.body.erase(kernel);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Replaces `call` by a copy of what `kernel` does. Kernels hold no regions.
+fn expand(f: &mut FuncMut<'_>, call: OpId, kernel: OpId, args: &[ValueId]) {
+    let block = f.body.region_block(kernel, 0);
+    let mut copies: FxHashMap<ValueId, ValueId> =
+        fn_params(f.body, kernel).iter().copied().zip(args.iter().copied()).collect();
+    let Some(result) = yielded(f.body, block) else { return };
+    let ops: Vec<OpId> = f.body.block_ops(block).collect();
+    let Some((_, ops)) = ops.split_last() else { return };
+    for &op in ops {
+        let operands: Vec<ValueId> =
+            f.body.operands(op).map(|v| copies.get(&v).copied().unwrap_or(v)).collect();
+        let types = [f.body.ty(f.body.result(op, 0))];
+        let parts = OpParts::new(f.body.op_name(op), &operands, &types)
+            .attrs(f.body.attrs(op))
+            .at(f.body.loc(op));
+        let copy = f.body.insert_op(InsertPoint::Before(call), parts);
+        copies.insert(f.body.result(op, 0), f.body.result(copy, 0));
+    }
+    let value = copies.get(&result).copied().unwrap_or(result);
+    f.replace(call, value);
+}

@@ -1,0 +1,171 @@
+//! Factors groups into kernel functions.
+
+use ir_core::{
+    AttrDict, BlockId, FuncMut, InsertPoint, OpFields, OpId, OpParts, PassContext, PassResult,
+    Symbol, Type, ValueId,
+};
+use relay::language::{Call, create_fn, end_block};
+use relay::operators::{FusionPattern, ReshapeOnly};
+use rustc_hash::FxHashMap;
+
+use super::graph::{self, Graph};
+use super::partition::Groups;
+
+/// Structure of a kernel with its parameters numbered: equal keys compute equal functions.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    params: Vec<Type>,
+    ops: Vec<(Symbol, AttrDict, Vec<Source>)>,
+}
+
+/// Where a kernel's operation takes an operand from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Source {
+    Param(usize),
+    Op(usize),
+    Constant(AttrDict),
+}
+
+/// Makes a kernel of every group of `graph` that computes something.
+pub(super) fn outline(
+    f: &mut FuncMut<'_>,
+    cx: &mut PassContext<'_>,
+    graph: &Graph,
+    groups: &Groups,
+) -> PassResult {
+    let mut members: Vec<Vec<OpId>> = vec![vec![]; graph.nodes.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        members[groups.root(index)].push(node.op);
+    }
+    let mut kernels: FxHashMap<Key, ValueId> = FxHashMap::default();
+    for members in &members {
+        match members.as_slice() {
+            [] => {}
+            [only] if f.body.op_name(*only) == "relay.annotation.stop_fusion" => {
+                let value = f.body.operand(*only, 0);
+                f.replace(*only, value);
+            }
+            // Tuples and projections alone compute nothing.
+            members if members.iter().all(|op| is_plumbing(f, *op)) => {}
+            _ => {
+                cx.count("kernels", 1);
+                cx.count("operators in kernels", members.len() as u64);
+                outline_group(f, members, &mut kernels);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether `op` only groups or selects values.
+fn is_plumbing(f: &FuncMut<'_>, op: OpId) -> bool {
+    let name = f.body.op_name(op);
+    name == "relay.tuple" || name == "relay.tuple_get"
+}
+
+fn outline_group(f: &mut FuncMut<'_>, members: &[OpId], kernels: &mut FxHashMap<Key, ValueId>) {
+    let Some(&root) = members.last() else { return };
+    let (key, args) = describe(f, members);
+    let result = f.body.result(root, 0);
+    let (result_type, hint, loc) = (f.body.ty(result), f.body.name_hint(result), f.body.loc(root));
+    let kernel = kernels.get(&key).copied();
+    let kernel = kernel.unwrap_or_else(|| {
+        let attributes = attributes(f, members);
+        let at = InsertPoint::Before(root);
+        let op = create_fn(f.body, at, loc, attributes, &key.params, result_type);
+        let block = f.body.region_block(op, 0);
+        fill(f, block, members, &key);
+        f.body.result(op, 0)
+    });
+    let call = Call { type_args: vec![], attributes: AttrDict::empty(), callee: kernel, args };
+    let (operands, types) = (call.operands(), [result_type]);
+    let parts = OpParts::new(<Call as OpFields<ValueId>>::NAME, &operands, &types).at(loc);
+    let call = f.body.insert_op(InsertPoint::Before(root), parts);
+    let value = f.body.result(call, 0);
+    f.body.set_name_hint(value, hint);
+    f.body.replace_all_uses(result, value);
+    for &op in members.iter().rev() {
+        f.body.erase(op);
+    }
+    kernels.insert(key, kernel);
+}
+
+/// The structure of a group and the values it takes from outside, in order of first use.
+fn describe(f: &FuncMut<'_>, members: &[OpId]) -> (Key, Vec<ValueId>) {
+    let body = &*f.body;
+    let inside: FxHashMap<ValueId, usize> =
+        members.iter().enumerate().map(|(i, op)| (body.result(*op, 0), i)).collect();
+    let mut args: Vec<ValueId> = vec![];
+    let mut param_of: FxHashMap<ValueId, usize> = FxHashMap::default();
+    let mut ops = Vec::with_capacity(members.len());
+    for &op in members {
+        let name = body.op_name(op);
+        let pattern = match f.registry.hook::<FusionPattern>(name) {
+            Some(pattern) => *pattern,
+            None if name == "relay.tuple_get" => FusionPattern::Injective,
+            None => FusionPattern::Tuple,
+        };
+        let sources = body.operands(op).map(|operand| {
+            if let Some(&index) = inside.get(&operand) {
+                return Source::Op(index);
+            }
+            if graph::joins_as_constant(pattern)
+                && graph::is_copied_constant(f.registry, body, operand)
+                && let Some(constant) = body.defining_op(operand)
+            {
+                return Source::Constant(body.attrs(constant));
+            }
+            Source::Param(*param_of.entry(operand).or_insert_with(|| {
+                args.push(operand);
+                args.len() - 1
+            }))
+        });
+        ops.push((name, body.attrs(op), sources.collect()));
+    }
+    let params = args.iter().map(|arg| body.ty(*arg)).collect();
+    (Key { params, ops }, args)
+}
+
+/// `Primitive=1`, and `relay.reshape_only=1` where the kernel only changes the shape.
+fn attributes(f: &FuncMut<'_>, members: &[OpId]) -> AttrDict {
+    let reshapes = |op: &OpId| f.registry.hook::<ReshapeOnly>(f.body.op_name(*op)).is_some();
+    let attributes = AttrDict::empty().with("Primitive", &1i64);
+    if members.iter().all(reshapes) {
+        attributes.with("relay.reshape_only", &1i64)
+    } else {
+        attributes
+    }
+}
+
+/// Writes the operations of a kernel into its block.
+fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
+    let mut values: Vec<ValueId> = Vec::with_capacity(members.len());
+    for (&op, (name, attrs, sources)) in members.iter().zip(&key.ops) {
+        let mut operands: Vec<ValueId> = Vec::with_capacity(sources.len());
+        for (position, source) in sources.iter().enumerate() {
+            operands.push(match *source {
+                Source::Param(index) => f.body.block_args(block)[index],
+                Source::Op(index) => values[index],
+                Source::Constant(attrs) => {
+                    let types = [f.body.ty(f.body.operand(op, position))];
+                    let parts = OpParts::new("relay.constant", &[], &types).attrs(attrs);
+                    let constant = f.body.insert_op(InsertPoint::End(block), parts);
+                    f.body.result(constant, 0)
+                }
+            });
+        }
+        let types = [f.body.ty(f.body.result(op, 0))];
+        let parts = OpParts::new(*name, &operands, &types).attrs(*attrs).at(f.body.loc(op));
+        let copy = f.body.insert_op(InsertPoint::End(block), parts);
+        values.push(f.body.result(copy, 0));
+    }
+    if let Some(&last) = values.last() {
+        end_block(f.body, block, last);
+    }
+    let params = f.body.block_args(block).to_vec();
+    for (index, param) in params.into_iter().enumerate() {
+        let name = Some(Symbol::new(&format!("p{index}")));
+        let binding = ir_core::Binding::Graph;
+        f.body.set_name_hint(param, ir_core::NameHint { name, binding });
+    }
+}

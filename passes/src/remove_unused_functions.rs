@@ -1,0 +1,54 @@
+//! Removal of functions that nothing reaches.
+
+use ir_core::{Module, ModulePass, Pass, PassContext, PassResult, Symbol};
+use relay::language::FUNC;
+use rustc_hash::FxHashSet;
+
+use crate::effects::referenced_functions;
+
+/// Removes the functions that the entry functions do not reach.
+///
+/// Types stay. Where no entry function exists, such as in a library, nothing is removed.
+///
+/// ```relay
+/// def @main(%x: float32) { @f(%x) }
+/// def @f(%x: float32) { exp(%x) }
+/// def @g(%x: float32) { log(%x) }
+/// ```
+/// becomes
+/// ```relay
+/// def @main(%x: float32) { @f(%x) }
+/// def @f(%x: float32) { exp(%x) }
+/// ```
+#[derive(Pass)]
+#[pass(name = "remove-unused-functions", module)]
+pub struct RemoveUnusedFunctions {
+    /// Names of the entry functions, joined with `+`.
+    #[default(vec!["main".to_string()])]
+    pub entry: Vec<String>,
+}
+
+impl ModulePass for RemoveUnusedFunctions {
+    fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+        let is_function =
+            |name: &Symbol| module.items.get(name).is_some_and(|item| item.signature.op == FUNC);
+        let mut pending: Vec<Symbol> =
+            self.entry.iter().map(|name| Symbol::new(name)).filter(is_function).collect();
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let mut reached: FxHashSet<Symbol> = pending.iter().copied().collect();
+        while let Some(name) = pending.pop() {
+            for callee in module.body(name).into_iter().flat_map(|body| referenced_functions(body))
+            {
+                if reached.insert(callee) {
+                    pending.push(callee);
+                }
+            }
+        }
+        let before = module.items.len();
+        module.items.retain(|name, item| item.signature.op != FUNC || reached.contains(name));
+        cx.count("removed", (before - module.items.len()) as u64);
+        Ok(())
+    }
+}
