@@ -582,6 +582,11 @@ pub fn quote_into(text: &str, out: &mut String) {
     out.push('"');
 }
 
+/// Appends the name behind a `%` or `@`, in quotes where it needs them.
+pub fn name_into(name: &str, out: &mut String) {
+    if is_plain_name(name) { out.push_str(name) } else { quote_into(name, out) }
+}
+
 /// Whether `%name` and `@name` can be written without quotes.
 pub fn is_plain_name(name: &str) -> bool {
     name.split('/').all(is_word)
