@@ -280,6 +280,11 @@ impl<'t> Lexer<'t> {
         Lexer { text, position, after_dot: usize::MAX }
     }
 
+    /// Goes on at byte `offset`, which must lie between tokens.
+    pub fn jump(&mut self, offset: u32) {
+        self.position = (offset as usize).min(self.text.len());
+    }
+
     /// The next token; [`TokenKind::End`] at the end, again and again.
     pub fn next_token(&mut self) -> Token {
         let start = match self.skip_blanks() {
