@@ -391,10 +391,15 @@ impl<'t> Machine<'_, 't> {
             }
             TokenKind::Minus => {
                 cursor.bump();
-                let number = cursor.peek();
+                // `-1` and `--1` are literals.
+                let again = usize::from(cursor.kind() == TokenKind::Minus);
+                let number = cursor.peek_at(again);
                 if matches!(number.kind, TokenKind::Integer | TokenKind::Float) {
+                    if again == 1 {
+                        cursor.bump();
+                    }
                     cursor.bump();
-                    let value = self.parser.literal(number, true);
+                    let value = self.parser.literal(number, again == 0);
                     return Ok(Next::Value(self.constant(value, start), start));
                 }
                 self.frames.push(Frame::Negate { start });
