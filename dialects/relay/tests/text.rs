@@ -39,7 +39,7 @@ fn round_with(text: &str, registry: &Registry) -> String {
 /// The body of `@main` after a round trip.
 fn body(text: &str) -> String {
     let text = round(text);
-    let start = text.find("def @main").map_or(0, |start| start);
+    let start = text.find("def @main").unwrap_or(0);
     let lines: Vec<&str> = text[start..].lines().map(str::trim).collect();
     lines[1..lines.len() - 1].join(" ")
 }
@@ -401,7 +401,7 @@ fn reading_goes_on_after_errors() {
         ]
     );
     let (_, found) = parse("", "def @main() { tahn(1) }", &registry());
-    assert_eq!(found[0].help.as_deref(), Some("did you mean `tan` or `tanh`?"));
+    assert!(found[0].help.as_ref().is_some_and(|help| help.contains("`tanh`")), "{found:?}");
 }
 
 #[test]
