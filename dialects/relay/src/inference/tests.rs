@@ -470,7 +470,8 @@ fn a_million_operations_infer_in_linear_time() {
         let mut value = body.add_block_arg(entry, Type::tensor([4, 4], DType::FLOAT32));
         let unknown = [Type::unknown()];
         for _ in 0..count {
-            let parts = OpParts::new("relay.add", &[value, value], &unknown);
+            let operands = [value, value];
+            let parts = OpParts::new("relay.add", &operands, &unknown);
             let op = body.insert_op(InsertPoint::End(entry), parts);
             value = body.result(op, 0);
         }

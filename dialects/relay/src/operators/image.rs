@@ -185,8 +185,7 @@ impl Resize {
             }
             Transformation::TfCropAndResize => 0.5 * (begin + end) * last,
         };
-        if self.transformation == Transformation::TfCropAndResize
-            && !(0.0..=last).contains(&place)
+        if self.transformation == Transformation::TfCropAndResize && !(0.0..=last).contains(&place)
         {
             return Taps::new();
         }
@@ -195,10 +194,7 @@ impl Resize {
             Method::Nearest => vec![(pixel(self.nearest(place)), 1.0)],
             Method::Linear => {
                 let part = place - place.floor();
-                vec![
-                    (pixel(place.floor()), 1.0 - part),
-                    (pixel(place.floor() + 1.0), part),
-                ]
+                vec![(pixel(place.floor()), 1.0 - part), (pixel(place.floor() + 1.0), part)]
             }
             Method::Cubic => self.cubic_taps(place, last, pixel),
         }
