@@ -4,6 +4,7 @@
 //! - [`operators`]: the tensor operators, each declared in one place with its type relation,
 //!   fusion pattern, evaluator and documentation;
 //! - [`arrays`]: files of named arrays;
+//! - [`text`]: the text syntax;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend.
 
 pub mod arrays;
@@ -12,6 +13,8 @@ pub mod inference;
 pub mod interpreter;
 pub mod language;
 pub mod operators;
+pub mod prelude;
+pub mod text;
 pub mod types;
 
 use ir_core::{Dialect, Registry};
