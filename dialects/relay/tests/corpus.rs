@@ -83,6 +83,19 @@ fn check_pair(path: &Path, registry: &Registry) -> Result<(), String> {
     compare(&run(&module, registry, args.collect())?, &arrays, prefix)
 }
 
+/// What is left out, and why.
+const LEFT_OUT: [(&str, &str); 5] = [
+    ("dcgan.relay", "its weights were not recorded"),
+    ("FuseOps/parallel_injective_l2.in.relay", "shifts by negative numbers, which is undefined"),
+    ("FuseOps/parallel_injective_l2.out.relay", "shifts by negative numbers, which is undefined"),
+    ("QnnCanonicalize/conv2d.in.relay", "quantized operators are not part of the dialect"),
+    ("QnnCanonicalize/dense_requant.in.relay", "quantized operators are not part of the dialect"),
+];
+
+fn is_left_out(path: &Path) -> bool {
+    LEFT_OUT.iter().any(|(file, _)| path.ends_with(file))
+}
+
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries
@@ -115,18 +128,19 @@ fn fixtures_give_their_recorded_numbers() {
 fn the_corpus_gives_its_recorded_numbers() {
     let Some(corpus) = std::env::var_os("RELAY_CORPUS").map(PathBuf::from) else { return };
     let registry = Registry::new().with(relay::dialect());
-    let models = files(&corpus, ".npz").into_iter().map(|path| path.with_extension("relay"));
-    let mut results: Vec<_> =
-        models.map(|path| (path.clone(), check_model(&path, &registry))).collect();
+    let mut results = Vec::new();
+    for path in files(&corpus, ".npz").into_iter().map(|path| path.with_extension("relay")) {
+        if !is_left_out(&path) {
+            results.push((path.clone(), check_model(&path, &registry)));
+        }
+    }
     for pass in files(&corpus.join("pairs"), "") {
-        for path in files(&pass, ".in.relay").into_iter().chain(files(&pass, ".out.relay")) {
-            if Path::new(
-                &(path.to_string_lossy().rsplitn(3, '.').last().unwrap_or_default().to_string()
-                    + ".npz"),
-            )
-            .exists()
-            {
-                results.push((path.clone(), check_pair(&path, &registry)));
+        for arrays in files(&pass, ".npz") {
+            for ending in ["in.relay", "out.relay"] {
+                let path = arrays.with_extension(ending);
+                if !is_left_out(&path) {
+                    results.push((path.clone(), check_pair(&path, &registry)));
+                }
             }
         }
     }
