@@ -124,9 +124,12 @@ impl Resize {
         // The weights factor by axis, so one axis is resized after the other.
         for (number, &axis) in axes.iter().enumerate() {
             let (extent, wanted) = (shape[axis], size[number]);
-            if wanted < 1 || (extent < 1 && !values.is_empty()) {
-                return Err(EvalError(format!("expected sizes of at least 1, found {wanted}")));
+            if wanted < 1 || extent < 1 {
+                return Err(EvalError(format!(
+                    "expected extents of at least 1, found {extent} resized to {wanted}"
+                )));
             }
+            elements::count(&[wanted])?;
             let region = self.region(number, size.len())?;
             let taps: Vec<Taps> =
                 (0..wanted).map(|x| self.taps(x as f64, extent, wanted, region)).collect();
