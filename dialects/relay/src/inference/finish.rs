@@ -1,9 +1,7 @@
 //! The end of an inference: what is still open becomes polymorphic, or an error.
 
 use ir_core::types::MAX_TYPE_DEPTH;
-use ir_core::{
-    Diagnostic, FunctionType, OpId, Symbol, Type, TypeData, ValueDef, ValueId,
-};
+use ir_core::{Diagnostic, FunctionType, OpId, Symbol, Type, TypeData, ValueDef, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::codes;
