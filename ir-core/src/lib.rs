@@ -10,8 +10,8 @@ extern crate self as ir_core;
 
 pub mod attributes;
 pub mod body;
-pub mod copy;
 mod compact;
+pub mod copy;
 pub mod diagnostics;
 pub mod dtype;
 pub mod fingerprint;
@@ -22,6 +22,7 @@ pub mod location;
 pub mod module;
 pub mod op;
 pub mod pass;
+pub mod pipeline;
 pub mod registry;
 pub mod rewriter;
 pub mod tensor;

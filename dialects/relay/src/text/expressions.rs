@@ -18,6 +18,9 @@ use super::sinking::hoist;
 use super::types::merge;
 use crate::language::Pattern;
 
+/// The deepest nesting of expressions.
+const MAX_DEPTH: usize = 1_000_000;
+
 /// What waits for a value.
 pub(super) enum Frame<'t> {
     /// Statements, then the value of the sequence.
@@ -157,10 +160,19 @@ impl<'t> Machine<'_, 't> {
                 },
             };
             next = match step {
+                Ok(_) if self.frames.len() > MAX_DEPTH => return Err(self.too_deep()),
                 Ok(next) => next,
                 Err(Reported) => self.recover()?,
             };
         }
+    }
+
+    fn too_deep(&mut self) -> Reported {
+        let message = format!("an expression nests at most {MAX_DEPTH} levels deep");
+        let cursor = &mut self.parser.cursor;
+        let found = Diagnostic::error(codes::DEPTH, message).at(cursor.span(cursor.peek()));
+        cursor.report(found.help("bind its parts with `let` or `%0 = …`"));
+        Reported
     }
 
     // ---- emitting --------------------------------------------------------------------------
@@ -931,7 +943,10 @@ impl<'t> Machine<'_, 't> {
                     self.frames.push(frame);
                     return Ok(Next::Statement);
                 }
-                self.parser.function.unbind(sequence.locals);
+                // The names of the function itself end with it.
+                if !self.frames.is_empty() {
+                    self.parser.function.unbind(sequence.locals);
+                }
                 Ok(Next::Complete(value))
             }
             Frame::Let { name, annotation, start } => {

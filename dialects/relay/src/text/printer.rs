@@ -44,6 +44,9 @@ impl Default for PrintOptions {
 /// A value that is printed in place of the end of its block.
 const TAIL: u32 = u32::MAX;
 
+/// Lines are indented by at most this many levels.
+const MAX_INDENT: usize = 50;
+
 /// What is still to be printed, last first.
 enum Task {
     /// This operation and those after it in its block.
@@ -531,7 +534,8 @@ impl<'a> Printer<'a> {
         let value = body.result(op, 0);
         let named = function.names.get(value).is_some();
         let ty = body.ty(value);
-        let typed = self.options.types && !named && !ty.facts().has_unknown;
+        let literal = body.op_name(op) == self.forms.constant;
+        let typed = self.options.types && !named && !literal && !ty.facts().has_unknown;
         self.comment(function, typed.then_some(ty), body.loc(op));
         let tail = function.numbers[value.index()] == TAIL;
         self.text.push_str(if tail { "\n" } else { ";\n" });
@@ -645,8 +649,12 @@ impl<'a> Printer<'a> {
         match (function.numbers[value.index()], function.body.defining_op(value)) {
             (0, Some(op)) => {
                 self.atom(function.body, op);
-                if function.body.op_name(op) == self.forms.constant && self.options.types {
-                    self.comment(function, Some(function.body.ty(value)), Loc::UNKNOWN);
+                // The literal of a scalar tells its type.
+                let ty = function.body.ty(value);
+                let tensor = ty.as_tensor().is_some_and(|tensor| tensor.rank() > 0);
+                if tensor && self.options.types && function.body.op_name(op) == self.forms.constant
+                {
+                    self.comment(function, Some(ty), Loc::UNKNOWN);
                 }
             }
             (number, _) => {
@@ -751,7 +759,8 @@ impl<'a> Printer<'a> {
     }
 
     fn indent(&mut self, levels: usize) {
-        for _ in 0..levels {
+        // Deep programs must not take quadratic space.
+        for _ in 0..levels.min(MAX_INDENT) {
             self.text.push_str("  ");
         }
     }

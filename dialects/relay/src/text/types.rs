@@ -372,6 +372,9 @@ pub(super) fn merge(a: Type, b: Type) -> Option<Type> {
     if a.is_unknown() {
         return Some(b);
     }
+    if b.facts().has_unknown && !a.facts().has_unknown {
+        return Some(a);
+    }
     let facts = [a.facts(), b.facts()];
     if facts.iter().any(|f| f.has_parameter || f.has_any || f.has_unknown || f.has_variable) {
         return Some(b);
