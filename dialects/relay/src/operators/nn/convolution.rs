@@ -1,5 +1,329 @@
-//! Convolutions in one to three dimensions, transposed ones and their gradients.
+//! Convolutions over one, two and three spatial axes.
 
-use ir_core::Registry;
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 
-pub(super) fn register(_registry: &mut Registry) {}
+use super::numeric::{Number, compute_dtype, dispatch, result_shape};
+use super::relation::{divide, layout_or, require};
+use super::window::{Step, Windows, per_axis};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
+use crate::operators::layout::Layout;
+
+/// The attributes of a convolution of any spatial rank.
+struct Convolution {
+    /// Letters of the spatial axes.
+    spatial: &'static str,
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+    dilation: Vec<i64>,
+    groups: i64,
+    channels: Option<i64>,
+    kernel_size: Option<Vec<i64>>,
+    data_layout: String,
+    kernel_layout: String,
+    out_layout: String,
+    out_dtype: Option<DType>,
+}
+
+/// Declares a convolution; what is before the name are its doc comment and `#[op(…)]`.
+macro_rules! convolution {
+    ($(#[$meta:meta])* $name:ident, $spatial:literal, $data_layout:literal, $kernel_layout:literal) => {
+        #[derive(Op, Clone, Debug)]
+        $(#[$meta])*
+        pub struct $name<V = ValueId> {
+            /// The input, in `data_layout`.
+            pub data: V,
+            /// The kernel, in `kernel_layout`.
+            pub weight: V,
+            /// Distance of neighbouring windows, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub strides: Vec<i64>,
+            /// Zeros around the input: one number for all sides, one per axis, or all numbers
+            /// before and then all numbers after.
+            #[default(vec![0; $spatial.len()])]
+            pub padding: Vec<i64>,
+            /// Distance of neighbouring kernel elements, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub dilation: Vec<i64>,
+            /// Number of groups that input and output channels are split into.
+            #[default(1)]
+            pub groups: i64,
+            /// Number of output channels; the weight's, where absent.
+            #[default(None)]
+            pub channels: Option<i64>,
+            /// Spatial extents of the kernel; the weight's, where absent.
+            #[default(None)]
+            pub kernel_size: Option<Vec<i64>>,
+            /// Layout of the input.
+            #[default($data_layout.to_string())]
+            pub data_layout: String,
+            /// Layout of the kernel.
+            #[default($kernel_layout.to_string())]
+            pub kernel_layout: String,
+            /// Layout of the result; empty for that of the input.
+            #[default(String::new())]
+            pub out_layout: String,
+            /// Element type of the result; that of the input where absent.
+            #[default(None)]
+            pub out_dtype: Option<DType>,
+        }
+
+        impl<V: Clone> $name<V> {
+            fn convolution(&self) -> Convolution {
+                Convolution {
+                    spatial: $spatial,
+                    strides: self.strides.clone(),
+                    padding: self.padding.clone(),
+                    dilation: self.dilation.clone(),
+                    groups: self.groups,
+                    channels: self.channels,
+                    kernel_size: self.kernel_size.clone(),
+                    data_layout: self.data_layout.clone(),
+                    kernel_layout: self.kernel_layout.clone(),
+                    out_layout: self.out_layout.clone(),
+                    out_dtype: self.out_dtype,
+                }
+            }
+        }
+
+        impl $name<Type> {
+            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+                self.convolution().infer(cx)
+            }
+        }
+
+        impl $name<Value> {
+            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+                let op = cx.fields::<$name<Value>>()?;
+                let (shape, dtype) = result_shape::<$name>(cx)?;
+                op.convolution().evaluate(cx, &shape, dtype)
+            }
+        }
+    };
+}
+
+convolution! {
+    /// One-dimensional convolution.
+    ///
+    /// `out[n, o, x] = Σ_{i, k} data[n, i, x * stride + k * dilation - padding] * weight[o, i, k]`,
+    /// where `i` runs over the input channels of the group of `o`. With data `(N, C, W)` and
+    /// weight `(O, C / groups, KW)` the result is `(N, O, (W + padding - (KW - 1) * dilation - 1)
+    /// / stride + 1)`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.conv1d",
+        infer = Conv1d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv1d::evaluate(cx)))
+    )]
+    Conv1d, "W", "NCW", "OIW"
+}
+
+convolution! {
+    /// Two-dimensional convolution.
+    ///
+    /// `out[n, o, y, x] = Σ_{i, j, k} data[n, i, y * stride + j * dilation - padding, …] *
+    /// weight[o, i, j, k]`, where `i` runs over the input channels of the group of `o`. With data
+    /// `(N, C, H, W)` and weight `(O, C / groups, KH, KW)` the result is `(N, O, OH, OW)`, where
+    /// `OH = (H + padding - (KH - 1) * dilation - 1) / stride + 1`. A depthwise convolution has as
+    /// many groups as input channels; its weight may also be `(C, multiplier, KH, KW)` with
+    /// `O = C * multiplier`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.conv2d",
+        infer = Conv2d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv2d::evaluate(cx)))
+    )]
+    Conv2d, "HW", "NCHW", "OIHW"
+}
+
+convolution! {
+    /// Three-dimensional convolution.
+    ///
+    /// As `nn.conv2d` with a depth axis: data `(N, C, D, H, W)`, weight `(O, C / groups, KD, KH,
+    /// KW)`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.conv3d",
+        infer = Conv3d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv3d::evaluate(cx)))
+    )]
+    Conv3d, "DHW", "NCDHW", "OIDHW"
+}
+
+convolution! {
+    /// Two-dimensional convolution on tensors with blocked channels.
+    ///
+    /// Computes `nn.conv2d`; data is in a layout such as `NCHW16c`, the weight in one such as
+    /// `OIHW16i16o`. Relay operator level 10.
+    #[op(
+        name = "relay.nn.contrib_conv2d_NCHWc",
+        infer = ContribConv2dNchwc::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| ContribConv2dNchwc::evaluate(cx)))
+    )]
+    ContribConv2dNchwc, "HW", "NCHW", "OIHW"
+}
+
+convolution! {
+    /// Depthwise two-dimensional convolution on tensors with blocked channels.
+    ///
+    /// Computes `nn.conv2d` with as many groups as channels; data is in a layout such as
+    /// `NCHW16c`, the weight in one such as `OIHW1i16o`. Relay operator level 10.
+    #[op(
+        name = "relay.nn.contrib_depthwise_conv2d_NCHWc",
+        infer = ContribDepthwiseConv2dNchwc::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| ContribDepthwiseConv2dNchwc::evaluate(cx)))
+    )]
+    ContribDepthwiseConv2dNchwc, "HW", "NCHW", "OIHW"
+}
+
+impl Convolution {
+    fn data_order(&self) -> String {
+        format!("NC{}", self.spatial)
+    }
+
+    fn kernel_order(&self) -> String {
+        format!("OI{}", self.spatial)
+    }
+
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+        let data = cx.tensor(0)?;
+        let rank = self.spatial.len();
+        let data_layout = Layout::parse(&self.data_layout).map_err(Stop::Error)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout).map_err(Stop::Error)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout).map_err(Stop::Error)?;
+        let steps =
+            Step::all(rank, &self.strides, &self.dilation, &self.padding).map_err(Stop::Error)?;
+        let input = data_layout.logical(&self.data_order(), &data.shape).map_err(Stop::Error)?;
+        let kernel = self.kernel(cx, &kernel_layout, data, input[1])?;
+
+        let channels = match self.is_depthwise(input[1], kernel[0]) {
+            true => Dim::binary(DimOp::Mul, kernel[0], kernel[1]),
+            false => {
+                let inputs = divide("a number of input channels", input[1], self.groups)?;
+                require(cx, "input channels of the weight", inputs, kernel[1])?;
+                kernel[0]
+            }
+        };
+        divide("a number of output channels", channels, self.groups)?;
+        if let Some(expected) = self.channels {
+            require(cx, "output channels", Dim::Known(expected), channels)?;
+        }
+        let mut output = vec![input[0], channels];
+        for (axis, step) in steps.iter().enumerate() {
+            let windows = step.windows(input[axis + 2], kernel[axis + 2], false);
+            output.push(windows.map_err(Stop::Error)?);
+        }
+        let shape = out_layout.physical(&self.data_order(), &output).map_err(Stop::Error)?;
+        Ok(Type::tensor(shape, self.out_dtype.unwrap_or(data.dtype)))
+    }
+
+    /// Whether the weight is `(C, multiplier, …)`.
+    fn is_depthwise(&self, inputs: Dim, kernels: Dim) -> bool {
+        let groups = Dim::Known(self.groups);
+        self.groups > 1 && inputs == groups && kernels == groups
+    }
+
+    /// Extents of the kernel in logical order: those of the weight, checked against the
+    /// attributes, or those that the attributes give, which then is the type of the weight.
+    fn kernel(
+        &self,
+        cx: &mut InferCx<'_>,
+        layout: &Layout,
+        data: &TensorType,
+        inputs: Dim,
+    ) -> Result<Vec<Dim>, Stop> {
+        let order = self.kernel_order();
+        let rank = self.spatial.len();
+        let sizes = match &self.kernel_size {
+            Some(sizes) => {
+                let sizes = per_axis("kernel_size", sizes, rank, 1).map_err(Stop::Error)?;
+                Some(sizes.into_iter().map(Dim::Known).collect::<Vec<_>>())
+            }
+            None => None,
+        };
+        match (cx.tensor(1), self.channels, sizes) {
+            (Ok(weight), _, sizes) => {
+                let kernel = layout.logical(&order, &weight.shape).map_err(Stop::Error)?;
+                for (&expected, &found) in sizes.iter().flatten().zip(&kernel[2..]) {
+                    require(cx, "kernel extent", expected, found)?;
+                }
+                Ok(kernel)
+            }
+            (Err(Stop::Stuck), Some(channels), Some(sizes)) => {
+                let inputs = divide("a number of input channels", inputs, self.groups)?;
+                let mut kernel = vec![Dim::Known(channels), inputs];
+                kernel.extend(sizes);
+                let shape = layout.physical(&order, &kernel).map_err(Stop::Error)?;
+                cx.refine(1, Type::tensor(shape, data.dtype));
+                Ok(kernel)
+            }
+            (Err(stop), _, _) => Err(stop),
+        }
+    }
+
+    fn evaluate(&self, cx: &EvalCx<'_>, shape: &[i64], dtype: DType) -> Result<Value, EvalError> {
+        let operands = (cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype());
+        dispatch!(compute_dtype(operands.0, operands.1, dtype), convolve(self, cx, shape, dtype))
+    }
+}
+
+fn convolve<T: Number>(
+    op: &Convolution,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let data_layout = Layout::parse(&op.data_layout)?;
+    let out_layout = layout_or(&op.out_layout, &data_layout)?;
+    let kernel_layout = Layout::parse(&op.kernel_layout)?;
+    let order = op.data_order();
+    let (input, data) = data_layout.unpack(&order, data.shape(), &T::read(data))?;
+    let (kernel, weight) =
+        kernel_layout.unpack(&op.kernel_order(), weight.shape(), &T::read(weight))?;
+    let output = out_layout.logical_extents(&order, shape)?;
+    let steps = Step::all(op.spatial.len(), &op.strides, &op.dilation, &op.padding)?;
+    let windows = Windows::new(&steps, &input[2..], &output[2..], &kernel[2..]);
+
+    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
+    let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
+    let (inputs, outputs, groups) = (input[1] as usize, output[1] as usize, op.groups as usize);
+    let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);
+    let mut result = vec![T::ZERO; size(&output)];
+    if result.is_empty() {
+        return T::write(dtype, shape, &result);
+    }
+    for (index, plane) in result.chunks_exact_mut(out_size).enumerate() {
+        let (n, o) = (index / outputs, index % outputs);
+        let group = o / group_outputs;
+        for i in 0..group_inputs {
+            let start = (n * inputs + group * group_inputs + i) * in_size;
+            let channel = &data[start..start + in_size];
+            let kernel = &weight[(o * group_inputs + i) * taps..][..taps];
+            for tap in &windows.taps {
+                let factor = kernel[tap.kernel];
+                for run in &tap.runs {
+                    let out = &mut plane[run.output..run.output + run.count];
+                    if windows.stride == 1 {
+                        let elements = &channel[run.input..run.input + run.count];
+                        for (out, &element) in out.iter_mut().zip(elements) {
+                            *out = out.plus(factor.times(element));
+                        }
+                    } else {
+                        let elements = channel[run.input..].iter().step_by(windows.stride);
+                        for (out, &element) in out.iter_mut().zip(elements) {
+                            *out = out.plus(factor.times(element));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    T::write(dtype, &shape, &result)
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Conv1d>();
+    registry.op::<Conv2d>();
+    registry.op::<Conv3d>();
+    registry.op::<ContribConv2dNchwc>();
+    registry.op::<ContribDepthwiseConv2dNchwc>();
+}

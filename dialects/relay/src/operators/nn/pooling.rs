@@ -1,5 +1,399 @@
-//! Pooling, global and adaptive pooling, in one to three dimensions.
+//! Pools over sliding windows, and the gradients of the two-dimensional ones.
 
-use ir_core::Registry;
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 
-pub(super) fn register(_registry: &mut Registry) {}
+use super::numeric::{Number, dispatch, result_shape};
+use super::relation::layout_or;
+use super::window::{Step, Windows, per_axis};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
+use crate::operators::layout::Layout;
+
+/// The attributes of a pool of any spatial rank.
+struct Pool {
+    /// Letters of the spatial axes.
+    spatial: &'static str,
+    kind: PoolKind,
+    pool_size: Vec<i64>,
+    strides: Vec<i64>,
+    dilation: Vec<i64>,
+    padding: Vec<i64>,
+    layout: String,
+    out_layout: String,
+    ceil_mode: bool,
+}
+
+/// What a pool computes of a window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PoolKind {
+    /// The largest element.
+    Max,
+    /// The mean of the elements, or, with padding included, of the window.
+    Average { include_padding: bool },
+}
+
+/// Declares a pool; what is before the name are its doc comment and `#[op(…)]`.
+macro_rules! pool {
+    (
+        $(#[$meta:meta])*
+        $name:ident($operand:ident, $($before:ident: $before_doc:literal)?),
+        $spatial:literal, $layout:literal, $kind:expr
+        $(, $include:ident)?
+    ) => {
+        #[derive(Op, Clone, Debug)]
+        $(#[$meta])*
+        pub struct $name<V = ValueId> {
+            $(#[doc = $before_doc] pub $before: V,)?
+            /// The input, in `layout`.
+            pub $operand: V,
+            /// Extents of a window.
+            #[default(vec![1; $spatial.len()])]
+            pub pool_size: Vec<i64>,
+            /// Distance of neighbouring windows, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub strides: Vec<i64>,
+            /// Distance of neighbouring elements of a window, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub dilation: Vec<i64>,
+            /// Padding around the input: one number for all sides, one per axis, or all numbers
+            /// before and then all numbers after.
+            #[default(vec![0; $spatial.len()])]
+            pub padding: Vec<i64>,
+            /// Layout of the input.
+            #[default($layout.to_string())]
+            pub layout: String,
+            /// Layout of the result; empty for that of the input.
+            #[default(String::new())]
+            pub out_layout: String,
+            /// Whether a last window may reach over the padded end.
+            #[default(false)]
+            pub ceil_mode: bool,
+            $(
+                /// Whether the divisor is the size of the window, not the number of its elements
+                /// inside the input.
+                #[default(false)]
+                pub $include: bool,
+            )?
+        }
+
+        impl<V: Clone> $name<V> {
+            fn pool(&self) -> Pool {
+                let kind: fn(&$name<V>) -> PoolKind = $kind;
+                Pool {
+                    spatial: $spatial,
+                    kind: kind(self),
+                    pool_size: self.pool_size.clone(),
+                    strides: self.strides.clone(),
+                    dilation: self.dilation.clone(),
+                    padding: self.padding.clone(),
+                    layout: self.layout.clone(),
+                    out_layout: self.out_layout.clone(),
+                    ceil_mode: self.ceil_mode,
+                }
+            }
+        }
+    };
+}
+
+/// The hooks of a pool that `pool!` declares.
+macro_rules! forward {
+    ($($name:ident),*) => {$(
+        impl $name<Type> {
+            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+                self.pool().infer(cx.tensor(0)?)
+            }
+        }
+
+        impl $name<Value> {
+            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+                let op = cx.fields::<$name<Value>>()?.pool();
+                let (shape, dtype) = result_shape::<$name>(cx)?;
+                dispatch!(dtype, pool(&op, cx, &shape, dtype))
+            }
+        }
+    )*};
+}
+
+/// The hooks of a pool's gradient that `pool!` declares.
+macro_rules! backward {
+    ($($name:ident),*) => {$(
+        impl $name<Type> {
+            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+                let data = cx.tensor(1)?;
+                let pool = self.pool().infer(data)?;
+                // The gradient has the shape of the pool's result and its own element type.
+                let grad = match cx.tensor(0) {
+                    Ok(grad) => match pool.as_tensor() {
+                        Some(pool) => Type::tensor(pool.shape.iter().copied(), grad.dtype),
+                        None => pool,
+                    },
+                    Err(Stop::Stuck) => pool,
+                    Err(stop) => return Err(stop),
+                };
+                cx.refine(0, grad);
+                Ok(self.data)
+            }
+        }
+
+        impl $name<Value> {
+            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+                let op = cx.fields::<$name<Value>>()?.pool();
+                let (shape, dtype) = result_shape::<$name>(cx)?;
+                dispatch!(dtype, pool_gradient(&op, cx, &shape, dtype))
+            }
+        }
+    )*};
+}
+
+forward!(MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d);
+backward!(MaxPool2dGrad, AvgPool2dGrad);
+
+pool! {
+    /// The largest element of every window along one axis.
+    ///
+    /// `out[n, c, x] = max_k data[n, c, x * stride + k * dilation - padding]`. With data `(N, C,
+    /// W)` the result is `(N, C, (W + padding - (K - 1) * dilation - 1) / stride + 1)`, rounded
+    /// down, or up with `ceil_mode`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.max_pool1d",
+        infer = MaxPool1d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool1d::evaluate(cx)))
+    )]
+    MaxPool1d(data,), "W", "NCW", |_| PoolKind::Max
+}
+
+pool! {
+    /// The largest element of every window along two axes.
+    ///
+    /// As `nn.max_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.max_pool2d",
+        infer = MaxPool2d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool2d::evaluate(cx)))
+    )]
+    MaxPool2d(data,), "HW", "NCHW", |_| PoolKind::Max
+}
+
+pool! {
+    /// The largest element of every window along three axes.
+    ///
+    /// As `nn.max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.max_pool3d",
+        infer = MaxPool3d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool3d::evaluate(cx)))
+    )]
+    MaxPool3d(data,), "DHW", "NCDHW", |_| PoolKind::Max
+}
+
+pool! {
+    /// The mean of every window along one axis.
+    ///
+    /// `out[n, c, x] = mean_k data[n, c, x * stride + k * dilation - padding]`, over the elements
+    /// inside the input, or with `count_include_pad` over the whole window, whose padding is zero.
+    /// The shape is that of `nn.max_pool1d`; integers truncate. Relay operator level 2.
+    #[op(
+        name = "relay.nn.avg_pool1d",
+        infer = AvgPool1d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool1d::evaluate(cx)))
+    )]
+    AvgPool1d(data,), "W", "NCW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+}
+
+pool! {
+    /// The mean of every window along two axes.
+    ///
+    /// As `nn.avg_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.avg_pool2d",
+        infer = AvgPool2d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool2d::evaluate(cx)))
+    )]
+    AvgPool2d(data,), "HW", "NCHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+}
+
+pool! {
+    /// The mean of every window along three axes.
+    ///
+    /// As `nn.avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.avg_pool3d",
+        infer = AvgPool3d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool3d::evaluate(cx)))
+    )]
+    AvgPool3d(data,), "DHW", "NCDHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+}
+
+pool! {
+    /// The gradient of `nn.max_pool2d`.
+    ///
+    /// Adds the gradient of every window to its largest element, of several the first. The result
+    /// has the type of `data`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.max_pool2d_grad",
+        infer = MaxPool2dGrad::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool2dGrad::evaluate(cx)))
+    )]
+    MaxPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
+    |_| PoolKind::Max
+}
+
+pool! {
+    /// The gradient of `nn.avg_pool2d`.
+    ///
+    /// Spreads the gradient of every window evenly over its elements. The result has the type of
+    /// `data`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.avg_pool2d_grad",
+        infer = AvgPool2dGrad::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool2dGrad::evaluate(cx)))
+    )]
+    AvgPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+}
+
+impl Pool {
+    fn order(&self) -> String {
+        format!("NC{}", self.spatial)
+    }
+
+    /// Layouts of the input and the result.
+    fn layouts(&self) -> Result<(Layout, Layout), String> {
+        let layout = Layout::parse(&self.layout)?;
+        let out_layout = layout_or(&self.out_layout, &layout)?;
+        Ok((layout, out_layout))
+    }
+
+    fn steps(&self) -> Result<Vec<Step>, String> {
+        Step::all(self.spatial.len(), &self.strides, &self.dilation, &self.padding)
+    }
+
+    fn sizes(&self) -> Result<Vec<i64>, String> {
+        per_axis("pool_size", &self.pool_size, self.spatial.len(), 1)
+    }
+
+    fn infer(&self, data: &TensorType) -> Result<Type, Stop> {
+        self.result(data).map_err(Stop::Error)
+    }
+
+    fn result(&self, data: &TensorType) -> Result<Type, String> {
+        let (layout, out_layout) = self.layouts()?;
+        let input = layout.logical(&self.order(), &data.shape)?;
+        let mut output = input[..2].to_vec();
+        for ((step, size), extent) in self.steps()?.iter().zip(self.sizes()?).zip(&input[2..]) {
+            output.push(step.windows(*extent, Dim::Known(size), self.ceil_mode)?);
+        }
+        Ok(Type::tensor(out_layout.physical(&self.order(), &output)?, data.dtype))
+    }
+
+    /// The divisor of every window's mean.
+    fn divisors(&self, windows: &Windows, count: usize) -> Result<Vec<i64>, String> {
+        if let PoolKind::Average { include_padding: true } = self.kind {
+            let size = self.sizes()?.into_iter().fold(1i64, i64::saturating_mul);
+            return Ok(vec![size; count]);
+        }
+        let mut counts = vec![0; count];
+        for run in windows.taps.iter().flat_map(|tap| &tap.runs) {
+            counts[run.output..run.output + run.count].iter_mut().for_each(|count| *count += 1);
+        }
+        Ok(counts.into_iter().map(|count: i64| count.max(1)).collect())
+    }
+}
+
+fn pool<T: Number>(
+    op: &Pool,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let (layout, out_layout) = op.layouts()?;
+    let order = op.order();
+    let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
+    let output = out_layout.logical_extents(&order, shape)?;
+    let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
+    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
+    let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
+    let start = if op.kind == PoolKind::Max { T::lowest(dtype) } else { T::ZERO };
+    let divisors = op.divisors(&windows, out_size)?;
+    let mut result = vec![start; size(&output)];
+    if result.is_empty() || data.is_empty() {
+        return T::write(dtype, shape, &result);
+    }
+    for (plane, channel) in result.chunks_exact_mut(out_size).zip(data.chunks_exact(in_size)) {
+        for run in windows.taps.iter().flat_map(|tap| &tap.runs) {
+            let elements = channel[run.input..].iter().step_by(windows.stride);
+            for (out, &element) in plane[run.output..][..run.count].iter_mut().zip(elements) {
+                match op.kind {
+                    PoolKind::Max if element > *out => *out = element,
+                    PoolKind::Max => {}
+                    PoolKind::Average { .. } => *out = out.plus(element),
+                }
+            }
+        }
+        if op.kind != PoolKind::Max {
+            for (out, &divisor) in plane.iter_mut().zip(&divisors) {
+                *out = out.over(divisor);
+            }
+        }
+    }
+    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    T::write(dtype, &shape, &result)
+}
+
+fn pool_gradient<T: Number>(
+    op: &Pool,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (layout, out_layout) = op.layouts()?;
+    let order = op.order();
+    let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
+    let (output, grad) = out_layout.unpack(&order, grad.shape(), &T::read(grad))?;
+    let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
+    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
+    let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
+    let divisors = op.divisors(&windows, out_size)?;
+    let mut result = vec![T::ZERO; data.len()];
+    if result.is_empty() || grad.is_empty() {
+        return T::write(dtype, shape, &result);
+    }
+    let planes = result.chunks_exact_mut(in_size).zip(data.chunks_exact(in_size));
+    for ((sums, channel), grads) in planes.zip(grad.chunks_exact(out_size)) {
+        // The first largest element of every window, for the maximum.
+        let mut largest: Vec<Option<usize>> = vec![None; out_size];
+        for run in windows.taps.iter().flat_map(|tap| &tap.runs) {
+            for i in 0..run.count {
+                let (window, element) = (run.output + i, run.input + i * windows.stride);
+                if op.kind != PoolKind::Max {
+                    sums[element] = sums[element].plus(grads[window].over(divisors[window]));
+                } else if largest[window].is_none_or(|best| channel[element] > channel[best]) {
+                    largest[window] = Some(element);
+                }
+            }
+        }
+        for (window, element) in largest.into_iter().enumerate() {
+            if let Some(element) = element {
+                sums[element] = sums[element].plus(grads[window]);
+            }
+        }
+    }
+    let (shape, result) = layout.pack(&order, &input, &result)?;
+    T::write(dtype, &shape, &result)
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<MaxPool1d>();
+    registry.op::<MaxPool2d>();
+    registry.op::<MaxPool3d>();
+    registry.op::<AvgPool1d>();
+    registry.op::<AvgPool2d>();
+    registry.op::<AvgPool3d>();
+    registry.op::<MaxPool2dGrad>();
+    registry.op::<AvgPool2dGrad>();
+}

@@ -1,0 +1,259 @@
+//! Pools to a given extent: adaptive and global ones.
+
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+
+use super::numeric::{Number, dispatch, result_shape};
+use super::relation::layout_or;
+use super::window::per_axis;
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
+use crate::operators::layout::Layout;
+
+/// The attributes of an adaptive or global pool of any spatial rank.
+struct AdaptivePool {
+    /// Letters of the spatial axes.
+    spatial: &'static str,
+    maximum: bool,
+    /// Spatial extents of the result; empty for those of the input.
+    output_size: Vec<i64>,
+    layout: String,
+    out_layout: String,
+}
+
+/// Declares a pool; what is before the name are its doc comment and `#[op(…)]`.
+macro_rules! adaptive_pool {
+    (
+        $(#[$meta:meta])*
+        $name:ident, $spatial:literal, $layout:literal, maximum = $maximum:literal,
+        $($output_size:ident)?
+    ) => {
+        #[derive(Op, Clone, Debug)]
+        $(#[$meta])*
+        pub struct $name<V = ValueId> {
+            /// The input, in `layout`.
+            pub data: V,
+            $(
+                /// Spatial extents of the result: one for all axes, or one per axis; those of the
+                /// input where empty.
+                #[default(vec![])]
+                pub $output_size: Vec<i64>,
+            )?
+            /// Layout of the input.
+            #[default($layout.to_string())]
+            pub layout: String,
+            /// Layout of the result; empty for that of the input.
+            #[default(String::new())]
+            pub out_layout: String,
+        }
+
+        impl<V: Clone> $name<V> {
+            fn pool(&self) -> AdaptivePool {
+                let output_size = [vec![1; $spatial.len()] $(, self.$output_size.clone())?];
+                AdaptivePool {
+                    spatial: $spatial,
+                    maximum: $maximum,
+                    output_size: output_size.into_iter().next_back().unwrap_or_default(),
+                    layout: self.layout.clone(),
+                    out_layout: self.out_layout.clone(),
+                }
+            }
+        }
+
+        impl $name<Type> {
+            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+                self.pool().result(cx.tensor(0)?).map_err(Stop::Error)
+            }
+        }
+
+        impl $name<Value> {
+            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+                let op = cx.fields::<$name<Value>>()?.pool();
+                let (shape, dtype) = result_shape::<$name>(cx)?;
+                dispatch!(dtype, pool(&op, cx, &shape, dtype))
+            }
+        }
+    };
+}
+
+adaptive_pool! {
+    /// The mean over all spatial positions.
+    ///
+    /// `out[n, c, 0, 0] = mean_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
+    /// Relay operator level 2.
+    #[op(
+        name = "relay.nn.global_avg_pool2d",
+        infer = GlobalAvgPool2d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| GlobalAvgPool2d::evaluate(cx)))
+    )]
+    GlobalAvgPool2d, "HW", "NCHW", maximum = false,
+}
+
+adaptive_pool! {
+    /// The largest element over all spatial positions.
+    ///
+    /// `out[n, c, 0, 0] = max_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
+    /// Relay operator level 2.
+    #[op(
+        name = "relay.nn.global_max_pool2d",
+        infer = GlobalMaxPool2d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| GlobalMaxPool2d::evaluate(cx)))
+    )]
+    GlobalMaxPool2d, "HW", "NCHW", maximum = true,
+}
+
+adaptive_pool! {
+    /// The means over `output_size` parts of one axis.
+    ///
+    /// `out[n, c, x]` is the mean of `data[n, c, start..end]` with `start = x * W / OW` rounded
+    /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
+    /// operator level 10.
+    #[op(
+        name = "relay.nn.adaptive_avg_pool1d",
+        infer = AdaptiveAvgPool1d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveAvgPool1d::evaluate(cx)))
+    )]
+    AdaptiveAvgPool1d, "W", "NCW", maximum = false, output_size
+}
+
+adaptive_pool! {
+    /// The means over `output_size` parts of two axes.
+    ///
+    /// As `nn.adaptive_avg_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
+    #[op(
+        name = "relay.nn.adaptive_avg_pool2d",
+        infer = AdaptiveAvgPool2d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveAvgPool2d::evaluate(cx)))
+    )]
+    AdaptiveAvgPool2d, "HW", "NCHW", maximum = false, output_size
+}
+
+adaptive_pool! {
+    /// The means over `output_size` parts of three axes.
+    ///
+    /// As `nn.adaptive_avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
+    #[op(
+        name = "relay.nn.adaptive_avg_pool3d",
+        infer = AdaptiveAvgPool3d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveAvgPool3d::evaluate(cx)))
+    )]
+    AdaptiveAvgPool3d, "DHW", "NCDHW", maximum = false, output_size
+}
+
+adaptive_pool! {
+    /// The largest elements of `output_size` parts of one axis.
+    ///
+    /// `out[n, c, x]` is the maximum of `data[n, c, start..end]` with `start = x * W / OW` rounded
+    /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
+    /// operator level 10.
+    #[op(
+        name = "relay.nn.adaptive_max_pool1d",
+        infer = AdaptiveMaxPool1d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveMaxPool1d::evaluate(cx)))
+    )]
+    AdaptiveMaxPool1d, "W", "NCW", maximum = true, output_size
+}
+
+adaptive_pool! {
+    /// The largest elements of `output_size` parts of two axes.
+    ///
+    /// As `nn.adaptive_max_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
+    #[op(
+        name = "relay.nn.adaptive_max_pool2d",
+        infer = AdaptiveMaxPool2d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveMaxPool2d::evaluate(cx)))
+    )]
+    AdaptiveMaxPool2d, "HW", "NCHW", maximum = true, output_size
+}
+
+adaptive_pool! {
+    /// The largest elements of `output_size` parts of three axes.
+    ///
+    /// As `nn.adaptive_max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
+    #[op(
+        name = "relay.nn.adaptive_max_pool3d",
+        infer = AdaptiveMaxPool3d::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveMaxPool3d::evaluate(cx)))
+    )]
+    AdaptiveMaxPool3d, "DHW", "NCDHW", maximum = true, output_size
+}
+
+impl AdaptivePool {
+    fn order(&self) -> String {
+        format!("NC{}", self.spatial)
+    }
+
+    fn layouts(&self) -> Result<(Layout, Layout), String> {
+        let layout = Layout::parse(&self.layout)?;
+        let out_layout = layout_or(&self.out_layout, &layout)?;
+        Ok((layout, out_layout))
+    }
+
+    fn result(&self, data: &TensorType) -> Result<Type, String> {
+        let (layout, out_layout) = self.layouts()?;
+        let mut extents = layout.logical(&self.order(), &data.shape)?;
+        if !self.output_size.is_empty() {
+            let sizes = per_axis("output_size", &self.output_size, self.spatial.len(), 1)?;
+            extents.splice(2.., sizes.into_iter().map(Dim::Known));
+        }
+        Ok(Type::tensor(out_layout.physical(&self.order(), &extents)?, data.dtype))
+    }
+}
+
+/// Row-major indices of the elements in the part of `input` that belongs to place `index` of
+/// `output`.
+fn part(input: &[i64], output: &[i64], index: usize) -> Vec<usize> {
+    let mut rest = index as i64;
+    let mut ranges = vec![0..0; input.len()];
+    for axis in (0..input.len()).rev() {
+        let (extent, parts) = (input[axis], output[axis]);
+        let place = rest % parts;
+        rest /= parts;
+        ranges[axis] = place * extent / parts..((place + 1) * extent + parts - 1) / parts;
+    }
+    ranges.into_iter().zip(input).fold(vec![0], |elements, (range, &extent)| {
+        let inner =
+            |element: usize| range.clone().map(move |i| element * extent as usize + i as usize);
+        elements.into_iter().flat_map(inner).collect()
+    })
+}
+
+fn pool<T: Number>(
+    op: &AdaptivePool,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let (layout, out_layout) = op.layouts()?;
+    let order = op.order();
+    let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
+    let output = out_layout.logical_extents(&order, shape)?;
+    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
+    let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
+    let planes = size(&output[..2]);
+    let mut result = vec![T::ZERO; size(&output)];
+    for place in 0..out_size {
+        let elements = part(&input[2..], &output[2..], place);
+        for plane in 0..planes {
+            let values = elements.iter().map(|&element| data[plane * in_size + element]);
+            result[plane * out_size + place] = if op.maximum {
+                values.fold(T::lowest(dtype), |a, b| if b > a { b } else { a })
+            } else {
+                values.fold(T::ZERO, T::plus).over(elements.len().max(1) as i64)
+            };
+        }
+    }
+    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    T::write(dtype, &shape, &result)
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<GlobalAvgPool2d>();
+    registry.op::<GlobalMaxPool2d>();
+    registry.op::<AdaptiveAvgPool1d>();
+    registry.op::<AdaptiveAvgPool2d>();
+    registry.op::<AdaptiveAvgPool3d>();
+    registry.op::<AdaptiveMaxPool1d>();
+    registry.op::<AdaptiveMaxPool2d>();
+    registry.op::<AdaptiveMaxPool3d>();
+}

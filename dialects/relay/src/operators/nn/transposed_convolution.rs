@@ -1,0 +1,433 @@
+//! The adjoints of convolution: with respect to its input (`nn.conv*_transpose`) and to its
+//! weight (`nn.conv2d_backward_weight`).
+
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
+
+use super::numeric::{Number, compute_dtype, dispatch, result_shape};
+use super::relation::{divide, layout_or, require};
+use super::window::{Step, Windows, offset, per_axis};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
+use crate::operators::layout::Layout;
+
+/// The attributes of a transposed convolution of any spatial rank.
+struct Transposed {
+    /// Letters of the spatial axes.
+    spatial: &'static str,
+    /// Letters of the kernel: input channels, output channels of a group, spatial axes.
+    kernel_order: &'static str,
+    channels: Option<i64>,
+    kernel_size: Option<Vec<i64>>,
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+    output_padding: Vec<i64>,
+    dilation: Vec<i64>,
+    groups: i64,
+    data_layout: String,
+    kernel_layout: String,
+    out_layout: String,
+    out_dtype: Option<DType>,
+}
+
+/// Declares a transposed convolution; what is before the name are its doc comment and `#[op(…)]`.
+macro_rules! transposed {
+    (
+        $(#[$meta:meta])*
+        $name:ident, $spatial:literal, $data_layout:literal, $kernel_layout:literal, $order:literal
+    ) => {
+        #[derive(Op, Clone, Debug)]
+        $(#[$meta])*
+        pub struct $name<V = ValueId> {
+            /// The input, in `data_layout`.
+            pub data: V,
+            /// The kernel, in `kernel_layout`.
+            pub weight: V,
+            /// Number of output channels; the weight's, where absent.
+            #[default(None)]
+            pub channels: Option<i64>,
+            /// Spatial extents of the kernel; the weight's, where absent.
+            #[default(None)]
+            pub kernel_size: Option<Vec<i64>>,
+            /// Distance in the result of neighbouring input elements, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub strides: Vec<i64>,
+            /// How much of the full result is left out: one number for all sides, one per axis,
+            /// or all numbers before and then all numbers after.
+            #[default(vec![0; $spatial.len()])]
+            pub padding: Vec<i64>,
+            /// How much longer the result is at its end, per spatial axis; below the stride or
+            /// the dilation.
+            #[default(vec![0; $spatial.len()])]
+            pub output_padding: Vec<i64>,
+            /// Distance of neighbouring kernel elements, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub dilation: Vec<i64>,
+            /// Number of groups that input and output channels are split into.
+            #[default(1)]
+            pub groups: i64,
+            /// Layout of the input.
+            #[default($data_layout.to_string())]
+            pub data_layout: String,
+            /// Layout of the kernel.
+            #[default($kernel_layout.to_string())]
+            pub kernel_layout: String,
+            /// Layout of the result; empty for that of the input.
+            #[default(String::new())]
+            pub out_layout: String,
+            /// Element type of the result; that of the input where absent.
+            #[default(None)]
+            pub out_dtype: Option<DType>,
+        }
+
+        impl<V: Clone> $name<V> {
+            fn transposed(&self) -> Transposed {
+                Transposed {
+                    spatial: $spatial,
+                    kernel_order: $order,
+                    channels: self.channels,
+                    kernel_size: self.kernel_size.clone(),
+                    strides: self.strides.clone(),
+                    padding: self.padding.clone(),
+                    output_padding: self.output_padding.clone(),
+                    dilation: self.dilation.clone(),
+                    groups: self.groups,
+                    data_layout: self.data_layout.clone(),
+                    kernel_layout: self.kernel_layout.clone(),
+                    out_layout: self.out_layout.clone(),
+                    out_dtype: self.out_dtype,
+                }
+            }
+        }
+
+        impl $name<Type> {
+            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+                self.transposed().infer(cx)
+            }
+        }
+
+        impl $name<Value> {
+            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+                let op = cx.fields::<$name<Value>>()?.transposed();
+                let (shape, dtype) = result_shape::<$name>(cx)?;
+                let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
+                dispatch!(compute, convolve_transposed(&op, cx, &shape, dtype))
+            }
+        }
+    };
+}
+
+transposed! {
+    /// Transposed one-dimensional convolution, the adjoint of `nn.conv1d` in its data.
+    ///
+    /// With data `(N, C, W)` and weight `(C, O / groups, KW)` the result is `(N, O, (W - 1) *
+    /// stride - padding + (KW - 1) * dilation + 1 + output_padding)`. In `kernel_layout` the
+    /// letter `O` stands for the axis of input channels and `I` for that of output channels, as
+    /// in the original. Relay operator level 2.
+    #[op(
+        name = "relay.nn.conv1d_transpose",
+        infer = Conv1dTranspose::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv1dTranspose::evaluate(cx)))
+    )]
+    Conv1dTranspose, "W", "NCW", "OIW", "OIW"
+}
+
+transposed! {
+    /// Transposed two-dimensional convolution, the adjoint of `nn.conv2d` in its data.
+    ///
+    /// `out[n, o, y * stride + j * dilation - padding, …] += data[n, i, y, x] * weight[i, o, j,
+    /// k]`. With data `(N, C, H, W)` and weight `(C, O / groups, KH, KW)` the result is `(N, O,
+    /// OH, OW)`, where `OH = (H - 1) * stride - padding + (KH - 1) * dilation + 1 +
+    /// output_padding`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.conv2d_transpose",
+        infer = Conv2dTranspose::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv2dTranspose::evaluate(cx)))
+    )]
+    Conv2dTranspose, "HW", "NCHW", "IOHW", "IOHW"
+}
+
+transposed! {
+    /// Transposed three-dimensional convolution, the adjoint of `nn.conv3d` in its data.
+    ///
+    /// As `nn.conv2d_transpose` with a depth axis: data `(N, C, D, H, W)`, weight `(C, O / groups,
+    /// KD, KH, KW)`. Relay operator level 2.
+    #[op(
+        name = "relay.nn.conv3d_transpose",
+        infer = Conv3dTranspose::infer,
+        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv3dTranspose::evaluate(cx)))
+    )]
+    Conv3dTranspose, "DHW", "NCDHW", "IODHW", "IODHW"
+}
+
+impl Transposed {
+    fn data_order(&self) -> String {
+        format!("NC{}", self.spatial)
+    }
+
+    fn steps(&self) -> Result<Vec<Step>, String> {
+        Step::all(self.spatial.len(), &self.strides, &self.dilation, &self.padding)
+    }
+
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+        let data = cx.tensor(0)?;
+        let rank = self.spatial.len();
+        let data_layout = Layout::parse(&self.data_layout).map_err(Stop::Error)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout).map_err(Stop::Error)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout).map_err(Stop::Error)?;
+        let steps = self.steps().map_err(Stop::Error)?;
+        let extra =
+            per_axis("output_padding", &self.output_padding, rank, 0).map_err(Stop::Error)?;
+        for (step, &extra) in steps.iter().zip(&extra) {
+            let limit = step.stride.max(step.dilation);
+            if extra >= limit {
+                return Err(Stop::Error(format!(
+                    "expected `output_padding` below {limit}, the stride or dilation, found {extra}"
+                )));
+            }
+        }
+        let input = data_layout.logical(&self.data_order(), &data.shape).map_err(Stop::Error)?;
+        divide("a number of input channels", input[1], self.groups)?;
+        let sizes = match &self.kernel_size {
+            Some(sizes) => {
+                let sizes = per_axis("kernel_size", sizes, rank, 1).map_err(Stop::Error)?;
+                Some(sizes.into_iter().map(Dim::Known).collect::<Vec<_>>())
+            }
+            None => None,
+        };
+        let kernel = match (cx.tensor(1), self.channels, sizes) {
+            (Ok(weight), _, sizes) => {
+                let kernel = kernel_layout.logical(self.kernel_order, &weight.shape);
+                let kernel = kernel.map_err(Stop::Error)?;
+                for (&expected, &found) in sizes.iter().flatten().zip(&kernel[2..]) {
+                    require(cx, "kernel extent", expected, found)?;
+                }
+                kernel
+            }
+            (Err(Stop::Stuck), Some(channels), Some(sizes)) => {
+                let outputs = divide("a number of output channels", channels.into(), self.groups)?;
+                let mut kernel = vec![input[1], outputs];
+                kernel.extend(sizes);
+                let shape = kernel_layout.physical(self.kernel_order, &kernel);
+                cx.refine(1, Type::tensor(shape.map_err(Stop::Error)?, data.dtype));
+                kernel
+            }
+            (Err(stop), _, _) => return Err(stop),
+        };
+        require(cx, "input channels of the weight", input[1], kernel[0])?;
+        let channels = Dim::binary(DimOp::Mul, kernel[1], Dim::Known(self.groups));
+        if let Some(expected) = self.channels {
+            require(cx, "output channels", Dim::Known(expected), channels)?;
+        }
+        let mut output = vec![input[0], channels];
+        for axis in 0..rank {
+            let (step, extra) = (steps[axis], extra[axis]);
+            let margin = extra + 1 - step.padding.0 - step.padding.1;
+            let spread =
+                Dim::binary(DimOp::Mul, offset(input[axis + 2], -1), Dim::Known(step.stride));
+            let reach =
+                Dim::binary(DimOp::Mul, offset(kernel[axis + 2], -1), Dim::Known(step.dilation));
+            // A known reach joins the other numbers, so that a symbolic extent stays simple.
+            let extent = match reach {
+                Dim::Known(reach) => offset(spread, reach + margin),
+                _ => offset(Dim::binary(DimOp::Add, spread, reach), margin),
+            };
+            if let Dim::Known(extent @ ..0) = extent {
+                return Err(Stop::Error(format!(
+                    "expected padding below the extent of the result, found a result of {extent}"
+                )));
+            }
+            output.push(extent);
+        }
+        let shape = out_layout.physical(&self.data_order(), &output).map_err(Stop::Error)?;
+        Ok(Type::tensor(shape, self.out_dtype.unwrap_or(data.dtype)))
+    }
+}
+
+fn convolve_transposed<T: Number>(
+    op: &Transposed,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let data_layout = Layout::parse(&op.data_layout)?;
+    let out_layout = layout_or(&op.out_layout, &data_layout)?;
+    let kernel_layout = Layout::parse(&op.kernel_layout)?;
+    let order = op.data_order();
+    let (input, data) = data_layout.unpack(&order, data.shape(), &T::read(data))?;
+    let (kernel, weight) =
+        kernel_layout.unpack(op.kernel_order, weight.shape(), &T::read(weight))?;
+    let output = out_layout.logical_extents(&order, shape)?;
+    // The windows of the convolution whose adjoint this is slide over the result.
+    let windows = Windows::new(&op.steps()?, &output[2..], &input[2..], &kernel[2..]);
+
+    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
+    let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
+    let (inputs, outputs, groups) = (input[1] as usize, output[1] as usize, op.groups as usize);
+    let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);
+    let mut result = vec![T::ZERO; size(&output)];
+    if result.is_empty() {
+        return T::write(dtype, shape, &result);
+    }
+    for (index, plane) in result.chunks_exact_mut(out_size).enumerate() {
+        let (n, o) = (index / outputs, index % outputs);
+        let (group, o) = (o / group_outputs, o % group_outputs);
+        for i in group * group_inputs..(group + 1) * group_inputs {
+            let channel = &data[(n * inputs + i) * in_size..][..in_size];
+            let kernel = &weight[(i * group_outputs + o) * taps..][..taps];
+            for tap in &windows.taps {
+                let factor = kernel[tap.kernel];
+                for run in &tap.runs {
+                    let elements = &channel[run.output..run.output + run.count];
+                    let out = plane[run.input..].iter_mut().step_by(windows.stride);
+                    for (out, &element) in out.zip(elements) {
+                        *out = out.plus(factor.times(element));
+                    }
+                }
+            }
+        }
+    }
+    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    T::write(dtype, &shape, &result)
+}
+
+/// The gradient of `nn.conv2d` with respect to its weight.
+///
+/// `out[o, i, j, k] = Σ_{n, y, x} grad[n, o, y, x] * data[n, i, y * stride + j * dilation -
+/// padding, …]`. With gradient `(N, O, OH, OW)` and data `(N, C, H, W)` the result is
+/// `(O, C / groups, KH, KW)` for the given `kernel_size`. Relay operator level 2.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.conv2d_backward_weight",
+    infer = backward_weight_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_backward_weight))
+)]
+pub struct Conv2dBackwardWeight<V = ValueId> {
+    /// Gradient of the convolution's result, in `kernel_layout`.
+    pub grad: V,
+    /// Data of the convolution, in `data_layout`.
+    pub data: V,
+    /// Strides of the convolution.
+    #[default(vec![1; 2])]
+    pub strides: Vec<i64>,
+    /// Padding of the convolution.
+    #[default(vec![0; 2])]
+    pub padding: Vec<i64>,
+    /// Dilation of the convolution.
+    #[default(vec![1; 2])]
+    pub dilation: Vec<i64>,
+    /// Groups of the convolution.
+    #[default(1)]
+    pub groups: i64,
+    /// Output channels of the convolution.
+    #[default(None)]
+    pub channels: Option<i64>,
+    /// Spatial extents of the weight.
+    pub kernel_size: Vec<i64>,
+    /// Layout of `data`.
+    #[default("NCHW".to_string())]
+    pub data_layout: String,
+    /// Layout of `grad`; the original keeps it under this name.
+    pub kernel_layout: String,
+    /// Layout of the result; `OIHW` where empty.
+    #[default(String::new())]
+    pub out_layout: String,
+    /// Element type of the result; that of the gradient where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+}
+
+impl<V> Conv2dBackwardWeight<V> {
+    /// Layouts of the gradient, the data and the result.
+    fn layouts(&self) -> Result<[Layout; 3], String> {
+        let out_layout = if self.out_layout.is_empty() { "OIHW" } else { &self.out_layout };
+        Ok([
+            Layout::parse(&self.kernel_layout)?,
+            Layout::parse(&self.data_layout)?,
+            Layout::parse(out_layout)?,
+        ])
+    }
+
+    fn steps(&self) -> Result<Vec<Step>, String> {
+        Step::all(2, &self.strides, &self.dilation, &self.padding)
+    }
+}
+
+fn backward_weight_relation(
+    op: Conv2dBackwardWeight<Type>,
+    cx: &mut InferCx<'_>,
+) -> Result<Type, Stop> {
+    let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
+    let [grad_layout, data_layout, out_layout] = op.layouts().map_err(Stop::Error)?;
+    let output = grad_layout.logical("NCHW", &grad.shape).map_err(Stop::Error)?;
+    let input = data_layout.logical("NCHW", &data.shape).map_err(Stop::Error)?;
+    let sizes = per_axis("kernel_size", &op.kernel_size, 2, 1).map_err(Stop::Error)?;
+    require(cx, "batch of the gradient", input[0], output[0])?;
+    if let Some(channels) = op.channels {
+        require(cx, "channels of the gradient", Dim::Known(channels), output[1])?;
+    }
+    divide("a number of output channels", output[1], op.groups)?;
+    for (axis, step) in op.steps().map_err(Stop::Error)?.iter().enumerate() {
+        let windows = step.windows(input[axis + 2], Dim::Known(sizes[axis]), false);
+        require(cx, "extent of the gradient", windows.map_err(Stop::Error)?, output[axis + 2])?;
+    }
+    let inputs = divide("a number of input channels", input[1], op.groups)?;
+    let kernel = [output[1], inputs, sizes[0].into(), sizes[1].into()];
+    let shape = out_layout.physical("OIHW", &kernel).map_err(Stop::Error)?;
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(grad.dtype)))
+}
+
+fn evaluate_backward_weight(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<Conv2dBackwardWeight<Value>>()?;
+    let (shape, dtype) = result_shape::<Conv2dBackwardWeight>(cx)?;
+    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
+    dispatch!(compute, backward_weight(&op, cx, &shape, dtype))
+}
+
+fn backward_weight<T: Number>(
+    op: &Conv2dBackwardWeight<Value>,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
+    let [grad_layout, data_layout, out_layout] = op.layouts()?;
+    let (output, grad) = grad_layout.unpack("NCHW", grad.shape(), &T::read(grad))?;
+    let (input, data) = data_layout.unpack("NCHW", data.shape(), &T::read(data))?;
+    let kernel = out_layout.logical_extents("OIHW", shape)?;
+    let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &kernel[2..]);
+
+    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
+    let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
+    let (inputs, outputs) = (input[1] as usize, output[1] as usize);
+    let (group_inputs, group_outputs) = (kernel[1] as usize, outputs / op.groups as usize);
+    let mut result = vec![T::ZERO; size(&kernel)];
+    for n in 0..input[0] as usize {
+        for o in 0..outputs {
+            let plane = &grad[(n * outputs + o) * out_size..][..out_size];
+            for i in 0..group_inputs {
+                let source = n * inputs + o / group_outputs * group_inputs + i;
+                let channel = &data[source * in_size..][..in_size];
+                let sums = &mut result[(o * group_inputs + i) * taps..][..taps];
+                for tap in &windows.taps {
+                    for run in &tap.runs {
+                        let elements = channel[run.input..].iter().step_by(windows.stride);
+                        let grads = &plane[run.output..run.output + run.count];
+                        for (&grad, &element) in grads.iter().zip(elements) {
+                            sums[tap.kernel] = sums[tap.kernel].plus(grad.times(element));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let (shape, result) = out_layout.pack("OIHW", &kernel, &result)?;
+    T::write(dtype, &shape, &result)
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Conv1dTranspose>();
+    registry.op::<Conv2dTranspose>();
+    registry.op::<Conv3dTranspose>();
+    registry.op::<Conv2dBackwardWeight>();
+}
