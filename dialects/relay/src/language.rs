@@ -4,6 +4,8 @@
 //! type is an item of kind [`TYPE`]. Order in a block is A-normal form; `let` and graph bindings
 //! are both values, told apart by their name hint.
 
+mod verify;
+
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, Loc, Op, OpFields, OpId,
     OpParts, Registry, Symbol, TensorData, Type, ValueId,
@@ -18,7 +20,7 @@ pub const TYPE: &str = "relay.type";
 
 /// A constant tensor.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.constant", traits(CONSTANT))]
+#[op(name = "relay.constant", traits(CONSTANT), infer = |c: Constant, _: &mut _| Ok(c.value.ty()))]
 pub struct Constant {
     /// The elements.
     pub value: TensorData,
@@ -26,7 +28,7 @@ pub struct Constant {
 
 /// A reference to a function of the module, `@name`.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.global")]
+#[op(name = "relay.global", verify = verify::global)]
 pub struct Global {
     /// The function.
     pub name: Symbol,
@@ -42,7 +44,7 @@ pub struct Operator {
 
 /// A constructor used as a function value.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.constructor")]
+#[op(name = "relay.constructor", verify = verify::constructor)]
 pub struct Constructor {
     /// The constructor.
     pub name: String,
@@ -50,7 +52,7 @@ pub struct Constructor {
 
 /// A constructor applied to all its fields.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.construct")]
+#[op(name = "relay.construct", verify = verify::construct)]
 pub struct Construct<V = ValueId> {
     /// The constructor.
     pub name: String,
@@ -60,7 +62,12 @@ pub struct Construct<V = ValueId> {
 
 /// A call of a function value.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.call", effects(ALLOCATE, READ, WRITE, DIVERGE))]
+#[op(
+    name = "relay.call",
+    effects(ALLOCATE, READ, WRITE, DIVERGE),
+    infer = verify::call_relation,
+    verify = verify::call
+)]
 pub struct Call<V = ValueId> {
     /// Type arguments, where the source gives them.
     #[default(vec![])]
@@ -76,7 +83,7 @@ pub struct Call<V = ValueId> {
 
 /// A tuple.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.tuple")]
+#[op(name = "relay.tuple", infer = verify::tuple_relation)]
 pub struct Tuple<V = ValueId> {
     /// The fields.
     pub fields: Vec<V>,
@@ -84,7 +91,7 @@ pub struct Tuple<V = ValueId> {
 
 /// A field of a tuple.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.tuple_get")]
+#[op(name = "relay.tuple_get", infer = verify::tuple_get_relation)]
 pub struct TupleGet<V = ValueId> {
     /// The tuple.
     pub tuple: V,
@@ -96,7 +103,7 @@ pub struct TupleGet<V = ValueId> {
 /// parameters, followed, when it is recursive, by the function itself. Type parameters, parameter
 /// types and the result type stand in the type of the value.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.fn", traits(DEFERRED), regions(body))]
+#[op(name = "relay.fn", traits(DEFERRED), regions(body), verify = verify::function)]
 pub struct Fn {
     /// Whether the last block argument is the function itself.
     #[default(false)]
@@ -108,7 +115,12 @@ pub struct Fn {
 
 /// One of two values, by a scalar `bool`; only the taken region runs.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.if", traits(RECURSIVE_EFFECTS), regions(then_branch, else_branch))]
+#[op(
+    name = "relay.if",
+    traits(RECURSIVE_EFFECTS),
+    regions(then_branch, else_branch),
+    verify = verify::branches
+)]
 pub struct If<V = ValueId> {
     /// The condition.
     pub condition: V,
@@ -117,7 +129,12 @@ pub struct If<V = ValueId> {
 /// The value of the first clause whose pattern fits. Region `i` belongs to pattern `i`; its block
 /// arguments are the variables of the pattern from left to right.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.match", traits(RECURSIVE_EFFECTS), effects(DIVERGE))]
+#[op(
+    name = "relay.match",
+    traits(RECURSIVE_EFFECTS),
+    effects(DIVERGE),
+    verify = verify::clauses
+)]
 pub struct Match<V = ValueId> {
     /// What is taken apart.
     pub data: V,
@@ -130,7 +147,7 @@ pub struct Match<V = ValueId> {
 
 /// A new mutable cell.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.ref", effects(ALLOCATE))]
+#[op(name = "relay.ref", effects(ALLOCATE), infer = verify::ref_relation)]
 pub struct RefCreate<V = ValueId> {
     /// The first content.
     pub value: V,
@@ -138,7 +155,12 @@ pub struct RefCreate<V = ValueId> {
 
 /// The content of a cell.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.ref_read", effects(READ))]
+#[op(
+    name = "relay.ref_read",
+    effects(READ),
+    infer = verify::ref_read_relation,
+    verify = verify::ref_read
+)]
 pub struct RefRead<V = ValueId> {
     /// The cell.
     pub reference: V,
@@ -146,7 +168,12 @@ pub struct RefRead<V = ValueId> {
 
 /// Replaces the content of a cell; the result is the empty tuple.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.ref_write", effects(WRITE))]
+#[op(
+    name = "relay.ref_write",
+    effects(WRITE),
+    infer = verify::ref_write_relation,
+    verify = verify::ref_write
+)]
 pub struct RefWrite<V = ValueId> {
     /// The cell.
     pub reference: V,
@@ -156,7 +183,7 @@ pub struct RefWrite<V = ValueId> {
 
 /// Ends a block with its value.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.yield", traits(TERMINATOR), results = 0)]
+#[op(name = "relay.yield", traits(TERMINATOR), results = 0, verify = verify::ends_region)]
 pub struct Yield<V = ValueId> {
     /// The value.
     pub value: V,

@@ -5,6 +5,7 @@
 //!   fusion pattern, evaluator and documentation;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend.
 
+pub mod inference;
 pub mod interpreter;
 pub mod language;
 pub mod operators;

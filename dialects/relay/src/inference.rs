@@ -1,0 +1,152 @@
+//! Type inference: Hindley–Milner with type relations (Relay, arXiv 1904.08368, section 3.2).
+//!
+//! Every function is walked once in program order. An operator whose operand types are known gets
+//! its result type from its relation on the spot, without variables; only what is really unknown
+//! goes through unification, and a relation whose operands are open waits until a variable that
+//! they mention becomes known.
+//!
+//! **Invariants**
+//! - A type that a value has already is an annotation or from an earlier inference. It is kept,
+//!   and what is found must fit it; inferring twice changes nothing.
+//! - Functions with a complete declared type are used by it; the others are inferred in groups of
+//!   mutual recursion, callees first, and generalised.
+//! - One cause gives one diagnostic: what depends on something wrong gets an unknown type in
+//!   silence.
+
+mod codes;
+mod engine;
+mod environment;
+mod finish;
+mod forms;
+mod kinds;
+mod order;
+mod patterns;
+mod rebuild;
+mod solver;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ir_core::{
+    Body, Diagnostic, FuncMut, FunctionType, Module, Registry, Signature, Symbol, Type, TypeData,
+};
+
+pub use codes::CODES;
+pub(crate) use environment::DataTypes;
+pub(crate) use forms::constructor_type;
+pub(crate) use solver::Solver;
+
+use crate::language::FUNC;
+use engine::Engine;
+use environment::Environment;
+
+/// Infers the type of every value and every function of `module`. Errors and warnings come back
+/// in the order of their places; what could not be inferred stays unknown.
+pub fn infer_module(module: &mut Module, registry: &Registry) -> Vec<Diagnostic> {
+    let signatures = module.signatures();
+    let mut env = Environment::new(registry, signatures.iter().map(|(name, s)| (*name, s)));
+    for (name, item) in &module.items {
+        if let (Some(body), Some(entry)) = (&item.body, env.functions.get_mut(name)) {
+            entry.0 = declared_type(&item.signature, body);
+        }
+    }
+    let mut diagnostics = Vec::new();
+    env.types.check(&mut diagnostics);
+    for group in order::groups(module) {
+        let mut functions: Vec<(Symbol, Signature, Arc<Body>)> = Vec::new();
+        for name in group {
+            let Some(item) = module.items.get_mut(&name) else { continue };
+            if let Some(body) = item.body.take() {
+                functions.push((name, item.signature.clone(), body));
+            }
+        }
+        let mut engine = Engine::new(&env);
+        for (name, signature, body) in &mut functions {
+            engine.add(*name, signature, Arc::make_mut(body));
+        }
+        engine.run();
+        diagnostics.append(&mut engine.diagnostics);
+        drop(engine);
+        for (name, signature, body) in functions {
+            env.functions.insert(name, (signature.ty, signature.span));
+            if let Some(item) = module.items.get_mut(&name) {
+                item.signature = signature;
+                item.body = Some(body);
+            }
+        }
+    }
+    in_source_order(&mut diagnostics);
+    diagnostics
+}
+
+/// Infers one function, given the signatures of the others. Types that are there are kept; unknown
+/// ones are filled in.
+pub fn infer_function(function: &mut FuncMut<'_>) -> Vec<Diagnostic> {
+    let signatures = function.signatures.iter().map(|(name, signature)| (*name, signature));
+    let env = Environment::new(function.registry, signatures);
+    let mut engine = Engine::new(&env);
+    engine.add(function.name, function.signature, function.body);
+    engine.run();
+    let mut diagnostics = std::mem::take(&mut engine.diagnostics);
+    in_source_order(&mut diagnostics);
+    diagnostics
+}
+
+fn in_source_order(diagnostics: &mut [Diagnostic]) {
+    diagnostics.sort_by_key(|diagnostic| {
+        diagnostic.primary.as_ref().map(|label| (label.span.file, label.span.start))
+    });
+}
+
+/// The type of a function as its signature and its parameters declare it.
+fn declared_type(signature: &Signature, body: &Body) -> Type {
+    let params = body.block_args(body.entry());
+    match signature.ty.as_function() {
+        Some(function) if function.params.len() == params.len() => {
+            let either = |(declared, value): (&Type, _)| match declared.is_unknown() {
+                true => body.ty(value),
+                false => *declared,
+            };
+            Type::new(TypeData::Function(FunctionType {
+                type_params: function.type_params.clone(),
+                params: function.params.iter().zip(params.iter().copied()).map(either).collect(),
+                result: function.result,
+            }))
+        }
+        // The block decides: it is what calls bind their arguments to.
+        declared => Type::new(TypeData::Function(FunctionType {
+            type_params: declared.map_or_else(Default::default, |f| f.type_params.clone()),
+            params: params.iter().map(|value| body.ty(*value)).collect(),
+            result: declared.map_or_else(Type::unknown, |f| f.result),
+        })),
+    }
+}
+
+/// Whether `item` is a function.
+fn is_function(signature: &Signature) -> bool {
+    signature.op == FUNC
+}
+
+/// Something written into a message: in full where it is short. A type may share parts, and be
+/// exponentially larger in text than in memory.
+pub(crate) fn shown<T: fmt::Display>(value: T) -> String {
+    const LIMIT: usize = 400;
+    struct Limited(String);
+    impl fmt::Write for Limited {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            if self.0.len() + text.len() > LIMIT {
+                return Err(fmt::Error);
+            }
+            self.0.push_str(text);
+            Ok(())
+        }
+    }
+    let mut text = Limited(String::new());
+    if fmt::write(&mut text, format_args!("{value}")).is_err() {
+        text.0.push('…');
+    }
+    text.0
+}
+
+#[cfg(test)]
+mod tests;

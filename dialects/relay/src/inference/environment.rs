@@ -1,0 +1,183 @@
+//! What a body may refer to: operations, functions, data types and their constructors.
+
+use indexmap::IndexMap;
+use ir_core::diagnostics::did_you_mean;
+use ir_core::{Diagnostic, OpInfo, Registry, Signature, Span, Symbol, Type, TypeParam};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::codes;
+use super::kinds::{Kinds, Scope};
+use super::solver::{Substitution, substitute};
+use crate::language::{AdtDecl, FUNC, TYPE};
+
+/// The forms of the language whose types unification finds; everything else has a relation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    Global,
+    Operator,
+    Constructor,
+    Construct,
+    Call,
+    Fn,
+    If,
+    Match,
+    RefRead,
+    RefWrite,
+    Yield,
+}
+
+const FORMS: [(&str, Form); 11] = [
+    ("relay.global", Form::Global),
+    ("relay.operator", Form::Operator),
+    ("relay.constructor", Form::Constructor),
+    ("relay.construct", Form::Construct),
+    ("relay.call", Form::Call),
+    ("relay.fn", Form::Fn),
+    ("relay.if", Form::If),
+    ("relay.match", Form::Match),
+    ("relay.ref_read", Form::RefRead),
+    ("relay.ref_write", Form::RefWrite),
+    ("relay.yield", Form::Yield),
+];
+
+/// How the type of an operation is found.
+#[derive(Clone, Copy)]
+pub(super) enum Rule<'a> {
+    Form(Form),
+    Relation(&'a OpInfo),
+}
+
+/// A declared data type.
+pub(crate) struct Adt {
+    pub(crate) decl: AdtDecl,
+    /// Whether each parameter is an extent.
+    pub(crate) shape_params: Vec<bool>,
+    pub(crate) span: Option<Span>,
+}
+
+impl Adt {
+    /// What the parameters of this type stand for in its application to `params`.
+    pub(super) fn substitution(&self, params: &[TypeParam]) -> Substitution {
+        self.decl.params.iter().copied().zip(params.iter().copied()).collect()
+    }
+
+    /// The field types of constructor `tag` of this type applied to `params`.
+    pub(crate) fn fields(&self, tag: usize, params: &[TypeParam]) -> Vec<Type> {
+        let map = self.substitution(params);
+        self.decl.constructors[tag].fields.iter().map(|ty| substitute(*ty, &map)).collect()
+    }
+}
+
+/// The data types and constructors of a module.
+#[derive(Default)]
+pub(crate) struct DataTypes {
+    pub(crate) adts: IndexMap<Symbol, Adt, FxBuildHasher>,
+    constructors: IndexMap<Symbol, (Symbol, usize), FxBuildHasher>,
+}
+
+impl DataTypes {
+    /// The declarations among `signatures`.
+    pub(crate) fn new<'s>(
+        signatures: impl IntoIterator<Item = (Symbol, &'s Signature)>,
+    ) -> DataTypes {
+        let mut types = DataTypes::default();
+        for (name, signature) in signatures {
+            if signature.op != TYPE {
+                continue;
+            }
+            let Some(decl) = AdtDecl::from_attrs(signature.attrs) else { continue };
+            for (tag, constructor) in decl.constructors.iter().enumerate() {
+                types.constructors.entry(constructor.name).or_insert((name, tag));
+            }
+            let shape_params = vec![false; decl.params.len()];
+            types.adts.insert(name, Adt { decl, shape_params, span: signature.span });
+        }
+        super::kinds::infer_parameter_kinds(&mut types);
+        types
+    }
+
+    /// The data type, its name and the tag of constructor `name`.
+    pub(crate) fn constructor(&self, name: Symbol) -> Option<(Symbol, &Adt, usize)> {
+        let (adt, tag) = *self.constructors.get(&name)?;
+        Some((adt, self.adts.get(&adt)?, tag))
+    }
+
+    /// The help text for an unknown constructor.
+    pub(super) fn constructor_help(&self, name: Symbol) -> String {
+        let known = self.constructors.keys().map(|name| name.as_str());
+        did_you_mean(name.as_str(), known).unwrap_or_else(|| {
+            "declare it in a `type` declaration, or import the prelude".to_string()
+        })
+    }
+
+    /// Checks the declarations themselves.
+    pub(super) fn check(&self, diagnostics: &mut Vec<Diagnostic>) {
+        for (name, adt) in &self.adts {
+            let mut problems = Vec::new();
+            let mut kinds = Kinds::new(self);
+            let mut scope = Scope::default();
+            scope.bind(&adt.decl.params, &mut problems);
+            for constructor in &adt.decl.constructors {
+                let owner = self.constructors.get(&constructor.name);
+                let tag = adt.decl.constructors.iter().position(|c| c.name == constructor.name);
+                if let (Some((owner, first)), Some(tag)) = (owner, tag) {
+                    let again = std::ptr::eq(constructor, &adt.decl.constructors[tag]);
+                    if owner != name || *first != tag || !again {
+                        let span = self.adts.get(owner).and_then(|adt| adt.span);
+                        let text = format!("constructor `{}` is declared twice", constructor.name);
+                        diagnostics.push(
+                            Diagnostic::error(codes::DUPLICATE_CONSTRUCTOR, text)
+                                .at(adt.span)
+                                .related(span, format!("`{owner}` declares it first"))
+                                .help("rename one of them"),
+                        );
+                    }
+                }
+                for field in &constructor.fields {
+                    kinds.check(*field, &mut scope, &mut problems);
+                }
+            }
+            diagnostics.extend(
+                problems.into_iter().map(|p| p.into_diagnostic(adt.span, &format!("`{name}`"))),
+            );
+        }
+    }
+}
+
+/// Everything a body may refer to.
+pub(super) struct Environment<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) types: DataTypes,
+    /// Types of the functions; what is unknown in one could not be inferred.
+    pub(super) functions: IndexMap<Symbol, (Type, Option<Span>), FxBuildHasher>,
+    rules: FxHashMap<Symbol, Rule<'a>>,
+}
+
+impl<'a> Environment<'a> {
+    pub(super) fn new<'s>(
+        registry: &'a Registry,
+        signatures: impl IntoIterator<Item = (Symbol, &'s Signature)> + Clone,
+    ) -> Environment<'a> {
+        let forms: FxHashMap<&str, Form> = FORMS.into_iter().collect();
+        let rules = registry.ops().map(|info| {
+            let form = forms.get(info.def.name).copied();
+            (Symbol::new(info.def.name), form.map_or(Rule::Relation(info), Rule::Form))
+        });
+        let functions = signatures
+            .clone()
+            .into_iter()
+            .filter(|(_, signature)| signature.op == FUNC)
+            .map(|(name, signature)| (name, (signature.ty, signature.span)));
+        Environment {
+            registry,
+            functions: functions.collect(),
+            types: DataTypes::new(signatures),
+            rules: rules.collect(),
+        }
+    }
+
+    /// How the type of operation `name` is found; `None` for an unregistered one.
+    pub(super) fn rule(&self, name: Symbol) -> Option<Rule<'a>> {
+        self.rules.get(&name).copied()
+    }
+}

@@ -1,0 +1,277 @@
+//! The end of an inference: what is still open becomes polymorphic, or an error.
+
+use ir_core::types::MAX_TYPE_DEPTH;
+use ir_core::{
+    Diagnostic, DimExprData, FunctionType, OpId, Symbol, Type, TypeData, ValueDef, ValueId,
+};
+use rustc_hash::FxHashSet;
+
+use super::codes;
+use super::engine::Engine;
+use super::patterns;
+use super::rebuild::{for_each_dim, for_each_dim_leaf, for_each_part};
+use super::shown;
+use super::solver::{Variable, shape_parameters};
+use crate::language::Match;
+
+/// The names for the type parameters of a generalised function.
+fn fresh_names(shape: bool, taken: &mut FxHashSet<Symbol>) -> Symbol {
+    let letters = if shape { 'a'..='z' } else { 'A'..='Z' };
+    let mut round = 0;
+    loop {
+        for letter in letters.clone() {
+            // Extents read best from `n` on: n, o, …
+            let letter = match shape {
+                true => char::from((letter as u8 - b'a' + 13) % 26 + b'a'),
+                false => letter,
+            };
+            let name = match round {
+                0 => letter.to_string(),
+                round => format!("{letter}{round}"),
+            };
+            let name = Symbol::new(&name);
+            if taken.insert(name) {
+                return name;
+            }
+        }
+        round += 1;
+    }
+}
+
+impl Engine<'_, '_> {
+    /// Makes the variables left in the types of the functions their type parameters. Variables
+    /// that a relation waits for are not free to be anything and stay.
+    pub(super) fn generalise(&mut self) {
+        if self.units.iter().all(|unit| !unit.ty.facts().has_variable) {
+            return;
+        }
+        let needed = self.needed();
+        for unit in 0..self.units.len() {
+            let ty = self.solver.resolve(self.units[unit].ty);
+            let free: Vec<Variable> = self
+                .solver
+                .variables(ty)
+                .into_iter()
+                .filter(|variable| !needed.contains(variable))
+                .filter(|variable| !self.solver.is_poisoned(*variable))
+                .collect();
+            let mut taken: FxHashSet<Symbol> = shape_parameters(ty);
+            taken.extend(self.env.types.adts.keys().copied());
+            for unit in &self.units {
+                taken.extend(unit.ty.as_function().iter().flat_map(|f| f.type_params.iter()));
+                let body = &*unit.body;
+                for op in body.walk() {
+                    if body.op_name(op) == "relay.fn" {
+                        let function =
+                            body.results(op).next().and_then(|v| body.ty(v).as_function());
+                        taken.extend(function.iter().flat_map(|f| f.type_params.iter()));
+                    }
+                }
+            }
+            for &variable in &free {
+                let name = fresh_names(matches!(variable, Variable::Dim(_)), &mut taken);
+                self.solver.generalise(variable, name);
+            }
+        }
+        // Functions of one group may share variables: each is bound by all that mention it.
+        for unit in 0..self.units.len() {
+            let ty = self.solver.resolve(self.units[unit].ty);
+            let Some(function) = ty.as_function() else { continue };
+            let mut names: Vec<Symbol> = function.type_params.to_vec();
+            let declared: FxHashSet<Symbol> = names.iter().copied().collect();
+            names.extend(free_parameters(ty).into_iter().filter(|name| !declared.contains(name)));
+            self.units[unit].ty = Type::new(TypeData::Function(FunctionType {
+                type_params: names.into(),
+                params: function.params.clone(),
+                result: function.result,
+            }));
+        }
+        self.solve();
+    }
+
+    /// Writes what was found into the bodies and signatures; reports what was not.
+    pub(super) fn finish(&mut self) {
+        let unanswered = self.unanswered();
+        for unit in 0..self.units.len() {
+            for value in self.open_values(unit) {
+                self.close_value(unit, value, &unanswered);
+            }
+            let ty = self.solver.close(self.units[unit].ty);
+            self.units[unit].signature.ty = ty;
+            for op in std::mem::take(&mut self.units[unit].matches) {
+                if !self.bad_matches.contains(&(unit, op)) {
+                    self.check_match(unit, op);
+                }
+            }
+        }
+    }
+
+    /// The values with variables in their types: parameters and what is computed in program
+    /// order, then what operations with regions make of what is inside them, so that the first
+    /// one with an open type is a cause and not a consequence.
+    fn open_values(&mut self, unit: usize) -> Vec<ValueId> {
+        let open: FxHashSet<ValueId> =
+            std::mem::take(&mut self.units[unit].open).into_iter().collect();
+        if open.is_empty() {
+            return Vec::new();
+        }
+        let body = self.body(unit);
+        let mut first: Vec<ValueId> = body.block_args(body.entry()).to_vec();
+        let mut last = Vec::new();
+        for op in body.walk() {
+            for region in body.regions(op) {
+                first.extend(body.block_args(body.block_of(*region)));
+            }
+            let list = if body.has_regions(op) { &mut last } else { &mut first };
+            list.extend(body.results(op));
+        }
+        last.reverse();
+        first.into_iter().chain(last).filter(|value| open.contains(value)).collect()
+    }
+
+    fn close_value(&mut self, unit: usize, value: ValueId, unanswered: &FxHashSet<(usize, OpId)>) {
+        let open = self.body(unit).ty(value);
+        let open = self.solver.resolve(open);
+        let ty = self.solver.close(open);
+        self.units[unit].body.set_ty(value, ty);
+        if !open.facts().has_variable {
+            if open.facts().depth > MAX_TYPE_DEPTH {
+                let (span, name) = (self.value_span(unit, value), self.value_name(unit, value));
+                self.report(
+                    Diagnostic::error(
+                        codes::DEEP,
+                        format!("the type of {name} nests deeper than {MAX_TYPE_DEPTH} levels"),
+                    )
+                    .at(span)
+                    .help("use a recursive data type such as `List`"),
+                );
+                self.units[unit].body.set_ty(value, Type::unknown());
+            }
+            return;
+        }
+        let variables = self.solver.variables(open);
+        let consequence = variables.iter().any(|variable| self.solver.is_poisoned(*variable))
+            || match self.body(unit).def(value) {
+                ValueDef::Result(op, _) if unanswered.contains(&(unit, op)) => {
+                    let body = self.body(unit);
+                    body.operands(op).any(|operand| body.ty(operand).facts().has_unknown)
+                }
+                _ => false,
+            };
+        for variable in variables {
+            self.solver.poison(variable);
+        }
+        if consequence {
+            return;
+        }
+        let (span, name) = (self.value_span(unit, value), self.value_name(unit, value));
+        let help = match self.body(unit).def(value) {
+            ValueDef::Argument(..) => "add an annotation to the parameter: `%x: float32`",
+            ValueDef::Result(..) => {
+                "add an annotation: `let %x: … = …`, or type arguments to the call"
+            }
+        };
+        let mut diagnostic =
+            Diagnostic::error(codes::AMBIGUOUS, format!("cannot infer the type of {name}"))
+                .at(span)
+                .help(help);
+        if !ty.is_unknown() {
+            diagnostic = diagnostic.note(format!("this much is known: {}", shown(ty)));
+        }
+        self.report(diagnostic);
+    }
+
+    fn check_match(&mut self, unit: usize, op: OpId) {
+        let Some(form) = self.body(unit).view::<Match>(op) else { return };
+        let data = self.body(unit).ty(form.data);
+        if data.facts().has_unknown {
+            return;
+        }
+        let span = self.op_span(unit, op);
+        let coverage = patterns::check(&self.env.types, &form.patterns, data);
+        if form.complete && !coverage.missing.is_empty() {
+            let missing: Vec<String> =
+                coverage.missing.iter().map(|pattern| format!("`{pattern}`")).collect();
+            self.report(
+                Diagnostic::error(
+                    codes::NOT_EXHAUSTIVE,
+                    format!("the `match` does not cover {}", missing.join(", ")),
+                )
+                .at(span)
+                .related(
+                    self.value_span(unit, form.data),
+                    format!("the matched value is {}", shown(data)),
+                )
+                .help("add clauses for it, or write `match?` to fail at run time"),
+            );
+        }
+        if coverage.gave_up {
+            self.report(
+                Diagnostic::warning(
+                    codes::TOO_COMPLEX,
+                    "the `match` is too complex to check that it covers every case",
+                )
+                .at(span)
+                .help("split it into nested matches"),
+            );
+            return;
+        }
+        for index in coverage.unreachable {
+            let block = self.body(unit).region_block(op, index);
+            let first = self.body(unit).first_op(block);
+            let place = first.map_or(span, |first| self.op_span(unit, first));
+            let pattern = form.patterns.get(index).map(patterns::shown).unwrap_or_default();
+            self.report(
+                Diagnostic::warning(
+                    codes::UNREACHABLE,
+                    format!("clause {} of the `match`, `{pattern}`, is never taken", index + 1),
+                )
+                .at(place)
+                .help("the clauses before it cover it; remove it or move it up"),
+            );
+        }
+    }
+}
+
+/// The parameters in `ty` that no binder inside it binds, in order of first occurrence.
+fn free_parameters(ty: Type) -> Vec<Symbol> {
+    let mut names: Vec<Symbol> = Vec::new();
+    let mut seen: FxHashSet<Type> = FxHashSet::default();
+    let mut pending = match ty.as_function() {
+        Some(function) => {
+            let parts = function.params.iter().copied().chain([function.result]);
+            parts.collect::<Vec<_>>()
+        }
+        None => vec![ty],
+    };
+    pending.reverse();
+    while let Some(ty) = pending.pop() {
+        if !ty.facts().has_parameter || !seen.insert(ty) {
+            continue;
+        }
+        if ty.as_function().is_some_and(|function| !function.type_params.is_empty()) {
+            // Names bound inside are not free; generalised names are fresh and never bound there.
+            let bound: FxHashSet<Symbol> =
+                ty.as_function().iter().flat_map(|f| f.type_params.iter().copied()).collect();
+            let inner = free_parameters(ty).into_iter().filter(|name| !bound.contains(name));
+            names.extend(inner);
+            continue;
+        }
+        if let TypeData::Parameter(name) = ty.data() {
+            names.push(*name);
+        }
+        for_each_dim(ty, |dim| {
+            for_each_dim_leaf(dim, |leaf| {
+                if let DimExprData::Parameter(name) = leaf {
+                    names.push(name);
+                }
+            });
+        });
+        let start = pending.len();
+        for_each_part(ty, |part| pending.push(part));
+        pending[start..].reverse();
+    }
+    let mut known = FxHashSet::default();
+    names.retain(|name| known.insert(*name));
+    names
+}

@@ -1,0 +1,99 @@
+//! The order in which functions are inferred: callees before callers, as far as a caller needs
+//! what is inferred for them.
+
+use ir_core::{Module, Symbol};
+use rustc_hash::FxHashMap;
+
+use super::{declared_type, is_function};
+use crate::language::Global;
+
+/// Groups of mutually recursive functions without a complete type, callees first, and every other
+/// function on its own after them, in module order.
+pub(super) fn groups(module: &Module) -> Vec<Vec<Symbol>> {
+    let mut open: Vec<Symbol> = Vec::new();
+    let mut complete: Vec<Vec<Symbol>> = Vec::new();
+    for (name, item) in &module.items {
+        let Some(body) = item.body.as_ref().filter(|_| is_function(&item.signature)) else {
+            continue;
+        };
+        match declared_type(&item.signature, body).facts().has_unknown {
+            true => open.push(*name),
+            false => complete.push(vec![*name]),
+        }
+    }
+    let index: FxHashMap<Symbol, usize> =
+        open.iter().enumerate().map(|(index, name)| (*name, index)).collect();
+    let callees = |name: &Symbol| -> Vec<usize> {
+        let Some(body) = module.body(*name) else { return Vec::new() };
+        let globals = body.walk().filter_map(|op| body.view::<Global>(op));
+        globals.filter_map(|global| index.get(&global.name).copied()).collect()
+    };
+    let edges: Vec<Vec<usize>> = open.iter().map(callees).collect();
+    let components = strongly_connected(&edges);
+    let named = components.into_iter().map(|group| group.into_iter().map(|i| open[i]).collect());
+    named.chain(complete).collect()
+}
+
+/// The strongly connected components of a graph (Tarjan, 1972), each sorted, successors first.
+fn strongly_connected(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    const UNSEEN: usize = usize::MAX;
+    let mut order = vec![UNSEEN; edges.len()];
+    let mut low = vec![0; edges.len()];
+    let mut on_stack = vec![false; edges.len()];
+    let mut stack = Vec::new();
+    let mut components = Vec::new();
+    let mut visited = 0;
+    for root in 0..edges.len() {
+        if order[root] != UNSEEN {
+            continue;
+        }
+        // A node and the number of its edges already followed.
+        let mut path = vec![(root, 0)];
+        while let Some((node, edge)) = path.last_mut() {
+            let node = *node;
+            if *edge == 0 {
+                (order[node], low[node]) = (visited, visited);
+                visited += 1;
+                stack.push(node);
+                on_stack[node] = true;
+            }
+            match edges[node].get(*edge) {
+                Some(&next) => {
+                    *edge += 1;
+                    if order[next] == UNSEEN {
+                        path.push((next, 0));
+                    } else if on_stack[next] {
+                        low[node] = low[node].min(order[next]);
+                    }
+                }
+                None => {
+                    path.pop();
+                    if let Some((parent, _)) = path.last() {
+                        low[*parent] = low[*parent].min(low[node]);
+                    }
+                    if low[node] == order[node] {
+                        let start = stack.iter().rposition(|n| *n == node).unwrap_or(0);
+                        let mut component = stack.split_off(start);
+                        component.iter().for_each(|n| on_stack[*n] = false);
+                        component.sort_unstable();
+                        components.push(component);
+                    }
+                }
+            }
+        }
+    }
+    components
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strongly_connected;
+
+    #[test]
+    fn successors_come_first() {
+        let edges = [vec![1], vec![2], vec![1, 3], vec![], vec![4]];
+        assert_eq!(strongly_connected(&edges), [vec![3], vec![1, 2], vec![0], vec![4]]);
+        let chain: Vec<Vec<usize>> = (0..100_000).map(|i| vec![(i + 1) % 100_000]).collect();
+        assert_eq!(strongly_connected(&chain).len(), 1);
+    }
+}

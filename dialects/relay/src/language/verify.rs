@@ -1,0 +1,298 @@
+//! What the verifier checks of the forms of the language: that every operation has the type that
+//! its parts ask for.
+
+use ir_core::registry::VerifyCx;
+use ir_core::{DType, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId};
+
+use super::{
+    Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefRead, RefWrite, Tuple,
+    TupleGet, fn_params, fn_self, yielded,
+};
+use crate::inference::{DataTypes, Solver, constructor_type, shown};
+
+fn ty(cx: &VerifyCx<'_>, value: ValueId) -> Type {
+    cx.body.ty(value)
+}
+
+fn result(cx: &VerifyCx<'_>) -> Type {
+    cx.body.results(cx.op).next().map_or(Type::unit(), |value| ty(cx, value))
+}
+
+fn fits(
+    solver: &mut Solver,
+    what: impl FnOnce() -> String,
+    expected: Type,
+    found: Type,
+) -> Result<(), String> {
+    if expected == found || solver.unify(expected, found).is_ok() {
+        return Ok(());
+    }
+    Err(format!("{}: expected {}, found {}", what(), shown(expected), shown(found)))
+}
+
+fn view<T: ir_core::OpFields<ValueId>>(cx: &VerifyCx<'_>) -> Result<T, String> {
+    cx.body.view(cx.op).ok_or_else(|| format!("the fields of `{}` do not decode", T::NAME))
+}
+
+/// The value of region `index`.
+fn region_value(cx: &VerifyCx<'_>, index: usize) -> Result<ValueId, String> {
+    let region = cx.body.regions(cx.op).get(index);
+    let region = region.ok_or_else(|| format!("region {index} is missing"))?;
+    yielded(cx.body, cx.body.block_of(*region))
+        .ok_or_else(|| format!("region {index} does not end with `relay.yield`"))
+}
+
+fn data_types(cx: &VerifyCx<'_>) -> DataTypes {
+    DataTypes::new(cx.signatures.iter().map(|(name, signature)| (*name, signature)))
+}
+
+pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let global: Global = view(cx)?;
+    let Some(signature) = cx.signatures.get(&global.name) else {
+        return Err(format!("unknown function `@{}`", global.name));
+    };
+    if signature.op != super::FUNC {
+        return Err(format!("`@{}` is no function", global.name));
+    }
+    let what = || format!("`@{}`", global.name);
+    fits(&mut Solver::new(), what, result(cx), signature.ty)
+}
+
+pub(super) fn constructor(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: Constructor = view(cx)?;
+    let Some(declared) = constructor_type(&data_types(cx), form.name.as_str().into()) else {
+        return Err(format!("unknown constructor `{}`", form.name));
+    };
+    fits(&mut Solver::new(), || format!("constructor `{}`", form.name), result(cx), declared)
+}
+
+pub(super) fn construct(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: Construct = view(cx)?;
+    let types = data_types(cx);
+    let Some((name, adt, tag)) = types.constructor(form.name.as_str().into()) else {
+        return Err(format!("unknown constructor `{}`", form.name));
+    };
+    let params = match result(cx).data() {
+        TypeData::Named { name: of, params } if *of == name => params.clone(),
+        _ => return Err(format!("`{}` makes a `{name}`, not {}", form.name, shown(result(cx)))),
+    };
+    let fields = adt.fields(tag, &params);
+    if fields.len() != form.fields.len() {
+        let (expected, found) = (fields.len(), form.fields.len());
+        return Err(format!("`{}` expects {expected} fields, found {found}", form.name));
+    }
+    let mut solver = Solver::new();
+    for (index, (value, expected)) in form.fields.iter().zip(fields).enumerate() {
+        fits(&mut solver, || format!("field {}", index + 1), expected, ty(cx, *value))?;
+    }
+    Ok(())
+}
+
+pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let call: Call = view(cx)?;
+    let callee = ty(cx, call.callee);
+    let mut solver = Solver::new();
+    let Some(function) = callee.as_function() else {
+        return Err(format!("the callee: expected a function, found {}", shown(callee)));
+    };
+    if !call.type_args.is_empty() && call.type_args.len() != function.type_params.len() {
+        let (expected, found) = (function.type_params.len(), call.type_args.len());
+        return Err(format!("expected {expected} type arguments, found {found}"));
+    }
+    let given: Vec<TypeParam> = call.type_args.iter().map(|ty| TypeParam::Type(*ty)).collect();
+    let callee = solver.instantiate(callee, &given);
+    let Some(function) = callee.as_function() else { return Ok(()) };
+    if function.params.len() != call.args.len() {
+        let (expected, found) = (function.params.len(), call.args.len());
+        return Err(format!("expected {expected} arguments, found {found}"));
+    }
+    for (index, (arg, expected)) in call.args.iter().zip(&function.params).enumerate() {
+        fits(&mut solver, || format!("argument {}", index + 1), *expected, ty(cx, *arg))?;
+    }
+    fits(&mut solver, || "the result".to_string(), result(cx), function.result)
+}
+
+pub(super) fn function(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let _: Fn = view(cx)?;
+    region_value(cx, 0)?;
+    let found = result(cx);
+    let Some(function) = found.as_function() else {
+        return Err(format!("expected a function type, found {}", shown(found)));
+    };
+    let this = fn_self(cx.body, cx.op);
+    let recursive = cx.body.attrs(cx.op).value::<bool>("recursive").unwrap_or(false);
+    if recursive && this.is_none() {
+        return Err("a recursive function needs a block argument for itself".to_string());
+    }
+    let params = fn_params(cx.body, cx.op);
+    if params.len() != function.params.len() {
+        let (expected, found) = (function.params.len(), params.len());
+        return Err(format!("its type has {expected} parameters, its block {found}"));
+    }
+    let mut solver = Solver::new();
+    for (index, (param, expected)) in params.iter().zip(&function.params).enumerate() {
+        fits(&mut solver, || format!("parameter {}", index + 1), *expected, ty(cx, *param))?;
+    }
+    if let Some(this) = this {
+        fits(&mut solver, || "the function itself".to_string(), ty(cx, this), found)?;
+    }
+    let value = region_value(cx, 0)?;
+    fits(&mut solver, || "the result".to_string(), function.result, ty(cx, value))
+}
+
+pub(super) fn branches(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: If = view(cx)?;
+    let mut solver = Solver::new();
+    let condition = ty(cx, form.condition);
+    fits(&mut solver, || "the condition".to_string(), Type::scalar(DType::BOOL), condition)?;
+    for (index, name) in ["then", "else"].iter().enumerate() {
+        let found = ty(cx, region_value(cx, index)?);
+        fits(&mut solver, || format!("the {name} branch"), result(cx), found)?;
+    }
+    Ok(())
+}
+
+pub(super) fn clauses(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: Match = view(cx)?;
+    let regions = cx.body.regions(cx.op).len();
+    if regions != form.patterns.len() {
+        let expected = form.patterns.len();
+        return Err(format!("expected {expected} regions, one for each pattern, found {regions}"));
+    }
+    let types = data_types(cx);
+    let mut solver = Solver::new();
+    for (index, pattern) in form.patterns.iter().enumerate() {
+        let args = cx.body.block_args(cx.body.region_block(cx.op, index));
+        if args.len() != pattern.variables() {
+            let (expected, found) = (pattern.variables(), args.len());
+            return Err(format!("pattern {index} binds {expected} values, its block has {found}"));
+        }
+        let mut args = args.iter();
+        let mut pending: Vec<(&Pattern, Type)> = vec![(pattern, ty(cx, form.data))];
+        while let Some((pattern, data)) = pending.pop() {
+            match (pattern, data.data()) {
+                (Pattern::Wildcard, _) => {}
+                (Pattern::Variable, _) => {
+                    if let Some(arg) = args.next() {
+                        let what = || format!("a variable of pattern {index}");
+                        fits(&mut solver, what, ty(cx, *arg), data)?;
+                    }
+                }
+                (Pattern::Tuple(fields), TypeData::Tuple(parts)) if fields.len() == parts.len() => {
+                    pending.extend(fields.iter().zip(parts.iter().copied()).rev());
+                }
+                (Pattern::Constructor(name, fields), TypeData::Named { name: of, params }) => {
+                    let parts = match types.constructor(*name) {
+                        Some((adt, decl, tag)) if adt == *of => decl.fields(tag, params),
+                        Some((adt, ..)) => {
+                            return Err(format!(
+                                "`{name}` is a constructor of `{adt}`, not of `{of}`"
+                            ));
+                        }
+                        None => return Err(format!("unknown constructor `{name}`")),
+                    };
+                    if parts.len() != fields.len() {
+                        let (expected, found) = (parts.len(), fields.len());
+                        return Err(format!("`{name}` expects {expected} fields, found {found}"));
+                    }
+                    pending.extend(fields.iter().zip(parts).rev());
+                }
+                _ => return Err(format!("pattern {index} does not fit {}", shown(data))),
+            }
+        }
+        let found = ty(cx, region_value(cx, index)?);
+        fits(&mut solver, || format!("clause {index}"), result(cx), found)?;
+    }
+    Ok(())
+}
+
+pub(super) fn ref_read(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: RefRead = view(cx)?;
+    let expected = Type::reference(result(cx));
+    fits(&mut Solver::new(), || "the reference".to_string(), expected, ty(cx, form.reference))
+}
+
+pub(super) fn ref_write(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: RefWrite = view(cx)?;
+    let expected = Type::reference(ty(cx, form.value));
+    fits(&mut Solver::new(), || "the reference".to_string(), expected, ty(cx, form.reference))?;
+    fits(&mut Solver::new(), || "the result".to_string(), result(cx), Type::unit())
+}
+
+/// A value ends a region of an operation of the language or the body.
+pub(super) fn ends_region(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let block = cx.body.op_block(cx.op);
+    let parent: Option<OpId> = block.and_then(|block| cx.body.block_parent(block));
+    match block.map(|block| cx.body.last_op(block) == Some(cx.op)) {
+        Some(true) | None => {}
+        Some(false) => return Err("it is not the last operation of its block".to_string()),
+    }
+    match parent.map(|op| cx.body.op_name(op)) {
+        Some(name) if !name.as_str().starts_with("relay.") => {
+            Err(format!("it ends a region of `{name}`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+// ---- type relations, for builders as well ------------------------------------------------------
+
+pub(super) fn tuple_relation(tuple: Tuple<Type>, _: &mut InferCx<'_>) -> Result<Type, Stop> {
+    Ok(Type::tuple(tuple.fields))
+}
+
+pub(super) fn tuple_get_relation(get: TupleGet<Type>, _: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let fields = ir_core::infer::tuple(get.tuple)?;
+    let field = usize::try_from(get.index).ok().and_then(|index| fields.get(index));
+    field.copied().ok_or_else(|| match fields.len() {
+        0 => Stop::error(format!("the empty tuple has no field {}", get.index)),
+        count => {
+            let last = count - 1;
+            Stop::error(format!("expected a field from 0 to {last}, found {}", get.index))
+        }
+    })
+}
+
+pub(super) fn ref_relation(
+    create: super::RefCreate<Type>,
+    _: &mut InferCx<'_>,
+) -> Result<Type, Stop> {
+    Ok(Type::reference(create.value))
+}
+
+/// The content of a reference of known type.
+pub(super) fn ref_read_relation(read: RefRead<Type>, _: &mut InferCx<'_>) -> Result<Type, Stop> {
+    match read.reference.data() {
+        TypeData::Ref(inner) => Ok(*inner),
+        TypeData::Unknown | TypeData::Variable(_) => Err(Stop::Stuck),
+        _ => Err(Stop::error(format!("expected a reference, found {}", shown(read.reference)))),
+    }
+}
+
+pub(super) fn ref_write_relation(_: RefWrite<Type>, _: &mut InferCx<'_>) -> Result<Type, Stop> {
+    Ok(Type::unit())
+}
+
+/// The result of calling a function of known type on arguments of known types.
+pub(super) fn call_relation(call: Call<Type>, _: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let mut solver = Solver::new();
+    let known = |ty: &Type| !ty.facts().has_unknown && !ty.facts().has_variable;
+    if !known(&call.callee) || !call.args.iter().all(known) {
+        return Err(Stop::Stuck);
+    }
+    let given: Vec<TypeParam> = call.type_args.iter().map(|ty| TypeParam::Type(*ty)).collect();
+    let callee = solver.instantiate(call.callee, &given);
+    let Some(function) = callee.as_function() else {
+        return Err(Stop::error(format!("expected a function, found {}", shown(call.callee))));
+    };
+    if function.params.len() != call.args.len() {
+        let (expected, found) = (function.params.len(), call.args.len());
+        return Err(Stop::error(format!("expected {expected} arguments, found {found}")));
+    }
+    for (index, (expected, found)) in function.params.iter().zip(&call.args).enumerate() {
+        let what = || format!("argument {}", index + 1);
+        fits(&mut solver, what, *expected, *found).map_err(Stop::Error)?;
+    }
+    let result = solver.resolve(function.result);
+    if result.facts().has_variable { Err(Stop::Stuck) } else { Ok(result) }
+}
