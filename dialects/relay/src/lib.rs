@@ -3,12 +3,14 @@
 //! - [`language`]: the forms of the language as operations (call, fn, if, match, let's values …);
 //! - [`operators`]: the tensor operators, each declared in one place with its type relation,
 //!   fusion pattern, evaluator and documentation;
+//! - [`text`]: the text syntax;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend.
 
 pub mod inference;
 pub mod interpreter;
 pub mod language;
 pub mod operators;
+pub mod text;
 pub mod types;
 
 use ir_core::{Dialect, Registry};

@@ -1,0 +1,297 @@
+//! The tokens of a text with lookahead, open brackets, and the diagnostics found so far.
+
+use std::collections::VecDeque;
+
+use ir_core::text::lexer::{LexError, Lexer, Token, TokenKind};
+use ir_core::{Diagnostic, Span, Symbol};
+
+use super::codes;
+
+/// The most errors that are reported for one text.
+const MAX_ERRORS: usize = 1_000;
+
+/// A syntax error that has been reported; the caller recovers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reported;
+
+/// The place of reading.
+pub(super) struct Cursor<'t> {
+    /// The whole text.
+    pub source: &'t str,
+    lexer: Lexer<'t>,
+    file: Symbol,
+    current: Token,
+    ahead: VecDeque<Token>,
+    /// Brackets that are open at the current token.
+    open: Vec<TokenKind>,
+    /// Where the token before the current one ended.
+    previous_end: u32,
+    diagnostics: Vec<Diagnostic>,
+    /// Set when reading was given up; from then on every token is the end.
+    stopped: bool,
+}
+
+impl<'t> Cursor<'t> {
+    /// At the first token of `source`.
+    pub fn new(file: Symbol, source: &'t str) -> Cursor<'t> {
+        let nothing = Token { kind: TokenKind::End, start: 0, end: 0 };
+        let mut cursor = Cursor {
+            source,
+            lexer: Lexer::new(source),
+            file,
+            current: nothing,
+            ahead: VecDeque::new(),
+            open: Vec::new(),
+            previous_end: 0,
+            diagnostics: Vec::new(),
+            stopped: false,
+        };
+        cursor.current = cursor.lex();
+        cursor
+    }
+
+    /// The diagnostics found, in order of their places.
+    pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by_key(|d| d.primary.as_ref().map_or(0, |label| label.span.start));
+        self.diagnostics
+    }
+
+    /// Number of errors found.
+    pub fn errors(&self) -> usize {
+        self.diagnostics.len()
+    }
+
+    /// The next token. Malformed ones are reported, and skipped where they stand for nothing.
+    fn lex(&mut self) -> Token {
+        loop {
+            let token = self.lexer.next_token();
+            let TokenKind::Error(error) = token.kind else { return token };
+            if self.stopped {
+                return Token { kind: TokenKind::End, ..token };
+            }
+            let found = Diagnostic::error(codes::TOKEN, error.message());
+            self.report(found.at(self.span(token)).help(error.help()));
+            let kind = match error {
+                LexError::BadSuffix => TokenKind::Integer,
+                LexError::UnterminatedString | LexError::BadEscape => TokenKind::String,
+                LexError::UnterminatedComment | LexError::TooLong => TokenKind::End,
+                LexError::UnknownCharacter => continue,
+            };
+            return Token { kind, ..token };
+        }
+    }
+
+    /// The current token.
+    pub fn peek(&self) -> Token {
+        self.current
+    }
+
+    /// The kind of the current token.
+    pub fn kind(&self) -> TokenKind {
+        self.current.kind
+    }
+
+    /// The token `n` after the current one.
+    pub fn peek_at(&mut self, n: usize) -> Token {
+        if n == 0 {
+            return self.current;
+        }
+        while self.ahead.len() < n {
+            let token = self.lex();
+            self.ahead.push_back(token);
+        }
+        self.ahead[n - 1]
+    }
+
+    /// Goes past the current token and returns it.
+    pub fn bump(&mut self) -> Token {
+        let token = self.current;
+        match token.kind {
+            TokenKind::LeftParen | TokenKind::LeftBrace | TokenKind::LeftBracket => {
+                self.open.push(token.kind);
+            }
+            TokenKind::RightParen | TokenKind::RightBrace | TokenKind::RightBracket => {
+                self.open.pop();
+            }
+            TokenKind::End => return token,
+            _ => {}
+        }
+        self.previous_end = token.end;
+        self.current = match self.ahead.pop_front() {
+            Some(next) => next,
+            None => self.lex(),
+        };
+        token
+    }
+
+    /// Where the token before the current one ended.
+    pub fn previous_end(&self) -> u32 {
+        self.previous_end
+    }
+
+    /// Goes past the current token if it is a `kind`.
+    pub fn eat(&mut self, kind: TokenKind) -> bool {
+        let found = self.current.kind == kind;
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    /// Goes past a token of `kind`, or reports what stands there instead.
+    pub fn expect(&mut self, kind: TokenKind) -> Result<Token, Reported> {
+        if self.current.kind == kind {
+            return Ok(self.bump());
+        }
+        Err(self.unexpected(kind.describe()))
+    }
+
+    /// Whether the current token is the word `word`.
+    pub fn at_word(&self, word: &str) -> bool {
+        self.current.is_word(self.source, word)
+    }
+
+    /// Goes past the word `word` if it is the current token.
+    pub fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.at_word(word);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    /// Reports that `expected` should stand at the current token.
+    pub fn unexpected(&mut self, expected: &str) -> Reported {
+        let token = self.current;
+        let found = match token.kind {
+            TokenKind::Identifier => format!("`{}`", clip(token.text(self.source))),
+            TokenKind::Local | TokenKind::Graph | TokenKind::Global | TokenKind::Integer => {
+                format!("`{}`", clip(token.text(self.source)))
+            }
+            kind => kind.describe().to_string(),
+        };
+        let message = format!("expected {expected}, found {found}");
+        let found = Diagnostic::error(codes::SYNTAX, message).at(self.span(token));
+        self.report(found);
+        Reported
+    }
+
+    /// Adds a finding.
+    pub fn report(&mut self, diagnostic: Diagnostic) {
+        if self.stopped {
+            return;
+        }
+        self.diagnostics.push(diagnostic);
+        if self.diagnostics.len() >= MAX_ERRORS {
+            let message = format!("reading stopped after {MAX_ERRORS} errors");
+            let found = Diagnostic::error(codes::TOO_MANY, message).at(self.span(self.current));
+            self.diagnostics.push(found);
+            self.stop();
+        }
+    }
+
+    /// Makes every further token the end.
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.lexer = Lexer::new("");
+        self.ahead.clear();
+        self.current.kind = TokenKind::End;
+    }
+
+    /// The place of `token`.
+    pub fn span(&self, token: Token) -> Span {
+        self.range(token.start, token.end)
+    }
+
+    /// The place from byte `start` to byte `end`.
+    pub fn range(&self, start: u32, end: u32) -> Span {
+        Span { file: self.file, start, end: end.max(start) }
+    }
+
+    /// The place from byte `start` to the end of the previous token.
+    pub fn since(&self, start: u32) -> Span {
+        self.range(start, self.previous_end)
+    }
+
+    /// Number of open brackets.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether an item of the module starts at the current token.
+    pub fn at_item(&mut self) -> bool {
+        if self.current.kind != TokenKind::Identifier {
+            return matches!(self.current.kind, TokenKind::End | TokenKind::Metadata);
+        }
+        match self.current.text(self.source) {
+            "def" => self.peek_at(1).kind == TokenKind::Global,
+            "type" => {
+                let next = self.peek_at(1);
+                matches!(next.kind, TokenKind::Identifier | TokenKind::String)
+            }
+            "extern" => {
+                let next = self.peek_at(1);
+                next.is_word(self.source, "type")
+            }
+            _ => false,
+        }
+    }
+
+    /// Skips to the next item.
+    pub fn skip_to_item(&mut self) {
+        while !self.at_item() {
+            self.bump();
+        }
+        self.open.clear();
+    }
+
+    /// Skips to the `;` that ends a statement inside `depth` open brackets, or to the bracket that
+    /// closes the innermost of them. Whether there is one before the next item.
+    pub fn skip_statement(&mut self, depth: usize) -> bool {
+        loop {
+            if self.at_item() {
+                return false;
+            }
+            let opener = match self.current.kind {
+                TokenKind::Semicolon if self.open.len() == depth => return true,
+                TokenKind::RightParen => TokenKind::LeftParen,
+                TokenKind::RightBrace => TokenKind::LeftBrace,
+                TokenKind::RightBracket => TokenKind::LeftBracket,
+                _ => {
+                    self.bump();
+                    continue;
+                }
+            };
+            // A closing bracket closes the last one of its kind, and everything after that.
+            match self.open.iter().rposition(|kind| *kind == opener) {
+                Some(place) if place < depth => {
+                    // A `)` that would close something around the statement is one too many.
+                    if place + 1 == depth || opener == TokenKind::LeftBrace {
+                        self.open.truncate(place + 1);
+                        return true;
+                    }
+                    let open = std::mem::take(&mut self.open);
+                    self.bump();
+                    self.open = open;
+                }
+                Some(place) => {
+                    self.open.truncate(place + 1);
+                    self.bump();
+                }
+                None => {
+                    let open = std::mem::take(&mut self.open);
+                    self.bump();
+                    self.open = open;
+                }
+            }
+        }
+    }
+}
+
+/// The first characters of `text`, for a message.
+pub(super) fn clip(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}

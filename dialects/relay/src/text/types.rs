@@ -1,0 +1,386 @@
+//! Types and extents.
+
+use ir_core::text::lexer::{Number, Token, TokenKind, number};
+use ir_core::types::MAX_TYPE_DEPTH;
+use ir_core::{
+    DType, Diagnostic, Dim, DimOp, FunctionType, Symbol, Type, TypeData, TypeParam,
+};
+
+use super::codes;
+use super::cursor::Reported;
+use super::parser::Parser;
+
+/// The deepest nesting of brackets in an extent.
+const MAX_EXTENT_DEPTH: usize = 100;
+
+/// A type whose end has not been reached; `first` is the place of its first part among the parts.
+enum Open {
+    /// A tuple or a type in parentheses; whether a comma was seen.
+    Tuple { first: usize, comma: bool },
+    /// The parameters of a function type that binds `names` type parameters.
+    Params { first: usize, names: usize },
+    /// The result of a function type.
+    Result { first: usize, names: usize },
+    /// `ref(`.
+    Ref,
+    /// `Name[`.
+    Named { first: usize, name: Symbol, start: u32 },
+}
+
+impl Parser<'_> {
+    /// A type.
+    pub(super) fn parse_type(&mut self) -> Result<Type, Reported> {
+        let bound = self.type_params.len();
+        let result = self.parse_type_parts();
+        self.type_params.truncate(bound);
+        result
+    }
+
+    fn parse_type_parts(&mut self) -> Result<Type, Reported> {
+        let mut open: Vec<Open> = Vec::new();
+        let mut parts: Vec<Type> = Vec::new();
+        loop {
+            if open.len() >= MAX_TYPE_DEPTH as usize {
+                let place = self.cursor.span(self.cursor.peek());
+                let message = format!("a type nests at most {MAX_TYPE_DEPTH} levels deep");
+                self.cursor.report(Diagnostic::error(codes::DEPTH, message).at(place));
+                return Err(Reported);
+            }
+            let Some(mut ty) = self.type_start(&mut open, parts.len())? else { continue };
+            // Close whatever ends after this type.
+            loop {
+                match open.last_mut() {
+                    None => return Ok(ty),
+                    Some(Open::Tuple { first, comma }) => {
+                        parts.push(ty);
+                        if self.cursor.eat(TokenKind::Comma) {
+                            *comma = true;
+                            if self.cursor.kind() != TokenKind::RightParen {
+                                break;
+                            }
+                        }
+                        self.cursor.expect(TokenKind::RightParen)?;
+                        let fields = parts.split_off(*first);
+                        ty = if fields.len() == 1 && !*comma {
+                            fields[0]
+                        } else {
+                            Type::tuple(fields)
+                        };
+                        open.pop();
+                    }
+                    Some(Open::Params { first, names }) => {
+                        parts.push(ty);
+                        if self.cursor.eat(TokenKind::Comma)
+                            && self.cursor.kind() != TokenKind::RightParen
+                        {
+                            break;
+                        }
+                        let (first, names) = (*first, *names);
+                        open.pop();
+                        self.function_result(&mut open, first, names)?;
+                        break;
+                    }
+                    Some(Open::Result { first, names }) => {
+                        let params = parts.split_off(*first).into();
+                        let bound = self.type_params.len() - *names;
+                        let type_params = self.type_params.split_off(bound).into();
+                        ty = Type::new(TypeData::Function(FunctionType {
+                            type_params,
+                            params,
+                            result: ty,
+                        }));
+                        open.pop();
+                    }
+                    Some(Open::Ref) => {
+                        self.cursor.expect(TokenKind::RightParen)?;
+                        ty = Type::reference(ty);
+                        open.pop();
+                    }
+                    Some(Open::Named { first, name, start }) => {
+                        parts.push(ty);
+                        if self.cursor.eat(TokenKind::Comma)
+                            && self.cursor.kind() != TokenKind::RightBracket
+                        {
+                            break;
+                        }
+                        self.cursor.expect(TokenKind::RightBracket)?;
+                        let (name, start) = (*name, *start);
+                        let params = parts.split_off(*first);
+                        ty = self.named_type(name, start, params);
+                        open.pop();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads a type up to its first part: the type itself where it has no parts.
+    fn type_start(
+        &mut self,
+        open: &mut Vec<Open>,
+        first: usize,
+    ) -> Result<Option<Type>, Reported> {
+        let token = self.cursor.peek();
+        match token.kind {
+            TokenKind::Underscore => {
+                self.cursor.bump();
+                Ok(Some(Type::unknown()))
+            }
+            TokenKind::LeftParen => {
+                self.cursor.bump();
+                if self.cursor.eat(TokenKind::RightParen) {
+                    return Ok(Some(Type::unit()));
+                }
+                open.push(Open::Tuple { first, comma: false });
+                Ok(None)
+            }
+            TokenKind::Identifier => {
+                self.cursor.bump();
+                match token.text(self.cursor.source) {
+                    "Tensor" => self.tensor_type().map(Some),
+                    "fn" => {
+                        let names = self.type_param_names()?.len();
+                        self.cursor.expect(TokenKind::LeftParen)?;
+                        if self.cursor.kind() == TokenKind::RightParen {
+                            self.function_result(open, first, names)?;
+                        } else {
+                            open.push(Open::Params { first, names });
+                        }
+                        Ok(None)
+                    }
+                    "ref" if self.cursor.kind() == TokenKind::LeftParen => {
+                        self.cursor.bump();
+                        open.push(Open::Ref);
+                        Ok(None)
+                    }
+                    word => {
+                        let word = word.to_string();
+                        self.named_start(open, first, &word, token)
+                    }
+                }
+            }
+            TokenKind::String => {
+                self.cursor.bump();
+                let word = token.name(self.cursor.source).into_owned();
+                self.named_start(open, first, &word, token)
+            }
+            _ => Err(self.cursor.unexpected("a type")),
+        }
+    }
+
+    fn named_start(
+        &mut self,
+        open: &mut Vec<Open>,
+        first: usize,
+        word: &str,
+        token: Token,
+    ) -> Result<Option<Type>, Reported> {
+        let name = Symbol::new(word);
+        if self.type_params.contains(&name) {
+            return Ok(Some(Type::parameter(name)));
+        }
+        if let Ok(dtype) = word.parse::<DType>() {
+            return Ok(Some(Type::scalar(dtype)));
+        }
+        if !self.cursor.eat(TokenKind::LeftBracket) || self.cursor.eat(TokenKind::RightBracket) {
+            return Ok(Some(self.named_type(name, token.start, Vec::new())));
+        }
+        open.push(Open::Named { first, name, start: token.start });
+        Ok(None)
+    }
+
+    /// `) -> ` of a function type.
+    fn function_result(
+        &mut self,
+        open: &mut Vec<Open>,
+        first: usize,
+        names: usize,
+    ) -> Result<(), Reported> {
+        self.cursor.expect(TokenKind::RightParen)?;
+        self.cursor.expect(TokenKind::Arrow)?;
+        open.push(Open::Result { first, names });
+        Ok(())
+    }
+
+    /// The type `name` applied to `params`; its declaration is looked up at the end of the module.
+    fn named_type(&mut self, name: Symbol, start: u32, params: Vec<Type>) -> Type {
+        let span = self.cursor.since(start);
+        self.type_uses.entry((name, params.len())).or_insert(span);
+        Type::named(name, params.into_iter().map(TypeParam::Type))
+    }
+
+    /// `[A, n]`, where it stands: the names, now in scope.
+    pub(super) fn type_param_names(&mut self) -> Result<Vec<Symbol>, Reported> {
+        let mut names = Vec::new();
+        if !self.cursor.eat(TokenKind::LeftBracket) {
+            return Ok(names);
+        }
+        while !self.cursor.eat(TokenKind::RightBracket) {
+            let token = self.cursor.expect(TokenKind::Identifier)?;
+            let name = Symbol::new(token.text(self.cursor.source));
+            if names.contains(&name) {
+                let message = format!("the type parameter `{name}` is named twice");
+                let place = self.cursor.span(token);
+                self.cursor.report(Diagnostic::error(codes::DUPLICATE, message).at(place));
+            }
+            names.push(name);
+            if self.cursor.kind() != TokenKind::RightBracket {
+                self.cursor.expect(TokenKind::Comma)?;
+            }
+        }
+        self.type_params.extend(&names);
+        Ok(names)
+    }
+
+    /// `[(2, n), float32]`.
+    fn tensor_type(&mut self) -> Result<Type, Reported> {
+        self.cursor.expect(TokenKind::LeftBracket)?;
+        self.cursor.expect(TokenKind::LeftParen)?;
+        let mut shape: smallvec::SmallVec<[Dim; 4]> = smallvec::SmallVec::new();
+        while !self.cursor.eat(TokenKind::RightParen) {
+            let start = self.cursor.peek().start;
+            let dim = self.parse_dim(0)?;
+            if dim.known().is_some_and(|extent| extent < 0) {
+                let message = format!("expected an extent of at least 0, found {dim}");
+                let place = self.cursor.since(start);
+                self.cursor.report(Diagnostic::error(codes::TYPE, message).at(place));
+            }
+            shape.push(dim);
+            if self.cursor.kind() != TokenKind::RightParen {
+                self.cursor.expect(TokenKind::Comma)?;
+            }
+        }
+        self.cursor.expect(TokenKind::Comma)?;
+        let dtype = self.dtype()?;
+        self.cursor.expect(TokenKind::RightBracket)?;
+        Ok(Type::tensor(shape, dtype))
+    }
+
+    /// An element type.
+    pub(super) fn dtype(&mut self) -> Result<DType, Reported> {
+        let token = self.cursor.peek();
+        let text = token.name(self.cursor.source);
+        match text.parse() {
+            Ok(dtype) if matches!(token.kind, TokenKind::Identifier | TokenKind::String) => {
+                self.cursor.bump();
+                Ok(dtype)
+            }
+            _ => Err(self.cursor.unexpected("an element type such as `float32`")),
+        }
+    }
+
+    /// An extent: numbers, shape parameters, `?`, and arithmetic on them.
+    // Recursion is bounded by MAX_EXTENT_DEPTH.
+    fn parse_dim(&mut self, depth: usize) -> Result<Dim, Reported> {
+        let mut sum = self.dim_product(depth)?;
+        loop {
+            let op = match self.cursor.kind() {
+                TokenKind::Plus => DimOp::Add,
+                TokenKind::Minus => DimOp::Sub,
+                _ => return Ok(sum),
+            };
+            self.cursor.bump();
+            let right = self.dim_product(depth)?;
+            sum = Dim::binary(op, sum, right);
+        }
+    }
+
+    fn dim_product(&mut self, depth: usize) -> Result<Dim, Reported> {
+        let mut product = self.dim_atom(depth)?;
+        while self.cursor.eat(TokenKind::Star) {
+            let right = self.dim_atom(depth)?;
+            product = Dim::binary(DimOp::Mul, product, right);
+        }
+        Ok(product)
+    }
+
+    fn dim_atom(&mut self, depth: usize) -> Result<Dim, Reported> {
+        let token = self.cursor.peek();
+        if depth >= MAX_EXTENT_DEPTH {
+            let message = format!("an extent nests at most {MAX_EXTENT_DEPTH} levels deep");
+            let place = self.cursor.span(token);
+            self.cursor.report(Diagnostic::error(codes::DEPTH, message).at(place));
+            return Err(Reported);
+        }
+        match token.kind {
+            TokenKind::Question => {
+                self.cursor.bump();
+                Ok(Dim::Any)
+            }
+            TokenKind::Minus => {
+                self.cursor.bump();
+                let extent = self.dim_atom(depth + 1)?;
+                Ok(Dim::binary(DimOp::Sub, Dim::Known(0), extent))
+            }
+            TokenKind::Integer => {
+                self.cursor.bump();
+                match number(token.text(self.cursor.source)) {
+                    Some(Number::Int(value, _)) if i64::try_from(value).is_ok() => {
+                        Ok(Dim::Known(value as i64))
+                    }
+                    _ => {
+                        let place = self.cursor.span(token);
+                        let message = "an extent must fit in 63 bits";
+                        self.cursor.report(Diagnostic::error(codes::LITERAL, message).at(place));
+                        Ok(Dim::Any)
+                    }
+                }
+            }
+            TokenKind::LeftParen => {
+                self.cursor.bump();
+                let dim = self.parse_dim(depth + 1)?;
+                self.cursor.expect(TokenKind::RightParen)?;
+                Ok(dim)
+            }
+            TokenKind::Identifier => {
+                self.cursor.bump();
+                let text = token.text(self.cursor.source);
+                let op = match text {
+                    "min" => DimOp::Min,
+                    "max" => DimOp::Max,
+                    "floordiv" => DimOp::FloorDiv,
+                    "floormod" => DimOp::FloorMod,
+                    _ => return Ok(self.shape_parameter(token)),
+                };
+                if self.cursor.kind() != TokenKind::LeftParen {
+                    return Ok(self.shape_parameter(token));
+                }
+                self.cursor.bump();
+                let left = self.parse_dim(depth + 1)?;
+                self.cursor.expect(TokenKind::Comma)?;
+                let right = self.parse_dim(depth + 1)?;
+                self.cursor.expect(TokenKind::RightParen)?;
+                Ok(Dim::binary(op, left, right))
+            }
+            _ => Err(self.cursor.unexpected("an extent: a number, `?` or a shape parameter")),
+        }
+    }
+
+    fn shape_parameter(&mut self, token: Token) -> Dim {
+        let name = Symbol::new(token.text(self.cursor.source));
+        if !self.type_params.contains(&name) {
+            let message = format!("undefined shape parameter `{name}`");
+            let help = format!("declare it with the function: `def @f[{name}](…)`, or write `?`");
+            let place = self.cursor.span(token);
+            self.cursor.report(Diagnostic::error(codes::TYPE, message).at(place).help(help));
+            return Dim::Any;
+        }
+        Dim::parameter(name)
+    }
+}
+
+/// The type that both `a` and `b` describe, where unknown parts agree with everything; `None`
+/// where they contradict each other. Parameters, symbolic and `?` extents are left to inference.
+pub(super) fn merge(a: Type, b: Type) -> Option<Type> {
+    if a == b || b.is_unknown() {
+        return Some(a);
+    }
+    if a.is_unknown() {
+        return Some(b);
+    }
+    let facts = [a.facts(), b.facts()];
+    if facts.iter().any(|f| f.has_parameter || f.has_any || f.has_unknown || f.has_variable) {
+        return Some(b);
+    }
+    None
+}
