@@ -67,6 +67,14 @@ pub fn expect_integers(tensor: &TensorType) -> Result<(), Stop> {
     }
 }
 
+/// Requires an element type.
+pub fn expect_dtype(tensor: &TensorType, dtype: DType) -> Result<(), Stop> {
+    match tensor.dtype == dtype {
+        true => Ok(()),
+        false => Err(Stop::Error(format!("expected elements of {dtype}, found {}", tensor.dtype))),
+    }
+}
+
 /// Requires a rank.
 pub fn expect_rank(tensor: &TensorType, rank: usize) -> Result<(), Stop> {
     match tensor.rank() == rank {
