@@ -86,11 +86,13 @@ impl Iterator for Offsets {
         let offset = self.offset;
         for axis in (0..self.shape.len()).rev() {
             self.index[axis] += 1;
-            self.offset += self.strides[axis];
+            // A step that is undone below may leave the address space.
+            self.offset = self.offset.wrapping_add(self.strides[axis]);
             if self.index[axis] < self.shape[axis] {
                 break;
             }
-            self.offset -= self.strides[axis] * self.shape[axis] as isize;
+            let row = self.strides[axis].wrapping_mul(self.shape[axis] as isize);
+            self.offset = self.offset.wrapping_sub(row);
             self.index[axis] = 0;
         }
         Some(offset as usize)

@@ -2,4 +2,14 @@
 
 use ir_core::Registry;
 
-pub(super) fn register(_registry: &mut Registry) {}
+pub mod gather;
+pub mod mask;
+pub mod scatter;
+pub mod slice;
+
+pub(super) fn register(registry: &mut Registry) {
+    gather::register(registry);
+    slice::register(registry);
+    scatter::register(registry);
+    mask::register(registry);
+}

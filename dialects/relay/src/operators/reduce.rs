@@ -1,5 +1,400 @@
 //! Reductions: `sum`, `mean`, `argmax`, `variance` ….
 
-use ir_core::Registry;
+use std::cmp::Ordering;
 
-pub(super) fn register(_registry: &mut Registry) {}
+use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+
+use super::FusionPattern::Reduce;
+use super::attributes::Integers;
+use super::elements::{self, Offsets};
+use super::relation;
+use super::shape::expect_broadcasts_to;
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+
+/// Which axes a reduction runs over and whether they stay.
+struct Axes {
+    axis: Option<Integers>,
+    keepdims: bool,
+    exclude: bool,
+}
+
+impl Axes {
+    fn reduced(&self, rank: usize) -> Result<smallvec::SmallVec<[bool; 4]>, String> {
+        let given = self.axis.as_ref().map(|axes| &axes.0[..]);
+        relation::reduced_axes(given, self.exclude, rank)
+    }
+
+    fn infer(&self, cx: &InferCx<'_>, dtype: Option<DType>) -> Result<Type, Stop> {
+        let data = cx.tensor(0)?;
+        let reduced = self.reduced(data.rank())?;
+        let shape = relation::reduced_dims(&data.shape, &reduced, self.keepdims);
+        Ok(Type::tensor(shape, dtype.unwrap_or(data.dtype)))
+    }
+
+    /// Applies `f` to every group of elements that are reduced to one, in row-major order.
+    fn evaluate(
+        &self,
+        data: &TensorData,
+        dtype: DType,
+        mut f: impl FnMut(&[Scalar]) -> Result<Scalar, EvalError>,
+    ) -> Result<Value, EvalError> {
+        let reduced = self.reduced(data.rank())?;
+        let strides = elements::strides(data.shape());
+        // Walk the kept axes outside and the reduced ones inside, so that groups are contiguous.
+        let (mut walked, mut steps, mut shape) = (Vec::new(), Vec::new(), Vec::new());
+        for inside in [false, true] {
+            for axis in (0..data.rank()).filter(|&axis| reduced[axis] == inside) {
+                walked.push(data.shape()[axis]);
+                steps.push(strides[axis]);
+            }
+        }
+        for (&extent, &reduced) in data.shape().iter().zip(&reduced) {
+            match (reduced, self.keepdims) {
+                (false, _) => shape.push(extent),
+                (true, true) => shape.push(1),
+                (true, false) => {}
+            }
+        }
+        let kept = reduced.iter().filter(|reduced| !**reduced).count();
+        let size = elements::count(&walked[kept..])?;
+        let mut offsets = Offsets::new(&walked, &steps, 0)?;
+        let mut group = Vec::with_capacity(size);
+        let mut values = Vec::new();
+        for _ in 0..elements::count(&shape)? {
+            group.clear();
+            group.extend(offsets.by_ref().take(size).filter_map(|at| data.element(at)));
+            values.push(f(&group)?);
+        }
+        Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
+    }
+}
+
+/// Declares reductions with the usual attributes; the function takes the elements of a group and
+/// their type.
+macro_rules! reductions {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $function:path;)*) => { $(
+        $(#[doc = $doc])*
+        ///
+        /// Relay operator level 4.
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes().infer(cx, None),
+            hooks(Reduce, Evaluate(|cx| {
+                let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
+                let dtype = data.dtype();
+                op.axes().evaluate(data, dtype, |group| $function(group, dtype))
+            }))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Any shape.
+            pub data: V,
+            /// The axes to reduce; none (or an empty list) reduces all.
+            #[default(None)]
+            pub axis: Option<Integers>,
+            /// Whether reduced axes stay, with extent 1.
+            #[default(false)]
+            pub keepdims: bool,
+            /// Whether the axes that are not in `axis` are reduced instead.
+            #[default(false)]
+            pub exclude: bool,
+        }
+
+        impl<V> $name<V> {
+            fn axes(&self) -> Axes {
+                Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
+            }
+        }
+    )* };
+}
+
+reductions! {
+    /// `Σ data`; floats accumulate in `f64`, integers wrap.
+    Sum "relay.sum" sum;
+    /// `Π data`; floats accumulate in `f64`, integers wrap.
+    Prod "relay.prod" product;
+    /// `Σ data / n`; floats accumulate in `f64`, integers truncate toward zero, and their mean over
+    /// no elements is an error.
+    Mean "relay.mean" mean;
+    /// The greatest element; NaN where there is one. An error over no elements.
+    Max "relay.max" maximum;
+    /// The least element; NaN where there is one. An error over no elements.
+    Min "relay.min" minimum;
+    /// 1 where all elements are not 0, else 0, in the element type of `data` (normally `bool`).
+    All "relay.all" all;
+    /// 1 where some element is not 0, else 0, in the element type of `data` (normally `bool`).
+    Any "relay.any" any;
+}
+
+fn sum(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(match dtype.is_float() {
+        true => Scalar::Float(group.iter().map(|v| v.as_f64()).sum()),
+        false => elements::wrapped(group.iter().map(|&v| elements::integer(v, dtype)).sum()),
+    })
+}
+
+fn product(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(match dtype.is_float() {
+        true => Scalar::Float(group.iter().map(|v| v.as_f64()).product()),
+        false => {
+            let factors = group.iter().map(|&v| elements::integer(v, dtype));
+            elements::wrapped(factors.fold(1, i128::wrapping_mul))
+        }
+    })
+}
+
+fn mean(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    if dtype.is_float() {
+        let sum: f64 = group.iter().map(|v| v.as_f64()).sum();
+        return Ok(Scalar::Float(sum / group.len() as f64));
+    }
+    let sum: i128 = group.iter().map(|&v| elements::integer(v, dtype)).sum();
+    match sum.checked_div(group.len() as i128) {
+        Some(mean) => Ok(elements::wrapped(mean)),
+        None => Err(EvalError::new("expected at least one integer to take the mean of, found none")),
+    }
+}
+
+fn maximum(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    extreme(group, dtype, Ordering::Greater, false).map(|at| group[at])
+}
+
+fn minimum(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    extreme(group, dtype, Ordering::Less, false).map(|at| group[at])
+}
+
+fn all(group: &[Scalar], _dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(Scalar::Int(group.iter().all(|v| v.as_bool()).into()))
+}
+
+fn any(group: &[Scalar], _dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(Scalar::Int(group.iter().any(|v| v.as_bool()).into()))
+}
+
+/// The position of the element that is `wanted` of all others, or of the first NaN. Of equal ones
+/// the first, or with `last` the last.
+fn extreme(
+    group: &[Scalar],
+    dtype: DType,
+    wanted: Ordering,
+    last: bool,
+) -> Result<usize, EvalError> {
+    let mut best = 0;
+    for (at, &value) in group.iter().enumerate() {
+        match elements::compare(value, group[best], dtype) {
+            None if value.as_f64().is_nan() && !group[best].as_f64().is_nan() => best = at,
+            Some(order) if order == wanted || (last && order == Ordering::Equal) => best = at,
+            _ => {}
+        }
+    }
+    match group.is_empty() {
+        true => Err(EvalError::new("expected at least one element to choose from, found none")),
+        false => Ok(best),
+    }
+}
+
+/// Declares reductions to the position of an element.
+macro_rules! positions {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $wanted:expr;)*) => { $(
+        $(#[doc = $doc])*
+        ///
+        /// The position is counted over the reduced axes in row-major order; the first NaN comes
+        /// before everything. An error over no elements. Relay operator level 4.
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            infer = |op: $name<Type>, cx: &mut InferCx<'_>| {
+                op.axes().infer(cx, Some(DType::INT32))
+            },
+            hooks(Reduce, Evaluate(|cx| {
+                let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
+                op.axes().evaluate(data, DType::INT32, |group| {
+                    let at = extreme(group, data.dtype(), $wanted, op.select_last_index)?;
+                    Ok(Scalar::Int(at as i64))
+                })
+            }))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Any shape.
+            pub data: V,
+            /// The axes to reduce; none (or an empty list) reduces all.
+            #[default(None)]
+            pub axis: Option<Integers>,
+            /// Whether reduced axes stay, with extent 1.
+            #[default(false)]
+            pub keepdims: bool,
+            /// Whether the last of equal elements is chosen, not the first.
+            #[default(false)]
+            pub select_last_index: bool,
+            /// Whether the axes that are not in `axis` are reduced instead.
+            #[default(false)]
+            pub exclude: bool,
+        }
+
+        impl<V> $name<V> {
+            fn axes(&self) -> Axes {
+                Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
+            }
+        }
+    )* };
+}
+
+positions! {
+    /// The position of the greatest element, as `int32`.
+    ArgMax "relay.argmax" Ordering::Greater;
+    /// The position of the least element, as `int32`.
+    ArgMin "relay.argmin" Ordering::Less;
+}
+
+/// `Σ (data - mean)² / n`, or `/ (n - 1)` with `unbiased`; accumulated in `f64`.
+///
+/// Relay operator level 4.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.variance",
+    infer = infer_variance,
+    hooks(Reduce, Evaluate(|cx| evaluate_variance(&cx.fields()?, cx)))
+)]
+pub struct Variance<V = ValueId> {
+    /// Floats, any shape.
+    pub data: V,
+    /// The mean of `data` over the same axes, with reduced axes kept at extent 1, or of any shape
+    /// that broadcasts to `data`.
+    pub mean: V,
+    /// The axes to reduce; none (or an empty list) reduces all.
+    #[default(None)]
+    pub axis: Option<Integers>,
+    /// Whether reduced axes stay, with extent 1.
+    #[default(false)]
+    pub keepdims: bool,
+    /// Whether the axes that are not in `axis` are reduced instead.
+    #[default(false)]
+    pub exclude: bool,
+    /// Whether to divide by `n - 1`.
+    #[default(false)]
+    pub unbiased: bool,
+}
+
+impl<V> Variance<V> {
+    fn axes(&self) -> Axes {
+        Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
+    }
+}
+
+fn infer_variance(op: Variance<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
+    relation::same_dtype(data, mean)?;
+    if !data.dtype.is_float() {
+        return Err(Stop::Error(format!("expected floats, found {}", data.dtype)));
+    }
+    expect_broadcasts_to(cx, &mean.shape, &data.shape)?;
+    op.axes().infer(cx, None)
+}
+
+fn evaluate_variance(op: &Variance<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
+    let means = Offsets::broadcast(mean.shape(), data.shape())?;
+    let squares: Vec<f64> = (data.elements().zip(means))
+        .map(|(v, at)| (v.as_f64() - mean.element(at).map_or(0.0, Scalar::as_f64)).powi(2))
+        .collect();
+    let squares = TensorData::from_f64(DType::FLOAT64, data.shape(), &squares)?;
+    op.axes().evaluate(&squares, data.dtype(), |group| {
+        let count = group.len() as f64 - f64::from(u8::from(op.unbiased));
+        Ok(Scalar::Float(group.iter().map(|v| v.as_f64()).sum::<f64>() / count))
+    })
+}
+
+/// `data` summed over the axes along which `collapse_type` would have to be broadcast: the reverse
+/// of broadcasting. Floats accumulate in `f64`, integers wrap.
+///
+/// Relay operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.collapse_sum_like",
+    infer = |_op: CollapseSumLike<Type>, cx: &mut InferCx<'_>| {
+        let (data, like) = (cx.tensor(0)?, cx.tensor(1)?);
+        expect_broadcasts_to(cx, &like.shape, &data.shape)?;
+        Ok(Type::tensor(like.shape.iter().copied(), data.dtype))
+    },
+    fold = relation::fold_same_type,
+    hooks(Reduce, Evaluate(|cx| collapse(cx.tensor(0)?, cx.tensor(1)?.shape())))
+)]
+pub struct CollapseSumLike<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// Only its shape matters, which broadcasts to that of `data`.
+    pub collapse_type: V,
+}
+
+/// `data` summed to a shape that broadcasts to its own: the reverse of broadcasting. Floats
+/// accumulate in `f64`, integers wrap.
+///
+/// Relay operator level 4.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.collapse_sum_to",
+    infer = infer_collapse_sum_to,
+    fold = relation::fold_same_type,
+    hooks(Reduce, Evaluate(|cx| collapse(cx.tensor(0)?, &cx.tensor(1)?.to_i64())))
+)]
+pub struct CollapseSumTo<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// The shape as a vector of extents.
+    pub shape: V,
+    /// The operand `shape` where it is known; a constant operand says the same.
+    #[default(None)]
+    #[key = "shape"]
+    pub static_shape: Option<Integers>,
+    /// Element type of `data`, to check it.
+    #[default(None)]
+    pub dtype: Option<DType>,
+}
+
+fn infer_collapse_sum_to(op: CollapseSumTo<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    if let Some(dtype) = op.dtype {
+        relation::expect_dtype(data, dtype)?;
+    }
+    let known = op.static_shape.map(|shape| shape.0);
+    let dims = match known.or_else(|| relation::constant_integers(cx, 1)) {
+        Some(shape) => relation::shape_attr(&shape)?,
+        None => relation::open_dims(cx.tensor(1)?)?,
+    };
+    expect_broadcasts_to(cx, &dims, &data.shape)?;
+    Ok(Type::tensor(dims, data.dtype))
+}
+
+/// The reverse of broadcasting `shape` to that of `data`.
+fn collapse(data: &TensorData, shape: &[i64]) -> Result<Value, EvalError> {
+    let targets = Offsets::broadcast(shape, data.shape())?;
+    let dtype = data.dtype();
+    let count = elements::count(shape)?;
+    if dtype.is_float() {
+        let mut sums = vec![0.0; count];
+        for (value, at) in data.elements().zip(targets) {
+            sums[at] += value.as_f64();
+        }
+        return Ok(TensorData::from_f64(dtype, shape, &sums)?.into());
+    }
+    let mut sums = vec![0i64; count];
+    for (value, at) in data.elements().zip(targets) {
+        sums[at] = sums[at].wrapping_add(value.as_i64());
+    }
+    Ok(TensorData::from_i64(dtype, shape, &sums)?.into())
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Sum>();
+    registry.op::<Prod>();
+    registry.op::<Mean>();
+    registry.op::<Max>();
+    registry.op::<Min>();
+    registry.op::<All>();
+    registry.op::<Any>();
+    registry.op::<ArgMax>();
+    registry.op::<ArgMin>();
+    registry.op::<Variance>();
+    registry.op::<CollapseSumLike>();
+    registry.op::<CollapseSumTo>();
+}

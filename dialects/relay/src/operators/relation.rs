@@ -183,14 +183,16 @@ pub fn axes(given: &[i64], rank: usize) -> Result<SmallVec<[usize; 4]>, String> 
     Ok(axes)
 }
 
-/// For every axis, whether a reduction over `given` runs over it: all axes where none are given,
-/// those not given where `exclude` is set.
+/// For every axis, whether a reduction over `given` runs over it: those not given where `exclude`
+/// is set; all axes where none are given, whatever `exclude` says.
 pub fn reduced_axes(
     given: Option<&[i64]>,
     exclude: bool,
     rank: usize,
 ) -> Result<SmallVec<[bool; 4]>, String> {
-    let Some(given) = given else { return Ok(smallvec::smallvec![!exclude; rank]) };
+    let Some(given) = given.filter(|given| !given.is_empty()) else {
+        return Ok(smallvec::smallvec![true; rank]);
+    };
     let mut reduced: SmallVec<[bool; 4]> = smallvec::smallvec![exclude; rank];
     for a in axes(given, rank)? {
         reduced[a] = !exclude;
@@ -216,6 +218,22 @@ pub fn shape_attr(shape: &[i64]) -> Result<Dims, String> {
     };
     shape.iter().map(dim).collect()
 }
+
+/// The extents that a vector of extents stands for while its elements are unknown: all `?`.
+pub fn open_dims(shape: &TensorType) -> Result<Dims, Stop> {
+    expect_integers(shape)?;
+    expect_rank(shape, 1)?;
+    match shape.shape[0].known() {
+        Some(rank @ 0..=MAX_RANK) => Ok(smallvec::smallvec![Dim::Any; rank as usize]),
+        _ => Err(Stop::Error(format!(
+            "expected a vector of at most {MAX_RANK} extents, found {} elements",
+            shape.shape[0]
+        ))),
+    }
+}
+
+/// The most axes of a tensor that an operator makes.
+pub const MAX_RANK: i64 = 1_000;
 
 /// The elements of operand `index` as integers, where it is a known constant.
 pub fn constant_integers(cx: &InferCx<'_>, index: usize) -> Option<Vec<i64>> {

@@ -352,25 +352,24 @@ pub struct ExpandDims<V = ValueId> {
     pub num_newaxis: i64,
 }
 
-/// The most axes of a tensor that an operator makes.
-const MAX_RANK: usize = 1_000;
-
 fn infer_expand_dims(op: ExpandDims<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
     let axis = relation::axis(op.axis, data.rank() + 1)?;
-    let count = match usize::try_from(op.num_newaxis) {
-        Ok(count) if count <= MAX_RANK => count,
-        _ => {
-            return Err(Stop::Error(format!(
-                "expected num_newaxis from 0 to {MAX_RANK}, found {}",
-                op.num_newaxis
-            )));
-        }
-    };
+    let count = expect_new_axes(op.num_newaxis)?;
     let mut shape: Dims = data.shape[..axis].into();
     shape.extend(std::iter::repeat_n(Dim::Known(1), count));
     shape.extend_from_slice(&data.shape[axis..]);
     Ok(Type::tensor(shape, data.dtype))
+}
+
+pub(super) fn expect_new_axes(count: i64) -> Result<usize, Stop> {
+    match count {
+        0..=relation::MAX_RANK => Ok(count as usize),
+        _ => Err(Stop::Error(format!(
+            "expected num_newaxis from 0 to {}, found {count}",
+            relation::MAX_RANK
+        ))),
+    }
 }
 
 /// The tensors of a tuple one after another along `axis`. All have one element type and equal
