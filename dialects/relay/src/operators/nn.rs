@@ -12,6 +12,7 @@ pub(crate) mod numeric;
 pub mod padding;
 pub mod pooling;
 mod relation;
+pub mod resampling;
 pub mod transposed_convolution;
 mod window;
 
@@ -24,5 +25,6 @@ pub(super) fn register(registry: &mut Registry) {
     normalization::register(registry);
     activation::register(registry);
     padding::register(registry);
+    resampling::register(registry);
     loss::register(registry);
 }

@@ -1,5 +1,250 @@
-//! Activations and bias: `nn.relu`, `nn.bias_add`, `nn.prelu`, `nn.dropout` ….
+//! Activations, dropout and flattening.
 
-use ir_core::Registry;
+use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
-pub(super) fn register(_registry: &mut Registry) {}
+use super::numeric::{Number, dispatch};
+use super::relation::axis_of;
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
+
+/// The positive part: `out = max(data, 0)`, elementwise.
+///
+/// The result has the type of `data`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.relu",
+    traits(IDEMPOTENT),
+    infer = |op: Relu<Type>, cx: &mut InferCx<'_>| cx.tensor(0).map(|_| op.data),
+    hooks(FusionPattern::Elementwise, Evaluate(evaluate_relu))
+)]
+pub struct Relu<V = ValueId> {
+    /// The input.
+    pub data: V,
+}
+
+fn evaluate_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(data: &TensorData) -> Result<Value, EvalError> {
+        let positive = |x: T| if x < T::ZERO { T::ZERO } else { x };
+        map(data, positive)
+    }
+    let data = cx.tensor(0)?;
+    dispatch!(data.dtype(), run(data))
+}
+
+fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value, EvalError> {
+    let elements: Vec<T> = T::read(data).into_iter().map(function).collect();
+    T::write(data.dtype(), data.shape(), &elements)
+}
+
+/// The positive part, and a fraction of the negative: `out = data > 0 ? data : alpha * data`.
+///
+/// The result has the type of `data`. Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.leaky_relu",
+    infer = |op: LeakyRelu<Type>, cx: &mut InferCx<'_>| cx.tensor(0).map(|_| op.data),
+    hooks(FusionPattern::Elementwise, Evaluate(evaluate_leaky_relu))
+)]
+pub struct LeakyRelu<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// Slope of the negative part.
+    #[default(0.25)]
+    pub alpha: f64,
+}
+
+fn evaluate_leaky_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<LeakyRelu<Value>>()?;
+    Ok(map(cx.tensor(0)?, |x: f64| if x > 0.0 { x } else { x * op.alpha })?)
+}
+
+/// As `nn.leaky_relu`, with a slope per channel: `out[…, c, …] = data > 0 ? data : alpha[c] *
+/// data`.
+///
+/// `alpha` has the extent of `data` along `axis`; the result has the type of `data`. Relay
+/// operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.prelu",
+    infer = prelu_relation,
+    hooks(FusionPattern::Broadcast, Evaluate(evaluate_prelu))
+)]
+pub struct Prelu<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// Slopes of the negative part, a vector.
+    pub alpha: V,
+    /// The axis of channels; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+}
+
+fn prelu_relation(op: Prelu<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let axis = axis_of(op.axis, data.rank()).map_err(Stop::Error)?;
+    cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
+    Ok(op.data)
+}
+
+fn evaluate_prelu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<Prelu<Value>>()?;
+    let (data, alpha) = (cx.tensor(0)?, cx.tensor(1)?.to_f64());
+    let axis = axis_of(op.axis, data.rank())?;
+    if alpha.len() as i64 != data.shape()[axis] {
+        return Err(EvalError::new("expected as many slopes as channels"));
+    }
+    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let mut out = data.to_f64();
+    for (block, values) in out.chunks_mut(inner.max(1)).enumerate() {
+        let slope = alpha[block % alpha.len()];
+        values.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x *= slope);
+    }
+    f64::write(data.dtype(), data.shape(), &out)
+}
+
+/// Exponentials that sum to one along an axis: `out = exp(data) / Σ exp(data)`.
+///
+/// The maximum is subtracted first. The result has the type of `data`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.softmax",
+    infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
+    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)))
+)]
+pub struct Softmax<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// The axis; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+}
+
+/// As `nn.softmax`, where a backend may approximate the exponential.
+///
+/// The reference computes it exactly. The result has the type of `data`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.fast_softmax",
+    infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
+    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)))
+)]
+pub struct FastSoftmax<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// The axis; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+}
+
+/// The logarithm of `nn.softmax`: `out = data - log Σ exp(data)`.
+///
+/// The maximum is subtracted first. The result has the type of `data`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.log_softmax",
+    infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
+    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)))
+)]
+pub struct LogSoftmax<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// The axis; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+}
+
+fn softmax_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    axis_of(axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    Ok(data)
+}
+
+fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let axis = axis_of(axis, data.rank())?;
+    let extent = data.shape()[axis] as usize;
+    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let mut out = data.to_f64();
+    for block in out.chunks_mut((extent * inner).max(1)) {
+        for start in 0..inner {
+            let places = (0..extent).map(|i| start + i * inner);
+            let highest = places.clone().map(|i| block[i]).fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = places.clone().map(|i| (block[i] - highest).exp()).sum();
+            for i in places {
+                let shifted = block[i] - highest;
+                block[i] = if logarithm { shifted - sum.ln() } else { shifted.exp() / sum };
+            }
+        }
+    }
+    f64::write(data.dtype(), data.shape(), &out)
+}
+
+/// Zeroes elements at random while training; the identity in inference, which the reference
+/// computes.
+///
+/// The result is the tuple of the output and the mask, all ones, both of the type of `data`. Relay
+/// operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.dropout",
+    infer = |op: Dropout<Type>, cx: &mut InferCx<'_>| {
+        cx.tensor(0).map(|_| Type::tuple([op.data, op.data]))
+    },
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_dropout))
+)]
+pub struct Dropout<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// The probability of an element to be zeroed.
+    #[default(0.5)]
+    pub rate: f64,
+}
+
+fn evaluate_dropout(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let mask = TensorData::from_i64(data.dtype(), data.shape(), &vec![1; data.len()])?;
+    Ok(Value::tuple([data.clone().into(), mask.into()]))
+}
+
+/// Joins all axes after the first: `(N, A, B, …)` becomes `(N, A * B * …)`.
+///
+/// The elements stay in order. Relay operator level 2.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.batch_flatten",
+    traits(IDEMPOTENT),
+    infer = batch_flatten_relation,
+    hooks(FusionPattern::Injective, Evaluate(evaluate_batch_flatten))
+)]
+pub struct BatchFlatten<V = ValueId> {
+    /// The input.
+    pub data: V,
+}
+
+fn batch_flatten_relation(_op: BatchFlatten<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let Some((&batch, rest)) = data.shape.split_first() else {
+        return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
+    };
+    let join = |product, &dim| Dim::binary(DimOp::Mul, product, dim);
+    let features = rest.iter().fold(Dim::Known(1), join);
+    Ok(Type::tensor([batch, features], data.dtype))
+}
+
+fn evaluate_batch_flatten(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let data = cx.tensor(0)?;
+    let Some((&batch, rest)) = data.shape().split_first() else {
+        return Err(EvalError::new("expected data of rank 1 or more, found a scalar"));
+    };
+    Ok(data.reshaped(&[batch, rest.iter().product()])?.into())
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Relu>();
+    registry.op::<LeakyRelu>();
+    registry.op::<Prelu>();
+    registry.op::<Softmax>();
+    registry.op::<FastSoftmax>();
+    registry.op::<LogSoftmax>();
+    registry.op::<Dropout>();
+    registry.op::<BatchFlatten>();
+}

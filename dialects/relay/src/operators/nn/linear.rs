@@ -1,5 +1,432 @@
-//! Matrix products: `nn.dense`, `nn.matmul`, `nn.batch_matmul`, `einsum`.
+//! Matrix products and the addition of a bias.
 
-use ir_core::Registry;
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 
-pub(super) fn register(_registry: &mut Registry) {}
+use super::numeric::{Number, compute_dtype, dispatch, result_shape};
+use super::relation::{axis_of, require, require_rank};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
+use crate::operators::layout::Layout;
+
+/// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
+///
+/// With data `(…, K)` and weight `(units, K)` the result is `(…, units)`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.dense",
+    infer = dense_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense))
+)]
+pub struct Dense<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// The weight, one row per output.
+    pub weight: V,
+    /// Number of outputs; the weight's, where absent.
+    #[default(None)]
+    pub units: Option<i64>,
+    /// Element type of the result; that of the input where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+}
+
+fn dense_relation(op: Dense<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let Some((&inputs, outer)) = data.shape.split_last() else {
+        return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
+    };
+    let units = second_operand(cx, data, op.units, inputs, true)?;
+    let shape = outer.iter().copied().chain([units]);
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(data.dtype)))
+}
+
+/// The columns of the product's second factor: `(units, inner)` when `transposed`, else
+/// `(inner, units)`. An unknown factor is refined where `units` are given.
+fn second_operand(
+    cx: &mut InferCx<'_>,
+    data: &TensorType,
+    units: Option<i64>,
+    inner: Dim,
+    transposed: bool,
+) -> Result<Dim, Stop> {
+    match (cx.tensor(1), units) {
+        (Ok(weight), _) => {
+            require_rank("a weight", weight, 2)?;
+            let (found, columns) = match transposed {
+                true => (weight.shape[1], weight.shape[0]),
+                false => (weight.shape[0], weight.shape[1]),
+            };
+            require(cx, "inner extent of the weight", inner, found)?;
+            if let Some(units) = units {
+                require(cx, "units of the weight", Dim::Known(units), columns)?;
+            }
+            Ok(columns)
+        }
+        (Err(Stop::Stuck), Some(units)) => {
+            let units = Dim::Known(units);
+            let shape = if transposed { [units, inner] } else { [inner, units] };
+            cx.refine(1, Type::tensor(shape, data.dtype));
+            Ok(units)
+        }
+        (Err(stop), _) => Err(stop),
+    }
+}
+
+/// A matrix as elements with the distances of neighbours in a column and in a row.
+struct Matrix<'a, T> {
+    elements: &'a [T],
+    row: usize,
+    column: usize,
+}
+
+impl<'a, T> Matrix<'a, T> {
+    /// The matrix of `columns` stored row by row, or its transpose.
+    fn new(elements: &'a [T], columns: usize, transposed: bool) -> Matrix<'a, T> {
+        let (row, column) = if transposed { (1, columns) } else { (columns, 1) };
+        Matrix { elements, row, column }
+    }
+}
+
+/// Appends the `rows` × `columns` product of `a` and `b` over `inner` elements.
+fn multiply<T: Number>(
+    a: &Matrix<'_, T>,
+    b: &Matrix<'_, T>,
+    [rows, inner, columns]: [usize; 3],
+    out: &mut Vec<T>,
+) {
+    for i in 0..rows {
+        for j in 0..columns {
+            let sum = (0..inner).fold(T::ZERO, |sum, k| {
+                let left = a.elements[i * a.row + k * a.column];
+                sum.plus(left.times(b.elements[k * b.row + j * b.column]))
+            });
+            out.push(sum);
+        }
+    }
+}
+
+fn last(shape: &[i64], from_end: usize) -> usize {
+    shape.len().checked_sub(from_end).map_or(1, |axis| shape[axis] as usize)
+}
+
+fn evaluate_dense(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(cx: &EvalCx<'_>, shape: &[i64], dtype: DType) -> Result<Value, EvalError> {
+        let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+        let (inner, units) = (last(data.shape(), 1), last(weight.shape(), 2));
+        let rows = data.shape().iter().rev().skip(1).product::<i64>() as usize;
+        let (a, b) = (T::read(data), T::read(weight));
+        let mut out = Vec::with_capacity(rows * units);
+        let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
+        multiply(&a, &b, [rows, inner, units], &mut out);
+        T::write(dtype, shape, &out)
+    }
+    let (shape, dtype) = result_shape::<Dense>(cx)?;
+    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
+    dispatch!(compute, run(cx, &shape, dtype))
+}
+
+/// A fully connected layer whose weight is blocked for vector units.
+///
+/// Computes `nn.dense`; the weight is in a layout of the axes `N` (units) and `C` (inputs), such
+/// as `NC8n`. Relay operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.contrib_dense_pack",
+    infer = dense_pack_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense_pack))
+)]
+pub struct ContribDensePack<V = ValueId> {
+    /// The input, `(…, K)`.
+    pub data: V,
+    /// The weight, in `weight_layout`.
+    pub weight: V,
+    /// Number of outputs; the weight's, where absent.
+    #[default(None)]
+    pub units: Option<i64>,
+    /// Element type of the result; that of the input where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+    /// Layout of the weight.
+    #[default("NC".to_string())]
+    pub weight_layout: String,
+}
+
+fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let layout = Layout::parse(&op.weight_layout).map_err(Stop::Error)?;
+    let weight = layout.logical("NC", &weight.shape).map_err(Stop::Error)?;
+    let Some((&inputs, outer)) = data.shape.split_last() else {
+        return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
+    };
+    require(cx, "inner extent of the weight", inputs, weight[1])?;
+    if let Some(units) = op.units {
+        require(cx, "units of the weight", Dim::Known(units), weight[0])?;
+    }
+    let shape = outer.iter().copied().chain([weight[0]]);
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(data.dtype)))
+}
+
+fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        cx: &EvalCx<'_>,
+        layout: &Layout,
+        shape: &[i64],
+        dtype: DType,
+    ) -> Result<Value, EvalError> {
+        let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+        let (extents, b) = layout.unpack("NC", weight.shape(), &T::read(weight))?;
+        let (units, inner) = (extents[0] as usize, extents[1] as usize);
+        let rows = data.shape().iter().rev().skip(1).product::<i64>() as usize;
+        let a = T::read(data);
+        let mut out = Vec::with_capacity(rows * units);
+        let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
+        multiply(&a, &b, [rows, inner, units], &mut out);
+        T::write(dtype, shape, &out)
+    }
+    let op = cx.fields::<ContribDensePack<Value>>()?;
+    let (shape, dtype) = result_shape::<ContribDensePack>(cx)?;
+    let layout = Layout::parse(&op.weight_layout)?;
+    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
+    dispatch!(compute, run(cx, &layout, &shape, dtype))
+}
+
+/// A matrix product: `out[…, i, j] = Σ_k a[…, i, k] * b[k, j]`.
+///
+/// With `tensor_a` `(…, M, K)` and `tensor_b` `(K, N)` the result is `(…, M, N)`; the flags say
+/// which of them is stored transposed. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.matmul",
+    infer = matmul_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_matmul))
+)]
+pub struct Matmul<V = ValueId> {
+    /// The first factor.
+    pub tensor_a: V,
+    /// The second factor, a matrix.
+    pub tensor_b: V,
+    /// Number of columns of the result; those of `tensor_b`, where absent.
+    #[default(None)]
+    pub units: Option<i64>,
+    /// Element type of the result; that of `tensor_a` where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+    /// Whether `tensor_a` is `(…, K, M)`.
+    #[default(false)]
+    pub transpose_a: bool,
+    /// Whether `tensor_b` is `(N, K)`.
+    #[default(false)]
+    pub transpose_b: bool,
+}
+
+fn matmul_relation(op: Matmul<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let mut shape = data.shape.clone();
+    if op.transpose_a {
+        let rank = shape.len();
+        if rank < 2 {
+            return Err(Stop::error("expected a transposed factor of rank 2 or more"));
+        }
+        shape.swap(rank - 2, rank - 1);
+    }
+    let Some(inner) = shape.pop() else {
+        return Err(Stop::error("expected a factor of rank 1 or more, found a scalar"));
+    };
+    shape.push(second_operand(cx, data, op.units, inner, op.transpose_b)?);
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(data.dtype)))
+}
+
+fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &Matmul<Value>,
+        cx: &EvalCx<'_>,
+        shape: &[i64],
+        dtype: DType,
+    ) -> Result<Value, EvalError> {
+        let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+        let (a_columns, b_columns) = (last(a.shape(), 1), last(b.shape(), 1));
+        let inner = if op.transpose_b { b_columns } else { last(b.shape(), 2) };
+        let (rows, columns) = (last(shape, 2), last(shape, 1));
+        let (a, b) = (T::read(a), T::read(b));
+        let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+        let b = Matrix::new(&b, b_columns, op.transpose_b);
+        for a in a.chunks_exact((rows * inner).max(1)) {
+            let a = Matrix::new(a, a_columns, op.transpose_a);
+            multiply(&a, &b, [rows, inner, columns], &mut out);
+        }
+        // An empty sum has no elements to run over.
+        out.resize(shape.iter().product::<i64>() as usize, T::ZERO);
+        T::write(dtype, shape, &out)
+    }
+    let op = cx.fields::<Matmul<Value>>()?;
+    let (shape, dtype) = result_shape::<Matmul>(cx)?;
+    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
+    dispatch!(compute, run(&op, cx, &shape, dtype))
+}
+
+/// Matrix products of a batch: `out[b, i, j] = Σ_k x[b, i, k] * y[b, k, j]`.
+///
+/// With `tensor_a` `(B, M, K)` and `tensor_b` `(B, K, N)` the result is `(B, M, N)`; a batch of
+/// one factor of extent 1 stands for all. The flags say which of them is stored transposed. Relay
+/// operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.batch_matmul",
+    infer = batch_matmul_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_matmul))
+)]
+pub struct BatchMatmul<V = ValueId> {
+    /// The first factors.
+    pub tensor_a: V,
+    /// The second factors.
+    pub tensor_b: V,
+    /// Element type of the result; that of `tensor_a` where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+    /// Whether `tensor_a` is `(B, K, M)`.
+    #[default(false)]
+    pub transpose_a: bool,
+    /// Whether `tensor_b` is `(B, N, K)`.
+    #[default(false)]
+    pub transpose_b: bool,
+}
+
+fn batch_matmul_relation(op: BatchMatmul<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+    require_rank("a first operand", a, 3)?;
+    require_rank("a second operand", b, 3)?;
+    let (mut x, mut y) = (a.shape.clone(), b.shape.clone());
+    if op.transpose_a {
+        x.swap(1, 2);
+    }
+    if op.transpose_b {
+        y.swap(1, 2);
+    }
+    require(cx, "inner extent of the second operand", x[2], y[1])?;
+    let batch = match (x[0], y[0]) {
+        (Dim::Known(1), batch) | (batch, Dim::Known(1)) => batch,
+        (x, y) => {
+            require(cx, "batch of the second operand", x, y)?;
+            if x == Dim::Any { y } else { x }
+        }
+    };
+    Ok(Type::tensor([batch, x[1], y[2]], op.out_dtype.unwrap_or(a.dtype)))
+}
+
+fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &BatchMatmul<Value>,
+        cx: &EvalCx<'_>,
+        shape: &[i64],
+        dtype: DType,
+    ) -> Result<Value, EvalError> {
+        let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+        let (x, y) = (a.shape(), b.shape());
+        let inner = if op.transpose_a { x[1] } else { x[2] } as usize;
+        let (rows, columns) = (shape[1] as usize, shape[2] as usize);
+        let (a_elements, b_elements) = (T::read(a), T::read(b));
+        let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+        for batch in 0..shape[0] as usize {
+            // A batch of extent 1 stands for all.
+            let a = batch.min(x[0] as usize - 1) * rows * inner;
+            let b = batch.min(y[0] as usize - 1) * inner * columns;
+            let a = Matrix::new(&a_elements[a..], x[2] as usize, op.transpose_a);
+            let b = Matrix::new(&b_elements[b..], y[2] as usize, op.transpose_b);
+            multiply(&a, &b, [rows, inner, columns], &mut out);
+        }
+        T::write(dtype, shape, &out)
+    }
+    let op = cx.fields::<BatchMatmul<Value>>()?;
+    let (shape, dtype) = result_shape::<BatchMatmul>(cx)?;
+    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
+    dispatch!(compute, run(&op, cx, &shape, dtype))
+}
+
+/// Adds a vector along one axis: `out[…, c, …] = data[…, c, …] + bias[c]`.
+///
+/// `bias` has the extent of `data` along `axis`; the result has the type of `data`. Relay operator
+/// level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.bias_add",
+    infer = bias_add_relation,
+    hooks(FusionPattern::Broadcast, Evaluate(evaluate_bias_add))
+)]
+pub struct BiasAdd<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// What is added, a vector.
+    pub bias: V,
+    /// The axis; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+}
+
+fn bias_add_relation(op: BiasAdd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let axis = axis_of(op.axis, data.rank()).map_err(Stop::Error)?;
+    cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
+    Ok(op.data)
+}
+
+fn evaluate_bias_add(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(axis: i64, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+        let (data, bias) = (cx.tensor(0)?, T::read(cx.tensor(1)?));
+        let axis = axis_of(axis, data.rank())?;
+        if bias.len() as i64 != data.shape()[axis] {
+            return Err(EvalError::new(format!(
+                "expected a bias of {} elements, found {}",
+                data.shape()[axis],
+                bias.len()
+            )));
+        }
+        let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+        let mut out = T::read(data);
+        for (block, values) in out.chunks_mut(inner.max(1)).enumerate() {
+            let bias = bias[block % bias.len()];
+            values.iter_mut().for_each(|value| *value = value.plus(bias));
+        }
+        T::write(data.dtype(), data.shape(), &out)
+    }
+    let op = cx.fields::<BiasAdd<Value>>()?;
+    let dtype = cx.tensor(0)?.dtype();
+    dispatch!(dtype, run(op.axis, cx))
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Dense>();
+    registry.op::<ContribDensePack>();
+    registry.op::<Matmul>();
+    registry.op::<BatchMatmul>();
+    registry.op::<BiasAdd>();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_of_transposed_matrices() {
+        let (a, b) = ([1i64, 2, 3, 4, 5, 6], [1i64, 0, 2, 1, 0, 3]);
+        let mut out = Vec::new();
+        // (2, 3) × (3, 2), and the transposes of a (3, 2) and a (2, 3) matrix.
+        multiply(&Matrix::new(&a, 3, false), &Matrix::new(&b, 2, false), [2, 3, 2], &mut out);
+        assert_eq!(out, [5, 11, 14, 23]);
+        out.clear();
+        multiply(&Matrix::new(&a, 2, true), &Matrix::new(&b, 3, true), [2, 3, 2], &mut out);
+        assert_eq!(out, [11, 16, 14, 20]);
+    }
+
+    #[test]
+    fn a_weight_is_refined() {
+        let data = Type::tensor([Dim::parameter("n"), 8.into()], DType::FLOAT32);
+        let operands = [data, Type::unknown()];
+        let dense = Dense { data, weight: operands[1], units: Some(4), out_dtype: None };
+        let mut cx = InferCx::new(&operands, ir_core::AttrDict::empty());
+        let result = dense_relation(dense.clone(), &mut cx);
+        assert_eq!(result.map(|ty| ty.to_string()), Ok("Tensor[(n, 4), float32]".to_string()));
+        assert_eq!(cx.refinements[0], (1, Type::tensor([4, 8], DType::FLOAT32)));
+        let stuck = dense_relation(Dense { units: None, ..dense }, &mut cx);
+        assert_eq!(stuck, Err(Stop::Stuck));
+    }
+}

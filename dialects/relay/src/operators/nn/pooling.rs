@@ -36,7 +36,7 @@ enum PoolKind {
 macro_rules! pool {
     (
         $(#[$meta:meta])*
-        $name:ident($operand:ident, $($before:ident: $before_doc:literal)?),
+        $name:ident($operand:ident, $($before:ident: $before_doc:tt)?),
         $spatial:literal, $layout:literal, $kind:expr
         $(, $include:ident)?
     ) => {
