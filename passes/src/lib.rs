@@ -5,6 +5,7 @@
 
 use ir_core::Registry;
 
+pub mod canonicalize;
 pub mod cse;
 pub mod dce;
 pub mod effects;
@@ -12,13 +13,18 @@ pub mod emit;
 pub mod eta_expand;
 pub mod fold_constant;
 pub mod fuse;
+pub mod infer_type;
 pub mod lambda_lift;
 pub mod math;
 pub mod normal_forms;
 pub mod remove_unused_functions;
+pub mod simplify_inference;
 
 /// Adds all passes to `registry`.
 pub fn register(registry: &mut Registry) {
+    registry.pass::<canonicalize::Canonicalize>();
+    registry.pass::<infer_type::InferType>();
+    registry.pass::<simplify_inference::SimplifyInference>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
     registry.pass::<eta_expand::EtaExpand>();

@@ -313,8 +313,7 @@ fn same_dict(a: AttrDict, b: AttrDict) -> bool {
         all.collect::<Vec<_>>()
     };
     let (a, b) = (entries(a), entries(b));
-    a.len() == b.len()
-        && a.iter().zip(&b).all(|(a, b)| a.0 == b.0 && same_attr(a.1, b.1))
+    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.0 == b.0 && same_attr(a.1, b.1))
 }
 
 // Attributes are as deep as the text that the tests bring along.
@@ -333,8 +332,7 @@ fn same_attr(a: Attr, b: Attr) -> bool {
 }
 
 fn same_tensor(a: &TensorData, b: &TensorData) -> bool {
-    a.ty() == b.ty()
-        && a.elements().zip(b.elements()).all(|(a, b)| near(a.as_f64(), b.as_f64()))
+    a.ty() == b.ty() && a.elements().zip(b.elements()).all(|(a, b)| near(a.as_f64(), b.as_f64()))
 }
 
 /// Equal up to the rounding of another implementation.
