@@ -563,6 +563,11 @@ impl Body {
         self.edits
     }
 
+    /// Continues the count of edits of the body that this one replaces.
+    pub(crate) fn continue_edits(&mut self, edits: u64) {
+        self.edits = edits;
+    }
+
     /// Appends an argument to `block`.
     pub fn add_block_arg(&mut self, block: BlockId, ty: Type) -> ValueId {
         let index = self.blocks[block].args.len() as u32;

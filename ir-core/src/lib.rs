@@ -10,9 +10,11 @@ extern crate self as ir_core;
 
 pub mod attributes;
 pub mod body;
+mod compact;
 pub mod copy;
 pub mod diagnostics;
 pub mod dtype;
+pub mod fingerprint;
 pub mod ids;
 pub mod infer;
 mod intern;
@@ -25,12 +27,14 @@ pub mod rewriter;
 pub mod tensor;
 pub mod text;
 pub mod types;
+pub mod verify;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
 pub use body::{Binding, Body, InsertPoint, NameHint, OpParts, ValueDef};
 pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};
 pub use dtype::{DType, DTypeKind};
+pub use fingerprint::Fingerprint;
 pub use ids::{BlockId, EntityId, OpId, RegionId, UseId, ValueId};
 pub use infer::{InferCx, Stop};
 pub use intern::Symbol;
@@ -45,6 +49,7 @@ pub use tensor::{Scalar, TensorData};
 pub use types::{
     Dim, DimExpr, DimExprData, DimOp, FunctionType, TensorType, Type, TypeData, TypeParam,
 };
+pub use verify::{Verified, verify};
 
 /// Derives [`Op`](trait@Op) and [`OpFields`] from a struct of operands and attributes.
 pub use ir_macros::Op;

@@ -1,5 +1,6 @@
 //! Constant tensors.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -129,6 +130,19 @@ impl TensorData {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+    /// The bytes with every lane in little-endian order: the same on every machine.
+    pub fn little_endian_bytes(&self) -> Cow<'_, [u8]> {
+        swapped_on_big_endian(self.dtype, &self.bytes)
+    }
+    /// A tensor of bytes whose lanes are in little-endian order. Errors when their number does not
+    /// fit the shape.
+    pub fn from_little_endian_bytes(
+        dtype: DType,
+        shape: &[i64],
+        bytes: &[u8],
+    ) -> Result<TensorData, TensorSizeError> {
+        TensorData::from_bytes(dtype, shape, swapped_on_big_endian(dtype, bytes).into_owned())
+    }
     /// The tensor type.
     pub fn ty(&self) -> Type {
         Type::tensor(self.shape.iter().copied(), self.dtype)
@@ -160,6 +174,16 @@ impl TensorData {
     pub fn to_i64(&self) -> Vec<i64> {
         self.elements().map(Scalar::as_i64).collect()
     }
+}
+
+fn swapped_on_big_endian(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if cfg!(target_endian = "little") {
+        return Cow::Borrowed(bytes);
+    }
+    let mut bytes = bytes.to_vec();
+    let lane = dtype.bytes() / dtype.lanes() as usize;
+    bytes.chunks_mut(lane).for_each(<[u8]>::reverse);
+    Cow::Owned(bytes)
 }
 
 /// Equality is of type and bits: a NaN equals the same NaN, and `0.0` differs from `-0.0`.

@@ -1,10 +1,16 @@
 //! The reference interpreter: the meaning of every program, simple rather than fast.
 
 mod code;
+mod compare;
 mod evaluate;
 mod machine;
+mod random;
+#[cfg(test)]
+mod tests;
 mod value;
 
+pub use compare::{Mismatch, approx_equal, flatten};
 pub use evaluate::{EvalCx, EvalError, Evaluate};
 pub use machine::{Interpreter, Options, check_type};
+pub use random::{Random, random_arguments, random_value};
 pub use value::{Closure, Data, Fields, Reference, Value};

@@ -133,6 +133,7 @@ pub struct If<V = ValueId> {
     name = "relay.match",
     traits(RECURSIVE_EFFECTS),
     effects(DIVERGE),
+    regions(clauses..),
     verify = verify::clauses
 )]
 pub struct Match<V = ValueId> {

@@ -4,12 +4,16 @@
 //! - [`operators`]: the tensor operators, each declared in one place with its type relation,
 //!   fusion pattern, evaluator and documentation;
 //! - [`text`]: the text syntax;
+//! - [`arrays`]: files of named arrays;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend.
 
+pub mod arrays;
+pub mod generate;
 pub mod inference;
 pub mod interpreter;
 pub mod language;
 pub mod operators;
+pub mod prelude;
 pub mod text;
 pub mod types;
 

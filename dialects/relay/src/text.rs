@@ -29,6 +29,10 @@ pub use printer::PrintOptions;
 /// The version of the text format.
 pub const VERSION: &str = "0.0.5";
 
+/// The kind of an item that is a function of the original's tensor-level language: text that is
+/// kept, and not understood.
+pub const EXTERNAL: &str = "relay.external";
+
 /// The operations that are forms of the language: written with syntax of their own, not as calls.
 const FORMS: [&str; 15] = [
     "constant",

@@ -1,6 +1,7 @@
 //! Helpers over types.
 
 use ir_core::{Dim, DimExprData, Symbol, Type, TypeData, TypeParam};
+use rustc_hash::FxHashSet;
 
 /// The type and shape parameters that `ty` refers to without binding them, in order of first
 /// occurrence.
@@ -12,6 +13,8 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
         Unbind(usize),
     }
     let (mut free, mut bound): (Vec<Symbol>, Vec<Symbol>) = (vec![], vec![]);
+    // Types without bound names around them are visited once, however often they are shared.
+    let mut seen: FxHashSet<Type> = FxHashSet::default();
     let mut pending = vec![Step::Type(ty)];
     while let Some(step) = pending.pop() {
         let found = match step {
@@ -29,6 +32,7 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 }
             },
             Step::Type(ty) if !ty.facts().has_parameter => None,
+            Step::Type(ty) if bound.is_empty() && !seen.insert(ty) => None,
             Step::Type(ty) => match ty.data() {
                 TypeData::Parameter(name) => Some(*name),
                 TypeData::Unknown | TypeData::Variable(_) => None,

@@ -241,9 +241,15 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
         None => quote!(::core::option::Option::None),
     };
     let regions = options.regions.iter().map(|region| {
-        let name = quote!(#region).to_string();
+        // `clauses..` stands for any number of regions.
+        let (name, arity) = match region {
+            Expr::Range(syn::ExprRange { start: Some(name), end: None, .. }) => {
+                (quote!(#name).to_string(), quote!(Many))
+            }
+            name => (quote!(#name).to_string(), quote!(One)),
+        };
         quote!(::ir_core::registry::Field {
-            name: #name, arity: ::ir_core::registry::Arity::One, doc: "",
+            name: #name, arity: ::ir_core::registry::Arity::#arity, doc: "",
         })
     });
     let results =

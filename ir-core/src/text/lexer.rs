@@ -273,6 +273,13 @@ impl<'t> Lexer<'t> {
         Lexer { text, position: 0, after_dot: usize::MAX }
     }
 
+    /// The tokens of `text` from byte `position` on; from the end on where that is inside a
+    /// character.
+    pub fn at(text: &'t str, position: usize) -> Lexer<'t> {
+        let position = if text.is_char_boundary(position) { position } else { text.len() };
+        Lexer { text, position, after_dot: usize::MAX }
+    }
+
     /// The next token; [`TokenKind::End`] at the end, again and again.
     pub fn next_token(&mut self) -> Token {
         let start = match self.skip_blanks() {

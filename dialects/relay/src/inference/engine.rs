@@ -372,6 +372,11 @@ impl<'e, 'a> Engine<'e, 'a> {
         let params = self.body(unit).block_args(entry).to_vec();
         for (value, ty) in params.into_iter().zip(&function.params) {
             self.assign(unit, value, *ty);
+            // Where both have `?` in different places, the declared type decides.
+            let kept = self.body(unit).ty(value);
+            if kept != *ty && !kept.facts().has_unknown {
+                self.set(unit, value, *ty);
+            }
         }
     }
 

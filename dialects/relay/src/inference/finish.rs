@@ -1,18 +1,16 @@
 //! The end of an inference: what is still open becomes polymorphic, or an error.
 
 use ir_core::types::MAX_TYPE_DEPTH;
-use ir_core::{
-    Diagnostic, DimExprData, FunctionType, OpId, Symbol, Type, TypeData, ValueDef, ValueId,
-};
+use ir_core::{Diagnostic, FunctionType, OpId, Symbol, Type, TypeData, ValueDef, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::codes;
 use super::engine::Engine;
 use super::patterns;
-use super::rebuild::{for_each_dim, for_each_dim_leaf, for_each_part};
 use super::shown;
 use super::solver::{Variable, shape_parameters};
 use crate::language::Match;
+use crate::types::free_parameters;
 
 /// The names for the type parameters of a generalised function.
 fn fresh_names(shape: bool, taken: &mut FxHashSet<Symbol>) -> Symbol {
@@ -78,8 +76,7 @@ impl Engine<'_, '_> {
             let ty = self.solver.resolve(self.units[unit].ty);
             let Some(function) = ty.as_function() else { continue };
             let mut names: Vec<Symbol> = function.type_params.to_vec();
-            let declared: FxHashSet<Symbol> = names.iter().copied().collect();
-            names.extend(free_parameters(ty).into_iter().filter(|name| !declared.contains(name)));
+            names.extend(free_parameters(ty));
             self.units[unit].ty = Type::new(TypeData::Function(FunctionType {
                 type_params: names.into(),
                 params: function.params.clone(),
@@ -231,47 +228,4 @@ impl Engine<'_, '_> {
             );
         }
     }
-}
-
-/// The parameters in `ty` that no binder inside it binds, in order of first occurrence.
-fn free_parameters(ty: Type) -> Vec<Symbol> {
-    let mut names: Vec<Symbol> = Vec::new();
-    let mut seen: FxHashSet<Type> = FxHashSet::default();
-    let mut pending = match ty.as_function() {
-        Some(function) => {
-            let parts = function.params.iter().copied().chain([function.result]);
-            parts.collect::<Vec<_>>()
-        }
-        None => vec![ty],
-    };
-    pending.reverse();
-    while let Some(ty) = pending.pop() {
-        if !ty.facts().has_parameter || !seen.insert(ty) {
-            continue;
-        }
-        if ty.as_function().is_some_and(|function| !function.type_params.is_empty()) {
-            // Names bound inside are not free; generalised names are fresh and never bound there.
-            let bound: FxHashSet<Symbol> =
-                ty.as_function().iter().flat_map(|f| f.type_params.iter().copied()).collect();
-            let inner = free_parameters(ty).into_iter().filter(|name| !bound.contains(name));
-            names.extend(inner);
-            continue;
-        }
-        if let TypeData::Parameter(name) = ty.data() {
-            names.push(*name);
-        }
-        for_each_dim(ty, |dim| {
-            for_each_dim_leaf(dim, |leaf| {
-                if let DimExprData::Parameter(name) = leaf {
-                    names.push(name);
-                }
-            });
-        });
-        let start = pending.len();
-        for_each_part(ty, |part| pending.push(part));
-        pending[start..].reverse();
-    }
-    let mut known = FxHashSet::default();
-    names.retain(|name| known.insert(*name));
-    names
 }

@@ -457,6 +457,15 @@ impl Solver {
     /// The type of a value that is either of type `a` or of type `b`: both unified, and `?` where
     /// one of them has `?`.
     pub(super) fn join(&mut self, a: Type, b: Type) -> Result<Type, Mismatch> {
+        let (mut a, mut b) = (self.resolve(a), self.resolve(b));
+        // Of a polymorphic function and an instance of one, the value is the instance.
+        let is_polymorphic =
+            |ty: Type| ty.as_function().map(|function| !function.type_params.is_empty());
+        match (is_polymorphic(a), is_polymorphic(b)) {
+            (Some(true), Some(false)) => a = self.instantiate(a, &[]),
+            (Some(false), Some(true)) => b = self.instantiate(b, &[]),
+            _ => {}
+        }
         self.unify(a, b)?;
         let (a, b) = (self.resolve(a), self.resolve(b));
         Ok(if a == b || !b.facts().has_any { a } else { with_any_of(a, b) })

@@ -1,1 +1,434 @@
+//! Inference on programs in text.
 
+use ir_core::diagnostics::Diagnostic;
+use ir_core::{Module, Registry, Symbol};
+
+use super::infer_module;
+use crate::text::parse;
+
+fn registry() -> Registry {
+    Registry::new().with(crate::dialect())
+}
+
+fn read(text: &str, registry: &Registry) -> Module {
+    let text = format!("#[version = \"0.0.5\"]\n{text}");
+    let (module, diagnostics) = parse("test", &text, registry);
+    assert!(diagnostics.is_empty(), "{diagnostics:#?}");
+    module
+}
+
+/// A diagnostic in one line, without its places.
+fn line(diagnostic: &Diagnostic) -> String {
+    let mut text = format!("{}: {}", diagnostic.code, diagnostic.message);
+    for note in &diagnostic.notes {
+        text.push_str(&format!(" [{note}]"));
+    }
+    text
+}
+
+fn infer(text: &str) -> (Module, Vec<String>) {
+    let registry = registry();
+    let mut module = read(text, &registry);
+    let diagnostics = infer_module(&mut module, &registry);
+    for diagnostic in &diagnostics {
+        assert!(diagnostic.primary.is_some(), "no place: {diagnostic:?}");
+    }
+    (module, diagnostics.iter().map(line).collect())
+}
+
+/// The type of `@name`.
+fn type_of(module: &Module, name: &str) -> String {
+    module.get(name).unwrap().signature.ty.to_string()
+}
+
+/// The type of the value named `name` in `@main`.
+fn local(module: &Module, name: &str) -> String {
+    let body = module.body("main").unwrap();
+    let args = body.walk_blocks().flat_map(|block| body.block_args(block).to_vec());
+    let results = body.walk().flat_map(|op| body.results(op).collect::<Vec<_>>());
+    let named = args.chain(results).find(|v| body.name_hint(*v).name == Some(Symbol::new(name)));
+    body.ty(named.unwrap()).to_string()
+}
+
+/// Infers `text` without errors and checks that every type is known and that inferring again
+/// changes nothing.
+#[track_caller]
+fn well_typed(text: &str) -> Module {
+    let (mut module, errors) = infer(text);
+    assert!(errors.is_empty(), "{errors:#?}");
+    let mut edits = Vec::new();
+    for (name, item) in &module.items {
+        let Some(body) = &item.body else { continue };
+        assert!(!item.signature.ty.facts().has_unknown, "@{name}: {}", item.signature.ty);
+        for op in body.walk() {
+            for value in body.results(op) {
+                let facts = body.ty(value).facts();
+                assert!(!facts.has_unknown && !facts.has_variable, "@{name}: {}", body.ty(value));
+            }
+        }
+        edits.push(body.edits());
+    }
+    let registry = registry();
+    let again = infer_module(&mut module, &registry);
+    assert!(again.is_empty(), "{again:#?}");
+    let after: Vec<u64> =
+        module.items.values().filter_map(|item| item.body.as_ref()).map(|b| b.edits()).collect();
+    assert_eq!(edits, after, "inferring twice edits");
+    if let Err(errors) = ir_core::verify::verify(&module, &registry) {
+        panic!("{errors:#?}");
+    }
+    module
+}
+
+#[track_caller]
+fn ill_typed(text: &str, expected: &[&str]) {
+    let (_, errors) = infer(text);
+    assert_eq!(errors, expected);
+}
+
+const LIST: &str = "type List[A] { Cons(A, List[A]), Nil, }\n";
+
+#[test]
+fn operators_and_results() {
+    let module = well_typed(
+        "def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(3), float32]) {
+           let %z = add(%x, %y);
+           let %t = (%z, %y);
+           %t.1
+         }",
+    );
+    assert_eq!(local(&module, "z"), "Tensor[(2, 3), float32]");
+    assert_eq!(local(&module, "t"), "(Tensor[(2, 3), float32], Tensor[(3), float32])");
+    assert_eq!(
+        type_of(&module, "main"),
+        "fn (Tensor[(2, 3), float32], Tensor[(3), float32]) -> Tensor[(3), float32]"
+    );
+}
+
+#[test]
+fn unannotated_functions_are_generalised() {
+    let module = well_typed(
+        "def @main(%x: float32) { (@id(%x), @id((%x,)), @twice(tanh, %x), @pair(%x, 1)) }
+         def @id(%x) { %x }
+         def @twice(%f, %x) { %f(%f(%x)) }
+         def @pair(%a, %b) { (%b, %a) }",
+    );
+    assert_eq!(type_of(&module, "id"), "fn [A](A) -> A");
+    assert_eq!(type_of(&module, "twice"), "fn [A](fn (A) -> A, A) -> A");
+    assert_eq!(type_of(&module, "pair"), "fn [A, B](A, B) -> (B, A)");
+    assert_eq!(
+        type_of(&module, "main"),
+        "fn (float32) -> (float32, (float32,), float32, (int32, float32))"
+    );
+}
+
+#[test]
+fn recursion_without_a_result_type() {
+    let module = well_typed(
+        "def @main(%n: int32) { @even(%n) }
+         def @even(%n: int32) { if (%n == 0) { True } else { @odd(%n - 1) } }
+         def @odd(%n: int32) { if (%n == 0) { False } else { @even(%n - 1) } }",
+    );
+    assert_eq!(type_of(&module, "odd"), "fn (int32) -> bool");
+    let module = well_typed(
+        "def @main(%n: int32) {
+           let %loop = fn (%i) { if (%i == 0) { 1f } else { %loop(%i - 1) } };
+           %loop(%n)
+         }",
+    );
+    assert_eq!(local(&module, "loop"), "fn (int32) -> float32");
+}
+
+#[test]
+fn relations_wait_for_their_operands() {
+    let module = well_typed(
+        "def @main(%x: Tensor[(4), float32]) {
+           let %f = fn (%a, %b) { let %c = add(%a, %b); let %d = (tanh(%c), %b); %d.0 };
+           %f(%x, 1f)
+         }",
+    );
+    assert_eq!(local(&module, "c"), "Tensor[(4), float32]");
+    assert_eq!(local(&module, "f"), "fn (Tensor[(4), float32], float32) -> Tensor[(4), float32]");
+}
+
+#[test]
+fn data_types_and_patterns() {
+    let module = well_typed(&format!(
+        "{LIST}
+         def @map[A, B](%f: fn (A) -> B, %xs: List[A]) -> List[B] {{
+           match (%xs) {{ Cons(%x, %rest) => Cons(%f(%x), @map(%f, %rest)), Nil => Nil, }}
+         }}
+         def @main(%x: Tensor[(2), float32]) {{
+           let %xs = @map(tanh, Cons(%x, Nil));
+           let %c = Cons;
+           match ((%xs, 1)) {{
+             (Cons(%a, Cons(_, %tail)), %n) => %c(%a, %tail),
+             (%other, _) => %other,
+           }}
+         }}"
+    ));
+    assert_eq!(local(&module, "xs"), "List[Tensor[(2), float32]]");
+    assert_eq!(local(&module, "a"), "Tensor[(2), float32]");
+    assert_eq!(local(&module, "n"), "int32");
+    assert_eq!(local(&module, "c"), "fn [A](A, List[A]) -> List[A]");
+}
+
+#[test]
+fn polymorphic_values_stand_for_their_instances() {
+    let module = well_typed(
+        "def @apply[A, B](%f: fn (A) -> B, %x: A) -> B { %f(%x) }
+         def @main(%x: float32) {
+           let %id = fn [A](%y: A) -> A { %y };
+           (@apply(%id, %x), %id(1), @apply<int32, int32>(%id, 1))
+         }"
+        .replace("<int32, int32>", "")
+        .as_str(),
+    );
+    assert_eq!(type_of(&module, "main"), "fn (float32) -> (float32, int32, int32)");
+}
+
+#[test]
+fn shape_parameters_and_any() {
+    let module = well_typed(
+        "def @double[n](%x: Tensor[(n, 2), float32]) -> Tensor[(n, 2), float32] { add(%x, %x) }
+         def @main(%x: Tensor[(3, 2), float32], %y: Tensor[(?, 2), float32], %c: bool) {
+           let %j = if (%c) { %x } else { %y };
+           let %k = if (%c) { %y } else { %x };
+           (@double(%x), @double(%y), %j, %k)
+         }",
+    );
+    assert_eq!(local(&module, "j"), "Tensor[(?, 2), float32]");
+    assert_eq!(local(&module, "k"), "Tensor[(?, 2), float32]");
+    assert!(
+        type_of(&module, "main").contains("-> (Tensor[(3, 2), float32], Tensor[(?, 2), float32], "),
+        "{}",
+        type_of(&module, "main")
+    );
+}
+
+#[test]
+fn references() {
+    let module = well_typed(
+        "def @main(%x: float32) {
+           let %r = ref(%x);
+           let %f = fn (%s) { let %u = ref_write(%s, 2f); ref_read(%s) };
+           %f(%r)
+         }",
+    );
+    assert_eq!(local(&module, "r"), "ref(float32)");
+    assert_eq!(local(&module, "f"), "fn (ref(float32)) -> float32");
+    assert_eq!(local(&module, "u"), "()");
+}
+
+#[test]
+fn annotations_must_fit() {
+    well_typed(
+        "def @main(%x: Tensor[(2), float32]) { let %y: Tensor[(?), float32] = %x; tanh(%y) }",
+    );
+    ill_typed(
+        "def @main(%x: Tensor[(2), float32]) { let %y: Tensor[(3), float32] = tanh(%x); %y }",
+        &["E0301: `%y`: expected Tensor[(3), float32], found Tensor[(2), float32] \
+           [the extents 3 and 2 differ]"],
+    );
+    ill_typed(
+        "def @main(%x: float32) -> int32 { %x }",
+        &["E0301: the result of `@main`: expected int32, found float32"],
+    );
+}
+
+#[test]
+fn failed_relations_show_the_operands() {
+    ill_typed(
+        "def @main(%x: Tensor[(2), float32], %y: Tensor[(3), float32], %z: int32) {
+           let %a = add(%x, %y);
+           let %b = tanh(%a);
+           (add(%x, %z), %b, (%x, %y).2)
+         }",
+        &[
+            "E0302: `add`: expected shapes that broadcast, found (2) and (3) \
+             [operand types: Tensor[(2), float32], Tensor[(3), float32]]",
+            "E0302: `add`: expected operands of one element type, found float32 and int32 \
+             [operand types: Tensor[(2), float32], int32]",
+            "E0302: `tuple_get`: expected a field from 0 to 1, found 2 \
+             [operand type: (Tensor[(2), float32], Tensor[(3), float32])]",
+        ],
+    );
+}
+
+#[test]
+fn calls_are_checked() {
+    ill_typed(
+        "def @f(%x: float32) -> float32 { %x }
+         def @main(%x: float32, %y: int32) { (@f(%y), @f(%x, %x), %x(%y)) }",
+        &[
+            "E0304: `@f` expects 1 argument, found 2 [its type is fn (float32) -> float32]",
+            "E0305: `%x` is called: expected a function, found float32",
+            "E0301: argument 1 of `@f`: expected float32, found int32",
+        ],
+    );
+}
+
+#[test]
+fn branches_and_conditions() {
+    ill_typed(
+        "def @main(%x: float32, %y: int32) { if (%y) { %x } else { %y } }",
+        &[
+            "E0301: the condition of an `if`: expected bool, found int32",
+            "E0301: the else branch: expected float32, found int32",
+        ],
+    );
+    ill_typed(
+        &format!(
+            "{LIST} def @main(%l: List[int32]) {{
+               match (%l) {{ Cons(%x, _) => %x, Nil => 1f, }}
+             }}"
+        ),
+        &["E0301: clause 2: expected int32, found float32"],
+    );
+}
+
+#[test]
+fn what_nothing_determines_is_reported_once() {
+    ill_typed(
+        &format!("{LIST} def @main() {{ let %n = Nil; let %m = (%n, %n); 1 }}"),
+        &["E0303: cannot infer the type of `%n` [this much is known: List[_]]"],
+    );
+    ill_typed(
+        "def @main() { let %f = fn (%x) { tanh(exp(%x)) }; 1 }",
+        &["E0303: cannot infer the type of `%x`"],
+    );
+    ill_typed(
+        "def @main(%x, %y) { add(%x, %y) }",
+        &["E0303: cannot infer the type of `%x`", "E0303: cannot infer the type of `%y`"],
+    );
+}
+
+#[test]
+fn infinite_and_deep_types() {
+    ill_typed(
+        "def @main() { let %f = fn (%x) { %x(%x) }; 1 }",
+        &["E0307: the type of the called function would contain itself \
+           [expected fn (_) -> _, found _]"],
+    );
+    let mut text = "def @main(%x: float32) {\n".to_string();
+    for _ in 0..3000 {
+        text.push_str("let %x = (%x,);\n");
+    }
+    let text = text.replacen("let %x", "let %y", 0);
+    let (_, errors) = infer(&format!("{text} 1 }}"));
+    assert_eq!(errors, ["E0308: the type of `%x` nests deeper than 1000 levels"]);
+}
+
+#[test]
+fn shared_types_stay_small() {
+    let mut text = "def @main(%x0) {\n".to_string();
+    for i in 0..200 {
+        text.push_str(&format!("let %x{} = (%x{i}, %x{i});\n", i + 1));
+    }
+    let (module, errors) = infer(&format!("{text} %x200 }}"));
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(module.get("main").unwrap().signature.ty.facts().depth, 202);
+}
+
+#[test]
+fn kinds() {
+    ill_typed(
+        &format!("{LIST} def @main(%a: List, %b: Lst[int32], %c: List[int32, int32]) {{ 1 }}"),
+        &[
+            "E0313: in the type of `@main`: `List` expects 1 type parameter, found 0",
+            "E0312: in the type of `@main`: unknown type `Lst`",
+            "E0313: in the type of `@main`: `List` expects 1 type parameter, found 2",
+        ],
+    );
+    ill_typed(
+        "def @f[n](%x: Tensor[(n), float32], %y: n) -> n { %y }
+         def @main(%x: float32) { %x }",
+        &["E0314: in the type of `@f`: `n` is used as a type here and as an extent elsewhere"],
+    );
+    ill_typed(
+        "def @f[A, A](%x: A) -> A { %x } def @main(%x: float32) { %x }",
+        &["E0315: in the type of `@f`: type parameter `A` is declared twice"],
+    );
+}
+
+#[test]
+fn incomplete_matches() {
+    ill_typed(
+        &format!(
+            "{LIST} def @main(%l: List[int32]) {{
+               match (%l) {{ Cons(%x, Cons(_, Nil)) => 1, Nil => 2, }}
+             }}"
+        ),
+        &["E0403: the `match` does not cover `Cons(_, Nil)`, `Cons(_, Cons(_, Cons(_, _)))`"],
+    );
+    well_typed(&format!(
+        "{LIST} def @main(%l: List[int32]) {{ match? (%l) {{ Cons(%x, _) => %x, }} }}"
+    ));
+    ill_typed(
+        &format!(
+            "{LIST} def @main(%l: List[int32]) {{
+               match (%l) {{ Nil => 2, %o => 3, Cons(_, _) => 4, }}
+             }}"
+        ),
+        &["W0401: clause 3 of the `match`, `Cons(_, _)`, is never taken"],
+    );
+    ill_typed(
+        &format!(
+            "{LIST} def @main(%l: List[int32], %m: List[int32]) {{
+               match ((%l, %m)) {{ (Nil, _) => 2, (_, Nil) => 3, }}
+             }}"
+        ),
+        &["E0403: the `match` does not cover `(Cons(_, _), Cons(_, _))`"],
+    );
+}
+
+#[test]
+fn constructors_are_checked() {
+    ill_typed(
+        &format!(
+            "{LIST} type Option[A] {{ Some(A), None, }}
+             def @main(%l: List[int32]) {{
+               (match (%l) {{ Some(_) => 1, _ => 2, }})
+             }}"
+        )
+        .replace("(match", "let %r = 1; match")
+        .replace("})", "}"),
+        &["E0301: a pattern of a `match`: expected List[int32], found Option[_]"],
+    );
+    ill_typed(
+        &format!("{LIST} def @main(%x: int32, %y: float32) {{ Cons(%x, Cons(%y, Nil)) }}"),
+        &["E0301: field 2 of `Cons`: expected List[int32], found List[float32] \
+           [int32 and float32 differ]"],
+    );
+}
+
+#[test]
+fn matches_that_are_exponential_to_check_are_given_up() {
+    let half = 20;
+    let mut clauses = String::new();
+    for i in 0..half {
+        let fields = (0..2 * half).map(|j| if j == i || j == i + half { "Nil" } else { "_" });
+        clauses.push_str(&format!("({}) => 1,\n", fields.collect::<Vec<_>>().join(", ")));
+    }
+    let tuple = vec!["%l"; 2 * half].join(", ");
+    ill_typed(
+        &format!(
+            "{LIST} def @main(%l: List[int32]) {{ match (({tuple})) {{ {clauses} _ => 3, }} }}"
+        ),
+        &["W0402: the `match` is too complex to check that it covers every case"],
+    );
+}
+
+#[test]
+fn the_prelude_is_well_typed() {
+    let registry = registry();
+    let mut module = crate::prelude::prelude(&registry).unwrap();
+    let diagnostics = infer_module(&mut module, &registry);
+    assert!(diagnostics.is_empty(), "{diagnostics:#?}");
+    if let Err(errors) = ir_core::verify::verify(&module, &registry) {
+        panic!("{errors:#?}");
+    }
+    let functions = module.items.values().filter(|item| item.body.is_some()).count();
+    assert_eq!(functions, 24);
+    assert_eq!(type_of(&module, "iterate"), "fn [A](fn (A) -> A, int32) -> fn (A) -> A");
+}

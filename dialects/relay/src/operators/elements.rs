@@ -5,9 +5,12 @@
 
 use std::cmp::Ordering;
 
-use ir_core::{DType, DTypeKind, InferCx, OpFields, Scalar, Stop, TensorData, Type};
+use ir_core::{
+    DType, DTypeKind, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type,
+};
 use smallvec::SmallVec;
 
+use super::relation::Dims;
 use crate::interpreter::{EvalCx, EvalError, Value};
 
 /// The most elements that an evaluator makes. It guards against shapes that no machine holds.
@@ -247,10 +250,21 @@ pub fn result_type<T: OpFields<Type>>(
 ) -> Result<Type, EvalError> {
     let types: Vec<Type> = cx.operands.iter().map(type_of).collect::<Result<_, _>>()?;
     let fields = T::decode(&types, cx.attrs)?;
-    relation(fields, &mut InferCx::new(&types, cx.attrs)).map_err(|stop| match stop {
-        Stop::Stuck => EvalError::new("expected operands that decide the type of the result"),
-        Stop::Error(message) => EvalError(message),
-    })
+    Ok(relation(fields, &mut InferCx::new(&types, cx.attrs))?)
+}
+
+impl From<Stop> for EvalError {
+    fn from(stop: Stop) -> EvalError {
+        match stop {
+            Stop::Stuck => EvalError::new("expected operands that decide the type of the result"),
+            Stop::Error(message) => EvalError(message),
+        }
+    }
+}
+
+/// Known extents as dimensions of a type.
+pub fn dims(shape: &[i64]) -> Dims {
+    shape.iter().copied().map(Dim::Known).collect()
 }
 
 /// As [`result_type`], for a result that is one tensor: its shape.
@@ -265,4 +279,10 @@ pub fn result_shape<T: OpFields<Type>>(
 pub fn shape_of(ty: Type) -> Result<Shape, EvalError> {
     let shape = ty.as_tensor().and_then(|tensor| tensor.known_shape());
     shape.ok_or_else(|| EvalError(format!("expected a tensor of known shape, found {ty}")))
+}
+
+/// Extents that are all known, as numbers. Errors where one is not.
+pub fn known(dims: &[Dim]) -> Result<Shape, EvalError> {
+    let shape: Option<Shape> = dims.iter().map(|dim| dim.known()).collect();
+    shape.ok_or_else(|| EvalError::new("expected known extents"))
 }

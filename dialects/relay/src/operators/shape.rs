@@ -155,7 +155,8 @@ pub(super) fn reshaped_dims(
             dims[at] = rest;
             let others: Dims =
                 dims.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, d)| *d).collect();
-            if let (Some(all), Some(others)) = (elements.known(), relation::product(&others).known())
+            if let (Some(all), Some(others)) =
+                (elements.known(), relation::product(&others).known())
             {
                 if others <= 0 || all % others != 0 {
                     return Err(Stop::Error(format!(

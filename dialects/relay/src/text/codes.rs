@@ -19,7 +19,6 @@ pub const CODES: &[(&str, &str, &str)] = &[
     (CONSTRUCTOR, "bad constructor", "A constructor is unknown or has another number of fields."),
     (ANNOTATION, "contradicting annotation", "A value has another type than the one written."),
     (FREE, "free variable in a function", "`free_var` stands only outside functions."),
-    (TENSOR_PROGRAM, "function of another language", "A `primfn` is no relay function."),
     (TOO_MANY, "too many errors", "Reading stopped after too many errors."),
 ];
 
@@ -40,5 +39,4 @@ pub(super) const METADATA: &str = "E0214";
 pub(super) const CONSTRUCTOR: &str = "E0215";
 pub(super) const ANNOTATION: &str = "E0216";
 pub(super) const FREE: &str = "E0217";
-pub(super) const TENSOR_PROGRAM: &str = "E0218";
-pub(super) const TOO_MANY: &str = "E0219";
+pub(super) const TOO_MANY: &str = "E0218";

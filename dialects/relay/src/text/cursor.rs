@@ -33,7 +33,7 @@ pub(super) struct Cursor<'t> {
 
 impl<'t> Cursor<'t> {
     /// At the first token of `source`.
-    pub fn new(file: Symbol, source: &'t str) -> Cursor<'t> {
+    pub(super) fn new(file: Symbol, source: &'t str) -> Cursor<'t> {
         let nothing = Token { kind: TokenKind::End, start: 0, end: 0 };
         let mut cursor = Cursor {
             source,
@@ -51,13 +51,13 @@ impl<'t> Cursor<'t> {
     }
 
     /// The diagnostics found, in order of their places.
-    pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+    pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|d| d.primary.as_ref().map_or(0, |label| label.span.start));
         self.diagnostics
     }
 
     /// Number of errors found.
-    pub fn errors(&self) -> usize {
+    pub(super) fn errors(&self) -> usize {
         self.diagnostics.len()
     }
 
@@ -82,17 +82,17 @@ impl<'t> Cursor<'t> {
     }
 
     /// The current token.
-    pub fn peek(&self) -> Token {
+    pub(super) fn peek(&self) -> Token {
         self.current
     }
 
     /// The kind of the current token.
-    pub fn kind(&self) -> TokenKind {
+    pub(super) fn kind(&self) -> TokenKind {
         self.current.kind
     }
 
     /// The token `n` after the current one.
-    pub fn peek_at(&mut self, n: usize) -> Token {
+    pub(super) fn peek_at(&mut self, n: usize) -> Token {
         if n == 0 {
             return self.current;
         }
@@ -104,7 +104,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes past the current token and returns it.
-    pub fn bump(&mut self) -> Token {
+    pub(super) fn bump(&mut self) -> Token {
         let token = self.current;
         match token.kind {
             TokenKind::LeftParen | TokenKind::LeftBrace | TokenKind::LeftBracket => {
@@ -125,12 +125,12 @@ impl<'t> Cursor<'t> {
     }
 
     /// Where the token before the current one ended.
-    pub fn previous_end(&self) -> u32 {
+    pub(super) fn previous_end(&self) -> u32 {
         self.previous_end
     }
 
     /// Goes past the current token if it is a `kind`.
-    pub fn eat(&mut self, kind: TokenKind) -> bool {
+    pub(super) fn eat(&mut self, kind: TokenKind) -> bool {
         let found = self.current.kind == kind;
         if found {
             self.bump();
@@ -139,7 +139,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes past a token of `kind`, or reports what stands there instead.
-    pub fn expect(&mut self, kind: TokenKind) -> Result<Token, Reported> {
+    pub(super) fn expect(&mut self, kind: TokenKind) -> Result<Token, Reported> {
         if self.current.kind == kind {
             return Ok(self.bump());
         }
@@ -147,12 +147,12 @@ impl<'t> Cursor<'t> {
     }
 
     /// Whether the current token is the word `word`.
-    pub fn at_word(&self, word: &str) -> bool {
+    pub(super) fn at_word(&self, word: &str) -> bool {
         self.current.is_word(self.source, word)
     }
 
     /// Goes past the word `word` if it is the current token.
-    pub fn eat_word(&mut self, word: &str) -> bool {
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
         let found = self.at_word(word);
         if found {
             self.bump();
@@ -161,7 +161,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reports that `expected` should stand at the current token.
-    pub fn unexpected(&mut self, expected: &str) -> Reported {
+    pub(super) fn unexpected(&mut self, expected: &str) -> Reported {
         let token = self.current;
         let found = match token.kind {
             TokenKind::Identifier => format!("`{}`", clip(token.text(self.source))),
@@ -177,7 +177,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Adds a finding.
-    pub fn report(&mut self, diagnostic: Diagnostic) {
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
         if self.stopped {
             return;
         }
@@ -199,27 +199,27 @@ impl<'t> Cursor<'t> {
     }
 
     /// The place of `token`.
-    pub fn span(&self, token: Token) -> Span {
+    pub(super) fn span(&self, token: Token) -> Span {
         self.range(token.start, token.end)
     }
 
     /// The place from byte `start` to byte `end`.
-    pub fn range(&self, start: u32, end: u32) -> Span {
+    pub(super) fn range(&self, start: u32, end: u32) -> Span {
         Span { file: self.file, start, end: end.max(start) }
     }
 
     /// The place from byte `start` to the end of the previous token.
-    pub fn since(&self, start: u32) -> Span {
+    pub(super) fn since(&self, start: u32) -> Span {
         self.range(start, self.previous_end)
     }
 
     /// Number of open brackets.
-    pub fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.open.len()
     }
 
     /// Whether an item of the module starts at the current token.
-    pub fn at_item(&mut self) -> bool {
+    pub(super) fn at_item(&mut self) -> bool {
         if self.current.kind != TokenKind::Identifier {
             return matches!(self.current.kind, TokenKind::End | TokenKind::Metadata);
         }
@@ -237,8 +237,16 @@ impl<'t> Cursor<'t> {
         }
     }
 
+    /// Skips a part that is not ours to lex, up to byte `place`, which starts a line.
+    pub(super) fn seek(&mut self, place: usize) {
+        self.lexer = Lexer::at(self.source, place);
+        self.ahead.clear();
+        self.previous_end = place as u32;
+        self.current = self.lex();
+    }
+
     /// Skips to the next item.
-    pub fn skip_to_item(&mut self) {
+    pub(super) fn skip_to_item(&mut self) {
         while !self.at_item() {
             self.bump();
         }
@@ -247,7 +255,7 @@ impl<'t> Cursor<'t> {
 
     /// Skips to the `;` that ends a statement inside `depth` open brackets, or to the bracket that
     /// closes the innermost of them. Whether there is one before the next item.
-    pub fn skip_statement(&mut self, depth: usize) -> bool {
+    pub(super) fn skip_statement(&mut self, depth: usize) -> bool {
         loop {
             if self.at_item() {
                 return false;

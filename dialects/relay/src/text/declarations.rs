@@ -5,6 +5,7 @@ use ir_core::{
     Attr, AttrDict, Binding, Diagnostic, Item, NameHint, Signature, Symbol, Type, ValueId,
 };
 
+use super::EXTERNAL;
 use super::attributes::AttrList;
 use super::codes;
 use super::cursor::Reported;
@@ -15,6 +16,9 @@ use crate::language::{AdtDecl, ConstructorDecl, FUNC, TYPE};
 /// The key of a function's attributes under which those of its parameters stand: a list with one
 /// dictionary for each parameter.
 pub(super) const PARAMETER_ATTRIBUTES: &str = "parameter_attributes";
+
+/// The attribute that holds the text of an [`EXTERNAL`] item, from the `=` after its name on.
+pub(super) const EXTERNAL_TEXT: &str = "text";
 
 /// A parameter of a function.
 pub(super) struct Parameter {
@@ -32,7 +36,7 @@ pub(super) struct Head {
 
 impl Head {
     /// The function type as far as it is written.
-    pub fn ty(&self) -> Type {
+    pub(super) fn ty(&self) -> Type {
         let params: Vec<Type> = self.params.iter().map(|param| param.ty).collect();
         Parser::function_type(&self.type_params, &params, self.result)
     }
@@ -52,20 +56,9 @@ impl Parser<'_> {
                     false => Err(self.cursor.unexpected("`type`")),
                 }
             }
-            _ if token.kind == TokenKind::Global => {
-                let mut message = "expected `def`, found a global".to_string();
-                let mut code = codes::SYNTAX;
-                let after = self.cursor.peek_at(2);
-                if after.is_word(self.cursor.source, "primfn") {
-                    message = "functions of the tensor-level language are not read".to_string();
-                    code = codes::TENSOR_PROGRAM;
-                }
-                let place = self.cursor.span(token);
-                self.cursor.report(Diagnostic::error(code, message).at(place));
-                self.cursor.bump();
-                // The rest of it is none of our language.
-                self.skip_foreign();
-                Err(Reported)
+            _ if self.at_external() => {
+                self.external(token);
+                Ok(())
             }
             _ if self.module.get("main").is_none() => self.bare_expression(),
             _ => {
@@ -76,17 +69,29 @@ impl Parser<'_> {
         }
     }
 
-    /// Skips a function of another language, up to an item or the head of the next such function.
-    fn skip_foreign(&mut self) {
-        while !self.cursor.at_item() {
-            let token = self.cursor.peek();
-            let at_line_start = token.start == 0
-                || self.cursor.source.as_bytes().get(token.start as usize - 1) == Some(&b'\n');
-            if token.kind == TokenKind::Global && at_line_start {
-                return;
-            }
-            self.cursor.bump();
-        }
+    /// Whether `@name = primfn` starts here.
+    fn at_external(&mut self) -> bool {
+        self.cursor.kind() == TokenKind::Global
+            && self.cursor.peek_at(1).kind == TokenKind::Equal
+            && self.cursor.peek_at(2).is_word(self.cursor.source, "primfn")
+    }
+
+    /// A function of the original's tensor-level language: kept as it is written, up to the `}`
+    /// that starts a line.
+    fn external(&mut self, token: ir_core::text::lexer::Token) {
+        let name = Symbol::new(&token.name(self.cursor.source));
+        let place = self.cursor.span(token);
+        let rest = self.cursor.source.get(token.end as usize..).unwrap_or("");
+        let length = rest.find("\n}").map_or(rest.len(), |end| end + "\n}".len());
+        self.cursor.seek(token.end as usize + length);
+        let text = rest[..length].trim_start().to_string();
+        let signature = Signature {
+            op: Symbol::new(EXTERNAL),
+            ty: Type::unknown(),
+            attrs: AttrDict::empty().with(EXTERNAL_TEXT, &text),
+            span: Some(self.item_span(token.start)),
+        };
+        self.add_item(name, Item { signature, body: None }, place, &format!("@{name}"));
     }
 
     /// `def @name[A](%x: T, key = value) -> T { … }`.
@@ -160,24 +165,14 @@ impl Parser<'_> {
     }
 
     /// Adds the function that was read to the module.
-    fn finish_function(
-        &mut self,
-        name: Symbol,
-        head: &Head,
-        place: ir_core::Span,
-        failed: bool,
-    ) {
+    fn finish_function(&mut self, name: Symbol, head: &Head, place: ir_core::Span, failed: bool) {
         let mut function = std::mem::take(&mut self.function);
         let span = Some(self.item_span(function.base));
         if !failed && function.nested {
             sink_graph_bindings(&mut function.body, self.registry);
         }
-        let signature = Signature {
-            op: Symbol::new(FUNC),
-            ty: head.ty(),
-            attrs: head.attributes,
-            span,
-        };
+        let signature =
+            Signature { op: Symbol::new(FUNC), ty: head.ty(), attrs: head.attributes, span };
         let body = (!failed).then(|| std::sync::Arc::new(function.body));
         self.add_item(name, Item { signature, body }, place, &format!("@{name}"));
     }

@@ -6,25 +6,27 @@
 
 use ir_core::text::lexer::{Token, TokenKind};
 use ir_core::{
-    AttrDict, Binding, BlockId, Body, Diagnostic, InsertPoint, Loc, NameHint, OpId,
-    OpParts, Symbol, TensorData, Type, ValueId,
+    AttrDict, Binding, BlockId, Body, Diagnostic, InsertPoint, Loc, NameHint, OpId, OpParts,
+    Symbol, TensorData, Type, ValueId,
 };
 
 use super::attributes::AttrList;
 use super::codes;
 use super::cursor::Reported;
-use super::parser::{
-    ConstructorUse, GraphLocal, Meaning, Operator, Parser, Recursion, counted,
-};
+use super::parser::{ConstructorUse, GraphLocal, Meaning, Operator, Parser, Recursion, counted};
+use super::sinking::hoist;
 use super::types::merge;
 use crate::language::Pattern;
+
+/// The deepest nesting of expressions.
+const MAX_DEPTH: usize = 1_000_000;
 
 /// What waits for a value.
 pub(super) enum Frame<'t> {
     /// Statements, then the value of the sequence.
     Sequence(Sequence),
     /// `let %name: annotation =`, up to `;`.
-    Let { name: Symbol, annotation: Type, recursion: Option<u32>, start: u32 },
+    Let { name: Symbol, annotation: Type, start: u32 },
     /// `%number =`, up to `;`.
     Graph { number: u32, start: u32 },
     /// `left op`.
@@ -158,10 +160,19 @@ impl<'t> Machine<'_, 't> {
                 },
             };
             next = match step {
+                Ok(_) if self.frames.len() > MAX_DEPTH => return Err(self.too_deep()),
                 Ok(next) => next,
                 Err(Reported) => self.recover()?,
             };
         }
+    }
+
+    fn too_deep(&mut self) -> Reported {
+        let message = format!("an expression nests at most {MAX_DEPTH} levels deep");
+        let cursor = &mut self.parser.cursor;
+        let found = Diagnostic::error(codes::DEPTH, message).at(cursor.span(cursor.peek()));
+        cursor.report(found.help("bind its parts with `let` or `%0 = …`"));
+        Reported
     }
 
     // ---- emitting --------------------------------------------------------------------------
@@ -299,7 +310,7 @@ impl<'t> Machine<'_, 't> {
             recursion = Some(recursions.len() as u32);
             recursions.push(Recursion { name, op: None, itself: None });
         }
-        self.frames.push(Frame::Let { name, annotation, recursion, start: start.start });
+        self.frames.push(Frame::Let { name, annotation, start: start.start });
         match recursion {
             Some(place) => {
                 let start = self.parser.cursor.bump().start;
@@ -353,7 +364,8 @@ impl<'t> Machine<'_, 't> {
     // ---- values ----------------------------------------------------------------------------
 
     fn operand(&mut self) -> Result<Next, Reported> {
-        let numeric = self.parser.cursor.kind() == TokenKind::Integer && self.at_numeric_constructor();
+        let numeric =
+            self.parser.cursor.kind() == TokenKind::Integer && self.at_numeric_constructor();
         let cursor = &mut self.parser.cursor;
         let token = cursor.peek();
         let start = token.start;
@@ -473,10 +485,16 @@ impl<'t> Machine<'_, 't> {
         if let Some(local) = number.and_then(|number| function.graph.get(&number)) {
             return Ok(local.value);
         }
+        let closed = number.and_then(|number| function.graph_closed.get(&number)).copied();
+        // The original prints a subexpression that several branches share in the first of them.
+        if let Some(closed) = closed
+            && hoist(&mut function.body, closed.value, self.block)
+        {
+            return Ok(closed.value);
+        }
         let place = self.parser.cursor.span(token);
         let found =
             Diagnostic::error(codes::UNDEFINED, format!("undefined variable `%{text}`")).at(place);
-        let closed = number.and_then(|number| function.graph_closed.get(&number));
         let width = token.end - token.start;
         let closed = closed.map(|c| self.parser.cursor.range(c.start, c.start + width));
         self.parser.cursor.report(found.related(closed, "bound here, in a scope that has ended"));
@@ -701,7 +719,10 @@ impl<'t> Machine<'_, 't> {
                     return Err(Reported);
                 };
                 let attrs = Parser::form_attrs("index", &index);
-                return Ok(Next::Value(self.form("relay.tuple_get", &[value], attrs, start), start));
+                return Ok(Next::Value(
+                    self.form("relay.tuple_get", &[value], attrs, start),
+                    start,
+                ));
             }
             TokenKind::Less if self.at_type_arguments() => {
                 let callee =
@@ -922,10 +943,13 @@ impl<'t> Machine<'_, 't> {
                     self.frames.push(frame);
                     return Ok(Next::Statement);
                 }
-                self.parser.function.unbind(sequence.locals);
+                // The names of the function itself end with it.
+                if !self.frames.is_empty() {
+                    self.parser.function.unbind(sequence.locals);
+                }
                 Ok(Next::Complete(value))
             }
-            Frame::Let { name, annotation, start, .. } => {
+            Frame::Let { name, annotation, start } => {
                 if let Err(error) = cursor.expect(TokenKind::Semicolon) {
                     self.frames.push(frame);
                     return Err(error);
@@ -1053,9 +1077,7 @@ impl<'t> Machine<'_, 't> {
             Frame::Binary { operator, left, start, .. } => {
                 Ok(Next::Complete(self.apply(operator, &[left, value], start)))
             }
-            Frame::Negate { start } => {
-                Ok(Next::Complete(self.apply("negative", &[value], start)))
-            }
+            Frame::Negate { start } => Ok(Next::Complete(self.apply("negative", &[value], start))),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Numbers: reading literals into tensors, and writing them so that they read back exactly.
 
 use ir_core::text::lexer::{Number, Token, TokenKind, number};
-use ir_core::{Attr, AttrData, DType, DTypeKind, Diagnostic, Scalar, TensorData};
+use ir_core::{Attr, DType, DTypeKind, Diagnostic, Scalar, TensorData};
 
 use super::codes;
 use super::parser::Parser;
@@ -153,9 +153,4 @@ fn shortest(scientific: &str) -> String {
         return format!("{negative}{digits}{}", "0".repeat(whole - digits.len()));
     }
     format!("{negative}{}.{}", &digits[..whole], &digits[whole..])
-}
-
-/// Whether an attribute is a number, for which the original writes no quotes.
-pub(super) fn is_number(attr: Attr) -> bool {
-    matches!(attr.data(), AttrData::Int(_) | AttrData::Float(_))
 }

@@ -34,7 +34,7 @@ pub(super) struct Metadata {
 
 impl Metadata {
     /// Reads the JSON after `#[metadata]`. The error is a message that starts in lower case.
-    pub fn read(json: &str) -> Result<Metadata, String> {
+    pub(super) fn read(json: &str) -> Result<Metadata, String> {
         let mut root: Value = serde_json::from_str(json)
             .map_err(|error| format!("the metadata section is no JSON: {error}"))?;
         let mut take = |key: &str| match root.get_mut(key).map(Value::take) {
@@ -64,7 +64,7 @@ impl Metadata {
     }
 
     /// The constant `index`.
-    pub fn constant(&self, index: usize) -> Result<TensorData, String> {
+    pub(super) fn constant(&self, index: usize) -> Result<TensorData, String> {
         let node = self.node("relay.Constant", index)?;
         let data = node.get("attrs").and_then(|attrs| attrs.get("data"));
         let data = data.and_then(number).ok_or("the constant names no array")?;
@@ -76,13 +76,17 @@ impl Metadata {
 
     /// The object `index` of `kind` as an attribute: a dictionary that names its kind, with nested
     /// objects in it, a list, a number or a text.
-    pub fn attribute(&self, kind: &str, index: usize) -> Result<Attr, String> {
+    pub(super) fn attribute(&self, kind: &str, index: usize) -> Result<Attr, String> {
         let mut budget = MAX_NODES;
         self.node_attr(self.node(kind, index)?, 0, &mut budget)
     }
 
     /// The fields of object `index` of `kind`, each with everything that it may mean.
-    pub fn fields(&self, kind: &str, index: usize) -> Result<Vec<(Symbol, Vec<Attr>)>, String> {
+    pub(super) fn fields(
+        &self,
+        kind: &str,
+        index: usize,
+    ) -> Result<Vec<(Symbol, Vec<Attr>)>, String> {
         let node = self.node(kind, index)?;
         let mut budget = MAX_NODES;
         let mut fields = Vec::new();
@@ -309,19 +313,19 @@ enum Node {
 
 impl MetadataWriter {
     /// The number of a new constant.
-    pub fn constant(&mut self, tensor: TensorData) -> usize {
+    pub(super) fn constant(&mut self, tensor: TensorData) -> usize {
         self.constants.push(tensor);
         self.constants.len() - 1
     }
 
     /// The number of a constant that only the text mentions.
-    pub fn elide(&mut self) -> usize {
+    pub(super) fn elide(&mut self) -> usize {
         self.elided += 1;
         self.elided - 1 + self.constants.len()
     }
 
     /// The number of an object among those of its `kind`; equal ones share a number.
-    pub fn object(&mut self, kind: &str, object: AttrDict) -> usize {
+    pub(super) fn object(&mut self, kind: &str, object: AttrDict) -> usize {
         let section = self.objects.entry(kind.to_string()).or_default();
         match section.iter().position(|known| *known == object) {
             Some(index) => index,
@@ -333,7 +337,7 @@ impl MetadataWriter {
     }
 
     /// Writes the section, where there is anything in it.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.constants.is_empty() && self.objects.is_empty() {
             return Ok(());
         }
@@ -398,12 +402,7 @@ fn integer(nodes: &mut Vec<Node>, value: i64) -> usize {
     object(nodes, "IntImm", &fields)
 }
 
-fn constant_node(
-    nodes: &mut Vec<Node>,
-    index: usize,
-    tensor: &TensorData,
-    device: usize,
-) -> usize {
+fn constant_node(nodes: &mut Vec<Node>, index: usize, tensor: &TensorData, device: usize) -> usize {
     let extents = tensor.shape().iter().map(|extent| integer(nodes, *extent)).collect();
     let shape = push(nodes, Node::Array(extents));
     let fields = [

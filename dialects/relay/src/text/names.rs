@@ -14,7 +14,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Gives `value` the name `base`, with a number behind it where that is taken.
-    pub fn give(&mut self, value: ValueId, base: Symbol) -> Symbol {
+    pub(super) fn give(&mut self, value: ValueId, base: Symbol) -> Symbol {
         let mut name = base;
         if let Some(mut number) = self.taken.get(&base).copied() {
             loop {
@@ -32,12 +32,12 @@ impl Names {
     }
 
     /// Gives `value` the name that another value has.
-    pub fn share(&mut self, value: ValueId, name: Symbol) {
+    pub(super) fn share(&mut self, value: ValueId, name: Symbol) {
         self.given.insert(value, name);
     }
 
     /// The name of `value`.
-    pub fn get(&self, value: ValueId) -> Option<Symbol> {
+    pub(super) fn get(&self, value: ValueId) -> Option<Symbol> {
         self.given.get(&value).copied()
     }
 }

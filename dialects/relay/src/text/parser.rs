@@ -11,6 +11,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::cursor::Cursor;
 use super::metadata::Metadata;
 use super::{FORMS, VERSION, codes};
+use crate::language::TYPE;
 
 /// Reads one text.
 pub(super) struct Parser<'t> {
@@ -128,13 +129,13 @@ pub(super) struct Function {
 
 impl Function {
     /// Brings `name` into scope.
-    pub fn bind(&mut self, name: Symbol, meaning: Meaning) {
+    pub(super) fn bind(&mut self, name: Symbol, meaning: Meaning) {
         let before = self.locals.insert(name, Local { meaning });
         self.shadowed.push((name, before));
     }
 
     /// Ends the scope of all names bound since there were `mark` of them.
-    pub fn unbind(&mut self, mark: usize) {
+    pub(super) fn unbind(&mut self, mark: usize) {
         while self.shadowed.len() > mark
             && let Some((name, before)) = self.shadowed.pop()
         {
@@ -146,13 +147,13 @@ impl Function {
     }
 
     /// Brings graph variable `number` into scope.
-    pub fn bind_graph(&mut self, number: u32, local: GraphLocal) {
+    pub(super) fn bind_graph(&mut self, number: u32, local: GraphLocal) {
         let before = self.graph.insert(number, local);
         self.graph_shadowed.push((number, before));
     }
 
     /// Ends the scope of all graph variables bound since there were `mark` of them.
-    pub fn unbind_graph(&mut self, mark: usize) {
+    pub(super) fn unbind_graph(&mut self, mark: usize) {
         while self.graph_shadowed.len() > mark
             && let Some((number, before)) = self.graph_shadowed.pop()
         {
@@ -259,10 +260,10 @@ impl<'t> Parser<'t> {
             }
         }
         for (name, span) in std::mem::take(&mut self.global_uses) {
-            let known = self.module.get(name).is_some_and(|i| i.signature.op == "relay.func");
+            let known = self.module.get(name).is_some_and(|i| i.signature.op != TYPE);
             if !known {
                 let functions = self.module.items.iter();
-                let functions = functions.filter(|(_, item)| item.signature.op == "relay.func");
+                let functions = functions.filter(|(_, item)| item.signature.op != TYPE);
                 let functions: Vec<&str> = functions.map(|(name, _)| name.as_str()).collect();
                 let found =
                     Diagnostic::error(codes::GLOBAL, format!("undefined function `@{name}`"));

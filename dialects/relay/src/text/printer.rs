@@ -14,12 +14,12 @@ use ir_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::declarations::{PARAMETER_ATTRIBUTES, parameter_attributes};
+use super::declarations::{EXTERNAL_TEXT, PARAMETER_ATTRIBUTES, parameter_attributes};
 use super::literals::{float_attr_text, scalar_text};
 use super::metadata::{KIND, MetadataWriter};
 use super::names::{Names, write_name, write_word};
 use super::sinking::covering_block;
-use super::{FORMS, VERSION};
+use super::{EXTERNAL, FORMS, VERSION};
 use crate::language::{AdtDecl, FUNC, Pattern, TYPE, fn_params, fn_self};
 
 /// What to print.
@@ -43,6 +43,9 @@ impl Default for PrintOptions {
 
 /// A value that is printed in place of the end of its block.
 const TAIL: u32 = u32::MAX;
+
+/// Lines are indented by at most this many levels.
+const MAX_INDENT: usize = 50;
 
 /// What is still to be printed, last first.
 enum Task {
@@ -139,13 +142,14 @@ impl<'a> Printer<'a> {
             module.items.iter().filter(move |(_, item)| item.signature.op == kind)
         };
         let mut first = true;
-        for (name, item) in of_kind(TYPE).chain(of_kind(FUNC)) {
+        for (name, item) in of_kind(TYPE).chain(of_kind(FUNC)).chain(of_kind(EXTERNAL)) {
             if !std::mem::take(&mut first) {
                 self.text.push('\n');
             }
-            match item.signature.op == TYPE {
-                true => self.declaration(*name, item),
-                false => self.definition(*name, item)?,
+            match item.signature.op.as_str() {
+                TYPE => self.declaration(*name, item),
+                FUNC => self.definition(*name, item)?,
+                _ => self.external(*name, item),
             }
         }
         self.flush()?;
@@ -187,6 +191,12 @@ impl<'a> Printer<'a> {
             self.text.push_str(",\n");
         }
         self.text.push_str("}\n");
+    }
+
+    fn external(&mut self, name: Symbol, item: &Item) {
+        write_name(&mut self.text, "@", name);
+        let text: String = item.signature.attrs.value(EXTERNAL_TEXT).unwrap_or_default();
+        let _ = writeln!(self.text, " {text}");
     }
 
     fn type_params(&mut self, names: &[Symbol]) {
@@ -346,9 +356,7 @@ impl<'a> Printer<'a> {
             return true;
         }
         match body.op_block(op) {
-            Some(home) => {
-                covering_block(body, value, home).is_some_and(|block| block != home)
-            }
+            Some(home) => covering_block(body, value, home).is_some_and(|block| block != home),
             None => false,
         }
     }
@@ -526,7 +534,8 @@ impl<'a> Printer<'a> {
         let value = body.result(op, 0);
         let named = function.names.get(value).is_some();
         let ty = body.ty(value);
-        let typed = self.options.types && !named && !ty.facts().has_unknown;
+        let literal = body.op_name(op) == self.forms.constant;
+        let typed = self.options.types && !named && !literal && !ty.facts().has_unknown;
         self.comment(function, typed.then_some(ty), body.loc(op));
         let tail = function.numbers[value.index()] == TAIL;
         self.text.push_str(if tail { "\n" } else { ";\n" });
@@ -640,8 +649,12 @@ impl<'a> Printer<'a> {
         match (function.numbers[value.index()], function.body.defining_op(value)) {
             (0, Some(op)) => {
                 self.atom(function.body, op);
-                if function.body.op_name(op) == self.forms.constant && self.options.types {
-                    self.comment(function, Some(function.body.ty(value)), Loc::UNKNOWN);
+                // The literal of a scalar tells its type.
+                let ty = function.body.ty(value);
+                let tensor = ty.as_tensor().is_some_and(|tensor| tensor.rank() > 0);
+                if tensor && self.options.types && function.body.op_name(op) == self.forms.constant
+                {
+                    self.comment(function, Some(ty), Loc::UNKNOWN);
                 }
             }
             (number, _) => {
@@ -746,7 +759,8 @@ impl<'a> Printer<'a> {
     }
 
     fn indent(&mut self, levels: usize) {
-        for _ in 0..levels {
+        // Deep programs must not take quadratic space.
+        for _ in 0..levels.min(MAX_INDENT) {
             self.text.push_str("  ");
         }
     }

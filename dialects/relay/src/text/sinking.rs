@@ -89,12 +89,7 @@ pub(super) fn covering_block(body: &Body, value: ValueId, home: BlockId) -> Opti
 }
 
 fn plan(body: &Body) -> Plan<'_> {
-    Plan {
-        body,
-        sunk: FxHashMap::default(),
-        path: FxHashMap::default(),
-        path_blocks: Vec::new(),
-    }
+    Plan { body, sunk: FxHashMap::default(), path: FxHashMap::default(), path_blocks: Vec::new() }
 }
 
 /// Whether `op` computes a graph binding or a subexpression.
@@ -152,4 +147,78 @@ pub(super) fn sink_graph_bindings(body: &mut Body, registry: &Registry) {
             body.move_op(op, InsertPoint::End(block));
         }
     }
+}
+
+/// Moves the operation behind `value`, with everything that it needs, out of the blocks that do not
+/// surround `block`, so that `value` can be used there. Whether that is possible: nothing of it may
+/// depend on an argument of a block that stays behind.
+pub(super) fn hoist(body: &mut Body, value: ValueId, block: BlockId) -> bool {
+    let mut around: FxHashSet<BlockId> = FxHashSet::default();
+    let mut next = Some(block);
+    while let Some(block) = next {
+        around.insert(block);
+        next = body.block_parent(block).and_then(|op| body.op_block(op));
+    }
+    let Some(root) = body.defining_op(value) else {
+        return body.def_block(value).is_some_and(|block| around.contains(&block));
+    };
+    // The innermost common block, and the operation there that holds the value now.
+    let mut anchor = root;
+    loop {
+        match body.op_block(anchor) {
+            None => return false,
+            Some(block) if around.contains(&block) => break,
+            Some(block) => match body.block_parent(block) {
+                Some(parent) => anchor = parent,
+                None => return false,
+            },
+        }
+    }
+    if anchor == root {
+        return true;
+    }
+    // What moves, in order: an operation comes after everything that it uses.
+    let mut moved: Vec<OpId> = Vec::new();
+    let mut seen: FxHashSet<OpId> = FxHashSet::default();
+    let mut pending = vec![(root, false)];
+    while let Some((op, ready)) = pending.pop() {
+        if ready {
+            moved.push(op);
+            continue;
+        }
+        if !seen.insert(op) {
+            continue;
+        }
+        pending.push((op, true));
+        let inside: Vec<OpId> = std::iter::once(op)
+            .chain(body.regions(op).iter().flat_map(|r| body.walk_block(body.block_of(*r))))
+            .collect();
+        for operand in inside.into_iter().flat_map(|op| body.operands(op)) {
+            let Some(home) = body.def_block(operand) else { return false };
+            let local = body.block_parent(home).is_some_and(|parent| within(body, parent, op));
+            if local || around.contains(&home) {
+                continue;
+            }
+            match body.defining_op(operand) {
+                Some(definition) => pending.push((definition, false)),
+                None => return false,
+            }
+        }
+    }
+    for op in moved {
+        body.move_op(op, InsertPoint::Before(anchor));
+    }
+    true
+}
+
+/// Whether `op` is `outer` or lies inside it.
+fn within(body: &Body, op: OpId, outer: OpId) -> bool {
+    let mut next = Some(op);
+    while let Some(op) = next {
+        if op == outer {
+            return true;
+        }
+        next = body.op_block(op).and_then(|block| body.block_parent(block));
+    }
+    false
 }

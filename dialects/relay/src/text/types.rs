@@ -2,9 +2,7 @@
 
 use ir_core::text::lexer::{Number, Token, TokenKind, number};
 use ir_core::types::MAX_TYPE_DEPTH;
-use ir_core::{
-    DType, Diagnostic, Dim, DimOp, FunctionType, Symbol, Type, TypeData, TypeParam,
-};
+use ir_core::{DType, Diagnostic, Dim, DimOp, FunctionType, Symbol, Type, TypeData, TypeParam};
 
 use super::codes;
 use super::cursor::Reported;
@@ -115,11 +113,7 @@ impl Parser<'_> {
     }
 
     /// Reads a type up to its first part: the type itself where it has no parts.
-    fn type_start(
-        &mut self,
-        open: &mut Vec<Open>,
-        first: usize,
-    ) -> Result<Option<Type>, Reported> {
+    fn type_start(&mut self, open: &mut Vec<Open>, first: usize) -> Result<Option<Type>, Reported> {
         let token = self.cursor.peek();
         match token.kind {
             TokenKind::Underscore => {
@@ -377,6 +371,9 @@ pub(super) fn merge(a: Type, b: Type) -> Option<Type> {
     }
     if a.is_unknown() {
         return Some(b);
+    }
+    if b.facts().has_unknown && !a.facts().has_unknown {
+        return Some(a);
     }
     let facts = [a.facts(), b.facts()];
     if facts.iter().any(|f| f.has_parameter || f.has_any || f.has_unknown || f.has_variable) {

@@ -1,0 +1,264 @@
+//! Random values of a type, the same for the same seed on every machine.
+
+use ir_core::{
+    DType, Dim, DimExprData, FunctionType, Scalar, Signatures, Symbol, TensorData, TensorType,
+    Type, TypeData, TypeParam,
+};
+use rustc_hash::FxHashMap;
+
+use super::value::{Reference, Value};
+use crate::language::{AdtDecl, TYPE};
+
+/// A small generator of numbers (SplitMix64, Steele et al., OOPSLA 2014). Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence that belongs to `seed`.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number below `bound`; 0 where `bound` is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        // The high half of the product is uniform up to 2^-64 · bound.
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
+    }
+
+    /// True once in `times` times.
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// A number in `[0, 1)`.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// One of `choices`; `None` where there are none.
+    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
+        choices.get(self.below(choices.len()))
+    }
+
+    /// One element: floats in `[-1, 1)`, signed integers in `-4..=4`, unsigned ones in `0..=4`.
+    pub fn element(&mut self, dtype: DType) -> Scalar {
+        if dtype.is_float() {
+            Scalar::Float(self.unit() * 2.0 - 1.0)
+        } else if dtype.is_bool() {
+            Scalar::Int(self.below(2) as i64)
+        } else if dtype.is_signed() {
+            Scalar::Int(self.below(9) as i64 - 4)
+        } else {
+            Scalar::Int(self.below(5) as i64)
+        }
+    }
+
+    /// A tensor of such elements. Errors where an extent is negative or the tensor is too large.
+    pub fn tensor(&mut self, shape: &[i64], dtype: DType) -> Result<TensorData, String> {
+        const MOST_BYTES: usize = 1 << 34;
+        let bytes = ir_core::tensor::tensor_bytes(shape, dtype).filter(|n| *n <= MOST_BYTES);
+        let Some(bytes) = bytes else {
+            return Err(format!("expected extents of at most {MOST_BYTES} bytes, found {shape:?}"));
+        };
+        let lanes = bytes / dtype.bytes().max(1) * dtype.lanes() as usize;
+        let elements = (0..lanes).map(|_| self.element(dtype));
+        TensorData::from_scalars(dtype, shape, elements).map_err(|error| error.to_string())
+    }
+}
+
+/// A random value of type `ty`; `signatures` declare its data types. Extents that are `?` or
+/// variables are from 1 to 4. Errors on functions and on types that are not closed.
+pub fn random_value(ty: Type, signatures: &Signatures, seed: u64) -> Result<Value, String> {
+    Maker::new(signatures, seed).value(ty, 0)
+}
+
+/// Random arguments for a function of type `function`. A shape variable has one extent in all of
+/// them, and type parameters are `float32` scalars.
+pub fn random_arguments(
+    function: &FunctionType,
+    signatures: &Signatures,
+    seed: u64,
+) -> Result<Vec<Value>, String> {
+    let mut maker = Maker::new(signatures, seed);
+    let scalar = Type::scalar(DType::FLOAT32);
+    let types = function.type_params.iter().map(|name| (*name, scalar)).collect();
+    let params = function.params.iter();
+    params.map(|param| maker.value(substitute(*param, &types), 0)).collect()
+}
+
+struct Maker<'a> {
+    random: Random,
+    signatures: &'a Signatures,
+    extents: FxHashMap<Symbol, i64>,
+}
+
+/// The deepest value that is made. Recursive types get their shortest constructors well before.
+const MAX_VALUE_DEPTH: usize = 200;
+const LONG_ENOUGH: usize = 6;
+
+impl<'a> Maker<'a> {
+    fn new(signatures: &'a Signatures, seed: u64) -> Maker<'a> {
+        Maker { random: Random::new(seed), signatures, extents: FxHashMap::default() }
+    }
+
+    // Recursion is bounded by MAX_VALUE_DEPTH.
+    fn value(&mut self, ty: Type, depth: usize) -> Result<Value, String> {
+        if depth > MAX_VALUE_DEPTH {
+            return Err(format!("found no value of {ty} of depth {MAX_VALUE_DEPTH} or less"));
+        }
+        match ty.data() {
+            TypeData::Tensor(tensor) => Ok(self.tensor(tensor)?.into()),
+            TypeData::Tuple(fields) => {
+                let fields = fields.iter().map(|field| self.value(*field, depth + 1));
+                Ok(Value::tuple(fields.collect::<Result<Vec<_>, _>>()?))
+            }
+            TypeData::Ref(content) => {
+                Ok(Value::Reference(Reference::new(self.value(*content, depth + 1)?)))
+            }
+            TypeData::Named { name, params } => self.data(*name, params, depth),
+            _ => Err(format!("expected a type of data, found {ty}")),
+        }
+    }
+
+    fn tensor(&mut self, tensor: &TensorType) -> Result<TensorData, String> {
+        let shape: Vec<i64> = tensor.shape.iter().map(|dim| self.extent(*dim)).collect();
+        self.random.tensor(&shape, tensor.dtype)
+    }
+
+    fn extent(&mut self, dim: Dim) -> i64 {
+        match dim {
+            Dim::Known(extent) => extent,
+            Dim::Any => 1 + self.random.below(4) as i64,
+            Dim::Expr(expr) => match expr.data() {
+                DimExprData::Parameter(name) => {
+                    let random = &mut self.random;
+                    *self.extents.entry(name).or_insert_with(|| 1 + random.below(4) as i64)
+                }
+                DimExprData::Variable(_) => 1,
+                // Both sides are shallower expressions; a type of bounded depth holds them.
+                DimExprData::Binary(op, a, b) => {
+                    op.apply(self.extent(a), self.extent(b)).unwrap_or(1)
+                }
+            },
+        }
+    }
+
+    fn data(&mut self, name: Symbol, params: &[TypeParam], depth: usize) -> Result<Value, String> {
+        let signature = self.signatures.get(&name).filter(|signature| signature.op == TYPE);
+        let decl = signature.and_then(|signature| AdtDecl::from_attrs(signature.attrs));
+        let Some(decl) = decl else { return Err(format!("`{name}` is not a data type")) };
+        let types: FxHashMap<Symbol, Type> = decl
+            .params
+            .iter()
+            .zip(params)
+            .filter_map(|(name, param)| match param {
+                TypeParam::Type(ty) => Some((*name, *ty)),
+                _ => None,
+            })
+            .collect();
+        let nested = |index: &usize| {
+            let fields = decl.constructors[*index].fields.iter();
+            fields.filter(|field| matches!(field.data(), TypeData::Named { .. })).count()
+        };
+        let all = 0..decl.constructors.len();
+        let chosen = match depth < LONG_ENOUGH {
+            true => Some(self.random.below(decl.constructors.len())),
+            false => all.min_by_key(nested),
+        };
+        let Some((tag, constructor)) = chosen.and_then(|i| Some((i, decl.constructors.get(i)?)))
+        else {
+            return Err(format!("`{name}` has no constructors"));
+        };
+        let fields = constructor.fields.iter();
+        let fields = fields.map(|field| self.value(substitute(*field, &types), depth + 1));
+        Ok(Value::data(constructor.name, tag as u32, fields.collect::<Result<Vec<_>, _>>()?))
+    }
+}
+
+/// `ty` with type parameters replaced. Recursion is bounded by `ir_core::types::MAX_TYPE_DEPTH`.
+fn substitute(ty: Type, types: &FxHashMap<Symbol, Type>) -> Type {
+    if !ty.facts().has_parameter {
+        return ty;
+    }
+    match ty.data() {
+        TypeData::Parameter(name) => types.get(name).copied().unwrap_or(ty),
+        TypeData::Tuple(fields) => {
+            Type::tuple(fields.iter().map(|field| substitute(*field, types)))
+        }
+        TypeData::Ref(content) => Type::reference(substitute(*content, types)),
+        TypeData::Named { name, params } => Type::named(
+            *name,
+            params.iter().map(|param| match param {
+                TypeParam::Type(ty) => TypeParam::Type(substitute(*ty, types)),
+                other => *other,
+            }),
+        ),
+        _ => ty,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::ConstructorDecl;
+    use ir_core::{Item, Module};
+
+    fn list() -> Signatures {
+        let a = Type::parameter("A");
+        let tail = Type::named("List", [TypeParam::Type(a)]);
+        let decl = AdtDecl {
+            params: vec!["A".into()],
+            constructors: vec![
+                ConstructorDecl { name: "Cons".into(), fields: vec![a, tail] },
+                ConstructorDecl { name: "Nil".into(), fields: vec![] },
+            ],
+            is_extern: false,
+        };
+        let mut item = Item::new(TYPE, Type::unknown(), None);
+        item.signature.attrs = decl.to_attrs();
+        let mut module = Module::new();
+        module.items.insert("List".into(), item);
+        module.signatures()
+    }
+
+    #[test]
+    fn values_have_their_type_and_depend_on_the_seed_alone() {
+        let signatures = list();
+        let tensor = Type::tensor([2, 3], DType::INT8);
+        let ty = Type::named("List", [TypeParam::Type(Type::tuple([tensor]))]);
+        let texts: Vec<String> =
+            (0..20).map(|seed| random_value(ty, &signatures, seed).unwrap().to_string()).collect();
+        let again = random_value(ty, &signatures, 3).unwrap().to_string();
+        assert_eq!(texts[3], again);
+        assert!(texts.iter().any(|text| text.starts_with("Cons((Tensor[(2, 3), int8] [")));
+        assert!(texts.iter().any(|text| text == "Nil"));
+    }
+
+    #[test]
+    fn a_shape_variable_is_one_extent() {
+        let row = Type::tensor([Dim::parameter("n"), 2.into()], DType::FLOAT32);
+        let function = Type::function([row, row], row);
+        let function = function.as_function().unwrap();
+        for seed in 0..10 {
+            let args = random_arguments(function, &Signatures::default(), seed).unwrap();
+            let shape = |i: usize| args[i].as_tensor().unwrap().shape().to_vec();
+            assert_eq!(shape(0), shape(1));
+        }
+    }
+
+    #[test]
+    fn functions_are_refused() {
+        let function = Type::function([], Type::unit());
+        let error = random_value(function, &Signatures::default(), 0).unwrap_err();
+        assert_eq!(error, "expected a type of data, found fn () -> ()");
+    }
+}

@@ -1,0 +1,310 @@
+//! Operators that trade batch, depth and space.
+
+use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
+
+use super::numeric::{Number, dispatch, result_shape};
+use super::padding::{AxisMap, gather_axes};
+use super::relation::divide;
+use super::window::{offset, per_axis};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
+use crate::operators::layout::{Layout, transpose};
+
+fn times(dim: Dim, n: i64) -> Dim {
+    Dim::binary(DimOp::Mul, dim, Dim::Known(n))
+}
+
+/// Reads the block size. Errors when it is below one.
+fn block_size(block: i64) -> Result<i64, Stop> {
+    let sizes = per_axis("block_size", &[block], 1, 1).map_err(Stop::Error)?;
+    Ok(sizes[0])
+}
+
+/// Moves channels to places: data `(N, C, H, W)` gives `(N, C / b², H * b, W * b)`.
+///
+/// The channel that goes to place `(i, j)` of a `b` × `b` block is `(i * b + j) * (C / b²) + c` in
+/// mode `DCR` and `(c * b + i) * b + j` in mode `CRD`. Relay operator level 5.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.depth_to_space",
+    infer = depth_to_space_relation,
+    hooks(FusionPattern::Injective, Evaluate(evaluate_depth_to_space))
+)]
+pub struct DepthToSpace<V = ValueId> {
+    /// The input, in `layout`.
+    pub data: V,
+    /// Extent `b` of a block.
+    pub block_size: i64,
+    /// Layout of input and result.
+    #[default("NCHW".to_string())]
+    pub layout: String,
+    /// `DCR` or `CRD`: the order of place and channel in the channels of the input.
+    #[default("DCR".to_string())]
+    pub mode: String,
+}
+
+fn depth_to_space_relation(op: DepthToSpace<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let layout = Layout::parse(&op.layout).map_err(Stop::Error)?;
+    let block = block_size(op.block_size)?;
+    if !["DCR", "CRD"].contains(&op.mode.as_str()) {
+        return Err(Stop::Error(format!("expected `mode` DCR or CRD, found `{}`", op.mode)));
+    }
+    let x = layout.logical("NCHW", &data.shape).map_err(Stop::Error)?;
+    let channels = divide("a number of channels", x[1], block * block)?;
+    let extents = [x[0], channels, times(x[2], block), times(x[3], block)];
+    let shape = layout.physical("NCHW", &extents).map_err(Stop::Error)?;
+    Ok(Type::tensor(shape, data.dtype))
+}
+
+fn evaluate_depth_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &DepthToSpace<Value>,
+        data: &TensorData,
+        output: &[i64],
+    ) -> Result<Value, EvalError> {
+        let layout = Layout::parse(&op.layout)?;
+        let (x, data_elements) = layout.unpack("NCHW", data.shape(), &T::read(data))?;
+        let (b, channels) = (op.block_size, output[1]);
+        let (split, order) = match op.mode.as_str() {
+            "CRD" => ([x[0], channels, b, b, x[2], x[3]], [0, 1, 4, 2, 5, 3]),
+            _ => ([x[0], b, b, channels, x[2], x[3]], [0, 3, 4, 1, 5, 2]),
+        };
+        let elements = transpose(&split, &data_elements, &order);
+        let (shape, elements) = layout.pack("NCHW", output, &elements)?;
+        T::write(data.dtype(), &shape, &elements)
+    }
+    let op = cx.fields::<DepthToSpace<Value>>()?;
+    let (shape, dtype) = result_shape::<DepthToSpace>(cx)?;
+    let output = Layout::parse(&op.layout)?.logical_extents("NCHW", &shape)?;
+    dispatch!(dtype, run(&op, cx.tensor(0)?, &output))
+}
+
+/// Moves places to channels: data `(N, C, H, W)` gives `(N, C * b², H / b, W / b)`.
+///
+/// Place `(i, j)` of a `b` × `b` block of channel `c` becomes channel `(i * b + j) * C + c`. Relay
+/// operator level 5.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.space_to_depth",
+    infer = space_to_depth_relation,
+    hooks(FusionPattern::Injective, Evaluate(evaluate_space_to_depth))
+)]
+pub struct SpaceToDepth<V = ValueId> {
+    /// The input, in `layout`.
+    pub data: V,
+    /// Extent `b` of a block.
+    pub block_size: i64,
+    /// Layout of input and result.
+    #[default("NCHW".to_string())]
+    pub layout: String,
+    /// Shared with `nn.depth_to_space`; only `DCR` has a meaning here.
+    #[default("DCR".to_string())]
+    pub mode: String,
+}
+
+fn space_to_depth_relation(op: SpaceToDepth<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let layout = Layout::parse(&op.layout).map_err(Stop::Error)?;
+    let block = block_size(op.block_size)?;
+    if op.mode != "DCR" {
+        return Err(Stop::Error(format!("expected `mode` DCR, found `{}`", op.mode)));
+    }
+    let x = layout.logical("NCHW", &data.shape).map_err(Stop::Error)?;
+    let height = divide("a height", x[2], block)?;
+    let width = divide("a width", x[3], block)?;
+    let extents = [x[0], times(x[1], block * block), height, width];
+    let shape = layout.physical("NCHW", &extents).map_err(Stop::Error)?;
+    Ok(Type::tensor(shape, data.dtype))
+}
+
+fn evaluate_space_to_depth(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &SpaceToDepth<Value>,
+        data: &TensorData,
+        output: &[i64],
+    ) -> Result<Value, EvalError> {
+        let layout = Layout::parse(&op.layout)?;
+        let (x, elements) = layout.unpack("NCHW", data.shape(), &T::read(data))?;
+        let b = op.block_size;
+        let split = [x[0], x[1], output[2], b, output[3], b];
+        let elements = transpose(&split, &elements, &[0, 3, 5, 1, 2, 4]);
+        let (shape, elements) = layout.pack("NCHW", output, &elements)?;
+        T::write(data.dtype(), &shape, &elements)
+    }
+    let op = cx.fields::<SpaceToDepth<Value>>()?;
+    let (shape, dtype) = result_shape::<SpaceToDepth>(cx)?;
+    let output = Layout::parse(&op.layout)?.logical_extents("NCHW", &shape)?;
+    dispatch!(dtype, run(&op, cx.tensor(0)?, &output))
+}
+
+/// Pads the spatial axes, and moves the places of their blocks to the batch.
+///
+/// Data `(N, A1, …, Am, …)` with blocks `(b1, …, bm)` gives `(N * b1 * … * bm, A1' / b1, …, Am' /
+/// bm, …)`, where `A'` is padded. Relay operator level 5.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.space_to_batch_nd",
+    infer = space_to_batch_relation,
+    hooks(FusionPattern::Injective, Evaluate(evaluate_space_to_batch))
+)]
+pub struct SpaceToBatchNd<V = ValueId> {
+    /// The input; the spatial axes follow the first.
+    pub data: V,
+    /// Extents of a block.
+    pub block_shape: Vec<i64>,
+    /// Padding before and after every spatial axis.
+    pub paddings: Vec<Vec<i64>>,
+    /// What the padding holds.
+    #[default(0.0)]
+    pub pad_value: f64,
+}
+
+/// Blocks and the pairs of numbers that go with them, checked against the rank.
+fn blocks(
+    name: &str,
+    block_shape: &[i64],
+    pairs: &[Vec<i64>],
+    data: &TensorType,
+) -> Result<Vec<(i64, i64, i64)>, String> {
+    let blocks = per_axis("block_shape", block_shape, block_shape.len(), 1)?;
+    if blocks.len() >= data.rank() {
+        return Err(format!(
+            "expected fewer than {} blocks for data of that rank, found {}",
+            data.rank(),
+            blocks.len()
+        ));
+    }
+    if pairs.len() != blocks.len() || pairs.iter().any(|pair| pair.len() != 2) {
+        return Err(format!("expected `{name}` with {} pairs", blocks.len()));
+    }
+    let checked = pairs.iter().map(|pair| per_axis(name, pair, 2, 0));
+    let pairs = checked.collect::<Result<Vec<_>, _>>()?;
+    Ok(blocks.into_iter().zip(pairs).map(|(block, pair)| (block, pair[0], pair[1])).collect())
+}
+
+fn volume(blocks: &[(i64, i64, i64)]) -> Result<i64, String> {
+    let volume = blocks.iter().try_fold(1i64, |product, (b, _, _)| product.checked_mul(*b));
+    volume.ok_or_else(|| "expected smaller blocks: their volume overflows".to_string())
+}
+
+fn space_to_batch_relation(op: SpaceToBatchNd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let blocks = blocks("paddings", &op.block_shape, &op.paddings, data).map_err(Stop::Error)?;
+    let mut shape = data.shape.clone();
+    shape[0] = times(shape[0], volume(&blocks).map_err(Stop::Error)?);
+    for (dim, &(block, before, after)) in shape[1..].iter_mut().zip(&blocks) {
+        *dim = divide("a padded extent", offset(*dim, before + after), block)?;
+    }
+    Ok(Type::tensor(shape, data.dtype))
+}
+
+fn evaluate_space_to_batch(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &SpaceToBatchNd<Value>,
+        data: &TensorData,
+        shape: &[i64],
+    ) -> Result<Value, EvalError> {
+        let spatial = op.block_shape.len();
+        let mut maps: Vec<AxisMap> = Vec::with_capacity(data.rank());
+        for (axis, &extent) in data.shape().iter().enumerate() {
+            let pair = axis.checked_sub(1).and_then(|axis| op.paddings.get(axis));
+            let (before, after) = pair.map_or((0, 0), |pair| (pair[0], pair[1]));
+            maps.push(
+                (-before..extent + after)
+                    .map(|i| usize::try_from(i).ok().filter(|_| i < extent))
+                    .collect(),
+            );
+        }
+        let padded = gather_axes(data.shape(), &T::read(data), &maps, T::of(op.pad_value));
+        // (N, A1 / b1, b1, …, rest) to (b1, …, N, A1 / b1, …, rest).
+        let mut split = vec![data.shape()[0]];
+        for (axis, &block) in op.block_shape.iter().enumerate() {
+            split.extend([shape[axis + 1], block]);
+        }
+        split.extend(&shape[spatial + 1..]);
+        let places = (0..spatial).map(|axis| 2 * axis + 2);
+        let outer = (0..spatial).map(|axis| 2 * axis + 1);
+        let order: Vec<usize> =
+            places.chain([0]).chain(outer).chain(2 * spatial + 1..split.len()).collect();
+        T::write(data.dtype(), shape, &transpose(&split, &padded, &order))
+    }
+    let op = cx.fields::<SpaceToBatchNd<Value>>()?;
+    let (shape, dtype) = result_shape::<SpaceToBatchNd>(cx)?;
+    dispatch!(dtype, run(&op, cx.tensor(0)?, &shape))
+}
+
+/// Moves blocks of the batch to the spatial axes, and crops them: the inverse of
+/// `nn.space_to_batch_nd`.
+///
+/// Data `(N, A1, …, Am, …)` with blocks `(b1, …, bm)` gives `(N / (b1 * … * bm), A1 * b1 - crop,
+/// …, Am * bm - crop, …)`. Relay operator level 5.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.batch_to_space_nd",
+    infer = batch_to_space_relation,
+    hooks(FusionPattern::Injective, Evaluate(evaluate_batch_to_space))
+)]
+pub struct BatchToSpaceNd<V = ValueId> {
+    /// The input; the spatial axes follow the first.
+    pub data: V,
+    /// Extents of a block.
+    pub block_shape: Vec<i64>,
+    /// How much is left out before and after every spatial axis.
+    pub crops: Vec<Vec<i64>>,
+}
+
+fn batch_to_space_relation(op: BatchToSpaceNd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let blocks = blocks("crops", &op.block_shape, &op.crops, data).map_err(Stop::Error)?;
+    let mut shape = data.shape.clone();
+    shape[0] = divide("a batch", shape[0], volume(&blocks).map_err(Stop::Error)?)?;
+    for (dim, &(block, before, after)) in shape[1..].iter_mut().zip(&blocks) {
+        let extent = times(*dim, block);
+        *dim = offset(extent, -(before + after));
+        if let (Dim::Known(extent), Dim::Known(..0)) = (extent, *dim) {
+            return Err(Stop::Error(format!(
+                "expected crops of at most {extent}, found {}",
+                before + after
+            )));
+        }
+    }
+    Ok(Type::tensor(shape, data.dtype))
+}
+
+fn evaluate_batch_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &BatchToSpaceNd<Value>,
+        data: &TensorData,
+        shape: &[i64],
+    ) -> Result<Value, EvalError> {
+        let spatial = op.block_shape.len();
+        // (b1, …, N, A1, …, rest) to (N, A1, b1, …, rest).
+        let mut split = op.block_shape.clone();
+        split.push(shape[0]);
+        split.extend(&data.shape()[1..]);
+        let mut order = vec![spatial];
+        order.extend((0..spatial).flat_map(|axis| [spatial + 1 + axis, axis]));
+        order.extend(2 * spatial + 1..split.len());
+        let elements = transpose(&split, &T::read(data), &order);
+        let mut full = shape.to_vec();
+        let mut maps: Vec<AxisMap> = Vec::with_capacity(shape.len());
+        for (axis, &extent) in shape.iter().enumerate() {
+            let crop = axis.checked_sub(1).and_then(|axis| op.crops.get(axis));
+            let (before, after) = crop.map_or((0, 0), |crop| (crop[0], crop[1]));
+            full[axis] = extent + before + after;
+            maps.push((before..before + extent).map(|i| usize::try_from(i).ok()).collect());
+        }
+        T::write(data.dtype(), shape, &gather_axes(&full, &elements, &maps, T::ZERO))
+    }
+    let op = cx.fields::<BatchToSpaceNd<Value>>()?;
+    let (shape, dtype) = result_shape::<BatchToSpaceNd>(cx)?;
+    dispatch!(dtype, run(&op, cx.tensor(0)?, &shape))
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<DepthToSpace>();
+    registry.op::<SpaceToDepth>();
+    registry.op::<SpaceToBatchNd>();
+    registry.op::<BatchToSpaceNd>();
+}

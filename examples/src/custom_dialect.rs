@@ -1,0 +1,62 @@
+//! A dialect of loops with a pass over it.
+
+// ANCHOR: dialect
+use ir_core::{
+    Dialect, FuncMut, FunctionPass, InsertPoint, Op, Pass, PassContext, PassResult, ValueMap,
+};
+
+/// Runs its region `count` times.
+#[derive(Op, Clone, Debug)]
+#[op(name = "toy.repeat", traits(RECURSIVE_EFFECTS), regions(body), results = 0)]
+pub struct Repeat {
+    /// How often.
+    pub count: i64,
+}
+
+/// Says a word.
+#[derive(Op, Clone, Debug)]
+#[op(name = "toy.say", effects(WRITE), results = 0)]
+pub struct Say {
+    /// The word.
+    pub word: String,
+}
+
+/// The dialect.
+pub fn dialect() -> Dialect {
+    Dialect {
+        name: "toy",
+        doc: "Loops that say words.",
+        register: |registry| {
+            registry.op::<Repeat>();
+            registry.op::<Say>();
+        },
+    }
+}
+
+/// Writes out short loops.
+#[derive(Pass)]
+#[pass(name = "toy-unroll", function)]
+pub struct Unroll {
+    /// Longest loop to write out.
+    #[default(8)]
+    pub limit: i64,
+}
+
+impl FunctionPass for Unroll {
+    fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        // Inner loops come later in program order: from the last to the first, each is unrolled
+        // once, before the loop around it is copied.
+        for (op, repeat) in f.all::<Repeat>().into_iter().rev() {
+            if repeat.count <= self.limit {
+                let body = f.body.region_block(op, 0);
+                for _ in 0..repeat.count {
+                    f.body.copy_block_ops(body, InsertPoint::Before(op), &mut ValueMap::default());
+                }
+                f.body.erase(op);
+                cx.count("unrolled", 1);
+            }
+        }
+        Ok(())
+    }
+}
+// ANCHOR_END: dialect

@@ -1,0 +1,17 @@
+//! Extending the compiler from outside: the code of the pages "write a pass", "add an operator"
+//! and "add a dialect" of the documentation.
+
+pub mod custom_dialect;
+pub mod custom_operator;
+pub mod custom_pass;
+
+use ir_core::Registry;
+
+/// Everything that `relay-opt` has, and the extensions of this crate.
+pub fn registry() -> Registry {
+    let mut registry = tools::registry().with(custom_dialect::dialect());
+    registry.op::<custom_operator::Swish>();
+    registry.pass::<custom_pass::DropReluOfClip>();
+    registry.pass::<custom_dialect::Unroll>();
+    registry
+}

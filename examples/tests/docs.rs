@@ -1,0 +1,53 @@
+//! The code on the documentation pages is the code of this crate.
+
+use std::fs;
+use std::path::Path;
+
+/// The text between `// ANCHOR: name` and `// ANCHOR_END: name`.
+fn anchor(source: &str, name: &str) -> String {
+    let (start, end) = (format!("// ANCHOR: {name}\n"), format!("// ANCHOR_END: {name}"));
+    let from = source.find(&start).expect("the anchor starts") + start.len();
+    let to = source.find(&end).expect("the anchor ends");
+    source[from..to].to_string()
+}
+
+/// The page with the code block after each `<!-- file:anchor -->` taken from that file.
+fn current(root: &Path, page: &str) -> String {
+    let mut out = String::new();
+    let mut rest = page;
+    while let Some(start) = rest.find("<!-- examples/") {
+        let end = start + rest[start..].find("-->").expect("the comment ends");
+        let (file, name) = rest[start + 4..end].trim().rsplit_once(':').expect("file:anchor");
+        let source = fs::read_to_string(root.join(file)).expect("the file exists");
+        let fence = end + rest[end..].find("```rust\n").expect("a code block follows") + 8;
+        let close = fence + rest[fence..].find("```").expect("the code block ends");
+        out.push_str(&rest[..fence]);
+        out.push_str(&anchor(&source, name));
+        rest = &rest[close..];
+    }
+    out + rest
+}
+
+#[test]
+fn pages_show_the_compiled_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for page in ["write-a-pass.md", "add-an-operator.md", "add-a-dialect.md"] {
+        let path = root.join("docs").join(page);
+        let text = fs::read_to_string(&path).expect("the page exists");
+        let wanted = current(&root, &text);
+        assert_ne!(wanted, text.replace("```rust", ""), "the page shows code");
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&path, wanted).expect("the page is writable");
+        } else {
+            assert!(text == wanted, "docs/{page} is stale; run with UPDATE=1");
+        }
+    }
+}
+
+/// A custom pass takes at most 25 lines and one registration.
+#[test]
+fn a_custom_pass_is_short() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = fs::read_to_string(root.join("src/custom_pass.rs")).expect("the file exists");
+    assert!(anchor(&source, "pass").lines().count() <= 25);
+}
