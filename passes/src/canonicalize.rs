@@ -1,15 +1,14 @@
 //! One form for what can be written in several.
 
-use std::collections::VecDeque;
-
 use ir_core::registry::{FoldCx, Folded};
-use ir_core::{AttrData, Diagnostic, EntityId, FuncMut, FunctionPass, OpId, Pass, PassContext};
+use ir_core::{AttrData, Diagnostic, FuncMut, FunctionPass, OpId, Pass, PassContext};
 use ir_core::{PassResult, ValueId};
 use relay::operators::broadcast::Add;
 use relay::operators::nn::linear::BiasAdd;
 
 use crate::emit::{self, Emit};
 use crate::simplify_inference::along;
+use crate::worklist::rewrite;
 
 /// Writes biases as additions and applies the simplifications that operators declare.
 ///
@@ -36,7 +35,8 @@ impl FunctionPass for Canonicalize {
         for (op, bias_add) in f.all::<BiasAdd>() {
             cx.count("biases", u64::from(add_bias(f, op, &bias_add)?));
         }
-        cx.count("folded", fold(f));
+        let folded = rewrite(f, &mut |f, op| Ok(folded_value(f, op)))?;
+        cx.count("folded", folded);
         Ok(())
     }
 }
@@ -53,33 +53,6 @@ fn add_bias(f: &mut FuncMut<'_>, op: OpId, bias_add: &BiasAdd) -> Result<bool, D
     let sum = emit.op(&Add { lhs: bias_add.data, rhs: bias })?;
     emit::replace(f, op, sum);
     Ok(true)
-}
-
-/// Applies fold hooks until nothing folds; returns how often one did.
-fn fold(f: &mut FuncMut<'_>) -> u64 {
-    let mut pending: VecDeque<OpId> = f.body.walk().collect();
-    let mut queued = vec![false; f.body.op_capacity()];
-    for op in &pending {
-        queued[op.index()] = true;
-    }
-    let mut folded = 0;
-    while let Some(op) = pending.pop_front() {
-        queued[op.index()] = false;
-        if !f.body.is_live(op) || f.body.result_count(op) != 1 {
-            continue;
-        }
-        let Some(value) = folded_value(f, op) else { continue };
-        let users: Vec<OpId> = f.body.uses(f.body.result(op, 0)).map(|(user, _)| user).collect();
-        emit::replace(f, op, value);
-        folded += 1;
-        queued.resize(f.body.op_capacity(), false);
-        for user in users {
-            if !std::mem::replace(&mut queued[user.index()], true) {
-                pending.push_back(user);
-            }
-        }
-    }
-    folded
 }
 
 fn folded_value(f: &mut FuncMut<'_>, op: OpId) -> Option<ValueId> {

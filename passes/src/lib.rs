@@ -6,6 +6,9 @@
 use ir_core::Registry;
 
 pub mod canonicalize;
+pub mod combine_parallel;
+pub mod simplify_expr;
+pub mod worklist;
 pub mod cse;
 pub mod dce;
 pub mod effects;
@@ -25,6 +28,10 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<canonicalize::Canonicalize>();
     registry.pass::<infer_type::InferType>();
     registry.pass::<simplify_inference::SimplifyInference>();
+    registry.pass::<combine_parallel::CombineParallelBatchMatmul>();
+    registry.pass::<combine_parallel::CombineParallelConv2d>();
+    registry.pass::<combine_parallel::CombineParallelDense>();
+    registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
     registry.pass::<eta_expand::EtaExpand>();
