@@ -22,6 +22,7 @@ pub mod location;
 pub mod module;
 pub mod op;
 pub mod pass;
+pub mod pipeline;
 pub mod registry;
 pub mod rewriter;
 pub mod tensor;

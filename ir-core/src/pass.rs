@@ -170,11 +170,19 @@ impl<T: OptionValue> OptionValue for Option<T> {
     }
 }
 
-/// A list, written `a+b+c`.
+/// A list, written `a+b+c` or `[a, b, c]`.
 impl<T: OptionValue> OptionValue for Vec<T> {
     const EXPECTS: &'static str = T::EXPECTS;
     fn parse(text: &str) -> Option<Vec<T>> {
-        if text.is_empty() { Some(vec![]) } else { text.split('+').map(T::parse).collect() }
+        let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        let (items, separator) = match bracketed {
+            Some(inner) => (inner.trim(), ','),
+            None => (text, '+'),
+        };
+        if items.is_empty() {
+            return Some(vec![]);
+        }
+        items.split(separator).map(|item| T::parse(item.trim())).collect()
     }
     fn print(&self) -> String {
         self.iter().map(T::print).collect::<Vec<_>>().join("+")

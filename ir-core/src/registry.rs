@@ -298,12 +298,24 @@ pub struct Dialect {
     pub register: fn(&mut Registry),
 }
 
+/// A named pipeline: pipeline text under a name that other pipelines may use like a pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PipelineDef {
+    /// Name in pipelines, such as `O2`.
+    pub name: &'static str,
+    /// What it stands for.
+    pub text: &'static str,
+    /// What it is for, as Markdown; the first line is the summary.
+    pub doc: &'static str,
+}
+
 /// Everything that exists.
 #[derive(Default)]
 pub struct Registry {
     dialects: IndexMap<&'static str, Dialect, FxBuildHasher>,
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
+    pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
 }
 
 impl Registry {
@@ -334,7 +346,16 @@ impl Registry {
     /// Adds a pass. Panics when the name is taken.
     pub fn add_pass(&mut self, pass: PassDef) {
         let name = pass.name;
+        assert!(!self.pipelines.contains_key(name), "`{name}` is a pipeline already");
         assert!(self.passes.insert(name, pass).is_none(), "pass `{name}` is registered twice");
+    }
+
+    /// Adds a named pipeline. Its text is read where the name is used, so it may name passes that
+    /// are added later. Panics when the name is taken.
+    pub fn add_pipeline(&mut self, name: &'static str, text: &'static str, doc: &'static str) {
+        assert!(!self.passes.contains_key(name), "`{name}` is a pass already");
+        let earlier = self.pipelines.insert(name, PipelineDef { name, text, doc });
+        assert!(earlier.is_none(), "pipeline `{name}` is registered twice");
     }
 
     /// Adds the pass that a struct declares.
@@ -423,6 +444,16 @@ impl Registry {
     /// All passes in order of registration.
     pub fn passes(&self) -> impl Iterator<Item = &PassDef> {
         self.passes.values()
+    }
+
+    /// All named pipelines in order of registration.
+    pub fn pipelines(&self) -> impl Iterator<Item = &PipelineDef> {
+        self.pipelines.values()
+    }
+
+    /// Named pipeline `name`.
+    pub fn find_pipeline(&self, name: &str) -> Option<&PipelineDef> {
+        self.pipelines.get(name)
     }
 
     /// Pass `name`.

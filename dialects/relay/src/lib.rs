@@ -3,8 +3,8 @@
 //! - [`language`]: the forms of the language as operations (call, fn, if, match, let's values …);
 //! - [`operators`]: the tensor operators, each declared in one place with its type relation,
 //!   fusion pattern, evaluator and documentation;
-//! - [`text`]: the text syntax;
 //! - [`arrays`]: files of named arrays;
+//! - [`text`]: the text syntax;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend.
 
 pub mod arrays;

@@ -1,11 +1,11 @@
-//! The lit runner with the standard commands.
+//! The lit runner with the commands of the project, relay-opt among them.
 
 use std::process::ExitCode;
 
-use lit_tests::lit::{Commands, lit_main};
+use lit_tests::lit::lit_main;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let status = lit_main(Commands::standard(), &arguments);
+    let status = lit_main(tools::lit::commands(), &arguments);
     ExitCode::from(u8::try_from(status).unwrap_or(2))
 }

@@ -1,0 +1,58 @@
+//! The diagnostic codes of pipelines.
+
+use crate::diagnostics::codes::Code;
+
+/// Every code that pipelines report, in order.
+pub const CODES: &[Code] = &[
+    Code {
+        code: "E0701",
+        title: "unknown pass",
+        explanation: "A pipeline names something that is neither a pass nor a named pipeline. `--list-passes` \
+                      prints both; the names nearest to the one written are suggested.",
+    },
+    Code {
+        code: "E0702",
+        title: "unknown option",
+        explanation: "A pass is given an option that it does not declare, or a named pipeline is given an \
+                      option at all. `--help-pass NAME` lists the options of a pass with their defaults.",
+    },
+    Code {
+        code: "E0703",
+        title: "wrong value of an option",
+        explanation: "The value of an option has another form than the option declares, or the option is \
+                      given twice. `--help-pass NAME` says what each option takes.",
+    },
+    Code {
+        code: "E0704",
+        title: "malformed pipeline",
+        explanation: "A pipeline is a list of passes, `a,b{key=value,flag},c`. A value runs up to the next \
+                      `,` or `}`; brackets inside it must balance, and a value in double quotes or braces \
+                      may hold anything.",
+    },
+    Code {
+        code: "E0705",
+        title: "recursive pipeline",
+        explanation: "A named pipeline contains itself, directly or through other named pipelines, so it has \
+                      no end.",
+    },
+    Code {
+        code: "E0710",
+        title: "a pass crashed",
+        explanation: "A pass panicked. This is an error of the compiler, not of its input. The reproducer \
+                      that was written holds the input and the pipeline; `--run-reproducer FILE` runs both \
+                      again.",
+    },
+    Code {
+        code: "E0711",
+        title: "a pass broke the program",
+        explanation: "The program was well formed before the pass and is not after it. This is an error of \
+                      the pass, not of its input. `--verify-each=off` turns the check off.",
+    },
+    Code {
+        code: "E0712",
+        title: "a pass changed a result",
+        explanation: "The interpreter computes another result after the pass than for the program that was \
+                      read. This is an error of the pass, or a rounding difference past the tolerance of \
+                      `--verify-semantics`.",
+    },
+];

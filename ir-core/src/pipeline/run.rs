@@ -1,0 +1,419 @@
+//! Running a pipeline over a module.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::body::Body;
+use crate::diagnostics::Diagnostic;
+use crate::intern::Symbol;
+use crate::module::{Module, Signature, Signatures};
+use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
+use crate::registry::Registry;
+use crate::rewriter::FuncMut;
+
+use super::crash::{Crash, catch_panic};
+use super::{Instrument, Pipeline, Step, StepCx, StepResult};
+
+/// How to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunOptions {
+    /// Worker threads for function passes, at least 1. They change nothing but the time.
+    pub threads: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions { threads: 1 }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// All passes ran.
+    Done,
+    /// A pass reported an error about its input.
+    Failed,
+    /// An instrument found that this pass is at fault.
+    Broken(&'static str),
+    /// A pass panicked. The module is incomplete and must not be used.
+    Crashed(Crash),
+}
+
+/// What a run found.
+#[derive(Debug)]
+pub struct Report {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Findings, in pipeline order and in item order within a pass.
+    pub diagnostics: Vec<Diagnostic>,
+    /// What each pass that ran did, in order.
+    pub steps: Vec<StepReport>,
+}
+
+/// What one pass of a run did.
+#[derive(Debug)]
+pub struct StepReport {
+    /// The pass and its options, as text.
+    pub pass: String,
+    /// Whether it edited anything.
+    pub changed: bool,
+    /// Live operations of the module before and after.
+    pub op_counts: (usize, usize),
+    /// Its counters, summed over the items, in the order in which they first counted.
+    pub statistics: Statistics,
+}
+
+/// One execution of a function pass on one item.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ItemRun {
+    /// The item.
+    pub name: Symbol,
+    /// Whether the pass edited it.
+    pub changed: bool,
+    /// How long it took.
+    pub time: Duration,
+}
+
+type Statistics = IndexMap<&'static str, u64, FxBuildHasher>;
+
+/// A function on its way through a pass.
+struct Job {
+    /// Its place among the jobs in item order.
+    order: usize,
+    name: Symbol,
+    signature: Signature,
+    body: Arc<Body>,
+}
+
+/// A function after a pass.
+struct Finished {
+    job: Job,
+    changed: bool,
+    time: Duration,
+    findings: Findings,
+}
+
+/// What a pass says about one item or the module.
+struct Findings {
+    diagnostics: Vec<Diagnostic>,
+    statistics: Statistics,
+    panic: Option<String>,
+}
+
+/// What one pass did to the module.
+struct Executed {
+    changed: bool,
+    items: Vec<ItemRun>,
+    diagnostics: Vec<Diagnostic>,
+    statistics: Statistics,
+    crash: Option<Crash>,
+}
+
+/// Runs the passes of `pipeline` in order. The run ends early after the first pass that reports
+/// an error, panics, or is found at fault by an instrument.
+///
+/// A function pass runs on every item that has a body, except on functions marked
+/// `SkipOptimization` or `Compiler`: those are to be left as they are.
+///
+/// # Errors
+/// Only those of writing to `log`.
+pub fn run(
+    pipeline: &Pipeline,
+    module: &mut Module,
+    registry: &Registry,
+    options: RunOptions,
+    instruments: &mut [&mut dyn Instrument],
+    log: &mut dyn io::Write,
+) -> io::Result<Report> {
+    let (diagnostics, steps) = (vec![], vec![]);
+    let mut report = Report { outcome: Outcome::Done, diagnostics, steps };
+    for (index, step) in pipeline.steps().iter().enumerate() {
+        let cx = StepCx { step, index, registry };
+        let mut allow = |item: Option<Symbol>, log: &mut dyn io::Write| -> io::Result<bool> {
+            let mut allowed = true;
+            for instrument in &mut *instruments {
+                allowed &= instrument.allow(cx, item, log)?;
+            }
+            Ok(allowed)
+        };
+        let chosen = match &step.pass {
+            PassInstance::Module(_) => allow(None, log)?.then(Vec::new),
+            PassInstance::Function(_) => {
+                let mut names = Vec::new();
+                for (name, item) in &module.items {
+                    let open = item.body.is_some() && !is_left_alone(&item.signature);
+                    if open && allow(Some(*name), log)? {
+                        names.push(*name);
+                    }
+                }
+                Some(names)
+            }
+        };
+        let Some(names) = chosen else { continue };
+        for instrument in &mut *instruments {
+            instrument.before(cx, module, log)?;
+        }
+        let ops_before = module.op_count();
+        let start = Instant::now();
+        let executed = match &step.pass {
+            PassInstance::Module(pass) => {
+                run_module_pass(step, &**pass, module, registry, options.threads)
+            }
+            PassInstance::Function(pass) => {
+                run_function_pass(step, &**pass, &names, module, registry, options.threads)
+            }
+        };
+        let wall = start.elapsed();
+        let Executed { changed, items, diagnostics, statistics, crash } = executed;
+        let failed = diagnostics.iter().any(Diagnostic::is_error);
+        report.diagnostics.extend(diagnostics);
+        report.steps.push(StepReport {
+            pass: step.to_string(),
+            changed,
+            op_counts: (ops_before, module.op_count()),
+            statistics,
+        });
+        if let Some(crash) = crash {
+            report.diagnostics.push(crash_diagnostic(&crash));
+            report.outcome = Outcome::Crashed(crash);
+            return Ok(report);
+        }
+        if failed {
+            report.outcome = Outcome::Failed;
+            return Ok(report);
+        }
+        let result = StepResult { changed, wall, items: &items };
+        let mut broken = false;
+        for instrument in &mut *instruments {
+            let found = instrument.after(cx, module, &result, log)?;
+            broken |= found.iter().any(Diagnostic::is_error);
+            report.diagnostics.extend(found);
+        }
+        if broken {
+            report.outcome = Outcome::Broken(step.def.name);
+            return Ok(report);
+        }
+    }
+    Ok(report)
+}
+
+/// Whether function passes leave the item as it is.
+fn is_left_alone(signature: &Signature) -> bool {
+    let attrs = signature.attrs;
+    attrs.value::<i64>("SkipOptimization").is_some_and(|flag| flag != 0)
+        || attrs.get("Compiler").is_some()
+}
+
+fn crash_diagnostic(crash: &Crash) -> Diagnostic {
+    let place = crash.item.map_or(String::new(), |item| format!(" on @{item}"));
+    let message = format!("pass `{}` crashed{place}: {}", crash.pass, crash.message);
+    Diagnostic::error("E0710", message)
+        .help("this is an error of the compiler, not of the input; please report it")
+}
+
+/// Runs `work` with findings collected; an `Err` or a panic becomes one of them.
+fn collect(
+    registry: &Registry,
+    threads: usize,
+    work: impl FnOnce(&mut PassContext<'_>) -> Result<(), Diagnostic>,
+) -> Findings {
+    let mut cx = PassContext::new(registry, threads);
+    let result = catch_panic(|| work(&mut cx));
+    let mut diagnostics = std::mem::take(&mut cx.diagnostics);
+    let panic = match result {
+        Ok(Ok(())) => None,
+        Ok(Err(diagnostic)) => {
+            diagnostics.push(diagnostic);
+            None
+        }
+        Err(message) => Some(message),
+    };
+    Findings { diagnostics, statistics: std::mem::take(&mut cx.statistics), panic }
+}
+
+fn run_module_pass(
+    step: &Step,
+    pass: &dyn ModulePass,
+    module: &mut Module,
+    registry: &Registry,
+    threads: usize,
+) -> Executed {
+    let before = Snapshot::of(module);
+    let findings = collect(registry, threads, |cx| pass.run(module, cx));
+    let changed = !before.still_holds(module);
+    if changed && findings.panic.is_none() {
+        for item in module.items.values_mut() {
+            if let Some(body) = &mut item.body {
+                compact(body);
+            }
+        }
+    }
+    let Findings { diagnostics, statistics, panic } = findings;
+    let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
+    Executed { changed, items: vec![], diagnostics, statistics, crash }
+}
+
+fn run_function_pass(
+    step: &Step,
+    pass: &dyn FunctionPass,
+    names: &[Symbol],
+    module: &mut Module,
+    registry: &Registry,
+    threads: usize,
+) -> Executed {
+    let signatures = module.signatures();
+    let mut jobs = Vec::with_capacity(names.len());
+    for &name in names {
+        let Some(item) = module.items.get_mut(&name) else { continue };
+        // The body leaves the module while it is edited, so that it is copied only where someone
+        // else holds a snapshot of it.
+        let Some(body) = item.body.take() else { continue };
+        jobs.push(Job { order: jobs.len(), name, signature: item.signature.clone(), body });
+    }
+    let work = |job| run_job(pass, job, &signatures, registry);
+    let mut executed = Executed {
+        changed: false,
+        items: Vec::with_capacity(jobs.len()),
+        diagnostics: vec![],
+        statistics: Statistics::default(),
+        crash: None,
+    };
+    for finished in run_jobs(jobs, threads, &work) {
+        let Finished { job, changed, time, findings } = finished;
+        if let Some(item) = module.items.get_mut(&job.name) {
+            item.signature = job.signature;
+            item.body = Some(job.body);
+        }
+        executed.changed |= changed;
+        executed.items.push(ItemRun { name: job.name, changed, time });
+        executed.diagnostics.extend(findings.diagnostics);
+        for (counter, amount) in findings.statistics {
+            *executed.statistics.entry(counter).or_default() += amount;
+        }
+        if let (Some(message), None) = (findings.panic, &executed.crash) {
+            executed.crash = Some(Crash { pass: step.def.name, item: Some(job.name), message });
+        }
+    }
+    executed
+}
+
+/// Does `work` on all jobs, the largest first, and returns the results in item order.
+fn run_jobs(
+    mut jobs: Vec<Job>,
+    threads: usize,
+    work: &(dyn Fn(Job) -> Finished + Sync),
+) -> Vec<Finished> {
+    let threads = threads.min(jobs.len());
+    if threads <= 1 {
+        return jobs.into_iter().map(work).collect();
+    }
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.body.op_count()));
+    let queue = Mutex::new(jobs.into_iter());
+    let next = || queue.lock().unwrap_or_else(|error| error.into_inner()).next();
+    let finished = Mutex::new(Vec::new());
+    let drain = || {
+        while let Some(job) = next() {
+            let done = work(job);
+            finished.lock().unwrap_or_else(|error| error.into_inner()).push(done);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // Where the system grants no more threads, this one does the work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, drain);
+        }
+        drain();
+    });
+    let mut finished = finished.into_inner().unwrap_or_else(|error| error.into_inner());
+    finished.sort_by_key(|finished| finished.job.order);
+    finished
+}
+
+fn run_job(
+    pass: &dyn FunctionPass,
+    mut job: Job,
+    signatures: &Signatures,
+    registry: &Registry,
+) -> Finished {
+    let start = Instant::now();
+    let signature_before = job.signature.clone();
+    let snapshot = (Arc::strong_count(&job.body) > 1).then(|| job.body.clone());
+    let edits = job.body.edits();
+    let findings = collect(registry, 1, |cx| {
+        let mut f = FuncMut {
+            name: job.name,
+            signature: &mut job.signature,
+            body: Arc::make_mut(&mut job.body),
+            signatures,
+            registry,
+        };
+        pass.run(&mut f, cx)
+    });
+    let edited = job.body.edits() != edits;
+    if let (Some(original), false) = (snapshot, edited) {
+        // Nobody needs the copy of a body that was not edited.
+        job.body = original;
+    } else if edited && findings.panic.is_none() {
+        compact(&mut job.body);
+    }
+    let changed = edited || job.signature != signature_before;
+    Finished { job, changed, time: start.elapsed(), findings }
+}
+
+/// Drops the tombstones of a body in which they outnumber the live operations.
+fn compact(body: &mut Arc<Body>) {
+    if body.op_capacity() > 2 * body.op_count() {
+        Arc::make_mut(body).compact();
+    }
+}
+
+/// What is compared to tell whether a module pass changed anything.
+struct Snapshot {
+    items: Vec<(Symbol, Signature, Option<BodyState>)>,
+}
+
+/// Enough of a body to recognize it.
+#[derive(PartialEq)]
+struct BodyState {
+    edits: u64,
+    op_count: usize,
+    op_capacity: usize,
+    value_capacity: usize,
+}
+
+impl BodyState {
+    fn of(body: &Body) -> BodyState {
+        BodyState {
+            edits: body.edits(),
+            op_count: body.op_count(),
+            op_capacity: body.op_capacity(),
+            value_capacity: body.value_capacity(),
+        }
+    }
+}
+
+impl Snapshot {
+    fn of(module: &Module) -> Snapshot {
+        let items = module.items.iter().map(|(name, item)| {
+            (*name, item.signature.clone(), item.body.as_deref().map(BodyState::of))
+        });
+        Snapshot { items: items.collect() }
+    }
+
+    fn still_holds(&self, module: &Module) -> bool {
+        let same = |((name, signature, state), (now, item)): (
+            &(Symbol, Signature, Option<BodyState>),
+            (&Symbol, &crate::module::Item),
+        )| {
+            name == now
+                && *signature == item.signature
+                && *state == item.body.as_deref().map(BodyState::of)
+        };
+        self.items.len() == module.items.len() && self.items.iter().zip(&module.items).all(same)
+    }
+}

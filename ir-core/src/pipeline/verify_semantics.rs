@@ -1,0 +1,89 @@
+//! Comparing results before and after passes.
+
+use std::io;
+
+use crate::diagnostics::Diagnostic;
+use crate::module::Module;
+use crate::registry::Registry;
+
+use super::{Instrument, StepCx, StepResult};
+
+/// Gives programs a meaning, for [`VerifySemantics`]; a dialect's interpreter does.
+pub trait Oracle {
+    /// What a program computes on the trial inputs.
+    type Results;
+
+    /// Runs the program on the trial inputs, which are the same each time.
+    ///
+    /// # Errors
+    /// Where the program has no result on some input.
+    fn evaluate(
+        &mut self,
+        module: &Module,
+        registry: &Registry,
+    ) -> Result<Self::Results, Diagnostic>;
+
+    /// How `now` differs from `expected`, where it does by more than rounding.
+    fn difference(&self, expected: &Self::Results, now: &Self::Results) -> Option<String>;
+}
+
+/// Runs the program on trial inputs before the first pass and after every pass that changed it,
+/// and names the first pass that changes a result. Results are compared with those of the program
+/// as it was read, so that small differences do not add up.
+pub struct VerifySemantics<O: Oracle> {
+    oracle: O,
+    expected: Option<Result<O::Results, Diagnostic>>,
+}
+
+impl<O: Oracle> VerifySemantics<O> {
+    /// Compares what `oracle` computes.
+    pub fn new(oracle: O) -> VerifySemantics<O> {
+        VerifySemantics { oracle, expected: None }
+    }
+}
+
+impl<O: Oracle> Instrument for VerifySemantics<O> {
+    fn before(
+        &mut self,
+        cx: StepCx<'_>,
+        module: &Module,
+        _log: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        if self.expected.is_none() {
+            self.expected = Some(self.oracle.evaluate(module, cx.registry));
+        }
+        Ok(())
+    }
+
+    fn after(
+        &mut self,
+        cx: StepCx<'_>,
+        module: &Module,
+        result: &StepResult<'_>,
+        _log: &mut dyn io::Write,
+    ) -> io::Result<Vec<Diagnostic>> {
+        let expected = match &self.expected {
+            Some(Ok(expected)) => expected,
+            // The program that was read has no results: said once, and nothing to compare with.
+            Some(Err(error)) if cx.index == 0 => {
+                let mut warning = error.clone();
+                warning.severity = crate::Severity::Warning;
+                let note = "results are not compared: the program that was read has none";
+                return Ok(vec![warning.note(note)]);
+            }
+            _ => return Ok(vec![]),
+        };
+        if !result.changed {
+            return Ok(vec![]);
+        }
+        let name = cx.step.def.name;
+        let fault = |what: String| {
+            Diagnostic::error("E0712", format!("pass `{name}` changed a result: {what}"))
+                .note(format!("step {} of the pipeline: {}", cx.index + 1, cx.step))
+        };
+        Ok(match self.oracle.evaluate(module, cx.registry) {
+            Ok(now) => self.oracle.difference(expected, &now).map(fault).into_iter().collect(),
+            Err(error) => vec![fault(error.message)],
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! The diagnostic codes of the command-line tools, and the tables of all crates together.
+
+use std::sync::LazyLock;
+
+use ir_core::diagnostics::codes::Code;
+
+/// Every code that the tools report, in order.
+pub const CODES: &[Code] = &[
+    Code {
+        code: "E0720",
+        title: "the input cannot be read",
+        explanation: "The file is missing, is a folder, or the system refuses to read it.",
+    },
+    Code {
+        code: "E0721",
+        title: "the input is not text",
+        explanation: "Relay text and the generic form are UTF-8. The place of the first byte that \
+                      is not is given; a binary model needs an importer.",
+    },
+    Code {
+        code: "E0722",
+        title: "the input is too large",
+        explanation: "An input text has less than 2 GiB, since places in it are 31-bit offsets. \
+                      Keep large constants out of the text, in a .npz or .safetensors file.",
+    },
+    Code {
+        code: "E0723",
+        title: "not available yet",
+        explanation: "The command line names something that this version does not have. The \
+                      message lists what it has.",
+    },
+    Code {
+        code: "E0724",
+        title: "the output cannot be written",
+        explanation: "The system refuses to write the file or folder. The result is lost.",
+    },
+    Code {
+        code: "E0725",
+        title: "a reproducer does not read",
+        explanation: "A reproducer starts with five comment lines: its title, the version, the \
+                      pipeline, the reason, and `// input:`. The input follows.",
+    },
+    Code {
+        code: "E0726",
+        title: "diagnostics are not as announced",
+        explanation: "With `--verify-diagnostics`, each `// expected-error {{text}}` comment (also \
+                      -warning, -note, -remark) stands for one diagnostic whose message holds \
+                      the text, on its own line, `@+N` or `@-N` lines away, `@above`, `@below`, \
+                      or `@unknown` for one without a place. `expected-error-re` takes a regular \
+                      expression between `{{` and `}}` inside the text.",
+    },
+    Code {
+        code: "E0727",
+        title: "relay-opt crashed",
+        explanation: "relay-opt panicked while it read, checked or printed a program. This is an \
+                      error of the compiler, not of its input.",
+    },
+    Code {
+        code: "E0730",
+        title: "the function cannot be run",
+        explanation: "The module has no such function, or the function is polymorphic or takes \
+                      something that no array can hold.",
+    },
+    Code {
+        code: "E0731",
+        title: "arrays are missing",
+        explanation: "Each parameter needs an array of its name from `--inputs` or `--params`, \
+                      or `--fill SEED` for random numbers.",
+    },
+    Code {
+        code: "E0732",
+        title: "an array does not fit its parameter",
+        explanation: "The shape or element type of an array is not that of the parameter with its \
+                      name.",
+    },
+];
+
+/// The codes of all crates.
+pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
+    let relay = relay::text::codes::CODES.iter().chain(relay::inference::CODES);
+    let relay = relay.map(|&(code, title, explanation)| Code { code, title, explanation });
+    let mut all: Vec<Code> = relay.collect();
+    all.extend(ir_core::diagnostics::codes::CODES);
+    all.extend(ir_core::pipeline::codes::CODES);
+    all.extend(CODES);
+    all.sort_by_key(|entry| entry.code);
+    all
+});

@@ -1,0 +1,18 @@
+//! The streams of a tool, so that it runs in process as well as in a shell.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// Where a tool reads and writes.
+pub struct Io<'a> {
+    /// Standard input.
+    pub stdin: &'a mut dyn Read,
+    /// Standard output.
+    pub stdout: &'a mut dyn Write,
+    /// Standard error.
+    pub stderr: &'a mut dyn Write,
+    /// What relative paths are relative to; empty for the directory of the process.
+    pub directory: PathBuf,
+    /// Whether standard error shows colours.
+    pub styled: bool,
+}

@@ -1,0 +1,201 @@
+//! The command line of relay-opt.
+
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+/// Reads a program, runs passes over it, and prints the result.
+///
+/// The input is Relay text or the generic form of the IR. Passes are given as pipeline text,
+/// `a,b{key=value,flag},c`. Exit status: 0 success, 1 errors in the input, 2 wrong usage,
+/// 3 an error of the compiler.
+#[derive(Parser, Debug)]
+#[command(
+    name = "relay-opt",
+    version,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) optimize: Optimize,
+}
+
+/// What there is besides optimizing.
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    Run(RunModel),
+}
+
+/// Optimizing, the default.
+#[derive(Args, Debug)]
+pub(super) struct Optimize {
+    /// The program; `-` is standard input. At most 2 GiB
+    #[arg(default_value = "-")]
+    pub(super) input: String,
+    /// Where the result goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(super) output: String,
+    /// Passes to run; a repeated option appends
+    #[arg(long, value_name = "PIPELINE", action = ArgAction::Append)]
+    pub(super) pass: Vec<String>,
+    /// A set of passes; short for `--pass O0` to `--pass O3`
+    #[arg(short = 'O', value_name = "LEVEL", action = ArgAction::Append,
+          value_parser = ["0", "1", "2", "3"])]
+    pub(super) level: Vec<String>,
+    /// Form of the result: relay, generic or json. The default is the form of the input
+    #[arg(long, value_name = "FORM")]
+    pub(super) emit: Option<String>,
+    /// Prints the passes as pipeline text, named pipelines written out, and stops
+    #[arg(long)]
+    pub(super) print_pipeline: bool,
+
+    /// Prints the program before each pass, or before pass P
+    #[arg(long, value_name = "P", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", help_heading = "Watching passes")]
+    pub(super) print_ir_before: Vec<String>,
+    /// Prints the program after each pass, or after pass P
+    #[arg(long, value_name = "P", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", help_heading = "Watching passes")]
+    pub(super) print_ir_after: Vec<String>,
+    /// Prints the program after each pass that changed it
+    #[arg(long, help_heading = "Watching passes")]
+    pub(super) print_ir_after_change: bool,
+    /// Prints what each pass changed, as a unified diff
+    #[arg(long, help_heading = "Watching passes")]
+    pub(super) print_ir_diff: bool,
+    /// Prints where the time went
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
+          default_missing_value = "human", help_heading = "Watching passes")]
+    pub(super) timing: Option<TimingForm>,
+    /// Prints what the passes counted
+    #[arg(long, help_heading = "Watching passes")]
+    pub(super) stats: bool,
+
+    /// Checks the program after each pass
+    #[arg(long, value_name = "ON", num_args = 0..=1, require_equals = true,
+          default_value = "on", default_missing_value = "on", help_heading = "Checking passes")]
+    pub(super) verify_each: Switch,
+    /// Runs the program on N random inputs before and after each pass; stops at the first pass
+    /// that changes a result
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+          default_missing_value = "3", help_heading = "Checking passes")]
+    pub(super) verify_semantics: Option<u32>,
+    /// Runs only the first N executions, one being a pass on a function, and prints which; -1
+    /// runs all
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Checking passes",
+          value_parser = clap::value_parser!(i64).range(-1..))]
+    pub(super) bisect_limit: Option<i64>,
+    /// Where a reproducer goes when a pass crashes; the default is a folder for temporary files
+    #[arg(long, value_name = "DIR", help_heading = "Checking passes")]
+    pub(super) crash_reproducer: Option<String>,
+    /// Runs the input and the passes of a reproducer again
+    #[arg(long, value_name = "FILE", help_heading = "Checking passes",
+          conflicts_with_all = ["input", "pass", "level"])]
+    pub(super) run_reproducer: Option<String>,
+
+    /// Treats the parts of the input between lines `// -----` as inputs of their own
+    #[arg(long, help_heading = "Tests")]
+    pub(super) split_input_file: bool,
+    /// Succeeds if the diagnostics are those that comments such as
+    /// `// expected-error@+1 {{text}}` announce
+    #[arg(long, help_heading = "Tests")]
+    pub(super) verify_diagnostics: bool,
+    /// Worker threads; the result does not depend on them. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// How diagnostics print
+    #[arg(long, value_name = "FORM", default_value = "human")]
+    pub(super) diagnostic_format: DiagnosticForm,
+
+    /// Lists the passes and the named pipelines
+    #[arg(long, help_heading = "Reference")]
+    pub(super) list_passes: bool,
+    /// Lists the dialects
+    #[arg(long, help_heading = "Reference")]
+    pub(super) list_dialects: bool,
+    /// Lists the operations
+    #[arg(long, help_heading = "Reference")]
+    pub(super) list_ops: bool,
+    /// Lists the rewrite rules
+    #[arg(long, help_heading = "Reference")]
+    pub(super) list_rules: bool,
+    /// Lists the targets
+    #[arg(long, help_heading = "Reference")]
+    pub(super) list_targets: bool,
+    /// Describes a pass and its options
+    #[arg(long, value_name = "NAME", help_heading = "Reference")]
+    pub(super) help_pass: Option<String>,
+    /// Describes an operation
+    #[arg(long, value_name = "NAME", help_heading = "Reference")]
+    pub(super) help_op: Option<String>,
+    /// Explains the code of a diagnostic
+    #[arg(long, value_name = "CODE", help_heading = "Reference")]
+    pub(super) explain: Option<String>,
+}
+
+/// Runs a function of a model and writes what it returns.
+#[derive(Args, Debug)]
+pub(super) struct RunModel {
+    /// The model; `-` is standard input
+    pub(super) model: String,
+    /// What runs it
+    #[arg(long, value_name = "NAME", default_value = "interp")]
+    pub(super) executor: String,
+    /// Arrays for parameters, by name: a .npz or .safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub(super) inputs: Option<String>,
+    /// More arrays, such as weights
+    #[arg(long, value_name = "FILE")]
+    pub(super) params: Option<String>,
+    /// Fills the parameters without an array with random numbers from this seed
+    #[arg(long, value_name = "SEED")]
+    pub(super) fill: Option<u64>,
+    /// The function to run
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(super) function: String,
+    /// Where the results go, as `out_0`, `out_1` and so on: a .npz or .safetensors file
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<String>,
+}
+
+/// `on` or `off`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Switch {
+    On,
+    Off,
+}
+
+/// How timing prints.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TimingForm {
+    Human,
+    Json,
+}
+
+/// How diagnostics print.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DiagnosticForm {
+    Human,
+    Json,
+    Sarif,
+}
+
+/// The parsed command line and the pipeline text that its options make, in their order.
+pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
+    let words = std::iter::once("relay-opt").chain(args.iter().map(String::as_str));
+    let matches = Cli::command().try_get_matches_from(words)?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    let mut parts: Vec<(usize, String)> = Vec::new();
+    if cli.command.is_none() {
+        let places = |id| matches.indices_of(id).into_iter().flatten();
+        parts.extend(places("pass").zip(cli.optimize.pass.iter().cloned()));
+        let levels = cli.optimize.level.iter().map(|level| format!("O{level}"));
+        parts.extend(places("level").zip(levels));
+    }
+    parts.sort();
+    let texts: Vec<String> =
+        parts.into_iter().map(|(_, text)| text).filter(|text| !text.trim().is_empty()).collect();
+    Ok((cli, texts.join(",")))
+}

