@@ -22,6 +22,8 @@ pub mod reduce;
 pub mod relation;
 pub mod shape;
 pub mod sort;
+#[cfg(test)]
+mod tests;
 
 pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
 

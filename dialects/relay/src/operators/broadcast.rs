@@ -14,10 +14,13 @@ type OnIntegers = fn(i128, i128) -> Result<i128, EvalError>;
 /// Declares operators on two tensors of one element type, with a function on integers (in `i128`,
 /// then wrapped) and one on floats (in `f64`, then rounded).
 macro_rules! arithmetic {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $level:tt $relation:ident traits($($fact:ident),*)
+    ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt $relation:ident traits($($fact:ident),*)
         $int:expr, $float:expr;)*) => { $(
         $(#[doc = $doc])*
-        #[doc = concat!("\n\nShapes broadcast. Relay operator level ", $level, ".")]
+        ///
+        /// Shapes broadcast.
+        ///
+        #[doc = $level]
         #[derive(Op, Clone, Debug)]
         #[op(
             name = $text,
@@ -50,70 +53,75 @@ fn calculate(
 }
 
 arithmetic! {
+    "Relay operator level 1."
     /// `lhs + rhs`; integers wrap.
-    Add "relay.add" 1 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+    Add "relay.add" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a + b), |a, b| a + b;
     /// `lhs - rhs`; integers wrap.
-    Subtract "relay.subtract" 1 broadcast traits()
+    Subtract "relay.subtract" broadcast traits()
         |a, b| Ok(a - b), |a, b| a - b;
     /// `lhs · rhs`; integers wrap.
-    Multiply "relay.multiply" 1 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+    Multiply "relay.multiply" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a.wrapping_mul(b)), |a, b| a * b;
     /// `lhs / rhs`; integers truncate toward zero, and division by integer 0 is an error.
-    Divide "relay.divide" 1 broadcast traits()
+    Divide "relay.divide" broadcast traits()
         |a, b| truncated(a, b), |a, b| a / b;
     /// `⌊lhs / rhs⌋`; division by integer 0 is an error.
-    FloorDivide "relay.floor_divide" 1 broadcast traits()
+    FloorDivide "relay.floor_divide" broadcast traits()
         |a, b| floored(a, b), |a, b| (a / b).floor();
     /// `lhs / rhs` rounded toward zero; division by integer 0 is an error.
-    TruncDivide "relay.trunc_divide" 1 broadcast traits()
+    TruncDivide "relay.trunc_divide" broadcast traits()
         |a, b| truncated(a, b), |a, b| (a / b).trunc();
     /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
-    Mod "relay.mod" 1 broadcast traits()
+    Mod "relay.mod" broadcast traits()
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
     /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
-    TruncMod "relay.trunc_mod" 1 broadcast traits()
+    TruncMod "relay.trunc_mod" broadcast traits()
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
     /// `lhs - ⌊lhs / rhs⌋ · rhs`, with the sign of `rhs`; by integer 0 it is an error.
-    FloorMod "relay.floor_mod" 1 broadcast traits()
+    FloorMod "relay.floor_mod" broadcast traits()
         |a, b| Ok(a - floored(a, b)?.wrapping_mul(b)), |a, b| a - (a / b).floor() * b;
+}
+
+arithmetic! {
+    "Relay operator level 4."
     /// `lhs` to the power of `rhs`; integers wrap, and a negative integer exponent is an error.
-    Power "relay.power" 4 broadcast traits()
+    Power "relay.power" broadcast traits()
         |a, b| power(a, b), f64::powf;
     /// The greater of `lhs` and `rhs`; NaN where either is.
-    Maximum "relay.maximum" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+    Maximum "relay.maximum" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a.max(b)), |a, b| if a > b || a.is_nan() { a } else { b };
     /// The lesser of `lhs` and `rhs`; NaN where either is.
-    Minimum "relay.minimum" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+    Minimum "relay.minimum" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a.min(b)), |a, b| if a < b || a.is_nan() { a } else { b };
     /// 1 where both are not 0, else 0.
-    LogicalAnd "relay.logical_and" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+    LogicalAnd "relay.logical_and" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok((a != 0 && b != 0).into()),
         |a, b| f64::from(u8::from(a != 0.0 && b != 0.0));
     /// 1 where at least one is not 0, else 0.
-    LogicalOr "relay.logical_or" 4 broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+    LogicalOr "relay.logical_or" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok((a != 0 || b != 0).into()),
         |a, b| f64::from(u8::from(a != 0.0 || b != 0.0));
     /// 1 where exactly one is not 0, else 0.
-    LogicalXor "relay.logical_xor" 4 broadcast traits(COMMUTATIVE)
+    LogicalXor "relay.logical_xor" broadcast traits(COMMUTATIVE)
         |a, b| Ok(((a != 0) != (b != 0)).into()),
         |a, b| f64::from(u8::from((a != 0.0) != (b != 0.0)));
     /// Bitwise and of integers.
-    BitwiseAnd "relay.bitwise_and" 4 broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+    BitwiseAnd "relay.bitwise_and" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a & b), no_floats;
     /// Bitwise or of integers.
-    BitwiseOr "relay.bitwise_or" 4 broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+    BitwiseOr "relay.bitwise_or" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a | b), no_floats;
     /// Bitwise exclusive or of integers.
-    BitwiseXor "relay.bitwise_xor" 4 broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+    BitwiseXor "relay.bitwise_xor" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
         |a, b| Ok(a ^ b), no_floats;
     /// `lhs · 2^rhs` of integers, wrapped: 0 for `rhs` of at least the width of the element type.
     /// A negative amount is an error.
-    LeftShift "relay.left_shift" 4 broadcast_integers traits()
+    LeftShift "relay.left_shift" broadcast_integers traits()
         |a, b| Ok(match amount(b)? { n @ 0..64 => a.wrapping_shl(n), _ => 0 }), no_floats;
     /// `⌊lhs / 2^rhs⌋` of integers: 0 or, for negative `lhs`, -1 for `rhs` of at least the width of
     /// the element type. A negative amount is an error.
-    RightShift "relay.right_shift" 4 broadcast_integers traits()
+    RightShift "relay.right_shift" broadcast_integers traits()
         |a, b| Ok(a >> amount(b)?.min(127)), no_floats;
 }
 

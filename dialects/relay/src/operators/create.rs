@@ -13,9 +13,10 @@ use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// Declares operators that make a tensor of one number.
 macro_rules! constants {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $level:tt $value:expr;)*) => { $(
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $value:expr;)*) => { $(
         $(#[doc = $doc])*
-        #[doc = concat!("\n\nRelay operator level ", $level, ".")]
+        ///
+        /// Relay operator level 3.
         #[derive(Op, Clone, Debug)]
         #[op(
             name = $text,
@@ -44,9 +45,9 @@ macro_rules! constants {
 
 constants! {
     /// A tensor of zeros.
-    Zeros "relay.zeros" 3 0;
+    Zeros "relay.zeros" 0;
     /// A tensor of ones.
-    Ones "relay.ones" 3 1;
+    Ones "relay.ones" 1;
 }
 
 /// A tensor filled with `fill_value`.

@@ -326,7 +326,8 @@ fn infer_strided_slice(op: StridedSlice<Type>, cx: &mut InferCx<'_>) -> Result<T
 
 fn evaluate_strided_slice(op: &StridedSlice<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let data = cx.tensor(0)?;
-    let [begin, end, strides] = [cx.tensor(1)?, cx.tensor(2)?, cx.tensor(3)?].map(TensorData::to_i64);
+    let [begin, end, strides] =
+        [cx.tensor(1)?, cx.tensor(2)?, cx.tensor(3)?].map(TensorData::to_i64);
     let axes = op.axes.as_ref().map(|axes| &axes.0[..]);
     let specs = slice_specs(data.rank(), &begin, &end, &strides, axes, op.slice_mode)?;
     let (shape, offsets) = sliced_offsets(data.shape(), &specs)?;
@@ -640,7 +641,8 @@ fn infer_pad(_op: Pad<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let shape: Dims = match relation::constant_integers(cx, 1) {
         Some(widths) => {
             relation::shape_attr(&widths)?;
-            let both = widths.chunks(2).map(|pair| pair.iter().copied().fold(0, i64::saturating_add));
+            let both =
+                widths.chunks(2).map(|pair| pair.iter().copied().fold(0, i64::saturating_add));
             let dims = data.shape.iter().zip(both);
             dims.map(|(&dim, both)| Dim::binary(DimOp::Add, dim, both.into())).collect()
         }

@@ -5,9 +5,7 @@
 
 use std::cmp::Ordering;
 
-use ir_core::{
-    DType, DTypeKind, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type,
-};
+use ir_core::{DType, DTypeKind, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type};
 use smallvec::SmallVec;
 
 use super::relation::Dims;

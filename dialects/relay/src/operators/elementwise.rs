@@ -2,17 +2,18 @@
 
 use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, Type, ValueId};
 
-use super::FusionPattern::Elementwise;
+use super::FusionPattern::{Elementwise, Opaque};
 use super::{elements, relation};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// Declares operators from a tensor to one of the same type, computed on reals.
 macro_rules! real_functions {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $level:tt |$x:ident| $value:expr;)*) => { $(
+    ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt |$x:ident| $value:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Integers are computed as reals and truncated; the result has the operand's type.
-        #[doc = concat!("\n\nRelay operator level ", $level, ".")]
+        ///
+        #[doc = $level]
         #[derive(Op, Clone, Debug)]
         #[op(
             name = $text,
@@ -27,52 +28,53 @@ macro_rules! real_functions {
 }
 
 real_functions! {
+    "Relay operator level 1."
     /// `ln(data)`; NaN below 0.
-    Log "relay.log" 1 |x| x.ln();
+    Log "relay.log" |x| x.ln();
     /// `log₂(data)`; NaN below 0.
-    Log2 "relay.log2" 1 |x| x.log2();
+    Log2 "relay.log2" |x| x.log2();
     /// `log₁₀(data)`; NaN below 0.
-    Log10 "relay.log10" 1 |x| x.log10();
+    Log10 "relay.log10" |x| x.log10();
     /// `e^data`.
-    Exp "relay.exp" 1 |x| x.exp();
+    Exp "relay.exp" |x| x.exp();
     /// `e^data`, which a backend may approximate; the value here is exact.
-    FastExp "relay.fast_exp" 1 |x| x.exp();
+    FastExp "relay.fast_exp" |x| x.exp();
     /// `√data`; NaN below 0.
-    Sqrt "relay.sqrt" 1 |x| x.sqrt();
+    Sqrt "relay.sqrt" |x| x.sqrt();
     /// `1 / √data`; NaN below 0.
-    Rsqrt "relay.rsqrt" 1 |x| 1.0 / x.sqrt();
+    Rsqrt "relay.rsqrt" |x| 1.0 / x.sqrt();
     /// `1 / (1 + e^-data)`.
-    Sigmoid "relay.sigmoid" 1 |x| 1.0 / (1.0 + (-x).exp());
+    Sigmoid "relay.sigmoid" |x| 1.0 / (1.0 + (-x).exp());
     /// `tanh(data)`.
-    Tanh "relay.tanh" 1 |x| x.tanh();
+    Tanh "relay.tanh" |x| x.tanh();
     /// `tanh(data)`, which a backend may approximate; the value here is exact.
-    FastTanh "relay.fast_tanh" 1 |x| x.tanh();
+    FastTanh "relay.fast_tanh" |x| x.tanh();
     /// `erf(data) = 2/√π ∫₀^data e^(-t²) dt`.
-    Erf "relay.erf" 1 |x| erf(x);
+    Erf "relay.erf" |x| erf(x);
     /// `erf(data)`, which a backend may approximate; the value here is exact.
-    FastErf "relay.fast_erf" 1 |x| erf(x);
+    FastErf "relay.fast_erf" |x| erf(x);
     /// `sin(data)`, in radians.
-    Sin "relay.sin" 1 |x| x.sin();
+    Sin "relay.sin" |x| x.sin();
     /// `cos(data)`, in radians.
-    Cos "relay.cos" 1 |x| x.cos();
+    Cos "relay.cos" |x| x.cos();
     /// `tan(data)`, in radians.
-    Tan "relay.tan" 1 |x| x.tan();
+    Tan "relay.tan" |x| x.tan();
     /// `sinh(data)`.
-    Sinh "relay.sinh" 1 |x| x.sinh();
+    Sinh "relay.sinh" |x| x.sinh();
     /// `cosh(data)`.
-    Cosh "relay.cosh" 1 |x| x.cosh();
+    Cosh "relay.cosh" |x| x.cosh();
     /// `arcsin(data)`; NaN outside of [-1, 1].
-    Asin "relay.asin" 1 |x| x.asin();
+    Asin "relay.asin" |x| x.asin();
     /// `arccos(data)`; NaN outside of [-1, 1].
-    Acos "relay.acos" 1 |x| x.acos();
+    Acos "relay.acos" |x| x.acos();
     /// `arctan(data)`.
-    Atan "relay.atan" 1 |x| x.atan();
+    Atan "relay.atan" |x| x.atan();
     /// `arsinh(data)`.
-    Asinh "relay.asinh" 1 |x| x.asinh();
+    Asinh "relay.asinh" |x| x.asinh();
     /// `arcosh(data)`; NaN below 1.
-    Acosh "relay.acosh" 1 |x| x.acosh();
+    Acosh "relay.acosh" |x| x.acosh();
     /// `artanh(data)`; NaN outside of [-1, 1].
-    Atanh "relay.atanh" 1 |x| x.atanh();
+    Atanh "relay.atanh" |x| x.atanh();
 }
 
 /// Kummer's series of the error function: all terms have one sign, so nothing cancels.
@@ -92,10 +94,11 @@ pub fn erf(x: f64) -> f64 {
 /// Declares operators from a tensor to one of the same type, with one function for integers (in
 /// `i128`, then wrapped) and one for floats.
 macro_rules! number_functions {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $level:tt
+    ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt
         |$i:ident| $int:expr, |$x:ident| $float:expr;)*) => { $(
         $(#[doc = $doc])*
-        #[doc = concat!("\n\nRelay operator level ", $level, ".")]
+        ///
+        #[doc = $level]
         #[derive(Op, Clone, Debug)]
         #[op(
             name = $text,
@@ -123,24 +126,29 @@ fn map_number(
 }
 
 number_functions! {
+    "Relay operator level 3."
     /// `-data`; integers wrap.
-    Negative "relay.negative" 3 |i| -i, |x| -x;
+    Negative "relay.negative" |i| -i, |x| -x;
     /// `|data|`; the least signed integer stays itself.
-    Abs "relay.abs" 3 |i| i.abs(), |x| x.abs();
+    Abs "relay.abs" |i| i.abs(), |x| x.abs();
     /// -1, 0 or 1 by the sign of `data`; 0 for NaN.
-    Sign "relay.sign" 3 |i| i.signum(), |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0));
+    Sign "relay.sign" |i| i.signum(), |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0));
     /// The greatest integer not above `data`.
-    Floor "relay.floor" 3 |i| i, |x| x.floor();
+    Floor "relay.floor" |i| i, |x| x.floor();
     /// The least integer not below `data`.
-    Ceil "relay.ceil" 3 |i| i, |x| x.ceil();
+    Ceil "relay.ceil" |i| i, |x| x.ceil();
     /// `data` rounded toward zero.
-    Trunc "relay.trunc" 3 |i| i, |x| x.trunc();
+    Trunc "relay.trunc" |i| i, |x| x.trunc();
     /// The integer nearest to `data`; ties go away from zero.
-    Round "relay.round" 3 |i| i, |x| x.round();
+    Round "relay.round" |i| i, |x| x.round();
+}
+
+number_functions! {
+    "Relay operator level 4."
     /// 0 of the type of `data`.
-    ZerosLike "relay.zeros_like" 4 |_i| 0, |_x| 0.0;
+    ZerosLike "relay.zeros_like" |_i| 0, |_x| 0.0;
     /// 1 of the type of `data`.
-    OnesLike "relay.ones_like" 4 |_i| 1, |_x| 1.0;
+    OnesLike "relay.ones_like" |_i| 1, |_x| 1.0;
 }
 
 /// `data` itself, as a value of its own.
@@ -154,6 +162,20 @@ number_functions! {
     hooks(Elementwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
 )]
 pub struct Copy<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+}
+
+/// `data` itself; a place to stop at in the original's debugger.
+///
+/// Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.debug",
+    infer = relation::identity,
+    hooks(Opaque, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
+)]
+pub struct Debugger<V = ValueId> {
     /// Any shape.
     pub data: V,
 }
@@ -413,6 +435,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<ZerosLike>();
     registry.op::<OnesLike>();
     registry.op::<Copy>();
+    registry.op::<Debugger>();
     registry.op::<LogicalNot>();
     registry.op::<BitwiseNot>();
     registry.op::<IsNan>();

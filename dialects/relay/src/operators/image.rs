@@ -124,9 +124,10 @@ impl Resize {
         // The weights factor by axis, so one axis is resized after the other.
         for (number, &axis) in axes.iter().enumerate() {
             let (extent, wanted) = (shape[axis], size[number]);
-            if wanted < 1 || (extent < 1 && !values.is_empty()) {
-                return Err(EvalError(format!("expected sizes of at least 1, found {wanted}")));
+            if wanted < 1 || extent < 1 {
+                return Err(EvalError(format!("expected extents of at least 1, found {extent} resized to {wanted}")));
             }
+            elements::count(&[wanted])?;
             let region = self.region(number, size.len())?;
             let taps: Vec<Taps> =
                 (0..wanted).map(|x| self.taps(x as f64, extent, wanted, region)).collect();
@@ -185,8 +186,7 @@ impl Resize {
             }
             Transformation::TfCropAndResize => 0.5 * (begin + end) * last,
         };
-        if self.transformation == Transformation::TfCropAndResize
-            && !(0.0..=last).contains(&place)
+        if self.transformation == Transformation::TfCropAndResize && !(0.0..=last).contains(&place)
         {
             return Taps::new();
         }
@@ -195,10 +195,7 @@ impl Resize {
             Method::Nearest => vec![(pixel(self.nearest(place)), 1.0)],
             Method::Linear => {
                 let part = place - place.floor();
-                vec![
-                    (pixel(place.floor()), 1.0 - part),
-                    (pixel(place.floor() + 1.0), part),
-                ]
+                vec![(pixel(place.floor()), 1.0 - part), (pixel(place.floor() + 1.0), part)]
             }
             Method::Cubic => self.cubic_taps(place, last, pixel),
         }

@@ -151,7 +151,9 @@ fn mean(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
     let sum: i128 = group.iter().map(|&v| elements::integer(v, dtype)).sum();
     match sum.checked_div(group.len() as i128) {
         Some(mean) => Ok(elements::wrapped(mean)),
-        None => Err(EvalError::new("expected at least one integer to take the mean of, found none")),
+        None => {
+            Err(EvalError::new("expected at least one integer to take the mean of, found none"))
+        }
     }
 }
 

@@ -279,13 +279,12 @@ fn evaluate_searchsorted(op: &SearchSorted<Value>, cx: &EvalCx<'_>) -> Result<Va
     let places = values.elements().enumerate().map(|(at, value)| {
         let start = at / per_row * length;
         let row = &all[start..start + length];
-        let place = row.partition_point(|&element| {
-            match elements::total_order(element, value, dtype) {
+        let place =
+            row.partition_point(|&element| match elements::total_order(element, value, dtype) {
                 Ordering::Less => true,
                 Ordering::Equal => op.right,
                 Ordering::Greater => false,
-            }
-        });
+            });
         Scalar::Int(place as i64)
     });
     Ok(TensorData::from_scalars(op.dtype, values.shape(), places)?.into())

@@ -98,7 +98,9 @@ fn evaluate_take(op: &Take<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
     let place = |index: i64| -> Result<isize, EvalError> {
         Ok(match op.mode {
             _ if extent == 0 => {
-                return Err(EvalError(format!("expected no indices of an empty axis, found {index}")));
+                return Err(EvalError(format!(
+                    "expected no indices of an empty axis, found {index}"
+                )));
             }
             OutOfBounds::Clip => index.clamp(0, extent - 1) as isize,
             OutOfBounds::Wrap => index.rem_euclid(extent) as isize,
@@ -185,9 +187,7 @@ fn evaluate_gather(op: &Gather<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
     let stride = std::mem::take(&mut strides[axis]) as usize;
     let offsets: Result<Vec<usize>, EvalError> = Offsets::new(&shape, &strides, 0)?
         .zip(indices.elements())
-        .map(|(base, index)| {
-            Ok(base + position(index.as_i64(), data.shape()[axis])? * stride)
-        })
+        .map(|(base, index)| Ok(base + position(index.as_i64(), data.shape()[axis])? * stride))
         .collect();
     Ok(elements::pick(data, &shape, offsets?)?.into())
 }

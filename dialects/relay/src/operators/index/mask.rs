@@ -117,7 +117,10 @@ fn infer_matrix_set_diag(op: MatrixSetDiag<Type>, cx: &mut InferCx<'_>) -> Resul
     Ok(Type::tensor(input.shape.iter().copied(), input.dtype))
 }
 
-fn evaluate_matrix_set_diag(op: &MatrixSetDiag<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+fn evaluate_matrix_set_diag(
+    op: &MatrixSetDiag<Value>,
+    cx: &EvalCx<'_>,
+) -> Result<Value, EvalError> {
     elements::result_shape(cx, infer_matrix_set_diag)?;
     let (input, diagonal) = (cx.tensor(0)?, cx.tensor(1)?);
     let (rows, columns) = (input.shape()[input.rank() - 2], input.shape()[input.rank() - 1]);

@@ -124,9 +124,7 @@ fn evaluate_scatter_elements(
     let stride = std::mem::take(&mut strides[axis]) as usize;
     let places: Result<Vec<usize>, EvalError> = Offsets::new(indices.shape(), &strides, 0)?
         .zip(indices.elements())
-        .map(|(base, index)| {
-            Ok(base + position(index.as_i64(), data.shape()[axis])? * stride)
-        })
+        .map(|(base, index)| Ok(base + position(index.as_i64(), data.shape()[axis])? * stride))
         .collect();
     scattered(data, updates, places?.into_iter(), op.reduction)
 }

@@ -53,7 +53,11 @@ impl SliceSpec {
         let (begin, end) = (place(begin), place(end));
         let distance = if stride > 0 { end - begin } else { begin - end };
         let step = stride.saturating_abs();
-        Slice { begin, stride, count: distance.max(0) / step + i64::from(distance.max(0) % step != 0) }
+        Slice {
+            begin,
+            stride,
+            count: distance.max(0) / step + i64::from(distance.max(0) % step != 0),
+        }
     }
 
     fn extent(self, extent: Dim) -> Dim {
@@ -233,7 +237,8 @@ pub struct StridedSet<V = ValueId> {
 
 fn evaluate_strided_set(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let (data, values) = (cx.tensor(0)?, cx.tensor(1)?);
-    let [begin, end, strides] = [cx.tensor(2)?, cx.tensor(3)?, cx.tensor(4)?].map(TensorData::to_i64);
+    let [begin, end, strides] =
+        [cx.tensor(2)?, cx.tensor(3)?, cx.tensor(4)?].map(TensorData::to_i64);
     let specs = slice_specs(data.rank(), &begin, &end, &strides, None, SliceMode::End)?;
     let (shape, offsets) = sliced_offsets(data.shape(), &specs)?;
     if shape[..] != *values.shape() {
@@ -287,9 +292,10 @@ fn infer_slice_like(op: SliceLike<Type>, cx: &mut InferCx<'_>) -> Result<Type, S
     };
     let mut shape = data.shape.clone();
     for axis in axes {
-        let wanted = *like.shape.get(axis).ok_or_else(|| {
-            Stop::Error(format!("expected axes below {rank}, found axis {axis}"))
-        })?;
+        let wanted = *like
+            .shape
+            .get(axis)
+            .ok_or_else(|| Stop::Error(format!("expected axes below {rank}, found axis {axis}")))?;
         if let (Some(found), Some(wanted)) = (shape[axis].known(), wanted.known())
             && wanted > found
         {

@@ -1,0 +1,150 @@
+//! Tests of the operators without `nn`: values, and that relations agree with evaluators.
+
+use ir_core::{Attr, AttrData, AttrDict, DType, InferCx, Registry, Scalar, TensorData, Type};
+
+use super::elements;
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+
+mod properties;
+mod values;
+
+/// The operators under test.
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    super::elementwise::register(&mut registry);
+    super::broadcast::register(&mut registry);
+    super::reduce::register(&mut registry);
+    super::create::register(&mut registry);
+    super::shape::register(&mut registry);
+    super::index::register(&mut registry);
+    super::dynamic::register(&mut registry);
+    super::sort::register(&mut registry);
+    super::image::register(&mut registry);
+    registry
+}
+
+/// An operator applied to operands.
+#[derive(Clone, Debug)]
+struct Case {
+    name: String,
+    operands: Vec<Value>,
+    attrs: AttrDict,
+}
+
+impl Case {
+    fn new(name: &str, operands: impl IntoIterator<Item = Value>) -> Case {
+        let operands = operands.into_iter().collect();
+        Case { name: format!("relay.{name}"), operands, attrs: AttrDict::empty() }
+    }
+
+    fn with(mut self, key: &str, value: &impl ir_core::AttrValue) -> Case {
+        self.attrs = self.attrs.with(key, value);
+        self
+    }
+
+    /// The type that the relation gives, with operand values as constants or without.
+    fn infer(&self, registry: &Registry, constants: bool) -> Result<Type, String> {
+        let def = registry.def(&*self.name).ok_or("no such operator")?;
+        let attrs = def.normalize_attrs(self.attrs).map_err(|errors| errors.join("; "))?;
+        let types: Vec<Type> = self
+            .operands
+            .iter()
+            .map(elements::type_of)
+            .collect::<Result<_, _>>()
+            .map_err(|e| e.0)?;
+        let constant = |index: usize| {
+            let tensor = self.operands[index].as_tensor().filter(|_| constants)?;
+            Some(Attr::new(AttrData::Tensor(tensor.clone())))
+        };
+        let mut cx = InferCx::with_constants(&types, attrs, &constant);
+        let infer = def.infer.ok_or("no relation")?;
+        infer(&mut cx).map_err(|stop| format!("{stop:?}"))
+    }
+
+    fn evaluate(&self, registry: &Registry) -> Result<Value, EvalError> {
+        let def = registry.def(&*self.name).ok_or("no such operator".to_string())?;
+        let attrs = def.normalize_attrs(self.attrs).map_err(|errors| errors.join("; "))?;
+        let Evaluate(evaluate) =
+            registry.hook::<Evaluate>(&*self.name).ok_or("no evaluator".to_string())?;
+        let result = self.infer(registry, false).unwrap_or(Type::unknown());
+        evaluate(&EvalCx { operands: &self.operands, attrs, result })
+    }
+
+    /// The value, after checking that its type is the inferred one.
+    fn run(&self) -> Value {
+        let registry = registry();
+        let value = self.evaluate(&registry).unwrap_or_else(|error| panic!("{self:?}: {error:?}"));
+        for constants in [false, true] {
+            let inferred = self.infer(&registry, constants);
+            let inferred = inferred.unwrap_or_else(|error| panic!("{self:?}: {error}"));
+            assert!(fits(inferred, &value), "{self:?}: inferred {inferred}, found {value:?}");
+        }
+        value
+    }
+
+    /// Why the relation refuses.
+    fn type_error(&self) -> String {
+        match self.infer(&registry(), false) {
+            Ok(ty) => panic!("{self:?}: expected an error, found {ty}"),
+            Err(message) => message,
+        }
+    }
+
+    /// Why there is no value.
+    fn value_error(&self) -> String {
+        match self.evaluate(&registry()) {
+            Ok(value) => panic!("{self:?}: expected an error, found {value:?}"),
+            Err(error) => error.0,
+        }
+    }
+
+    /// Checks that the result is one tensor of this shape and these elements, up to 1e-6.
+    #[track_caller]
+    fn gives(&self, shape: &[i64], expected: &[f64]) {
+        let value = self.run();
+        let Some(tensor) = value.as_tensor() else { panic!("{self:?}: found {value:?}") };
+        assert_eq!(tensor.shape(), shape, "{self:?}");
+        let dtype = tensor.dtype();
+        let found: Vec<f64> = tensor.elements().map(|v| elements::real(v, dtype)).collect();
+        let close = |(a, b): (&f64, &f64)| {
+            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * b.abs().max(1.0)
+        };
+        let same = found.len() == expected.len() && found.iter().zip(expected).all(close);
+        assert!(same, "{self:?}: expected {expected:?}, found {found:?}");
+    }
+}
+
+/// Whether `value` is of type `ty`, where `?` is any extent.
+fn fits(ty: Type, value: &Value) -> bool {
+    let tensor_fits = |ty: Type, tensor: &TensorData| {
+        ty.as_tensor().is_some_and(|ty| {
+            let extents = ty.shape.iter().zip(tensor.shape());
+            ty.dtype == tensor.dtype()
+                && ty.rank() == tensor.rank()
+                && extents.into_iter().all(|(dim, &n)| dim.known().is_none_or(|dim| dim == n))
+        })
+    };
+    match (value.as_tensor(), elements::tensors(value), ty.as_tuple()) {
+        (Some(tensor), _, _) => tensor_fits(ty, tensor),
+        (None, Ok(fields), Some(types)) => {
+            fields.len() == types.len() && types.iter().zip(fields).all(|(&t, v)| tensor_fits(t, v))
+        }
+        _ => false,
+    }
+}
+
+fn tensor(dtype: DType, shape: &[i64], values: &[f64]) -> Value {
+    TensorData::from_f64(dtype, shape, values).unwrap().into()
+}
+
+fn floats(shape: &[i64], values: &[f64]) -> Value {
+    tensor(DType::FLOAT32, shape, values)
+}
+
+fn ints(shape: &[i64], values: &[i64]) -> Value {
+    TensorData::from_i64(DType::INT32, shape, values).unwrap().into()
+}
+
+fn scalar(dtype: DType, value: f64) -> Value {
+    TensorData::scalar(dtype, Scalar::Float(value)).into()
+}
