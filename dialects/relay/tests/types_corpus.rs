@@ -1,7 +1,7 @@
 //! Infers every text under the directory that `RELAY_CORPUS` names, where it is set, and compares
 //! the types with those that the original system wrote into its comments.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ir_core::{Body, Module, Registry};
@@ -38,19 +38,11 @@ fn types_of(body: &Body) -> Vec<String> {
     args.chain(results).map(|value| body.ty(value).to_string()).collect()
 }
 
-/// The types that are written more often than they are inferred. The original writes the type of
-/// a value once, at its definition.
-fn differences(module: &Module, text: &str) -> Vec<String> {
-    let mut count: BTreeMap<String, i64> = BTreeMap::new();
-    for item in module.items.values() {
-        for ty in item.body.iter().flat_map(|body| types_of(body)) {
-            *count.entry(ty).or_default() += 1;
-        }
-    }
-    for ty in written(text) {
-        *count.entry(ty).or_default() -= 1;
-    }
-    count.into_iter().filter(|(_, count)| *count < 0).map(|(ty, _)| ty).collect()
+/// The types that are written and that no value of the module has.
+fn differences(module: &Module, text: &str) -> BTreeSet<String> {
+    let bodies = module.items.values().filter_map(|item| item.body.as_ref());
+    let inferred: BTreeSet<String> = bodies.flat_map(|body| types_of(body)).collect();
+    written(text).into_iter().filter(|ty| !inferred.contains(ty)).collect()
 }
 
 fn check(path: &Path, registry: &Registry) -> Vec<String> {
