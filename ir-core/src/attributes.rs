@@ -195,6 +195,10 @@ pub trait AttrValue: Sized {
     fn from_attr(attr: Attr) -> Option<Self>;
     /// The attribute of this value.
     fn to_attr(&self) -> Attr;
+    /// Whether `attr` stands for no value of this type.
+    fn is_absent(attr: Attr) -> bool {
+        matches!(attr.data(), AttrData::None)
+    }
 }
 
 /// Any attribute.
@@ -303,6 +307,14 @@ impl AttrValue for DType {
     fn to_attr(&self) -> Attr {
         Attr::new(AttrData::DType(*self))
     }
+    /// The empty name is that of no element type.
+    fn is_absent(attr: Attr) -> bool {
+        match attr.data() {
+            AttrData::None => true,
+            AttrData::String(text) => text.is_empty(),
+            _ => false,
+        }
+    }
 }
 
 impl AttrValue for TensorData {
@@ -349,10 +361,7 @@ impl<T: AttrValue> AttrValue for Vec<T> {
 impl<T: AttrValue> AttrValue for Option<T> {
     const EXPECTS: &'static str = T::EXPECTS;
     fn from_attr(attr: Attr) -> Option<Self> {
-        match attr.data() {
-            AttrData::None => Some(None),
-            _ => T::from_attr(attr).map(Some),
-        }
+        if T::is_absent(attr) { Some(None) } else { T::from_attr(attr).map(Some) }
     }
     fn to_attr(&self) -> Attr {
         match self {

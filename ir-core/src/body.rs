@@ -37,7 +37,7 @@ pub(crate) struct OpRow {
 
 const TOMBSTONE: u32 = u32::MAX;
 const MAX_OPERANDS: usize = (1 << 24) - 1;
-const MAX_RESULTS: usize = (1 << 8) - 1;
+pub(crate) const MAX_RESULTS: usize = (1 << 8) - 1;
 
 /// An operation's place in its block.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::attributes::Attr;
+use crate::attributes::{Attr, AttrDict};
 use crate::body::{Body, InsertPoint, OpParts};
 use crate::diagnostics::Diagnostic;
 use crate::ids::{OpId, ValueId};
@@ -50,8 +50,19 @@ impl FuncMut<'_> {
         loc: Loc,
         op: &T,
     ) -> Result<ValueId, Diagnostic> {
-        let name = Symbol::new(T::NAME);
-        let (operands, attrs) = (op.operands(), op.attrs());
+        self.build_named(at, loc, Symbol::new(T::NAME), &op.operands(), op.attrs())
+    }
+
+    /// Inserts operation `name` and returns its result, its type inferred. `attrs` are taken as
+    /// they are, defaults left out. Errors when the type relation fails.
+    pub fn build_named(
+        &mut self,
+        at: InsertPoint,
+        loc: Loc,
+        name: Symbol,
+        operands: &[ValueId],
+        attrs: AttrDict,
+    ) -> Result<ValueId, Diagnostic> {
         let types: SmallVec<[Type; 4]> = operands.iter().map(|v| self.body.ty(*v)).collect();
         let ty = match self.registry.def(name).and_then(|def| def.infer) {
             None => Ok(Type::unknown()),
@@ -73,7 +84,7 @@ impl FuncMut<'_> {
             }
         };
         let results = [ty];
-        let parts = OpParts::new(name, &operands, &results).attrs(attrs).at(loc);
+        let parts = OpParts::new(name, operands, &results).attrs(attrs).at(loc);
         let op = self.body.insert_op(at, parts);
         Ok(self.body.result(op, 0))
     }

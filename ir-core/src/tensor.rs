@@ -262,7 +262,7 @@ impl Scalar {
             DTypeKind::BFloat => Scalar::Float(bf16::from_f64(self.as_f64()).to_f64()),
             DTypeKind::UInt if dtype.is_bool() => Scalar::Int(self.as_bool().into()),
             DTypeKind::UInt if bits == 64 => match self {
-                Scalar::Float(v) if v >= 9.223_372_036_854_775_8e18 => Scalar::Int(v as u64 as i64),
+                Scalar::Float(v) if v >= 9.223_372_036_854_776e18 => Scalar::Int(v as u64 as i64),
                 other => Scalar::Int(other.as_i64()),
             },
             DTypeKind::UInt => Scalar::Int(self.as_i64() & ((1 << bits) - 1)),

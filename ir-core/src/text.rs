@@ -1,3 +1,14 @@
-//! Text: the lexer of both text forms.
+//! Text: the generic form of every operation of every dialect, and what parsers and printers of
+//! other forms share: the lexer, a cursor, types, attributes and line layout.
 
+pub mod attributes;
+pub mod cursor;
+pub mod layout;
 pub mod lexer;
+mod parser;
+mod printer;
+pub mod types;
+
+pub use attributes::{LargeTensors, PrintOptions};
+pub use parser::parse;
+pub use printer::{print, print_item, print_with};

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::dtype::DType;
 use crate::intern::{Interner, Symbol};
+use crate::text::lexer;
 
 /// The deepest nesting of a type. Deeper types are refused where they would be made, so that
 /// walking a type is always cheap.
@@ -430,6 +431,21 @@ enum Piece {
     Type(Type),
     Dim(Dim),
     Param(TypeParam),
+    DType(DType),
+}
+
+/// Writes a name in a type: in quotes where it would read as something else.
+fn write_name(name: Symbol, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let text = name.as_str();
+    let reserved = matches!(text, "fn" | "ref" | "Tensor" | "_" | "dim" | "dtype" | "match")
+        || text.parse::<DType>().is_ok()
+        || text.split('.').any(lexer::is_special_float);
+    if !reserved && text.split('.').all(|part| lexer::is_word(part) && part != "_") {
+        return f.write_str(text);
+    }
+    let mut quoted = String::new();
+    lexer::quote_into(text, &mut quoted);
+    f.write_str(&quoted)
 }
 
 /// Queues `items` so that they come out in order, with `, ` between them.
@@ -454,18 +470,26 @@ fn write_pieces(mut pending: Vec<Piece>, f: &mut fmt::Formatter<'_>) -> fmt::Res
     while let Some(piece) = pending.pop() {
         match piece {
             Text(text) => f.write_str(text)?,
-            Piece::Symbol(name) => f.write_str(name.as_str())?,
+            Piece::Symbol(name) => write_name(name, f)?,
+            Piece::DType(dtype) => write!(f, "{dtype}")?,
             Piece::Param(param) => match param {
                 TypeParam::Type(ty) => pending.push(Ty(ty)),
-                TypeParam::Symbol(name) => write!(f, "@{name}")?,
+                TypeParam::Symbol(name) => {
+                    let mut text = String::from("@");
+                    lexer::name_into(name.as_str(), &mut text);
+                    f.write_str(&text)?;
+                }
                 TypeParam::Int(value) => write!(f, "{value}")?,
-                TypeParam::Dim(dim) => pending.push(Piece::Dim(dim)),
-                TypeParam::DType(dtype) => write!(f, "{dtype}")?,
+                TypeParam::Dim(dim) => {
+                    f.write_str("dim(")?;
+                    pending.extend([Text(")"), Piece::Dim(dim)]);
+                }
+                TypeParam::DType(dtype) => write!(f, "dtype({dtype})")?,
             },
             Piece::Dim(Dim::Known(n)) => write!(f, "{n}")?,
             Piece::Dim(Dim::Any) => f.write_str("?")?,
             Piece::Dim(Dim::Expr(expr)) => match expr.data() {
-                DimExprData::Parameter(name) => f.write_str(name.as_str())?,
+                DimExprData::Parameter(name) => write_name(name, f)?,
                 DimExprData::Variable(index) => write!(f, "?{index}")?,
                 DimExprData::Binary(op, a, b) => {
                     let (open, infix) = match op {
@@ -485,14 +509,13 @@ fn write_pieces(mut pending: Vec<Piece>, f: &mut fmt::Formatter<'_>) -> fmt::Res
             Ty(ty) => match ty.data() {
                 TypeData::Unknown => f.write_str("_")?,
                 TypeData::Variable(index) => write!(f, "_{index}")?,
-                TypeData::Parameter(name) => f.write_str(name.as_str())?,
+                TypeData::Parameter(name) => write_name(*name, f)?,
                 TypeData::Tensor(tensor) if tensor.shape.is_empty() => {
                     write!(f, "{}", tensor.dtype)?;
                 }
                 TypeData::Tensor(tensor) => {
                     f.write_str("Tensor[(")?;
-                    let dtype = TypeParam::DType(tensor.dtype);
-                    pending.extend([Text("]"), Piece::Param(dtype), Text("), ")]);
+                    pending.extend([Text("]"), Piece::DType(tensor.dtype), Text("), ")]);
                     push_list(&mut pending, tensor.shape.iter().copied(), Piece::Dim);
                 }
                 TypeData::Tuple(fields) => {
@@ -518,7 +541,8 @@ fn write_pieces(mut pending: Vec<Piece>, f: &mut fmt::Formatter<'_>) -> fmt::Res
                     pending.extend([Text(")"), Ty(*inner)]);
                 }
                 TypeData::Named { name, params } => {
-                    write!(f, "{name}[")?;
+                    write_name(*name, f)?;
+                    f.write_str("[")?;
                     pending.push(Text("]"));
                     push_list(&mut pending, params.iter().copied(), Piece::Param);
                 }

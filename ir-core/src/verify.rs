@@ -369,8 +369,13 @@ pub fn compatible(expected: Type, found: Type) -> bool {
     let mut pending: SmallVec<[(Type, Type); 8]> = SmallVec::from_slice(&[(expected, found)]);
     // Types share parts, so that a pair can come up very often.
     let mut seen: FxHashSet<(Type, Type)> = FxHashSet::default();
+    // Parameters of polymorphic functions that stand for one of their instances.
+    let mut instantiated: SmallVec<[Symbol; 4]> = SmallVec::new();
     while let Some((a, b)) = pending.pop() {
         if a == b || !seen.insert((a, b)) {
+            continue;
+        }
+        if matches!(b.data(), TypeData::Parameter(name) if instantiated.contains(name)) {
             continue;
         }
         let fits = match (a.data(), b.data()) {
@@ -388,7 +393,11 @@ pub fn compatible(expected: Type, found: Type) -> bool {
             (TypeData::Function(a), TypeData::Function(b)) => {
                 pending.extend(a.params.iter().copied().zip(b.params.iter().copied()));
                 pending.push((a.result, b.result));
-                a.type_params == b.type_params && a.params.len() == b.params.len()
+                if a.type_params.is_empty() {
+                    instantiated.extend_from_slice(&b.type_params);
+                }
+                (a.type_params.is_empty() || a.type_params == b.type_params)
+                    && a.params.len() == b.params.len()
             }
             (TypeData::Ref(a), TypeData::Ref(b)) => {
                 pending.push((*a, *b));

@@ -1,8 +1,8 @@
 //! Emitting the replacement of an operation.
 
 use ir_core::{
-    AttrDict, Diagnostic, FuncMut, InsertPoint, Loc, OpFields, OpId, OpParts, Scalar, Symbol,
-    TensorData, ValueId,
+    AttrDict, AttrValue, Diagnostic, Effects, FuncMut, InsertPoint, Loc, OpFields, OpId, OpParts,
+    Registry, Scalar, Symbol, TensorData, ValueId,
 };
 use relay::language::Constant;
 
@@ -25,6 +25,21 @@ impl<'f, 'a> Emit<'f, 'a> {
     /// Emits the operation that `op` describes; its type is inferred.
     pub fn op<T: OpFields<ValueId>>(&mut self, op: &T) -> Result<ValueId, Diagnostic> {
         self.f.build(self.at, self.loc, op)
+    }
+
+    /// Emits operation `name`; its type is inferred.
+    pub fn named(
+        &mut self,
+        name: impl Into<Symbol>,
+        operands: &[ValueId],
+        attrs: AttrDict,
+    ) -> Result<ValueId, Diagnostic> {
+        self.f.build_named(self.at, self.loc, name.into(), operands, attrs)
+    }
+
+    /// Emits `op` again on other operands.
+    pub fn again(&mut self, op: OpId, operands: &[ValueId]) -> Result<ValueId, Diagnostic> {
+        self.named(self.f.body.op_name(op), operands, self.f.body.attrs(op))
     }
 
     /// Emits a constant.
@@ -81,4 +96,59 @@ pub fn rename(f: &mut FuncMut<'_>, op: OpId, name: Symbol, pass: &str) {
     let new = f.body.insert_op(InsertPoint::Before(op), parts);
     let value = f.body.result(new, 0);
     f.replace(op, value);
+}
+
+/// Attribute `key` of `op`, its default where it is left out; `None` where the operation has no
+/// such attribute of type `T`.
+pub fn attribute<T: AttrValue>(f: &FuncMut<'_>, op: OpId, key: &str) -> Option<T> {
+    match f.body.attrs(op).get(key) {
+        Some(attr) => T::from_attr(attr),
+        None => T::from_attr(f.registry.def_of(f.body, op)?.attr(key)?.default?()),
+    }
+}
+
+/// `attrs` of an operation `name` with `key` set, or left out where `value` is the default.
+pub fn with_attribute<T: AttrValue>(
+    registry: &Registry,
+    name: Symbol,
+    attrs: AttrDict,
+    key: &str,
+    value: &T,
+) -> AttrDict {
+    let default = registry.def(name).and_then(|def| def.attr(key)?.default);
+    match default.is_some_and(|default| default() == value.to_attr()) {
+        true => attrs.without(key),
+        false => attrs.with(key, value),
+    }
+}
+
+/// Erases those of `candidates` that nobody uses, and then what only they used, as long as it
+/// cannot be noticed.
+pub fn erase_unused(f: &mut FuncMut<'_>, candidates: impl IntoIterator<Item = OpId>) {
+    let mut pending: Vec<OpId> = candidates.into_iter().collect();
+    while let Some(op) = pending.pop() {
+        if !f.body.is_live(op)
+            || f.body.result_count(op) == 0
+            || f.body.results(op).any(|result| !f.body.is_unused(result))
+            || f.registry.effects(f.body, op).intersects(Effects::WRITE | Effects::DIVERGE)
+        {
+            continue;
+        }
+        let inside = f.body.regions(op).iter().flat_map(|r| f.body.walk_block(f.body.block_of(*r)));
+        let used: Vec<OpId> = std::iter::once(op)
+            .chain(inside)
+            .flat_map(|op| f.body.operands(op))
+            .filter_map(|operand| f.body.defining_op(operand))
+            .collect();
+        f.body.erase(op);
+        pending.extend(used);
+    }
+}
+
+/// Replaces the single result of `op` by `value`, erases `op`, and what only it used.
+pub fn replace(f: &mut FuncMut<'_>, op: OpId, value: ValueId) {
+    let used: Vec<OpId> =
+        f.body.operands(op).filter_map(|operand| f.body.defining_op(operand)).collect();
+    f.replace(op, value);
+    erase_unused(f, used);
 }

@@ -8,7 +8,7 @@ use relay::interpreter::{Evaluate, Interpreter, Value};
 use relay::language::{fn_attributes, is_primitive, yielded};
 use rustc_hash::FxHashMap;
 
-use crate::emit::Emit;
+use crate::emit::{self, Emit};
 
 /// Computes at compile time what does not depend on the input.
 ///
@@ -62,7 +62,7 @@ impl FunctionPass for FoldConstant {
                     && index < f.body.operand_count(made)
                 {
                     let field = f.body.operand(made, index);
-                    f.replace(op, field);
+                    emit::replace(f, op, field);
                     cx.count("projections", 1);
                     continue;
                 }
@@ -71,7 +71,7 @@ impl FunctionPass for FoldConstant {
             {
                 let constant = known.materialize(f, op, &value);
                 if let Some(constant) = constant {
-                    f.replace(op, constant);
+                    emit::replace(f, op, constant);
                     cx.count("folded", 1);
                 }
                 continue;

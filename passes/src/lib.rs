@@ -5,6 +5,13 @@
 
 use ir_core::Registry;
 
+pub mod canonicalize;
+pub mod combine_parallel;
+pub mod simplify_expr;
+pub mod worklist;
+pub mod fold_explicit_padding;
+pub mod dynamic_to_static;
+pub mod inline;
 pub mod cse;
 pub mod dce;
 pub mod effects;
@@ -12,13 +19,25 @@ pub mod emit;
 pub mod eta_expand;
 pub mod fold_constant;
 pub mod fuse;
+pub mod infer_type;
 pub mod lambda_lift;
 pub mod math;
 pub mod normal_forms;
 pub mod remove_unused_functions;
+pub mod simplify_inference;
 
 /// Adds all passes to `registry`.
 pub fn register(registry: &mut Registry) {
+    registry.pass::<canonicalize::Canonicalize>();
+    registry.pass::<infer_type::InferType>();
+    registry.pass::<simplify_inference::SimplifyInference>();
+    registry.pass::<combine_parallel::CombineParallelBatchMatmul>();
+    registry.pass::<combine_parallel::CombineParallelConv2d>();
+    registry.pass::<combine_parallel::CombineParallelDense>();
+    registry.pass::<simplify_expr::SimplifyExpr>();
+    registry.pass::<fold_explicit_padding::FoldExplicitPadding>();
+    registry.pass::<dynamic_to_static::DynamicToStatic>();
+    registry.pass::<inline::Inline>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
     registry.pass::<eta_expand::EtaExpand>();

@@ -3,9 +3,12 @@
 pub mod codes;
 pub mod io;
 pub mod lit;
+mod process;
 pub mod relay_opt;
 
 use ir_core::Registry;
+
+pub use process::run_process;
 
 /// Everything that the tools know: the dialects, the passes and the named pipelines. A tool of
 /// your own starts from this and adds to it.

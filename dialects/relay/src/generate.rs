@@ -1,5 +1,11 @@
 //! Making programs: a builder, and a generator of random well-typed modules for property tests.
 
 mod builder;
+mod mutate;
+mod program;
+#[cfg(test)]
+mod tests;
 
 pub use builder::Builder;
+pub use mutate::{ill_typed_mutation, shrink};
+pub use program::random_module;

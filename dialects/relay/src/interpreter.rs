@@ -1,6 +1,7 @@
 //! The reference interpreter: the meaning of every program, simple rather than fast.
 
 mod code;
+mod codes;
 mod compare;
 mod evaluate;
 mod machine;
@@ -9,6 +10,7 @@ mod random;
 mod tests;
 mod value;
 
+pub use codes::CODES;
 pub use compare::{Mismatch, approx_equal, flatten};
 pub use evaluate::{EvalCx, EvalError, Evaluate};
 pub use machine::{Interpreter, Options, check_type};

@@ -353,4 +353,25 @@ mod tests {
         assert_eq!(place["artifactLocation"]["uri"], "a%20b.relay");
         assert_eq!(place["region"]["startLine"], 1);
     }
+
+    #[test]
+    fn every_code_of_this_crate_is_explained() {
+        let sources = [
+            include_str!("../rewriter.rs"),
+            include_str!("../verify.rs"),
+            include_str!("../text/parser.rs"),
+            include_str!("../text/cursor.rs"),
+            include_str!("../text/types.rs"),
+            include_str!("../text/attributes.rs"),
+        ];
+        let used = |code: &str| sources.iter().any(|text| text.contains(&format!("\"{code}\"")));
+        let known: Vec<&str> = CODES.iter().map(|entry| entry.code).collect();
+        assert!(known.iter().all(|code| used(code)), "a code in the table is never reported");
+        for text in sources {
+            for (at, _) in text.match_indices("\"E01") {
+                let code = &text[at + 1..at + 6];
+                assert!(known.contains(&code), "{code} is not in the table");
+            }
+        }
+    }
 }

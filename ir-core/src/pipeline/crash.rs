@@ -52,7 +52,7 @@ pub fn catch_panic<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-fn text<'a>(payload: &'a (dyn Any + Send)) -> &'a str {
+fn text(payload: &(dyn Any + Send)) -> &str {
     match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text,

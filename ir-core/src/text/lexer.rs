@@ -280,6 +280,11 @@ impl<'t> Lexer<'t> {
         Lexer { text, position, after_dot: usize::MAX }
     }
 
+    /// Goes on at byte `offset`, which must lie between tokens.
+    pub fn jump(&mut self, offset: u32) {
+        self.position = (offset as usize).min(self.text.len());
+    }
+
     /// The next token; [`TokenKind::End`] at the end, again and again.
     pub fn next_token(&mut self) -> Token {
         let start = match self.skip_blanks() {
@@ -580,6 +585,11 @@ pub fn quote_into(text: &str, out: &mut String) {
         }
     }
     out.push('"');
+}
+
+/// Appends the name behind a `%` or `@`, in quotes where it needs them.
+pub fn name_into(name: &str, out: &mut String) {
+    if is_plain_name(name) { out.push_str(name) } else { quote_into(name, out) }
 }
 
 /// Whether `%name` and `@name` can be written without quotes.

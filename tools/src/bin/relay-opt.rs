@@ -1,22 +1,5 @@
 //! relay-opt as a process.
 
-use std::io::{BufWriter, IsTerminal, stderr, stdin, stdout};
-use std::path::PathBuf;
-use std::process::ExitCode;
-
-use tools::io::Io;
-use tools::relay_opt;
-
-fn main() -> ExitCode {
-    let args: Vec<String> =
-        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let mut io = Io {
-        stdin: &mut stdin().lock(),
-        stdout: &mut BufWriter::new(stdout().lock()),
-        stderr: &mut stderr().lock(),
-        directory: PathBuf::new(),
-        styled: stderr().is_terminal(),
-    };
-    let status = relay_opt::main(&args, &mut io);
-    ExitCode::from(u8::try_from(status).unwrap_or(relay_opt::INTERNAL as u8))
+fn main() -> std::process::ExitCode {
+    tools::run_process(&tools::registry())
 }

@@ -40,7 +40,7 @@ impl Form {
     ) -> (Module, Vec<Diagnostic>) {
         match self {
             Form::Relay => relay::text::parse(file, text, registry),
-            Form::Generic => (Module::new(), vec![]),
+            Form::Generic => ir_core::text::parse(file, text, registry),
         }
     }
 
@@ -58,7 +58,7 @@ impl Form {
             Form::Relay => {
                 relay::text::print(module, registry, &relay::text::PrintOptions::default(), out)
             }
-            Form::Generic => Ok(()),
+            Form::Generic => ir_core::text::print(module, registry, out),
         }
     }
 }

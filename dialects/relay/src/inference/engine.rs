@@ -464,6 +464,10 @@ impl<'e, 'a> Engine<'e, 'a> {
             !facts.has_variable && !facts.has_unknown
         });
         if !closed {
+            // What is made from something wrong is not wrong a second time.
+            if types.iter().any(|ty| self.is_poison(*ty)) {
+                return self.poison(unit, result);
+            }
             return self.suspend(unit, op, info, None, result);
         }
         let constants = |i: usize| -> Option<Attr> {

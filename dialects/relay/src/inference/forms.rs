@@ -218,13 +218,14 @@ impl<'e, 'a> Engine<'e, 'a> {
                 let output = self.solver.fresh();
                 let expected = Type::function(params, output);
                 let span = self.op_span(unit, op);
-                self.require(
-                    span,
-                    |_| "the called function".to_string(),
-                    expected,
-                    callee,
-                    |_| None,
-                );
+                let subject = |_: &Self| "the called function".to_string();
+                if !self.require(span, subject, expected, callee, |_| None) {
+                    for ty in [expected, callee] {
+                        for variable in self.solver.variables(ty) {
+                            self.solver.poison(variable);
+                        }
+                    }
+                }
                 return self.assign(unit, result, output);
             }
             _ => {

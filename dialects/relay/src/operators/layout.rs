@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ir_core::registry::{FoldCx, Folded};
 use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 use smallvec::SmallVec;
 
@@ -274,6 +275,7 @@ pub(super) fn transpose<T: Copy>(shape: &[i64], data: &[T], permutation: &[usize
 #[op(
     name = "relay.layout_transform",
     infer = layout_transform_relation,
+    fold = fold_layout_transform,
     hooks(FusionPattern::Injective, Evaluate(|cx| layout_transform(&cx.fields()?, cx)))
 )]
 pub struct LayoutTransform<V = ValueId> {
@@ -296,6 +298,11 @@ fn layout_transform_relation(
     let extents = source.logical(&order, &data.shape).map_err(Stop::Error)?;
     let shape = target.physical(&order, &extents).map_err(Stop::Error)?;
     Ok(Type::tensor(shape, data.dtype))
+}
+
+fn fold_layout_transform(cx: &FoldCx<'_>) -> Option<Folded> {
+    let op = cx.body.view::<LayoutTransform>(cx.op)?;
+    (op.src_layout == op.dst_layout).then_some(Folded::Value(op.data))
 }
 
 fn layout_transform(op: &LayoutTransform<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {

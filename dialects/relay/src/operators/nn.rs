@@ -15,8 +15,6 @@ pub mod pooling;
 pub mod rearrangement;
 mod relation;
 pub mod resampling;
-#[cfg(test)]
-mod tests;
 pub mod transposed_convolution;
 mod window;
 

@@ -391,10 +391,15 @@ impl<'t> Machine<'_, 't> {
             }
             TokenKind::Minus => {
                 cursor.bump();
-                let number = cursor.peek();
+                // `-1` and `--1` are literals.
+                let again = usize::from(cursor.kind() == TokenKind::Minus);
+                let number = cursor.peek_at(again);
                 if matches!(number.kind, TokenKind::Integer | TokenKind::Float) {
+                    if again == 1 {
+                        cursor.bump();
+                    }
                     cursor.bump();
-                    let value = self.parser.literal(number, true);
+                    let value = self.parser.literal(number, again == 0);
                     return Ok(Next::Value(self.constant(value, start), start));
                 }
                 self.frames.push(Frame::Negate { start });
@@ -1134,37 +1139,36 @@ impl<'t> Machine<'_, 't> {
     /// Goes on after a reported error: at the next statement of the innermost sequence in brackets,
     /// or at its end. Errors when neither is found.
     fn recover(&mut self) -> Result<Next, Reported> {
-        loop {
-            let place = self.frames.iter().rposition(
-                |frame| matches!(frame, Frame::Sequence(sequence) if sequence.bracketed),
-            );
-            let Some(place) = place else { return Err(Reported) };
-            let Frame::Sequence(sequence) = self.frames[place] else { return Err(Reported) };
-            let lost = self.frames.drain(place + 1..).next();
-            self.values.truncate(sequence.values);
-            self.block = sequence.block;
-            if !self.parser.cursor.skip_statement(sequence.depth) {
-                return Err(Reported);
-            }
-            let start = self.parser.cursor.peek().start;
-            let poison = self.poison(start);
-            if self.parser.cursor.eat(TokenKind::Semicolon) {
-                // Bind what the statement would have bound, so that its uses are no errors.
-                match lost {
-                    Some(Frame::Let { name, .. }) => {
-                        self.parser.function.bind(name, Meaning::Value(poison));
-                    }
-                    Some(Frame::Graph { number, start }) => {
-                        let local = GraphLocal { value: poison, block: self.block, start };
-                        self.parser.function.bind_graph(number, local);
-                    }
-                    _ => {}
-                }
-                return Ok(Next::Statement);
-            }
-            // The frame around the sequence finds its closing bracket.
-            return Ok(Next::Complete(poison));
+        let place = self
+            .frames
+            .iter()
+            .rposition(|frame| matches!(frame, Frame::Sequence(sequence) if sequence.bracketed));
+        let Some(place) = place else { return Err(Reported) };
+        let Frame::Sequence(sequence) = self.frames[place] else { return Err(Reported) };
+        let lost = self.frames.drain(place + 1..).next();
+        self.values.truncate(sequence.values);
+        self.block = sequence.block;
+        if !self.parser.cursor.skip_statement(sequence.depth) {
+            return Err(Reported);
         }
+        let start = self.parser.cursor.peek().start;
+        let poison = self.poison(start);
+        if self.parser.cursor.eat(TokenKind::Semicolon) {
+            // Bind what the statement would have bound, so that its uses are no errors.
+            match lost {
+                Some(Frame::Let { name, .. }) => {
+                    self.parser.function.bind(name, Meaning::Value(poison));
+                }
+                Some(Frame::Graph { number, start }) => {
+                    let local = GraphLocal { value: poison, block: self.block, start };
+                    self.parser.function.bind_graph(number, local);
+                }
+                _ => {}
+            }
+            return Ok(Next::Statement);
+        }
+        // The frame around the sequence finds its closing bracket.
+        Ok(Next::Complete(poison))
     }
 }
 

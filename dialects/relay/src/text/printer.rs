@@ -75,7 +75,7 @@ struct Forms {
 struct Spelling {
     /// Without the prefix of the dialect.
     name: &'static str,
-    /// Keys of the attributes in declared order.
+    /// Whether it is a form of the language.
     form: bool,
 }
 

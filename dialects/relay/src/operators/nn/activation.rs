@@ -3,9 +3,9 @@
 use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
 use super::numeric::{Number, dispatch};
-use super::relation::axis_of;
+
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
+use crate::operators::{FusionPattern, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
 ///
@@ -14,7 +14,7 @@ use crate::operators::FusionPattern;
 #[op(
     name = "relay.nn.relu",
     traits(IDEMPOTENT),
-    infer = |op: Relu<Type>, cx: &mut InferCx<'_>| cx.tensor(0).map(|_| op.data),
+    infer = relation::identity,
     hooks(FusionPattern::Elementwise, Evaluate(evaluate_relu))
 )]
 pub struct Relu<V = ValueId> {
@@ -42,7 +42,7 @@ fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value,
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "relay.nn.leaky_relu",
-    infer = |op: LeakyRelu<Type>, cx: &mut InferCx<'_>| cx.tensor(0).map(|_| op.data),
+    infer = relation::identity,
     hooks(FusionPattern::Elementwise, Evaluate(evaluate_leaky_relu))
 )]
 pub struct LeakyRelu<V = ValueId> {
@@ -55,7 +55,7 @@ pub struct LeakyRelu<V = ValueId> {
 
 fn evaluate_leaky_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<LeakyRelu<Value>>()?;
-    Ok(map(cx.tensor(0)?, |x: f64| if x > 0.0 { x } else { x * op.alpha })?)
+    map(cx.tensor(0)?, |x: f64| if x > 0.0 { x } else { x * op.alpha })
 }
 
 /// As `nn.leaky_relu`, with a slope per channel: `out[…, c, …] = data > 0 ? data : alpha[c] *
@@ -81,7 +81,7 @@ pub struct Prelu<V = ValueId> {
 
 fn prelu_relation(op: Prelu<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let axis = axis_of(op.axis, data.rank()).map_err(Stop::Error)?;
+    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
     cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
     Ok(op.data)
 }
@@ -89,7 +89,7 @@ fn prelu_relation(op: Prelu<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 fn evaluate_prelu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Prelu<Value>>()?;
     let (data, alpha) = (cx.tensor(0)?, cx.tensor(1)?.to_f64());
-    let axis = axis_of(op.axis, data.rank())?;
+    let axis = relation::axis(op.axis, data.rank())?;
     if alpha.len() as i64 != data.shape()[axis] {
         return Err(EvalError::new("expected as many slopes as channels"));
     }
@@ -154,13 +154,13 @@ pub struct LogSoftmax<V = ValueId> {
 }
 
 fn softmax_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    axis_of(axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    relation::axis(axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
     Ok(data)
 }
 
 fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalError> {
     let data = cx.tensor(0)?;
-    let axis = axis_of(axis, data.rank())?;
+    let axis = relation::axis(axis, data.rank())?;
     let extent = data.shape()[axis] as usize;
     let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
     let mut out = data.to_f64();

@@ -3,10 +3,10 @@
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 
 use super::numeric::{Number, compute_dtype, dispatch, result_shape};
-use super::relation::{axis_of, require, require_rank};
+use super::relation::{require, require_rank};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, relation};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -364,7 +364,7 @@ pub struct BiasAdd<V = ValueId> {
 
 fn bias_add_relation(op: BiasAdd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let axis = axis_of(op.axis, data.rank()).map_err(Stop::Error)?;
+    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
     cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
     Ok(op.data)
 }
@@ -372,7 +372,7 @@ fn bias_add_relation(op: BiasAdd<Type>, cx: &mut InferCx<'_>) -> Result<Type, St
 fn evaluate_bias_add(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     fn run<T: Number>(axis: i64, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let (data, bias) = (cx.tensor(0)?, T::read(cx.tensor(1)?));
-        let axis = axis_of(axis, data.rank())?;
+        let axis = relation::axis(axis, data.rank())?;
         if bias.len() as i64 != data.shape()[axis] {
             return Err(EvalError::new(format!(
                 "expected a bias of {} elements, found {}",

@@ -3,9 +3,9 @@
 use ir_core::{InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
 use super::numeric::Number;
-use super::relation::{axis_of, divide};
+use super::relation::divide;
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
+use crate::operators::{FusionPattern, relation};
 
 /// Normalizes by given statistics of every channel: `out = (data - moving_mean) /
 /// sqrt(moving_var + epsilon) * gamma + beta`.
@@ -46,7 +46,7 @@ pub struct BatchNorm<V = ValueId> {
 
 fn batch_norm_relation(op: BatchNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let axis = axis_of(op.axis, data.rank()).map_err(Stop::Error)?;
+    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
     let channel = Type::tensor([data.shape[axis]], data.dtype);
     for operand in 1..5 {
         cx.refine(operand, channel);
@@ -88,7 +88,7 @@ impl<'a> Affine<'a> {
         center: bool,
     ) -> Result<Affine<'a>, EvalError> {
         let data = cx.tensor(0)?;
-        let axis = axis_of(axis, data.rank())?;
+        let axis = relation::axis(axis, data.rank())?;
         let channels = data.shape()[axis] as usize;
         let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
         let gamma = if scale { cx.tensor(1)?.to_f64() } else { vec![1.0; channels] };
@@ -144,7 +144,7 @@ impl<'a> Affine<'a> {
 /// Refines `gamma` and `beta` to vectors along `axis`.
 fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let tensor = cx.tensor(0)?;
-    let axis = axis_of(axis, tensor.rank()).map_err(Stop::Error)?;
+    let axis = relation::axis(axis, tensor.rank()).map_err(Stop::Error)?;
     let channel = Type::tensor([tensor.shape[axis]], tensor.dtype);
     cx.refine(1, channel);
     cx.refine(2, channel);
@@ -225,7 +225,7 @@ pub struct InstanceNorm<V = ValueId> {
 
 /// Errors when the axis of channels is that of the batch.
 fn require_batch(axis: i64, rank: usize) -> Result<usize, Stop> {
-    match axis_of(axis, rank).map_err(Stop::Error)? {
+    match relation::axis(axis, rank).map_err(Stop::Error)? {
         0 => Err(Stop::error("expected an axis of channels after the first, found axis 0")),
         axis => Ok(axis),
     }
@@ -329,7 +329,7 @@ pub struct L2Normalize<V = ValueId> {
 fn l2_normalize_relation(op: L2Normalize<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let rank = cx.tensor(0)?.rank();
     for &axis in op.axis.iter().flatten() {
-        axis_of(axis, rank).map_err(Stop::Error)?;
+        relation::axis(axis, rank).map_err(Stop::Error)?;
     }
     Ok(op.data)
 }
@@ -339,7 +339,8 @@ fn evaluate_l2_normalize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let data = cx.tensor(0)?;
     let rank = data.rank();
     let given = op.axis.unwrap_or_default();
-    let axes = given.iter().map(|&axis| axis_of(axis, rank)).collect::<Result<Vec<_>, _>>()?;
+    let axes =
+        given.iter().map(|&axis| relation::axis(axis, rank)).collect::<Result<Vec<_>, _>>()?;
     let kept: Vec<usize> =
         (0..rank).filter(|axis| !axes.is_empty() && !axes.contains(axis)).collect();
     let group = |mut index: usize| {
@@ -397,7 +398,7 @@ pub struct Lrn<V = ValueId> {
 }
 
 fn lrn_relation(op: Lrn<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    axis_of(op.axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    relation::axis(op.axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
     if op.size < 1 || op.size % 2 == 0 {
         return Err(Stop::Error(format!("expected an odd `size`, found {}", op.size)));
     }
@@ -407,7 +408,7 @@ fn lrn_relation(op: Lrn<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 fn evaluate_lrn(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Lrn<Value>>()?;
     let tensor = cx.tensor(0)?;
-    let axis = axis_of(op.axis, tensor.rank())?;
+    let axis = relation::axis(op.axis, tensor.rank())?;
     let extent = tensor.shape()[axis] as usize;
     let inner = tensor.shape()[axis + 1..].iter().product::<i64>() as usize;
     let reach = usize::try_from(op.size / 2).unwrap_or(0);

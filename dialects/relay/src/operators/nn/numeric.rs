@@ -3,6 +3,7 @@
 use ir_core::{DType, InferCx, Op, Stop, TensorData, Type};
 
 use crate::interpreter::{EvalCx, EvalError, Value};
+use crate::operators::elements;
 
 /// A number that stands for an element during evaluation. Integers wrap as `int64` does; results
 /// are rounded or wrapped once, when they are written.
@@ -116,5 +117,9 @@ pub(crate) fn result_shape<T: Op>(cx: &EvalCx<'_>) -> Result<(Vec<i64>, DType), 
     let ty = result_type::<T>(cx)?;
     let tensor = ty.as_tensor();
     let shape = tensor.and_then(|t| Some((t.known_shape()?.to_vec(), t.dtype)));
-    shape.ok_or_else(|| EvalError::new(format!("expected a tensor of known shape, found {ty}")))
+    let Some((shape, dtype)) = shape else {
+        return Err(EvalError::new(format!("expected a tensor of known shape, found {ty}")));
+    };
+    elements::count(&shape)?;
+    Ok((shape, dtype))
 }

@@ -29,16 +29,7 @@ pub(super) fn divide(what: &str, dim: Dim, n: i64) -> Result<Dim, Stop> {
     }
 }
 
-/// `axis`, counted from the end where it is negative. Errors when there is no such axis.
-pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
-    let rank = rank as i64;
-    if !(-rank..rank).contains(&axis) {
-        return Err(format!("expected an axis of a tensor of rank {rank}, found {axis}"));
-    }
-    Ok(axis.rem_euclid(rank.max(1)) as usize)
-}
-
-/// `tensor`, where it has `rank` axes; `what` names it.
+/// Requires a rank of the operand that `what` names.
 pub(super) fn require_rank(what: &str, tensor: &TensorType, rank: usize) -> Result<(), Stop> {
     if tensor.rank() == rank {
         return Ok(());

@@ -1,0 +1,196 @@
+//! A position in a text, and the errors found so far: what parsers are written with.
+
+use super::lexer::{Lexer, Token, TokenKind};
+use crate::diagnostics::Diagnostic;
+use crate::intern::Symbol;
+use crate::location::Span;
+
+/// Parsing stopped here; the reason has been reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failed;
+
+/// A text being parsed: the current token, and the diagnostics.
+#[derive(Debug)]
+pub struct Cursor<'t> {
+    text: &'t str,
+    file: Symbol,
+    lexer: Lexer<'t>,
+    current: Token,
+    previous_end: u32,
+    depth: u32,
+    /// Start of the last bad token that was reported, to report each once.
+    reported: Option<u32>,
+    /// What was found so far.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl<'t> Cursor<'t> {
+    /// The start of `text`, which messages call `file`.
+    pub fn new(file: impl Into<Symbol>, text: &'t str) -> Cursor<'t> {
+        let mut lexer = Lexer::new(text);
+        let current = lexer.next_token();
+        Cursor {
+            text,
+            file: file.into(),
+            lexer,
+            current,
+            previous_end: 0,
+            depth: 0,
+            reported: None,
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// The whole text.
+    pub fn source(&self) -> &'t str {
+        self.text
+    }
+
+    /// The current token.
+    pub fn token(&self) -> Token {
+        self.current
+    }
+
+    /// Kind of the current token.
+    pub fn kind(&self) -> TokenKind {
+        self.current.kind
+    }
+
+    /// The token after the current one.
+    pub fn after(&self) -> Token {
+        self.lexer.clone().next_token()
+    }
+
+    /// Text of `token`.
+    pub fn text_of(&self, token: Token) -> &'t str {
+        token.text(self.text)
+    }
+
+    /// The place of `token`.
+    pub fn span_of(&self, token: Token) -> Span {
+        self.span(token.start, token.end)
+    }
+
+    /// The place from byte `start` to byte `end`.
+    pub fn span(&self, start: u32, end: u32) -> Span {
+        Span { file: self.file, start, end }
+    }
+
+    /// Where the last token taken ended.
+    pub fn previous_end(&self) -> u32 {
+        self.previous_end
+    }
+
+    /// Number of braces that are open. A recovery looks at these only, since a forgotten `)` must
+    /// not hide the rest of a body.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Sets the number of open braces, where a recovery left some behind.
+    pub fn set_depth(&mut self, depth: u32) {
+        self.depth = depth;
+    }
+
+    /// Whether the current token is the first of its line.
+    pub fn at_line_start(&self) -> bool {
+        let between = self.text.get(self.previous_end as usize..self.current.start as usize);
+        self.previous_end == 0 || between.is_some_and(|blanks| blanks.contains('\n'))
+    }
+
+    /// Takes the current token.
+    pub fn bump(&mut self) -> Token {
+        let token = self.current;
+        match token.kind {
+            TokenKind::LeftBrace => self.depth += 1,
+            TokenKind::RightBrace => self.depth = self.depth.saturating_sub(1),
+            TokenKind::Error(_) => self.report_bad_token(),
+            _ => {}
+        }
+        self.previous_end = token.end;
+        self.current = self.lexer.next_token();
+        token
+    }
+
+    /// Goes on at byte `offset`, past something whose meaning is known already. It must lie
+    /// between tokens and after balanced braces.
+    pub fn jump(&mut self, offset: u32) {
+        self.lexer = Lexer::at(self.text, offset as usize);
+        self.previous_end = offset;
+        self.current = self.lexer.next_token();
+    }
+
+    /// Takes the current token if it is of `kind`.
+    pub fn eat(&mut self, kind: TokenKind) -> bool {
+        let found = self.current.kind == kind;
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    /// Takes the current token if it is the word `word`.
+    pub fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.at_word(word);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    /// Whether the current token is the word `word`.
+    pub fn at_word(&self, word: &str) -> bool {
+        self.current.is_word(self.text, word)
+    }
+
+    /// Takes a token of `kind`, or reports that it is missing.
+    pub fn expect(&mut self, kind: TokenKind) -> Result<Token, Failed> {
+        if self.current.kind == kind {
+            return Ok(self.bump());
+        }
+        Err(self.unexpected(kind.describe()))
+    }
+
+    /// Reports that the current token is not what was `expected`.
+    pub fn unexpected(&mut self, expected: &str) -> Failed {
+        let found = match self.current.kind {
+            TokenKind::Error(_) => {
+                self.report_bad_token();
+                return Failed;
+            }
+            TokenKind::End => "the end of the text".to_string(),
+            _ => {
+                let text = self.text_of(self.current);
+                match text.char_indices().nth(40) {
+                    Some((end, _)) => format!("`{}…`", &text[..end]),
+                    None => format!("`{text}`"),
+                }
+            }
+        };
+        let span = self.span_of(self.current);
+        self.report(
+            Diagnostic::error("E0111", format!("expected {expected}, found {found}")).at(span),
+        )
+    }
+
+    /// Reports a diagnostic.
+    pub fn report(&mut self, diagnostic: Diagnostic) -> Failed {
+        self.diagnostics.push(diagnostic);
+        Failed
+    }
+
+    fn report_bad_token(&mut self) {
+        if let TokenKind::Error(error) = self.current.kind
+            && self.reported != Some(self.current.start)
+        {
+            self.reported = Some(self.current.start);
+            let span = self.span_of(self.current);
+            let text = self.text_of(self.current);
+            let message = match text.chars().nth(20) {
+                None if !text.is_empty() => format!("{}: `{text}`", error.message()),
+                _ => error.message().to_string(),
+            };
+            self.report(Diagnostic::error("E0110", message).at(span).help(error.help()));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Static forms of operators with run-time arguments.
+
+use std::sync::Arc;
+
+use ir_core::{
+    Attr, AttrData, AttrDict, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item, Module,
+    ModulePass, OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId,
+};
+
+use crate::emit;
+use crate::fold_constant::FoldConstant;
+
+/// Gives operators whose arguments turn out to be constant their static form.
+///
+/// A `dyn.…` operator takes as operands what its static twin takes as attributes. Constants are
+/// folded, `shape_of` of what has a static shape included; then operators with constant arguments
+/// are replaced and types are inferred again, with `?` only where it remains. This repeats until
+/// nothing changes, since a static shape may make another argument constant.
+///
+/// ```relay
+/// %0 = reshape(%x, newshape=[4, 16]);
+/// %1 = shape_of(%0, dtype="int64");
+/// dyn.reshape(%x, %1)
+/// ```
+/// becomes
+/// ```relay
+/// reshape(%x, newshape=[4, 16])
+/// ```
+#[derive(Pass)]
+#[pass(name = "dynamic-to-static", module)]
+pub struct DynamicToStatic {}
+
+/// What an attribute of the static form is made from.
+#[derive(Clone, Copy)]
+enum Form {
+    /// A number.
+    Scalar,
+    /// A list of numbers.
+    List,
+    /// A list of pairs.
+    Pairs,
+}
+
+use Form::{List, Pairs, Scalar};
+
+/// Operators, and which of their operands are which attributes of the static form.
+const OPERATORS: &[(&str, &[(usize, &str, Form)])] = &[
+    ("reshape", &[(1, "newshape", List)]),
+    ("expand_dims", &[(1, "axis", Scalar)]),
+    ("squeeze", &[(1, "axis", List)]),
+    ("zeros", &[(0, "shape", List)]),
+    ("ones", &[(0, "shape", List)]),
+    ("full", &[(1, "shape", List)]),
+    ("tile", &[(1, "reps", List)]),
+    ("broadcast_to", &[(1, "shape", List)]),
+    ("strided_slice", &[(1, "begin", List), (2, "end", List), (3, "strides", List)]),
+    ("topk", &[(1, "k", Scalar)]),
+    ("one_hot", &[(3, "depth", Scalar)]),
+    ("image.resize2d", &[(1, "size", List), (2, "roi", List)]),
+    ("nn.upsampling", &[(1, "scale_h", Scalar), (2, "scale_w", Scalar)]),
+    (
+        "nn.upsampling3d",
+        &[(1, "scale_d", Scalar), (2, "scale_h", Scalar), (3, "scale_w", Scalar)],
+    ),
+    ("nn.pad", &[(1, "pad_width", Pairs)]),
+    ("sparse_to_dense", &[(1, "output_shape", List)]),
+];
+
+impl ModulePass for DynamicToStatic {
+    fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+        loop {
+            let signatures = module.signatures();
+            let mut replaced = 0;
+            for (name, item) in &mut module.items {
+                let Item { signature, body: Some(body) } = item else { continue };
+                if !body.walk().any(|op| is_dynamic(body.op_name(op))) {
+                    continue;
+                }
+                let mut f = FuncMut {
+                    name: *name,
+                    signature,
+                    body: Arc::make_mut(body),
+                    signatures: &signatures,
+                    registry: cx.registry,
+                };
+                FoldConstant { max_bytes: 1 << 20 }.run(&mut f, cx)?;
+                replaced += make_static(&mut f)?;
+            }
+            if replaced == 0 {
+                return Ok(());
+            }
+            cx.count("replaced", replaced);
+            forget_dynamic_types(module);
+            let found = relay::inference::infer_module(module, cx.registry);
+            let failed = found.iter().any(Diagnostic::is_error);
+            found.into_iter().filter(Diagnostic::is_error).for_each(|error| cx.report(error));
+            if failed {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn is_dynamic(name: Symbol) -> bool {
+    name.as_str().starts_with("relay.dyn.")
+}
+
+/// Replaces the dynamic operators with constant arguments; returns how many.
+fn make_static(f: &mut FuncMut<'_>) -> Result<u64, Diagnostic> {
+    let ops: Vec<OpId> = f.body.walk().filter(|op| is_dynamic(f.body.op_name(*op))).collect();
+    let mut replaced = 0;
+    for op in ops {
+        let Some((name, operands, attrs)) = static_form(f, op) else { continue };
+        let loc = f.body.loc(op).by_pass("dynamic-to-static");
+        let value = f.build_named(InsertPoint::Before(op), loc, name, &operands, attrs)?;
+        emit::replace(f, op, value);
+        replaced += 1;
+    }
+    Ok(replaced)
+}
+
+/// The static twin of `op`; `None` where an argument is not constant or does not fit.
+fn static_form(f: &FuncMut<'_>, op: OpId) -> Option<(Symbol, Vec<ValueId>, AttrDict)> {
+    let dynamic = f.body.op_name(op).as_str().strip_prefix("relay.dyn.")?;
+    let (text, arguments) = OPERATORS.iter().find(|(name, _)| *name == dynamic)?;
+    let name = Symbol::new(&format!("relay.{text}"));
+    let mut attrs = f.body.attrs(op);
+    for (index, key, form) in *arguments {
+        let constant = f.registry.constant(f.body, f.body.operand(op, *index))?;
+        let AttrData::Tensor(tensor) = constant.data() else { return None };
+        attrs = attrs.with(*key, &argument(tensor, *form)?);
+    }
+    let attrs = f.registry.def(name)?.normalize_attrs(attrs).ok()?;
+    let is_operand = |index: &usize| arguments.iter().all(|(argument, _, _)| argument != index);
+    let operands = (0..f.body.operand_count(op))
+        .filter(is_operand)
+        .map(|index| f.body.operand(op, index))
+        .collect();
+    Some((name, operands, attrs))
+}
+
+fn argument(tensor: &TensorData, form: Form) -> Option<Attr> {
+    let numbers: Vec<Attr> = match tensor.dtype().is_float() {
+        true => tensor.to_f64().iter().map(Attr::of).collect(),
+        false => tensor.to_i64().iter().map(Attr::of).collect(),
+    };
+    match form {
+        Scalar => numbers.first().copied(),
+        List => Some(Attr::new(AttrData::Array(numbers.into()))),
+        Pairs => {
+            let pairs = numbers.chunks_exact(2);
+            Some(Attr::of(&pairs.map(<[Attr]>::to_vec).collect::<Vec<_>>()))
+        }
+    }
+}
+
+/// Makes types with a `?` unknown wherever inference finds them again: of operations, and of what
+/// functions return. What parameters take stays as it is declared.
+fn forget_dynamic_types(module: &mut Module) {
+    for item in module.items.values_mut() {
+        if let Some(function) = item.signature.ty.as_function()
+            && item.body.is_some()
+            && function.result.facts().has_any
+        {
+            let result = Type::unknown();
+            item.signature.ty =
+                Type::new(TypeData::Function(ir_core::FunctionType { result, ..function.clone() }));
+        }
+        let Some(body) = &item.body else { continue };
+        let dynamic: Vec<ValueId> = body
+            .walk()
+            .flat_map(|op| body.results(op))
+            .filter(|value| body.ty(*value).facts().has_any)
+            .collect();
+        if dynamic.is_empty() {
+            continue;
+        }
+        if let Some(body) = item.body_mut() {
+            for value in dynamic {
+                body.set_ty(value, Type::unknown());
+            }
+        }
+    }
+}

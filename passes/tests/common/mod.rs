@@ -1,0 +1,90 @@
+//! What the tests of the passes share.
+
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+pub mod alpha;
+
+use std::path::PathBuf;
+
+use ir_core::pass::PassInstance;
+use ir_core::{Diagnostic, FuncMut, Item, Module, PassContext, Registry, Symbol};
+
+/// All dialects and passes.
+pub fn registry() -> Registry {
+    let mut registry = Registry::new().with(relay::dialect());
+    passes::register(&mut registry);
+    registry
+}
+
+/// The module in `text`, its types inferred; the messages where it is not well-formed.
+pub fn parse(name: &str, text: &str, registry: &Registry) -> Result<Module, String> {
+    let (mut module, found) = relay::text::parse(name, text, registry);
+    let mut errors = messages(&found);
+    if errors.is_empty() {
+        errors = messages(&relay::inference::infer_module(&mut module, registry));
+    }
+    if errors.is_empty() { Ok(module) } else { Err(errors.join("\n")) }
+}
+
+fn messages(found: &[Diagnostic]) -> Vec<String> {
+    let errors = found.iter().filter(|diagnostic| diagnostic.is_error());
+    errors.map(|error| format!("{}: {} {:?}", error.code, error.message, error.notes)).collect()
+}
+
+/// Runs `pass`, written as in a pipeline: `fuse` or `combine-parallel-dense{to-batch=true}`.
+pub fn run(module: &mut Module, pass: &str, registry: &Registry) -> Result<(), String> {
+    let (name, options) = match pass.split_once('{') {
+        Some((name, options)) => (name, options.trim_end_matches('}')),
+        None => (pass, ""),
+    };
+    let options: Vec<(String, String)> = options
+        .split_whitespace()
+        .map(|option| {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            (key.to_string(), value.to_string())
+        })
+        .collect();
+    let def = registry.find_pass(name).ok_or_else(|| format!("no pass `{name}`"))?;
+    let mut cx = PassContext::new(registry, 1);
+    let result = match (def.make)(&options)? {
+        PassInstance::Module(pass) => pass.run(module, &mut cx),
+        PassInstance::Function(pass) => {
+            let signatures = module.signatures();
+            let mut result = Ok(());
+            for (name, item) in &mut module.items {
+                let Item { signature, body: Some(body) } = item else { continue };
+                let mut f = FuncMut {
+                    name: *name,
+                    signature,
+                    body: std::sync::Arc::make_mut(body),
+                    signatures: &signatures,
+                    registry,
+                };
+                result = result.and(pass.run(&mut f, &mut cx));
+            }
+            result
+        }
+    };
+    let mut found = messages(&cx.diagnostics);
+    found.extend(result.err().iter().flat_map(|error| messages(std::slice::from_ref(error))));
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
+}
+
+/// `module` as text.
+pub fn printed(module: &Module, registry: &Registry) -> String {
+    let mut out = Vec::new();
+    let options = relay::text::PrintOptions::default();
+    relay::text::print(module, registry, &options, &mut out).expect("a vector takes everything");
+    String::from_utf8(out).expect("the printer writes UTF-8")
+}
+
+/// The fixtures next to the tests.
+pub fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// The functions of `module` in order.
+pub fn functions(module: &Module) -> Vec<Symbol> {
+    let is_function = |item: &Item| item.signature.op == relay::language::FUNC;
+    module.items.iter().filter(|(_, item)| is_function(item)).map(|(name, _)| *name).collect()
+}
