@@ -83,7 +83,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.global_avg_pool2d",
         infer = GlobalAvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| GlobalAvgPool2d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(GlobalAvgPool2d::evaluate))
     )]
     GlobalAvgPool2d, "HW", "NCHW", maximum = false,
 }
@@ -96,7 +96,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.global_max_pool2d",
         infer = GlobalMaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| GlobalMaxPool2d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(GlobalMaxPool2d::evaluate))
     )]
     GlobalMaxPool2d, "HW", "NCHW", maximum = true,
 }
@@ -110,7 +110,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.adaptive_avg_pool1d",
         infer = AdaptiveAvgPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveAvgPool1d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool1d::evaluate))
     )]
     AdaptiveAvgPool1d, "W", "NCW", maximum = false, output_size
 }
@@ -122,7 +122,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.adaptive_avg_pool2d",
         infer = AdaptiveAvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveAvgPool2d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool2d::evaluate))
     )]
     AdaptiveAvgPool2d, "HW", "NCHW", maximum = false, output_size
 }
@@ -134,7 +134,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.adaptive_avg_pool3d",
         infer = AdaptiveAvgPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveAvgPool3d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool3d::evaluate))
     )]
     AdaptiveAvgPool3d, "DHW", "NCDHW", maximum = false, output_size
 }
@@ -148,7 +148,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.adaptive_max_pool1d",
         infer = AdaptiveMaxPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveMaxPool1d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool1d::evaluate))
     )]
     AdaptiveMaxPool1d, "W", "NCW", maximum = true, output_size
 }
@@ -160,7 +160,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.adaptive_max_pool2d",
         infer = AdaptiveMaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveMaxPool2d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool2d::evaluate))
     )]
     AdaptiveMaxPool2d, "HW", "NCHW", maximum = true, output_size
 }
@@ -172,7 +172,7 @@ adaptive_pool! {
     #[op(
         name = "relay.nn.adaptive_max_pool3d",
         infer = AdaptiveMaxPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AdaptiveMaxPool3d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool3d::evaluate))
     )]
     AdaptiveMaxPool3d, "DHW", "NCDHW", maximum = true, output_size
 }

@@ -112,7 +112,7 @@ convolution! {
     #[op(
         name = "relay.nn.conv1d",
         infer = Conv1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv1d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(Conv1d::evaluate))
     )]
     Conv1d, "W", "NCW", "OIW"
 }
@@ -129,7 +129,7 @@ convolution! {
     #[op(
         name = "relay.nn.conv2d",
         infer = Conv2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv2d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(Conv2d::evaluate))
     )]
     Conv2d, "HW", "NCHW", "OIHW"
 }
@@ -142,7 +142,7 @@ convolution! {
     #[op(
         name = "relay.nn.conv3d",
         infer = Conv3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv3d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(Conv3d::evaluate))
     )]
     Conv3d, "DHW", "NCDHW", "OIDHW"
 }
@@ -155,7 +155,7 @@ convolution! {
     #[op(
         name = "relay.nn.contrib_conv2d_NCHWc",
         infer = ContribConv2dNchwc::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| ContribConv2dNchwc::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(ContribConv2dNchwc::evaluate))
     )]
     ContribConv2dNchwc, "HW", "NCHW", "OIHW"
 }
@@ -168,7 +168,7 @@ convolution! {
     #[op(
         name = "relay.nn.contrib_depthwise_conv2d_NCHWc",
         infer = ContribDepthwiseConv2dNchwc::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| ContribDepthwiseConv2dNchwc::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(ContribDepthwiseConv2dNchwc::evaluate))
     )]
     ContribDepthwiseConv2dNchwc, "HW", "NCHW", "OIHW"
 }

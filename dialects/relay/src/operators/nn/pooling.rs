@@ -157,7 +157,7 @@ pool! {
     #[op(
         name = "relay.nn.max_pool1d",
         infer = MaxPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool1d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(MaxPool1d::evaluate))
     )]
     MaxPool1d(data,), "W", "NCW", |_| PoolKind::Max
 }
@@ -169,7 +169,7 @@ pool! {
     #[op(
         name = "relay.nn.max_pool2d",
         infer = MaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool2d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(MaxPool2d::evaluate))
     )]
     MaxPool2d(data,), "HW", "NCHW", |_| PoolKind::Max
 }
@@ -181,7 +181,7 @@ pool! {
     #[op(
         name = "relay.nn.max_pool3d",
         infer = MaxPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool3d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(MaxPool3d::evaluate))
     )]
     MaxPool3d(data,), "DHW", "NCDHW", |_| PoolKind::Max
 }
@@ -195,7 +195,7 @@ pool! {
     #[op(
         name = "relay.nn.avg_pool1d",
         infer = AvgPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool1d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AvgPool1d::evaluate))
     )]
     AvgPool1d(data,), "W", "NCW",
     |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
@@ -208,7 +208,7 @@ pool! {
     #[op(
         name = "relay.nn.avg_pool2d",
         infer = AvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool2d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AvgPool2d::evaluate))
     )]
     AvgPool2d(data,), "HW", "NCHW",
     |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
@@ -221,7 +221,7 @@ pool! {
     #[op(
         name = "relay.nn.avg_pool3d",
         infer = AvgPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool3d::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AvgPool3d::evaluate))
     )]
     AvgPool3d(data,), "DHW", "NCDHW",
     |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
@@ -235,7 +235,7 @@ pool! {
     #[op(
         name = "relay.nn.max_pool2d_grad",
         infer = MaxPool2dGrad::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| MaxPool2dGrad::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(MaxPool2dGrad::evaluate))
     )]
     MaxPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
     |_| PoolKind::Max
@@ -249,7 +249,7 @@ pool! {
     #[op(
         name = "relay.nn.avg_pool2d_grad",
         infer = AvgPool2dGrad::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| AvgPool2dGrad::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(AvgPool2dGrad::evaluate))
     )]
     AvgPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
     |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad

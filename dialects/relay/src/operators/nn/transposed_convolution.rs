@@ -126,7 +126,7 @@ transposed! {
     #[op(
         name = "relay.nn.conv1d_transpose",
         infer = Conv1dTranspose::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv1dTranspose::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(Conv1dTranspose::evaluate))
     )]
     Conv1dTranspose, "W", "NCW", "OIW", "OIW"
 }
@@ -141,7 +141,7 @@ transposed! {
     #[op(
         name = "relay.nn.conv2d_transpose",
         infer = Conv2dTranspose::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv2dTranspose::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(Conv2dTranspose::evaluate))
     )]
     Conv2dTranspose, "HW", "NCHW", "IOHW", "IOHW"
 }
@@ -154,7 +154,7 @@ transposed! {
     #[op(
         name = "relay.nn.conv3d_transpose",
         infer = Conv3dTranspose::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| Conv3dTranspose::evaluate(cx)))
+        hooks(FusionPattern::OutFusable, Evaluate(Conv3dTranspose::evaluate))
     )]
     Conv3dTranspose, "DHW", "NCDHW", "IODHW", "IODHW"
 }
