@@ -99,7 +99,14 @@ impl Metadata {
                 meanings.push(Attr::of(&value));
             }
             if let Some(node) = number(value).and_then(|node| self.nodes.get(node)) {
-                meanings.push(self.node_attr(node, 0, &mut budget)?);
+                match node.get("repr_str").and_then(Value::as_str) {
+                    Some(text) => meanings.push(Attr::of(&text.to_string())),
+                    None => meanings.push(self.node_attr(node, 0, &mut budget)?),
+                }
+                // Where a field may be absent, a reference to the empty node says so.
+                if node.get(KIND).and_then(Value::as_str) == Some("") {
+                    meanings.insert(0, Attr::new(AttrData::None));
+                }
             }
             meanings.push(Attr::of(&text.to_string()));
             meanings.push(Attr::new(AttrData::None));
