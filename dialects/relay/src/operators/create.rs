@@ -24,7 +24,7 @@ macro_rules! constants {
                 Ok(Type::tensor(relation::shape_attr(&op.shape.0)?, op.dtype))
             },
             hooks(Elementwise, Evaluate(|cx| {
-                let op = $name::decode_values(cx)?;
+                let op = cx.fields::<$name>()?;
                 Ok(elements::filled(op.dtype, &op.shape.0, Scalar::Int($value))?.into())
             }))
         )]
@@ -33,12 +33,6 @@ macro_rules! constants {
             pub shape: Integers,
             /// Element type of the result.
             pub dtype: DType,
-        }
-
-        impl $name {
-            fn decode_values(cx: &EvalCx<'_>) -> Result<$name, EvalError> {
-                cx.fields()
-            }
         }
     )* };
 }
@@ -243,7 +237,9 @@ fn infer_meshgrid(op: Meshgrid<Type>, _cx: &mut InferCx<'_>) -> Result<Type, Sto
         shape[mesh_axis(op.indexing, index, fields.len())] = match field.shape[..] {
             [] => Dim::Known(1),
             [extent] => extent,
-            _ => return Err(relation::expect_rank(field, 1).err().unwrap_or(Stop::Stuck)),
+            _ => {
+                return Err(Stop::Error(format!("expected vectors, found rank {}", field.rank())));
+            }
         };
     }
     let grid = Type::tensor(shape, dtype);

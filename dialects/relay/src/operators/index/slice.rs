@@ -288,7 +288,13 @@ fn infer_slice_like(op: SliceLike<Type>, cx: &mut InferCx<'_>) -> Result<Type, S
         // Negative axes count from the back of `data`.
         Some(given) => relation::axes(&given, data.rank())?,
         None if like.rank() <= data.rank() => (0..rank).collect(),
-        None => return relation::expect_rank(like, data.rank()).map(|()| Type::unknown()),
+        None => {
+            return Err(Stop::Error(format!(
+                "expected a shape_like of rank at most {}, found {}",
+                data.rank(),
+                like.rank()
+            )));
+        }
     };
     let mut shape = data.shape.clone();
     for axis in axes {
