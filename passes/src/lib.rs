@@ -12,6 +12,7 @@ pub mod worklist;
 pub mod fold_explicit_padding;
 pub mod dynamic_to_static;
 pub mod inline;
+pub mod fold_scale_axis;
 pub mod cse;
 pub mod dce;
 pub mod effects;
@@ -38,6 +39,9 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<fold_explicit_padding::FoldExplicitPadding>();
     registry.pass::<dynamic_to_static::DynamicToStatic>();
     registry.pass::<inline::Inline>();
+    registry.pass::<fold_scale_axis::FoldScaleAxis>();
+    registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
+    registry.pass::<fold_scale_axis::ForwardFoldScaleAxis>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
     registry.pass::<eta_expand::EtaExpand>();

@@ -26,7 +26,6 @@ const PASSES: &[(&str, &[&str])] = &[
     ("FastMath", &["fast-math"]),
     ("FoldConstant", &["fold-constant"]),
     ("FoldExplicitPadding", &["fold-explicit-padding"]),
-    ("FoldScaleAxis", &["fold-scale-axis"]),
     ("ForwardFoldScaleAxis", &["forward-fold-scale-axis"]),
     ("FuseOps", &["fuse"]),
     ("Inline", &["inline"]),

@@ -166,20 +166,6 @@ pub struct Copy<V = ValueId> {
     pub data: V,
 }
 
-/// `data` itself; a place to stop at in the original's debugger.
-///
-/// Relay operator level 1.
-#[derive(Op, Clone, Debug)]
-#[op(
-    name = "relay.debug",
-    infer = relation::identity,
-    hooks(Opaque, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
-)]
-pub struct Debugger<V = ValueId> {
-    /// Any shape.
-    pub data: V,
-}
-
 /// 1 where `data` is 0, else 0, in the element type of `data` (normally `bool`).
 ///
 /// Relay operator level 4.
@@ -435,7 +421,6 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<ZerosLike>();
     registry.op::<OnesLike>();
     registry.op::<Copy>();
-    registry.op::<Debugger>();
     registry.op::<LogicalNot>();
     registry.op::<BitwiseNot>();
     registry.op::<IsNan>();

@@ -1,0 +1,218 @@
+//! Copies of polymorphic functions for the types that they are used with.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use ir_core::{
+    Body, Diagnostic, EntityId, FunctionType, InsertPoint, Item, Module, OpFields, OpId, OpParts,
+    Span, Symbol, Type, TypeData, TypeParam, ValueId, ValueMap,
+};
+use relay::language::{FUNC, Global};
+use relay::types::free_parameters;
+use rustc_hash::FxBuildHasher;
+
+use super::types::{Substitution, has_function, matches, substitute};
+
+/// Copies made so far, by function and what its type parameters stand for.
+type Copies = IndexMap<(Symbol, Vec<TypeParam>), Symbol, FxBuildHasher>;
+
+/// Gives every use of a polymorphic function that is or takes a function a copy for its types.
+/// Removes those originals that are higher-order.
+pub(super) fn specialize(module: &mut Module) -> Result<(), Diagnostic> {
+    let mut copies = Copies::default();
+    let is_plain = |item: &Item| item.signature.op == FUNC && !is_polymorphic(item.signature.ty);
+    let plain = module.items.iter().filter(|(_, item)| is_plain(item));
+    let mut pending: VecDeque<Symbol> = plain.map(|(name, _)| *name).collect();
+    while let Some(name) = pending.pop_front() {
+        let Some(item) = module.get(name) else { continue };
+        let base = item.signature.span;
+        let Some(shared) = item.body.clone() else { continue };
+        if !shared.walk().any(|op| shared.results(op).any(|v| is_polymorphic(shared.ty(v)))) {
+            continue;
+        }
+        let mut body = Body::clone(&shared);
+        while specialize_uses(module, &mut body, &mut copies, &mut pending) {}
+        if let Some((op, value)) = body
+            .walk()
+            .flat_map(|op| body.results(op).map(move |value| (op, value)))
+            .find(|(_, value)| is_polymorphic(body.ty(*value)) && !body.is_unused(*value))
+        {
+            return Err(polymorphic(&body, base, op, body.ty(value)));
+        }
+        if let Some(item) = module.items.get_mut(&name) {
+            item.body = Some(Arc::new(body));
+        }
+    }
+    module.items.retain(|_, item| {
+        item.signature.op != FUNC
+            || !is_polymorphic(item.signature.ty)
+            || !item.body.iter().any(|body| is_higher_order(item.signature.ty, body))
+    });
+    Ok(())
+}
+
+fn polymorphic(body: &Body, base: Option<Span>, op: OpId, ty: Type) -> Diagnostic {
+    Diagnostic::error("E0610", format!("expected a use that fixes the types of `{ty}`"))
+        .at(body.loc(op).span(base))
+        .help("annotate where the function is used, or call it directly")
+}
+
+fn is_polymorphic(ty: Type) -> bool {
+    ty.as_function().is_some_and(|function| !function.type_params.is_empty())
+}
+
+/// Whether a function is used as a value in `body` or passed by its signature.
+fn is_higher_order(ty: Type, body: &Body) -> bool {
+    let passes = |ty: Type| {
+        ty.as_function().is_some_and(|function| {
+            function.params.iter().chain([&function.result]).any(|part| has_function(*part))
+        })
+    };
+    let atom = |op| body.op_name(op) == "relay.global" || body.op_name(op) == "relay.operator";
+    passes(ty)
+        || body.walk().any(|op| {
+            body.results(op).any(|value| match atom(op) {
+                true => passes(body.ty(value)),
+                false => has_function(body.ty(value)),
+            })
+        })
+}
+
+/// Specializes the uses whose types are known; whether there were any.
+fn specialize_uses(
+    module: &mut Module,
+    body: &mut Body,
+    copies: &mut Copies,
+    pending: &mut VecDeque<Symbol>,
+) -> bool {
+    let mut changed = false;
+    let ops: Vec<OpId> = body.walk().collect();
+    for op in ops {
+        if !body.is_live(op) || body.result_count(op) != 1 {
+            continue;
+        }
+        let value = body.result(op, 0);
+        let Some(function) = body.ty(value).as_function() else { continue };
+        if function.type_params.is_empty() {
+            continue;
+        }
+        let uses: Vec<(OpId, usize)> = body.uses(value).collect();
+        for (user, index) in uses {
+            let Some(expected) = expected_type(body, user, index) else { continue };
+            let mut map = Substitution::default();
+            let plain = without_params(function);
+            if !matches(plain, expected, &function.type_params, &mut map)
+                || function.type_params.iter().any(|name| !map.contains_key(name))
+                || !free_parameters(substitute(plain, &map)).is_empty()
+            {
+                continue;
+            }
+            let new = match body.view::<Global>(op) {
+                Some(global) => {
+                    let arguments: Vec<TypeParam> =
+                        function.type_params.iter().map(|name| map[name]).collect();
+                    let name = copy_function(module, global.name, arguments, copies, pending);
+                    insert_global(body, op, name, substitute(plain, &map))
+                }
+                None if body.op_name(op) == "relay.fn" => copy_local(body, op, &map),
+                None => continue,
+            };
+            body.set_operand(user, index, new);
+            if index == 0 && body.op_name(user) == "relay.call" {
+                let attrs = body.attrs(user).without("type_args");
+                body.set_attrs(user, attrs);
+            }
+            changed = true;
+        }
+        if body.is_unused(value) {
+            body.erase(op);
+        }
+    }
+    changed
+}
+
+/// The type that operand `index` of `user` must have, where that is known.
+fn expected_type(body: &Body, user: OpId, index: usize) -> Option<Type> {
+    if body.op_name(user) != "relay.call" {
+        return None;
+    }
+    if index == 0 {
+        let args = body.operands(user).skip(1).map(|arg| body.ty(arg));
+        return Some(Type::function(args, body.ty(body.result(user, 0))));
+    }
+    let callee = body.ty(body.operand(user, 0)).as_function()?;
+    callee.type_params.is_empty().then(|| callee.params.get(index - 1).copied())?
+}
+
+fn without_params(function: &FunctionType) -> Type {
+    Type::function(function.params.iter().copied(), function.result)
+}
+
+fn insert_global(body: &mut Body, op: OpId, name: Symbol, ty: Type) -> ValueId {
+    let attrs = OpFields::<ValueId>::attrs(&Global { name });
+    let types = [ty];
+    let loc = body.loc(op);
+    let parts = OpParts::new("relay.global", &[], &types).attrs(attrs).at(loc);
+    let new = body.insert_op(InsertPoint::After(op), parts);
+    body.result(new, 0)
+}
+
+/// A copy of the function value `op` with its type parameters replaced.
+fn copy_local(body: &mut Body, op: OpId, map: &Substitution) -> ValueId {
+    let first = body.op_capacity();
+    let new = body.copy_op(op, InsertPoint::After(op), &mut ValueMap::default());
+    let last = body.op_capacity();
+    for index in first..last {
+        substitute_op(body, OpId::from_index(index), map);
+    }
+    let value = body.result(new, 0);
+    if let Some(function) = body.ty(value).as_function() {
+        let ty = substitute(without_params(function), map);
+        body.set_ty(value, ty);
+    }
+    value
+}
+
+fn substitute_op(body: &mut Body, op: OpId, map: &Substitution) {
+    let args = body.regions(op).iter().flat_map(|r| body.block_args(body.block_of(*r)).to_vec());
+    let values: Vec<ValueId> = body.results(op).chain(args).collect();
+    for value in values {
+        let ty = substitute(body.ty(value), map);
+        body.set_ty(value, ty);
+    }
+}
+
+/// The copy of function `name` for `arguments`, made where it is new.
+fn copy_function(
+    module: &mut Module,
+    name: Symbol,
+    arguments: Vec<TypeParam>,
+    copies: &mut Copies,
+    pending: &mut VecDeque<Symbol>,
+) -> Symbol {
+    if let Some(copy) = copies.get(&(name, arguments.clone())) {
+        return *copy;
+    }
+    let copy = module.fresh_name(name.as_str());
+    let Some(mut item) = module.get(name).cloned() else { return name };
+    if let Some(function) = item.signature.ty.as_function() {
+        let map: Substitution =
+            function.type_params.iter().copied().zip(arguments.iter().copied()).collect();
+        item.signature.ty = substitute(without_params(function), &map);
+        if let Some(body) = item.body_mut() {
+            let entry = body.entry();
+            for arg in body.block_args(entry).to_vec() {
+                let ty = substitute(body.ty(arg), &map);
+                body.set_ty(arg, ty);
+            }
+            let ops: Vec<OpId> = body.walk().collect();
+            ops.into_iter().for_each(|op| substitute_op(body, op, &map));
+        }
+    }
+    debug_assert!(!matches!(item.signature.ty.data(), TypeData::Unknown));
+    module.items.insert(copy, item);
+    copies.insert((name, arguments), copy);
+    pending.push_back(copy);
+    copy
+}
