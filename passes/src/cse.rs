@@ -47,7 +47,11 @@ struct Open {
 
 impl FunctionPass for Cse {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        let mut available = Available::default();
+        // Making room at once saves hashing every operation again each time the table grows.
+        let mut available = Available {
+            table: HashTable::with_capacity(f.body.op_count()),
+            inserted: Vec::with_capacity(f.body.op_count()),
+        };
         let mut merged = 0;
         let entry = f.body.first_op(f.body.entry());
         let mut open = vec![Open { next: entry, before: 0, outside: None }];
