@@ -102,34 +102,46 @@ pub struct CombineParallelBatchMatmul {
 
 impl FunctionPass for CombineParallelConv2d {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        combine(f, cx, &Combiner {
-            pass: "combine-parallel-conv2d",
-            operator: "relay.nn.conv2d",
-            least: self.min_num_branches,
-            merge: conv2d,
-        })
+        combine(
+            f,
+            cx,
+            &Combiner {
+                pass: "combine-parallel-conv2d",
+                operator: "relay.nn.conv2d",
+                least: self.min_num_branches,
+                merge: conv2d,
+            },
+        )
     }
 }
 
 impl FunctionPass for CombineParallelDense {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        combine(f, cx, &Combiner {
-            pass: "combine-parallel-dense",
-            operator: "relay.nn.dense",
-            least: self.min_num_branches,
-            merge: if self.to_batch { dense_batch } else { dense },
-        })
+        combine(
+            f,
+            cx,
+            &Combiner {
+                pass: "combine-parallel-dense",
+                operator: "relay.nn.dense",
+                least: self.min_num_branches,
+                merge: if self.to_batch { dense_batch } else { dense },
+            },
+        )
     }
 }
 
 impl FunctionPass for CombineParallelBatchMatmul {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        combine(f, cx, &Combiner {
-            pass: "combine-parallel-batch-matmul",
-            operator: "relay.nn.batch_matmul",
-            least: self.min_num_branches,
-            merge: batch_matmul,
-        })
+        combine(
+            f,
+            cx,
+            &Combiner {
+                pass: "combine-parallel-batch-matmul",
+                operator: "relay.nn.batch_matmul",
+                least: self.min_num_branches,
+                merge: batch_matmul,
+            },
+        )
     }
 }
 
@@ -357,12 +369,7 @@ fn combine_roots(
 
 /// The operations that follow `tails` in every branch, where they can be merged: equal elementwise
 /// operators that alone use them and whose other operands can be joined.
-fn following(
-    f: &mut FuncMut<'_>,
-    anchor: OpId,
-    joint: Joint,
-    tails: &[OpId],
-) -> Option<Vec<OpId>> {
+fn following(f: &mut FuncMut<'_>, anchor: OpId, joint: Joint, tails: &[OpId]) -> Option<Vec<OpId>> {
     let next: Vec<OpId> = tails
         .iter()
         .map(|tail| {

@@ -58,10 +58,7 @@ const OPERATORS: &[(&str, &[(usize, &str, Form)])] = &[
     ("one_hot", &[(3, "depth", Scalar)]),
     ("image.resize2d", &[(1, "size", List), (2, "roi", List)]),
     ("nn.upsampling", &[(1, "scale_h", Scalar), (2, "scale_w", Scalar)]),
-    (
-        "nn.upsampling3d",
-        &[(1, "scale_d", Scalar), (2, "scale_h", Scalar), (3, "scale_w", Scalar)],
-    ),
+    ("nn.upsampling3d", &[(1, "scale_d", Scalar), (2, "scale_h", Scalar), (3, "scale_w", Scalar)]),
     ("nn.pad", &[(1, "pad_width", Pairs)]),
     ("sparse_to_dense", &[(1, "output_shape", List)]),
 ];

@@ -72,13 +72,7 @@ fn fold(f: &mut FuncMut<'_>, op: OpId) -> Result<Option<ValueId>, Diagnostic> {
 
 /// The padding of `op` with that of `pad` added: all numbers before, then all numbers after.
 /// `None` where the two do not mean the same.
-fn added(
-    f: &FuncMut<'_>,
-    op: OpId,
-    pad: &Pad,
-    reader: Reader,
-    spatial: &str,
-) -> Option<Vec<i64>> {
+fn added(f: &FuncMut<'_>, op: OpId, pad: &Pad, reader: Reader, spatial: &str) -> Option<Vec<i64>> {
     let value = f.registry.constant(f.body, pad.pad_value)?;
     let ir_core::AttrData::Tensor(value) = value.data() else { return None };
     let value = value.element(0)?.as_f64();

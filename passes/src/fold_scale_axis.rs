@@ -157,12 +157,7 @@ fn scales(f: &FuncMut<'_>, data: ValueId, factor: ValueId) -> Vec<Scale> {
 
 /// Whether `factor` has one element for each index along `axis` of `data`: then its other axes,
 /// all of extent 1.
-fn per_channel(
-    f: &FuncMut<'_>,
-    data: ValueId,
-    factor: ValueId,
-    axis: usize,
-) -> Option<Vec<i64>> {
+fn per_channel(f: &FuncMut<'_>, data: ValueId, factor: ValueId, axis: usize) -> Option<Vec<i64>> {
     let (data, factor) = (f.body.ty(data).as_tensor()?, f.body.ty(factor).as_tensor()?);
     let missing = data.rank().checked_sub(factor.rank())?;
     let own = axis.checked_sub(missing)?;
@@ -228,7 +223,9 @@ enum Kind {
     Dense,
     Sum,
     /// Commutes with a factor; with a positive one only, where set.
-    Through { positive: bool },
+    Through {
+        positive: bool,
+    },
     Other,
 }
 
@@ -237,9 +234,14 @@ fn kind(body: &Body, op: OpId) -> Kind {
         "relay.nn.conv1d" | "relay.nn.conv2d" | "relay.nn.conv3d" => Kind::Convolution,
         "relay.nn.dense" => Kind::Dense,
         "relay.add" | "relay.subtract" => Kind::Sum,
-        "relay.nn.relu" | "relay.nn.leaky_relu" | "relay.nn.max_pool1d"
-        | "relay.nn.max_pool2d" | "relay.nn.max_pool3d" => Kind::Through { positive: true },
-        "relay.nn.avg_pool1d" | "relay.nn.avg_pool2d" | "relay.nn.avg_pool3d"
+        "relay.nn.relu"
+        | "relay.nn.leaky_relu"
+        | "relay.nn.max_pool1d"
+        | "relay.nn.max_pool2d"
+        | "relay.nn.max_pool3d" => Kind::Through { positive: true },
+        "relay.nn.avg_pool1d"
+        | "relay.nn.avg_pool2d"
+        | "relay.nn.avg_pool3d"
         | "relay.nn.global_avg_pool2d" => Kind::Through { positive: false },
         _ => Kind::Other,
     }
@@ -261,11 +263,8 @@ fn layouts(f: &FuncMut<'_>, op: OpId) -> Option<[Layout; 3]> {
     let out: String = attribute(f, op, "out_layout")?;
     let kernel: String = attribute(f, op, "kernel_layout")?;
     let out = if out.is_empty() { &data } else { &out };
-    let layouts = [
-        Layout::parse(&data).ok()?,
-        Layout::parse(out).ok()?,
-        Layout::parse(&kernel).ok()?,
-    ];
+    let layouts =
+        [Layout::parse(&data).ok()?, Layout::parse(out).ok()?, Layout::parse(&kernel).ok()?];
     layouts.iter().all(Layout::is_plain).then_some(layouts)
 }
 
@@ -386,9 +385,7 @@ fn backward_plan(
 fn squeezed(emit: &mut Emit<'_, '_>, scale: &Scale) -> Result<ValueId, Diagnostic> {
     match scale.ones.is_empty() {
         true => Ok(scale.value),
-        false => {
-            emit.op(&Squeeze { data: scale.value, axis: Some(Integers(scale.ones.clone())) })
-        }
+        false => emit.op(&Squeeze { data: scale.value, axis: Some(Integers(scale.ones.clone())) }),
     }
 }
 

@@ -7,25 +7,26 @@ use ir_core::Registry;
 
 pub mod canonicalize;
 pub mod combine_parallel;
-pub mod simplify_expr;
-pub mod worklist;
-pub mod fold_explicit_padding;
-pub mod dynamic_to_static;
-pub mod inline;
-pub mod fold_scale_axis;
 pub mod cse;
 pub mod dce;
+pub mod defunctionalize;
+pub mod dynamic_to_static;
 pub mod effects;
 pub mod emit;
 pub mod eta_expand;
 pub mod fold_constant;
+pub mod fold_explicit_padding;
+pub mod fold_scale_axis;
 pub mod fuse;
 pub mod infer_type;
+pub mod inline;
 pub mod lambda_lift;
 pub mod math;
 pub mod normal_forms;
 pub mod remove_unused_functions;
+pub mod simplify_expr;
 pub mod simplify_inference;
+pub mod worklist;
 
 /// Adds all passes to `registry`.
 pub fn register(registry: &mut Registry) {
@@ -42,6 +43,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<fold_scale_axis::FoldScaleAxis>();
     registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
     registry.pass::<fold_scale_axis::ForwardFoldScaleAxis>();
+    registry.pass::<defunctionalize::Defunctionalize>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
     registry.pass::<eta_expand::EtaExpand>();

@@ -8,7 +8,8 @@ use crate::emit;
 
 /// What a rule makes of one operation: a value that stands for its single result, or nothing. It
 /// emits what it needs just before the operation.
-pub type Rewrite<'r> = dyn FnMut(&mut FuncMut<'_>, OpId) -> Result<Option<ValueId>, Diagnostic> + 'r;
+pub type Rewrite<'r> =
+    dyn FnMut(&mut FuncMut<'_>, OpId) -> Result<Option<ValueId>, Diagnostic> + 'r;
 
 /// Applies `rule` to every operation with one result, then to what it emitted and to the users of
 /// what it replaced, until it changes nothing. Returns how often it did. A value of another type is

@@ -35,9 +35,7 @@ fn preserves(from: DType, to: DType) -> bool {
             _ => from.bits() <= to.bits(),
         },
         (false, true) => precision(from) <= precision(to),
-        (false, false) => {
-            precision(from) <= precision(to) && (!from.is_signed() || to.is_signed())
-        }
+        (false, false) => precision(from) <= precision(to) && (!from.is_signed() || to.is_signed()),
     }
 }
 
