@@ -2,7 +2,7 @@
 
 use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, Type, ValueId};
 
-use super::FusionPattern::{Elementwise, Opaque};
+use super::FusionPattern::Elementwise;
 use super::{elements, relation};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
