@@ -77,7 +77,7 @@ fn is_liftable(body: &Body, op: OpId) -> bool {
 }
 
 /// Whether `value` is made by an operation that is copied rather than captured.
-fn is_copied(body: &Body, value: ValueId) -> Option<OpId> {
+pub(crate) fn is_copied(body: &Body, value: ValueId) -> Option<OpId> {
     let op = body.defining_op(value)?;
     let name = body.op_name(op);
     let copied = ["relay.constant", "relay.global", "relay.operator", "relay.constructor"];
@@ -85,7 +85,7 @@ fn is_copied(body: &Body, value: ValueId) -> Option<OpId> {
 }
 
 /// The values from outside that the region of `op` uses, in order of first use.
-fn captures(body: &Body, op: OpId) -> Vec<ValueId> {
+pub(crate) fn captures(body: &Body, op: OpId) -> Vec<ValueId> {
     let block = body.region_block(op, 0);
     let mut inside = vec![false; body.value_capacity()];
     let mut define = |value: ValueId| inside[value.index()] = true;
@@ -184,7 +184,13 @@ fn generalized(ty: Type) -> Type {
     }))
 }
 
-fn insert_global(body: &mut Body, at: InsertPoint, loc: Loc, name: Symbol, ty: Type) -> ValueId {
+pub(crate) fn insert_global(
+    body: &mut Body,
+    at: InsertPoint,
+    loc: Loc,
+    name: Symbol,
+    ty: Type,
+) -> ValueId {
     let attrs = OpFields::<ValueId>::attrs(&Global { name });
     let types = [ty];
     let parts = OpParts::new("relay.global", &[], &types).attrs(attrs).at(loc);
@@ -192,7 +198,7 @@ fn insert_global(body: &mut Body, at: InsertPoint, loc: Loc, name: Symbol, ty: T
     body.result(op, 0)
 }
 
-fn insert_call(
+pub(crate) fn insert_call(
     body: &mut Body,
     at: InsertPoint,
     loc: Loc,

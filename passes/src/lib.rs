@@ -10,6 +10,7 @@ pub mod codes;
 pub mod combine_parallel;
 pub mod cse;
 pub mod dce;
+pub mod defunctionalize;
 pub mod dynamic_to_static;
 pub mod effects;
 pub mod emit;
@@ -43,6 +44,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<fold_scale_axis::FoldScaleAxis>();
     registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
     registry.pass::<fold_scale_axis::ForwardFoldScaleAxis>();
+    registry.pass::<defunctionalize::Defunctionalize>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
     registry.pass::<eta_expand::EtaExpand>();

@@ -13,7 +13,7 @@ use common::{fixtures, parse, registry, run};
 
 /// Suffix of the result, suffix of the input, and the pipeline.
 const PASSES: &[(&str, &str, &[&str])] = &[
-    ("CombineParallelConv2D", "", &["combine-parallel-conv2d"]),
+    ("CombineParallelConv2D", "", &["combine-parallel-conv2d{min-num-branches=2}"]),
     ("CanonicalizeOps", ".SimplifyInference", &["canonicalize"]),
     ("SimplifyInference", "", &["simplify-inference"]),
     ("FuseOps2", ".SimplifyInference", &["fuse"]),

@@ -49,7 +49,9 @@ pub(super) fn substitute(ty: Type, map: &Substitution) -> Type {
         })),
         TypeData::Function(function) if !function.type_params.is_empty() => {
             let mut inner = map.clone();
-            function.type_params.iter().for_each(|name| drop(inner.remove(name)));
+            function.type_params.iter().for_each(|name| {
+                inner.remove(name);
+            });
             with_parts(ty, &mut |part| substitute(part, &inner))
         }
         TypeData::Named { name, params } => {

@@ -102,27 +102,34 @@ fn is_atom(body: &Body, op: OpId) -> bool {
 
 impl Bodies<'_> {
     fn run(&mut self) -> Result<(), String> {
-        self.blocks(self.a.entry(), self.b.entry(), false)?;
+        self.blocks(self.a.entry(), self.b.entry())?;
         while let Some(pair) = self.pending.pop() {
             match pair {
                 Pair::Values(a, b) => self.values(a, b)?,
-                Pair::Blocks(a, b) => self.blocks(a, b, false)?,
+                Pair::Blocks(a, b) => self.blocks(a, b)?,
             }
         }
-        // What no result reaches: a dead binding.
-        for (body, known, side) in
-            [(self.a, &self.values, "left"), (self.b, &self.inverse, "right")]
-        {
-            for op in body.walk() {
-                let reached = body.results(op).all(|result| known.contains_key(&result));
-                if !reached && !is_atom(body, op) {
-                    return Err(format!("only the {side} body has {}", describe(body, op)));
-                }
-            }
+        // What no result reaches: dead bindings.
+        let dead = |body: &Body, reached: &dyn Fn(ValueId) -> bool| -> Vec<String> {
+            let mut dead: Vec<String> = body
+                .walk()
+                .filter(|op| !is_atom(body, *op) && !belongs_to_kernel(body, *op))
+                .filter(|op| !body.results(*op).all(reached))
+                .map(|op| body.op_name(op).to_string())
+                .collect();
+            dead.sort();
+            dead
+        };
+        let left = dead(self.a, &|value| self.values.contains_key(&value));
+        let right = dead(self.b, &|value| self.inverse.contains_key(&value));
+        if left != right {
+            return Err(format!("unused: {left:?} and {right:?}"));
         }
         for op in self.a.walk().filter(|op| !is_atom(self.a, *op)) {
             let Some(value) = self.a.results(op).next() else { continue };
-            let Some(twin) = self.b.defining_op(self.values[&value]) else { continue };
+            let Some(twin) = self.values.get(&value).and_then(|v| self.b.defining_op(*v)) else {
+                continue;
+            };
             let (Some(left), Some(right)) = (self.a.op_block(op), self.b.op_block(twin)) else {
                 continue;
             };
@@ -133,17 +140,14 @@ impl Bodies<'_> {
         Ok(())
     }
 
-    /// `kernel` blocks have parameters in any order.
-    fn blocks(&mut self, a: BlockId, b: BlockId, kernel: bool) -> Result<(), String> {
+    fn blocks(&mut self, a: BlockId, b: BlockId) -> Result<(), String> {
         self.blocks.insert(a, b);
         let (left, right) = (self.a.block_args(a), self.b.block_args(b));
         if left.len() != right.len() {
             return Err(format!("{} parameters and {}", left.len(), right.len()));
         }
-        if !kernel {
-            for (left, right) in left.iter().zip(right) {
-                self.same(*left, *right)?;
-            }
+        for (left, right) in left.iter().zip(right) {
+            self.same(*left, *right)?;
         }
         // Operations with a visible order correspond in that order; dead ones among them too.
         let ordered = |body: &Body, block| -> Vec<OpId> {
@@ -193,16 +197,10 @@ impl Bodies<'_> {
 
     fn values(&mut self, a: ValueId, b: ValueId) -> Result<(), String> {
         match (self.a.def(a), self.b.def(b)) {
-            (ValueDef::Argument(left, i), ValueDef::Argument(right, j)) => {
-                match (kernel_argument(self.a, left, i), kernel_argument(self.b, right, j)) {
-                    (Some(left), Some(right)) => {
-                        if self.same(a, b)? {
-                            self.pending.push(Pair::Values(left, right));
-                        }
-                        Ok(())
-                    }
-                    _ if self.values.get(&a) == Some(&b) => Ok(()),
-                    _ => Err(format!("other arguments: {}", self.describe_pair(a, b))),
+            (ValueDef::Argument(..), ValueDef::Argument(..)) => {
+                match self.values.get(&a) == Some(&b) {
+                    true => Ok(()),
+                    false => Err(format!("other arguments: {}", self.describe_pair(a, b))),
                 }
             }
             (ValueDef::Result(left, i), ValueDef::Result(right, j)) if i == j => {
@@ -237,54 +235,103 @@ impl Bodies<'_> {
 
     fn ops(&mut self, left: OpId, right: OpId) -> Result<(), String> {
         self.heads(left, right)?;
-        let kernel = |body: &Body, op: OpId| {
-            (body.op_name(op) == "relay.call")
-                .then(|| body.defining_op(body.operand(op, 0)))
-                .flatten()
-                .is_some_and(|callee| is_kernel(body, callee))
-        };
-        let operands: Vec<_> = self.a.operands(left).zip(self.b.operands(right)).collect();
+        match (called_kernel(self.a, left), called_kernel(self.b, right)) {
+            (Some(one), Some(other)) => return self.kernels(left, right, one, other),
+            (None, None) => {}
+            _ => return Err(format!("only one is a kernel: {}", describe(self.a, left))),
+        }
         if self.a.operand_count(left) != self.b.operand_count(right) {
             return Err(format!("{} / {}", describe(self.a, left), describe(self.b, right)));
         }
-        // The arguments of a kernel are compared when its body reaches the parameters.
-        let count = if kernel(self.a, left) && kernel(self.b, right) { 1 } else { operands.len() };
-        self.pending.extend(operands.iter().take(count).map(|(a, b)| Pair::Values(*a, *b)));
+        let operands = self.a.operands(left).zip(self.b.operands(right));
+        self.pending.extend(operands.map(|(a, b)| Pair::Values(a, b)));
         let (regions, others) = (self.a.regions(left).len(), self.b.regions(right).len());
         if regions != others {
             return Err(format!("{regions} and {others} regions"));
         }
         for index in 0..regions {
             let blocks = (self.a.region_block(left, index), self.b.region_block(right, index));
-            match is_kernel(self.a, left) && is_kernel(self.b, right) {
-                true => self.blocks(blocks.0, blocks.1, true)?,
-                false => self.pending.push(Pair::Blocks(blocks.0, blocks.1)),
+            self.pending.push(Pair::Blocks(blocks.0, blocks.1));
+        }
+        Ok(())
+    }
+
+    /// Compares two calls of kernels. A kernel may serve several calls, so its inside is compared
+    /// for every call anew.
+    fn kernels(&mut self, left: OpId, right: OpId, one: OpId, other: OpId) -> Result<(), String> {
+        let (a, b) = (self.a, self.b);
+        let calls = || format!("{} / {}", describe(a, left), describe(b, right));
+        self.heads(one, other)?;
+        let (block, twin) = (a.region_block(one, 0), b.region_block(other, 0));
+        if fn_params(a, one).len() != fn_params(b, other).len()
+            || a.block_ops(block).filter(|op| !is_atom(a, *op)).count()
+                != b.block_ops(twin).filter(|op| !is_atom(b, *op)).count()
+        {
+            return Err(format!("kernels of another size: {}", calls()));
+        }
+        let (Some(last), Some(end)) = (a.last_op(block), b.last_op(twin)) else {
+            return Err("a kernel is empty".to_string());
+        };
+        let (mut known, mut inverse) = (HashMap::new(), HashMap::new());
+        let mut pending = vec![(a.operand(last, 0), b.operand(end, 0))];
+        while let Some((x, y)) = pending.pop() {
+            if !same_type(a.ty(x), b.ty(y)) {
+                return Err(format!("{} and {} in {}", a.ty(x), b.ty(y), calls()));
+            }
+            match (a.def(x), b.def(y)) {
+                (ValueDef::Argument(_, i), ValueDef::Argument(_, j)) => {
+                    let arguments = (a.operand(left, i + 1), b.operand(right, j + 1));
+                    self.pending.push(Pair::Values(arguments.0, arguments.1));
+                }
+                (ValueDef::Result(p, _), ValueDef::Result(q, _)) => {
+                    let sharing = !is_atom(a, p);
+                    if sharing {
+                        match (known.insert(x, y), inverse.insert(y, x)) {
+                            (None, None) => {}
+                            (Some(before), Some(_)) if before == y => continue,
+                            _ => return Err(format!("one value stands for two in {}", calls())),
+                        }
+                    }
+                    self.heads(p, q)?;
+                    if a.operand_count(p) != b.operand_count(q) {
+                        return Err(format!("{} / {}", describe(a, p), describe(b, q)));
+                    }
+                    pending.extend(a.operands(p).zip(b.operands(q)));
+                }
+                _ => return Err(format!("a parameter and a result in {}", calls())),
             }
         }
         Ok(())
     }
 }
 
-/// Whether `op` is a kernel that is called where it is made, and only there.
+/// Whether `op` is a kernel that is only called.
 fn is_kernel(body: &Body, op: OpId) -> bool {
-    if body.op_name(op) != "relay.fn" || !is_primitive(fn_attributes(body, op)) {
-        return false;
-    }
-    let mut uses = body.uses(body.result(op, 0));
-    match (uses.next(), uses.next()) {
-        (Some((user, 0)), None) => body.op_name(user) == "relay.call",
-        _ => false,
-    }
+    body.op_name(op) == "relay.fn"
+        && is_primitive(fn_attributes(body, op))
+        && body
+            .uses(body.result(op, 0))
+            .all(|(user, index)| index == 0 && body.op_name(user) == "relay.call")
 }
 
-/// What a kernel's parameter stands for in its call.
-fn kernel_argument(body: &Body, block: BlockId, index: usize) -> Option<ValueId> {
-    let op = body.block_parent(block)?;
-    if !is_kernel(body, op) || index >= fn_params(body, op).len() {
+/// Whether `op` is a kernel or inside one.
+fn belongs_to_kernel(body: &Body, op: OpId) -> bool {
+    let mut around = Some(op);
+    while let Some(op) = around {
+        if is_kernel(body, op) {
+            return true;
+        }
+        around = body.op_block(op).and_then(|block| body.block_parent(block));
+    }
+    false
+}
+
+/// The kernel that `op` calls.
+fn called_kernel(body: &Body, op: OpId) -> Option<OpId> {
+    if body.op_name(op) != "relay.call" {
         return None;
     }
-    let (call, _) = body.uses(body.result(op, 0)).next()?;
-    Some(body.operand(call, index + 1))
+    body.defining_op(body.operand(op, 0)).filter(|callee| is_kernel(body, *callee))
 }
 
 fn describe(body: &Body, op: OpId) -> String {

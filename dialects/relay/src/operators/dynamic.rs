@@ -6,6 +6,7 @@
 use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 
 use super::FusionPattern::{Broadcast, Elementwise, Injective, Opaque, OutFusable};
+use super::ReshapeOnly;
 use super::attributes::{Integers, keywords};
 use super::create;
 use super::elements::{self, Shape};
@@ -46,7 +47,7 @@ fn constant_scalar(cx: &InferCx<'_>, index: usize) -> Option<i64> {
 #[op(
     name = "relay.dyn.reshape",
     infer = infer_reshape,
-    hooks(Injective, Evaluate(|cx| evaluate_reshape(&cx.fields()?, cx)))
+    hooks(Injective, ReshapeOnly, Evaluate(|cx| evaluate_reshape(&cx.fields()?, cx)))
 )]
 pub struct Reshape<V = ValueId> {
     /// Any shape.
@@ -87,7 +88,7 @@ fn evaluate_reshape(op: &Reshape<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalE
 #[op(
     name = "relay.dyn.expand_dims",
     infer = infer_expand_dims,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let (op, data) = (cx.fields::<ExpandDims<Value>>()?, cx.tensor(0)?);
         let axis = relation::axis(scalar(cx, 1)?.as_i64(), data.rank() + 1)?;
         let mut shape: Shape = data.shape().into();
@@ -128,7 +129,7 @@ fn infer_expand_dims(op: ExpandDims<Type>, cx: &mut InferCx<'_>) -> Result<Type,
 #[op(
     name = "relay.dyn.squeeze",
     infer = infer_squeeze,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let (data, axes) = (cx.tensor(0)?, cx.tensor(1)?.to_i64());
         let shape = squeezed(&elements::dims(data.shape()), &axes)?;
         Ok(data.reshaped(&elements::known(&shape)?)?.into())

@@ -7,6 +7,7 @@ use ir_core::{
 };
 
 use super::FusionPattern::{Broadcast, Injective, Opaque};
+use super::ReshapeOnly;
 use super::attributes::{Integers, Sections};
 use super::elements::{self, Offsets};
 use super::relation::{self, Dims};
@@ -25,7 +26,7 @@ use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
     name = "relay.reshape",
     infer = infer_reshape,
     fold = relation::fold_same_type,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }))
@@ -54,7 +55,7 @@ fn infer_reshape(op: Reshape<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     name = "relay.contrib_reverse_reshape",
     infer = infer_reverse_reshape,
     fold = relation::fold_same_type,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reverse_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }))
@@ -188,7 +189,7 @@ pub(super) fn reshaped_dims(
     name = "relay.reshape_like",
     infer = infer_reshape_like,
     fold = relation::fold_same_type,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape_like)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }))
@@ -295,7 +296,7 @@ fn evaluate_transpose(op: &Transpose<Value>, cx: &EvalCx<'_>) -> Result<Value, E
     name = "relay.squeeze",
     infer = infer_squeeze,
     fold = relation::fold_same_type,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_squeeze)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }))
@@ -338,7 +339,7 @@ fn infer_squeeze(op: Squeeze<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     name = "relay.expand_dims",
     infer = infer_expand_dims,
     fold = relation::fold_same_type,
-    hooks(Broadcast, Evaluate(|cx| {
+    hooks(Broadcast, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_expand_dims)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }))

@@ -5,7 +5,7 @@ use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId
 use super::numeric::{Number, dispatch};
 
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::{FusionPattern, relation};
+use crate::operators::{FusionPattern, ReshapeOnly, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
 ///
@@ -213,7 +213,7 @@ fn evaluate_dropout(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     name = "relay.nn.batch_flatten",
     traits(IDEMPOTENT),
     infer = batch_flatten_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_batch_flatten))
+    hooks(FusionPattern::Injective, ReshapeOnly, Evaluate(evaluate_batch_flatten))
 )]
 pub struct BatchFlatten<V = ValueId> {
     /// The input.
