@@ -223,7 +223,7 @@ fn links_lead_somewhere() {
             }
         }
     }
-    assert!(count > 20, "there are links");
+    assert!(count > 20, "the pages have links");
     assert!(faults.is_empty(), "links without a target:\n{}", faults.join("\n"));
 }
 
