@@ -17,12 +17,16 @@ use crate::worklist::rewrite;
 /// fold removes an operation and makes at most a constant, so this ends.
 ///
 /// ```relay
-/// nn.bias_add(%x, %b)
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %b: Tensor[(2), float32]) {
+///   nn.bias_add(%x, %b)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = expand_dims(%b, axis=1, num_newaxis=2);
-/// add(%x, %0)
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %b: Tensor[(2), float32]) -> Tensor[(1, 2, 4, 4), float32] {
+///   %0 = expand_dims(%b, axis=1, num_newaxis=2);
+///   add(%x, %0)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "canonicalize", function)]

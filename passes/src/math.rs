@@ -12,11 +12,15 @@ use crate::emit::Emit;
 /// Only for floats, whose last digit may change; a divisor with a zero stays.
 ///
 /// ```relay
-/// divide(%x, 4f)
+/// def @main(%x: Tensor[(4), float32]) {
+///   divide(%x, 4f)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// multiply(%x, 0.25f)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   multiply(%x, 0.25f)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "div-to-mul", function)]
@@ -54,11 +58,15 @@ impl FunctionPass for DivToMul {
 /// `nn.fast_softmax`, which a target may approximate.
 ///
 /// ```relay
-/// exp(%x)
+/// def @main(%x: Tensor[(4), float32]) {
+///   exp(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// fast_exp(%x)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   fast_exp(%x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "fast-math", function)]
@@ -91,14 +99,22 @@ impl FunctionPass for FastMath {
 /// for each user is fused into it.
 ///
 /// ```relay
-/// %0 = cast(%x, dtype="int32");
-/// add(add(%0, %a), multiply(%0, %b))
+/// def @main(%x: Tensor[(4), int8], %a: Tensor[(4), int32], %b: Tensor[(4), int32]) {
+///   %0 = cast(%x, dtype="int32");
+///   %1 = add(%0, %a);
+///   %2 = multiply(%0, %b);
+///   (%1, %2)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = cast(%x, dtype="int32");
-/// %1 = cast(%x, dtype="int32");
-/// add(add(%0, %a), multiply(%1, %b))
+/// def @main(%x: Tensor[(4), int8], %a: Tensor[(4), int32], %b: Tensor[(4), int32]) -> (Tensor[(4), int32], Tensor[(4), int32]) {
+///   %0 = cast(%x, dtype="int32");
+///   %1 = add(%0, %a);
+///   %2 = cast(%x, dtype="int32");
+///   %3 = multiply(%2, %b);
+///   (%1, %3)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "canonicalize-cast", function)]

@@ -21,22 +21,27 @@ use crate::emit::{self, Emit};
 /// and elementwise operators. What is left can be fused, folded into weights and moved around.
 ///
 /// ```relay
-/// %0 = nn.batch_norm(%x, %gamma, %beta, %mean, %var);
-/// %0.0
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %gamma: Tensor[(2), float32],
+///           %beta: Tensor[(2), float32], %mean: Tensor[(2), float32], %var: Tensor[(2), float32]) {
+///   %0 = nn.batch_norm(%x, %gamma, %beta, %mean, %var);
+///   %0.0
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = add(%var, 1e-05f);
-/// %1 = sqrt(%0);
-/// %2 = divide(1f, %1);
-/// %3 = multiply(%2, %gamma);
-/// %4 = expand_dims(%3, axis=1, num_newaxis=2);
-/// %5 = negative(%mean);
-/// %6 = multiply(%5, %3);
-/// %7 = add(%6, %beta);
-/// %8 = multiply(%x, %4);
-/// %9 = expand_dims(%7, axis=1, num_newaxis=2);
-/// add(%8, %9)
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %gamma: Tensor[(2), float32], %beta: Tensor[(2), float32], %mean: Tensor[(2), float32], %var: Tensor[(2), float32]) -> Tensor[(1, 2, 4, 4), float32] {
+///   %0 = add(%var, 1e-05f);
+///   %1 = sqrt(%0);
+///   %2 = divide(1f, %1);
+///   %3 = multiply(%2, %gamma);
+///   %4 = negative(%mean);
+///   %5 = multiply(%4, %3);
+///   %6 = add(%5, %beta);
+///   %7 = expand_dims(%3, axis=1, num_newaxis=2);
+///   %8 = multiply(%x, %7);
+///   %9 = expand_dims(%6, axis=1, num_newaxis=2);
+///   add(%8, %9)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "simplify-inference", function)]

@@ -13,12 +13,16 @@ use rustc_hash::FxHashMap;
 /// the program back.
 ///
 /// ```relay
-/// %0 = fn (%p0, Primitive=1) { exp(%p0) };
-/// %0(%x)
+/// def @main(%x: Tensor[(4), float32]) {
+///   %0 = fn (%p0: Tensor[(4), float32], Primitive=1) { exp(%p0) };
+///   %0(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// exp(%x)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   exp(%x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "defuse", function)]
