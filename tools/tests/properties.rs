@@ -63,8 +63,8 @@ fn relay_text(module: &Module, registry: &Registry) -> String {
 }
 
 fn generic(module: &Module, registry: &Registry) -> String {
-    let mut out = Vec::new();
-    ir_core::text::print(module, registry, &mut out).unwrap();
+    let (mut out, options) = (Vec::new(), ir_core::text::PrintOptions::complete());
+    ir_core::text::print_with(module, registry, &options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
