@@ -36,7 +36,8 @@ const PASS: &str = "canonicalize";
 
 impl FunctionPass for Canonicalize {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, bias_add) in f.all::<BiasAdd>() {
+        for op in f.all::<BiasAdd>() {
+            let Some(bias_add) = f.view::<BiasAdd>(op) else { continue };
             cx.count("biases", u64::from(add_bias(f, op, &bias_add)?));
         }
         let folded = rewrite(f, &mut |f, op| Ok(folded_value(f, op)))?;

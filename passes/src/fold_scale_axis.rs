@@ -103,10 +103,8 @@ impl FunctionPass for FoldScaleAxis {
 impl FunctionPass for BackwardFoldScaleAxis {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         // From the first product on, so that a product of a product folds twice.
-        for (op, product) in f.all::<Multiply>() {
-            if !f.body.is_live(op) {
-                continue;
-            }
+        for op in f.all::<Multiply>() {
+            let Some(product) = f.view::<Multiply>(op) else { continue };
             let factors = [(product.lhs, product.rhs), (product.rhs, product.lhs)];
             let found = factors.into_iter().find_map(|(data, factor)| {
                 scales(f, data, factor).into_iter().find_map(|scale| {
@@ -126,10 +124,8 @@ impl FunctionPass for BackwardFoldScaleAxis {
 
 impl FunctionPass for ForwardFoldScaleAxis {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, product) in f.all::<Multiply>().into_iter().rev() {
-            if !f.body.is_live(op) {
-                continue;
-            }
+        for op in f.all::<Multiply>().into_iter().rev() {
+            let Some(product) = f.view::<Multiply>(op) else { continue };
             let factors = [(product.lhs, product.rhs), (product.rhs, product.lhs)];
             let found = factors.into_iter().find_map(|(data, factor)| {
                 scales(f, data, factor).into_iter().find_map(|scale| {

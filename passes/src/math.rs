@@ -28,7 +28,8 @@ pub struct DivToMul {}
 
 impl FunctionPass for DivToMul {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, divide) in f.all::<Divide>() {
+        for op in f.all::<Divide>() {
+            let Some(divide) = f.view::<Divide>(op) else { continue };
             let Some(constant) = f.registry.constant(f.body, divide.rhs) else { continue };
             let AttrData::Tensor(divisor) = constant.data() else { continue };
             let zero = divisor.elements().any(|element| element.as_f64() == 0.0);
@@ -122,7 +123,8 @@ pub struct CanonicalizeCast {}
 
 impl FunctionPass for CanonicalizeCast {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, cast) in f.all::<Cast>() {
+        for op in f.all::<Cast>() {
+            let Some(cast) = f.view::<Cast>(op) else { continue };
             let widens = |from: DType| from.bits() < cast.dtype.bits();
             if !f.body.ty(cast.data).as_tensor().is_some_and(|tensor| widens(tensor.dtype)) {
                 continue;

@@ -51,13 +51,16 @@ const PASS: &str = "simplify-inference";
 
 impl FunctionPass for SimplifyInference {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, norm) in f.all::<BatchNorm>() {
+        for op in f.all::<BatchNorm>() {
+            let Some(norm) = f.view::<BatchNorm>(op) else { continue };
             cx.count("simplified", u64::from(batch_norm(f, op, &norm)?));
         }
-        for (op, dropout) in f.all::<Dropout>() {
+        for op in f.all::<Dropout>() {
+            let Some(dropout) = f.view::<Dropout>(op) else { continue };
             cx.count("simplified", u64::from(replace_fields(f, op, &[Some(dropout.data), None])));
         }
-        for (op, norm) in f.all::<LayerNorm>() {
+        for op in f.all::<LayerNorm>() {
+            let Some(norm) = f.view::<LayerNorm>(op) else { continue };
             let Some((axis, rank)) = axis_of(f, norm.data, norm.axis) else { continue };
             let mut emit = Emit::before(f, op, PASS);
             let centred = standardize(&mut emit, norm.data, vec![norm.axis], norm.epsilon)?;
@@ -69,7 +72,8 @@ impl FunctionPass for SimplifyInference {
             emit::replace(f, op, out);
             cx.count("simplified", 1);
         }
-        for (op, norm) in f.all::<InstanceNorm>() {
+        for op in f.all::<InstanceNorm>() {
+            let Some(norm) = f.view::<InstanceNorm>(op) else { continue };
             let Some((axis, rank)) = axis_of(f, norm.data, norm.axis) else { continue };
             let axes = (1..rank as i64).filter(|other| *other != axis as i64).collect();
             let mut emit = Emit::before(f, op, PASS);
@@ -82,10 +86,12 @@ impl FunctionPass for SimplifyInference {
             emit::replace(f, op, out);
             cx.count("simplified", 1);
         }
-        for (op, norm) in f.all::<GroupNorm>() {
+        for op in f.all::<GroupNorm>() {
+            let Some(norm) = f.view::<GroupNorm>(op) else { continue };
             cx.count("simplified", u64::from(group_norm(f, op, &norm)?));
         }
-        for (op, norm) in f.all::<L2Normalize>() {
+        for op in f.all::<L2Normalize>() {
+            let Some(norm) = f.view::<L2Normalize>(op) else { continue };
             let mut emit = Emit::before(f, op, PASS);
             let square = emit.op(&Multiply { lhs: norm.data, rhs: norm.data })?;
             let axis = norm.axis.map(Integers);

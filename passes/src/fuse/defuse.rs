@@ -31,7 +31,8 @@ pub struct Defuse {}
 impl FunctionPass for Defuse {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         let mut kernels: Vec<OpId> = vec![];
-        for (op, call) in f.all::<Call>() {
+        for op in f.all::<Call>() {
+            let Some(call) = f.view::<Call>(op) else { continue };
             let Some(kernel) = f.body.defining_op(call.callee) else { continue };
             if is_primitive(fn_attributes(f.body, kernel)) {
                 expand(f, op, kernel, &call.args);
