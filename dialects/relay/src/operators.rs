@@ -16,8 +16,10 @@ pub mod elementwise;
 pub mod image;
 pub mod index;
 pub mod layout;
+pub mod memory;
 pub mod nn;
 pub mod pattern;
+pub mod qnn;
 pub mod reduce;
 pub mod relation;
 pub mod shape;
@@ -40,4 +42,6 @@ pub(crate) fn register(registry: &mut Registry) {
     annotation::register(registry);
     layout::register(registry);
     nn::register(registry);
+    qnn::register(registry);
+    memory::register(registry);
 }
