@@ -112,11 +112,32 @@ fn example(pass: &PassDef, registry: &Registry) -> Result<(), String> {
     let found = print(&result, registry);
     if updating() {
         let old = format!("```relay\n{before}```{between}```relay\n{after}```\n");
-        let new = format!("```relay\n{before}```{between}```relay\n{found}```\n");
+        let new = format!("```relay\n{before}```{between}```relay\n{}```\n", wrap(&found));
         return update(&old, &new);
     }
     let wanted = print(&module(after, registry)?, registry);
     if found == wanted { Ok(()) } else { Err(format!("found\n{found}wanted\n{wanted}")) }
+}
+
+/// `text` with long lines broken before parameters and result types, so that they fit a page.
+fn wrap(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let mut width = 0;
+        for part in line.replace(", %", ",\0%").replace(") -> ", ")\0-> ").split('\0') {
+            if width > 0 && width + part.len() > 94 {
+                out.push_str(&format!("\n{:1$}", "", indent + 4));
+                width = indent + 4;
+            } else if width > 0 {
+                out.push(' ');
+            }
+            out.push_str(part);
+            width += part.len() + 1;
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// Replaces `old` by `new` in the doc comments of the passes.
