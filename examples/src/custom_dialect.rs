@@ -46,7 +46,8 @@ impl FunctionPass for Unroll {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         // Inner loops come later in program order: from the last to the first, each is unrolled
         // once, before the loop around it is copied.
-        for (op, repeat) in f.all::<Repeat>().into_iter().rev() {
+        for op in f.all::<Repeat>().into_iter().rev() {
+            let Some(repeat) = f.view::<Repeat>(op) else { continue };
             if repeat.count <= self.limit {
                 let body = f.body.region_block(op, 0);
                 for _ in 0..repeat.count {

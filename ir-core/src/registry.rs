@@ -405,6 +405,9 @@ impl Registry {
     pub fn effects(&self, body: &Body, op: OpId) -> Effects {
         let own = |op| self.def_of(body, op).map_or(Effects::all(), |def| def.effects);
         let mut effects = own(op);
+        if !body.has_regions(op) {
+            return effects;
+        }
         let mut pending: SmallVec<[OpId; 8]> = SmallVec::from_slice(&[op]);
         while let Some(op) = pending.pop() {
             let traits = self.traits(body, op);

@@ -15,14 +15,18 @@ use rustc_hash::FxBuildHasher;
 /// (`Primitive=1`) stay closed: nothing inside is replaced by something outside. Linear time.
 ///
 /// ```relay
-/// %0 = add(%x, %y);
-/// %1 = add(%x, %y);
-/// multiply(%0, %1)
+/// def @main(%x: Tensor[(4), float32], %y: Tensor[(4), float32]) {
+///   %0 = add(%x, %y);
+///   %1 = add(%x, %y);
+///   multiply(%0, %1)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = add(%x, %y);
-/// multiply(%0, %0)
+/// def @main(%x: Tensor[(4), float32], %y: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   %0 = add(%x, %y);
+///   multiply(%0, %0)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "cse", function)]
@@ -47,7 +51,11 @@ struct Open {
 
 impl FunctionPass for Cse {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        let mut available = Available::default();
+        // Making room at once saves hashing every operation again each time the table grows.
+        let mut available = Available {
+            table: HashTable::with_capacity(f.body.op_count()),
+            inserted: Vec::with_capacity(f.body.op_count()),
+        };
         let mut merged = 0;
         let entry = f.body.first_op(f.body.entry());
         let mut open = vec![Open { next: entry, before: 0, outside: None }];

@@ -6,6 +6,7 @@
 use ir_core::Registry;
 
 pub mod canonicalize;
+pub mod codes;
 pub mod combine_parallel;
 pub mod cse;
 pub mod dce;
@@ -28,34 +29,34 @@ pub mod simplify_expr;
 pub mod simplify_inference;
 pub mod worklist;
 
-/// Adds all passes to `registry`.
+/// Adds all passes to `registry`, in alphabetical order.
 pub fn register(registry: &mut Registry) {
+    registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
     registry.pass::<canonicalize::Canonicalize>();
-    registry.pass::<infer_type::InferType>();
-    registry.pass::<simplify_inference::SimplifyInference>();
+    registry.pass::<math::CanonicalizeCast>();
     registry.pass::<combine_parallel::CombineParallelBatchMatmul>();
     registry.pass::<combine_parallel::CombineParallelConv2d>();
     registry.pass::<combine_parallel::CombineParallelDense>();
-    registry.pass::<simplify_expr::SimplifyExpr>();
-    registry.pass::<fold_explicit_padding::FoldExplicitPadding>();
-    registry.pass::<dynamic_to_static::DynamicToStatic>();
-    registry.pass::<inline::Inline>();
-    registry.pass::<fold_scale_axis::FoldScaleAxis>();
-    registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
-    registry.pass::<fold_scale_axis::ForwardFoldScaleAxis>();
-    registry.pass::<defunctionalize::Defunctionalize>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
-    registry.pass::<eta_expand::EtaExpand>();
-    registry.pass::<fold_constant::FoldConstant>();
-    registry.pass::<fuse::Fuse>();
-    registry.pass::<math::CanonicalizeCast>();
+    registry.pass::<defunctionalize::Defunctionalize>();
+    registry.pass::<fuse::Defuse>();
     registry.pass::<math::DivToMul>();
+    registry.pass::<dynamic_to_static::DynamicToStatic>();
+    registry.pass::<eta_expand::EtaExpand>();
     registry.pass::<math::FastMath>();
+    registry.pass::<fold_constant::FoldConstant>();
+    registry.pass::<fold_explicit_padding::FoldExplicitPadding>();
+    registry.pass::<fold_scale_axis::FoldScaleAxis>();
+    registry.pass::<fold_scale_axis::ForwardFoldScaleAxis>();
+    registry.pass::<fuse::Fuse>();
+    registry.pass::<infer_type::InferType>();
+    registry.pass::<inline::Inline>();
     registry.pass::<lambda_lift::LambdaLift>();
+    registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
+    registry.pass::<simplify_expr::SimplifyExpr>();
+    registry.pass::<simplify_inference::SimplifyInference>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();
     registry.pass::<normal_forms::ToGnf>();
-    registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
-    registry.pass::<fuse::Defuse>();
 }

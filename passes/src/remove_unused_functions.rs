@@ -11,14 +11,27 @@ use crate::effects::referenced_functions;
 /// Types stay. Where no entry function exists, such as in a library, nothing is removed.
 ///
 /// ```relay
-/// def @main(%x: float32) { @f(%x) }
-/// def @f(%x: float32) { exp(%x) }
-/// def @g(%x: float32) { log(%x) }
+/// def @main(%x: float32) {
+///   @f(%x)
+/// }
+///
+/// def @f(%x: float32) -> float32 {
+///   exp(%x)
+/// }
+///
+/// def @g(%x: float32) -> float32 {
+///   log(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: float32) { @f(%x) }
-/// def @f(%x: float32) { exp(%x) }
+/// def @main(%x: float32) -> float32 {
+///   @f(%x)
+/// }
+///
+/// def @f(%x: float32) -> float32 {
+///   exp(%x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "remove-unused-functions", module)]

@@ -4,6 +4,7 @@ pub mod codes;
 pub mod io;
 pub mod lit;
 mod process;
+pub mod reference;
 pub mod relay_opt;
 
 use ir_core::Registry;
@@ -21,10 +22,23 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// The optimization levels, `-O0` to `-O3`.
+/// The optimization levels, `-O0` to `-O3`. `-O3` is the original's order of passes.
 const LEVELS: [(&str, &str, &str); 4] = [
     ("O0", "", "Nothing."),
-    ("O1", "fold-constant,cse,dce,remove-unused-functions", "Removes work; adds no kernels."),
-    ("O2", "O1,fuse{strategy=dominator}", "O1, and groups operators into kernels."),
-    ("O3", "canonicalize-cast,div-to-mul,O2", "O2 after rewrites that may change rounding."),
+    (
+        "O1",
+        "remove-unused-functions,simplify-inference,fold-constant,dce",
+        "Removes what inference does not need; makes no kernels.",
+    ),
+    (
+        "O2",
+        "O1,cse,simplify-expr,dce,fuse{strategy=dominator}",
+        "O1, merges and simplifies expressions, and groups operators into kernels.",
+    ),
+    (
+        "O3",
+        "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
+         simplify-expr,canonicalize-cast,canonicalize,fold-constant,dce,fuse{strategy=dominator}",
+        "O2, with scales folded into weights, which may change rounding.",
+    ),
 ];

@@ -33,6 +33,9 @@ pub const VERSION: &str = "0.0.5";
 /// kept, and not understood.
 pub const EXTERNAL: &str = "relay.external";
 
+/// The type of a reference to an [`EXTERNAL`] item. Nothing but `vm.invoke_tvm_op` takes one.
+pub const EXTERNAL_TYPE: &str = "tir.PrimFunc";
+
 /// The operations that are forms of the language: written with syntax of their own, not as calls.
 const FORMS: [&str; 15] = [
     "constant",

@@ -84,12 +84,10 @@ fn check_pair(path: &Path, registry: &Registry) -> Result<(), String> {
 }
 
 /// What is left out, and why.
-const LEFT_OUT: [(&str, &str); 5] = [
+const LEFT_OUT: [(&str, &str); 3] = [
     ("dcgan.relay", "its weights were not recorded"),
     ("FuseOps/parallel_injective_l2.in.relay", "shifts by negative numbers, which is undefined"),
     ("FuseOps/parallel_injective_l2.out.relay", "shifts by negative numbers, which is undefined"),
-    ("QnnCanonicalize/conv2d.in.relay", "quantized operators are not part of the dialect"),
-    ("QnnCanonicalize/dense_requant.in.relay", "quantized operators are not part of the dialect"),
 ];
 
 fn is_left_out(path: &Path) -> bool {

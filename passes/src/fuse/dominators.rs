@@ -1,6 +1,6 @@
 //! The post-dominator tree of a block's dataflow graph.
 //!
-//! Nodes are in program order, so one sweep from the last to the first node builds the tree: the
+//! Every node comes before its users, so one sweep from the last to the first node builds the tree: the
 //! immediate post-dominator of a node is the least common ancestor of its users. Ancestors are
 //! found over skew-binary jump pointers in O(log n), where walking parents would make a residual
 //! network quadratic.

@@ -2,6 +2,7 @@
 
 use ir_core::{Binding, BlockId, Body, FuncMut, OpId, Registry, Type, ValueId};
 use relay::operators::{FusionPattern, NonComputational, ShapeFromData};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A node: an operator, tuple or projection of the block.
 pub(super) struct Node {
@@ -16,7 +17,11 @@ pub(super) struct Node {
     pub(super) constants: usize,
 }
 
-/// The operators of one block in order, each before its users.
+/// The operators of one block, each before its users.
+///
+/// Their order is that of a depth-first walk over operands from what the block needs, as in the
+/// original: which of two groups grows first decides the result, and the order of the text, in
+/// which independent operators may stand either way, must not.
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
 }
@@ -24,21 +29,31 @@ pub(super) struct Graph {
 impl Graph {
     pub(super) fn of_block(f: &FuncMut<'_>, block: BlockId) -> Graph {
         let body = &*f.body;
-        let mut nodes: Vec<Node> = Vec::new();
-        // The node of a value defined in this block. Values are dense, but a block may be a small
-        // part of its body, so the table is a map.
-        let mut node_of = rustc_hash::FxHashMap::<ValueId, usize>::default();
+        // Values are dense, but a block may be a small part of its body, so the tables are maps.
+        let mut patterns: FxHashMap<OpId, FusionPattern> = FxHashMap::default();
+        let mut candidates: Vec<OpId> = vec![];
+        let mut needed_outside: FxHashSet<OpId> = FxHashSet::default();
         for op in body.block_ops(block) {
-            let Some(pattern) = pattern(f.registry, body, op) else {
-                for operand in operands_inside(body, op) {
-                    if let Some(&producer) = node_of.get(&operand) {
-                        nodes[producer].escapes = true;
-                    }
-                }
+            if let Some(pattern) = pattern(f.registry, body, op) {
+                patterns.insert(op, pattern);
+                candidates.push(op);
                 continue;
-            };
-            let index = nodes.len();
-            let result = body.result(op, 0);
+            }
+            for operand in operands_inside(body, op) {
+                needed_outside.extend(body.defining_op(operand));
+            }
+        }
+        let is_let = |op: OpId| body.name_hint(body.result(op, 0)).binding == Binding::Let;
+        let escapes = |op: OpId| needed_outside.contains(&op) || is_let(op);
+        let roots = candidates.iter().copied().filter(|op| {
+            let mut users = body.uses(body.result(*op, 0));
+            escapes(*op) || !users.any(|(user, _)| patterns.contains_key(&user))
+        });
+        let order = depth_first(body, roots, |op| patterns.contains_key(&op));
+        let mut nodes: Vec<Node> = Vec::with_capacity(order.len());
+        let mut node_of: FxHashMap<ValueId, usize> = FxHashMap::default();
+        for op in order {
+            let (index, pattern, result) = (nodes.len(), patterns[&op], body.result(op, 0));
             let mut constants = 0;
             for operand in body.operands(op) {
                 if is_copied_constant(f.registry, body, operand) {
@@ -50,12 +65,44 @@ impl Graph {
                     }
                 }
             }
-            let escapes = body.name_hint(result).binding == Binding::Let;
-            nodes.push(Node { op, pattern, escapes, outputs: vec![], constants });
+            nodes.push(Node { op, pattern, escapes: escapes(op), outputs: vec![], constants });
             node_of.insert(result, index);
         }
         Graph { nodes }
     }
+}
+
+/// The operations that `include` accepts and `roots` depend on, in post-order: operands from first
+/// to last, each before its user.
+fn depth_first(
+    body: &Body,
+    roots: impl Iterator<Item = OpId>,
+    include: impl Fn(OpId) -> bool,
+) -> Vec<OpId> {
+    let mut order = vec![];
+    let mut seen: FxHashSet<OpId> = FxHashSet::default();
+    // Operations that are being visited, each with the operand to look at next.
+    let mut open: Vec<(OpId, usize)> = vec![];
+    for root in roots {
+        if seen.insert(root) {
+            open.push((root, 0));
+        }
+        while let Some((op, next)) = open.last_mut() {
+            if *next == body.operand_count(*op) {
+                order.push(*op);
+                open.pop();
+                continue;
+            }
+            let producer = body.defining_op(body.operand(*op, *next));
+            *next += 1;
+            if let Some(producer) = producer.filter(|producer| include(*producer))
+                && seen.insert(producer)
+            {
+                open.push((producer, 0));
+            }
+        }
+    }
+    order
 }
 
 /// Operands of `op` and of everything inside it.

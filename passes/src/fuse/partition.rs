@@ -1,6 +1,6 @@
 //! Groups of the post-dominator algorithm (arXiv 1904.08368, section 4.1).
 //!
-//! Three sweeps over the nodes in program order, each merging a node, with everything on the way,
+//! Three sweeps over the nodes, each merging a node, with everything on the way,
 //! into its immediate post-dominator: first convolutions with their elementwise tails and
 //! elementwise operators, then injective operators, then injective operators into tuples that were
 //! absorbed meanwhile.

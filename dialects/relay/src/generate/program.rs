@@ -407,10 +407,10 @@ impl Generator<'_> {
         let fitting: Vec<ValueId> =
             scope.iter().copied().filter(|value| builder.body.ty(*value) == ty).collect();
         // A tensor with `?` cannot be made from nothing.
-        if ty.facts().has_any || !self.random.one_in(3) {
-            if let Some(value) = self.random.choose(&fitting) {
-                return *value;
-            }
+        if (ty.facts().has_any || !self.random.one_in(3))
+            && let Some(value) = self.random.choose(&fitting)
+        {
+            return *value;
         }
         match ty.data() {
             TypeData::Tensor(tensor) => {

@@ -9,6 +9,7 @@ use super::codes;
 use super::kinds::{Kinds, Scope};
 use super::solver::{Substitution, substitute};
 use crate::language::{AdtDecl, FUNC, TYPE};
+use crate::text::EXTERNAL;
 
 /// The forms of the language whose types unification finds; everything else has a relation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,7 +167,7 @@ impl<'a> Environment<'a> {
         let functions = signatures
             .clone()
             .into_iter()
-            .filter(|(_, signature)| signature.op == FUNC)
+            .filter(|(_, signature)| signature.op == FUNC || signature.op == EXTERNAL)
             .map(|(name, signature)| (name, (signature.ty, signature.span)));
         Environment {
             registry,

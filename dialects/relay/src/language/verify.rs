@@ -9,6 +9,7 @@ use super::{
     TupleGet, fn_params, fn_self, yielded,
 };
 use crate::inference::{DataTypes, Solver, constructor_type, shown};
+use crate::text::EXTERNAL;
 
 fn ty(cx: &VerifyCx<'_>, value: ValueId) -> Type {
     cx.body.ty(value)
@@ -51,7 +52,7 @@ pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(signature) = cx.signatures.get(&global.name) else {
         return Err(format!("unknown function `@{}`", global.name));
     };
-    if signature.op != super::FUNC {
+    if signature.op != super::FUNC && signature.op != EXTERNAL {
         return Err(format!("`@{}` is no function", global.name));
     }
     let what = || format!("`@{}`", global.name);

@@ -1,6 +1,6 @@
 //! Types of attributes shared by several operators.
 
-use ir_core::{Attr, AttrData, AttrValue};
+use ir_core::{Attr, AttrData, AttrValue, Dim};
 
 /// Declares an attribute that is one of a few strings.
 macro_rules! keywords {
@@ -44,6 +44,30 @@ impl AttrValue for Integers {
     }
     fn to_attr(&self) -> Attr {
         self.0.to_attr()
+    }
+}
+
+/// Extents of a shape, as far as they are known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extents(pub Vec<Dim>);
+
+impl AttrValue for Extents {
+    const EXPECTS: &'static str = "a list of extents, such as [?, 4]";
+    fn from_attr(attr: Attr) -> Option<Extents> {
+        let AttrData::Array(items) = attr.data() else { return None };
+        let extent = |item: &Attr| match item.data() {
+            AttrData::Int(extent @ 0..) => Some(Dim::Known(*extent)),
+            AttrData::String(text) if &**text == "?" => Some(Dim::Any),
+            _ => None,
+        };
+        items.iter().map(extent).collect::<Option<_>>().map(Extents)
+    }
+    fn to_attr(&self) -> Attr {
+        let extent = |dim: &Dim| match dim.known() {
+            Some(extent) => extent.to_attr(),
+            None => "?".to_string().to_attr(),
+        };
+        Attr::new(AttrData::Array(self.0.iter().map(extent).collect()))
     }
 }
 

@@ -54,6 +54,10 @@ pub struct Reshape<V = ValueId> {
     pub data: V,
     /// A vector of extents and special values.
     pub newshape: V,
+    /// Absent: the operand says it. The original's printer writes it nevertheless.
+    #[default(None)]
+    #[key = "newshape"]
+    pub static_newshape: Option<Integers>,
     /// Whether 0 means an extent of 0.
     #[default(false)]
     pub allowzero: bool,

@@ -5,12 +5,12 @@ use ir_core::{
     Attr, AttrDict, Binding, Diagnostic, Item, NameHint, Signature, Symbol, Type, ValueId,
 };
 
-use super::EXTERNAL;
 use super::attributes::AttrList;
 use super::codes;
 use super::cursor::Reported;
 use super::parser::{DeclaredConstructor, Function, Meaning, Parser};
 use super::sinking::sink_graph_bindings;
+use super::{EXTERNAL, EXTERNAL_TYPE};
 use crate::language::{AdtDecl, ConstructorDecl, FUNC, TYPE};
 
 /// The key of a function's attributes under which those of its parameters stand: a list with one
@@ -87,7 +87,7 @@ impl Parser<'_> {
         let text = rest[..length].trim_start().to_string();
         let signature = Signature {
             op: Symbol::new(EXTERNAL),
-            ty: Type::unknown(),
+            ty: Type::named(EXTERNAL_TYPE, []),
             attrs: AttrDict::empty().with(EXTERNAL_TEXT, &text),
             span: Some(self.item_span(token.start)),
         };

@@ -103,9 +103,12 @@ impl Metadata {
                     Some(text) => meanings.push(Attr::of(&text.to_string())),
                     None => meanings.push(self.node_attr(node, 0, &mut budget)?),
                 }
-                // Where a field may be absent, a reference to the empty node says so.
-                if node.get(KIND).and_then(Value::as_str) == Some("") {
-                    meanings.insert(0, Attr::new(AttrData::None));
+                match node.get(KIND).and_then(Value::as_str) {
+                    // Where a field may be absent, a reference to the empty node says so.
+                    Some("") => meanings.insert(0, Attr::new(AttrData::None)),
+                    // Where a field may be a list, it is a reference, not a number.
+                    Some("Array") => meanings.rotate_right(1),
+                    _ => {}
                 }
             }
             meanings.push(Attr::of(&text.to_string()));

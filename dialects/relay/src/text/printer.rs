@@ -813,6 +813,8 @@ impl<'a> Printer<'a> {
                 let _ = write!(self.text, "{value}");
             }
             AttrData::Float(value) => self.text.push_str(&float_attr_text(value.0)),
+            // An unknown extent, which is read back as the same text.
+            AttrData::String(text) if &**text == "?" => self.text.push('?'),
             AttrData::String(text) => quote_into(text, &mut self.text),
             AttrData::Symbol(name) => write_name(&mut self.text, "@", *name),
             AttrData::Type(ty) => quote_into(&ty.to_string(), &mut self.text),

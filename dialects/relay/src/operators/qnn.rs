@@ -1,0 +1,235 @@
+//! Quantized operators.
+//!
+//! A quantized tensor holds integers `q` that stand for the real numbers `scale * (q -
+//! zero_point)`. Scales (`float32`) and zero points (`int32`) are operands: scalars, or vectors
+//! along an axis. Every operator here is defined by the arithmetic that the original lowers it to,
+//! so that its reference evaluator gives the same integers.
+
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type};
+
+use super::elementwise::fixed_point_multiply;
+use super::relation;
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+
+pub mod arithmetic;
+pub mod conversion;
+pub mod products;
+
+/// Requires operand `index` to be a scale or a zero point: a scalar of `dtype`, or a vector of
+/// `channels` elements where that is given. An operand without a type gets this one.
+fn parameter(
+    cx: &mut InferCx<'_>,
+    index: usize,
+    dtype: DType,
+    channels: Option<Dim>,
+) -> Result<(), Stop> {
+    let tensor = match cx.tensor(index) {
+        Ok(tensor) => tensor,
+        Err(Stop::Stuck) => {
+            cx.refine(index, Type::tensor(channels, dtype));
+            return Ok(());
+        }
+        Err(stop) => return Err(stop),
+    };
+    relation::expect_dtype(tensor, dtype)?;
+    match (&tensor.shape[..], channels) {
+        ([], _) | ([Dim::Known(1)], _) => Ok(()),
+        ([extent], Some(channels)) => cx.require_equal(channels, *extent),
+        _ => Err(Stop::Error(format!(
+            "expected a scalar {}as operand {index}, found {}",
+            if channels.is_some() { "or a number for every channel " } else { "" },
+            cx.operands[index]
+        ))),
+    }
+}
+
+/// Requires operands `index` and `index + 1` to be a scale and a zero point.
+fn scale_and_zero_point(
+    cx: &mut InferCx<'_>,
+    index: usize,
+    channels: Option<Dim>,
+) -> Result<(), Stop> {
+    parameter(cx, index, DType::FLOAT32, channels)?;
+    parameter(cx, index + 1, DType::INT32, channels)
+}
+
+/// The result type that the relation of `T` gives for the first operands and the attributes.
+fn infer_as<T: Op>(cx: &mut InferCx<'_>, operands: usize) -> Result<Type, Stop> {
+    let Some(infer) = T::info().def.infer else {
+        return Err(Stop::error("expected an operator with a type relation"));
+    };
+    let mut inner = InferCx::new(&cx.operands[..operands], cx.attrs);
+    let ty = infer(&mut inner)?;
+    cx.refinements.extend(inner.refinements);
+    cx.equations.extend(inner.equations);
+    Ok(ty)
+}
+
+/// The value that the evaluator of `T` gives for `operands` and the attributes at hand.
+fn evaluate_as<T: Op>(
+    cx: &EvalCx<'_>,
+    operands: &[Value],
+    result: Type,
+) -> Result<TensorData, EvalError> {
+    let info = T::info();
+    let Some(Evaluate(evaluate)) = info.hook::<Evaluate>() else {
+        return Err(EvalError::new("expected an operator with an evaluator"));
+    };
+    let value = evaluate(&EvalCx { operands, attrs: cx.attrs, result })?;
+    value.as_tensor().cloned().ok_or_else(|| EvalError::new("expected a tensor as result"))
+}
+
+/// One number for all elements of a tensor, or one for every index along an axis.
+struct Spread<T> {
+    numbers: Vec<T>,
+    /// Number of elements after the axis.
+    inner: usize,
+}
+
+impl<T: Copy> Spread<T> {
+    /// Spreads `numbers` along `axis` of `shape`.
+    fn new(numbers: Vec<T>, shape: &[i64], axis: i64) -> Result<Spread<T>, EvalError> {
+        if numbers.len() == 1 {
+            return Ok(Spread { numbers, inner: 1 });
+        }
+        let axis = relation::axis(axis, shape.len())?;
+        if numbers.is_empty() || numbers.len() as i64 != shape[axis] {
+            return Err(EvalError(format!(
+                "expected one or {} scales and zero points, found {}",
+                shape[axis],
+                numbers.len()
+            )));
+        }
+        let inner = shape[axis + 1..].iter().product::<i64>().max(1);
+        Ok(Spread { numbers, inner: inner as usize })
+    }
+
+    /// The number for the element at a row-major index.
+    fn at(&self, index: usize) -> T {
+        self.numbers[index / self.inner % self.numbers.len()]
+    }
+}
+
+/// How a tensor stands for real numbers.
+struct Quantization {
+    scale: Spread<f64>,
+    zero_point: Spread<i64>,
+}
+
+impl Quantization {
+    /// That of operands `index` and `index + 1` for a tensor of `shape`.
+    fn read(
+        cx: &EvalCx<'_>,
+        index: usize,
+        shape: &[i64],
+        axis: i64,
+    ) -> Result<Quantization, EvalError> {
+        let (scale, zero_point) = (cx.tensor(index)?, cx.tensor(index + 1)?);
+        Quantization::new(scale, zero_point, shape, axis)
+    }
+
+    fn new(
+        scale: &TensorData,
+        zero_point: &TensorData,
+        shape: &[i64],
+        axis: i64,
+    ) -> Result<Quantization, EvalError> {
+        let scale = scale.to_f64();
+        if let Some(bad) = scale.iter().find(|scale| !(scale.is_finite() && **scale > 0.0)) {
+            return Err(EvalError(format!("expected positive scales, found {bad}")));
+        }
+        Ok(Quantization {
+            scale: Spread::new(scale, shape, axis)?,
+            zero_point: Spread::new(zero_point.to_i64(), shape, axis)?,
+        })
+    }
+
+    /// The real numbers that `elements` stand for, computed in `float32`.
+    fn dequantize(&self, elements: &[i64]) -> Vec<f64> {
+        let real = |(index, &element): (usize, &i64)| {
+            let shifted = element.wrapping_sub(self.zero_point.at(index));
+            f64::from(shifted as f32 * self.scale.at(index) as f32)
+        };
+        elements.iter().enumerate().map(real).collect()
+    }
+
+    /// The integers of `dtype` nearest to `elements`, computed in `float32`; ties go away from
+    /// zero.
+    fn quantize(&self, elements: &[f64], dtype: DType) -> Vec<i64> {
+        let nearest = |(index, &element): (usize, &f64)| {
+            let scaled = element as f32 / self.scale.at(index) as f32;
+            saturate((scaled + self.zero_point.at(index) as f32).round() as i64, dtype)
+        };
+        elements.iter().enumerate().map(nearest).collect()
+    }
+}
+
+/// The number of `dtype`, an integer type, that is nearest to `value`.
+fn saturate(value: i64, dtype: DType) -> i64 {
+    let bits = dtype.bits().min(64);
+    match dtype.is_signed() {
+        true => value.clamp(i64::MIN >> (64 - bits), i64::MAX >> (64 - bits)),
+        false => value.clamp(0, if bits >= 64 { i64::MAX } else { (1 << bits) - 1 }),
+    }
+}
+
+/// A positive factor as `multiplier * 2^(shift - 31)`, where the multiplier has 31 bits.
+#[derive(Clone, Copy)]
+struct FixedPoint {
+    multiplier: i64,
+    shift: i64,
+}
+
+impl FixedPoint {
+    fn new(factor: f64) -> FixedPoint {
+        let mut shift = factor.log2().floor() as i32 + 1;
+        let mut fraction = factor * 2f64.powi(-shift);
+        // The logarithm is rounded: it may be off by one near a power of 2.
+        if fraction >= 1.0 {
+            (fraction, shift) = (fraction / 2.0, shift + 1);
+        } else if fraction < 0.5 {
+            (fraction, shift) = (fraction * 2.0, shift - 1);
+        }
+        let multiplier = (fraction * 2f64.powi(31)).round() as i64;
+        match multiplier == 1 << 31 {
+            true => FixedPoint { multiplier: multiplier / 2, shift: i64::from(shift) + 1 },
+            false => FixedPoint { multiplier, shift: i64::from(shift) },
+        }
+    }
+
+    /// The product with `value`, rounded to the nearest integer; ties go up.
+    fn times(self, value: i64) -> i64 {
+        let product = fixed_point_multiply(value.into(), self.multiplier, self.shift);
+        product.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+
+    /// As [`FixedPoint::times`]; ties go away from zero.
+    fn times_away_from_zero(self, value: i64) -> i64 {
+        if value < 0 {
+            return self.times(value.saturating_neg()).saturating_neg();
+        }
+        self.times(value)
+    }
+}
+
+/// `elements` under `from` as integers under `to`, with ties up, not yet saturated.
+fn requantize(elements: &[i64], from: &Quantization, to: &Quantization) -> Vec<i64> {
+    let element = |(index, &element): (usize, &i64)| {
+        let factor = FixedPoint::new(from.scale.at(index) / to.scale.at(index));
+        let shifted = element.wrapping_sub(from.zero_point.at(index));
+        factor.times(shifted).wrapping_add(to.zero_point.at(index))
+    };
+    elements.iter().enumerate().map(element).collect()
+}
+
+/// A tensor of `elements`, each replaced by the nearest number of `dtype`.
+fn saturated(dtype: DType, shape: &[i64], elements: &[i64]) -> Result<Value, EvalError> {
+    let elements: Vec<i64> = elements.iter().map(|&element| saturate(element, dtype)).collect();
+    Ok(TensorData::from_i64(dtype, shape, &elements)?.into())
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    conversion::register(registry);
+    arithmetic::register(registry);
+    products::register(registry);
+}

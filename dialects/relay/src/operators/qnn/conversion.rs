@@ -1,0 +1,307 @@
+//! Between real numbers and quantized ones, and between quantizations.
+
+use ir_core::{DType, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+
+use super::{FixedPoint, Quantization, Spread, saturate, saturated, scale_and_zero_point};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::attributes::keywords;
+use crate::operators::relation;
+
+/// The extent that scales and zero points along `axis` have; that of a scalar is absent.
+fn channels(data: &ir_core::TensorType, axis: i64) -> Result<Option<ir_core::Dim>, Stop> {
+    if data.rank() == 0 {
+        return Ok(None);
+    }
+    Ok(Some(data.shape[relation::axis(axis, data.rank())?]))
+}
+
+fn expect_quantized(dtype: DType) -> Result<(), Stop> {
+    match dtype.is_integer() && !dtype.is_bool() {
+        true => Ok(()),
+        false => Err(Stop::Error(format!(
+            "expected an integer element type such as int8, found {dtype}"
+        ))),
+    }
+}
+
+fn expect_real(dtype: DType) -> Result<(), Stop> {
+    match dtype.is_float() {
+        true => Ok(()),
+        false => Err(Stop::Error(format!("expected float elements, found {dtype}"))),
+    }
+}
+
+/// Real numbers to quantized ones: `out = saturate(round(data / scale + zero_point))`, in
+/// `float32`; ties go away from zero.
+///
+/// `data` is of floats; scale and zero point are scalars or have the extent of `data` along
+/// `axis`. The result has the shape of `data`. Relay operator level 11.
+#[derive(Op, Clone, Debug)]
+#[op(name = "relay.qnn.quantize", infer = quantize_relation, hooks(Evaluate(evaluate_quantize)))]
+pub struct Quantize<V = ValueId> {
+    /// The real numbers.
+    pub data: V,
+    /// Distance of neighbouring quantized numbers.
+    pub output_scale: V,
+    /// The integer that stands for 0.
+    pub output_zero_point: V,
+    /// Element type of the result, an integer one.
+    pub out_dtype: DType,
+    /// The axis of scales and zero points; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+}
+
+fn quantize_relation(op: Quantize<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    expect_real(data.dtype)?;
+    expect_quantized(op.out_dtype)?;
+    scale_and_zero_point(cx, 1, channels(data, op.axis)?)?;
+    Ok(Type::tensor(data.shape.iter().copied(), op.out_dtype))
+}
+
+fn evaluate_quantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (op, data) = (cx.fields::<Quantize<Value>>()?, cx.tensor(0)?);
+    let to = Quantization::read(cx, 1, data.shape(), op.axis)?;
+    saturated(op.out_dtype, data.shape(), &to.quantize(&data.to_f64(), op.out_dtype))
+}
+
+/// Quantized numbers to real ones: `out = (data - zero_point) * scale`.
+///
+/// `data` is of integers; scale and zero point are scalars or have the extent of `data` along
+/// `axis`. The result has the shape of `data`. Relay operator level 11.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.qnn.dequantize",
+    infer = dequantize_relation,
+    hooks(Evaluate(evaluate_dequantize))
+)]
+pub struct Dequantize<V = ValueId> {
+    /// The quantized numbers.
+    pub data: V,
+    /// Distance of neighbouring quantized numbers.
+    pub input_scale: V,
+    /// The integer that stands for 0.
+    pub input_zero_point: V,
+    /// The axis of scales and zero points; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+    /// Element type of the result, a float one.
+    pub out_dtype: DType,
+}
+
+fn dequantize_relation(op: Dequantize<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    expect_quantized(data.dtype)?;
+    expect_real(op.out_dtype)?;
+    scale_and_zero_point(cx, 1, channels(data, op.axis)?)?;
+    Ok(Type::tensor(data.shape.iter().copied(), op.out_dtype))
+}
+
+fn evaluate_dequantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (op, data) = (cx.fields::<Dequantize<Value>>()?, cx.tensor(0)?);
+    let from = Quantization::read(cx, 1, data.shape(), op.axis)?;
+    let real = from.dequantize(&data.to_i64());
+    Ok(TensorData::from_f64(op.out_dtype, data.shape(), &real)?.into())
+}
+
+keywords! {
+    /// Where the nearest integer is not unique.
+    Rounding {
+        /// As [`Rounding::Upward`].
+        Default = "None",
+        /// The greater one.
+        Upward = "UPWARD",
+        /// The one farther from zero.
+        ToNearest = "TONEAREST",
+    }
+}
+
+keywords! {
+    /// In which numbers a quantization is changed.
+    ComputeType {
+        /// As [`ComputeType::Int64`].
+        Default = "None",
+        /// Fixed point with 31 fractional bits.
+        Int64 = "int64",
+        /// Single precision.
+        Float32 = "float32",
+        /// Double precision.
+        Float64 = "float64",
+    }
+}
+
+/// Quantized numbers to those of another quantization: `out = saturate(round((data -
+/// input_zero_point) * input_scale / output_scale) + output_zero_point)`.
+///
+/// `data` is of integers; the scale and zero point of the input are scalars or have the extent of
+/// `data` along `axis`, those of the output are scalars. The result has the shape of `data`. Relay
+/// operator level 11.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.qnn.requantize",
+    infer = requantize_relation,
+    hooks(Evaluate(evaluate_requantize))
+)]
+pub struct Requantize<V = ValueId> {
+    /// The quantized numbers.
+    pub data: V,
+    /// Distance of neighbouring numbers of `data`.
+    pub input_scale: V,
+    /// The integer of `data` that stands for 0.
+    pub input_zero_point: V,
+    /// Distance of neighbouring numbers of the result.
+    pub output_scale: V,
+    /// The integer of the result that stands for 0.
+    pub output_zero_point: V,
+    /// The axis of scales and zero points; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+    /// Where ties go.
+    #[default(Rounding::Default)]
+    pub rounding: Rounding,
+    /// In which numbers the product is computed.
+    #[default(ComputeType::Default)]
+    pub compute_dtype: ComputeType,
+    /// Element type of the result, an integer one.
+    pub out_dtype: DType,
+}
+
+fn requantize_relation(op: Requantize<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    expect_quantized(data.dtype)?;
+    expect_quantized(op.out_dtype)?;
+    scale_and_zero_point(cx, 1, channels(data, op.axis)?)?;
+    scale_and_zero_point(cx, 3, None)?;
+    Ok(Type::tensor(data.shape.iter().copied(), op.out_dtype))
+}
+
+fn evaluate_requantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (op, data) = (cx.fields::<Requantize<Value>>()?, cx.tensor(0)?);
+    let from = Quantization::read(cx, 1, data.shape(), op.axis)?;
+    let to = Quantization::read(cx, 3, data.shape(), op.axis)?;
+    let mut elements = data.to_i64();
+    for (index, element) in elements.iter_mut().enumerate() {
+        let factor = from.scale.at(index) / to.scale.at(index);
+        let shifted = element.wrapping_sub(from.zero_point.at(index));
+        let product = match op.compute_dtype {
+            ComputeType::Default | ComputeType::Int64 => {
+                let factor = FixedPoint::new(factor);
+                match op.rounding {
+                    Rounding::ToNearest => factor.times_away_from_zero(shifted),
+                    _ => factor.times(shifted),
+                }
+            }
+            ComputeType::Float32 => round(f64::from(shifted as f32 * factor as f32), op.rounding),
+            ComputeType::Float64 => round(shifted as f64 * factor, op.rounding),
+        };
+        *element = product.saturating_add(to.zero_point.at(index));
+    }
+    saturated(op.out_dtype, data.shape(), &elements)
+}
+
+fn round(value: f64, rounding: Rounding) -> i64 {
+    match rounding {
+        Rounding::ToNearest => value.round() as i64,
+        _ => (value + 0.5).floor() as i64,
+    }
+}
+
+/// What a simulated quantization rounds to, by the number that an operand holds.
+fn simulated_dtype(cx: &EvalCx<'_>) -> Result<Option<DType>, EvalError> {
+    match cx.tensor(1)?.to_i64().first() {
+        Some(0) => Ok(None),
+        Some(1) => Ok(Some(DType::INT8)),
+        Some(2) => Ok(Some(DType::UINT8)),
+        Some(3) => Ok(Some(DType::INT32)),
+        _ => Err(EvalError::new("expected a number from 0 to 3: disabled, int8, uint8 or int32")),
+    }
+}
+
+/// The relation of both simulations.
+fn simulated<T>(axis: i64, _op: T, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    expect_real(data.dtype)?;
+    super::parameter(cx, 1, DType::INT32, None)?;
+    scale_and_zero_point(cx, 2, channels(data, axis)?)?;
+    Ok(cx.operands[0])
+}
+
+/// What `qnn.quantize` computes, as floats, so that the element type is chosen at run time.
+///
+/// `in_dtype` is 0 to change nothing, 1 for `int8`, 2 for `uint8`, 3 for `int32`. The result has
+/// the type of `data`. Relay operator level 11.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.qnn.simulated_quantize",
+    infer = |op: SimulatedQuantize<Type>, cx: &mut InferCx<'_>| simulated(op.axis, op, cx),
+    hooks(Evaluate(evaluate_simulated_quantize))
+)]
+pub struct SimulatedQuantize<V = ValueId> {
+    /// The real numbers.
+    pub data: V,
+    /// The number of the element type to simulate.
+    pub in_dtype: V,
+    /// Distance of neighbouring quantized numbers.
+    pub output_scale: V,
+    /// The integer that stands for 0.
+    pub output_zero_point: V,
+    /// The axis of scales and zero points; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+}
+
+fn evaluate_simulated_quantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (op, data) = (cx.fields::<SimulatedQuantize<Value>>()?, cx.tensor(0)?);
+    let Some(dtype) = simulated_dtype(cx)? else { return Ok(data.clone().into()) };
+    let to = Quantization::read(cx, 2, data.shape(), op.axis)?;
+    let quantized = to.quantize(&data.to_f64(), dtype);
+    let floats: Vec<f64> = quantized.iter().map(|&q| saturate(q, dtype) as f64).collect();
+    Ok(TensorData::from_f64(data.dtype(), data.shape(), &floats)?.into())
+}
+
+/// What `qnn.dequantize` computes, on floats that hold integers.
+///
+/// `in_dtype` is 0 to change nothing, 1 for `int8`, 2 for `uint8`, 3 for `int32`. The result has
+/// the type of `data`. Relay operator level 11.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.qnn.simulated_dequantize",
+    infer = |op: SimulatedDequantize<Type>, cx: &mut InferCx<'_>| simulated(op.axis, op, cx),
+    hooks(Evaluate(evaluate_simulated_dequantize))
+)]
+pub struct SimulatedDequantize<V = ValueId> {
+    /// The quantized numbers, as floats.
+    pub data: V,
+    /// The number of the element type that is simulated.
+    pub in_dtype: V,
+    /// Distance of neighbouring quantized numbers.
+    pub input_scale: V,
+    /// The integer that stands for 0.
+    pub input_zero_point: V,
+    /// The axis of scales and zero points; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+}
+
+fn evaluate_simulated_dequantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (op, data) = (cx.fields::<SimulatedDequantize<Value>>()?, cx.tensor(0)?);
+    if simulated_dtype(cx)?.is_none() {
+        return Ok(data.clone().into());
+    }
+    let scale = Spread::new(cx.tensor(2)?.to_f64(), data.shape(), op.axis)?;
+    let zero_point = Spread::new(cx.tensor(3)?.to_f64(), data.shape(), op.axis)?;
+    let mut elements = data.to_f64();
+    for (index, element) in elements.iter_mut().enumerate() {
+        *element = (*element - zero_point.at(index)) * scale.at(index);
+    }
+    Ok(TensorData::from_f64(data.dtype(), data.shape(), &elements)?.into())
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Quantize>();
+    registry.op::<Dequantize>();
+    registry.op::<Requantize>();
+    registry.op::<SimulatedQuantize>();
+    registry.op::<SimulatedDequantize>();
+}
