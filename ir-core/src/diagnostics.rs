@@ -130,7 +130,18 @@ pub fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let near: Vec<String> = nearest(name, candidates).iter().map(|c| format!("`{c}`")).collect();
+    did_you_mean_with("", name, candidates)
+}
+
+/// [`did_you_mean`] for names that are written after a sigil, such as `@main` and `%x`. Neither
+/// `name` nor the candidates contain it.
+pub fn did_you_mean_with<'a>(
+    sigil: &str,
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let near = nearest(name, candidates);
+    let near: Vec<String> = near.iter().map(|name| format!("`{sigil}{name}`")).collect();
     let (last, rest) = near.split_last()?;
     Some(match rest {
         [] => format!("did you mean {last}?"),
