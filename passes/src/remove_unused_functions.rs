@@ -50,6 +50,9 @@ impl ModulePass for RemoveUnusedFunctions {
         if pending.is_empty() {
             return Ok(());
         }
+        // Items of other kinds stay, and so does what they refer to.
+        let others = module.items.iter().filter(|(_, item)| item.signature.op != FUNC);
+        pending.extend(others.filter(|(_, item)| item.body.is_some()).map(|(name, _)| *name));
         let mut reached: FxHashSet<Symbol> = pending.iter().copied().collect();
         while let Some(name) = pending.pop() {
             for callee in module.body(name).into_iter().flat_map(|body| referenced_functions(body))
