@@ -23,7 +23,8 @@ use crate::worklist::rewrite;
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %b: Tensor[(2), float32]) -> Tensor[(1, 2, 4, 4), float32] {
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %b: Tensor[(2), float32])
+///     -> Tensor[(1, 2, 4, 4), float32] {
 ///   %0 = expand_dims(%b, axis=1, num_newaxis=2);
 ///   add(%x, %0)
 /// }

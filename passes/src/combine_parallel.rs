@@ -30,7 +30,9 @@ use crate::emit::{self, Emit, attribute, with_attribute};
 /// ```
 /// becomes, with `min-num-branches=2`,
 /// ```relay
-/// def @main(%x: Tensor[(1, 4, 8, 8), float32], %w1: Tensor[(2, 4, 1, 1), float32], %w2: Tensor[(3, 4, 1, 1), float32]) -> (Tensor[(1, 2, 8, 8), float32], Tensor[(1, 3, 8, 8), float32]) {
+/// def @main(%x: Tensor[(1, 4, 8, 8), float32], %w1: Tensor[(2, 4, 1, 1), float32],
+///     %w2: Tensor[(3, 4, 1, 1), float32])
+///     -> (Tensor[(1, 2, 8, 8), float32], Tensor[(1, 3, 8, 8), float32]) {
 ///   %0 = (%w1, %w2);
 ///   %1 = concatenate(%0);
 ///   %2 = nn.conv2d(%x, %1, channels=5, kernel_size=[1, 1]);
@@ -63,7 +65,8 @@ pub struct CombineParallelConv2d {
 /// ```
 /// becomes, with `min-num-branches=2`,
 /// ```relay
-/// def @main(%x: Tensor[(2, 4), float32], %w1: Tensor[(3, 4), float32], %w2: Tensor[(5, 4), float32]) -> (Tensor[(2, 3), float32], Tensor[(2, 5), float32]) {
+/// def @main(%x: Tensor[(2, 4), float32], %w1: Tensor[(3, 4), float32],
+///     %w2: Tensor[(5, 4), float32]) -> (Tensor[(2, 3), float32], Tensor[(2, 5), float32]) {
 ///   %0 = (%w1, %w2);
 ///   %1 = concatenate(%0);
 ///   %2 = nn.dense(%x, %1, units=8);
@@ -98,7 +101,9 @@ pub struct CombineParallelDense {
 /// ```
 /// becomes, with `min-num-branches=2`,
 /// ```relay
-/// def @main(%x: Tensor[(1, 2, 4), float32], %a: Tensor[(1, 3, 4), float32], %b: Tensor[(1, 5, 4), float32]) -> (Tensor[(1, 2, 3), float32], Tensor[(1, 2, 5), float32]) {
+/// def @main(%x: Tensor[(1, 2, 4), float32], %a: Tensor[(1, 3, 4), float32],
+///     %b: Tensor[(1, 5, 4), float32])
+///     -> (Tensor[(1, 2, 3), float32], Tensor[(1, 2, 5), float32]) {
 ///   %0 = (%a, %b);
 ///   %1 = concatenate(%0, axis=1);
 ///   %2 = nn.batch_matmul(%x, %1, transpose_b=True);

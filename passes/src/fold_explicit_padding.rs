@@ -21,7 +21,8 @@ use crate::worklist::rewrite;
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32]) -> Tensor[(1, 2, 8, 8), float32] {
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32])
+///     -> Tensor[(1, 2, 8, 8), float32] {
 ///   nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=2, kernel_size=[3, 3])
 /// }
 /// ```

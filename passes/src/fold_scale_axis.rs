@@ -27,7 +27,8 @@ use crate::fold_constant::FoldConstant;
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32], %s: Tensor[(2, 1, 1), float32]) -> Tensor[(1, 2, 6, 6), float32] {
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32],
+///     %s: Tensor[(2, 1, 1), float32]) -> Tensor[(1, 2, 6, 6), float32] {
 ///   %0 = squeeze(%s, axis=[1, 2]);
 ///   %1 = expand_dims(%0, axis=1, num_newaxis=3);
 ///   %2 = multiply(%w, %1);
@@ -55,7 +56,9 @@ pub struct FoldScaleAxis {}
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32], %b: Tensor[(2, 1, 1), float32], %s: Tensor[(2, 1, 1), float32]) -> Tensor[(1, 2, 6, 6), float32] {
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32],
+///     %b: Tensor[(2, 1, 1), float32], %s: Tensor[(2, 1, 1), float32])
+///     -> Tensor[(1, 2, 6, 6), float32] {
 ///   %0 = squeeze(%s, axis=[1, 2]);
 ///   %1 = expand_dims(%0, axis=1, num_newaxis=3);
 ///   %2 = multiply(%w, %1);
@@ -83,7 +86,8 @@ pub struct BackwardFoldScaleAxis {}
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(5, 3), float32], %w: Tensor[(2, 3), float32], %s: Tensor[(3), float32]) -> Tensor[(5, 2), float32] {
+/// def @main(%x: Tensor[(5, 3), float32], %w: Tensor[(2, 3), float32], %s: Tensor[(3), float32])
+///     -> Tensor[(5, 2), float32] {
 ///   %0 = multiply(%w, %s);
 ///   nn.dense(%x, %0, units=2)
 /// }

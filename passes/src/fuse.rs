@@ -52,8 +52,10 @@ impl OptionValue for Strategy {
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32]) -> Tensor[(2, 4), float32] {
-///   %1 = fn (%p0: Tensor[(2, 3), float32], %p1: Tensor[(4, 3), float32], Primitive=1) -> Tensor[(2, 4), float32] {
+/// def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32])
+///     -> Tensor[(2, 4), float32] {
+///   %1 = fn (%p0: Tensor[(2, 3), float32], %p1: Tensor[(4, 3), float32], Primitive=1)
+///       -> Tensor[(2, 4), float32] {
 ///     %0 = nn.dense(%p0, %p1);
 ///     nn.relu(%0)
 ///   };

@@ -109,7 +109,8 @@ impl FunctionPass for FastMath {
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(4), int8], %a: Tensor[(4), int32], %b: Tensor[(4), int32]) -> (Tensor[(4), int32], Tensor[(4), int32]) {
+/// def @main(%x: Tensor[(4), int8], %a: Tensor[(4), int32], %b: Tensor[(4), int32])
+///     -> (Tensor[(4), int32], Tensor[(4), int32]) {
 ///   %0 = cast(%x, dtype="int32");
 ///   %1 = add(%0, %a);
 ///   %2 = cast(%x, dtype="int32");

@@ -29,7 +29,9 @@ use crate::emit::{self, Emit};
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %gamma: Tensor[(2), float32], %beta: Tensor[(2), float32], %mean: Tensor[(2), float32], %var: Tensor[(2), float32]) -> Tensor[(1, 2, 4, 4), float32] {
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %gamma: Tensor[(2), float32],
+///     %beta: Tensor[(2), float32], %mean: Tensor[(2), float32], %var: Tensor[(2), float32])
+///     -> Tensor[(1, 2, 4, 4), float32] {
 ///   %0 = add(%var, 1e-05f);
 ///   %1 = sqrt(%0);
 ///   %2 = divide(1f, %1);
