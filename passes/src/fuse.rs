@@ -1,7 +1,7 @@
 //! Fusion: groups operators into kernels.
 //!
-//! The data flows one way: [`graph`] makes a forward dataflow graph of each block, [`dominators`]
-//! its post-dominator tree, [`partition`] the groups, and [`kernels`] factors each group into a
+//! The data flows one way: `graph` makes a forward dataflow graph of each block, `dominators`
+//! its post-dominator tree, `partition` the groups, and `kernels` factors each group into a
 //! function marked `Primitive=1`.
 
 mod defuse;

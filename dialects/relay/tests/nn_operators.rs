@@ -477,7 +477,7 @@ proptest! {
              paddings=[[0, 0], [1, 1], [1, 1]]), block_shape=[3, 2, 2], \
              crops=[[0, 0], [1, 1], [1, 1]])",
         ] {
-            let (ty, back) = run_on(&registry, call, &[x.clone()]).unwrap();
+            let (ty, back) = run_on(&registry, call, std::slice::from_ref(&x)).unwrap();
             prop_assert_eq!(ty, x.ty());
             prop_assert_eq!(numbers(&back), x.to_f64());
         }

@@ -160,7 +160,7 @@ fn check_all(root: PathBuf) {
     let (files, mut compared) = (files(root), Compared::default());
     let failures: Vec<String> =
         files.iter().flat_map(|path| check(path, &registry, &mut compared)).collect();
-    println!("{} files, {compared:?}", files.len());
+    eprintln!("{} files, {compared:?}", files.len());
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
     assert!(compared.values > 0, "{compared:?}");
 }
