@@ -2,7 +2,7 @@
 
 // ANCHOR: dialect
 use ir_core::{
-    Dialect, FuncMut, FunctionPass, InsertPoint, Op, Pass, PassContext, PassResult, ValueMap,
+    Dialect, FuncMut, FunctionPass, InsertPoint, Op, OpId, Pass, PassContext, PassResult, ValueMap,
 };
 
 /// Runs its region `count` times.
@@ -21,6 +21,11 @@ pub struct Say {
     pub word: String,
 }
 
+/// Ends a block.
+#[derive(Op, Clone, Debug)]
+#[op(name = "toy.end", traits(TERMINATOR), results = 0)]
+pub struct End {}
+
 /// The dialect.
 pub fn dialect() -> Dialect {
     Dialect {
@@ -29,6 +34,7 @@ pub fn dialect() -> Dialect {
         register: |registry| {
             registry.op::<Repeat>();
             registry.op::<Say>();
+            registry.op::<End>();
         },
     }
 }
@@ -46,11 +52,16 @@ impl FunctionPass for Unroll {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         // Inner loops come later in program order: from the last to the first, each is unrolled
         // once, before the loop around it is copied.
-        for (op, repeat) in f.all::<Repeat>().into_iter().rev() {
+        for op in f.all::<Repeat>().into_iter().rev() {
+            let Some(repeat) = f.view::<Repeat>(op) else { continue };
             if repeat.count <= self.limit {
-                let body = f.body.region_block(op, 0);
+                let mut inside: Vec<OpId> = f.body.block_ops(f.body.region_block(op, 0)).collect();
+                inside.pop(); // its `toy.end`
                 for _ in 0..repeat.count {
-                    f.body.copy_block_ops(body, InsertPoint::Before(op), &mut ValueMap::default());
+                    let mut map = ValueMap::default();
+                    for &inner in &inside {
+                        f.body.copy_op(inner, InsertPoint::Before(op), &mut map);
+                    }
                 }
                 f.body.erase(op);
                 cx.count("unrolled", 1);

@@ -11,7 +11,8 @@ pub struct DropReluOfClip {}
 
 impl FunctionPass for DropReluOfClip {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, relu) in f.all::<Relu>() {
+        for op in f.all::<Relu>() {
+            let Some(relu) = f.view::<Relu>(op) else { continue };
             if f.def::<Clip>(relu.data).is_some_and(|clip| clip.a_min >= 0.0) {
                 f.replace(op, relu.data);
                 cx.count("dropped", 1);

@@ -111,14 +111,24 @@ impl Diagnostic {
     }
 }
 
+/// Longer names, in characters, are not compared: nobody types them.
+const LONGEST_NAME: usize = 200;
+
 /// The candidates nearest to a misspelt `name`, best first, at most three. Ties keep the order of
 /// `candidates`.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let length = name.chars().count();
     let mut scored: Vec<(usize, &str)> = candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        .filter(|(distance, candidate)| {
-            *distance <= name.chars().count().max(candidate.chars().count()).div_ceil(3)
+        .filter_map(|candidate| {
+            let other = candidate.chars().count();
+            let limit = length.max(other).div_ceil(3);
+            // The distance is at least the difference of the lengths, and costs their product.
+            if length.abs_diff(other) > limit || length > LONGEST_NAME || other > LONGEST_NAME {
+                return None;
+            }
+            let distance = strsim::damerau_levenshtein(name, candidate);
+            (distance <= limit).then_some((distance, candidate))
         })
         .collect();
     scored.sort_by_key(|(distance, _)| *distance);
@@ -130,7 +140,18 @@ pub fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let near: Vec<String> = nearest(name, candidates).iter().map(|c| format!("`{c}`")).collect();
+    did_you_mean_with("", name, candidates)
+}
+
+/// [`did_you_mean`] for names that are written after a sigil, such as `@main` and `%x`. Neither
+/// `name` nor the candidates contain it.
+pub fn did_you_mean_with<'a>(
+    sigil: &str,
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let near = nearest(name, candidates);
+    let near: Vec<String> = near.iter().map(|name| format!("`{sigil}{name}`")).collect();
     let (last, rest) = near.split_last()?;
     Some(match rest {
         [] => format!("did you mean {last}?"),

@@ -460,8 +460,12 @@ mod tests {
         check(&|body| body.set_ty(body.block_args(entry)[0], Type::unit()));
         check(&|body| body.set_attrs(last, AttrDict::empty().with("a", &true)));
         check(&|body| body.erase(last));
-        check(&|body| drop(body.add_region(last)));
-        check(&|body| drop(body.add_block_arg(entry, Type::unit())));
+        check(&|body| {
+            body.add_region(last);
+        });
+        check(&|body| {
+            body.add_block_arg(entry, Type::unit());
+        });
         let distinct: rustc_hash::FxHashSet<Fingerprint> = changed.iter().copied().collect();
         assert_eq!(distinct.len(), changed.len());
     }

@@ -31,10 +31,16 @@ pub struct FuncMut<'a> {
 }
 
 impl FuncMut<'_> {
-    /// All operations of kind `T`, in program order. Collected first, so editing is safe; skip
-    /// those that an edit erased with [`Body::is_live`].
-    pub fn all<T: Op>(&self) -> Vec<(OpId, T)> {
-        self.body.walk().filter_map(|op| Some((op, self.body.view(op)?))).collect()
+    /// All operations of kind `T`, in program order. Collected first, so editing is safe. Look at
+    /// each with [`view`](FuncMut::view) when its turn comes: an edit may have changed its
+    /// operands, or erased it.
+    pub fn all<T: Op>(&self) -> Vec<OpId> {
+        self.body.walk().filter(|op| self.body.view::<T>(*op).is_some()).collect()
+    }
+
+    /// The operation `op` as a `T`, as it now is; `None` where it is another or erased.
+    pub fn view<T: Op>(&self, op: OpId) -> Option<T> {
+        self.body.is_live(op).then(|| self.body.view(op)).flatten()
     }
 
     /// The operation that defines `value`, seen as a `T`.

@@ -76,7 +76,8 @@ struct DoubleScales {
 
 impl FunctionPass for DoubleScales {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, scale) in f.all::<Scale>() {
+        for op in f.all::<Scale>() {
+            let Some(scale) = f.view::<Scale>(op) else { continue };
             let at = InsertPoint::Before(op);
             let new = f.build(
                 at,
@@ -127,7 +128,7 @@ fn a_pass_edits_a_function() {
     assert!(f.body.edits() > edits);
     let scales = f.all::<Scale>();
     assert_eq!(scales.len(), 1);
-    assert_eq!(scales[0].1.factor, 8.0);
+    assert_eq!(f.view::<Scale>(scales[0]).map(|scale| scale.factor), Some(8.0));
     assert_eq!(cx.statistics["doubled"], 1);
     let error = (def.make)(&[("scaleby".into(), "4".into())]).err();
     assert_eq!(

@@ -17,12 +17,17 @@ use crate::worklist::rewrite;
 /// fold removes an operation and makes at most a constant, so this ends.
 ///
 /// ```relay
-/// nn.bias_add(%x, %b)
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %b: Tensor[(2), float32]) {
+///   nn.bias_add(%x, %b)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = expand_dims(%b, axis=1, num_newaxis=2);
-/// add(%x, %0)
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %b: Tensor[(2), float32])
+///     -> Tensor[(1, 2, 4, 4), float32] {
+///   %0 = expand_dims(%b, axis=1, num_newaxis=2);
+///   add(%x, %0)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "canonicalize", function)]
@@ -32,7 +37,8 @@ const PASS: &str = "canonicalize";
 
 impl FunctionPass for Canonicalize {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, bias_add) in f.all::<BiasAdd>() {
+        for op in f.all::<BiasAdd>() {
+            let Some(bias_add) = f.view::<BiasAdd>(op) else { continue };
             cx.count("biases", u64::from(add_bias(f, op, &bias_add)?));
         }
         let folded = rewrite(f, &mut |f, op| Ok(folded_value(f, op)))?;

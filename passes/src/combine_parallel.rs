@@ -21,18 +21,25 @@ use crate::emit::{self, Emit, attribute, with_attribute};
 /// apart. One large convolution uses a device better than several small ones.
 ///
 /// ```relay
-/// %0 = nn.conv2d(%x, %w1, channels=2, kernel_size=[1, 1]);
-/// %1 = nn.conv2d(%x, %w2, channels=3, kernel_size=[1, 1]);
-/// (%0, %1)
+/// def @main(%x: Tensor[(1, 4, 8, 8), float32], %w1: Tensor[(2, 4, 1, 1), float32],
+///           %w2: Tensor[(3, 4, 1, 1), float32]) {
+///   %0 = nn.conv2d(%x, %w1, channels=2, kernel_size=[1, 1]);
+///   %1 = nn.conv2d(%x, %w2, channels=3, kernel_size=[1, 1]);
+///   (%0, %1)
+/// }
 /// ```
 /// becomes, with `min-num-branches=2`,
 /// ```relay
-/// %0 = (%w1, %w2);
-/// %1 = concatenate(%0);
-/// %2 = nn.conv2d(%x, %1, channels=5, kernel_size=[1, 1]);
-/// %3 = strided_slice(%2, begin=[0, 0], end=[-1, 2], strides=[1, 1], slice_mode="size");
-/// %4 = strided_slice(%2, begin=[0, 2], end=[-1, 3], strides=[1, 1], slice_mode="size");
-/// (%3, %4)
+/// def @main(%x: Tensor[(1, 4, 8, 8), float32], %w1: Tensor[(2, 4, 1, 1), float32],
+///     %w2: Tensor[(3, 4, 1, 1), float32])
+///     -> (Tensor[(1, 2, 8, 8), float32], Tensor[(1, 3, 8, 8), float32]) {
+///   %0 = (%w1, %w2);
+///   %1 = concatenate(%0);
+///   %2 = nn.conv2d(%x, %1, channels=5, kernel_size=[1, 1]);
+///   %3 = strided_slice(%2, begin=[0, 0], end=[-1, 2], strides=[1, 1], slice_mode="size");
+///   %4 = strided_slice(%2, begin=[0, 2], end=[-1, 3], strides=[1, 1], slice_mode="size");
+///   (%3, %4)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "combine-parallel-conv2d", function)]
@@ -49,18 +56,24 @@ pub struct CombineParallelConv2d {
 /// operators that follow all of them are merged as well.
 ///
 /// ```relay
-/// %0 = nn.dense(%x, %w1, units=3);
-/// %1 = nn.dense(%x, %w2, units=5);
-/// (%0, %1)
+/// def @main(%x: Tensor[(2, 4), float32], %w1: Tensor[(3, 4), float32],
+///           %w2: Tensor[(5, 4), float32]) {
+///   %0 = nn.dense(%x, %w1, units=3);
+///   %1 = nn.dense(%x, %w2, units=5);
+///   (%0, %1)
+/// }
 /// ```
 /// becomes, with `min-num-branches=2`,
 /// ```relay
-/// %0 = (%w1, %w2);
-/// %1 = concatenate(%0);
-/// %2 = nn.dense(%x, %1, units=8);
-/// %3 = strided_slice(%2, begin=[0, 0], end=[-1, 3], strides=[1, 1], slice_mode="size");
-/// %4 = strided_slice(%2, begin=[0, 3], end=[-1, 5], strides=[1, 1], slice_mode="size");
-/// (%3, %4)
+/// def @main(%x: Tensor[(2, 4), float32], %w1: Tensor[(3, 4), float32],
+///     %w2: Tensor[(5, 4), float32]) -> (Tensor[(2, 3), float32], Tensor[(2, 5), float32]) {
+///   %0 = (%w1, %w2);
+///   %1 = concatenate(%0);
+///   %2 = nn.dense(%x, %1, units=8);
+///   %3 = strided_slice(%2, begin=[0, 0], end=[-1, 3], strides=[1, 1], slice_mode="size");
+///   %4 = strided_slice(%2, begin=[0, 3], end=[-1, 5], strides=[1, 1], slice_mode="size");
+///   (%3, %4)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "combine-parallel-dense", function)]
@@ -79,18 +92,25 @@ pub struct CombineParallelDense {
 /// operators that follow all of them are merged as well.
 ///
 /// ```relay
-/// %0 = nn.batch_matmul(%x, %a, transpose_b=True);
-/// %1 = nn.batch_matmul(%x, %b, transpose_b=True);
-/// (%0, %1)
+/// def @main(%x: Tensor[(1, 2, 4), float32], %a: Tensor[(1, 3, 4), float32],
+///           %b: Tensor[(1, 5, 4), float32]) {
+///   %0 = nn.batch_matmul(%x, %a, transpose_b=True);
+///   %1 = nn.batch_matmul(%x, %b, transpose_b=True);
+///   (%0, %1)
+/// }
 /// ```
 /// becomes, with `min-num-branches=2`,
 /// ```relay
-/// %0 = (%a, %b);
-/// %1 = concatenate(%0, axis=1);
-/// %2 = nn.batch_matmul(%x, %1, transpose_b=True);
-/// %3 = strided_slice(%2, begin=[0, 0, 0], end=[-1, -1, 3], strides=[1, 1, 1], slice_mode="size");
-/// %4 = strided_slice(%2, begin=[0, 0, 3], end=[-1, -1, 5], strides=[1, 1, 1], slice_mode="size");
-/// (%3, %4)
+/// def @main(%x: Tensor[(1, 2, 4), float32], %a: Tensor[(1, 3, 4), float32],
+///     %b: Tensor[(1, 5, 4), float32])
+///     -> (Tensor[(1, 2, 3), float32], Tensor[(1, 2, 5), float32]) {
+///   %0 = (%a, %b);
+///   %1 = concatenate(%0, axis=1);
+///   %2 = nn.batch_matmul(%x, %1, transpose_b=True);
+///   %3 = strided_slice(%2, begin=[0, 0, 0], end=[-1, -1, 3], strides=[1, 1, 1], slice_mode="size");
+///   %4 = strided_slice(%2, begin=[0, 0, 3], end=[-1, -1, 5], strides=[1, 1, 1], slice_mode="size");
+///   (%3, %4)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "combine-parallel-batch-matmul", function)]

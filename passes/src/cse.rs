@@ -15,14 +15,18 @@ use rustc_hash::FxBuildHasher;
 /// (`Primitive=1`) stay closed: nothing inside is replaced by something outside. Linear time.
 ///
 /// ```relay
-/// %0 = add(%x, %y);
-/// %1 = add(%x, %y);
-/// multiply(%0, %1)
+/// def @main(%x: Tensor[(4), float32], %y: Tensor[(4), float32]) {
+///   %0 = add(%x, %y);
+///   %1 = add(%x, %y);
+///   multiply(%0, %1)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = add(%x, %y);
-/// multiply(%0, %0)
+/// def @main(%x: Tensor[(4), float32], %y: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   %0 = add(%x, %y);
+///   multiply(%0, %0)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "cse", function)]

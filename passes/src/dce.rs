@@ -12,14 +12,18 @@ use crate::effects::{EffectSummaries, LocalEffects};
 /// Linear in the size of the module, times the depth of mutual recursion.
 ///
 /// ```relay
-/// let %a = exp(%x);
-/// let %b = log(%x);
-/// %b
+/// def @main(%x: Tensor[(4), float32]) {
+///   let %a = exp(%x);
+///   let %b = log(%x);
+///   %b
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// let %b = log(%x);
-/// %b
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   let %b = log(%x);
+///   %b
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "dce", module)]

@@ -36,12 +36,26 @@ use types::with_parts;
 /// ```
 /// becomes
 /// ```relay
-/// type Closure { Lambda(float32) }
-/// def @apply(%f: Closure[], %x: float32) -> float32 {
-///   match (%f) { Lambda(%a) => { multiply(%x, %a) } }
+/// type Closure {
+///   Lambda(float32),
 /// }
-/// def @app(%f: Closure[], %x: float32) -> float32 { @apply(%f, %x) }
-/// def @main(%a: float32, %x: float32) -> float32 { @app(Lambda(%a), %x) }
+///
+/// def @app(%f: Closure[], %x: float32) -> float32 {
+///   @apply(%f, %x)
+/// }
+///
+/// def @main(%a: float32, %x: float32) -> float32 {
+///   %0 = Lambda(%a);
+///   @app(%0, %x)
+/// }
+///
+/// def @apply(%p: Closure[], %p1: float32) -> float32 {
+///   match (%p) {
+///     Lambda(%a: float32) => {
+///       multiply(%p1, %a)
+///     },
+///   }
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "defunctionalize", module)]

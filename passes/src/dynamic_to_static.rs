@@ -18,13 +18,17 @@ use crate::fold_constant::FoldConstant;
 /// nothing changes, since a static shape may make another argument constant.
 ///
 /// ```relay
-/// %0 = reshape(%x, newshape=[4, 16]);
-/// %1 = shape_of(%0, dtype="int64");
-/// dyn.reshape(%x, %1)
+/// def @main(%x: Tensor[(8, 8), float32]) {
+///   %0 = reshape(%x, newshape=[4, 16]);
+///   %1 = shape_of(%0, dtype="int64");
+///   dyn.reshape(%x, %1)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// reshape(%x, newshape=[4, 16])
+/// def @main(%x: Tensor[(8, 8), float32]) -> Tensor[(4, 16), float32] {
+///   reshape(%x, newshape=[4, 16])
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "dynamic-to-static", module)]

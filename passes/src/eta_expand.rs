@@ -9,12 +9,33 @@ use relay::language::{Call, Construct, Constructor, create_fn, end_block};
 /// A use as the function of a call stays as it is.
 ///
 /// ```relay
-/// @map(Some, %xs)
+/// type Maybe[A] { Just(A), Nothing }
+///
+/// def @apply(%f: fn (int32) -> Maybe[int32], %x: int32) {
+///   %f(%x)
+/// }
+///
+/// def @main(%x: int32) {
+///   @apply(Just, %x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = fn (%x: A) -> Option[A] { Some(%x) };
-/// @map(%0, %xs)
+/// type Maybe[A] {
+///   Just(A),
+///   Nothing,
+/// }
+///
+/// def @apply(%f: fn (int32) -> Maybe[int32], %x: int32) -> Maybe[int32] {
+///   %f(%x)
+/// }
+///
+/// def @main(%x: int32) -> Maybe[int32] {
+///   %0 = fn [A] (%p: A) -> Maybe[A] {
+///     Just(%p)
+///   };
+///   @apply(%0, %x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "eta-expand", function)]

@@ -19,12 +19,16 @@ use crate::emit::{self, Emit};
 /// `zeros`, stay: they are cheaper than their value. Kernels (`Primitive=1`) are left alone.
 ///
 /// ```relay
-/// %0 = add(1f, 2f);
-/// multiply(%x, %0)
+/// def @main(%x: Tensor[(4), float32]) {
+///   %0 = add(1f, 2f);
+///   multiply(%x, %0)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// multiply(%x, 3f)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   multiply(%x, 3f)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "fold-constant", function)]

@@ -14,12 +14,17 @@ use crate::worklist::rewrite;
 /// least value of the element type does. The padded tensor is never written then.
 ///
 /// ```relay
-/// %0 = nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [1, 1], [1, 1]]);
-/// nn.conv2d(%0, %w, channels=2, kernel_size=[3, 3])
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32]) {
+///   %0 = nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [1, 1], [1, 1]]);
+///   nn.conv2d(%0, %w, channels=2, kernel_size=[3, 3])
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=2, kernel_size=[3, 3])
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32])
+///     -> Tensor[(1, 2, 8, 8), float32] {
+///   nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=2, kernel_size=[3, 3])
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "fold-explicit-padding", function)]

@@ -19,15 +19,21 @@ use crate::fold_constant::FoldConstant;
 /// weights the factors, such as those of a batch normalization, cost nothing then.
 ///
 /// ```relay
-/// %0 = nn.conv2d(%x, %w, channels=2, kernel_size=[3, 3]);
-/// multiply(%0, %s)
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32],
+///           %s: Tensor[(2, 1, 1), float32]) {
+///   %0 = nn.conv2d(%x, %w, channels=2, kernel_size=[3, 3]);
+///   multiply(%0, %s)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = squeeze(%s, axis=[1, 2]);
-/// %1 = expand_dims(%0, axis=1, num_newaxis=3);
-/// %2 = multiply(%w, %1);
-/// nn.conv2d(%x, %2, channels=2, kernel_size=[3, 3])
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32],
+///     %s: Tensor[(2, 1, 1), float32]) -> Tensor[(1, 2, 6, 6), float32] {
+///   %0 = squeeze(%s, axis=[1, 2]);
+///   %1 = expand_dims(%0, axis=1, num_newaxis=3);
+///   %2 = multiply(%w, %1);
+///   nn.conv2d(%x, %2, channels=2, kernel_size=[3, 3])
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "fold-scale-axis", function)]
@@ -41,19 +47,26 @@ pub struct FoldScaleAxis {}
 /// positive constant.
 ///
 /// ```relay
-/// %0 = nn.conv2d(%x, %w, channels=2, kernel_size=[3, 3]);
-/// %1 = add(%0, %b);
-/// multiply(%1, %s)
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32],
+///           %b: Tensor[(2, 1, 1), float32], %s: Tensor[(2, 1, 1), float32]) {
+///   %0 = nn.conv2d(%x, %w, channels=2, kernel_size=[3, 3]);
+///   %1 = add(%0, %b);
+///   multiply(%1, %s)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = squeeze(%s, axis=[1, 2]);
-/// %1 = expand_dims(%0, axis=1, num_newaxis=3);
-/// %2 = multiply(%w, %1);
-/// %3 = nn.conv2d(%x, %2, channels=2, kernel_size=[3, 3]);
-/// %4 = expand_dims(%0, axis=1, num_newaxis=2);
-/// %5 = multiply(%b, %4);
-/// add(%3, %5)
+/// def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32],
+///     %b: Tensor[(2, 1, 1), float32], %s: Tensor[(2, 1, 1), float32])
+///     -> Tensor[(1, 2, 6, 6), float32] {
+///   %0 = squeeze(%s, axis=[1, 2]);
+///   %1 = expand_dims(%0, axis=1, num_newaxis=3);
+///   %2 = multiply(%w, %1);
+///   %3 = nn.conv2d(%x, %2, channels=2, kernel_size=[3, 3]);
+///   %4 = expand_dims(%0, axis=1, num_newaxis=2);
+///   %5 = multiply(%b, %4);
+///   add(%3, %5)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "backward-fold-scale-axis", function)]
@@ -66,13 +79,18 @@ pub struct BackwardFoldScaleAxis {}
 /// `nn.relu`, `nn.leaky_relu`, max pools and additions of something per channel.
 ///
 /// ```relay
-/// %0 = multiply(%x, %s);
-/// nn.dense(%0, %w, units=2)
+/// def @main(%x: Tensor[(5, 3), float32], %w: Tensor[(2, 3), float32], %s: Tensor[(3), float32]) {
+///   %0 = multiply(%x, %s);
+///   nn.dense(%0, %w, units=2)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = multiply(%w, %s);
-/// nn.dense(%x, %0, units=2)
+/// def @main(%x: Tensor[(5, 3), float32], %w: Tensor[(2, 3), float32], %s: Tensor[(3), float32])
+///     -> Tensor[(5, 2), float32] {
+///   %0 = multiply(%w, %s);
+///   nn.dense(%x, %0, units=2)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "forward-fold-scale-axis", function)]
@@ -89,10 +107,8 @@ impl FunctionPass for FoldScaleAxis {
 impl FunctionPass for BackwardFoldScaleAxis {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         // From the first product on, so that a product of a product folds twice.
-        for (op, product) in f.all::<Multiply>() {
-            if !f.body.is_live(op) {
-                continue;
-            }
+        for op in f.all::<Multiply>() {
+            let Some(product) = f.view::<Multiply>(op) else { continue };
             let factors = [(product.lhs, product.rhs), (product.rhs, product.lhs)];
             let found = factors.into_iter().find_map(|(data, factor)| {
                 scales(f, data, factor).into_iter().find_map(|scale| {
@@ -112,10 +128,8 @@ impl FunctionPass for BackwardFoldScaleAxis {
 
 impl FunctionPass for ForwardFoldScaleAxis {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, product) in f.all::<Multiply>().into_iter().rev() {
-            if !f.body.is_live(op) {
-                continue;
-            }
+        for op in f.all::<Multiply>().into_iter().rev() {
+            let Some(product) = f.view::<Multiply>(op) else { continue };
             let factors = [(product.lhs, product.rhs), (product.rhs, product.lhs)];
             let found = factors.into_iter().find_map(|(data, factor)| {
                 scales(f, data, factor).into_iter().find_map(|scale| {

@@ -45,13 +45,22 @@ impl OptionValue for Strategy {
 /// Cost is linear in the number of operations times `max-depth`.
 ///
 /// ```relay
-/// %0 = nn.dense(%x, %w);
-/// nn.relu(%0)
+/// def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32]) {
+///   %0 = nn.dense(%x, %w);
+///   nn.relu(%0)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = fn (%p0, %p1, Primitive=1) { %1 = nn.dense(%p0, %p1); nn.relu(%1) };
-/// %0(%x, %w)
+/// def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32])
+///     -> Tensor[(2, 4), float32] {
+///   %1 = fn (%p0: Tensor[(2, 3), float32], %p1: Tensor[(4, 3), float32], Primitive=1)
+///       -> Tensor[(2, 4), float32] {
+///     %0 = nn.dense(%p0, %p1);
+///     nn.relu(%0)
+///   };
+///   %1(%x, %w)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "fuse", function)]

@@ -8,11 +8,15 @@ use ir_core::{Module, ModulePass, Pass, PassContext, PassResult};
 /// them, and end the pipeline.
 ///
 /// ```relay
-/// def @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }
+/// def @main(%x: Tensor[(2, 3), float32]) {
+///   nn.relu(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] { nn.relu(%x) }
+/// def @main(%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] {
+///   nn.relu(%x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "infer-type", module)]

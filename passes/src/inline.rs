@@ -19,12 +19,19 @@ use crate::effects::referenced_functions;
 /// for each call.
 ///
 /// ```relay
-/// def @double(%x: float32, Inline=1) { add(%x, %x) }
-/// def @main(%x: float32) { @double(%x) }
+/// def @double(%x: float32, Inline=1) {
+///   add(%x, %x)
+/// }
+///
+/// def @main(%x: float32) {
+///   @double(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: float32) { add(%x, %x) }
+/// def @main(%x: float32) -> float32 {
+///   add(%x, %x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "inline", module)]

@@ -24,10 +24,16 @@ use relay::types::free_parameters;
 /// ```
 /// becomes
 /// ```relay
-/// def @main_lambda(%x: float32, Closure=1) { fn (%y: float32) { add(%x, %y) } }
-/// def @main(%x: float32) {
+/// def @main(%x: float32) -> float32 {
 ///   let %f = @main_lambda(%x);
 ///   %f(%x)
+/// }
+///
+/// def @main_lambda(%x: float32, Closure=1) -> fn (float32) -> float32 {
+///   let %f = fn (%y: float32) -> float32 {
+///     add(%x, %y)
+///   };
+///   %f
 /// }
 /// ```
 #[derive(Pass)]

@@ -6,6 +6,7 @@
 use ir_core::Registry;
 
 pub mod canonicalize;
+pub mod codes;
 pub mod combine_parallel;
 pub mod cse;
 pub mod dce;

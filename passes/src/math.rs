@@ -12,11 +12,15 @@ use crate::emit::Emit;
 /// Only for floats, whose last digit may change; a divisor with a zero stays.
 ///
 /// ```relay
-/// divide(%x, 4f)
+/// def @main(%x: Tensor[(4), float32]) {
+///   divide(%x, 4f)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// multiply(%x, 0.25f)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   multiply(%x, 0.25f)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "div-to-mul", function)]
@@ -24,7 +28,8 @@ pub struct DivToMul {}
 
 impl FunctionPass for DivToMul {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, divide) in f.all::<Divide>() {
+        for op in f.all::<Divide>() {
+            let Some(divide) = f.view::<Divide>(op) else { continue };
             let Some(constant) = f.registry.constant(f.body, divide.rhs) else { continue };
             let AttrData::Tensor(divisor) = constant.data() else { continue };
             let zero = divisor.elements().any(|element| element.as_f64() == 0.0);
@@ -54,11 +59,15 @@ impl FunctionPass for DivToMul {
 /// `nn.fast_softmax`, which a target may approximate.
 ///
 /// ```relay
-/// exp(%x)
+/// def @main(%x: Tensor[(4), float32]) {
+///   exp(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// fast_exp(%x)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   fast_exp(%x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "fast-math", function)]
@@ -91,14 +100,23 @@ impl FunctionPass for FastMath {
 /// for each user is fused into it.
 ///
 /// ```relay
-/// %0 = cast(%x, dtype="int32");
-/// add(add(%0, %a), multiply(%0, %b))
+/// def @main(%x: Tensor[(4), int8], %a: Tensor[(4), int32], %b: Tensor[(4), int32]) {
+///   %0 = cast(%x, dtype="int32");
+///   %1 = add(%0, %a);
+///   %2 = multiply(%0, %b);
+///   (%1, %2)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = cast(%x, dtype="int32");
-/// %1 = cast(%x, dtype="int32");
-/// add(add(%0, %a), multiply(%1, %b))
+/// def @main(%x: Tensor[(4), int8], %a: Tensor[(4), int32], %b: Tensor[(4), int32])
+///     -> (Tensor[(4), int32], Tensor[(4), int32]) {
+///   %0 = cast(%x, dtype="int32");
+///   %1 = add(%0, %a);
+///   %2 = cast(%x, dtype="int32");
+///   %3 = multiply(%2, %b);
+///   (%1, %3)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "canonicalize-cast", function)]
@@ -106,7 +124,8 @@ pub struct CanonicalizeCast {}
 
 impl FunctionPass for CanonicalizeCast {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, cast) in f.all::<Cast>() {
+        for op in f.all::<Cast>() {
+            let Some(cast) = f.view::<Cast>(op) else { continue };
             let widens = |from: DType| from.bits() < cast.dtype.bits();
             if !f.body.ty(cast.data).as_tensor().is_some_and(|tensor| widens(tensor.dtype)) {
                 continue;

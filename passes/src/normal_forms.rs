@@ -15,14 +15,18 @@ use relay::language::{fn_attributes, is_primitive};
 /// name are called `x_0`, `x_1` …. Kernels (`Primitive=1`) are left as they are.
 ///
 /// ```relay
-/// %0 = exp(%x);
-/// add(%0, %0)
+/// def @main(%x: Tensor[(4), float32]) {
+///   %0 = exp(%x);
+///   add(%0, %0)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// let %x_0 = exp(%x);
-/// let %x_1 = add(%x_0, %x_0);
-/// %x_1
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   let %x_0 = exp(%x);
+///   let %x_1 = add(%x_0, %x_0);
+///   %x_1
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "to-anf", function)]
@@ -34,13 +38,17 @@ pub struct ToAnf {}
 /// value into a branch or over an effect, it still prints as `let`.
 ///
 /// ```relay
-/// let %a = exp(%x);
-/// add(%a, %a)
+/// def @main(%x: Tensor[(4), float32]) {
+///   let %a = exp(%x);
+///   add(%a, %a)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = exp(%x);
-/// add(%0, %0)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   %0 = exp(%x);
+///   add(%0, %0)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "to-gnf", function)]
@@ -51,13 +59,21 @@ pub struct ToGnf {}
 /// A block is the body of a function, a branch, or a clause.
 ///
 /// ```relay
-/// %0 = exp(%x);
-/// if (%c) { %0 } else { log(%0) }
+/// def @main(%c: bool, %x: Tensor[(4), float32]) {
+///   %0 = exp(%x);
+///   if (%c) { %0 } else { log(%0) }
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// let %x_0 = exp(%x);
-/// if (%c) { %x_0 } else { log(%x_0) }
+/// def @main(%c: bool, %x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   let %x_0 = exp(%x);
+///   if (%c) {
+///     %x_0
+///   } else {
+///     log(%x_0)
+///   }
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "to-bbnf", function)]

@@ -11,14 +11,27 @@ use crate::effects::referenced_functions;
 /// Types stay. Where no entry function exists, such as in a library, nothing is removed.
 ///
 /// ```relay
-/// def @main(%x: float32) { @f(%x) }
-/// def @f(%x: float32) { exp(%x) }
-/// def @g(%x: float32) { log(%x) }
+/// def @main(%x: float32) {
+///   @f(%x)
+/// }
+///
+/// def @f(%x: float32) -> float32 {
+///   exp(%x)
+/// }
+///
+/// def @g(%x: float32) -> float32 {
+///   log(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// def @main(%x: float32) { @f(%x) }
-/// def @f(%x: float32) { exp(%x) }
+/// def @main(%x: float32) -> float32 {
+///   @f(%x)
+/// }
+///
+/// def @f(%x: float32) -> float32 {
+///   exp(%x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "remove-unused-functions", module)]
@@ -37,6 +50,9 @@ impl ModulePass for RemoveUnusedFunctions {
         if pending.is_empty() {
             return Ok(());
         }
+        // Items of other kinds stay, and so does what they refer to.
+        let others = module.items.iter().filter(|(_, item)| item.signature.op != FUNC);
+        pending.extend(others.filter(|(_, item)| item.body.is_some()).map(|(name, _)| *name));
         let mut reached: FxHashSet<Symbol> = pending.iter().copied().collect();
         while let Some(name) = pending.pop() {
             for callee in module.body(name).into_iter().flat_map(|body| referenced_functions(body))

@@ -28,13 +28,17 @@ use crate::worklist::rewrite;
 /// floats; `exact` leaves them out for floats.
 ///
 /// ```relay
-/// %0 = reshape(%x, newshape=[6, 4]);
-/// %1 = reshape(%0, newshape=[24]);
-/// add(%1, 0f)
+/// def @main(%x: Tensor[(2, 3, 4), float32]) {
+///   %0 = reshape(%x, newshape=[6, 4]);
+///   %1 = reshape(%0, newshape=[24]);
+///   add(%1, 0f)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// reshape(%x, newshape=[24])
+/// def @main(%x: Tensor[(2, 3, 4), float32]) -> Tensor[(24), float32] {
+///   reshape(%x, newshape=[24])
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "simplify-expr", function)]

@@ -21,22 +21,29 @@ use crate::emit::{self, Emit};
 /// and elementwise operators. What is left can be fused, folded into weights and moved around.
 ///
 /// ```relay
-/// %0 = nn.batch_norm(%x, %gamma, %beta, %mean, %var);
-/// %0.0
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %gamma: Tensor[(2), float32],
+///           %beta: Tensor[(2), float32], %mean: Tensor[(2), float32], %var: Tensor[(2), float32]) {
+///   %0 = nn.batch_norm(%x, %gamma, %beta, %mean, %var);
+///   %0.0
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// %0 = add(%var, 1e-05f);
-/// %1 = sqrt(%0);
-/// %2 = divide(1f, %1);
-/// %3 = multiply(%2, %gamma);
-/// %4 = expand_dims(%3, axis=1, num_newaxis=2);
-/// %5 = negative(%mean);
-/// %6 = multiply(%5, %3);
-/// %7 = add(%6, %beta);
-/// %8 = multiply(%x, %4);
-/// %9 = expand_dims(%7, axis=1, num_newaxis=2);
-/// add(%8, %9)
+/// def @main(%x: Tensor[(1, 2, 4, 4), float32], %gamma: Tensor[(2), float32],
+///     %beta: Tensor[(2), float32], %mean: Tensor[(2), float32], %var: Tensor[(2), float32])
+///     -> Tensor[(1, 2, 4, 4), float32] {
+///   %0 = add(%var, 1e-05f);
+///   %1 = sqrt(%0);
+///   %2 = divide(1f, %1);
+///   %3 = multiply(%2, %gamma);
+///   %4 = negative(%mean);
+///   %5 = multiply(%4, %3);
+///   %6 = add(%5, %beta);
+///   %7 = expand_dims(%3, axis=1, num_newaxis=2);
+///   %8 = multiply(%x, %7);
+///   %9 = expand_dims(%6, axis=1, num_newaxis=2);
+///   add(%8, %9)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "simplify-inference", function)]
@@ -46,13 +53,16 @@ const PASS: &str = "simplify-inference";
 
 impl FunctionPass for SimplifyInference {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for (op, norm) in f.all::<BatchNorm>() {
+        for op in f.all::<BatchNorm>() {
+            let Some(norm) = f.view::<BatchNorm>(op) else { continue };
             cx.count("simplified", u64::from(batch_norm(f, op, &norm)?));
         }
-        for (op, dropout) in f.all::<Dropout>() {
+        for op in f.all::<Dropout>() {
+            let Some(dropout) = f.view::<Dropout>(op) else { continue };
             cx.count("simplified", u64::from(replace_fields(f, op, &[Some(dropout.data), None])));
         }
-        for (op, norm) in f.all::<LayerNorm>() {
+        for op in f.all::<LayerNorm>() {
+            let Some(norm) = f.view::<LayerNorm>(op) else { continue };
             let Some((axis, rank)) = axis_of(f, norm.data, norm.axis) else { continue };
             let mut emit = Emit::before(f, op, PASS);
             let centred = standardize(&mut emit, norm.data, vec![norm.axis], norm.epsilon)?;
@@ -64,7 +74,8 @@ impl FunctionPass for SimplifyInference {
             emit::replace(f, op, out);
             cx.count("simplified", 1);
         }
-        for (op, norm) in f.all::<InstanceNorm>() {
+        for op in f.all::<InstanceNorm>() {
+            let Some(norm) = f.view::<InstanceNorm>(op) else { continue };
             let Some((axis, rank)) = axis_of(f, norm.data, norm.axis) else { continue };
             let axes = (1..rank as i64).filter(|other| *other != axis as i64).collect();
             let mut emit = Emit::before(f, op, PASS);
@@ -77,10 +88,12 @@ impl FunctionPass for SimplifyInference {
             emit::replace(f, op, out);
             cx.count("simplified", 1);
         }
-        for (op, norm) in f.all::<GroupNorm>() {
+        for op in f.all::<GroupNorm>() {
+            let Some(norm) = f.view::<GroupNorm>(op) else { continue };
             cx.count("simplified", u64::from(group_norm(f, op, &norm)?));
         }
-        for (op, norm) in f.all::<L2Normalize>() {
+        for op in f.all::<L2Normalize>() {
+            let Some(norm) = f.view::<L2Normalize>(op) else { continue };
             let mut emit = Emit::before(f, op, PASS);
             let square = emit.op(&Multiply { lhs: norm.data, rhs: norm.data })?;
             let axis = norm.axis.map(Integers);

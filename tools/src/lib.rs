@@ -4,6 +4,7 @@ pub mod codes;
 pub mod io;
 pub mod lit;
 mod process;
+pub mod reference;
 pub mod relay_opt;
 
 use ir_core::Registry;

@@ -14,11 +14,17 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(crate::registry);
 /// The standard commands of lit tests, and relay-opt.
 pub fn commands() -> lit::Commands {
     let mut commands = lit::Commands::standard();
-    commands.register("relay-opt", |args: &[String], io: &mut lit::Io| {
+    commands.register("relay-opt", relay_opt(&REGISTRY));
+    commands
+}
+
+/// relay-opt over `registry`, as a command.
+pub fn relay_opt(registry: &'static LazyLock<Registry>) -> impl lit::Command + 'static {
+    move |args: &[String], io: &mut lit::Io| {
         let mut stdin = Cursor::new(io.take_stdin());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let status = relay_opt::main_with(
-            &REGISTRY,
+            registry,
             args,
             &mut Io {
                 stdin: &mut stdin,
@@ -31,6 +37,5 @@ pub fn commands() -> lit::Commands {
         io.stderr().append(&mut stderr);
         io.stdout().append(&mut stdout);
         status
-    });
-    commands
+    }
 }

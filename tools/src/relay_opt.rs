@@ -50,6 +50,11 @@ pub fn main_with(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
     }
 }
 
+/// The help of relay-opt, then that of `relay-opt run`, as plain text.
+pub fn help() -> [String; 2] {
+    args::help()
+}
+
 fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result<i32> {
     let (cli, pipeline) = match args::parse(args) {
         Ok(parsed) => parsed,

@@ -1,6 +1,7 @@
 //! Making programs: a builder, and a generator of random well-typed modules for property tests.
 
 mod builder;
+mod layers;
 mod mutate;
 mod program;
 #[cfg(test)]

@@ -29,19 +29,46 @@ mod tests;
 
 pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
 
+/// Operators that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Heading in the reference.
+    pub title: &'static str,
+    /// Adds the operators.
+    pub register: fn(&mut Registry),
+}
+
+/// All operators, by family.
+pub const FAMILIES: &[Family] = &[
+    Family { title: "Elementwise", register: elementwise::register },
+    Family { title: "Broadcasting", register: broadcast::register },
+    Family { title: "Reductions", register: reduce::register },
+    Family { title: "Creation", register: create::register },
+    Family { title: "Shape", register: shape::register },
+    Family { title: "Indexing", register: index::register },
+    Family { title: "Dynamic shapes", register: dynamic::register },
+    Family { title: "Sorting", register: sort::register },
+    Family { title: "Images", register: image::register },
+    Family { title: "Annotations", register: annotation::register },
+    Family { title: "Layouts", register: layout::register },
+    Family { title: "Convolution", register: nn::convolution::register },
+    Family { title: "Transposed convolution", register: nn::transposed_convolution::register },
+    Family { title: "Pooling", register: nn::pooling::register },
+    Family { title: "Adaptive pooling", register: nn::adaptive_pooling::register },
+    Family { title: "Matrix products", register: nn::linear::register },
+    Family { title: "Einstein summation", register: nn::einsum::register },
+    Family { title: "Normalization", register: nn::normalization::register },
+    Family { title: "Activation", register: nn::activation::register },
+    Family { title: "Padding", register: nn::padding::register },
+    Family { title: "Resampling", register: nn::resampling::register },
+    Family { title: "Rearrangement", register: nn::rearrangement::register },
+    Family { title: "Losses", register: nn::loss::register },
+    Family { title: "Quantized", register: qnn::register },
+    Family { title: "Memory and the virtual machine", register: memory::register },
+];
+
 pub(crate) fn register(registry: &mut Registry) {
-    elementwise::register(registry);
-    broadcast::register(registry);
-    reduce::register(registry);
-    create::register(registry);
-    shape::register(registry);
-    index::register(registry);
-    dynamic::register(registry);
-    sort::register(registry);
-    image::register(registry);
-    annotation::register(registry);
-    layout::register(registry);
-    nn::register(registry);
-    qnn::register(registry);
-    memory::register(registry);
+    for family in FAMILIES {
+        (family.register)(registry);
+    }
 }

@@ -1,8 +1,14 @@
 //! The commands that the test files of the project may use.
 
+use std::sync::LazyLock;
+
 use lit_tests::lit::Commands;
 
-/// The standard commands and the tools of the project.
+static EXAMPLES: LazyLock<ir_core::Registry> = LazyLock::new(examples::registry);
+
+/// The standard commands, the tools of the project, and `my-relay-opt` of `examples/`.
 pub(crate) fn commands() -> Commands {
-    tools::lit::commands()
+    let mut commands = tools::lit::commands();
+    commands.register("my-relay-opt", tools::lit::relay_opt(&EXAMPLES));
+    commands
 }

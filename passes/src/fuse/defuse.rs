@@ -13,12 +13,16 @@ use rustc_hash::FxHashMap;
 /// the program back.
 ///
 /// ```relay
-/// %0 = fn (%p0, Primitive=1) { exp(%p0) };
-/// %0(%x)
+/// def @main(%x: Tensor[(4), float32]) {
+///   %0 = fn (%p0: Tensor[(4), float32], Primitive=1) { exp(%p0) };
+///   %0(%x)
+/// }
 /// ```
 /// becomes
 /// ```relay
-/// exp(%x)
+/// def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   exp(%x)
+/// }
 /// ```
 #[derive(Pass)]
 #[pass(name = "defuse", function)]
@@ -27,7 +31,8 @@ pub struct Defuse {}
 impl FunctionPass for Defuse {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         let mut kernels: Vec<OpId> = vec![];
-        for (op, call) in f.all::<Call>() {
+        for op in f.all::<Call>() {
+            let Some(call) = f.view::<Call>(op) else { continue };
             let Some(kernel) = f.body.defining_op(call.callee) else { continue };
             if is_primitive(fn_attributes(f.body, kernel)) {
                 expand(f, op, kernel, &call.args);

@@ -10,7 +10,7 @@ use relay::language::{FUNC, Global, fn_attributes, fn_params, is_primitive};
 
 /// What is compared besides the dataflow.
 #[derive(Clone, Copy, Default)]
-pub struct Compare {
+pub(crate) struct Compare {
     /// Requires the blocks that hold equal values to correspond: which scope a value is computed
     /// in.
     pub scopes: bool,
@@ -23,7 +23,7 @@ pub struct Compare {
 /// Functions of equal names correspond, and so do functions referred to at corresponding places.
 /// Kernels (`Primitive=1`) are compared through the arguments of their calls, so the order of
 /// their parameters does not matter.
-pub fn alpha_equal(a: &Module, b: &Module, compare: Compare) -> Result<(), String> {
+pub(crate) fn alpha_equal(a: &Module, b: &Module, compare: Compare) -> Result<(), String> {
     let is_function = |item: &Item| item.signature.op == FUNC;
     let mut pending: Vec<(Symbol, Symbol)> = a
         .items

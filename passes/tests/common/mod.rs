@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
-pub mod alpha;
+pub(crate) mod alpha;
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use ir_core::pass::PassInstance;
 use ir_core::{Diagnostic, FuncMut, Item, Module, PassContext, Registry, Symbol};
 
 /// All dialects and passes.
-pub fn registry() -> Registry {
+pub(crate) fn registry() -> Registry {
     let mut registry = Registry::new().with(relay::dialect());
     passes::register(&mut registry);
     registry
 }
 
 /// The module in `text`, its types inferred; the messages where it is not well-formed.
-pub fn parse(name: &str, text: &str, registry: &Registry) -> Result<Module, String> {
+pub(crate) fn parse(name: &str, text: &str, registry: &Registry) -> Result<Module, String> {
     let (mut module, found) = relay::text::parse(name, text, registry);
     let mut errors = messages(&found);
     if errors.is_empty() {
@@ -32,7 +32,7 @@ fn messages(found: &[Diagnostic]) -> Vec<String> {
 }
 
 /// Runs `pass`, written as in a pipeline: `fuse` or `combine-parallel-dense{to-batch=true}`.
-pub fn run(module: &mut Module, pass: &str, registry: &Registry) -> Result<(), String> {
+pub(crate) fn run(module: &mut Module, pass: &str, registry: &Registry) -> Result<(), String> {
     let (name, options) = match pass.split_once('{') {
         Some((name, options)) => (name, options.trim_end_matches('}')),
         None => (pass, ""),
@@ -71,7 +71,7 @@ pub fn run(module: &mut Module, pass: &str, registry: &Registry) -> Result<(), S
 }
 
 /// `module` as text.
-pub fn printed(module: &Module, registry: &Registry) -> String {
+pub(crate) fn printed(module: &Module, registry: &Registry) -> String {
     let mut out = Vec::new();
     let options = relay::text::PrintOptions::default();
     relay::text::print(module, registry, &options, &mut out).expect("a vector takes everything");
@@ -79,12 +79,12 @@ pub fn printed(module: &Module, registry: &Registry) -> String {
 }
 
 /// The fixtures next to the tests.
-pub fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
 /// The functions of `module` in order.
-pub fn functions(module: &Module) -> Vec<Symbol> {
+pub(crate) fn functions(module: &Module) -> Vec<Symbol> {
     let is_function = |item: &Item| item.signature.op == relay::language::FUNC;
     module.items.iter().filter(|(_, item)| is_function(item)).map(|(name, _)| *name).collect()
 }

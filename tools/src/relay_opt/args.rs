@@ -199,3 +199,12 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
         parts.into_iter().map(|(_, text)| text).filter(|text| !text.trim().is_empty()).collect();
     Ok((cli, texts.join(",")))
 }
+
+/// The help of the program and of its command `run`, as plain text.
+pub(super) fn help() -> [String; 2] {
+    let mut command = Cli::command();
+    command.build();
+    let main = command.render_long_help().to_string();
+    let run = command.find_subcommand_mut("run").map(|run| run.render_long_help().to_string());
+    [main, run.unwrap_or_default()]
+}

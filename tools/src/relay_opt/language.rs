@@ -58,7 +58,13 @@ impl Form {
             Form::Relay => {
                 relay::text::print(module, registry, &relay::text::PrintOptions::default(), out)
             }
-            Form::Generic => ir_core::text::print(module, registry, out),
+            // Whoever reads the output, a pipe or a reproducer, must get the constants back.
+            Form::Generic => ir_core::text::print_with(
+                module,
+                registry,
+                &ir_core::text::PrintOptions::complete(),
+                out,
+            ),
         }
     }
 }

@@ -6,12 +6,13 @@ use ir_core::diagnostics::codes;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::pass::PassDef;
 use ir_core::pipeline::Pipeline;
-use ir_core::registry::{Arity, Field, OpDef};
+use ir_core::registry::{Field, OpDef};
 use ir_core::{Effects, Registry, Traits};
 
 use super::args::Optimize;
 use super::{OK, USAGE};
 use crate::io::Io;
+use crate::reference;
 
 /// Answers the questions among `args`; `None` where there are none.
 ///
@@ -96,10 +97,6 @@ pub(super) fn answer(
     Ok(answered.then_some(OK))
 }
 
-fn summary(doc: &str) -> &str {
-    doc.lines().next().unwrap_or_default()
-}
-
 /// Writes names and summaries in two columns.
 fn list<'a>(
     out: &mut dyn Write,
@@ -108,7 +105,7 @@ fn list<'a>(
     let entries: Vec<_> = entries.collect();
     let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, doc) in entries {
-        writeln!(out, "{}", format!("{name:width$}  {}", summary(doc)).trim_end())?;
+        writeln!(out, "{}", format!("{name:width$}  {}", reference::summary(doc)).trim_end())?;
     }
     Ok(())
 }
@@ -120,8 +117,7 @@ fn help_pass(out: &mut dyn Write, pass: &PassDef) -> io::Result<()> {
     }
     writeln!(out, "\noptions")?;
     for option in pass.options {
-        let default = (option.default)();
-        let default = if default.is_empty() { "none" } else { default.as_str() };
+        let default = reference::option_default(option);
         writeln!(out, "  {}: {}, default {default}", option.name, option.expects)?;
         for line in option.doc.lines() {
             writeln!(out, "    {line}")?;
@@ -147,23 +143,17 @@ fn help_op(out: &mut dyn Write, def: &OpDef) -> io::Result<()> {
         writeln!(out, "\nattributes")?;
     }
     for attr in def.attrs {
-        let default = match attr.default {
-            Some(default) => format!("default {:?}", default()),
-            None => "required".to_string(),
-        };
+        let default = reference::attribute_default(attr);
         writeln!(out, "  {}: {}, {default}", attr.name, attr.expects)?;
         for line in attr.doc.lines() {
             writeln!(out, "    {line}")?;
         }
     }
-    let flags = |names: Vec<String>| names.join(", ").to_ascii_lowercase().replace('_', " ");
     if def.traits != Traits::empty() {
-        let names = def.traits.iter_names().map(|(name, _)| name.to_string()).collect();
-        writeln!(out, "\ntraits: {}", flags(names))?;
+        writeln!(out, "\ntraits: {}", reference::traits(def))?;
     }
     if def.effects != Effects::empty() {
-        let names = def.effects.iter_names().map(|(name, _)| name.to_string()).collect();
-        writeln!(out, "\neffects: {}", flags(names))?;
+        writeln!(out, "\neffects: {}", reference::effects(def))?;
     }
     Ok(())
 }
@@ -172,11 +162,7 @@ fn help_fields(out: &mut dyn Write, title: &str, fields: &[Field]) -> io::Result
     if fields.iter().any(|field| !field.doc.is_empty()) {
         writeln!(out, "\n{title}")?;
         for field in fields {
-            let arity = match field.arity {
-                Arity::One => "",
-                Arity::Optional => " (optional)",
-                Arity::Many => " (any number)",
-            };
+            let arity = reference::arity(field);
             writeln!(out, "  {}{arity}", field.name)?;
             for line in field.doc.lines() {
                 writeln!(out, "    {line}")?;

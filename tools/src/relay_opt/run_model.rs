@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 
-use ir_core::diagnostics::did_you_mean;
+use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData};
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Interpreter, Value, check_type, random_value};
@@ -113,7 +113,7 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
             let functions = module.items.iter().filter(|(_, item)| item.signature.op == FUNC);
             let names: Vec<&str> = functions.map(|(name, _)| name.as_str()).collect();
             let error = Diagnostic::error("E0730", format!("there is no function @{name}"));
-            Err(match did_you_mean(name, names.iter().copied()) {
+            Err(match did_you_mean_with("@", name, names.iter().copied()) {
                 Some(help) => error.help(help),
                 None if names.is_empty() => error.help("the module has no functions"),
                 None => error.help(format!("the module has @{}", names.join(", @"))),

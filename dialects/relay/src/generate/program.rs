@@ -46,14 +46,15 @@ pub fn random_module(registry: &Registry, seed: u64, size: usize) -> Module {
 /// How deep expressions nest; recursion of the generator is bounded by it.
 const DEPTH: usize = 5;
 
-const UNARY_FLOAT: [&str; 7] = ["tanh", "sigmoid", "negative", "abs", "cos", "sin", "copy"];
+const UNARY_FLOAT: [&str; 9] =
+    ["tanh", "sigmoid", "negative", "abs", "cos", "sin", "copy", "nn.relu", "zeros_like"];
 const UNARY_INT: [&str; 3] = ["negative", "abs", "copy"];
 const BINARY: [&str; 5] = ["add", "subtract", "multiply", "maximum", "minimum"];
 const BINARY_BOOL: [&str; 3] = ["logical_and", "logical_or", "logical_xor"];
 const COMPARE: [&str; 4] = ["less", "greater_equal", "equal", "not_equal"];
 
-struct Generator<'a> {
-    random: Random,
+pub(super) struct Generator<'a> {
+    pub(super) random: Random,
     registry: &'a Registry,
     module: Module,
     /// Functions without type parameters, in order of definition.
@@ -66,7 +67,7 @@ struct Generator<'a> {
 }
 
 /// The values that an expression may use, oldest first.
-type Scope = Vec<ValueId>;
+pub(super) type Scope = Vec<ValueId>;
 
 fn call(callee: ValueId, args: &[ValueId]) -> Call {
     let args = args.to_vec();
@@ -317,7 +318,7 @@ impl Generator<'_> {
     // ---- types -----------------------------------------------------------------------------
 
     fn tensor_type(&mut self) -> Type {
-        let shapes: [&[i64]; 6] = [&[], &[3], &[2, 3], &[1, 3], &[2, 1], &[4, 2, 3]];
+        let shapes: [&[i64]; 7] = [&[], &[3], &[2, 3], &[1, 3], &[2, 1], &[4, 2, 3], &[1, 2, 4, 4]];
         let dtypes = [
             DType::FLOAT32,
             DType::FLOAT32,
@@ -354,7 +355,7 @@ impl Generator<'_> {
         self.operator_with(builder, name, operands, AttrDict::empty())
     }
 
-    fn operator_with(
+    pub(super) fn operator_with(
         &mut self,
         builder: &mut Builder,
         name: &str,
@@ -407,10 +408,10 @@ impl Generator<'_> {
         let fitting: Vec<ValueId> =
             scope.iter().copied().filter(|value| builder.body.ty(*value) == ty).collect();
         // A tensor with `?` cannot be made from nothing.
-        if ty.facts().has_any || !self.random.one_in(3) {
-            if let Some(value) = self.random.choose(&fitting) {
-                return *value;
-            }
+        if (ty.facts().has_any || !self.random.one_in(3))
+            && let Some(value) = self.random.choose(&fitting)
+        {
+            return *value;
         }
         match ty.data() {
             TypeData::Tensor(tensor) => {
@@ -494,7 +495,7 @@ impl Generator<'_> {
         builder.add(&call(callee, &[]), ty)
     }
 
-    fn part(
+    pub(super) fn part(
         &mut self,
         builder: &mut Builder,
         scope: &mut Scope,
@@ -537,7 +538,7 @@ impl Generator<'_> {
         let tensor = ty.as_tensor()?;
         let dtype = tensor.dtype;
         let shape = tensor.known_shape()?;
-        match self.random.below(6) {
+        match self.random.below(9) {
             0 => {
                 let value = self.part(builder, scope, ty, depth);
                 let name = match dtype {
@@ -569,6 +570,7 @@ impl Generator<'_> {
                 let attrs = AttrDict::new([(Symbol::new("axis"), Attr::of(&vec![0i64]))]);
                 self.operator_with(builder, "sum", &[value], attrs)
             }
+            4..=6 => self.layer(builder, scope, ty, depth),
             _ if dtype == DType::BOOL && self.random.one_in(2) => {
                 let numbers = Type::tensor(shape, DType::INT32);
                 self.binary(builder, scope, numbers, depth, &COMPARE)

@@ -160,6 +160,17 @@ fn every_form_occurs() {
         "tanh",
         "cast",
         "less",
+        "nn.dense",
+        "nn.batch_matmul",
+        "nn.conv2d",
+        "nn.max_pool2d",
+        "nn.batch_norm",
+        "nn.bias_add",
+        "nn.softmax",
+        "concatenate",
+        "split",
+        "reshape",
+        "take",
     ] {
         assert!(seen.contains(&format!("relay.{form}").as_str().into()), "`{form}` never occurs");
     }

@@ -134,7 +134,7 @@ impl<'e, 'a> Engine<'e, 'a> {
             }
             None => {
                 let known = self.env.functions.keys().map(|name| name.as_str());
-                let help = ir_core::diagnostics::did_you_mean(name.as_str(), known)
+                let help = ir_core::diagnostics::did_you_mean_with("@", name.as_str(), known)
                     .unwrap_or_else(|| format!("define it: `def @{name}(…) {{ … }}`"));
                 let span = self.op_span(unit, op);
                 self.report(

@@ -290,7 +290,8 @@ impl Solver {
                     } else {
                         let dims = a.shape.iter().zip(&b.shape);
                         dims.map(|(a, b)| self.unify_dims(*a, *b))
-                            .fold(Ok(()), |first, next| first.and(next))
+                            .reduce(Result::and)
+                            .unwrap_or(Ok(()))
                     }
                 }
                 (TypeData::Tuple(a), TypeData::Tuple(b)) if a.len() == b.len() => {
@@ -319,7 +320,8 @@ impl Solver {
                         (a, b) if a == b => Ok(()),
                         _ => mismatch,
                     })
-                    .fold(Ok(()), |first, next| first.and(next)),
+                    .reduce(Result::and)
+                    .unwrap_or(Ok(())),
                 _ => mismatch,
             };
             result = result.and(outcome);

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ir_core::diagnostics::did_you_mean;
+use ir_core::diagnostics::did_you_mean_with;
 use ir_core::{
     AttrDict, Body, Diagnostic, InferCx, Loc, Module, OpId, Registry, Signatures, SmallVec, Span,
     Stop, Symbol, Type, TypeData, ValueId,
@@ -192,7 +192,7 @@ impl<'r> Interpreter<'r> {
             let mut known: Vec<&str> = self.functions.keys().map(|name| name.as_str()).collect();
             known.sort_unstable();
             let failure = Failure::new("E0508", format!("there is no function `@{name}`"));
-            return Err(match did_you_mean(name.as_str(), known) {
+            return Err(match did_you_mean_with("@", name.as_str(), known) {
                 Some(help) => failure.help(help),
                 None => failure,
             });

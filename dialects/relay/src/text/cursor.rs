@@ -14,6 +14,19 @@ const MAX_ERRORS: usize = 1_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported;
 
+/// An open bracket: for each kind, one more than the place of the last that is open here, itself
+/// included. What a stray closing bracket closes is found in constant time.
+type Open = [u32; 3];
+
+/// The place of `opener` in an [`Open`].
+fn index_of(opener: TokenKind) -> usize {
+    match opener {
+        TokenKind::LeftParen => 0,
+        TokenKind::LeftBrace => 1,
+        _ => 2,
+    }
+}
+
 /// The place of reading.
 pub(super) struct Cursor<'t> {
     /// The whole text.
@@ -23,7 +36,7 @@ pub(super) struct Cursor<'t> {
     current: Token,
     ahead: VecDeque<Token>,
     /// Brackets that are open at the current token.
-    open: Vec<TokenKind>,
+    open: Vec<Open>,
     /// Where the token before the current one ended.
     previous_end: u32,
     diagnostics: Vec<Diagnostic>,
@@ -108,7 +121,9 @@ impl<'t> Cursor<'t> {
         let token = self.current;
         match token.kind {
             TokenKind::LeftParen | TokenKind::LeftBrace | TokenKind::LeftBracket => {
-                self.open.push(token.kind);
+                let mut open = self.open.last().copied().unwrap_or_default();
+                open[index_of(token.kind)] = self.open.len() as u32 + 1;
+                self.open.push(open);
             }
             TokenKind::RightParen | TokenKind::RightBrace | TokenKind::RightBracket => {
                 self.open.pop();
@@ -271,7 +286,8 @@ impl<'t> Cursor<'t> {
                 }
             };
             // A closing bracket closes the last one of its kind, and everything after that.
-            match self.open.iter().rposition(|kind| *kind == opener) {
+            let place = self.open.last().map_or(0, |open| open[index_of(opener)] as usize);
+            match place.checked_sub(1) {
                 Some(place) if place < depth => {
                     // A `)` that would close something around the statement is one too many.
                     if place + 1 == depth || opener == TokenKind::LeftBrace {

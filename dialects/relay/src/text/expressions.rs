@@ -474,7 +474,7 @@ impl<'t> Machine<'_, 't> {
                 };
                 let place = self.parser.cursor.span(token);
                 let found = Diagnostic::error(codes::UNDEFINED, message).at(place);
-                self.parser.report_unknown(found, name, &known);
+                self.parser.report_unknown(found, "%", name, &known);
                 let value = self.poison(token.start);
                 // Reported once is enough.
                 self.parser.function.bind(name, Meaning::Value(value));

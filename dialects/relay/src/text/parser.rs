@@ -1,7 +1,7 @@
 //! The parser: what it knows of the module, and of the function that it reads.
 
 use indexmap::IndexMap;
-use ir_core::diagnostics::did_you_mean;
+use ir_core::diagnostics::did_you_mean_with;
 use ir_core::text::lexer::TokenKind;
 use ir_core::{
     AttrDict, BlockId, Body, Diagnostic, Module, OpDef, OpId, Registry, Span, Symbol, Type, ValueId,
@@ -255,7 +255,7 @@ impl<'t> Parser<'t> {
                     let mut known: Vec<&str> = known.collect();
                     known.sort_unstable();
                     let found = Diagnostic::error(codes::TYPE, format!("unknown type `{name}`"));
-                    self.report_unknown(found.at(span), name, &known);
+                    self.report_unknown(found.at(span), "", name, &known);
                 }
             }
         }
@@ -267,7 +267,7 @@ impl<'t> Parser<'t> {
                 let functions: Vec<&str> = functions.map(|(name, _)| name.as_str()).collect();
                 let found =
                     Diagnostic::error(codes::GLOBAL, format!("undefined function `@{name}`"));
-                self.report_unknown(found.at(span), name, &functions);
+                self.report_unknown(found.at(span), "@", name, &functions);
             }
         }
         for PatternUse { name, fields, span } in std::mem::take(&mut self.pattern_uses) {
@@ -282,7 +282,7 @@ impl<'t> Parser<'t> {
                     let known: Vec<&str> = self.constructors.keys().map(|n| n.as_str()).collect();
                     let message = format!("unknown constructor `{name}`");
                     let found = Diagnostic::error(codes::CONSTRUCTOR, message);
-                    self.report_unknown(found.at(span), name, &known);
+                    self.report_unknown(found.at(span), "", name, &known);
                 }
             }
         }
@@ -318,14 +318,20 @@ impl<'t> Parser<'t> {
                 let known: Vec<&str> = operators.chain(constructors).collect();
                 let message = format!("unknown operator `{name}`");
                 let found = Diagnostic::error(codes::OPERATOR, message);
-                self.report_unknown(found.at(used.span), name, &known);
+                self.report_unknown(found.at(used.span), "", name, &known);
             }
         }
     }
 
-    /// Reports an unknown `name` with the nearest of those `known`.
-    pub(super) fn report_unknown(&mut self, found: Diagnostic, name: Symbol, known: &[&str]) {
-        let help = did_you_mean(name.as_str(), known.iter().copied());
+    /// Reports an unknown `name`, written after `sigil`, with the nearest of those `known`.
+    pub(super) fn report_unknown(
+        &mut self,
+        found: Diagnostic,
+        sigil: &str,
+        name: Symbol,
+        known: &[&str],
+    ) {
+        let help = did_you_mean_with(sigil, name.as_str(), known.iter().copied());
         self.cursor.report(match help {
             Some(help) => found.help(help),
             None => found,

@@ -238,7 +238,7 @@ fn evaluate_batch_flatten(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     Ok(data.reshaped(&[batch, rest.iter().product()])?.into())
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Relu>();
     registry.op::<LeakyRelu>();
     registry.op::<Prelu>();

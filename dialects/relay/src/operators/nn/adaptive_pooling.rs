@@ -247,7 +247,7 @@ fn pool<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<GlobalAvgPool2d>();
     registry.op::<GlobalMaxPool2d>();
     registry.op::<AdaptiveAvgPool1d>();

@@ -320,7 +320,7 @@ fn convolve<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Conv1d>();
     registry.op::<Conv2d>();
     registry.op::<Conv3d>();

@@ -184,6 +184,6 @@ fn run<T: Number>(
     T::write(dtype, shape, &out)
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Einsum>();
 }

@@ -393,7 +393,7 @@ fn evaluate_bias_add(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(dtype, run(op.axis, cx))
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Dense>();
     registry.op::<ContribDensePack>();
     registry.op::<Matmul>();

@@ -151,7 +151,7 @@ fn evaluate_nll_loss(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     }
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<CrossEntropy>();
     registry.op::<CrossEntropyWithLogits>();
     registry.op::<NllLoss>();

@@ -426,7 +426,7 @@ fn evaluate_lrn(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     f64::write(tensor.dtype(), tensor.shape(), &out)
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<BatchNorm>();
     registry.op::<LayerNorm>();
     registry.op::<InstanceNorm>();

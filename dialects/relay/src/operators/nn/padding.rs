@@ -289,7 +289,7 @@ fn evaluate_dilate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(dtype, run(&op, cx, &shape))
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Pad>();
     registry.op::<MirrorPad>();
     registry.op::<Dilate>();

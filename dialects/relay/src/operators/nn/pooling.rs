@@ -387,7 +387,7 @@ fn pool_gradient<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<MaxPool1d>();
     registry.op::<MaxPool2d>();
     registry.op::<MaxPool3d>();

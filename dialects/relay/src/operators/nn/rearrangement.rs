@@ -302,7 +302,7 @@ fn evaluate_batch_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(dtype, run(&op, cx.tensor(0)?, &shape))
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<DepthToSpace>();
     registry.op::<SpaceToDepth>();
     registry.op::<SpaceToBatchNd>();

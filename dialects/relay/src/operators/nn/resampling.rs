@@ -250,7 +250,7 @@ fn evaluate_upsampling3d(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     resample::<Upsampling3d>(cx, &op.layout, "DHW", method(&op.method, METHODS_3D)?, coordinates)
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Upsampling>();
     registry.op::<Upsampling3d>();
 }

@@ -425,7 +425,7 @@ fn backward_weight<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Conv1dTranspose>();
     registry.op::<Conv2dTranspose>();
     registry.op::<Conv3dTranspose>();

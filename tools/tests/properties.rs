@@ -1,0 +1,430 @@
+//! Properties of everything at once, on random well-typed modules and on broken input.
+//!
+//! Each property runs over fixed seeds, so that a run is repeatable. `PROPTEST_CASES` sets how
+//! many, `PROPTEST_RNG_SEED` the first. A failure shows the seed and the smallest module that
+//! still fails.
+
+use std::path::PathBuf;
+
+use ir_core::pipeline::{Outcome, Pipeline, RunOptions, catch_panic, run};
+use ir_core::{Diagnostic, Module, Registry, fingerprint, verify};
+use relay::generate::{ill_typed_mutation, random_module, shrink};
+use relay::interpreter::{
+    Interpreter, Options, Random, Value, approx_equal, check_type, random_arguments,
+};
+use tools::io::Io;
+use tools::relay_opt::{DIAGNOSTICS, OK, USAGE, main_with};
+
+/// What rounding may change. Passes reorder sums and approximate functions.
+const RELATIVE: f64 = 1e-3;
+const ABSOLUTE: f64 = 1e-3;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The seeds of a property that by default runs `cases` times.
+fn seeds(cases: u64) -> std::ops::Range<u64> {
+    let first = number("PROPTEST_RNG_SEED", 0);
+    first..first + number("PROPTEST_CASES", cases)
+}
+
+/// A module for `seed`, of up to 60 operations.
+fn module_for(registry: &Registry, seed: u64) -> Module {
+    random_module(registry, seed, 1 + (seed as usize * 7) % 60)
+}
+
+/// Checks `property` on `module`; a failure panics with the smallest module that fails alike.
+fn holds(
+    registry: &Registry,
+    seed: u64,
+    module: &Module,
+    property: &dyn Fn(&Module) -> Result<(), String>,
+) {
+    let check = |module: &Module| match catch_panic(|| property(module)) {
+        Ok(result) => result,
+        Err(panic) => Err(format!("panic: {panic}")),
+    };
+    let Err(message) = check(module) else { return };
+    let kind = |message: &str| message.chars().take(24).collect::<String>();
+    let small = shrink(module, registry, &|candidate| {
+        verify::verify(candidate, registry).is_ok()
+            && check(candidate).is_err_and(|found| kind(&found) == kind(&message))
+    });
+    let message = check(&small).err().unwrap_or(message);
+    let text = generic(&small, registry);
+    panic!("seed {seed}: {message}\n{}\n{text}", relay_text(&small, registry));
+}
+
+fn relay_text(module: &Module, registry: &Registry) -> String {
+    let (mut out, options) = (Vec::new(), relay::text::PrintOptions::default());
+    relay::text::print(module, registry, &options, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn generic(module: &Module, registry: &Registry) -> String {
+    let (mut out, options) = (Vec::new(), ir_core::text::PrintOptions::complete());
+    ir_core::text::print_with(module, registry, &options, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn clean(found: &[Diagnostic]) -> Result<(), String> {
+    match found.iter().find(|diagnostic| diagnostic.is_error()) {
+        Some(error) => Err(format!("{}: {} {:?}", error.code, error.message, error.notes)),
+        None => Ok(()),
+    }
+}
+
+fn read(text: &str, registry: &Registry) -> Result<Module, String> {
+    let (mut module, found) = relay::text::parse("text", text, registry);
+    clean(&found).map_err(|error| format!("parse: {error}\n{text}"))?;
+    let found = relay::inference::infer_module(&mut module, registry);
+    clean(&found).map_err(|error| format!("infer: {error}\n{text}"))?;
+    verified(&module, registry)?;
+    Ok(module)
+}
+
+fn verified(module: &Module, registry: &Registry) -> Result<(), String> {
+    match verify::verify(module, registry) {
+        Ok(_) => Ok(()),
+        Err(found) => Err(format!("verify: {found:?}")),
+    }
+}
+
+/// What `@main` of `module` gives on the inputs of `original`.
+fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Value, String> {
+    let main = original.get("main").and_then(|item| item.signature.ty.as_function());
+    let main = main.ok_or("there is no `@main`")?;
+    let args = random_arguments(main, &original.signatures(), 1)?;
+    let options = Options { step_limit: Some(10_000_000), ..Options::default() };
+    let interpreter = Interpreter::new(module, registry).options(options);
+    let value = interpreter.call("main", args).map_err(|error| format!("run: {error:?}"))?;
+    check_type(&value, main.result)?;
+    Ok(value)
+}
+
+/// Runs `pipeline` over `module`.
+fn passed(module: &Module, pipeline: &str, registry: &Registry) -> Result<Module, String> {
+    let steps = Pipeline::parse(pipeline, registry).map_err(|error| error.message)?;
+    let mut module = module.clone();
+    let options = RunOptions { threads: 1 };
+    let mut log = Vec::new();
+    let report = run(&steps, &mut module, registry, options, &mut [], &mut log);
+    let report = report.map_err(|error| error.to_string())?;
+    match report.outcome {
+        Outcome::Done => Ok(module),
+        Outcome::Crashed(crash) => Err(format!("crash: {}", crash.message)),
+        _ => Err(format!("failed: {:?}", clean(&report.diagnostics))),
+    }
+}
+
+/// `pipeline` leaves a module that verifies, prints, reads back and computes the same.
+fn keeps_meaning(module: &Module, pipeline: &str, registry: &Registry) -> Result<(), String> {
+    let expected = result(module, module, registry)?;
+    let after = passed(module, pipeline, registry)?;
+    verified(&after, registry)?;
+    let found = result(&after, module, registry)?;
+    let differ = |mismatch| format!("differs: {mismatch}");
+    approx_equal(&found, &expected, RELATIVE, ABSOLUTE).map_err(differ)?;
+    let read = read(&relay_text(&after, registry), registry)?;
+    let found = result(&read, module, registry)?;
+    let differ = |mismatch| format!("differs when read back: {mismatch}");
+    approx_equal(&found, &expected, RELATIVE, ABSOLUTE).map_err(differ)
+}
+
+/// Some passes in some order.
+fn random_pipeline(registry: &Registry, random: &mut Random) -> String {
+    let names: Vec<&str> = registry.passes().map(|pass| pass.name).collect();
+    let chosen: Vec<&str> =
+        (0..1 + random.below(5)).filter_map(|_| random.choose(&names).copied()).collect();
+    chosen.join(",")
+}
+
+struct Ran {
+    status: i32,
+    out: Vec<u8>,
+    err: String,
+}
+
+/// relay-opt in process.
+fn opt(registry: &Registry, args: &[&str], stdin: &[u8]) -> Ran {
+    let reproducers = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("properties");
+    let reproducers = format!("--crash-reproducer={}", reproducers.display());
+    let args: Vec<String> =
+        args.iter().chain([&reproducers.as_str()]).map(|arg| arg.to_string()).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut io = Io {
+        stdin: &mut &*stdin,
+        stdout: &mut out,
+        stderr: &mut err,
+        directory: PathBuf::new(),
+        styled: false,
+    };
+    let status = main_with(registry, &args, &mut io);
+    Ran { status, out, err: String::from_utf8_lossy(&err).into_owned() }
+}
+
+#[test]
+fn relay_text_reads_back() {
+    let registry = tools::registry();
+    for seed in seeds(400) {
+        let module = module_for(&registry, seed);
+        holds(&registry, seed, &module, &|module| {
+            let once = relay_text(module, &registry);
+            let read = read(&once, &registry)?;
+            let twice = relay_text(&read, &registry);
+            if once != twice {
+                return Err(format!("prints anew as\n{twice}"));
+            }
+            let (expected, found) =
+                (result(module, module, &registry)?, result(&read, module, &registry)?);
+            approx_equal(&found, &expected, 0.0, 0.0).map_err(|error| error.to_string())
+        });
+    }
+}
+
+#[test]
+fn generic_text_is_the_module() {
+    let registry = tools::registry();
+    for seed in seeds(400) {
+        let module = module_for(&registry, seed);
+        holds(&registry, seed, &module, &|module| {
+            let text = generic(module, &registry);
+            let (read, found) = ir_core::text::parse("text", &text, &registry);
+            clean(&found)?;
+            if fingerprint::of_module(module) != fingerprint::of_module(&read) {
+                return Err("the module read has another fingerprint".into());
+            }
+            let again = generic(&read, &registry);
+            if text == again { Ok(()) } else { Err(format!("prints anew as\n{again}")) }
+        });
+    }
+}
+
+#[test]
+fn every_pass_keeps_the_meaning() {
+    let registry = tools::registry();
+    for seed in seeds(60) {
+        let module = module_for(&registry, seed);
+        for pass in registry.passes() {
+            holds(&registry, seed, &module, &|module| {
+                keeps_meaning(module, pass.name, &registry)
+                    .map_err(|error| format!("{}: {error}", pass.name))
+            });
+        }
+    }
+}
+
+#[test]
+fn random_pipelines_keep_the_meaning() {
+    let registry = tools::registry();
+    for seed in seeds(400) {
+        let module = module_for(&registry, seed);
+        let pipeline = random_pipeline(&registry, &mut Random::new(seed));
+        holds(&registry, seed, &module, &|module| {
+            keeps_meaning(module, &pipeline, &registry)
+                .map_err(|error| format!("{error}\npipeline: {pipeline}"))
+        });
+    }
+}
+
+#[test]
+fn passes_need_no_main() {
+    let registry = tools::registry();
+    for seed in seeds(40) {
+        let module = module_for(&registry, seed);
+        let bare: Module = {
+            let mut bare = module;
+            bare.items.shift_remove(&ir_core::Symbol::new("main"));
+            bare
+        };
+        for pass in registry.passes() {
+            holds(&registry, seed, &bare, &|module| {
+                let after = passed(module, pass.name, &registry)
+                    .map_err(|error| format!("{}: {error}", pass.name))?;
+                verified(&after, &registry)
+            });
+        }
+    }
+}
+
+#[test]
+fn output_does_not_depend_on_threads_or_the_run() {
+    let registry = tools::registry();
+    for seed in seeds(100) {
+        let module = module_for(&registry, seed);
+        let pipeline = random_pipeline(&registry, &mut Random::new(seed));
+        let text = relay_text(&module, &registry);
+        let run = |threads| {
+            let args = ["-", "--pass", &pipeline, "--stats", "--threads", threads];
+            let ran = opt(&registry, &args, text.as_bytes());
+            assert_eq!(ran.status, OK, "seed {seed}, {pipeline}: {}\n{text}", ran.err);
+            (ran.out, ran.err)
+        };
+        let once = run("1");
+        assert_eq!(once, run("8"), "seed {seed}, {pipeline}");
+        assert_eq!(once, run("1"), "seed {seed}, {pipeline}");
+    }
+}
+
+#[test]
+fn ill_typed_text_is_rejected_where_it_is_wrong() {
+    let registry = tools::registry();
+    for seed in seeds(400) {
+        let module = module_for(&registry, seed);
+        let Some((wrong, change)) = ill_typed_mutation(&module, &registry, seed) else { continue };
+        let text = relay_text(&wrong, &registry);
+        let (mut read, mut found) = relay::text::parse("text", &text, &registry);
+        found.extend(relay::inference::infer_module(&mut read, &registry));
+        let errors: Vec<&Diagnostic> = found.iter().filter(|found| found.is_error()).collect();
+        assert!(!errors.is_empty(), "seed {seed}: {change} is accepted\n{text}");
+        for error in errors {
+            assert!(error.primary.is_some(), "seed {seed}: no place for {}\n{text}", error.message);
+        }
+        // The generic form has no inference, but its verifier must see it as well.
+        let text = generic(&wrong, &registry);
+        let ran = opt(&registry, &["-"], text.as_bytes());
+        assert_eq!(ran.status, DIAGNOSTICS, "seed {seed}: {change}: {}\n{text}", ran.err);
+        assert!(ran.err.contains("<stdin>:"), "seed {seed}: {}", ran.err);
+    }
+}
+
+/// What mutated text may get more of.
+const PIECES: [&str; 48] = [
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    "<",
+    ">",
+    ",",
+    ";",
+    ":",
+    "->",
+    "=>",
+    "=",
+    "==",
+    "-",
+    "+",
+    "*",
+    "/",
+    "%0",
+    "%x",
+    "@main",
+    "@f",
+    "let",
+    "fn",
+    "def",
+    "type",
+    "extern",
+    "match",
+    "match?",
+    "if",
+    "else",
+    "ref",
+    "ref_read",
+    "0",
+    "1f",
+    "9223372036854775808",
+    "-1",
+    "1e999f",
+    "True",
+    "\"",
+    "\"\\u",
+    "meta[relay.Constant][0]",
+    "Tensor[(?, 2), float32]",
+    "Nil",
+    "/*",
+    "\u{0}",
+    "\u{e9}",
+];
+
+/// `text` with a few places changed; the result may be anything.
+fn mutated(text: &str, random: &mut Random) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let to = (at + random.below(12)).min(bytes.len());
+        match random.below(6) {
+            0 => drop(bytes.drain(at..to)),
+            1 => {
+                let copy = bytes[at..to].to_vec();
+                let other = random.below(bytes.len() + 1);
+                bytes.splice(other..other, copy);
+            }
+            2 => bytes.truncate(at),
+            3 if at < bytes.len() => bytes[at] = random.bits() as u8,
+            _ => {
+                let piece = PIECES[random.below(PIECES.len())];
+                bytes.splice(at..to.min(at + 2), piece.bytes());
+            }
+        }
+    }
+    bytes
+}
+
+/// relay-opt ends with a result, errors in the input, or wrong usage.
+#[track_caller]
+fn ends_well(registry: &Registry, pipeline: &str, input: &[u8]) {
+    let ran = opt(registry, &["-", "--pass", pipeline], input);
+    let text = String::from_utf8_lossy(input);
+    assert!([OK, DIAGNOSTICS, USAGE].contains(&ran.status), "{pipeline}: {}\n{text}", ran.err);
+    assert!(ran.status == OK || ran.err.contains("error"), "no message for\n{text}");
+}
+
+#[test]
+fn broken_text_gives_errors() {
+    let registry = tools::registry();
+    for seed in seeds(1000) {
+        let mut random = Random::new(seed);
+        let module = random_module(&registry, seed, 1 + random.below(20));
+        let relay = random.one_in(2);
+        let text = if relay { relay_text(&module, &registry) } else { generic(&module, &registry) };
+        let pipeline = random_pipeline(&registry, &mut random);
+        ends_well(&registry, &pipeline, &mutated(&text, &mut random));
+    }
+}
+
+#[test]
+fn arbitrary_bytes_give_errors() {
+    let registry = tools::registry();
+    for seed in seeds(1000) {
+        let mut random = Random::new(seed);
+        let length = random.below(60);
+        let input: Vec<u8> = match random.below(3) {
+            0 => (0..length).map(|_| random.bits() as u8).collect(),
+            1 => (0..length).map(|_| 32 + random.below(95) as u8).collect(),
+            _ => {
+                let mut text = String::new();
+                for _ in 0..length {
+                    text.push_str(PIECES[random.below(PIECES.len())]);
+                    text.push(' ');
+                }
+                text.into_bytes()
+            }
+        };
+        ends_well(&registry, "", &input);
+    }
+}
+
+#[test]
+fn truncated_models_give_errors() {
+    let registry = tools::registry();
+    let models = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/models");
+    for (index, name) in ["mlp", "lstm"].iter().enumerate() {
+        let text = std::fs::read_to_string(models.join(format!("{name}.relay"))).unwrap();
+        // Where a token may end: at most so many places, spread evenly.
+        let ends: Vec<usize> = text
+            .char_indices()
+            .filter(|(_, c)| !c.is_alphanumeric() && *c != '_')
+            .map(|(at, _)| at)
+            .collect();
+        let sample = number("PROPTEST_CASES", 100) as usize;
+        let step = (ends.len() / sample).max(1);
+        for end in ends.iter().skip(index).step_by(step) {
+            ends_well(&registry, "", &text.as_bytes()[..*end]);
+        }
+    }
+}
