@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ir_core::{
-    Attr, AttrData, AttrDict, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item, Module,
+    Attr, AttrData, AttrDict, Body, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item, Module,
     ModulePass, OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId,
 };
 
@@ -74,7 +74,8 @@ impl ModulePass for DynamicToStatic {
             let mut replaced = 0;
             for (name, item) in &mut module.items {
                 let Item { signature, body: Some(body) } = item else { continue };
-                if !body.walk().any(|op| is_dynamic(body.op_name(op))) {
+                let before = dynamic_operators(body);
+                if before == 0 {
                     continue;
                 }
                 let mut f = FuncMut {
@@ -85,7 +86,9 @@ impl ModulePass for DynamicToStatic {
                     registry: cx.registry,
                 };
                 FoldConstant { max_bytes: 1 << 20 }.run(&mut f, cx)?;
-                replaced += make_static(&mut f)?;
+                make_static(&mut f)?;
+                // Folding may have computed some of them away.
+                replaced += before - dynamic_operators(f.body);
             }
             if replaced == 0 {
                 return Ok(());
@@ -102,22 +105,25 @@ impl ModulePass for DynamicToStatic {
     }
 }
 
+/// Number of dynamic operators in `body`.
+fn dynamic_operators(body: &Body) -> u64 {
+    body.walk().filter(|op| is_dynamic(body.op_name(*op))).count() as u64
+}
+
 fn is_dynamic(name: Symbol) -> bool {
     name.as_str().starts_with("relay.dyn.")
 }
 
-/// Replaces the dynamic operators with constant arguments; returns how many.
-fn make_static(f: &mut FuncMut<'_>) -> Result<u64, Diagnostic> {
+/// Replaces the dynamic operators with constant arguments.
+fn make_static(f: &mut FuncMut<'_>) -> PassResult {
     let ops: Vec<OpId> = f.body.walk().filter(|op| is_dynamic(f.body.op_name(*op))).collect();
-    let mut replaced = 0;
     for op in ops {
         let Some((name, operands, attrs)) = static_form(f, op) else { continue };
         let loc = f.body.loc(op).by_pass("dynamic-to-static");
         let value = f.build_named(InsertPoint::Before(op), loc, name, &operands, attrs)?;
         emit::replace(f, op, value);
-        replaced += 1;
     }
-    Ok(replaced)
+    Ok(())
 }
 
 /// The static twin of `op`; `None` where an argument is not constant or does not fit.

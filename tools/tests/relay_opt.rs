@@ -479,6 +479,6 @@ fn a_model_runs_on_arrays() {
     let ran = run(&["--inputs", "xx.npz", "--fill", "1"]);
     expect(&ran, OK, &["out_0"], &["warning", "array `xx` fits no parameter", "did you mean `x`"]);
     let ran = run(&["--function", "mian", "--fill", "1"]);
-    expect(&ran, DIAGNOSTICS, &[], &["there is no function @mian", "did you mean `main`"]);
+    expect(&ran, DIAGNOSTICS, &[], &["there is no function @mian", "did you mean `@main`"]);
     expect(&run(&["--inputs", "none.npz"]), DIAGNOSTICS, &[], &["none.npz"]);
 }
