@@ -155,6 +155,9 @@ pub(super) struct RunModel {
     /// The function to run
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub(super) function: String,
+    /// Ends a run that takes more than this many steps with an error
+    #[arg(long, value_name = "N")]
+    pub(super) step_limit: Option<u64>,
     /// Where the results go, as `out_0`, `out_1` and so on: a .npz or .safetensors file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<String>,

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData};
 use relay::arrays::{self, Arrays};
-use relay::interpreter::{Interpreter, Value, check_type, random_value};
+use relay::interpreter::{Interpreter, Options, Value, check_type, random_value};
 use relay::language::FUNC;
 
 use super::args::{DiagnosticForm, RunModel};
@@ -80,8 +80,10 @@ fn run(
         return None;
     }
     let name = args.function.trim_start_matches('@');
-    let result = arguments(name, &module, &arrays, args.fill, found)
-        .and_then(|arguments| Interpreter::new(&module, registry).call(name, arguments));
+    let result = arguments(name, &module, &arrays, args.fill, found).and_then(|arguments| {
+        let options = Options { step_limit: args.step_limit, ..Options::default() };
+        Interpreter::new(&module, registry).options(options).call(name, arguments)
+    });
     let value = result.map_err(|error| found.push(error)).ok()?;
     let outputs = flatten(value);
     if let Some(path) = &args.output {

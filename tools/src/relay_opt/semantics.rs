@@ -3,9 +3,11 @@
 use indexmap::IndexMap;
 use ir_core::pipeline::Oracle;
 use ir_core::{Diagnostic, Module, Registry, Symbol};
-use relay::interpreter::{Interpreter, Value, approx_equal, random_arguments};
+use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_arguments};
 use relay::language::FUNC;
 
+/// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
+const STEP_LIMIT: u64 = 100_000_000;
 /// Bounds on what rounding may change.
 const RELATIVE: f64 = 1e-4;
 const ABSOLUTE: f64 = 1e-5;
@@ -61,7 +63,8 @@ impl Oracle for Trials {
         if self.calls.is_none() {
             self.calls = Some(self.choose(module)?);
         }
-        let interpreter = Interpreter::new(module, registry);
+        let options = Options { step_limit: Some(STEP_LIMIT), ..Options::default() };
+        let interpreter = Interpreter::new(module, registry).options(options);
         let mut results = IndexMap::new();
         for (index, (name, arguments)) in self.calls.iter().flatten().enumerate() {
             // A pass may remove a function that nothing calls.
