@@ -2,7 +2,7 @@
 //!
 //! A quantized tensor holds integers `q` that stand for the real numbers `scale * (q -
 //! zero_point)`. Scales (`float32`) and zero points (`int32`) are operands: scalars, or vectors
-//! along an axis. Every operator here is defined by the arithmetic that the original lowers it to,
+//! along an axis. Every operator here is defined by arithmetic written after the original's lowering,
 //! so that its reference evaluator gives the same integers.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type};
