@@ -1,0 +1,214 @@
+//! What is computed: named multi-dimensional expressions.
+//!
+//! A compute function is an item of kind [`FUNC`]. Its entry arguments are tensors; its body is a
+//! list of *stages*, each a tensor given element by element, and a [`Return`]:
+//!
+//! ```text
+//! te.func @dense(%x: Tensor[(8, 64), float32], %w: Tensor[(32, 64), float32]) {
+//!   dense[i < 8, j < 32] = sum[k < 64] %x[i, k] * %w[j, k]
+//!   relu[i < 8, j < 32] = max(dense[i, j], 0f)
+//!   return relu
+//! }
+//! ```
+//!
+//! A [`Compute`] maps; a [`Reduce`] combines over reduction axes. Nothing here says in which order
+//! or where elements are computed: that is the [schedule](crate::schedule)'s.
+
+mod build;
+mod verify;
+
+use ir_core::{AttrValue, Body, Op, OpId, Registry, Type, ValueId, registry};
+
+pub use build::{ComputeBuilder, Expression, Tensor};
+
+/// The kind of a compute function; its signature holds the type `fn (tensors) -> tensor`, or a
+/// tuple of tensors where it returns several.
+pub const FUNC: &str = "te.func";
+
+/// A tensor given element by element. Its block takes one index (`int64`) per dimension and
+/// yields the element there.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.compute",
+    traits(RECURSIVE_EFFECTS),
+    regions(body),
+    infer = |op: Compute, _: &mut _| Ok(Type::tensor(op.shape, op.dtype)),
+    verify = verify::compute
+)]
+pub struct Compute {
+    /// Name of the stage, unique in its function.
+    pub name: String,
+    /// Extents of the tensor.
+    pub shape: Vec<i64>,
+    /// Element type.
+    pub dtype: ir_core::DType,
+}
+
+/// Tensors whose elements are combinations over reduction axes. Its first block takes one index
+/// per dimension and then one per reduction axis, and yields as many values as there are results;
+/// they are combined over the reduction axes, in an order that the schedule chooses.
+///
+/// `argmax` and `argmin` yield an index and a value; of equal values the lower index wins. `user`
+/// has a second block, which takes two tuples of values and yields their combination, and an
+/// `identity` for each.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.reduce",
+    traits(RECURSIVE_EFFECTS),
+    regions(body, combine..),
+    verify = verify::reduce
+)]
+pub struct Reduce {
+    /// Name of the stage, unique in its function.
+    pub name: String,
+    /// Extents of the tensors.
+    pub shape: Vec<i64>,
+    /// Extents of the reduction axes.
+    pub extents: Vec<i64>,
+    /// How values are combined.
+    pub combiner: Combiner,
+    /// The identities of the `user` combiner, one for each result.
+    #[default(vec![])]
+    pub identity: Vec<ir_core::TensorData>,
+}
+
+/// How a reduction combines values.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Combiner {
+    /// `a + b`, from 0.
+    Sum,
+    /// `a · b`, from 1.
+    Product,
+    /// The greater, from the least value of the type.
+    Max,
+    /// The lesser, from the greatest value of the type.
+    Min,
+    /// The index and value of the greatest.
+    ArgMax,
+    /// The index and value of the least.
+    ArgMin,
+    /// The operation's second block.
+    User,
+}
+
+impl Combiner {
+    const NAMES: [(&'static str, Combiner); 7] = [
+        ("sum", Combiner::Sum),
+        ("product", Combiner::Product),
+        ("max", Combiner::Max),
+        ("min", Combiner::Min),
+        ("argmax", Combiner::ArgMax),
+        ("argmin", Combiner::ArgMin),
+        ("user", Combiner::User),
+    ];
+
+    /// Its name in text.
+    pub fn name(self) -> &'static str {
+        Combiner::NAMES.iter().find(|(_, c)| *c == self).map_or("user", |(name, _)| name)
+    }
+
+    /// The combiner called `name`.
+    pub fn of(name: &str) -> Option<Combiner> {
+        Combiner::NAMES.iter().find(|(n, _)| *n == name).map(|(_, combiner)| *combiner)
+    }
+}
+
+impl AttrValue for Combiner {
+    const EXPECTS: &'static str = "sum, product, max, min, argmax, argmin or user";
+    fn from_attr(attr: ir_core::Attr) -> Option<Combiner> {
+        Combiner::of(&String::from_attr(attr)?)
+    }
+    fn to_attr(&self) -> ir_core::Attr {
+        self.name().to_string().to_attr()
+    }
+}
+
+/// One element of a tensor, or of a buffer in [loops](crate::loops); with an index of several
+/// lanes, that many elements. Reading outside of the tensor is an error, also where the value is
+/// not selected in the end: see [`LoadIf`].
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.load", effects(READ), infer = verify::load)]
+pub struct Load<V = ValueId> {
+    /// The tensor.
+    pub tensor: V,
+    /// One index per dimension.
+    pub indices: Vec<V>,
+}
+
+/// One element of a tensor where `condition` holds, else `otherwise`; the tensor is read only where
+/// it holds. What padding and concatenation are made of.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.load_if", effects(READ), infer = verify::load_if)]
+pub struct LoadIf<V = ValueId> {
+    /// A `bool`, of as many lanes as the result.
+    pub condition: V,
+    /// The result where it does not hold.
+    pub otherwise: V,
+    /// The tensor.
+    pub tensor: V,
+    /// One index per dimension.
+    pub indices: Vec<V>,
+}
+
+/// Ends a block with the values that it gives.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.yield", traits(TERMINATOR), results = 0)]
+pub struct Yield<V = ValueId> {
+    /// The values.
+    pub values: Vec<V>,
+}
+
+/// Ends a compute function with its results.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.return", traits(TERMINATOR), results = 0, verify = verify::returns)]
+pub struct Return<V = ValueId> {
+    /// The tensors.
+    pub tensors: Vec<V>,
+}
+
+/// A stage of a compute function, whatever its kind.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// The operation.
+    pub op: OpId,
+    /// Its name.
+    pub name: String,
+    /// Extents of its results.
+    pub shape: Vec<i64>,
+    /// Extents of its reduction axes; empty for a map.
+    pub reduction: Vec<i64>,
+}
+
+impl Stage {
+    /// `op` as a stage; `None` where it is something else.
+    pub fn of(body: &Body, op: OpId) -> Option<Stage> {
+        if let Some(compute) = body.view::<Compute>(op) {
+            let Compute { name, shape, .. } = compute;
+            return Some(Stage { op, name, shape, reduction: vec![] });
+        }
+        let Reduce { name, shape, extents, .. } = body.view(op)?;
+        Some(Stage { op, name, shape, reduction: extents })
+    }
+
+    /// The stages of a compute function in program order.
+    pub fn all(body: &Body) -> Vec<Stage> {
+        body.block_ops(body.entry()).filter_map(|op| Stage::of(body, op)).collect()
+    }
+}
+
+/// The operations of compute functions.
+pub(crate) fn register(registry: &mut Registry) {
+    const RESULTS: &[registry::Field] = &[registry::Field {
+        name: "results",
+        arity: registry::Arity::Many,
+        doc: "One tensor for each value that its block yields.",
+    }];
+    registry.op::<Compute>();
+    let mut reduce = Reduce::info();
+    reduce.def.results = RESULTS;
+    registry.add_op(reduce);
+    registry.op::<Load>();
+    registry.op::<LoadIf>();
+    registry.op::<Yield>();
+    registry.op::<Return>();
+}

@@ -1,0 +1,383 @@
+//! Writing compute functions from Rust.
+
+use ir_core::{
+    AttrDict, BlockId, Body, DType, InsertPoint, Item, NameHint, OpFields, OpParts, Scalar, Symbol,
+    TensorData, Type, ValueId,
+};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Yield};
+use crate::scalar::{Cast, Constant, ScalarOp, Select, bool_like, dtype_of};
+
+/// A tensor of a function being written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tensor {
+    /// The value.
+    pub value: ValueId,
+    /// Extents.
+    pub shape: SmallVec<[i64; 4]>,
+    /// Element type.
+    pub dtype: DType,
+}
+
+/// Writes one compute function. The first mistake is kept and returned by
+/// [`finish`](ComputeBuilder::finish), so that expressions can be written without `?`.
+#[derive(Default)]
+pub struct ComputeBuilder {
+    body: Body,
+    names: FxHashMap<String, usize>,
+    error: Option<String>,
+}
+
+impl ComputeBuilder {
+    /// A function without parameters and stages.
+    pub fn new() -> ComputeBuilder {
+        ComputeBuilder::default()
+    }
+
+    /// Adds a parameter of `shape` and `dtype`.
+    pub fn input(&mut self, name: &str, shape: &[i64], dtype: DType) -> Tensor {
+        let entry = self.body.entry();
+        let value = self.body.add_block_arg(entry, Type::tensor(shape.iter().copied(), dtype));
+        self.name_value(value, name);
+        Tensor { value, shape: shape.into(), dtype }
+    }
+
+    fn name_value(&mut self, value: ValueId, name: &str) {
+        let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
+        self.body.set_name_hint(value, hint);
+    }
+
+    /// `name`, or `name` with the first number that makes it unique.
+    fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_string();
+        while self.names.contains_key(&unique) {
+            let number = self.names.entry(name.to_string()).or_insert(0);
+            *number += 1;
+            unique = format!("{name}_{number}");
+        }
+        self.names.insert(unique.clone(), 0);
+        unique
+    }
+
+    /// Adds a stage called `name` (or `name` with a number, where it is taken) whose element at
+    /// indices `i` is what `element` writes.
+    pub fn compute(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        element: impl FnOnce(&mut Expression<'_>, &[ValueId]) -> ValueId,
+    ) -> Tensor {
+        let name = self.unique(name);
+        let results = [Type::unknown()];
+        let parts = OpParts::new(<Compute as OpFields<ValueId>>::NAME, &[], &results).regions(1);
+        let op = self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
+        let block = self.body.region_block(op, 0);
+        let dtypes = self.fill(block, shape.len(), |e, i| SmallVec::from_buf([element(e, i)]));
+        let dtype = dtypes[0];
+        let attrs = Compute { name: name.clone(), shape: shape.to_vec(), dtype };
+        self.body.set_attrs(op, <Compute as OpFields<ValueId>>::attrs(&attrs));
+        let value = self.body.result(op, 0);
+        self.body.set_ty(value, Type::tensor(shape.iter().copied(), dtype));
+        self.name_value(value, &name);
+        Tensor { value, shape: shape.into(), dtype }
+    }
+
+    /// Adds a stage that combines, over reduction axes of `extents`, what `element` writes for
+    /// spatial indices and reduction indices. One result for each value that it writes.
+    pub fn reduce_many(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        extents: &[i64],
+        combiner: Combiner,
+        results: usize,
+        element: impl FnOnce(&mut Expression<'_>, &[ValueId], &[ValueId]) -> SmallVec<[ValueId; 1]>,
+    ) -> Vec<Tensor> {
+        let name = self.unique(name);
+        let types = vec![Type::unknown(); results];
+        let parts = OpParts::new(<Reduce as OpFields<ValueId>>::NAME, &[], &types).regions(1);
+        let op = self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
+        let block = self.body.region_block(op, 0);
+        let dtypes = self.fill(block, shape.len() + extents.len(), |e, indices| {
+            let (spatial, reduction) = indices.split_at(shape.len());
+            element(e, spatial, reduction)
+        });
+        if dtypes.len() != results {
+            self.fail(format!("expected {results} values to reduce, found {}", dtypes.len()));
+        }
+        let attrs = Reduce {
+            name: name.clone(),
+            shape: shape.to_vec(),
+            extents: extents.to_vec(),
+            combiner,
+            identity: vec![],
+        };
+        self.body.set_attrs(op, <Reduce as OpFields<ValueId>>::attrs(&attrs));
+        let mut tensors = Vec::new();
+        for (index, &dtype) in dtypes.iter().take(results).enumerate() {
+            let value = self.body.result(op, index);
+            self.body.set_ty(value, Type::tensor(shape.iter().copied(), dtype));
+            self.name_value(value, &name);
+            tensors.push(Tensor { value, shape: shape.into(), dtype });
+        }
+        tensors
+    }
+
+    /// Adds a stage that combines, over reduction axes of `extents`, the value that `element`
+    /// writes for spatial indices and reduction indices.
+    pub fn reduce(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        extents: &[i64],
+        combiner: Combiner,
+        element: impl FnOnce(&mut Expression<'_>, &[ValueId], &[ValueId]) -> ValueId,
+    ) -> Tensor {
+        let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+            SmallVec::from_buf([element(e, i, r)])
+        };
+        let mut tensors = self.reduce_many(name, shape, extents, combiner, 1, element);
+        tensors.swap_remove(0)
+    }
+
+    /// Fills `block` with `indices` index arguments and what `element` writes; the element types
+    /// of what it yields.
+    fn fill(
+        &mut self,
+        block: BlockId,
+        indices: usize,
+        element: impl FnOnce(&mut Expression<'_>, &[ValueId]) -> SmallVec<[ValueId; 1]>,
+    ) -> SmallVec<[DType; 1]> {
+        let index = Type::scalar(DType::INT64);
+        let args: SmallVec<[ValueId; 8]> =
+            (0..indices).map(|_| self.body.add_block_arg(block, index)).collect();
+        let mut e = Expression::new(&mut self.body, block);
+        let values = element(&mut e, &args);
+        let dtypes = values.iter().map(|value| e.dtype(*value)).collect();
+        let error = e.error.take();
+        self.body
+            .insert_op(InsertPoint::End(block), OpParts::new(Yield::<ValueId>::NAME, &values, &[]));
+        if let Some(error) = error {
+            self.fail(error);
+        }
+        dtypes
+    }
+
+    /// Records a mistake; the first one counts.
+    pub fn fail(&mut self, error: impl Into<String>) {
+        self.error.get_or_insert(error.into());
+    }
+
+    /// The function that returns `tensors`. The error is the first mistake made on the way, as a
+    /// message that starts in lower case.
+    pub fn finish(mut self, tensors: &[Tensor]) -> Result<Item, String> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let values: Vec<ValueId> = tensors.iter().map(|tensor| tensor.value).collect();
+        let parts = OpParts::new(Return::<ValueId>::NAME, &values, &[]);
+        self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
+        let ty = function_type(&self.body, &values);
+        Ok(Item::new(FUNC, ty, Some(self.body)))
+    }
+}
+
+/// The type of a compute function that returns `values`.
+pub(crate) fn function_type(body: &Body, values: &[ValueId]) -> Type {
+    let params = body.block_args(body.entry()).iter().map(|arg| body.ty(*arg));
+    let result = match values {
+        [one] => body.ty(*one),
+        many => Type::tuple(many.iter().map(|value| body.ty(*value))),
+    };
+    Type::function(params, result)
+}
+
+/// Writes scalar expressions at the end of a block. Equal expressions are written once.
+pub struct Expression<'b> {
+    /// The body that is written to.
+    pub body: &'b mut Body,
+    at: InsertPoint,
+    known: FxHashMap<(Symbol, SmallVec<[ValueId; 4]>, AttrDict), ValueId>,
+    error: Option<String>,
+}
+
+macro_rules! shorthands {
+    ($($(#[doc = $doc:literal])* $name:ident $op:ident ($($arg:ident),*);)*) => { $(
+        $(#[doc = $doc])*
+        pub fn $name(&mut self, $($arg: ValueId),*) -> ValueId {
+            self.scalar(ScalarOp::$op, &[$($arg),*])
+        }
+    )* };
+}
+
+impl<'b> Expression<'b> {
+    /// Writes at the end of `block`.
+    pub fn new(body: &'b mut Body, block: BlockId) -> Expression<'b> {
+        let at = InsertPoint::End(block);
+        Expression { body, at, known: FxHashMap::default(), error: None }
+    }
+
+    /// The element type of `value`; `int64` where it is no scalar, which is a mistake.
+    pub fn dtype(&mut self, value: ValueId) -> DType {
+        dtype_of(self.body.ty(value)).unwrap_or_else(|| {
+            let ty = self.body.ty(value);
+            self.fail(format!("expected a scalar, found {ty}"));
+            DType::INT64
+        })
+    }
+
+    /// Records a mistake; the first one counts.
+    pub fn fail(&mut self, error: impl Into<String>) {
+        self.error.get_or_insert(error.into());
+    }
+
+    /// Takes the first mistake.
+    pub fn take_error(&mut self) -> Option<String> {
+        self.error.take()
+    }
+
+    /// The operation with these fields and one result of element type `dtype`.
+    pub(crate) fn write<T: OpFields<ValueId>>(&mut self, op: &T, dtype: DType) -> ValueId {
+        self.write_named(Symbol::new(T::NAME), op.operands(), op.attrs(), dtype)
+    }
+
+    fn write_named(
+        &mut self,
+        name: Symbol,
+        operands: SmallVec<[ValueId; 4]>,
+        attrs: AttrDict,
+        dtype: DType,
+    ) -> ValueId {
+        let key = (name, operands, attrs);
+        if let Some(value) = self.known.get(&key) {
+            return *value;
+        }
+        let results = [Type::scalar(dtype)];
+        let parts = OpParts::new(name, &key.1, &results).attrs(attrs);
+        let op = self.body.insert_op(self.at, parts);
+        let value = self.body.result(op, 0);
+        self.known.insert(key, value);
+        value
+    }
+
+    /// `op` applied to `operands`.
+    pub fn scalar(&mut self, op: ScalarOp, operands: &[ValueId]) -> ValueId {
+        let dtype = self.dtype(operands[0]);
+        for &operand in &operands[1..] {
+            let other = self.dtype(operand);
+            if other != dtype {
+                self.fail(format!("`{}` of {dtype} and {other}", op.name()));
+            }
+        }
+        let result = op.result_dtype(dtype).unwrap_or_else(|| {
+            self.fail(format!("`{}` of {dtype}", op.name()));
+            dtype
+        });
+        self.write_named(Symbol::new(op.name()), operands.into(), AttrDict::empty(), result)
+    }
+
+    /// The constant `value` of element type `dtype`.
+    pub fn constant(&mut self, dtype: DType, value: Scalar) -> ValueId {
+        self.write(&Constant { value: TensorData::scalar(dtype, value) }, dtype)
+    }
+
+    /// The number `value` rounded to element type `dtype`.
+    pub fn number(&mut self, dtype: DType, value: f64) -> ValueId {
+        self.constant(dtype, Scalar::Float(value))
+    }
+
+    /// The index `value`.
+    pub fn index(&mut self, value: i64) -> ValueId {
+        self.constant(DType::INT64, Scalar::Int(value))
+    }
+
+    /// `a` as element type `dtype`.
+    pub fn cast(&mut self, a: ValueId, dtype: DType) -> ValueId {
+        let from = self.dtype(a);
+        match dtype.with_lanes(from.lanes() as u16) {
+            Some(to) if to == from => a,
+            Some(to) => self.write(&Cast { a, dtype }, to),
+            None => a,
+        }
+    }
+
+    /// `a` where `condition` holds, else `b`.
+    pub fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> ValueId {
+        let (chosen, other, truth) = (self.dtype(a), self.dtype(b), self.dtype(condition));
+        if chosen != other || truth != bool_like(chosen) {
+            self.fail(format!("a choice by {truth} of {chosen} and {other}"));
+        }
+        self.write(&Select { condition, a, b }, chosen)
+    }
+
+    /// The element of `tensor` at `indices`.
+    pub fn load(&mut self, tensor: &Tensor, indices: &[ValueId]) -> ValueId {
+        self.check_rank(tensor, indices);
+        self.write(&Load { tensor: tensor.value, indices: indices.to_vec() }, tensor.dtype)
+    }
+
+    /// The element of `tensor` at `indices` where `condition` holds, else `otherwise`.
+    pub fn load_if(
+        &mut self,
+        condition: ValueId,
+        tensor: &Tensor,
+        indices: &[ValueId],
+        otherwise: ValueId,
+    ) -> ValueId {
+        self.check_rank(tensor, indices);
+        let indices = indices.to_vec();
+        self.write(&LoadIf { condition, otherwise, tensor: tensor.value, indices }, tensor.dtype)
+    }
+
+    fn check_rank(&mut self, tensor: &Tensor, indices: &[ValueId]) {
+        if tensor.shape.len() != indices.len() {
+            let (expected, found) = (tensor.shape.len(), indices.len());
+            self.fail(format!("expected {expected} indices, found {found}"));
+        }
+    }
+
+    shorthands! {
+        /// `a + b`.
+        add Add(a, b);
+        /// `a - b`.
+        sub Sub(a, b);
+        /// `a · b`.
+        mul Mul(a, b);
+        /// `a / b`.
+        div Div(a, b);
+        /// `⌊a / b⌋`.
+        floor_div FloorDiv(a, b);
+        /// `a - ⌊a / b⌋ · b`.
+        floor_mod FloorMod(a, b);
+        /// The lesser.
+        min Min(a, b);
+        /// The greater.
+        max Max(a, b);
+        /// Both.
+        and And(a, b);
+        /// Either.
+        or Or(a, b);
+        /// `a < b`.
+        lt Lt(a, b);
+        /// `a ≤ b`.
+        le Le(a, b);
+        /// `a ≥ b`.
+        ge Ge(a, b);
+        /// `a = b`.
+        eq Eq(a, b);
+    }
+
+    /// `a + value` for an index.
+    pub fn add_index(&mut self, a: ValueId, value: i64) -> ValueId {
+        let value = self.index(value);
+        self.add(a, value)
+    }
+
+    /// `a · value` for an index.
+    pub fn mul_index(&mut self, a: ValueId, value: i64) -> ValueId {
+        let value = self.index(value);
+        self.mul(a, value)
+    }
+}

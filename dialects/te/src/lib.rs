@@ -1,0 +1,30 @@
+//! The tensor-expression dialect: *what* is computed, kept apart from *how*.
+//!
+//! Three levels, one below the other, in one body representation:
+//!
+//! - [`compute`]: named multi-dimensional expressions over index variables, with reductions;
+//! - [`schedule`]: how a compute function becomes loops, one primitive at a time;
+//! - [`loops`]: loop nests over buffers. Targets see only this.
+//!
+//! The scalar arithmetic inside all of them is [`scalar`]. [`lower`] turns a compute function and
+//! its schedule into loops, and [`interpreter`] gives the meaning of the first and the last, so
+//! that "a schedule never changes results" is a property one can test.
+
+pub mod compute;
+pub mod loops;
+pub mod scalar;
+
+use ir_core::Dialect;
+
+/// The dialect, for [`Registry::with`](ir_core::Registry::with).
+pub fn dialect() -> Dialect {
+    Dialect {
+        name: "te",
+        doc: "Tensor expressions, their schedules, and loops.",
+        register: |registry| {
+            scalar::register(registry);
+            compute::register(registry);
+            loops::register(registry);
+        },
+    }
+}

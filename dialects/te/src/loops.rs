@@ -1,0 +1,276 @@
+//! Loop nests over buffers: how it is computed, spelt out. Targets see only this.
+//!
+//! A kernel is an item of kind [`KERNEL`]. Its entry arguments are buffers, inputs first and the
+//! results last; a buffer has the type of a tensor. Inside stand loops, allocations, and the
+//! [scalar](crate::scalar) expressions with [`Load`](crate::compute::Load) and [`Store`]:
+//!
+//! ```text
+//! te.kernel @relu(%x: Tensor[(64), float32], %y: Tensor[(64), float32]) outputs 1 {
+//!   parallel i < 4 {
+//!     %v = %x[ramp(i * 16, 1, 16)]
+//!     %y[ramp(i * 16, 1, 16)] = max(%v, broadcast(0f, 16))
+//!   }
+//! }
+//! ```
+//!
+//! Buffers do not overlap. Loops count from 0. Extents are constants.
+
+mod verify;
+
+use ir_core::{AttrValue, DType, InferCx, Op, Registry, Stop, Type, ValueId};
+
+use crate::scalar::scalar_type;
+
+/// The kind of a kernel. Its signature holds `fn (buffers) -> ()`, and the attribute [`OUTPUTS`].
+pub const KERNEL: &str = "te.kernel";
+
+/// The attribute of a kernel: how many of its last parameters are results.
+pub const OUTPUTS: &str = "outputs";
+
+/// What a loop becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ForKind {
+    /// One iteration after the other.
+    Serial,
+    /// Iterations in any order, on several threads.
+    Parallel,
+    /// Iterations as lanes of one vector instruction. Vectorization replaces these loops.
+    Vectorized,
+    /// Iterations written out. Unrolling replaces these loops.
+    Unrolled,
+    /// One iteration per thread of the axis `thread` of the device.
+    Thread,
+}
+
+impl ForKind {
+    const NAMES: [(&'static str, ForKind); 5] = [
+        ("serial", ForKind::Serial),
+        ("parallel", ForKind::Parallel),
+        ("vectorized", ForKind::Vectorized),
+        ("unrolled", ForKind::Unrolled),
+        ("thread", ForKind::Thread),
+    ];
+
+    /// Its name in text.
+    pub fn name(self) -> &'static str {
+        ForKind::NAMES.iter().find(|(_, kind)| *kind == self).map_or("serial", |(name, _)| name)
+    }
+}
+
+impl AttrValue for ForKind {
+    const EXPECTS: &'static str = "serial, parallel, vectorized, unrolled or thread";
+    fn from_attr(attr: ir_core::Attr) -> Option<ForKind> {
+        let name = String::from_attr(attr)?;
+        ForKind::NAMES.iter().find(|(n, _)| *n == name).map(|(_, kind)| *kind)
+    }
+    fn to_attr(&self) -> ir_core::Attr {
+        self.name().to_string().to_attr()
+    }
+}
+
+/// Where a buffer lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// Main memory, shared by all threads.
+    Global,
+    /// Memory shared by the threads of one block of a device.
+    Shared,
+    /// Memory of one thread: the stack.
+    Local,
+    /// Registers of one thread; every index is a constant once loops are unrolled.
+    Register,
+}
+
+impl Scope {
+    const NAMES: [(&'static str, Scope); 4] = [
+        ("global", Scope::Global),
+        ("shared", Scope::Shared),
+        ("local", Scope::Local),
+        ("register", Scope::Register),
+    ];
+
+    /// Its name in text.
+    pub fn name(self) -> &'static str {
+        Scope::NAMES.iter().find(|(_, scope)| *scope == self).map_or("global", |(name, _)| name)
+    }
+}
+
+impl AttrValue for Scope {
+    const EXPECTS: &'static str = "global, shared, local or register";
+    fn from_attr(attr: ir_core::Attr) -> Option<Scope> {
+        let name = String::from_attr(attr)?;
+        Scope::NAMES.iter().find(|(n, _)| *n == name).map(|(_, scope)| *scope)
+    }
+    fn to_attr(&self) -> ir_core::Attr {
+        self.name().to_string().to_attr()
+    }
+}
+
+/// Runs its block for every index from 0 to `extent`, exclusive. Its block takes the index.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.for",
+    traits(RECURSIVE_EFFECTS),
+    regions(body),
+    results = 0,
+    verify = verify::for_loop
+)]
+pub struct For {
+    /// What the loop becomes.
+    #[default(ForKind::Serial)]
+    pub kind: ForKind,
+    /// Number of iterations.
+    pub extent: i64,
+    /// The thread axis of a `thread` loop: `blockIdx.x`, `threadIdx.x` and so on.
+    #[default(None)]
+    pub thread: Option<String>,
+}
+
+/// Runs its first block where `condition` holds, else the second, where it has one.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.if",
+    traits(RECURSIVE_EFFECTS),
+    regions(then_branch, else_branch..),
+    results = 0,
+    verify = verify::branches
+)]
+pub struct If<V = ValueId> {
+    /// A scalar `bool`.
+    pub condition: V,
+}
+
+/// A buffer that lives until the end of its block. Its contents are undefined until stored.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.alloc",
+    effects(ALLOCATE),
+    infer = |op: Alloc, _: &mut _| Ok(Type::tensor(op.shape, op.dtype)),
+    verify = verify::alloc
+)]
+pub struct Alloc {
+    /// Extents.
+    pub shape: Vec<i64>,
+    /// Element type.
+    pub dtype: DType,
+    /// Where it lives.
+    #[default(Scope::Global)]
+    pub scope: Scope,
+    /// Its place in the workspace in bytes, once memory is planned.
+    #[default(None)]
+    pub offset: Option<i64>,
+}
+
+/// Sets an element of a buffer; with a value of several lanes, that many elements. The lanes of a
+/// vector store are distinct elements.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.store", effects(WRITE), results = 0, verify = verify::store)]
+pub struct Store<V = ValueId> {
+    /// The new value.
+    pub value: V,
+    /// The buffer.
+    pub buffer: V,
+    /// One index per dimension.
+    pub indices: Vec<V>,
+}
+
+/// Combines `value` into an element of a buffer, as one indivisible step.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.atomic", effects(READ, WRITE), results = 0, verify = verify::atomic)]
+pub struct Atomic<V = ValueId> {
+    /// How: `sum`, `max` or `min`.
+    pub combiner: crate::compute::Combiner,
+    /// What is combined.
+    pub value: V,
+    /// The buffer.
+    pub buffer: V,
+    /// One index per dimension.
+    pub indices: Vec<V>,
+}
+
+/// All threads of a block wait for one another, and see what the others stored before.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.barrier", effects(READ, WRITE), results = 0)]
+pub struct Barrier {}
+
+/// The vector `base, base + stride, …` of `lanes` indices.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.ramp", infer = |op: Ramp<Type>, cx: &mut _| widened(cx, op.lanes))]
+pub struct Ramp<V = ValueId> {
+    /// The first.
+    pub base: V,
+    /// The step.
+    pub stride: i64,
+    /// How many.
+    pub lanes: i64,
+}
+
+/// The vector of `lanes` times `a`.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.broadcast", infer = |op: Broadcast<Type>, cx: &mut _| widened(cx, op.lanes))]
+pub struct Broadcast<V = ValueId> {
+    /// The lane.
+    pub a: V,
+    /// How many.
+    pub lanes: i64,
+}
+
+/// One lane of a vector.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.extract", infer = extract_type)]
+pub struct Extract<V = ValueId> {
+    /// The vector.
+    pub a: V,
+    /// Which lane, from 0.
+    pub lane: i64,
+}
+
+/// Calls another kernel of the module with buffers of its parameter types.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.call", effects(READ, WRITE), results = 0, verify = verify::call)]
+pub struct Call<V = ValueId> {
+    /// The kernel.
+    pub kernel: ir_core::Symbol,
+    /// Inputs, then results.
+    pub buffers: Vec<V>,
+}
+
+/// A buffer with constant contents.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.data", traits(CONSTANT), infer = |op: Data, _: &mut _| Ok(op.value.ty()))]
+pub struct Data {
+    /// The elements.
+    pub value: ir_core::TensorData,
+}
+
+fn widened(cx: &mut InferCx<'_>, lanes: i64) -> Result<Type, Stop> {
+    let dtype = scalar_type(cx, 0)?;
+    let wide = u16::try_from(lanes).ok().and_then(|lanes| dtype.with_lanes(lanes));
+    let wide = wide.filter(|_| dtype.lanes() == 1 && lanes > 1);
+    wide.map(Type::scalar).ok_or_else(|| {
+        Stop::error(format!("expected 2 to 65535 lanes of a scalar, found {lanes} of {dtype}"))
+    })
+}
+
+fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let dtype = scalar_type(cx, 0)?;
+    match dtype.with_lanes(1).filter(|_| (0..i64::from(dtype.lanes())).contains(&op.lane)) {
+        Some(lane) => Ok(Type::scalar(lane)),
+        None => Err(Stop::error(format!("no lane {} in {dtype}", op.lane))),
+    }
+}
+
+/// The operations of kernels.
+pub(crate) fn register(registry: &mut Registry) {
+    registry.op::<For>();
+    registry.op::<If>();
+    registry.op::<Alloc>();
+    registry.op::<Store>();
+    registry.op::<Atomic>();
+    registry.op::<Barrier>();
+    registry.op::<Ramp>();
+    registry.op::<Broadcast>();
+    registry.op::<Extract>();
+    registry.op::<Call>();
+    registry.op::<Data>();
+}

@@ -1,0 +1,127 @@
+//! What makes a kernel well formed.
+
+use ir_core::registry::VerifyCx;
+use ir_core::{DType, Type, TypeData, ValueId};
+
+use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
+use crate::compute::Combiner;
+use crate::scalar::dtype_of;
+
+const THREADS: [&str; 6] =
+    ["blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"];
+
+pub(super) fn for_loop(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<For>(cx.op) else { return Ok(()) };
+    if op.extent < 0 {
+        return Err(format!("expected an extent of at least 0, found {}", op.extent));
+    }
+    match (op.kind, op.thread.as_deref()) {
+        (ForKind::Thread, Some(axis)) if THREADS.contains(&axis) => {}
+        (ForKind::Thread, _) => {
+            return Err(format!("expected `thread`, one of {}", THREADS.join(", ")));
+        }
+        (_, Some(_)) => return Err("only a `thread` loop names a thread axis".to_string()),
+        (_, None) => {}
+    }
+    let args = cx.body.block_args(cx.body.region_block(cx.op, 0));
+    match args {
+        [index] if cx.body.ty(*index) == Type::scalar(DType::INT64) => Ok(()),
+        _ => Err("expected a block of one argument, the int64 index".to_string()),
+    }
+}
+
+pub(super) fn branches(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<If>(cx.op) else { return Ok(()) };
+    let ty = cx.body.ty(op.condition);
+    if ty != Type::scalar(DType::BOOL) {
+        return Err(format!("expected a bool, found {ty}"));
+    }
+    match cx.body.regions(cx.op).len() {
+        1 | 2 => Ok(()),
+        count => Err(format!("expected one or two blocks, found {count}")),
+    }
+}
+
+pub(super) fn alloc(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Alloc>(cx.op) else { return Ok(()) };
+    if op.shape.iter().any(|extent| *extent < 0)
+        || ir_core::tensor::tensor_bytes(&op.shape, op.dtype).is_none()
+    {
+        return Err(format!("no buffer has the shape {:?}", op.shape));
+    }
+    if op.offset.is_some_and(|offset| offset < 0 || op.scope != Scope::Global) {
+        return Err("only a global buffer has an offset, of at least 0".to_string());
+    }
+    Ok(())
+}
+
+/// Whether `value` may be stored to an element of `buffer` at `indices`.
+fn fits(
+    cx: &VerifyCx<'_>,
+    value: ValueId,
+    buffer: ValueId,
+    indices: &[ValueId],
+) -> Result<(), String> {
+    let ty = cx.body.ty(buffer);
+    let Some(tensor) = ty.as_tensor() else {
+        return Err(format!("expected a buffer, found {ty}"));
+    };
+    if tensor.rank() != indices.len() {
+        let (rank, count) = (tensor.rank(), indices.len());
+        return Err(format!("expected {rank} indices for {ty}, found {count}"));
+    }
+    let mut lanes = 1;
+    for &index in indices {
+        let ty = cx.body.ty(index);
+        match dtype_of(ty).filter(|dtype| dtype.with_lanes(1) == Some(DType::INT64)) {
+            Some(dtype) => lanes = lanes.max(dtype.lanes()),
+            None => return Err(format!("expected int64 indices, found {ty}")),
+        }
+    }
+    let found = cx.body.ty(value);
+    let expected = tensor.dtype.with_lanes(lanes as u16).map(Type::scalar);
+    match expected.filter(|expected| *expected != found) {
+        Some(expected) => Err(format!("expected a value of type {expected}, found {found}")),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn store(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Store>(cx.op) else { return Ok(()) };
+    fits(cx, op.value, op.buffer, &op.indices)
+}
+
+pub(super) fn atomic(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Atomic>(cx.op) else { return Ok(()) };
+    if !matches!(op.combiner, Combiner::Sum | Combiner::Max | Combiner::Min) {
+        return Err(format!("expected sum, max or min, found {}", op.combiner.name()));
+    }
+    fits(cx, op.value, op.buffer, &op.indices)
+}
+
+pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Call>(cx.op) else { return Ok(()) };
+    let Some(signature) = cx.signatures.get(&op.kernel) else {
+        return Err(format!("no kernel `@{}`", op.kernel));
+    };
+    let TypeData::Function(function) = signature.ty.data() else {
+        return Err(format!("`@{}` is no kernel", op.kernel));
+    };
+    if signature.op.as_str() != super::KERNEL {
+        return Err(format!("`@{}` is a `{}`, not a kernel", op.kernel, signature.op));
+    }
+    let found: Vec<Type> = op.buffers.iter().map(|value| cx.body.ty(*value)).collect();
+    if function.params[..] != found[..] {
+        let list =
+            |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "expected buffers ({}), found ({})",
+            list(&function.params),
+            list(&found)
+        ));
+    }
+    match signature.attrs.value::<i64>(OUTPUTS) {
+        Some(_) => Ok(()),
+        None => Err(format!("`@{}` does not say how many results it has", op.kernel)),
+    }
+}

@@ -1,0 +1,464 @@
+//! Arithmetic on scalars and short vectors: the expressions inside computes and loops.
+//!
+//! A value of type `float32` is a scalar, one of type `float32x16` a vector of 16 lanes; every
+//! operation here works lane by lane. Indices are `int64`.
+
+use std::sync::LazyLock;
+
+use ir_core::registry::{Field, VerifyCx};
+use ir_core::{
+    DType, DTypeKind, InferCx, Op, OpDef, OpInfo, Registry, Scalar, Stop, Symbol, TensorData, Type,
+    ValueId, registry,
+};
+use rustc_hash::FxHashMap;
+
+/// Which operand types an operation takes, and what it gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Typing {
+    /// Operands of one type; the result has it too.
+    Arithmetic,
+    /// Operands of one float type; the result has it too.
+    Float,
+    /// Operands of one integer type or `bool`; the result has it too.
+    Bits,
+    /// Operands of one type; the result is `bool`.
+    Comparison,
+    /// One float; the result is `bool`.
+    Test,
+}
+
+macro_rules! scalar_ops {
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal $arity:literal $typing:ident)*) => {
+        /// An elementwise operation on scalars, attached to its operation as a hook.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum ScalarOp {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        impl ScalarOp {
+            /// All of them.
+            pub const ALL: &[ScalarOp] = &[$(ScalarOp::$variant),*];
+
+            /// Full name, such as `te.add`.
+            pub const fn name(self) -> &'static str {
+                match self { $(ScalarOp::$variant => concat!("te.", $name),)* }
+            }
+
+            /// Number of operands.
+            pub const fn arity(self) -> usize {
+                match self { $(ScalarOp::$variant => $arity,)* }
+            }
+
+            /// Which operands it takes.
+            pub const fn typing(self) -> Typing {
+                match self { $(ScalarOp::$variant => Typing::$typing,)* }
+            }
+
+            const fn doc(self) -> &'static str {
+                match self { $(ScalarOp::$variant => concat!($($doc),*),)* }
+            }
+
+            const fn infer(self) -> ir_core::infer::InferFn {
+                match self { $(ScalarOp::$variant => |cx| ScalarOp::$variant.result(cx),)* }
+            }
+        }
+    };
+}
+
+scalar_ops! {
+    /// `a + b`; integers wrap.
+    Add "add" 2 Arithmetic
+    /// `a - b`; integers wrap.
+    Sub "sub" 2 Arithmetic
+    /// `a · b`; integers wrap.
+    Mul "mul" 2 Arithmetic
+    /// `a / b`; integers truncate toward zero. Division by integer 0 is an error.
+    Div "div" 2 Arithmetic
+    /// The remainder of truncating division, with the sign of `a`.
+    Mod "mod" 2 Arithmetic
+    /// `⌊a / b⌋`.
+    FloorDiv "floordiv" 2 Arithmetic
+    /// `a - ⌊a / b⌋ · b`, with the sign of `b`.
+    FloorMod "floormod" 2 Arithmetic
+    /// The lesser; NaN where either is.
+    Min "min" 2 Arithmetic
+    /// The greater; NaN where either is.
+    Max "max" 2 Arithmetic
+    /// `a` to the power of `b`; integers wrap, and a negative integer exponent is an error.
+    Pow "pow" 2 Arithmetic
+    /// `-a`; integers wrap.
+    Neg "neg" 1 Arithmetic
+    /// `|a|`; the least integer stays.
+    Abs "abs" 1 Arithmetic
+    /// Bitwise and; of `bool`, logical and. Both operands are evaluated.
+    And "and" 2 Bits
+    /// Bitwise or; of `bool`, logical or.
+    Or "or" 2 Bits
+    /// Bitwise exclusive or.
+    Xor "xor" 2 Bits
+    /// Bitwise complement; of `bool`, negation.
+    Not "not" 1 Bits
+    /// `a · 2^b`, wrapped; 0 where `b` is at least the width.
+    ShiftLeft "shl" 2 Bits
+    /// `⌊a / 2^b⌋`.
+    ShiftRight "shr" 2 Bits
+    /// `a = b`.
+    Eq "eq" 2 Comparison
+    /// `a ≠ b`.
+    Ne "ne" 2 Comparison
+    /// `a < b`.
+    Lt "lt" 2 Comparison
+    /// `a ≤ b`.
+    Le "le" 2 Comparison
+    /// `a > b`.
+    Gt "gt" 2 Comparison
+    /// `a ≥ b`.
+    Ge "ge" 2 Comparison
+    /// Whether `a` is NaN.
+    IsNan "isnan" 1 Test
+    /// Whether `a` is neither infinite nor NaN.
+    IsFinite "isfinite" 1 Test
+    /// Whether `a` is infinite.
+    IsInf "isinf" 1 Test
+    /// `e^a`.
+    Exp "exp" 1 Float
+    /// Natural logarithm.
+    Log "log" 1 Float
+    /// Logarithm to base 2.
+    Log2 "log2" 1 Float
+    /// Logarithm to base 10.
+    Log10 "log10" 1 Float
+    /// Square root.
+    Sqrt "sqrt" 1 Float
+    /// Sine.
+    Sin "sin" 1 Float
+    /// Cosine.
+    Cos "cos" 1 Float
+    /// Tangent.
+    Tan "tan" 1 Float
+    /// Inverse sine.
+    Asin "asin" 1 Float
+    /// Inverse cosine.
+    Acos "acos" 1 Float
+    /// Inverse tangent.
+    Atan "atan" 1 Float
+    /// Hyperbolic sine.
+    Sinh "sinh" 1 Float
+    /// Hyperbolic cosine.
+    Cosh "cosh" 1 Float
+    /// Hyperbolic tangent.
+    Tanh "tanh" 1 Float
+    /// Inverse hyperbolic sine.
+    Asinh "asinh" 1 Float
+    /// Inverse hyperbolic cosine.
+    Acosh "acosh" 1 Float
+    /// Inverse hyperbolic tangent.
+    Atanh "atanh" 1 Float
+    /// The error function.
+    Erf "erf" 1 Float
+    /// The logistic function, `1 / (1 + e^-a)`.
+    Sigmoid "sigmoid" 1 Float
+    /// The greatest whole number not above `a`.
+    Floor "floor" 1 Float
+    /// The least whole number not below `a`.
+    Ceil "ceil" 1 Float
+    /// The nearest whole number, halves away from zero.
+    Round "round" 1 Float
+    /// The nearest whole number, halves to even.
+    RoundEven "roundeven" 1 Float
+    /// `a` without its fraction.
+    Trunc "trunc" 1 Float
+}
+
+static BY_NAME: LazyLock<FxHashMap<Symbol, ScalarOp>> =
+    LazyLock::new(|| ScalarOp::ALL.iter().map(|op| (Symbol::new(op.name()), *op)).collect());
+
+const UNARY: &[Field] = &[Field { name: "a", arity: registry::Arity::One, doc: "" }];
+const BINARY: &[Field] = &[
+    Field { name: "a", arity: registry::Arity::One, doc: "" },
+    Field { name: "b", arity: registry::Arity::One, doc: "" },
+];
+
+impl ScalarOp {
+    /// The operation `name`; `None` for one that is none of these.
+    pub fn of(name: Symbol) -> Option<ScalarOp> {
+        BY_NAME.get(&name).copied()
+    }
+
+    /// The result type for operands of element type `dtype`; `None` where it takes none such.
+    pub fn result_dtype(self, dtype: DType) -> Option<DType> {
+        let allowed = match self.typing() {
+            Typing::Arithmetic | Typing::Comparison => true,
+            Typing::Float | Typing::Test => dtype.is_float(),
+            Typing::Bits => dtype.is_integer(),
+        };
+        let result = match self.typing() {
+            Typing::Comparison | Typing::Test => bool_like(dtype),
+            _ => dtype,
+        };
+        allowed.then_some(result)
+    }
+
+    fn result(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+        let first = scalar_type(cx, 0)?;
+        for index in 1..self.arity() {
+            same("operand", first, scalar_type(cx, index)?)?;
+        }
+        let result = self.result_dtype(first).ok_or_else(|| {
+            let expected = if self.typing() == Typing::Bits { "an integer type" } else { "floats" };
+            Stop::error(format!("expected {expected}, found {first}"))
+        })?;
+        Ok(Type::scalar(result))
+    }
+
+    /// What it computes, on operands of element type `dtype` (lanes are ignored). The result is
+    /// rounded or wrapped to the result type. The error is a message that starts in lower case.
+    pub fn evaluate(self, dtype: DType, operands: &[Scalar]) -> Result<Scalar, String> {
+        let a = operands[0];
+        let b = operands.get(1).copied().unwrap_or(a);
+        let value = if dtype.is_float() {
+            self.on_floats(a.as_f64(), b.as_f64(), dtype)
+        } else {
+            self.on_integers(integer(a, dtype), integer(b, dtype), dtype)?
+        };
+        Ok(value.cast(self.result_dtype(dtype).unwrap_or(dtype)))
+    }
+
+    fn on_floats(self, a: f64, b: f64, dtype: DType) -> Scalar {
+        use ScalarOp::*;
+        let truth = |value: bool| Scalar::Int(value.into());
+        Scalar::Float(match self {
+            Add => a + b,
+            Sub => a - b,
+            Mul => a * b,
+            Div => a / b,
+            Mod => a % b,
+            FloorDiv => (a / b).floor(),
+            FloorMod => a - (a / b).floor() * b,
+            Min => {
+                if a < b || a.is_nan() {
+                    a
+                } else {
+                    b
+                }
+            }
+            Max => {
+                if a > b || a.is_nan() {
+                    a
+                } else {
+                    b
+                }
+            }
+            Pow => a.powf(b),
+            Neg => -a,
+            Abs => a.abs(),
+            Eq => return truth(a == b),
+            Ne => return truth(a != b),
+            Lt => return truth(a < b),
+            Le => return truth(a <= b),
+            Gt => return truth(a > b),
+            Ge => return truth(a >= b),
+            IsNan => return truth(a.is_nan()),
+            IsFinite => return truth(a.is_finite()),
+            IsInf => return truth(a.is_infinite()),
+            Exp => a.exp(),
+            Log => a.ln(),
+            Log2 => a.log2(),
+            Log10 => a.log10(),
+            Sqrt => a.sqrt(),
+            Sin => a.sin(),
+            Cos => a.cos(),
+            Tan => a.tan(),
+            Asin => a.asin(),
+            Acos => a.acos(),
+            Atan => a.atan(),
+            Sinh => a.sinh(),
+            Cosh => a.cosh(),
+            Tanh => a.tanh(),
+            Asinh => a.asinh(),
+            Acosh => a.acosh(),
+            Atanh => a.atanh(),
+            Erf => libm::erf(a),
+            Sigmoid => 1.0 / (1.0 + (-a).exp()),
+            Floor => a.floor(),
+            Ceil => a.ceil(),
+            Round => a.round(),
+            RoundEven => a.round_ties_even(),
+            Trunc => a.trunc(),
+            // The type relation admits no floats here.
+            And | Or | Xor | Not | ShiftLeft | ShiftRight => {
+                debug_assert!(dtype.is_integer());
+                f64::NAN
+            }
+        })
+    }
+
+    fn on_integers(self, a: i128, b: i128, dtype: DType) -> Result<Scalar, String> {
+        use ScalarOp::*;
+        let nonzero = |value: i128| match b {
+            0 => Err("integer division by zero".to_string()),
+            _ => Ok(value),
+        };
+        let amount = || match b {
+            0.. => Ok(b.min(127) as u32),
+            _ => Err(format!("expected a shift of at least 0, found {b}")),
+        };
+        let value = match self {
+            Add => a + b,
+            Sub => a - b,
+            Mul => a.wrapping_mul(b),
+            Div => nonzero(a.checked_div(b).unwrap_or(0))?,
+            Mod => nonzero(a.checked_rem(b).unwrap_or(0))?,
+            FloorDiv => nonzero(floor_div(a, b))?,
+            FloorMod => nonzero(a - floor_div(a, b).wrapping_mul(b))?,
+            Min => a.min(b),
+            Max => a.max(b),
+            Pow => power(a, b)?,
+            Neg => -a,
+            Abs => a.abs(),
+            And => a & b,
+            Or => a | b,
+            Xor => a ^ b,
+            Not if dtype.is_bool() => i128::from(a == 0),
+            Not => !a,
+            ShiftLeft => a.checked_shl(amount()?).filter(|_| b < 64).unwrap_or(0),
+            ShiftRight => a >> amount()?,
+            Eq => (a == b).into(),
+            Ne => (a != b).into(),
+            Lt => (a < b).into(),
+            Le => (a <= b).into(),
+            Gt => (a > b).into(),
+            Ge => (a >= b).into(),
+            _ => return Err(format!("`{}` takes no integers", self.name())),
+        };
+        Ok(Scalar::Int(value as i64))
+    }
+}
+
+/// The integer that `value` of element type `dtype` stands for.
+fn integer(value: Scalar, dtype: DType) -> i128 {
+    let value = value.as_i64();
+    match dtype.kind() {
+        DTypeKind::UInt => i128::from(value as u64),
+        _ => i128::from(value),
+    }
+}
+
+fn floor_div(a: i128, b: i128) -> i128 {
+    let quotient = a.checked_div(b).unwrap_or(0);
+    if b != 0 && a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
+}
+
+fn power(base: i128, exponent: i128) -> Result<i128, String> {
+    if exponent < 0 {
+        return Err(format!("expected an exponent of at least 0, found {exponent}"));
+    }
+    let (mut result, mut square, mut rest) = (1i128, base, exponent);
+    while rest > 0 {
+        if rest & 1 == 1 {
+            result = result.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        rest >>= 1;
+    }
+    Ok(result)
+}
+
+/// `bool` with as many lanes as `dtype`.
+pub fn bool_like(dtype: DType) -> DType {
+    DType::BOOL.with_lanes(dtype.lanes() as u16).unwrap_or(DType::BOOL)
+}
+
+/// The element type of a scalar or vector type; `None` for tensors with dimensions and others.
+pub fn dtype_of(ty: Type) -> Option<DType> {
+    ty.as_tensor().filter(|tensor| tensor.rank() == 0).map(|tensor| tensor.dtype)
+}
+
+pub(crate) fn scalar_type(cx: &InferCx<'_>, index: usize) -> Result<DType, Stop> {
+    let ty = cx.operands[index];
+    dtype_of(ty).ok_or_else(|| {
+        Stop::error(format!("expected a scalar as operand {}, found {ty}", index + 1))
+    })
+}
+
+fn same(what: &str, expected: DType, found: DType) -> Result<(), Stop> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Stop::error(format!("expected {what}s of one type, found {expected} and {found}")))
+}
+
+/// A constant scalar.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.constant",
+    traits(CONSTANT),
+    infer = |c: Constant, _: &mut _| Ok(c.value.ty()),
+    verify = verify_constant
+)]
+pub struct Constant {
+    /// The number, a tensor of rank 0.
+    pub value: TensorData,
+}
+
+fn verify_constant(cx: &VerifyCx<'_>) -> Result<(), String> {
+    match cx.body.view::<Constant>(cx.op) {
+        Some(constant) if constant.value.rank() != 0 => {
+            Err(format!("expected a scalar, found a tensor of rank {}", constant.value.rank()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `a` converted to another element type: floats round to nearest even, floats to integers truncate
+/// toward zero, integers wrap, and any nonzero number is `true`.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.cast", infer = cast_type)]
+pub struct Cast<V = ValueId> {
+    /// The number.
+    pub a: V,
+    /// The element type of the result; it has the lanes of `a`.
+    pub dtype: DType,
+}
+
+fn cast_type(op: Cast<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let lanes = scalar_type(cx, 0)?.lanes() as u16;
+    let dtype = op.dtype.with_lanes(lanes).filter(|_| op.dtype.lanes() == 1);
+    dtype.map(Type::scalar).ok_or_else(|| Stop::error("expected an element type of one lane"))
+}
+
+/// `a` where `condition` holds, else `b`. Both are evaluated.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.select", infer = select_type)]
+pub struct Select<V = ValueId> {
+    /// A `bool` of as many lanes as `a`.
+    pub condition: V,
+    /// The value where it holds.
+    pub a: V,
+    /// The value elsewhere.
+    pub b: V,
+}
+
+fn select_type(_: Select<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (condition, a) = (scalar_type(cx, 0)?, scalar_type(cx, 1)?);
+    same("alternative", a, scalar_type(cx, 2)?)?;
+    if condition != bool_like(a) {
+        return Err(Stop::error(format!("expected {} to choose, found {condition}", bool_like(a))));
+    }
+    Ok(Type::scalar(a))
+}
+
+/// The scalar operations.
+pub(crate) fn register(registry: &mut Registry) {
+    for op in ScalarOp::ALL {
+        let def = OpDef {
+            operands: if op.arity() == 1 { UNARY } else { BINARY },
+            infer: Some(op.infer()),
+            ..OpDef::new(op.name(), op.doc())
+        };
+        registry.add_op(OpInfo::new(def).with(*op));
+    }
+    registry.op::<Constant>();
+    registry.op::<Cast>();
+    registry.op::<Select>();
+}
