@@ -12,6 +12,8 @@
 
 pub mod compute;
 pub mod index;
+pub mod generate;
+pub mod interpreter;
 pub mod loops;
 pub mod lower;
 pub mod scalar;
