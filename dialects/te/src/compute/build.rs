@@ -331,6 +331,12 @@ impl<'b> Expression<'b> {
         self.constant(dtype, Scalar::Float(value))
     }
 
+    /// The number `value` rounded to the element type of `like`.
+    pub fn number_like(&mut self, like: ValueId, value: f64) -> ValueId {
+        let dtype = self.dtype(like);
+        self.number(dtype, value)
+    }
+
     /// The index `value`.
     pub fn index(&mut self, value: i64) -> ValueId {
         self.constant(DType::INT64, Scalar::Int(value))
@@ -402,24 +408,36 @@ impl<'b> Expression<'b> {
         and And(a, b);
         /// Either.
         or Or(a, b);
+        /// `-a`.
+        neg Neg(a);
+        /// Whether `a` does not hold.
+        not Not(a);
         /// `a < b`.
         lt Lt(a, b);
         /// `a ≤ b`.
         le Le(a, b);
+        /// `a > b`.
+        gt Gt(a, b);
         /// `a ≥ b`.
         ge Ge(a, b);
         /// `a = b`.
         eq Eq(a, b);
     }
 
-    /// `a + value` for an index.
+    /// `a + value` for an index; `a` itself for 0.
     pub fn add_index(&mut self, a: ValueId, value: i64) -> ValueId {
+        if value == 0 {
+            return a;
+        }
         let value = self.index(value);
         self.add(a, value)
     }
 
-    /// `a · value` for an index.
+    /// `a · value` for an index; `a` itself for 1.
     pub fn mul_index(&mut self, a: ValueId, value: i64) -> ValueId {
+        if value == 1 {
+            return a;
+        }
         let value = self.index(value);
         self.mul(a, value)
     }
