@@ -6,7 +6,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop};
 use super::{Error, Options, Order};
-use crate::compute::Combiner;
+use crate::compute::{Combiner, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, KERNEL, OUTPUTS, Store};
 use crate::scalar::ScalarOp;
 
@@ -114,6 +114,8 @@ fn decode_body(
             let branch = code.emit(Instruction::Branch { condition, otherwise: 0 });
             let first = body.first_op(body.block_of(*region));
             stack.push((first, Open::Then { op, branch }));
+        } else if body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()) {
+            // The end of a kernel.
         } else if body.view::<Barrier>(op).is_some() {
             // Between thread loops all that came before is done.
             if threads > 0 {
