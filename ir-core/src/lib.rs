@@ -54,5 +54,7 @@ pub use verify::{Verified, verify};
 
 /// Derives [`Op`](trait@Op) and [`OpFields`] from a struct of operands and attributes.
 pub use ir_macros::Op;
+/// Derives [`Options`](pass::Options) from a struct of options.
+pub use ir_macros::Options;
 /// Derives [`Pass`](trait@Pass) from a struct of options.
 pub use ir_macros::Pass;
