@@ -6,7 +6,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop};
 use super::{Error, Options, Order};
-use crate::compute::Combiner;
+use crate::compute::{Combiner, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, KERNEL, OUTPUTS, Store};
 use crate::scalar::ScalarOp;
 
@@ -183,7 +183,8 @@ fn write_statement(
         entry.or_insert(written.len());
         code.emit(Instruction::Call { code: callee, buffers: slots.into() });
     } else {
-        return Ok(false);
+        // The end of a block, which gives nothing.
+        return Ok(body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()));
     }
     Ok(true)
 }
