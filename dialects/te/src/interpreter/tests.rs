@@ -5,6 +5,7 @@ use ir_core::{
 
 use super::*;
 use crate::compute::{Combiner, ComputeBuilder, Expression, Load, LoadIf, Tensor, Yield};
+use crate::generate;
 use crate::loops::*;
 use crate::scalar::ScalarOp;
 
@@ -262,6 +263,23 @@ fn arguments_must_fit() {
         (error.code, error.to_string().as_str()),
         ("E0853", "the run took more than 3 steps")
     );
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(300))]
+    // What makes generated functions fit for comparing schedules number by number.
+    #[test]
+    fn generated_functions_do_not_round(seed in proptest::arbitrary::any::<u64>()) {
+        let item = generate::compute_function(seed, &generate::Options::default()).unwrap();
+        let (body, inputs) = (item.body.as_ref().unwrap(), generate::inputs(&item, seed).unwrap());
+        let expected = run_compute(body, &inputs).unwrap();
+        for order in [Order::Forward, Order::Reverse, Order::Shuffled(seed)] {
+            let code = compute::decode(body, Evaluation { order, wide: false }).unwrap();
+            let found = Machine::new(&[code], Options::default()).run(&inputs).unwrap();
+            let same = expected.iter().zip(&found).all(|(a, b)| same_numbers(a, b));
+            assert!(same, "{seed}: {expected:?} but {found:?}");
+        }
+    }
 }
 
 // ---- kernels -------------------------------------------------------------------------------
@@ -580,4 +598,73 @@ fn endless_calls_end() {
     module.items.insert("f".into(), w.item(1));
     let error = run_kernel(&module, module.body("f").unwrap(), &[], 1).unwrap_err();
     assert_eq!(error.code, "E0856");
+}
+
+/// A kernel that stores `x[i, j]` to `y[i]`, or adds it, in a loop of `kind` around a serial one.
+fn overwriting(kind: ForKind, outer_is_row: bool, atomic: bool) -> Item {
+    let (mut w, p) = Writer::new(&[(&[3, 3], F32), (&[3], F32)]);
+    w.each(ForKind::Serial, 3, |w, i| {
+        let zero = w.e(|e| e.number(F32, 0.0));
+        w.store(zero, p[1], &[i]);
+    });
+    w.each(kind, 3, |w, a| {
+        w.each(ForKind::Serial, 3, |w, b| {
+            let (i, j) = if outer_is_row { (a, b) } else { (b, a) };
+            let value = w.load(p[0], &[i, j], F32);
+            if atomic {
+                let combiner = Combiner::Sum;
+                w.add(&Atomic { combiner, value, buffer: p[1], indices: vec![i] }, &[], 0);
+            } else {
+                let old = w.load(p[1], &[i], F32);
+                let new = w.e(|e| e.add(old, value));
+                w.store(new, p[1], &[i]);
+            }
+        });
+    });
+    verified(w.item(1))
+}
+
+#[test]
+fn races_are_found_where_the_order_does_not_show() {
+    let x = eighths(&[3, 3], 11);
+    let options = Options { check_races: true, ..Options::default() };
+    let run = |item: Item| {
+        let body = item.body.unwrap();
+        options.run_kernel(&Module::new(), &body, std::slice::from_ref(&x), 1)
+    };
+    // The sum over `j` is the same in any order, but two threads would lose a summand.
+    for kind in [ForKind::Parallel, ForKind::Vectorized, ForKind::Thread] {
+        let error = run(overwriting(kind, false, false)).unwrap_err();
+        assert_eq!(error.code, "E0857");
+        assert_eq!(
+            error.message,
+            "`te.load` of parameter 2 at [0], which another iteration of a loop whose iterations \
+             may run at once stores"
+        );
+        assert!(run(overwriting(kind, true, false)).is_ok());
+        assert!(run(overwriting(kind, false, true)).is_ok());
+    }
+    assert!(run(overwriting(ForKind::Serial, false, false)).is_ok());
+}
+
+#[test]
+fn a_buffer_is_no_race_when_each_iteration_has_its_own() {
+    let options = Options { check_races: true, ..Options::default() };
+    for own in [true, false] {
+        let (mut w, p) = Writer::new(&[(&[3], F32)]);
+        let shared = w.alloc(&[]);
+        // The second loop starts when the first is done.
+        for _ in 0..2 {
+            w.each(ForKind::Parallel, 3, |w, i| {
+                let buffer = if own { w.alloc(&[]) } else { shared };
+                let value = w.e(|e| e.cast(i, F32));
+                w.store(value, buffer, &[]);
+                let value = w.load(buffer, &[], F32);
+                w.store(value, p[0], &[i]);
+            });
+        }
+        let item = verified(w.item(1));
+        let result = options.run_kernel(&Module::new(), item.body.as_ref().unwrap(), &[], 1);
+        assert_eq!(result.is_ok(), own);
+    }
 }
