@@ -11,10 +11,13 @@
 //! that "a schedule never changes results" is a property one can test.
 
 pub mod compute;
+pub mod index;
 pub mod generate;
 pub mod interpreter;
 pub mod loops;
+pub mod lower;
 pub mod scalar;
+pub mod schedule;
 
 use ir_core::Dialect;
 

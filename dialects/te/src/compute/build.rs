@@ -286,7 +286,7 @@ impl<'b> Expression<'b> {
         self.write_named(Symbol::new(T::NAME), op.operands(), op.attrs(), dtype)
     }
 
-    fn write_named(
+    pub(crate) fn write_named(
         &mut self,
         name: Symbol,
         operands: SmallVec<[ValueId; 4]>,
