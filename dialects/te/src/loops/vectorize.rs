@@ -27,7 +27,7 @@ pub fn vectorize(body: &mut Body) -> u64 {
     for op in loops.into_iter().rev() {
         let Some(fields) = body.view::<For>(op) else { continue };
         let lanes = fields.extent;
-        let fits = lanes >= 2 && lanes <= MAX_LANES && lanes & (lanes - 1) == 0;
+        let fits = (2..=MAX_LANES).contains(&lanes) && lanes & (lanes - 1) == 0;
         if fits && has_vector_form(body, op) {
             Widener { body, lanes, terms: FxHashMap::default() }.widen(op);
             count += 1;
