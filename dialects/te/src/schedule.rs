@@ -10,8 +10,11 @@
 //! section 4.1): *root* axes are those of the computation; `split` and `fuse` make new axes from
 //! them; the *leaf* axes, in order, are the loops.
 
+mod access;
 mod dataflow;
 pub mod ops;
+
+pub use access::Access;
 
 use ir_core::{Body, Item, ValueId};
 
