@@ -43,7 +43,7 @@ pub use intern::Symbol;
 pub use location::{Loc, LocData, SourceMap, Span};
 pub use module::{Item, Module, Signature, Signatures};
 pub use op::{Op, OpFields};
-pub use pass::{FunctionPass, ModulePass, Pass, PassContext, PassResult};
+pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult};
 pub use random::Random;
 pub use registry::{Dialect, Effects, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
@@ -56,5 +56,7 @@ pub use verify::{Verified, verify};
 
 /// Derives [`Op`](trait@Op) and [`OpFields`] from a struct of operands and attributes.
 pub use ir_macros::Op;
+/// Derives [`Options`](trait@Options) from a struct of options.
+pub use ir_macros::Options;
 /// Derives [`Pass`](trait@Pass) from a struct of options.
 pub use ir_macros::Pass;
