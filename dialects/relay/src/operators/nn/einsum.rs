@@ -3,8 +3,11 @@
 use ir_core::infer::tuple;
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
+use te::compute::Combiner;
+
 use super::numeric::{Number, dispatch, result_type};
 use super::relation::require;
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern;
 
@@ -18,7 +21,7 @@ use crate::operators::FusionPattern;
 #[op(
     name = "relay.einsum",
     infer = einsum_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_einsum))
+    hooks(FusionPattern::Injective, Evaluate(evaluate_einsum), Define(define_einsum))
 )]
 pub struct Einsum<V = ValueId> {
     /// The tensors, a tuple.
@@ -133,6 +136,28 @@ fn evaluate_einsum(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let Some(tensors) = tensors else { return Err(EvalError::new("expected tensors")) };
     let equation = Equation::parse(&op.equation)?;
     dispatch!(dtype, run(&equation, &tensors, &shape, dtype))
+}
+
+fn define_einsum(cx: &mut DefineCx<'_>) -> Defined {
+    let equation = Equation::parse(&cx.fields::<Einsum<Operand>>()?.equation)?;
+    let (tensors, letters) = (cx.tensors(0)?, equation.letters());
+    let extent = |letter: &char| {
+        let operands = equation.operands.iter().zip(&tensors);
+        let mut axes = operands.flat_map(|(axes, tensor)| axes.iter().zip(&tensor.shape));
+        axes.find(|(axis, _)| *axis == letter).map_or(1, |(_, extent)| *extent)
+    };
+    let extents: Vec<i64> = letters[equation.result.len()..].iter().map(extent).collect();
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let indices: Vec<ValueId> = i.iter().chain(r).copied().collect();
+        let mut product = None;
+        for (axes, tensor) in equation.operands.iter().zip(&tensors) {
+            let places = axes.iter().filter_map(|axis| letters.iter().position(|l| l == axis));
+            let at: Vec<ValueId> = places.map(|place| indices[place]).collect();
+            let factor = e.load(tensor, &at);
+            product = Some(product.map_or(factor, |product| e.mul(product, factor)));
+        }
+        product.unwrap_or_else(|| e.index(1))
+    })
 }
 
 fn run<T: Number>(
