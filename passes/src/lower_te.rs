@@ -43,7 +43,8 @@ impl ModulePass for LowerTe {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         let main = Symbol::new("main");
         let item = module.get(main).filter(|item| item.signature.op == FUNC);
-        let Some((span, body)) = item.and_then(|item| Some((item.signature.span, item.body.clone()?)))
+        let Some((span, body)) =
+            item.and_then(|item| Some((item.signature.span, item.body.clone()?)))
         else {
             return Err(Diagnostic::error("E0620", "there is no function `@main` to lower")
                 .help("call the function to lower `@main`"));

@@ -13,8 +13,8 @@ use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
 pub use patterns::{
-    Reduction, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled, logic, map, moved,
-    nonzero, real, reciprocal, reshape, rounding, within,
+    Reduction, Tap, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled,
+    logic, map, moved, nonzero, real, reciprocal, resampled, reshape, rounding, within,
 };
 
 use crate::operators::elements::{Shape, shape_of};
@@ -68,9 +68,8 @@ impl DefineCx<'_> {
     /// What `define` gives. Errors also where that is not of the type of the result.
     pub fn write(&mut self, define: &Define) -> Defined {
         let tensors = define.0(self)?;
-        let types = tensors.iter().map(|tensor| {
-            Type::tensor(tensor.shape.iter().copied(), tensor.dtype)
-        });
+        let types =
+            tensors.iter().map(|tensor| Type::tensor(tensor.shape.iter().copied(), tensor.dtype));
         let types: Vec<Type> = types.collect();
         match tensor_types(self.result).is_some_and(|expected| expected == types) {
             true => Ok(tensors),

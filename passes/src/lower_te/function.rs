@@ -6,8 +6,8 @@ use relay::language::{Constant, Tuple, TupleGet, fn_params, yielded};
 use rustc_hash::{FxHashMap, FxHashSet};
 use te::compute::{ComputeBuilder, Tensor};
 
-use super::problems::Problem;
 use super::field_range;
+use super::problems::Problem;
 
 /// The most characters of a name.
 const LONGEST_NAME: usize = 100;
@@ -117,7 +117,8 @@ impl<'a> Writer<'a> {
         let mut tensors = Vec::with_capacity(types.len());
         for ty in types {
             let numbered = format!("p{}", self.parameters);
-            let name = name.filter(|_| tensors.is_empty()).map_or(numbered, |name| name.to_string());
+            let name =
+                name.filter(|_| tensors.is_empty()).map_or(numbered, |name| name.to_string());
             self.parameters += 1;
             match input(&mut self.builder, &name, ty) {
                 Ok(tensor) => tensors.push(tensor),

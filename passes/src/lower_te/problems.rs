@@ -146,9 +146,7 @@ fn check_operation(body: &Body, op: OpId, registry: &Registry) -> Option<Problem
         "relay.if" => Some(Problem::Form("`if`")),
         "relay.match" => Some(Problem::Form("`match`")),
         "relay.construct" => Some(Problem::Form("a constructor")),
-        "relay.ref" | "relay.ref_read" | "relay.ref_write" => {
-            Some(Problem::Form("a mutable cell"))
-        }
+        "relay.ref" | "relay.ref_read" | "relay.ref_write" => Some(Problem::Form("a mutable cell")),
         "relay.call" => {
             let callee = body.view::<Call>(op)?.callee;
             if let Some((_, Global { name })) = body.view_def(callee) {

@@ -297,8 +297,13 @@ fn evaluate_meshgrid(op: &Meshgrid<Value>, cx: &EvalCx<'_>) -> Result<Value, Eva
 
 fn define_meshgrid(cx: &mut DefineCx<'_>) -> Defined {
     let (op, fields) = (cx.fields::<Meshgrid<Operand>>()?, cx.tensors(0)?);
-    let shape = elements::shape_of(cx.result.as_tuple().and_then(|types| types.first()).copied()
-        .ok_or("expected a tuple of at least one vector")?)?;
+    let shape = elements::shape_of(
+        cx.result
+            .as_tuple()
+            .and_then(|types| types.first())
+            .copied()
+            .ok_or("expected a tuple of at least one vector")?,
+    )?;
     let mut grids = Vec::new();
     for (index, field) in fields.iter().enumerate() {
         let (axis, name) = (mesh_axis(op.indexing, index, fields.len()), cx.stage());

@@ -142,11 +142,7 @@ reductions! {
 }
 
 /// The combination of all elements.
-fn define_reduction(
-    cx: &mut DefineCx<'_>,
-    reduction: &Reduction,
-    combiner: Combiner,
-) -> Defined {
+fn define_reduction(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
     let (data, name) = (cx.tensor(0)?, cx.stage());
     Ok(vec![reduction.stage(cx, &name, combiner, &data, |_, _, x| x)])
 }
@@ -178,11 +174,15 @@ fn define_truth(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner
     })])
 }
 
-/// The sum divided by the number of elements. Sums of integers do not wrap.
+/// The sum divided by the number of elements. Sums of integers wrap at 64 bits only.
 fn define_mean(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
     let (data, name) = (cx.tensor(0)?, cx.stage_of("sum"));
     let (dtype, count) = (data.dtype, reduction.count());
-    let sums = if dtype.is_float() { dtype } else { DType::INT64 };
+    let sums = match dtype {
+        float if float.is_float() => dtype,
+        signed if signed.is_signed() => DType::INT64,
+        _ => DType::UINT64,
+    };
     let sum = reduction.stage(cx, &name, combiner, &data, |e, _, x| e.cast(x, sums));
     cx.compute(|e, i| {
         let (sum, count) = (e.load(&sum, i), e.constant(sums, Scalar::Int(count)));
@@ -344,10 +344,8 @@ fn define_position(
         };
         let better = if combiner == Combiner::ArgMax { ScalarOp::Gt } else { ScalarOp::Lt };
         cx.builder.reduce_user(&name, shape, extents, &[position, value], element, |e, a, b| {
-            let (a_nan, b_nan) = (
-                e.scalar(ScalarOp::IsNan, &[a[1]]),
-                e.scalar(ScalarOp::IsNan, &[b[1]]),
-            );
+            let (a_nan, b_nan) =
+                (e.scalar(ScalarOp::IsNan, &[a[1]]), e.scalar(ScalarOp::IsNan, &[b[1]]));
             let number = e.not(a_nan);
             let (first_nan, beats) = (e.and(b_nan, number), e.scalar(better, &[b[1], a[1]]));
             let beats = e.or(first_nan, beats);

@@ -117,11 +117,7 @@ pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     if expected != found {
         let list =
             |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
-        return Err(format!(
-            "expected buffers ({}), found ({})",
-            list(&expected),
-            list(&found)
-        ));
+        return Err(format!("expected buffers ({}), found ({})", list(&expected), list(&found)));
     }
     match super::output_count(signature) {
         Some(_) => Ok(()),

@@ -491,8 +491,7 @@ fn evaluate_where(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 }
 
 fn define_where(cx: &mut DefineCx<'_>) -> Defined {
-    let (condition, x, y, (shape, _)) =
-        (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?, cx.result()?);
+    let (condition, x, y, (shape, _)) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?, cx.result()?);
     cx.compute(|e, i| {
         let condition = load_broadcast(e, &condition, i, &shape);
         let condition = nonzero(e, condition);

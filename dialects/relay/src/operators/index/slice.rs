@@ -319,12 +319,7 @@ fn define_strided_set(cx: &mut DefineCx<'_>) -> Defined {
 
 /// A bound of a slice of an axis of `extent`: negative ones count from the back, and what lies
 /// outside is cut off.
-fn define_bound(
-    e: &mut Expression<'_>,
-    bound: ValueId,
-    forward: ValueId,
-    extent: i64,
-) -> ValueId {
+fn define_bound(e: &mut Expression<'_>, bound: ValueId, forward: ValueId, extent: i64) -> ValueId {
     let (zero, minus, last, whole) =
         (e.index(0), e.index(-1), e.index(extent - 1), e.index(extent));
     let (negative, from_back) = (e.lt(bound, zero), e.add(bound, whole));

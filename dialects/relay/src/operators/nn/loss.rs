@@ -215,8 +215,7 @@ fn define_nll_loss(cx: &mut DefineCx<'_>) -> Defined {
     let name = cx.stage_of("sum");
     let sum = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| e.load(&losses, r));
     let name = cx.stage_of("total");
-    let total =
-        cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| weight(e, r).2);
+    let total = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| weight(e, r).2);
     cx.compute(|e, i| {
         let (sum, total) = (e.load(&sum, i), e.load(&total, i));
         e.div(sum, total)

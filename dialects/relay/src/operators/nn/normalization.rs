@@ -96,12 +96,7 @@ struct Scaling {
 
 impl Scaling {
     /// The step for operands `data`, `gamma`, `beta`.
-    fn new(
-        cx: &DefineCx<'_>,
-        axis: i64,
-        scale: bool,
-        center: bool,
-    ) -> Result<Scaling, String> {
+    fn new(cx: &DefineCx<'_>, axis: i64, scale: bool, center: bool) -> Result<Scaling, String> {
         let data = cx.tensor(0)?;
         Ok(Scaling {
             axis: relation::axis(axis, data.shape.len())?,

@@ -257,12 +257,7 @@ impl Reach {
 }
 
 /// How far windows of `kernel` elements reach over `input`, `output` windows along each axis.
-pub(super) fn margins(
-    steps: &[Step],
-    input: &[i64],
-    output: &[i64],
-    kernel: &[i64],
-) -> Vec<Reach> {
+pub(super) fn margins(steps: &[Step], input: &[i64], output: &[i64], kernel: &[i64]) -> Vec<Reach> {
     let axes = steps.iter().zip(input).zip(output.iter().zip(kernel));
     axes.map(|((step, &input), (&output, &kernel))| {
         let before = step.padding.0;
