@@ -25,7 +25,7 @@ use crate::intern::Symbol;
 use crate::location::Loc;
 use crate::types::Type;
 
-pub(crate) use rows::MAX_RESULTS;
+pub use rows::{MAX_OPERANDS, MAX_RESULTS};
 use rows::{BlockRow, Link, OpRow, RegionRow, UseRow, ValueRow};
 pub use structure::{BlockOps, Walk};
 

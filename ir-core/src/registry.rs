@@ -18,6 +18,7 @@ use crate::infer::InferFn;
 use crate::intern::Symbol;
 use crate::module::Signatures;
 use crate::pass::PassDef;
+use crate::text::ItemSyntax;
 
 bitflags::bitflags! {
     /// Facts of an operation that generic passes use.
@@ -316,6 +317,7 @@ pub struct Registry {
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
+    syntaxes: IndexMap<&'static str, ItemSyntax, FxBuildHasher>,
 }
 
 impl Registry {
@@ -356,6 +358,13 @@ impl Registry {
         assert!(!self.passes.contains_key(name), "`{name}` is a pass already");
         let earlier = self.pipelines.insert(name, PipelineDef { name, text, doc });
         assert!(earlier.is_none(), "pipeline `{name}` is registered twice");
+    }
+
+    /// Adds the readable text of a kind of item. Panics when the kind has one.
+    pub fn add_item_syntax(&mut self, syntax: ItemSyntax) {
+        let kind = syntax.kind;
+        let earlier = self.syntaxes.insert(kind, syntax);
+        assert!(earlier.is_none(), "items of kind `{kind}` have a syntax already");
     }
 
     /// Adds the pass that a struct declares.
@@ -457,6 +466,16 @@ impl Registry {
     /// Named pipeline `name`.
     pub fn find_pipeline(&self, name: &str) -> Option<&PipelineDef> {
         self.pipelines.get(name)
+    }
+
+    /// The readable text of items of kind `kind`.
+    pub fn item_syntax(&self, kind: &str) -> Option<&ItemSyntax> {
+        self.syntaxes.get(kind)
+    }
+
+    /// The kinds of items that have a readable text of their own, in order of registration.
+    pub fn item_kinds(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.syntaxes.keys().copied()
     }
 
     /// Pass `name`.

@@ -83,6 +83,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     let mut all: Vec<Code> = relay.collect();
     all.extend(ir_core::diagnostics::codes::CODES);
     all.extend(ir_core::pipeline::codes::CODES);
+    all.extend(te::text::codes::CODES);
     all.extend(passes::codes::CODES);
     all.extend(CODES);
     all.sort_by_key(|entry| entry.code);

@@ -19,6 +19,7 @@ mod verify;
 
 use ir_core::{AttrValue, Body, Op, OpId, Registry, Type, ValueId, registry};
 
+pub(crate) use build::function_type;
 pub use build::{ComputeBuilder, Expression, Tensor};
 
 /// The kind of a compute function; its signature holds the type `fn (tensors) -> tensor`, or a

@@ -13,6 +13,7 @@
 pub mod compute;
 pub mod loops;
 pub mod scalar;
+pub mod text;
 
 use ir_core::Dialect;
 
@@ -25,6 +26,7 @@ pub fn dialect() -> Dialect {
             scalar::register(registry);
             compute::register(registry);
             loops::register(registry);
+            text::register(registry);
         },
     }
 }
