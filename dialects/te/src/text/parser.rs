@@ -1,7 +1,7 @@
 //! The parser: items, their statements, and what they have read so far.
 
 use ir_core::body::{MAX_OPERANDS, MAX_RESULTS};
-use ir_core::diagnostics::did_you_mean;
+use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::text::ParsedItem;
 use ir_core::text::attributes::parse_dict;
 use ir_core::text::cursor::{Cursor, Failed};
@@ -214,7 +214,7 @@ impl<'t> Parser<'_, 't, '_> {
             });
             let mut known: Vec<&str> = known.collect();
             known.sort_unstable();
-            let help = did_you_mean(name.as_str(), known);
+            let help = did_you_mean_with("%", name.as_str(), known);
             found.help = help;
         }
         self.cursor.report(found);
