@@ -38,6 +38,8 @@ bitflags::bitflags! {
         const IDEMPOTENT = 1 << 5;
         /// Its regions run later, if ever: making it has no effect, whatever they do.
         const DEFERRED = 1 << 6;
+        /// Its blocks end where they end, without a terminator.
+        const NO_TERMINATOR = 1 << 7;
     }
 }
 

@@ -184,7 +184,9 @@ impl Verifier<'_> {
             self.check_type(*arg, parent, || format!("block argument {index}"));
         }
         let ends = body.last_op(block).is_some_and(|op| self.is_terminator(op));
-        if !ends {
+        let parent = body.block_parent(block).and_then(|op| self.def(op));
+        let free = parent.is_some_and(|def| def.traits.contains(Traits::NO_TERMINATOR));
+        if !ends && !free {
             let at = body.last_op(block).or(body.block_parent(block));
             self.error("E0123", at, "the block does not end with a terminator".to_string());
         }

@@ -13,6 +13,7 @@ mod value;
 pub use codes::CODES;
 pub use compare::{Mismatch, approx_equal, flatten};
 pub use evaluate::{EvalCx, EvalError, Evaluate};
+pub use ir_core::Random;
 pub use machine::{Interpreter, Options, check_type};
-pub use random::{Random, random_arguments, random_value};
+pub use random::{random_arguments, random_value};
 pub use value::{Closure, Data, Fields, Reference, Value};

@@ -11,9 +11,14 @@
 //! that "a schedule never changes results" is a property one can test.
 
 pub mod compute;
+pub mod index;
+pub mod generate;
+pub mod interpreter;
 pub mod loops;
+pub mod lower;
 pub mod scalar;
 pub mod text;
+pub mod schedule;
 
 use ir_core::Dialect;
 

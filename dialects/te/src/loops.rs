@@ -13,11 +13,19 @@
 //! }
 //! ```
 //!
-//! Buffers do not overlap. Loops count from 0. Extents are constants.
+//! Buffers do not overlap. Loops count from 0. Extents are constants. A kernel ends with an empty
+//! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
+mod simplify;
+mod unroll;
+mod vectorize;
 mod verify;
 
 use ir_core::{AttrValue, DType, InferCx, Op, Registry, Stop, Type, ValueId};
+
+pub use simplify::simplify;
+pub use unroll::{MAX_OPS, unroll};
+pub use vectorize::{MAX_LANES, vectorize};
 
 use crate::scalar::scalar_type;
 
@@ -110,9 +118,10 @@ impl AttrValue for Scope {
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.for",
-    traits(RECURSIVE_EFFECTS),
+    traits(RECURSIVE_EFFECTS, NO_TERMINATOR),
     regions(body),
     results = 0,
+    open_attrs,
     verify = verify::for_loop
 )]
 pub struct For {
@@ -130,7 +139,7 @@ pub struct For {
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.if",
-    traits(RECURSIVE_EFFECTS),
+    traits(RECURSIVE_EFFECTS, NO_TERMINATOR),
     regions(then_branch, else_branch..),
     results = 0,
     verify = verify::branches

@@ -142,6 +142,39 @@ impl ComputeBuilder {
         tensors.swap_remove(0)
     }
 
+    /// Adds a stage like [`reduce_many`](ComputeBuilder::reduce_many), whose values `combine`
+    /// combines: it gets two tuples of values. They start from `identity`, a number for each
+    /// result, which is cast to its type.
+    pub fn reduce_user(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        extents: &[i64],
+        identity: &[Scalar],
+        element: impl FnOnce(&mut Expression<'_>, &[ValueId], &[ValueId]) -> SmallVec<[ValueId; 1]>,
+        combine: impl FnOnce(&mut Expression<'_>, &[ValueId], &[ValueId]) -> SmallVec<[ValueId; 1]>,
+    ) -> Vec<Tensor> {
+        let results = identity.len();
+        let tensors = self.reduce_many(name, shape, extents, Combiner::User, results, element);
+        let op = self.body.last_op(self.body.entry());
+        let Some((op, mut reduce)) = op.and_then(|op| Some((op, self.body.view::<Reduce>(op)?)))
+        else {
+            return tensors;
+        };
+        let identity = tensors.iter().zip(identity);
+        reduce.identity =
+            identity.map(|(tensor, value)| TensorData::scalar(tensor.dtype, *value)).collect();
+        self.body.set_attrs(op, <Reduce as OpFields<ValueId>>::attrs(&reduce));
+        let region = self.body.add_region(op);
+        let block = self.body.block_of(region);
+        let types: Vec<Type> = tensors.iter().map(|tensor| Type::scalar(tensor.dtype)).collect();
+        self.fill_with(block, types.iter().chain(&types).copied(), |e, values| {
+            let (a, b) = values.split_at(values.len() / 2);
+            combine(e, a, b)
+        });
+        tensors
+    }
+
     /// Fills `block` with `indices` index arguments and what `element` writes; the element types
     /// of what it yields.
     fn fill(
@@ -151,8 +184,18 @@ impl ComputeBuilder {
         element: impl FnOnce(&mut Expression<'_>, &[ValueId]) -> SmallVec<[ValueId; 1]>,
     ) -> SmallVec<[DType; 1]> {
         let index = Type::scalar(DType::INT64);
+        self.fill_with(block, (0..indices).map(|_| index), element)
+    }
+
+    /// Fills `block` with arguments of `types` and what `element` writes.
+    fn fill_with(
+        &mut self,
+        block: BlockId,
+        types: impl Iterator<Item = Type>,
+        element: impl FnOnce(&mut Expression<'_>, &[ValueId]) -> SmallVec<[ValueId; 1]>,
+    ) -> SmallVec<[DType; 1]> {
         let args: SmallVec<[ValueId; 8]> =
-            (0..indices).map(|_| self.body.add_block_arg(block, index)).collect();
+            types.map(|ty| self.body.add_block_arg(block, ty)).collect();
         let mut e = Expression::new(&mut self.body, block);
         let values = element(&mut e, &args);
         let dtypes = values.iter().map(|value| e.dtype(*value)).collect();
@@ -243,7 +286,7 @@ impl<'b> Expression<'b> {
         self.write_named(Symbol::new(T::NAME), op.operands(), op.attrs(), dtype)
     }
 
-    fn write_named(
+    pub(crate) fn write_named(
         &mut self,
         name: Symbol,
         operands: SmallVec<[ValueId; 4]>,

@@ -1,0 +1,249 @@
+//! Decoding compute functions: every stage becomes loops over its elements.
+
+use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, ValueId};
+
+use super::code::{Assembler, Code, Instruction, OpenLoop, Register};
+use super::{Error, Order};
+use crate::compute::{Combiner, Reduce, Return, Stage, Yield};
+use crate::scalar::ScalarOp;
+
+/// The instructions of a compute function.
+pub(super) fn decode(body: &Body) -> Result<Code, Error> {
+    let mut code = Assembler::new(body, 0)?;
+    for op in body.block_ops(body.entry()) {
+        code.at(op);
+        if let Some(stage) = Stage::of(body, op) {
+            write_stage(&mut code, &stage)?;
+        } else if let Some(Return { tensors }) = body.view(op) {
+            for tensor in tensors {
+                let result = code.buffer(tensor)?;
+                code.code.results.push(result);
+            }
+        } else if !code.expression(op)? {
+            return Err(code.refuse("it is no stage of a compute function"));
+        }
+    }
+    code.emit(Instruction::Return);
+    Ok(code.code)
+}
+
+fn write_stage(code: &mut Assembler<'_>, stage: &Stage) -> Result<(), Error> {
+    let body = code.body;
+    let mut results = SmallVec::<[u32; 2]>::new();
+    for (number, result) in body.results(stage.op).enumerate() {
+        let buffer = code.add_buffer(result, "")?;
+        let name = match body.result_count(stage.op) {
+            1 => format!("`{}`", stage.name),
+            _ => format!("result {} of `{}`", number + 1, stage.name),
+        };
+        code.code.buffers[buffer as usize].name = name;
+        code.emit(Instruction::Alloc { buffer });
+        results.push(buffer);
+    }
+    let Some(region) = body.regions(stage.op).first() else {
+        return Err(code.refuse("it has no block"));
+    };
+    let block = body.block_of(*region);
+    let args = body.block_args(block);
+    if args.len() != stage.shape.len() + stage.reduction.len() {
+        return Err(code.refuse("its block takes another number of indices than it has axes"));
+    }
+    let (spatial, reduction) = args.split_at(stage.shape.len());
+    let loops = open_loops(code, spatial, &stage.shape)?;
+    let indices: SmallVec<[(Register, u32); 4]> =
+        spatial.iter().map(|index| Ok((code.read(*index, 1)?, 0))).collect::<Result<_, Error>>()?;
+    let values = match body.view::<Reduce>(stage.op) {
+        Some(reduce) => write_reduction(code, stage.op, &reduce, block, reduction)?,
+        None => write_block(code, block)?,
+    };
+    if values.len() != results.len() {
+        return Err(code.refuse(format!("{} values for {} results", values.len(), results.len())));
+    }
+    code.at(stage.op);
+    for (&buffer, &value) in results.iter().zip(&values) {
+        let access = code.access_registers(buffer, &indices)?;
+        code.emit(Instruction::Store { lanes: 1, value, access });
+    }
+    loops.into_iter().rev().for_each(|open| code.close_loop(open));
+    Ok(())
+}
+
+fn open_loops(
+    code: &mut Assembler<'_>,
+    indices: &[ValueId],
+    extents: &[i64],
+) -> Result<Vec<OpenLoop>, Error> {
+    let mut loops = Vec::new();
+    for (&index, &extent) in indices.iter().zip(extents) {
+        let index = code.define(index)?;
+        loops.push(code.open_loop(extent, index, Order::Forward));
+    }
+    Ok(loops)
+}
+
+/// Writes the expressions of `block`; the registers of what it yields.
+fn write_block(code: &mut Assembler<'_>, block: BlockId) -> Result<SmallVec<[Register; 2]>, Error> {
+    for op in code.body.block_ops(block) {
+        code.at(op);
+        if let Some(Yield { values }) = code.body.view(op) {
+            return values.iter().map(|value| code.read(*value, 1)).collect();
+        }
+        if !code.expression(op)? {
+            return Err(code.refuse("it is no scalar expression"));
+        }
+    }
+    Err(code.refuse("its block does not end with `te.yield`"))
+}
+
+/// Writes the combination of what `block` yields over the reduction axes; the registers of the
+/// results.
+fn write_reduction(
+    code: &mut Assembler<'_>,
+    op: OpId,
+    reduce: &Reduce,
+    block: BlockId,
+    indices: &[ValueId],
+) -> Result<SmallVec<[Register; 2]>, Error> {
+    let body = code.body;
+    let mut dtypes = SmallVec::<[DType; 2]>::new();
+    for result in body.results(op) {
+        // The result has a buffer, so it is a tensor.
+        dtypes.extend(body.ty(result).as_tensor().map(|tensor| tensor.dtype));
+    }
+    let mut accumulators = SmallVec::<[Register; 2]>::new();
+    for number in 0..dtypes.len() {
+        let Some(identity) = reduce.combiner.identity(number, &dtypes, &reduce.identity) else {
+            return Err(code.refuse("a value has no identity"));
+        };
+        let (from, to) = (code.constant(identity), code.fresh(1));
+        code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
+        accumulators.push(to);
+    }
+    let loops = open_loops(code, indices, &reduce.extents)?;
+    let values = write_block(code, block)?;
+    code.at(op);
+    if values.len() != accumulators.len() {
+        return Err(code.refuse("its block yields another number of values than it has results"));
+    }
+    let combined = combine(code, op, reduce.combiner, &dtypes, &accumulators, &values)?;
+    code.at(op);
+    // All are copied at the end: a combination may use any of the old values.
+    for (&to, &from) in accumulators.iter().zip(&combined) {
+        code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
+    }
+    loops.into_iter().rev().for_each(|open| code.close_loop(open));
+    let mut results = SmallVec::new();
+    for (&a, &dtype) in accumulators.iter().zip(&dtypes) {
+        let (from, to) = (accumulates_in(reduce.combiner, dtype), code.fresh(1));
+        code.emit(Instruction::Cast { from, dtype, a, to });
+        results.push(to);
+    }
+    Ok(results)
+}
+
+/// The type of the accumulator of values of type `dtype`.
+fn accumulates_in(combiner: Combiner, dtype: DType) -> DType {
+    match combiner {
+        Combiner::Sum | Combiner::Product if dtype.is_float() => DType::FLOAT64,
+        _ => dtype,
+    }
+}
+
+fn combine(
+    code: &mut Assembler<'_>,
+    op: OpId,
+    combiner: Combiner,
+    dtypes: &[DType],
+    old: &[Register],
+    new: &[Register],
+) -> Result<SmallVec<[Register; 2]>, Error> {
+    let one = |code: &mut Assembler<'_>, op| {
+        let dtype = accumulates_in(combiner, dtypes[0]);
+        SmallVec::from_slice(&[code.scalar(op, dtype, old[0], new[0])])
+    };
+    Ok(match (combiner, dtypes) {
+        (Combiner::Sum, [_]) => one(code, ScalarOp::Add),
+        (Combiner::Product, [_]) => one(code, ScalarOp::Mul),
+        (Combiner::Max, [_]) => one(code, ScalarOp::Max),
+        (Combiner::Min, [_]) => one(code, ScalarOp::Min),
+        (Combiner::ArgMax | Combiner::ArgMin, &[index, value]) => {
+            let better = match combiner {
+                Combiner::ArgMax => ScalarOp::Gt,
+                _ => ScalarOp::Lt,
+            };
+            let beats = code.scalar(better, value, new[1], old[1]);
+            let ties = code.scalar(ScalarOp::Eq, value, new[1], old[1]);
+            let earlier = code.scalar(ScalarOp::Lt, index, new[0], old[0]);
+            let earlier = code.scalar(ScalarOp::And, DType::BOOL, ties, earlier);
+            let condition = code.scalar(ScalarOp::Or, DType::BOOL, beats, earlier);
+            let choose = |(&a, &b)| {
+                let to = code.fresh(1);
+                code.emit(Instruction::Select { lanes: 1, condition, a, b, to });
+                to
+            };
+            new.iter().zip(old).map(choose).collect()
+        }
+        (Combiner::User, _) => {
+            let Some(region) = code.body.regions(op).get(1) else {
+                return Err(code.refuse("it has no block that combines"));
+            };
+            let block = code.body.block_of(*region);
+            let args = code.body.block_args(block);
+            if args.len() != old.len() + new.len() {
+                return Err(code.refuse("its second block takes another number of values"));
+            }
+            for (&arg, &register) in args.iter().zip(old.iter().chain(new)) {
+                code.bind(arg, register);
+            }
+            write_block(code, block)?
+        }
+        _ => {
+            let count = dtypes.len();
+            return Err(code.refuse(format!("`{}` of {count} values", combiner.name())));
+        }
+    })
+}
+
+impl Combiner {
+    /// What combining starts from, for value `number` of a reduction of values of `dtypes`;
+    /// `identity` are those of the operation. `None` where there is none.
+    ///
+    /// For `argmax` and `argmin` it is the greatest index with the value that loses to all others
+    /// and ties with itself, so that of equal values any real one wins, its index being lower.
+    pub fn identity(
+        self,
+        number: usize,
+        dtypes: &[DType],
+        identity: &[ir_core::TensorData],
+    ) -> Option<Scalar> {
+        let dtype = *dtypes.get(number)?;
+        let of = |float: f64, integer: i64| match dtype.is_float() {
+            true => Scalar::Float(float),
+            false => Scalar::Int(integer),
+        };
+        let least = of(f64::NEG_INFINITY, least_integer(dtype));
+        let greatest = of(f64::INFINITY, greatest_integer(dtype));
+        match self {
+            Combiner::Sum => Some(of(0.0, 0)),
+            Combiner::Product => Some(of(1.0, 1)),
+            Combiner::Max => Some(least),
+            Combiner::Min => Some(greatest),
+            Combiner::ArgMax | Combiner::ArgMin if number == 0 => Some(greatest),
+            Combiner::ArgMax => Some(least),
+            Combiner::ArgMin => Some(greatest),
+            Combiner::User => identity.get(number)?.element(0),
+        }
+    }
+}
+
+fn least_integer(dtype: DType) -> i64 {
+    if dtype.is_signed() { i64::MIN >> (64 - dtype.bits()) } else { 0 }
+}
+
+/// The greatest integer of `dtype`, in the representation of [`Scalar::Int`].
+fn greatest_integer(dtype: DType) -> i64 {
+    match (dtype.is_signed(), dtype.bits()) {
+        (true, bits) => i64::MAX >> (64 - bits),
+        (false, bits) => (u64::MAX >> (64 - bits)) as i64,
+    }
+}

@@ -1,0 +1,189 @@
+//! Decoding kernels: loops become jumps.
+
+use indexmap::IndexMap;
+use ir_core::{Body, EntityId, Module, OpId, Symbol};
+use rustc_hash::{FxBuildHasher, FxHashSet};
+
+use super::code::{Assembler, Code, Instruction, OpenLoop};
+use super::{Error, Options, Order};
+use crate::compute::Combiner;
+use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, KERNEL, OUTPUTS, Store};
+use crate::scalar::ScalarOp;
+
+/// Called kernels, in the order of their [`Code`]s after the first.
+type Callees = IndexMap<Symbol, usize, FxBuildHasher>;
+
+/// The instructions of a kernel, then those of all that it calls.
+pub(super) fn decode(
+    module: &Module,
+    body: &Body,
+    outputs: usize,
+    options: Options,
+) -> Result<Vec<Code>, Error> {
+    let mut callees = Callees::default();
+    let mut codes = vec![decode_body(module, body, outputs, options, &mut callees)?];
+    while let Some((&name, &outputs)) = callees.get_index(codes.len() - 1) {
+        let missing = || Error::new("E0854", format!("there is no kernel `@{name}` with a body"));
+        let item = module.get(name).ok_or_else(missing)?;
+        let body = item.body.as_ref().ok_or_else(missing)?;
+        let span = item.signature.span;
+        let code = decode_body(module, body, outputs, options, &mut callees);
+        let mut code = code.map_err(|error| Error {
+            kernel: Some(name),
+            loc: error.loc.outside(span),
+            ..error
+        })?;
+        code.kernel = Some(name);
+        code.span = span;
+        codes.push(code);
+    }
+    Ok(codes)
+}
+
+/// What to do at the end of a block.
+enum Open {
+    Entry,
+    Loop {
+        open: OpenLoop,
+        thread: bool,
+    },
+    /// The first block of the `te.if`, whose branch instruction is at `branch`.
+    Then {
+        op: OpId,
+        branch: usize,
+    },
+    /// The second, with the jump over it.
+    Else {
+        jump: usize,
+    },
+}
+
+fn decode_body(
+    module: &Module,
+    body: &Body,
+    outputs: usize,
+    options: Options,
+    callees: &mut Callees,
+) -> Result<Code, Error> {
+    let mut code = Assembler::new(body, outputs)?;
+    code.code.results = (code.code.inputs as u32..code.code.params as u32).collect();
+    let mut threads = 0usize;
+    let mut stack = vec![(body.first_op(body.entry()), Open::Entry)];
+    while let Some((next, open)) = stack.pop() {
+        let Some(op) = next else {
+            match open {
+                Open::Entry => {}
+                Open::Loop { open, thread } => {
+                    threads -= usize::from(thread);
+                    code.close_loop(open);
+                }
+                Open::Then { op, branch } => match body.regions(op).get(1) {
+                    Some(region) => {
+                        let jump = code.emit(Instruction::Jump { to: 0 });
+                        code.land(branch);
+                        let block = body.block_of(*region);
+                        stack.push((body.first_op(block), Open::Else { jump }));
+                    }
+                    None => code.land(branch),
+                },
+                Open::Else { jump } => code.land(jump),
+            }
+            continue;
+        };
+        stack.push((body.next_op(op), open));
+        code.at(op);
+        if let Some(For { kind, extent, .. }) = body.view(op) {
+            let block = body.regions(op).first().map(|region| body.block_of(*region));
+            let Some((block, &[index])) = block.map(|block| (block, body.block_args(block))) else {
+                return Err(code.refuse("expected a block of one argument"));
+            };
+            let order = match kind {
+                ForKind::Parallel => options.parallel,
+                _ => Order::Forward,
+            };
+            let thread = kind == ForKind::Thread;
+            threads += usize::from(thread);
+            let index = code.define(index)?;
+            let open = code.open_loop(extent, index, order);
+            stack.push((body.first_op(block), Open::Loop { open, thread }));
+        } else if let Some(If { condition }) = body.view(op) {
+            let Some(region) = body.regions(op).first() else {
+                return Err(code.refuse("it has no block"));
+            };
+            let condition = code.read(condition, 1)?;
+            let branch = code.emit(Instruction::Branch { condition, otherwise: 0 });
+            let first = body.first_op(body.block_of(*region));
+            stack.push((first, Open::Then { op, branch }));
+        } else if body.view::<Barrier>(op).is_some() {
+            // Between thread loops all that came before is done.
+            if threads > 0 {
+                return Err(code
+                    .refuse("a barrier inside a `thread` loop, whose threads run one by one here")
+                    .help("end the thread loops before the barrier and start new ones after it"));
+            }
+        } else if !write_statement(&mut code, module, op, callees)? && !code.expression(op)? {
+            return Err(code.refuse("it is no operation of kernels"));
+        }
+    }
+    code.emit(Instruction::Return);
+    Ok(code.code)
+}
+
+/// Writes `op`, where it allocates, stores or calls.
+fn write_statement(
+    code: &mut Assembler<'_>,
+    module: &Module,
+    op: OpId,
+    callees: &mut Callees,
+) -> Result<bool, Error> {
+    let body = code.body;
+    if body.view::<Alloc>(op).is_some() {
+        let number = code.code.buffers.len() + 1 - code.code.params;
+        let buffer = code.add_buffer(body.result(op, 0), &format!("allocation {number}"))?;
+        code.emit(Instruction::Alloc { buffer });
+    } else if let Some(Store { value, buffer, indices }) = body.view(op) {
+        let lanes = code.dtype(value)?.lanes();
+        let (value, buffer) = (code.read(value, lanes)?, code.writable(buffer)?);
+        let access = code.access(buffer, &indices, lanes)?;
+        code.emit(Instruction::Store { lanes, value, access });
+    } else if let Some(Atomic { combiner, value, buffer, indices }) = body.view(op) {
+        let op = match combiner {
+            Combiner::Sum => ScalarOp::Add,
+            Combiner::Max => ScalarOp::Max,
+            Combiner::Min => ScalarOp::Min,
+            other => return Err(code.refuse(format!("no atomic `{}`", other.name()))),
+        };
+        let dtype = code.dtype(value)?;
+        let (value, buffer) = (code.read(value, dtype.lanes())?, code.writable(buffer)?);
+        let access = code.access(buffer, &indices, dtype.lanes())?;
+        code.emit(Instruction::Atomic { op, dtype, value, access });
+    } else if let Some(Call { kernel, buffers }) = body.view(op) {
+        let signature = module.get(kernel).map(|item| &item.signature);
+        let outputs = signature
+            .filter(|signature| signature.op.as_str() == KERNEL)
+            .and_then(|signature| signature.attrs.value::<i64>(OUTPUTS))
+            .and_then(|outputs| buffers.len().checked_sub(usize::try_from(outputs).ok()?));
+        let Some(inputs) = outputs else {
+            return Err(code.refuse(format!("there is no kernel `@{kernel}` of such buffers")));
+        };
+        let (read, written) = buffers.split_at(inputs);
+        let mut seen: FxHashSet<usize> = read.iter().map(|value| value.index()).collect();
+        let mut slots = Vec::new();
+        for &value in read {
+            slots.push(code.buffer(value)?);
+        }
+        for &value in written {
+            slots.push(code.writable(value)?);
+            if !seen.insert(value.index()) {
+                return Err(code.refuse("a result is also another of its buffers"));
+            }
+        }
+        let entry = callees.entry(kernel);
+        let callee = entry.index() + 1;
+        entry.or_insert(written.len());
+        code.emit(Instruction::Call { code: callee, buffers: slots.into() });
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}

@@ -1,0 +1,421 @@
+//! Running decoded functions.
+
+use std::fmt::Write;
+
+use ir_core::{DType, DTypeKind, Scalar, SmallVec, TensorData, Type};
+
+use super::code::{Access, Buffer, Code, Instruction};
+use super::{Error, Options};
+use crate::scalar::ScalarOp;
+
+/// The most pending calls.
+const MOST_FRAMES: usize = 10_000;
+
+/// Contents of a buffer; `None` is an element that was never stored.
+type Contents = Vec<Option<Scalar>>;
+
+/// A slot of a frame that no buffer was allocated for yet.
+const NOWHERE: usize = usize::MAX;
+
+/// A run of `codes[0]`.
+pub(super) struct Machine<'c> {
+    codes: &'c [Code],
+    step_limit: u64,
+    /// Constants of all codes, then the parameters of the run, then allocations: those of a frame
+    /// lie above those of its caller, and go when it ends.
+    heap: Vec<Contents>,
+    /// The place of each constant buffer, by code and buffer.
+    constants: Vec<Vec<usize>>,
+}
+
+struct Frame {
+    code: usize,
+    next: usize,
+    registers: Vec<Scalar>,
+    /// The place of each buffer in the heap.
+    places: Vec<usize>,
+    /// The size of the heap before this frame.
+    heap: usize,
+}
+
+impl<'c> Machine<'c> {
+    pub(super) fn new(codes: &'c [Code], options: Options) -> Machine<'c> {
+        let mut heap = Vec::new();
+        let mut constants = Vec::new();
+        for code in codes {
+            let places = code.buffers.iter().map(|buffer| match &buffer.data {
+                Some(data) => {
+                    heap.push(data.elements().map(Some).collect());
+                    heap.len() - 1
+                }
+                None => NOWHERE,
+            });
+            constants.push(places.collect());
+        }
+        let step_limit = options.step_limit.unwrap_or(u64::MAX);
+        Machine { codes, step_limit, heap, constants }
+    }
+
+    /// The results of a run on `inputs`.
+    pub(super) fn run(mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Error> {
+        let code = &self.codes[0];
+        check_inputs(code, inputs)?;
+        let first = self.heap.len();
+        for (number, buffer) in code.buffers[..code.params].iter().enumerate() {
+            self.heap.push(match inputs.get(number) {
+                Some(input) => input.elements().map(Some).collect(),
+                None => vec![None; buffer.elements],
+            });
+        }
+        let params = first..first + code.params;
+        let frame = self.execute(self.frame(0, params))?;
+        let result = |&buffer: &u32| {
+            let at = frame.places[buffer as usize];
+            let contents = self.heap.get(at).map_or(&[][..], Vec::as_slice);
+            result(&code.buffers[buffer as usize], contents)
+        };
+        code.results.iter().map(result).collect()
+    }
+
+    fn frame(&self, code: usize, params: impl Iterator<Item = usize>) -> Frame {
+        let mut places = self.constants[code].clone();
+        places.iter_mut().zip(params).for_each(|(place, param)| *place = param);
+        let registers = self.codes[code].registers.clone();
+        Frame { code, next: 0, registers, places, heap: self.heap.len() }
+    }
+
+    /// Runs `frame` and what it calls to its end.
+    fn execute(&mut self, mut frame: Frame) -> Result<Frame, Error> {
+        let mut callers: Vec<Frame> = Vec::new();
+        let mut code = &self.codes[frame.code];
+        let mut steps = 0u64;
+        loop {
+            steps += 1;
+            let place = frame.next;
+            frame.next += 1;
+            if steps > self.step_limit {
+                let message = format!("the run took more than {} steps", self.step_limit);
+                return Err(located(code, place, Error::new("E0853", message)));
+            }
+            match &code.instructions[place] {
+                Instruction::Enter { number, exit } => {
+                    let this = &code.loops[*number as usize];
+                    frame.registers[this.position as usize] = Scalar::Int(0);
+                    frame.registers[this.index as usize] = Scalar::Int(this.start);
+                    if this.extent <= 0 {
+                        frame.next = *exit;
+                    }
+                }
+                Instruction::Next { number, body } => {
+                    let this = &code.loops[*number as usize];
+                    let position = frame.registers[this.position as usize].as_i64() + 1;
+                    if position < this.extent {
+                        let index = match this.factor {
+                            1 if this.start == 0 => position,
+                            factor => {
+                                let product = i128::from(position) * i128::from(factor);
+                                let sum = product + i128::from(this.start);
+                                (sum % i128::from(this.extent)) as i64
+                            }
+                        };
+                        frame.registers[this.position as usize] = Scalar::Int(position);
+                        frame.registers[this.index as usize] = Scalar::Int(index);
+                        frame.next = *body;
+                    }
+                }
+                Instruction::Branch { condition, otherwise } => {
+                    if !frame.registers[*condition as usize].as_bool() {
+                        frame.next = *otherwise;
+                    }
+                }
+                Instruction::Jump { to } => frame.next = *to,
+                Instruction::Alloc { buffer } => {
+                    let elements = code.buffers[*buffer as usize].elements;
+                    let at = &mut frame.places[*buffer as usize];
+                    match self.heap.get_mut(*at) {
+                        Some(contents) => contents.fill(None),
+                        None => {
+                            *at = self.heap.len();
+                            self.heap.push(vec![None; elements]);
+                        }
+                    }
+                }
+                Instruction::Call { code: callee, buffers } => {
+                    if callers.len() == MOST_FRAMES {
+                        let message = format!("more than {MOST_FRAMES} calls are pending");
+                        return Err(located(code, place, Error::new("E0856", message)));
+                    }
+                    let params = buffers.iter().map(|buffer| frame.places[*buffer as usize]);
+                    let inner = self.frame(*callee, params);
+                    callers.push(std::mem::replace(&mut frame, inner));
+                    code = &self.codes[frame.code];
+                }
+                Instruction::Return => match callers.pop() {
+                    Some(caller) => {
+                        self.heap.truncate(frame.heap);
+                        frame = caller;
+                        code = &self.codes[frame.code];
+                    }
+                    None => return Ok(frame),
+                },
+                instruction => {
+                    let Frame { registers, places, .. } = &mut frame;
+                    step(code, instruction, registers, places, &mut self.heap)
+                        .map_err(|stop| explain(code, place, &frame.registers, *stop))?;
+                }
+            }
+        }
+    }
+}
+
+/// Why an instruction has no result.
+enum Stop {
+    OutOfBounds {
+        access: u32,
+        lane: u32,
+    },
+    Undefined {
+        access: u32,
+        lane: u32,
+    },
+    /// Two lanes of a store are one element.
+    Overlap {
+        access: u32,
+        lane: u32,
+    },
+    NoValue {
+        message: String,
+        operands: SmallVec<[Scalar; 2]>,
+    },
+}
+
+/// Runs an instruction that is no jump.
+fn step(
+    code: &Code,
+    instruction: &Instruction,
+    registers: &mut [Scalar],
+    places: &[usize],
+    heap: &mut [Contents],
+) -> Result<(), Box<Stop>> {
+    match *instruction {
+        Instruction::Scalar { op, dtype, a, b, to } => {
+            for lane in 0..dtype.lanes() {
+                let operands = [registers[(a + lane) as usize], registers[(b + lane) as usize]];
+                registers[(to + lane) as usize] = evaluate(op, dtype, operands)?;
+            }
+        }
+        Instruction::Cast { from, dtype, a, to } => {
+            for lane in 0..dtype.lanes() {
+                let value = registers[(a + lane) as usize];
+                registers[(to + lane) as usize] = cast(value, from, dtype);
+            }
+        }
+        Instruction::Select { lanes, condition, a, b, to } => {
+            for lane in 0..lanes {
+                let holds = registers[(condition + lane) as usize].as_bool();
+                let from = if holds { a } else { b };
+                registers[(to + lane) as usize] = registers[(from + lane) as usize];
+            }
+        }
+        Instruction::Copy { lanes, from, step, to } => {
+            for lane in 0..lanes {
+                registers[(to + lane) as usize] = registers[(from + lane * step) as usize];
+            }
+        }
+        Instruction::Ramp { lanes, base, stride, to } => {
+            let base = registers[base as usize].as_i64();
+            for lane in 0..lanes {
+                let value = base.wrapping_add(stride.wrapping_mul(lane.into()));
+                registers[(to + lane) as usize] = Scalar::Int(value);
+            }
+        }
+        Instruction::Load { lanes, access, to } => {
+            let elements = &code.accesses[access as usize];
+            let contents = &heap[places[elements.buffer as usize]];
+            for lane in 0..lanes {
+                registers[(to + lane) as usize] =
+                    load(elements, access, contents, registers, lane)?;
+            }
+        }
+        Instruction::LoadIf { lanes, condition, otherwise, access, to } => {
+            let elements = &code.accesses[access as usize];
+            let contents = &heap[places[elements.buffer as usize]];
+            for lane in 0..lanes {
+                let holds = registers[(condition + lane) as usize].as_bool();
+                registers[(to + lane) as usize] = match holds {
+                    true => load(elements, access, contents, registers, lane)?,
+                    false => registers[(otherwise + lane) as usize],
+                };
+            }
+        }
+        Instruction::Store { lanes, value, access } => {
+            let elements = &code.accesses[access as usize];
+            let contents = &mut heap[places[elements.buffer as usize]];
+            let mut stored = SmallVec::<[usize; 16]>::new();
+            for lane in 0..lanes {
+                let at = offset(elements, registers, lane)
+                    .ok_or_else(|| Box::new(Stop::OutOfBounds { access, lane }))?;
+                if lanes > 1 {
+                    if stored.contains(&at) {
+                        return Err(Box::new(Stop::Overlap { access, lane }));
+                    }
+                    stored.push(at);
+                }
+                contents[at] = Some(registers[(value + lane) as usize]);
+            }
+        }
+        Instruction::Atomic { op, dtype, value, access } => {
+            let elements = &code.accesses[access as usize];
+            for lane in 0..dtype.lanes() {
+                let contents = &mut heap[places[elements.buffer as usize]];
+                let old = load(elements, access, contents, registers, lane)?;
+                let new = evaluate(op, dtype, [old, registers[(value + lane) as usize]])?;
+                if let Some(at) = offset(elements, registers, lane) {
+                    contents[at] = Some(new);
+                }
+            }
+        }
+        Instruction::Enter { .. }
+        | Instruction::Next { .. }
+        | Instruction::Branch { .. }
+        | Instruction::Jump { .. }
+        | Instruction::Alloc { .. }
+        | Instruction::Call { .. }
+        | Instruction::Return => {}
+    }
+    Ok(())
+}
+
+fn evaluate(op: ScalarOp, dtype: DType, operands: [Scalar; 2]) -> Result<Scalar, Box<Stop>> {
+    let operands = &operands[..op.arity()];
+    op.evaluate(dtype, operands)
+        .map_err(|message| Box::new(Stop::NoValue { message, operands: operands.into() }))
+}
+
+/// `value` of element type `from` as element type `to`.
+fn cast(value: Scalar, from: DType, to: DType) -> Scalar {
+    match value {
+        // The upper half of uint64 is represented by negative numbers.
+        Scalar::Int(bits) if bits < 0 && from.kind() == DTypeKind::UInt && to.is_float() => {
+            match to.bits() {
+                64 => Scalar::Float(bits as u64 as f64),
+                _ => Scalar::Float((bits as u64 as f32).into()).cast(to),
+            }
+        }
+        _ => value.cast(to),
+    }
+}
+
+/// The place of lane `lane` of `access` in its buffer; `None` outside of it.
+fn offset(access: &Access, registers: &[Scalar], lane: u32) -> Option<usize> {
+    let mut offset = 0;
+    for index in &access.indices {
+        let at = registers[(index.register + lane * index.step) as usize].as_i64();
+        if !(0..index.extent).contains(&at) {
+            return None;
+        }
+        offset += at as usize * index.stride;
+    }
+    Some(offset)
+}
+
+fn load(
+    elements: &Access,
+    access: u32,
+    contents: &Contents,
+    registers: &[Scalar],
+    lane: u32,
+) -> Result<Scalar, Box<Stop>> {
+    match offset(elements, registers, lane) {
+        Some(at) => contents[at].ok_or_else(|| Box::new(Stop::Undefined { access, lane })),
+        None => Err(Box::new(Stop::OutOfBounds { access, lane })),
+    }
+}
+
+fn located(code: &Code, place: usize, error: Error) -> Error {
+    let loc = code.sources[place].1;
+    match code.kernel {
+        Some(_) => Error { kernel: code.kernel, loc: loc.outside(code.span), ..error },
+        None => error.at(loc),
+    }
+}
+
+#[cold]
+fn explain(code: &Code, place: usize, registers: &[Scalar], stop: Stop) -> Error {
+    let op = code.sources[place].0;
+    let element = |access: u32, lane: u32| {
+        let access = &code.accesses[access as usize];
+        let mut indices = Vec::new();
+        let mut outside = String::new();
+        for (dimension, index) in access.indices.iter().enumerate() {
+            let at = registers[(index.register + lane * index.step) as usize].as_i64();
+            if outside.is_empty() && !(0..index.extent).contains(&at) {
+                outside =
+                    format!("index {at} of dimension {dimension} is not in 0..{}", index.extent);
+            }
+            indices.push(at);
+        }
+        let name = &code.buffers[access.buffer as usize].name;
+        (format!("{name} at {indices:?}"), outside)
+    };
+    let error = match stop {
+        Stop::OutOfBounds { access, lane } => {
+            let (element, outside) = element(access, lane);
+            Error::new("E0850", format!("`{op}` of {element}: {outside}"))
+                .help("guard the access with a condition: `te.load_if`, or `te.if` in a kernel")
+        }
+        Stop::Undefined { access, lane } => {
+            let (element, _) = element(access, lane);
+            Error::new("E0851", format!("`{op}` of {element}, which was never stored"))
+        }
+        Stop::Overlap { access, lane } => {
+            let (element, _) = element(access, lane);
+            Error::new("E0852", format!("`{op}` of {element} by two lanes at once"))
+        }
+        Stop::NoValue { message, operands } => {
+            let mut text = format!("`{op}` of ");
+            for (number, operand) in operands.iter().enumerate() {
+                let comma = if number > 0 { ", " } else { "" };
+                let _ = match operand {
+                    Scalar::Int(value) => write!(text, "{comma}{value}"),
+                    Scalar::Float(value) => write!(text, "{comma}{value}"),
+                };
+            }
+            Error::new("E0852", format!("{text}: {message}"))
+        }
+    };
+    located(code, place, error)
+}
+
+fn check_inputs(code: &Code, inputs: &[TensorData]) -> Result<(), Error> {
+    if inputs.len() != code.inputs {
+        let message = format!("expected {} inputs, found {}", code.inputs, inputs.len());
+        return Err(Error::new("E0855", message));
+    }
+    for (buffer, input) in code.buffers.iter().zip(inputs) {
+        let expected = Type::tensor(buffer.shape.iter().copied(), buffer.dtype);
+        if input.ty() != expected {
+            let message = format!("expected {expected} for {}, found {}", buffer.name, input.ty());
+            return Err(Error::new("E0855", message));
+        }
+    }
+    Ok(())
+}
+
+/// A result of the run; every element must be stored.
+fn result(buffer: &Buffer, contents: &[Option<Scalar>]) -> Result<TensorData, Error> {
+    let Some(elements) = contents.iter().copied().collect::<Option<Vec<Scalar>>>() else {
+        let missing = contents.iter().position(Option::is_none).unwrap_or_default();
+        let mut rest = missing;
+        let mut indices: Vec<usize> = Vec::new();
+        for &extent in buffer.shape.iter().rev() {
+            indices.push(rest % extent.max(1) as usize);
+            rest /= extent.max(1) as usize;
+        }
+        indices.reverse();
+        let message = format!("the result {} at {indices:?} was never stored", buffer.name);
+        return Err(Error::new("E0851", message));
+    };
+    TensorData::from_scalars(buffer.dtype, &buffer.shape, elements)
+        .map_err(|error| Error::new("E0854", format!("the result {}: {error}", buffer.name)))
+}

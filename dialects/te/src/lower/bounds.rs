@@ -1,0 +1,275 @@
+//! Which indices each stage is computed at.
+
+use ir_core::{BlockId, Body, DType, OpId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::MAX_DEPTH;
+use super::flatten::Flat;
+use crate::compute::{Load, LoadIf, Stage as StageView};
+use crate::index::{Index, Indices, Range, Var};
+use crate::scalar::{Cast, Constant, ScalarOp};
+use crate::schedule::{Attach, Axis, Refused, Relation, Schedule, Stage};
+
+/// Keeps iterations in bounds: `index < bound`.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    pub(super) index: Index,
+    pub(super) bound: i64,
+}
+
+/// One loop.
+#[derive(Clone, Debug)]
+pub(super) struct Loop {
+    pub(super) axis: Axis,
+    /// `None` where there is one iteration, the index 0.
+    pub(super) var: Option<Var>,
+    pub(super) extent: i64,
+}
+
+/// The loops of one stage.
+#[derive(Clone, Debug)]
+pub(super) struct Nest {
+    pub(super) stage: Stage,
+    /// Its operation in the flat function.
+    pub(super) op: OpId,
+    pub(super) loops: Vec<Loop>,
+    /// Where the element stands, by dimension.
+    pub(super) spatial: Vec<Index>,
+    /// The indices of the reduction.
+    pub(super) reduction: Vec<Index>,
+    /// Where the region that is computed starts, by dimension.
+    pub(super) min: Vec<Index>,
+    /// Extents of that region.
+    pub(super) extents: Vec<i64>,
+    pub(super) guards: Vec<Guard>,
+}
+
+/// The loops of all stages, and what their indices are made of.
+pub(super) struct Nests {
+    pub(super) indices: Indices,
+    /// In program order.
+    pub(super) nests: Vec<Nest>,
+}
+
+pub(super) fn bounds(schedule: &Schedule, flat: &Flat) -> Result<Nests, Refused> {
+    let mut bounds = Bounds {
+        schedule,
+        body: &flat.body,
+        indices: Indices::default(),
+        nests: FxHashMap::default(),
+        reads: FxHashMap::default(),
+    };
+    for &(stage, op) in flat.stages.iter().rev() {
+        let Some(view) = StageView::of(&flat.body, op) else { continue };
+        let nest = bounds.nest(stage, &view)?;
+        bounds.note_reads(&nest);
+        bounds.nests.insert(stage, nest);
+    }
+    let Bounds { indices, mut nests, .. } = bounds;
+    let nests = flat.stages.iter().filter_map(|(stage, _)| nests.remove(stage)).collect();
+    Ok(Nests { indices, nests })
+}
+
+struct Bounds<'a> {
+    schedule: &'a Schedule,
+    body: &'a Body,
+    indices: Indices,
+    nests: FxHashMap<Stage, Nest>,
+    /// By tensor, the indices at which it is read; `None` where one is no sum of loop variables.
+    reads: FxHashMap<ValueId, Vec<Vec<Option<Index>>>>,
+}
+
+impl Bounds<'_> {
+    fn note_reads(&mut self, nest: &Nest) {
+        let block = self.body.region_block(nest.op, 0);
+        let args: Vec<Index> = nest.spatial.iter().chain(&nest.reduction).cloned().collect();
+        let known = index_values(self.body, block, &args, &mut self.indices);
+        for op in self.body.block_ops(block) {
+            let load = self.body.view::<Load>(op).map(|load| (load.tensor, load.indices));
+            let load = load
+                .or_else(|| self.body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices)));
+            if let Some((tensor, indices)) = load {
+                let indices = indices.iter().map(|index| known.get(index).cloned()).collect();
+                self.reads.entry(tensor).or_default().push(indices);
+            }
+        }
+    }
+
+    /// The variables of the loops around where `attach` is.
+    fn around(&self, mut attach: Attach) -> FxHashSet<Var> {
+        let mut vars = FxHashSet::default();
+        while let Attach::At(stage, axis) = attach {
+            if let Some(nest) = self.nests.get(&stage) {
+                for level in &nest.loops {
+                    vars.extend(level.var);
+                    if level.axis == axis {
+                        break;
+                    }
+                }
+            }
+            attach = self.schedule.stages[stage.0].attach;
+        }
+        vars
+    }
+
+    /// What is read of the results of `op` within the loops of `fixed`: a start and an extent by
+    /// dimension.
+    fn region(&mut self, op: OpId, shape: &[i64], fixed: &FxHashSet<Var>) -> Vec<(Index, i64)> {
+        let mut region: Vec<Option<(Index, i64)>> = vec![None; shape.len()];
+        for result in self.body.results(op) {
+            let reads = self.reads.get(&result).cloned().unwrap_or_default();
+            for indices in reads {
+                for (dimension, index) in indices.into_iter().enumerate() {
+                    let whole = (Index::constant(0), shape[dimension]);
+                    let read = index.and_then(|index| {
+                        let interval = self.indices.interval(&index, |var| fixed.contains(&var));
+                        Some((interval.min, interval.extent?))
+                    });
+                    let read = read.map_or(whole.clone(), |read| clipped(read, shape[dimension]));
+                    let union = match region[dimension].take() {
+                        None => read,
+                        Some(sofar) => union(sofar, read).unwrap_or(whole),
+                    };
+                    region[dimension] = Some(clipped(union, shape[dimension]));
+                }
+            }
+        }
+        // What nothing reads is computed once, for nothing.
+        region.into_iter().map(|d| d.unwrap_or((Index::constant(0), 1))).collect()
+    }
+
+    fn nest(&mut self, stage: Stage, view: &StageView) -> Result<Nest, Refused> {
+        let state = &self.schedule.stages[stage.0];
+        let region: Vec<(Index, i64)> = match state.attach {
+            Attach::At(..) => {
+                let fixed = self.around(state.attach);
+                self.region(view.op, &view.shape, &fixed)
+            }
+            _ => view.shape.iter().map(|extent| (Index::constant(0), *extent)).collect(),
+        };
+        let (min, extents): (Vec<Index>, Vec<i64>) = region.into_iter().unzip();
+        let mut extent_of: FxHashMap<Axis, i64> = FxHashMap::default();
+        let all = extents.iter().chain(&view.reduction);
+        extent_of.extend(state.roots.iter().copied().zip(all.copied()));
+        for relation in &state.relations {
+            match *relation {
+                Relation::Split { parent, outer, inner, factor } => {
+                    let extent = extent_of[&parent];
+                    let factor = factor.min(extent.max(1));
+                    extent_of.insert(outer, extent / factor + i64::from(extent % factor != 0));
+                    extent_of.insert(inner, factor);
+                }
+                Relation::Fuse { outer, inner, fused } => {
+                    let product = extent_of[&outer].checked_mul(extent_of[&inner]);
+                    let Some(product) = product else {
+                        return Err(format!("the loops of `{}` are too long", state.name));
+                    };
+                    extent_of.insert(fused, product);
+                }
+            }
+        }
+        let mut index_of: FxHashMap<Axis, Index> = FxHashMap::default();
+        let mut loops = Vec::new();
+        for &axis in &state.leaves {
+            let extent = extent_of[&axis];
+            let var = (extent != 1).then(|| self.indices.var(extent));
+            let index = var.map_or(Index::constant(0), |var| self.indices.of_var(var));
+            index_of.insert(axis, index);
+            loops.push(Loop { axis, var, extent });
+        }
+        if loops.len() > MAX_DEPTH {
+            return Err(format!("`{}` has over {MAX_DEPTH} loops", state.name));
+        }
+        let mut guards = Vec::new();
+        for relation in state.relations.iter().rev() {
+            match *relation {
+                Relation::Split { parent, outer, inner, .. } => {
+                    let (extent, factor) = (extent_of[&parent], extent_of[&inner]);
+                    let index = index_of[&inner].plus_scaled(&index_of[&outer], factor);
+                    if extent_of[&outer].saturating_mul(factor) > extent {
+                        guards.push(Guard { index: index.clone(), bound: extent });
+                    }
+                    index_of.insert(parent, index);
+                }
+                Relation::Fuse { outer, inner, fused } => {
+                    let (index, extent) = (index_of[&fused].clone(), extent_of[&inner].max(1));
+                    index_of.insert(outer, self.indices.quotient(&index, extent));
+                    index_of.insert(inner, self.indices.remainder(&index, extent));
+                }
+            }
+        }
+        let mut roots = state.roots.iter().map(|axis| index_of[axis].clone());
+        let spatial: Vec<Index> =
+            min.iter().map(|min| min.sum(&roots.next().unwrap_or_default())).collect();
+        let reduction: Vec<Index> = roots.collect();
+        for (index, &extent) in spatial.iter().zip(&view.shape) {
+            let Range { low, high } = self.indices.range(index);
+            if matches!(state.attach, Attach::At(..)) && high >= extent {
+                guards.push(Guard { index: index.clone(), bound: extent });
+            }
+            if low < 0 {
+                guards.push(Guard { index: index.scaled(-1), bound: 1 });
+            }
+        }
+        Ok(Nest { stage, op: view.op, loops, spatial, reduction, min, extents, guards })
+    }
+}
+
+/// The part of a region that lies within a tensor, as far as that is known.
+fn clipped((min, extent): (Index, i64), limit: i64) -> (Index, i64) {
+    let Some(first) = min.as_constant() else {
+        return if extent >= limit { (Index::constant(0), limit) } else { (min, extent) };
+    };
+    let (low, high) = (first.clamp(0, limit), first.saturating_add(extent).clamp(0, limit));
+    (Index::constant(low), (high - low).max(1).min(limit))
+}
+
+/// The least region that holds two; `None` where they are not a constant apart.
+fn union(a: (Index, i64), b: (Index, i64)) -> Option<(Index, i64)> {
+    let apart = b.0.difference(&a.0).as_constant()?;
+    let (low, high) = (apart.min(0), a.1.max(apart.saturating_add(b.1)));
+    Some((a.0.plus(low), high - low))
+}
+
+/// The values in `block` that are sums of its arguments, which are `args`.
+fn index_values(
+    body: &Body,
+    block: BlockId,
+    args: &[Index],
+    indices: &mut Indices,
+) -> FxHashMap<ValueId, Index> {
+    let mut known: FxHashMap<ValueId, Index> =
+        body.block_args(block).iter().copied().zip(args.iter().cloned()).collect();
+    for op in body.block_ops(block) {
+        let Some(value) = index_value(body, op, |value| known.get(&value).cloned(), indices) else {
+            continue;
+        };
+        known.insert(body.result(op, 0), value);
+    }
+    known
+}
+
+/// What `op` computes as an index, given the indices among its operands; `None` where it is none.
+pub(super) fn index_value(
+    body: &Body,
+    op: OpId,
+    operand: impl Fn(ValueId) -> Option<Index>,
+    indices: &mut Indices,
+) -> Option<Index> {
+    if let Some(constant) = body.view::<Constant>(op) {
+        let value = constant.value.element(0)?.as_i64();
+        let is_index = constant.value.dtype() == DType::INT64;
+        let small = (Range::ALL.low..=Range::ALL.high).contains(&value);
+        return (is_index && small).then(|| Index::constant(value));
+    }
+    if let Some(cast) = body.view::<Cast>(op) {
+        return operand(cast.a).filter(|_| cast.dtype == DType::INT64);
+    }
+    let scalar = ScalarOp::of(body.op_name(op))?;
+    let a = operand(body.operand(op, 0))?;
+    let b = match scalar.arity() {
+        1 => Index::default(),
+        _ => operand(body.operand(op, 1))?,
+    };
+    indices.apply(scalar, &a, &b)
+}

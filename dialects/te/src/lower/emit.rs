@@ -1,0 +1,573 @@
+//! Writing the loops.
+
+use ir_core::{
+    AttrDict, AttrValue, BlockId, Body, DType, InsertPoint, Item, Loc, NameHint, OpFields, OpId,
+    OpParts, Scalar, Symbol, TensorData, Type, ValueId,
+};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::bounds::{Guard, Nest, Nests, index_value};
+use super::flatten::Flat;
+use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield};
+use crate::index::{Index, Indices, Var};
+use crate::loops::{Alloc, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
+use crate::scalar::{Constant, ScalarOp, Select, dtype_of};
+use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
+
+/// Whether the loops being written initialize a reduction, or compute.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Both, initialization first.
+    Whole,
+    Initialize,
+    Compute,
+}
+
+/// A buffer, and the index in its tensor of the buffer's first element.
+#[derive(Clone)]
+struct Buffer {
+    value: ValueId,
+    min: Vec<Index>,
+}
+
+pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Item, Refused> {
+    let Nests { indices, nests } = nests;
+    let mut attached: FxHashMap<(Stage, Axis), Vec<usize>> = FxHashMap::default();
+    for (position, nest) in nests.iter().enumerate() {
+        if let Attach::At(stage, axis) = schedule.stages[nest.stage.0].attach {
+            attached.entry((stage, axis)).or_default().push(position);
+        }
+    }
+    let mut emitter = Emitter {
+        schedule,
+        flat,
+        nests: &nests,
+        attached,
+        indices,
+        out: Body::new(),
+        buffers: FxHashMap::default(),
+        scope: FxHashMap::default(),
+        facts: vec![],
+        depth: 0,
+    };
+    let entry = emitter.out.entry();
+    for &arg in flat.body.block_args(flat.body.entry()) {
+        emitter.parameter(arg);
+    }
+    for &output in &flat.outputs {
+        emitter.parameter(output);
+    }
+    for (position, nest) in nests.iter().enumerate() {
+        if schedule.stages[nest.stage.0].attach == Attach::Root {
+            emitter.stage(position, entry, false)?;
+        }
+    }
+    emitter.insert(entry, OpParts::new(Yield::<ValueId>::NAME, &[], &[]));
+    let out = emitter.out;
+    let params = out.block_args(entry).iter().map(|arg| out.ty(*arg));
+    let ty = Type::function(params, Type::unit());
+    let mut kernel = Item::new(KERNEL, ty, Some(out));
+    let outputs = flat.outputs.len() as i64;
+    kernel.signature.attrs = AttrDict::new([(Symbol::new(OUTPUTS), outputs.to_attr())]);
+    Ok(kernel)
+}
+
+struct Emitter<'a> {
+    schedule: &'a Schedule,
+    flat: &'a Flat,
+    nests: &'a [Nest],
+    /// Positions of the nests computed at a loop.
+    attached: FxHashMap<(Stage, Axis), Vec<usize>>,
+    indices: Indices,
+    out: Body,
+    buffers: FxHashMap<ValueId, Buffer>,
+    /// The loops around, and the values of their variables.
+    scope: FxHashMap<Var, ValueId>,
+    /// What the conditions around say: `index < bound`.
+    facts: Vec<Guard>,
+    depth: usize,
+}
+
+impl Emitter<'_> {
+    fn parameter(&mut self, tensor: ValueId) {
+        let ty = self.flat.body.ty(tensor);
+        let entry = self.out.entry();
+        let value = self.out.add_block_arg(entry, ty);
+        self.out.set_name_hint(value, self.flat.body.name_hint(tensor));
+        let rank = ty.as_tensor().map_or(0, |tensor| tensor.rank());
+        self.buffers.insert(tensor, Buffer { value, min: vec![Index::default(); rank] });
+    }
+
+    fn insert(&mut self, block: BlockId, parts: OpParts<'_>) -> OpId {
+        self.out.insert_op(InsertPoint::End(block), parts)
+    }
+
+    /// Allocates and computes the stage of nest `position` at the end of `block`.
+    fn stage(&mut self, position: usize, block: BlockId, plain: bool) -> Result<(), Refused> {
+        let nest = &self.nests[position];
+        let state = &self.schedule.stages[nest.stage.0];
+        for result in self.flat.body.results(nest.op).collect::<SmallVec<[ValueId; 2]>>() {
+            if self.flat.outputs.contains(&result) {
+                continue;
+            }
+            let Some(tensor) = self.flat.body.ty(result).as_tensor() else { continue };
+            let default = match state.attach {
+                Attach::Root => Scope::Global,
+                _ => Scope::Local,
+            };
+            let alloc = Alloc {
+                shape: self.aligned(nest),
+                dtype: tensor.dtype,
+                scope: state.scope.unwrap_or(default),
+                offset: None,
+            };
+            let ty = [Type::tensor(alloc.shape.iter().copied(), alloc.dtype)];
+            let attrs = <Alloc as OpFields<ValueId>>::attrs(&alloc);
+            let name = <Alloc as OpFields<ValueId>>::NAME;
+            let op = self.insert(block, OpParts::new(name, &[], &ty).attrs(attrs));
+            let value = self.out.result(op, 0);
+            self.out.set_name_hint(value, self.flat.body.name_hint(result));
+            self.buffers.insert(result, Buffer { value, min: nest.min.clone() });
+        }
+        let phase = match self.flat.body.view::<Reduce>(nest.op) {
+            Some(_) => Phase::Whole,
+            None => Phase::Compute,
+        };
+        self.enter(nest, phase, 0, block, nest.guards.clone(), plain)
+    }
+
+    /// The extents of the buffer of `nest`, padded as `storage_align` asks.
+    fn aligned(&self, nest: &Nest) -> Vec<i64> {
+        let state = &self.schedule.stages[nest.stage.0];
+        let mut extents = nest.extents.clone();
+        for dimension in (0..extents.len().saturating_sub(1)).rev() {
+            let alignment =
+                state.alignments.iter().find(|(axis, ..)| *axis == state.roots[dimension]);
+            let Some((_, factor, offset)) = alignment else { continue };
+            let inner: i64 = extents[dimension + 2..].iter().product();
+            let padded = (extents[dimension + 1]..extents[dimension + 1] + factor)
+                .find(|extent| extent.wrapping_mul(inner).rem_euclid(*factor) == *offset);
+            extents[dimension + 1] = padded.unwrap_or(extents[dimension + 1]);
+        }
+        extents
+    }
+
+    /// Writes the loops of `nest` from loop `position` on at the end of `block`. Of `guards`, those
+    /// that can be decided here are; `plain` loops are neither vectorized nor unrolled.
+    fn enter(
+        &mut self,
+        nest: &Nest,
+        phase: Phase,
+        position: usize,
+        block: BlockId,
+        guards: Vec<Guard>,
+        plain: bool,
+    ) -> Result<(), Refused> {
+        let state = &self.schedule.stages[nest.stage.0];
+        let reduced = |position: usize| {
+            let level = nest.loops.get(position);
+            level.is_none_or(|level| self.schedule.is_reduction(level.axis))
+        };
+        let starts = phase == Phase::Whole
+            && (reduced(position) || state.initialize_at == Some(nest.loops[position].axis));
+        if starts {
+            let of_elements = |guard: &&Guard| {
+                self.indices.vars(&guard.index).all(|var| {
+                    let own = nest.loops.iter().find(|level| level.var == Some(var));
+                    own.is_none_or(|level| !self.schedule.is_reduction(level.axis))
+                })
+            };
+            let spatial = guards.iter().filter(of_elements).cloned().collect();
+            self.enter(nest, Phase::Initialize, position, block, spatial, plain)?;
+            return self.enter(nest, Phase::Compute, position, block, guards, plain);
+        }
+        if phase == Phase::Initialize && position < nest.loops.len() && reduced(position) {
+            return self.enter(nest, phase, position + 1, block, guards, plain);
+        }
+
+        // Guards: those that hold anyway are dropped; those that nothing further in changes are
+        // checked here; for the others, a check whether the whole tile is within bounds.
+        let mut pending = Vec::new();
+        let mut conditions = Vec::new();
+        let mut tile = None;
+        for guard in guards {
+            let interval = self.indices.interval(&guard.index, |var| self.scope.contains_key(&var));
+            let greatest = interval.extent.map(|extent| interval.min.plus(extent - 1));
+            let holds = greatest.as_ref().is_some_and(|index| self.holds(index, guard.bound));
+            if holds {
+                continue;
+            }
+            if self.indices.vars(&guard.index).all(|var| self.scope.contains_key(&var)) {
+                conditions.push(guard);
+                continue;
+            }
+            let begun = self.indices.vars(&guard.index).any(|var| self.scope.contains_key(&var));
+            if let Some(index) = greatest.filter(|_| begun && !plain && tile.is_none()) {
+                tile = Some(Guard { index, bound: guard.bound });
+            }
+            pending.push(guard);
+        }
+        if !conditions.is_empty() {
+            let inner = self.branch(block, &conditions, false)[0];
+            let facts = self.facts.len();
+            self.facts.extend(conditions);
+            let result = self.enter(nest, phase, position, inner, pending, plain);
+            self.facts.truncate(facts);
+            return result;
+        }
+        if let Some(tile) = tile {
+            let blocks = self.branch(block, std::slice::from_ref(&tile), true);
+            self.facts.push(tile);
+            let result = self.enter(nest, phase, position, blocks[0], pending.clone(), plain);
+            self.facts.pop();
+            result?;
+            return self.enter(nest, phase, position, blocks[1], pending, true);
+        }
+
+        let Some(level) = nest.loops.get(position) else {
+            return match phase {
+                Phase::Initialize => self.identity(nest, block),
+                _ => self.element(nest, block),
+            };
+        };
+        let mut block = block;
+        if let Some(var) = level.var {
+            block = self.begin_loop(level.axis, level.extent, block, plain);
+            self.scope.insert(var, self.out.block_args(block)[0]);
+            self.depth += 1;
+        }
+        let too_deep = self.depth > super::MAX_DEPTH;
+        let mut result = match too_deep {
+            true => Err(format!("loops nest over {} deep", super::MAX_DEPTH)),
+            false => Ok(()),
+        };
+        if phase != Phase::Initialize && result.is_ok() {
+            let here = self.attached.get(&(nest.stage, level.axis)).cloned().unwrap_or_default();
+            result = here.into_iter().try_for_each(|inner| self.stage(inner, block, plain));
+        }
+        let result =
+            result.and_then(|()| self.enter(nest, phase, position + 1, block, pending, plain));
+        if let Some(var) = level.var {
+            self.scope.remove(&var);
+            self.depth -= 1;
+        }
+        result
+    }
+
+    /// Whether `index < bound` for all iterations, by ranges or by what conditions around say.
+    fn holds(&self, index: &Index, bound: i64) -> bool {
+        self.indices.range(index).high < bound
+            || self.facts.iter().any(|fact| {
+                let apart = index.difference(&fact.index).as_constant();
+                apart.is_some_and(|apart| apart.saturating_add(fact.bound) <= bound)
+            })
+    }
+
+    fn begin_loop(&mut self, axis: Axis, extent: i64, block: BlockId, plain: bool) -> BlockId {
+        let state = &self.schedule.axes[axis.0];
+        let kind = match state.kind {
+            ForKind::Vectorized | ForKind::Unrolled if plain => ForKind::Serial,
+            kind => kind,
+        };
+        let fields = For { kind, extent, thread: state.thread.clone() };
+        let mut attrs = <For as OpFields<ValueId>>::attrs(&fields);
+        if !state.pragmas.is_empty() {
+            let pragmas = state.pragmas.iter().map(|(k, v)| (Symbol::new(k), v.to_attr()));
+            attrs = attrs.with("pragmas", &AttrDict::new(pragmas));
+        }
+        let name = <For as OpFields<ValueId>>::NAME;
+        let op = self.insert(block, OpParts::new(name, &[], &[]).attrs(attrs).regions(1));
+        let inner = self.out.region_block(op, 0);
+        let index = self.out.add_block_arg(inner, Type::scalar(DType::INT64));
+        let hint = NameHint { name: Some(Symbol::new(&state.name)), ..NameHint::default() };
+        self.out.set_name_hint(index, hint);
+        inner
+    }
+
+    /// Writes a branch on all of `conditions`; the block where they hold, and the other.
+    fn branch(
+        &mut self,
+        block: BlockId,
+        conditions: &[Guard],
+        both: bool,
+    ) -> SmallVec<[BlockId; 2]> {
+        let mut e = Expression::new(&mut self.out, block);
+        let mut all: Option<ValueId> = None;
+        for Guard { index, bound } in conditions {
+            let index = self.indices.write(index, &mut e, |var| self.scope[&var]);
+            let bound = e.index(*bound);
+            let holds = e.lt(index, bound);
+            all = Some(match all {
+                None => holds,
+                Some(all) => e.and(all, holds),
+            });
+        }
+        let operands: SmallVec<[ValueId; 1]> = all.into_iter().collect();
+        let name = <If as OpFields<ValueId>>::NAME;
+        let parts = OpParts::new(name, &operands, &[]).regions(1 + usize::from(both));
+        let op = self.insert(block, parts);
+        (0..=usize::from(both)).map(|region| self.out.region_block(op, region)).collect()
+    }
+
+    /// Writes the identity of a reduction to its element.
+    fn identity(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
+        let Some(reduce) = self.flat.body.view::<Reduce>(nest.op) else { return Ok(()) };
+        let results: SmallVec<[ValueId; 2]> = self.flat.body.results(nest.op).collect();
+        let mut writer = self.writer(block);
+        for (position, result) in results.into_iter().enumerate() {
+            let ty = writer.body.ty(result);
+            let Some(tensor) = ty.as_tensor() else { continue };
+            let value = match reduce.identity.get(position) {
+                Some(identity) => identity.clone(),
+                None => identity_of(reduce.combiner, position, tensor.dtype),
+            };
+            let value = writer.e.write(&Constant { value }, tensor.dtype);
+            writer.store(value, result, &nest.spatial);
+        }
+        writer.finish()
+    }
+
+    /// Writes one iteration: the element, or its combination with what is there.
+    fn element(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
+        let flat = self.flat;
+        let results: SmallVec<[ValueId; 2]> = flat.body.results(nest.op).collect();
+        let mut writer = self.writer(block);
+        let inner = flat.body.region_block(nest.op, 0);
+        let args = nest.spatial.iter().chain(&nest.reduction).cloned().map(Term::Index).collect();
+        let values = writer.block(inner, args)?;
+        let values: Vec<ValueId> = values.into_iter().map(|term| writer.value(&term)).collect();
+        let values = match flat.body.view::<Reduce>(nest.op) {
+            None => values,
+            Some(reduce) => {
+                let before: Vec<ValueId> =
+                    results.iter().map(|result| writer.load(*result, &nest.spatial)).collect();
+                match reduce.combiner {
+                    Combiner::User => {
+                        let args = before.into_iter().chain(values).map(Term::Value).collect();
+                        let combined = writer.block(flat.body.region_block(nest.op, 1), args)?;
+                        combined.into_iter().map(|term| writer.value(&term)).collect()
+                    }
+                    combiner => combine(&mut writer.e, combiner, &before, &values),
+                }
+            }
+        };
+        for (value, result) in values.into_iter().zip(results) {
+            writer.store(value, result, &nest.spatial);
+        }
+        writer.finish()
+    }
+
+    fn writer(&mut self, block: BlockId) -> Writer<'_> {
+        Writer {
+            body: &self.flat.body,
+            e: Expression::new(&mut self.out, block),
+            block,
+            indices: &mut self.indices,
+            buffers: &self.buffers,
+            scope: &self.scope,
+        }
+    }
+}
+
+/// The identity of result `position` of `combiner`.
+pub(crate) fn identity_of(combiner: Combiner, position: usize, dtype: DType) -> TensorData {
+    let (least, greatest) = limits(dtype);
+    let value = match (combiner, position) {
+        (Combiner::Product, _) => Scalar::Int(1),
+        (Combiner::Max, _) | (Combiner::ArgMax, 1) => least,
+        (Combiner::Min, _) | (Combiner::ArgMin, 1) => greatest,
+        // No index is above this one, so that any value that is found is taken.
+        (Combiner::ArgMax | Combiner::ArgMin, _) => greatest,
+        (Combiner::Sum | Combiner::User, _) => Scalar::Int(0),
+    };
+    TensorData::scalar(dtype, value)
+}
+
+fn limits(dtype: DType) -> (Scalar, Scalar) {
+    let bits = dtype.bits();
+    match (dtype.is_float(), dtype.is_signed()) {
+        (true, _) => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+        (false, true) => {
+            let least = i64::MIN >> (64 - bits);
+            (Scalar::Int(least), Scalar::Int(!least))
+        }
+        (false, false) => (Scalar::Int(0), Scalar::Int((u64::MAX >> (64 - bits)) as i64)),
+    }
+}
+
+/// `before` combined with `values`.
+fn combine(
+    e: &mut Expression<'_>,
+    combiner: Combiner,
+    before: &[ValueId],
+    values: &[ValueId],
+) -> Vec<ValueId> {
+    let (a, b) = (before[0], values[0]);
+    match combiner {
+        Combiner::Sum | Combiner::User => vec![e.add(a, b)],
+        Combiner::Product => vec![e.mul(a, b)],
+        Combiner::Max => vec![e.max(a, b)],
+        Combiner::Min => vec![e.min(a, b)],
+        Combiner::ArgMax | Combiner::ArgMin => {
+            let order = if combiner == Combiner::ArgMax { ScalarOp::Gt } else { ScalarOp::Lt };
+            let (old, new) = (before[1], values[1]);
+            let better = e.scalar(order, &[new, old]);
+            let equal = e.eq(new, old);
+            let earlier = e.lt(b, a);
+            let tie = e.and(equal, earlier);
+            let take = e.or(better, tie);
+            vec![e.select(take, b, a), e.select(take, new, old)]
+        }
+    }
+}
+
+/// A value of a compute function while it is written into a kernel.
+#[derive(Clone)]
+enum Term {
+    Index(Index),
+    Truth(bool),
+    Value(ValueId),
+}
+
+struct Writer<'a> {
+    /// The flat function.
+    body: &'a Body,
+    e: Expression<'a>,
+    block: BlockId,
+    indices: &'a mut Indices,
+    buffers: &'a FxHashMap<ValueId, Buffer>,
+    scope: &'a FxHashMap<Var, ValueId>,
+}
+
+impl Writer<'_> {
+    fn finish(mut self) -> Result<(), Refused> {
+        self.e.take_error().map_or(Ok(()), Err)
+    }
+
+    fn value(&mut self, term: &Term) -> ValueId {
+        match term {
+            Term::Index(index) => self.indices.write(index, &mut self.e, |var| self.scope[&var]),
+            Term::Truth(truth) => self.e.constant(DType::BOOL, Scalar::Int((*truth).into())),
+            Term::Value(value) => *value,
+        }
+    }
+
+    /// Where the element of `tensor` at `indices` stands in its buffer.
+    fn place(&mut self, tensor: ValueId, indices: &[Term]) -> (ValueId, Vec<ValueId>) {
+        let Buffer { value, min } = self.buffers[&tensor].clone();
+        let mut place = Vec::with_capacity(indices.len());
+        for (term, min) in indices.iter().zip(&min) {
+            let index = match term {
+                Term::Index(index) => index.clone(),
+                other => {
+                    let value = self.value(other);
+                    self.indices.of_value(value)
+                }
+            };
+            place.push(self.value(&Term::Index(index.difference(min))));
+        }
+        (value, place)
+    }
+
+    fn load(&mut self, tensor: ValueId, indices: &[Index]) -> ValueId {
+        let terms: Vec<Term> = indices.iter().cloned().map(Term::Index).collect();
+        self.load_terms(tensor, &terms, None)
+    }
+
+    fn load_terms(
+        &mut self,
+        tensor: ValueId,
+        indices: &[Term],
+        choice: Option<(ValueId, ValueId)>,
+    ) -> ValueId {
+        let (buffer, indices) = self.place(tensor, indices);
+        let dtype = self.body.ty(tensor).as_tensor().map_or(DType::INT64, |tensor| tensor.dtype);
+        match choice {
+            None => self.e.write(&Load { tensor: buffer, indices }, dtype),
+            Some((condition, otherwise)) => {
+                self.e.write(&LoadIf { condition, otherwise, tensor: buffer, indices }, dtype)
+            }
+        }
+    }
+
+    fn store(&mut self, value: ValueId, tensor: ValueId, indices: &[Index]) {
+        let terms: Vec<Term> = indices.iter().cloned().map(Term::Index).collect();
+        let (buffer, indices) = self.place(tensor, &terms);
+        let store = Store { value, buffer, indices };
+        let operands = store.operands();
+        let parts = OpParts::new(Store::<ValueId>::NAME, &operands, &[]).at(Loc::UNKNOWN);
+        self.e.body.insert_op(InsertPoint::End(self.block), parts);
+    }
+
+    /// Writes what stands in `block` of the function, with `args` as its arguments; what it yields.
+    fn block(&mut self, block: BlockId, args: Vec<Term>) -> Result<Vec<Term>, Refused> {
+        let body = self.body;
+        let mut terms: FxHashMap<ValueId, Term> =
+            body.block_args(block).iter().copied().zip(args).collect();
+        for op in body.block_ops(block) {
+            if let Some(end) = body.view::<Yield>(op) {
+                return Ok(end.values.iter().map(|value| terms[value].clone()).collect());
+            }
+            let term = self.term(op, &terms);
+            terms.insert(body.result(op, 0), term);
+        }
+        Err("a block of the function has no end".to_string())
+    }
+
+    fn term(&mut self, op: OpId, terms: &FxHashMap<ValueId, Term>) -> Term {
+        let body = self.body;
+        let as_index = |value: ValueId| match terms.get(&value) {
+            Some(Term::Index(index)) => Some(index.clone()),
+            _ => None,
+        };
+        if let Some(index) = index_value(body, op, as_index, self.indices) {
+            return Term::Index(index);
+        }
+        if let Some(load) = body.view::<Load>(op) {
+            let indices: Vec<Term> = load.indices.iter().map(|v| terms[v].clone()).collect();
+            return Term::Value(self.load_terms(load.tensor, &indices, None));
+        }
+        if let Some(load) = body.view::<LoadIf>(op) {
+            let indices: Vec<Term> = load.indices.iter().map(|v| terms[v].clone()).collect();
+            return match &terms[&load.condition] {
+                Term::Truth(true) => Term::Value(self.load_terms(load.tensor, &indices, None)),
+                Term::Truth(false) => terms[&load.otherwise].clone(),
+                condition => {
+                    let choice = (self.value(condition), self.value(&terms[&load.otherwise]));
+                    Term::Value(self.load_terms(load.tensor, &indices, Some(choice)))
+                }
+            };
+        }
+        if let Some(select) = body.view::<Select>(op)
+            && let Term::Truth(truth) = terms[&select.condition]
+        {
+            return terms[if truth { &select.a } else { &select.b }].clone();
+        }
+        if let Some(scalar) = ScalarOp::of(body.op_name(op)) {
+            let operands: SmallVec<[&Term; 2]> = body.operands(op).map(|v| &terms[&v]).collect();
+            if let Some(term) = self.decided(scalar, &operands) {
+                return term;
+            }
+        }
+        let operands: SmallVec<[ValueId; 4]> =
+            body.operands(op).map(|value| self.value(&terms[&value])).collect();
+        let dtype = dtype_of(body.ty(body.result(op, 0))).unwrap_or(DType::INT64);
+        Term::Value(self.e.write_named(body.op_name(op), operands, body.attrs(op), dtype))
+    }
+
+    /// What a comparison of indices or a combination of truths comes to, where that is known.
+    fn decided(&self, op: ScalarOp, operands: &[&Term]) -> Option<Term> {
+        match (op, operands) {
+            (_, [Term::Index(a), Term::Index(b)]) => self.indices.decide(op, a, b).map(Term::Truth),
+            (ScalarOp::Not, [Term::Truth(a)]) => Some(Term::Truth(!a)),
+            (ScalarOp::And, [Term::Truth(a), other] | [other, Term::Truth(a)]) => {
+                Some(if *a { (*other).clone() } else { Term::Truth(false) })
+            }
+            (ScalarOp::Or, [Term::Truth(a), other] | [other, Term::Truth(a)]) => {
+                Some(if *a { Term::Truth(true) } else { (*other).clone() })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! How a compute function becomes loops.
+//!
+//! A [`Schedule`] is a compute function with decisions: for every stage the order of its loops, what
+//! each becomes, and where the stage is computed. Every primitive is checked before it changes
+//! anything, and none changes what is computed. [`crate::lower`] turns a schedule into a
+//! kernel. A schedule as *text* is an item of kind [`SCHEDULE`](ops::SCHEDULE), whose operations
+//! are these primitives, applied one after the other.
+//!
+//! The model is that of Halide (Ragan-Kelley et al., PLDI 2013) and TVM (Chen et al., OSDI 2018,
+//! section 4.1): *root* axes are those of the computation; `split` and `fuse` make new axes from
+//! them; the *leaf* axes, in order, are the loops.
+
+mod dataflow;
+pub mod ops;
+
+use ir_core::{Body, Item, ValueId};
+
+use crate::compute::{FUNC, Return, Stage as StageView};
+use crate::loops::{ForKind, Scope};
+
+/// A stage of a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Stage(pub(crate) usize);
+
+/// An axis of a stage: a loop, or what loops were made of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Axis(pub(crate) usize);
+
+/// Where a stage is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attach {
+    /// In loops of its own, before what reads it.
+    Root,
+    /// Within another stage, in each iteration of one of its loops, as far as it is read there.
+    At(Stage, Axis),
+    /// Wherever it is read.
+    Inline,
+}
+
+/// How axes were made of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Relation {
+    Split { parent: Axis, outer: Axis, inner: Axis, factor: i64 },
+    Fuse { outer: Axis, inner: Axis, fused: Axis },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct AxisState {
+    pub(crate) name: String,
+    pub(crate) stage: Stage,
+    pub(crate) extent: i64,
+    pub(crate) reduction: bool,
+    pub(crate) kind: ForKind,
+    pub(crate) thread: Option<String>,
+    pub(crate) pragmas: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct StageState {
+    pub(crate) name: String,
+    /// The operation in the schedule's function.
+    pub(crate) op: ir_core::OpId,
+    /// Spatial axes, then reduction axes.
+    pub(crate) roots: Vec<Axis>,
+    pub(crate) leaves: Vec<Axis>,
+    pub(crate) relations: Vec<Relation>,
+    pub(crate) attach: Attach,
+    pub(crate) scope: Option<Scope>,
+    /// The leaf before whose loop a reduction is initialized.
+    pub(crate) initialize_at: Option<Axis>,
+    /// For an axis, the `(factor, offset)` that the stride of its dimension is brought to.
+    pub(crate) alignments: Vec<(Axis, i64, i64)>,
+}
+
+/// A compute function and how it becomes loops.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    pub(crate) body: Body,
+    pub(crate) stages: Vec<StageState>,
+    pub(crate) axes: Vec<AxisState>,
+}
+
+/// Why a primitive was refused: a message that starts in lower case.
+pub type Refused = String;
+
+impl Schedule {
+    /// The schedule of `function` in which every stage has loops of its own, in the order of its
+    /// axes. Errors when `function` is not a compute function.
+    pub fn new(function: &Item) -> Result<Schedule, Refused> {
+        let Some(body) = function.body.as_ref().filter(|_| function.signature.op.as_str() == FUNC)
+        else {
+            return Err(format!(
+                "expected a `{FUNC}` with a body, found a `{}`",
+                function.signature.op
+            ));
+        };
+        let mut schedule = Schedule { body: Body::clone(body), stages: vec![], axes: vec![] };
+        for view in StageView::all(&schedule.body) {
+            schedule.add_stage(&view);
+        }
+        Ok(schedule)
+    }
+
+    pub(crate) fn add_stage(&mut self, view: &StageView) -> Stage {
+        let stage = Stage(self.stages.len());
+        self.stages.push(StageState {
+            name: view.name.clone(),
+            op: view.op,
+            roots: vec![],
+            leaves: vec![],
+            relations: vec![],
+            attach: Attach::Root,
+            scope: None,
+            initialize_at: None,
+            alignments: vec![],
+        });
+        self.reset_axes(stage, view);
+        stage
+    }
+
+    /// Gives `stage` the axes of `view`, unscheduled.
+    pub(crate) fn reset_axes(&mut self, stage: Stage, view: &StageView) {
+        let block = self.body.region_block(view.op, 0);
+        let mut names = NameSet::default();
+        let mut roots = Vec::new();
+        for (position, &extent) in view.shape.iter().chain(&view.reduction).enumerate() {
+            let hint = self.body.block_args(block).get(position).copied();
+            let hint = hint.and_then(|value| self.body.name_hint(value).name);
+            let reduction = position >= view.shape.len();
+            let ordinal = if reduction { position - view.shape.len() } else { position };
+            let name = match hint {
+                Some(hint) => names.unique(hint.as_str()),
+                None => names.unique(&default_name(ordinal, reduction)),
+            };
+            roots.push(self.add_axis(stage, name, extent, reduction));
+        }
+        let state = &mut self.stages[stage.0];
+        state.op = view.op;
+        state.leaves = roots.clone();
+        state.roots = roots;
+        state.relations.clear();
+        state.initialize_at = None;
+        state.alignments.clear();
+    }
+
+    fn add_axis(&mut self, stage: Stage, name: String, extent: i64, reduction: bool) -> Axis {
+        let (kind, thread, pragmas) = (ForKind::Serial, None, vec![]);
+        self.axes.push(AxisState { name, stage, extent, reduction, kind, thread, pragmas });
+        Axis(self.axes.len() - 1)
+    }
+
+    /// The stage called `name`.
+    pub fn stage(&self, name: &str) -> Option<Stage> {
+        self.stages.iter().position(|stage| stage.name == name).map(Stage)
+    }
+
+    /// All stages, in the order of their making.
+    pub fn stages(&self) -> impl Iterator<Item = Stage> + use<> {
+        (0..self.stages.len()).map(Stage)
+    }
+
+    /// The name of `stage`.
+    pub fn stage_name(&self, stage: Stage) -> &str {
+        &self.stages[stage.0].name
+    }
+
+    /// The compute function as it now is: caching and factoring add stages to it.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The operation of `stage` in [`body`](Schedule::body).
+    pub fn stage_op(&self, stage: Stage) -> ir_core::OpId {
+        self.stages[stage.0].op
+    }
+
+    /// The axes of the computation of `stage`: spatial ones, then those of its reduction.
+    pub fn axes(&self, stage: Stage) -> &[Axis] {
+        &self.stages[stage.0].roots
+    }
+
+    /// The loops of `stage` from the outermost.
+    pub fn loops(&self, stage: Stage) -> &[Axis] {
+        &self.stages[stage.0].leaves
+    }
+
+    /// The name of `axis`, unique among the loops of its stage.
+    pub fn axis_name(&self, axis: Axis) -> &str {
+        &self.axes[axis.0].name
+    }
+
+    /// Number of iterations of `axis` where its stage is computed as a whole.
+    pub fn extent(&self, axis: Axis) -> i64 {
+        self.axes[axis.0].extent
+    }
+
+    /// Whether `axis` belongs to a reduction.
+    pub fn is_reduction(&self, axis: Axis) -> bool {
+        self.axes[axis.0].reduction
+    }
+
+    /// Whether `stage` is a result of the function.
+    pub fn is_output(&self, stage: Stage) -> bool {
+        let results = outputs(&self.body);
+        self.body.results(self.stages[stage.0].op).any(|result| results.contains(&result))
+    }
+
+    fn leaf(&self, axis: Axis) -> Result<(Stage, usize), Refused> {
+        let stage = self.axes[axis.0].stage;
+        let position = self.stages[stage.0].leaves.iter().position(|leaf| *leaf == axis);
+        position.map(|position| (stage, position)).ok_or_else(|| {
+            let name = self.axis_name(axis);
+            format!("`{name}` is no loop of `{}`: it was split or fused", self.stage_name(stage))
+        })
+    }
+
+    /// Refuses what would take away a loop that others refer to.
+    fn is_free(&self, axis: Axis) -> Result<(), Refused> {
+        let user = self.stages.iter().find(|s| matches!(s.attach, Attach::At(_, at) if at == axis));
+        if let Some(user) = user {
+            let axis = self.axis_name(axis);
+            return Err(format!(
+                "`{}` is computed at `{axis}`: split before compute_at",
+                user.name
+            ));
+        }
+        let state = &self.axes[axis.0];
+        if state.kind != ForKind::Serial {
+            return Err(format!("`{}` is {} already", state.name, state.kind.name()));
+        }
+        Ok(())
+    }
+
+    /// Replaces `axis` by two loops: `inner` of `factor` iterations within `outer`. Where `factor`
+    /// does not divide the extent, the last iteration of `outer` is cut short. Refused for a factor
+    /// below 1 and an axis that is no plain loop.
+    pub fn split(&mut self, axis: Axis, factor: i64) -> Result<(Axis, Axis), Refused> {
+        let (stage, position) = self.leaf(axis)?;
+        self.is_free(axis)?;
+        if factor < 1 {
+            return Err(format!("expected a factor of at least 1, found {factor}"));
+        }
+        let AxisState { name, extent, reduction, .. } = self.axes[axis.0].clone();
+        let factor = factor.min(extent.max(1));
+        let names = self.names(stage);
+        let (outer_name, inner_name) =
+            (names.fresh(&format!("{name}_outer")), names.fresh(&format!("{name}_inner")));
+        let outer = self.add_axis(
+            stage,
+            outer_name,
+            extent.div_euclid(factor) + i64::from(extent % factor != 0),
+            reduction,
+        );
+        let inner = self.add_axis(stage, inner_name, factor, reduction);
+        let state = &mut self.stages[stage.0];
+        state.leaves.splice(position..=position, [outer, inner]);
+        state.relations.push(Relation::Split { parent: axis, outer, inner, factor });
+        Ok((outer, inner))
+    }
+
+    /// Like [`split`](Schedule::split), into `parts` iterations of the outer loop at most.
+    pub fn split_into(&mut self, axis: Axis, parts: i64) -> Result<(Axis, Axis), Refused> {
+        if parts < 1 {
+            return Err(format!("expected at least 1 part, found {parts}"));
+        }
+        let extent = self.extent(axis);
+        self.split(axis, (extent.div_euclid(parts) + i64::from(extent % parts != 0)).max(1))
+    }
+
+    /// Makes one loop of `outer` and the loop directly in it, `inner`. Refused where they are not
+    /// neighbours, or where only one belongs to the reduction.
+    pub fn fuse(&mut self, outer: Axis, inner: Axis) -> Result<Axis, Refused> {
+        let (stage, position) = self.leaf(outer)?;
+        let (other, inner_position) = self.leaf(inner)?;
+        let (outer_name, inner_name) = (self.axis_name(outer), self.axis_name(inner));
+        if other != stage || inner_position != position + 1 {
+            return Err(format!("`{inner_name}` is not the loop directly in `{outer_name}`"));
+        }
+        if self.is_reduction(outer) != self.is_reduction(inner) {
+            return Err(format!("only one of `{outer_name}` and `{inner_name}` is reduced"));
+        }
+        self.is_free(outer)?;
+        self.is_free(inner)?;
+        let Some(extent) = self.extent(outer).checked_mul(self.extent(inner)) else {
+            return Err(format!("`{outer_name}` and `{inner_name}` together are too long"));
+        };
+        let name = self.names(stage).fresh(&format!("{outer_name}_{inner_name}"));
+        let fused = self.add_axis(stage, name, extent, self.is_reduction(outer));
+        let state = &mut self.stages[stage.0];
+        state.leaves.splice(position..=inner_position, [fused]);
+        state.relations.push(Relation::Fuse { outer, inner, fused });
+        Ok(fused)
+    }
+
+    /// Puts the loops `order`, all of one stage, in this order, at the places that they have
+    /// together.
+    pub fn reorder(&mut self, order: &[Axis]) -> Result<(), Refused> {
+        let mut positions = Vec::new();
+        let mut of_stage = None;
+        for &axis in order {
+            let (stage, position) = self.leaf(axis)?;
+            if *of_stage.get_or_insert(stage) != stage {
+                return Err("the loops belong to several stages".to_string());
+            }
+            if positions.contains(&position) {
+                return Err(format!("`{}` is named twice", self.axis_name(axis)));
+            }
+            positions.push(position);
+        }
+        let Some(stage) = of_stage else { return Ok(()) };
+        let before = self.stages[stage.0].leaves.clone();
+        positions.sort_unstable();
+        for (position, axis) in positions.into_iter().zip(order) {
+            self.stages[stage.0].leaves[position] = *axis;
+        }
+        self.check().inspect_err(|_| self.stages[stage.0].leaves = before)
+    }
+
+    /// Splits two axes and moves the inner halves inside both outer ones. Returns the outer of
+    /// `x`, the outer of `y`, the inner of `x` and the inner of `y`.
+    pub fn tile(
+        &mut self,
+        x: Axis,
+        y: Axis,
+        x_factor: i64,
+        y_factor: i64,
+    ) -> Result<[Axis; 4], Refused> {
+        let before = self.clone();
+        let mut tile = || {
+            let (x_outer, x_inner) = self.split(x, x_factor)?;
+            let (y_outer, y_inner) = self.split(y, y_factor)?;
+            let order = [x_outer, y_outer, x_inner, y_inner];
+            self.reorder(&order)?;
+            Ok(order)
+        };
+        tile().inspect_err(|_: &Refused| *self = before)
+    }
+
+    fn annotate(&mut self, axis: Axis, kind: ForKind, thread: Option<&str>) -> Result<(), Refused> {
+        self.leaf(axis)?;
+        let state = &self.axes[axis.0];
+        if state.kind != ForKind::Serial {
+            return Err(format!("`{}` is {} already", state.name, state.kind.name()));
+        }
+        if state.reduction && kind != ForKind::Unrolled {
+            let (name, kind) = (&state.name, kind.name());
+            return Err(format!(
+                "`{name}` is reduced, so its iterations cannot be {kind}: factor it out first"
+            ));
+        }
+        let before = state.clone();
+        self.axes[axis.0].kind = kind;
+        self.axes[axis.0].thread = thread.map(str::to_string);
+        self.check().inspect_err(|_| self.axes[axis.0] = before)
+    }
+
+    /// Makes the iterations of a spatial loop lanes of vector instructions.
+    pub fn vectorize(&mut self, axis: Axis) -> Result<(), Refused> {
+        self.annotate(axis, ForKind::Vectorized, None)
+    }
+
+    /// Writes out the iterations of a loop.
+    pub fn unroll(&mut self, axis: Axis) -> Result<(), Refused> {
+        self.annotate(axis, ForKind::Unrolled, None)
+    }
+
+    /// Runs the iterations of a spatial loop on several threads.
+    pub fn parallel(&mut self, axis: Axis) -> Result<(), Refused> {
+        self.annotate(axis, ForKind::Parallel, None)
+    }
+
+    /// Gives each iteration of a spatial loop a thread of the device axis `thread`.
+    pub fn bind(&mut self, axis: Axis, thread: &str) -> Result<(), Refused> {
+        self.annotate(axis, ForKind::Thread, Some(thread))
+    }
+
+    /// Attaches a note for the target to a loop.
+    pub fn pragma(&mut self, axis: Axis, key: &str, value: &str) -> Result<(), Refused> {
+        self.leaf(axis)?;
+        self.axes[axis.0].pragmas.push((key.to_string(), value.to_string()));
+        Ok(())
+    }
+
+    /// Computes `stage` in each iteration of the loop `axis` of another stage, as far as it is read
+    /// there. Refused where it is also read elsewhere, and for a result of the function.
+    pub fn compute_at(&mut self, stage: Stage, axis: Axis) -> Result<(), Refused> {
+        let (consumer, _) = self.leaf(axis)?;
+        if self.is_output(stage) {
+            return Err(format!("`{}` is a result of the function", self.stage_name(stage)));
+        }
+        let before = self.stages[stage.0].attach;
+        self.stages[stage.0].attach = Attach::At(consumer, axis);
+        self.check().inspect_err(|_| self.stages[stage.0].attach = before)
+    }
+
+    /// Computes `stage` wherever it is read. Refused for reductions and results of the function.
+    pub fn compute_inline(&mut self, stage: Stage) -> Result<(), Refused> {
+        let name = self.stage_name(stage);
+        if self.is_output(stage) {
+            return Err(format!("`{name}` is a result of the function"));
+        }
+        if self.stages[stage.0].roots.iter().any(|axis| self.is_reduction(*axis)) {
+            return Err(format!("`{name}` is a reduction"));
+        }
+        if let Some(other) =
+            self.stages.iter().find(|s| matches!(s.attach, Attach::At(to, _) if to == stage))
+        {
+            return Err(format!("`{}` is computed within `{name}`", other.name));
+        }
+        let before = self.stages[stage.0].attach;
+        self.stages[stage.0].attach = Attach::Inline;
+        self.check().inspect_err(|_| self.stages[stage.0].attach = before)
+    }
+
+    /// Computes `stage` in loops of its own, before what reads it.
+    pub fn compute_root(&mut self, stage: Stage) -> Result<(), Refused> {
+        let before = self.stages[stage.0].attach;
+        self.stages[stage.0].attach = Attach::Root;
+        self.check().inspect_err(|_| self.stages[stage.0].attach = before)
+    }
+
+    /// Says where the results of `stage` live. Refused for a result of the function.
+    pub fn set_scope(&mut self, stage: Stage, scope: Scope) -> Result<(), Refused> {
+        if self.is_output(stage) {
+            return Err(format!("`{}` is a result of the function", self.stage_name(stage)));
+        }
+        self.stages[stage.0].scope = Some(scope);
+        Ok(())
+    }
+
+    /// Initializes a reduction before the loop `axis`, rather than before the outermost loop of the
+    /// reduction. Refused for a loop inside of the reduction.
+    pub fn decompose_reduction(&mut self, stage: Stage, axis: Axis) -> Result<(), Refused> {
+        let (of, position) = self.leaf(axis)?;
+        let leaves = &self.stages[stage.0].leaves;
+        let Some(first) = leaves.iter().position(|leaf| self.is_reduction(*leaf)) else {
+            return Err(format!("`{}` is no reduction", self.stage_name(stage)));
+        };
+        if of != stage || position > first {
+            let name = self.axis_name(axis);
+            return Err(format!(
+                "`{name}` does not enclose the reduction of `{}`",
+                self.stage_name(stage)
+            ));
+        }
+        self.stages[stage.0].initialize_at = Some(axis);
+        Ok(())
+    }
+
+    /// Pads the memory of `stage` so that the stride of the dimension of the root `axis` is
+    /// `offset` modulo `factor`. Refused for the last dimension, whose stride is 1.
+    pub fn storage_align(
+        &mut self,
+        stage: Stage,
+        axis: Axis,
+        factor: i64,
+        offset: i64,
+    ) -> Result<(), Refused> {
+        let state = &self.stages[stage.0];
+        let spatial = state.roots.iter().filter(|axis| !self.is_reduction(**axis)).count();
+        let position = state.roots.iter().position(|root| *root == axis);
+        if position.is_none_or(|position| position + 1 >= spatial) {
+            let name = self.axis_name(axis);
+            return Err(format!(
+                "`{name}` is no dimension of `{}` with another inside",
+                state.name
+            ));
+        }
+        if factor < 1 || !(0..factor).contains(&offset) {
+            return Err(format!("expected 0 ≤ offset < factor, found {offset} and {factor}"));
+        }
+        if self.is_output(stage) {
+            return Err(format!("`{}` is a result of the function", state.name));
+        }
+        self.stages[stage.0].alignments.push((axis, factor, offset));
+        Ok(())
+    }
+
+    /// Whether every stage that is computed within another is read only there.
+    fn check(&self) -> Result<(), Refused> {
+        crate::lower::check_attachments(self)
+    }
+
+    fn names(&self, stage: Stage) -> NameSet {
+        let of_stage = self.axes.iter().filter(|axis| axis.stage == stage);
+        NameSet(of_stage.map(|axis| axis.name.clone()).collect())
+    }
+}
+
+/// The results of a compute function.
+pub(crate) fn outputs(body: &Body) -> Vec<ValueId> {
+    let last = body.last_op(body.entry()).and_then(|op| body.view::<Return>(op));
+    last.map(|end| end.tensors).unwrap_or_default()
+}
+
+/// The usual names of axes: `i, j, k, …` and, of reductions, `r0, r1, …`.
+fn default_name(position: usize, reduction: bool) -> String {
+    const NAMES: [&str; 6] = ["i", "j", "k", "l", "m", "n"];
+    match (reduction, NAMES.get(position)) {
+        (false, Some(name)) => name.to_string(),
+        (false, None) => format!("i{position}"),
+        (true, _) => format!("r{position}"),
+    }
+}
+
+#[derive(Default)]
+struct NameSet(rustc_hash::FxHashSet<String>);
+
+impl NameSet {
+    fn fresh(&self, base: &str) -> String {
+        let mut name = base.to_string();
+        let mut number = 1;
+        while self.0.contains(&name) {
+            name = format!("{base}{number}");
+            number += 1;
+        }
+        name
+    }
+
+    fn unique(&mut self, base: &str) -> String {
+        let name = self.fresh(base);
+        self.0.insert(name.clone());
+        name
+    }
+}

@@ -1,0 +1,295 @@
+//! Primitives that add stages: they change what is stored, never what is computed.
+
+use ir_core::{AttrDict, InsertPoint, OpFields, OpId, OpParts, Symbol, Type, ValueId, ValueMap};
+use rustc_hash::FxHashMap;
+
+use super::{Axis, Refused, Relation, Schedule, Stage};
+use crate::compute::{
+    Compute, Expression, Load, LoadIf, Reduce, Stage as StageView, Tensor, Yield,
+};
+use crate::loops::Scope;
+
+impl Schedule {
+    /// Computes `stage` into a buffer of `scope` first and copies it from there: returns the stage
+    /// that computes, of which the loops are still as declared. With
+    /// [`compute_at`](Schedule::compute_at), a tile is finished in registers before it is stored.
+    /// Refused for a stage of several results and for one whose loops were changed.
+    pub fn cache_write(&mut self, stage: Stage, scope: Scope) -> Result<Stage, Refused> {
+        let op = self.stages[stage.0].op;
+        self.is_unscheduled(stage)?;
+        if self.body.result_count(op) != 1 {
+            return Err(format!("`{}` has several results", self.stage_name(stage)));
+        }
+        let result = self.body.result(op, 0);
+        let Some(tensor) = self.tensor(result) else {
+            return Err(format!("`{}` has an unknown shape", self.stage_name(stage)));
+        };
+        let name = self.fresh_stage_name(&format!("{}_{}", self.stage_name(stage), scope.name()));
+        let cache = self.body.copy_op(op, InsertPoint::Before(op), &mut ValueMap::default());
+        let attrs = self.body.attrs(cache).with("name", &name);
+        self.body.set_attrs(cache, attrs);
+        let cached = Tensor { value: self.body.result(cache, 0), ..tensor };
+        self.set_name(cached.value, &name);
+        let stage_name = self.stage_name(stage).to_string();
+        let copy = self.insert_copy(op, &stage_name, &cached);
+        let copied = self.body.result(copy, 0);
+        self.body.replace_all_uses(result, copied);
+        self.body.erase(op);
+        let view = self.view(copy)?;
+        self.reset_axes(stage, &view);
+        let view = self.view(cache)?;
+        let cache = self.add_stage(&view);
+        self.stages[cache.0].scope = Some(scope);
+        Ok(cache)
+    }
+
+    /// Copies `tensor`, a stage or a parameter by name, into a buffer of `scope` from which
+    /// `readers` read it: returns the stage that copies. Refused where one of `readers` does not
+    /// read it.
+    pub fn cache_read(
+        &mut self,
+        tensor: &str,
+        scope: Scope,
+        readers: &[Stage],
+    ) -> Result<Stage, Refused> {
+        let value = self.value_of(tensor)?;
+        let Some(source) = self.tensor(value) else {
+            return Err(format!("`{tensor}` has an unknown shape"));
+        };
+        let mut loads: Vec<OpId> = Vec::new();
+        for &reader in readers {
+            let op = self.stages[reader.0].op;
+            let block = self.body.region_block(op, 0);
+            let before = loads.len();
+            loads.extend(self.body.block_ops(block).filter(|load| {
+                let loaded = self.body.view::<Load>(*load).map(|load| load.tensor);
+                let loaded =
+                    loaded.or_else(|| self.body.view::<LoadIf>(*load).map(|load| load.tensor));
+                loaded == Some(value)
+            }));
+            if loads.len() == before {
+                return Err(format!("`{}` does not read `{tensor}`", self.stage_name(reader)));
+            }
+        }
+        let ops = readers.iter().map(|reader| self.stages[reader.0].op);
+        let first = ops.reduce(|a, b| if self.body.is_before(b, a) { b } else { a });
+        let Some(first) = first else { return Err("expected a reader".to_string()) };
+        let name = self.fresh_stage_name(&format!("{tensor}_{}", scope.name()));
+        let copy = self.insert_copy(first, &name, &source);
+        let copied = self.body.result(copy, 0);
+        for load in loads {
+            let operands: Vec<ValueId> = self.body.operands(load).collect();
+            for (index, operand) in operands.into_iter().enumerate() {
+                if operand == value {
+                    self.body.set_operand(load, index, copied);
+                }
+            }
+        }
+        let view = self.view(copy)?;
+        let stage = self.add_stage(&view);
+        self.stages[stage.0].scope = Some(scope);
+        Ok(stage)
+    }
+
+    /// Factors the loop `axis` out of the reduction of its stage: returns a new stage that reduces
+    /// over the other axes, with `axis` as its last dimension; the stage itself then reduces over
+    /// `axis` alone. What was a chain of additions becomes several that can run side by side.
+    /// Refused where the loops of the stage were changed other than by splitting its reduction, by
+    /// factors that divide.
+    pub fn rfactor(&mut self, axis: Axis) -> Result<Stage, Refused> {
+        let (stage, _) = self.leaf(axis)?;
+        let state = self.stages[stage.0].clone();
+        let name = state.name.clone();
+        if !self.is_reduction(axis) {
+            return Err(format!("`{}` is not reduced", self.axis_name(axis)));
+        }
+        let Some(reduce) = self.body.view::<Reduce>(state.op) else {
+            return Err(format!("`{name}` is no reduction"));
+        };
+        if self.body.result_count(state.op) != 1 || self.body.regions(state.op).len() != 1 {
+            return Err(format!("`{name}` has several results, or a combiner of its own"));
+        }
+        let others: Vec<Axis> = state
+            .leaves
+            .iter()
+            .copied()
+            .filter(|leaf| self.is_reduction(*leaf) && *leaf != axis)
+            .collect();
+        let spatial = reduce.shape.len();
+        if state.leaves.iter().filter(|leaf| !self.is_reduction(**leaf)).ne(&state.roots[..spatial])
+        {
+            return Err(format!("the spatial loops of `{name}` were changed: factor first"));
+        }
+        for relation in &state.relations {
+            if let Relation::Split { parent, outer, factor, .. } = relation
+                && self.extent(*outer).saturating_mul(*factor) != self.extent(*parent)
+            {
+                let parent = self.axis_name(*parent);
+                return Err(format!("{factor} does not divide the extent of `{parent}`"));
+            }
+        }
+
+        let mut shape = reduce.shape.clone();
+        shape.push(self.extent(axis));
+        let extents: Vec<i64> = others.iter().map(|axis| self.extent(*axis)).collect();
+        let partial_name = self.fresh_stage_name(&format!("{name}_partial"));
+        let Some(dtype) = self.tensor(self.body.result(state.op, 0)).map(|tensor| tensor.dtype)
+        else {
+            return Err(format!("`{name}` has an unknown shape"));
+        };
+        let fields =
+            Reduce { name: partial_name.clone(), shape: shape.clone(), extents, ..reduce.clone() };
+        let types = [Type::tensor(shape.iter().copied(), dtype)];
+        let attrs = <Reduce as OpFields<ValueId>>::attrs(&fields);
+        let partial =
+            self.insert_stage(state.op, <Reduce as OpFields<ValueId>>::NAME, attrs, &types);
+        let value = self.body.result(partial, 0);
+        self.set_name(value, &partial_name);
+        self.fill_factored(&state, spatial, axis, &others, partial);
+
+        let partial_tensor = Tensor { value, shape: shape.into(), dtype };
+        let fields = Reduce { extents: vec![self.extent(axis)], ..reduce };
+        let types = [self.body.ty(self.body.result(state.op, 0))];
+        let attrs = <Reduce as OpFields<ValueId>>::attrs(&fields);
+        let whole = self.insert_stage(state.op, <Reduce as OpFields<ValueId>>::NAME, attrs, &types);
+        self.fill_copy(whole, spatial + 1, &partial_tensor);
+        let (old, new) = (self.body.result(state.op, 0), self.body.result(whole, 0));
+        self.set_name(new, &name);
+        self.body.replace_all_uses(old, new);
+        self.body.erase(state.op);
+        let view = self.view(whole)?;
+        self.reset_axes(stage, &view);
+        let view = self.view(partial)?;
+        Ok(self.add_stage(&view))
+    }
+
+    /// Writes the element of a reduction with `axis` as its last dimension: every reduced index is
+    /// put together from the loops that it was split into.
+    fn fill_factored(
+        &mut self,
+        state: &super::StageState,
+        spatial: usize,
+        axis: Axis,
+        others: &[Axis],
+        partial: OpId,
+    ) {
+        let from = self.body.region_block(state.op, 0);
+        let to = self.body.region_block(partial, 0);
+        let index = Type::scalar(ir_core::DType::INT64);
+        let mut values: FxHashMap<Axis, ValueId> = FxHashMap::default();
+        let order = state.roots[..spatial].iter().chain([&axis]).chain(others);
+        for &axis in order {
+            let arg = self.body.add_block_arg(to, index);
+            let name = self.axis_name(axis).to_string();
+            self.set_name(arg, &name);
+            values.insert(axis, arg);
+        }
+        let extents: FxHashMap<Axis, i64> = state
+            .relations
+            .iter()
+            .flat_map(|relation| match *relation {
+                Relation::Split { inner, .. } | Relation::Fuse { inner, .. } => Some(inner),
+            })
+            .map(|axis| (axis, self.axes[axis.0].extent))
+            .collect();
+        let mut e = Expression::new(&mut self.body, to);
+        for relation in state.relations.iter().rev() {
+            match *relation {
+                Relation::Split { parent, outer, inner, .. } => {
+                    let outer = e.mul_index(values[&outer], extents[&inner]);
+                    let value = e.add(outer, values[&inner]);
+                    values.insert(parent, value);
+                }
+                Relation::Fuse { outer, inner, fused } => {
+                    let extent = e.index(extents[&inner].max(1));
+                    let (outer_value, inner_value) =
+                        (e.floor_div(values[&fused], extent), e.floor_mod(values[&fused], extent));
+                    values.insert(outer, outer_value);
+                    values.insert(inner, inner_value);
+                }
+            }
+        }
+        let args = self.body.block_args(from).to_vec();
+        let mut map: ValueMap =
+            args.into_iter().zip(state.roots.iter().map(|root| values[root])).collect();
+        self.body.copy_block_ops(from, InsertPoint::End(to), &mut map);
+    }
+
+    fn is_unscheduled(&self, stage: Stage) -> Result<(), Refused> {
+        let state = &self.stages[stage.0];
+        let plain = state.leaves.iter().all(|axis| {
+            let axis = &self.axes[axis.0];
+            axis.kind == crate::loops::ForKind::Serial && axis.pragmas.is_empty()
+        });
+        if state.relations.is_empty() && state.leaves == state.roots && plain {
+            return Ok(());
+        }
+        Err(format!("the loops of `{}` were changed: cache first", state.name))
+    }
+
+    fn tensor(&self, value: ValueId) -> Option<Tensor> {
+        let tensor = self.body.ty(value).as_tensor()?;
+        let shape = tensor.known_shape()?;
+        Some(Tensor { value, shape, dtype: tensor.dtype })
+    }
+
+    /// The tensor called `name`: the result of a stage, or a parameter.
+    fn value_of(&self, name: &str) -> Result<ValueId, Refused> {
+        if let Some(stage) = self.stage(name) {
+            return Ok(self.body.result(self.stages[stage.0].op, 0));
+        }
+        let params = self.body.block_args(self.body.entry());
+        let named = params.iter().find(|param| {
+            self.body.name_hint(**param).name.is_some_and(|hint| hint.as_str() == name)
+        });
+        named.copied().ok_or_else(|| format!("no stage or parameter is called `{name}`"))
+    }
+
+    fn fresh_stage_name(&self, base: &str) -> String {
+        let mut name = base.to_string();
+        let mut number = 1;
+        while self.value_of(&name).is_ok() {
+            name = format!("{base}{number}");
+            number += 1;
+        }
+        name
+    }
+
+    fn view(&self, op: OpId) -> Result<StageView, Refused> {
+        StageView::of(&self.body, op).ok_or_else(|| "the stage is malformed".to_string())
+    }
+
+    fn set_name(&mut self, value: ValueId, name: &str) {
+        let hint = ir_core::NameHint { name: Some(Symbol::new(name)), ..Default::default() };
+        self.body.set_name_hint(value, hint);
+    }
+
+    fn insert_stage(&mut self, before: OpId, name: &str, attrs: AttrDict, types: &[Type]) -> OpId {
+        let parts = OpParts::new(name, &[], types).attrs(attrs).regions(1);
+        self.body.insert_op(InsertPoint::Before(before), parts)
+    }
+
+    /// Inserts a stage called `name` that copies `source`.
+    fn insert_copy(&mut self, before: OpId, name: &str, source: &Tensor) -> OpId {
+        let fields =
+            Compute { name: name.to_string(), shape: source.shape.to_vec(), dtype: source.dtype };
+        let attrs = <Compute as OpFields<ValueId>>::attrs(&fields);
+        let types = [Type::tensor(source.shape.iter().copied(), source.dtype)];
+        let copy = self.insert_stage(before, <Compute as OpFields<ValueId>>::NAME, attrs, &types);
+        let value = self.body.result(copy, 0);
+        self.set_name(value, name);
+        self.fill_copy(copy, source.shape.len(), source);
+        copy
+    }
+
+    /// Writes the element of `stage`: that of `source` at its `indices` indices.
+    fn fill_copy(&mut self, stage: OpId, indices: usize, source: &Tensor) {
+        let block = self.body.region_block(stage, 0);
+        let index = Type::scalar(ir_core::DType::INT64);
+        let args: Vec<ValueId> =
+            (0..indices).map(|_| self.body.add_block_arg(block, index)).collect();
+        let value = Expression::new(&mut self.body, block).load(source, &args);
+        let end = OpParts::new(Yield::<ValueId>::NAME, std::slice::from_ref(&value), &[]);
+        self.body.insert_op(InsertPoint::End(block), end);
+    }
+}

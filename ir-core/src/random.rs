@@ -1,0 +1,70 @@
+//! Random numbers, the same for the same seed on every machine.
+
+use crate::dtype::DType;
+use crate::tensor::{Scalar, TensorData};
+
+/// A small generator of numbers (SplitMix64, Steele et al., OOPSLA 2014). Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence that belongs to `seed`.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number below `bound`; 0 where `bound` is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        // The high half of the product is uniform up to 2^-64 · bound.
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
+    }
+
+    /// True once in `times` times.
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// A number in `[0, 1)`.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// One of `choices`; `None` where there are none.
+    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
+        choices.get(self.below(choices.len()))
+    }
+
+    /// One element: floats in `[-1, 1)`, signed integers in `-4..=4`, unsigned ones in `0..=4`.
+    pub fn element(&mut self, dtype: DType) -> Scalar {
+        if dtype.is_float() {
+            Scalar::Float(self.unit() * 2.0 - 1.0)
+        } else if dtype.is_bool() {
+            Scalar::Int(self.below(2) as i64)
+        } else if dtype.is_signed() {
+            Scalar::Int(self.below(9) as i64 - 4)
+        } else {
+            Scalar::Int(self.below(5) as i64)
+        }
+    }
+
+    /// A tensor of such elements. Errors where an extent is negative or the tensor is too large.
+    pub fn tensor(&mut self, shape: &[i64], dtype: DType) -> Result<TensorData, String> {
+        const MOST_BYTES: usize = 1 << 34;
+        let bytes = crate::tensor::tensor_bytes(shape, dtype).filter(|n| *n <= MOST_BYTES);
+        let Some(bytes) = bytes else {
+            return Err(format!("expected extents of at most {MOST_BYTES} bytes, found {shape:?}"));
+        };
+        let lanes = bytes / dtype.bytes().max(1) * dtype.lanes() as usize;
+        let elements = (0..lanes).map(|_| self.element(dtype));
+        TensorData::from_scalars(dtype, shape, elements).map_err(|error| error.to_string())
+    }
+}
