@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ir_core::{Body, OpFields, OpId, Symbol, ValueId};
+use ir_core::{AttrDict, BlockId, Body, OpFields, OpId, Registry, Symbol, Traits, ValueId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -27,7 +27,8 @@ pub(super) enum Form {
     Reduce(Reduce),
     Yield(Yield),
     Return(Return),
-    For(For),
+    /// A loop and its further attributes.
+    For(For, AttrDict),
     If(If),
     Alloc(Alloc),
     Store(Store),
@@ -66,8 +67,15 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
             (!form.tensors.is_empty()).then_some(Form::Return(form))
         }),
         entry::<For>(|b, op| {
-            let form = exactly(b, op, 0, &[1])?;
-            (region_args(b, op, 0) == 1).then_some(Form::For(form))
+            let form: For = b.view(op)?;
+            let own = OpFields::<ValueId>::attrs(&form);
+            let attrs = b.attrs(op).entries().iter().copied();
+            let notes = AttrDict::new(attrs.filter(|(key, _)| own.get(*key).is_none()));
+            let fits = b.result_count(op) == 0
+                && b.regions(op).len() == 1
+                && region_args(b, op, 0) == 1
+                && b.attrs(op).entries().len() == own.entries().len() + notes.entries().len();
+            fits.then_some(Form::For(form, notes))
         }),
         entry::<If>(|b, op| {
             let form = exactly(b, op, 0, &[1, 2])?;
@@ -151,6 +159,12 @@ impl Form {
                 | Extract(_)
         )
     }
+}
+
+/// Whether `block` ends with a terminator. An empty one at its end is not written.
+pub(super) fn needs_end(body: &Body, block: BlockId, registry: &Registry) -> bool {
+    body.block_parent(block)
+        .is_none_or(|op| !registry.traits(body, op).contains(Traits::NO_TERMINATOR))
 }
 
 /// The operands of `op` that are written as expressions, in the order in which they stand in the

@@ -25,6 +25,13 @@ enum State {
     Inside,
 }
 
+/// A complete expression that waits for its user.
+struct Pending {
+    op: OpId,
+    /// The first of its operations.
+    first: OpId,
+}
+
 /// By operation: whether it is written inside an expression.
 pub(super) struct Inlining {
     states: Vec<State>,
@@ -53,13 +60,13 @@ impl Inlining {
     fn block(&mut self, body: &Body, block: BlockId) {
         // Complete expressions that wait for their user, in the order of the block. What each
         // stands for ends just before what the next one stands for begins.
-        let mut pending: Vec<OpId> = Vec::new();
+        let mut pending: Vec<Pending> = Vec::new();
         // By value: the constant that equal numbers of this block stand for.
         let mut constants: FxHashMap<AttrDict, OpId> = FxHashMap::default();
         for op in body.block_ops(block) {
             let form = Form::of(body, op);
             let operands = operands_in_text(form.as_ref(), body, op);
-            self.take_operands(body, &operands, &mut pending);
+            let first = self.take_operands(body, block, &operands, &mut pending);
             // Operands out of order get lines, and so does what no valid operation has: a tensor
             // that is an expression.
             for value in body.operands(op) {
@@ -87,45 +94,67 @@ impl Inlining {
             };
             if inside {
                 self.states[op.index()] = State::Pending;
-                pending.push(op);
+                pending.push(Pending { op, first: first.unwrap_or(op) });
             } else {
                 // This line comes after everything that came before it.
-                for op in pending.drain(..) {
-                    self.states[op.index()] = State::Line;
+                for entry in pending.drain(..) {
+                    self.states[entry.op.index()] = State::Line;
                 }
             }
         }
-        for op in pending {
-            self.states[op.index()] = State::Line;
+        for entry in pending {
+            self.states[entry.op.index()] = State::Line;
         }
     }
 
-    /// Takes inside those of `operands` that are the last of `pending`, in their order.
-    fn take_operands(&mut self, body: &Body, operands: &[ValueId], pending: &mut Vec<OpId>) {
+    /// Takes inside those of `operands` that are the last of `pending`, in their order; the first
+    /// operation that was taken.
+    fn take_operands(
+        &mut self,
+        body: &Body,
+        block: BlockId,
+        operands: &[ValueId],
+        pending: &mut Vec<Pending>,
+    ) -> Option<OpId> {
         // A constant that stands in several places is made at the first of them.
         let mut seen: FxHashSet<ValueId> = FxHashSet::default();
         let mut rest = operands.iter().filter(|value| seen.insert(**value)).collect::<Vec<_>>();
+        // Numbers that are made in an expression must not stand to the left of it: they would be
+        // made there. By place in `pending`: the first place where such a number stands.
+        let mut taboo: FxHashMap<usize, usize> = FxHashMap::default();
+        for (place, operand) in rest.iter().enumerate() {
+            if let Some(def) = body.defining_op(**operand)
+                && self.is_inside(def)
+                && body.op_block(def) == Some(block)
+            {
+                let after = pending.partition_point(|entry| !body.is_before(def, entry.first));
+                taboo.entry(after.wrapping_sub(1)).or_insert(place);
+            }
+        }
         let mut first = pending.len();
         while first > 0 {
-            let result = body.result(pending[first - 1], 0);
+            let result = body.result(pending[first - 1].op, 0);
             while rest.last().is_some_and(|operand| **operand != result) {
                 rest.pop();
             }
-            if rest.pop().is_none() {
+            let number = taboo.get(&(first - 1)).copied().unwrap_or(rest.len());
+            if rest.pop().is_none() || number < rest.len() {
                 break;
             }
             first -= 1;
         }
-        for op in pending.drain(first..) {
-            self.states[op.index()] = State::Inside;
+        let taken = pending.get(first).map(|entry| entry.first);
+        for entry in pending.drain(first..) {
+            self.states[entry.op.index()] = State::Inside;
         }
+        taken
     }
 
     /// Gives `op` and every expression that waits before it a line.
-    fn keep_lines(&mut self, pending: &mut Vec<OpId>, op: OpId) {
-        let Some(place) = pending.iter().rposition(|other| *other == op) else { return };
-        for op in pending.drain(..=place) {
-            self.states[op.index()] = State::Line;
+    fn keep_lines(&mut self, pending: &mut Vec<Pending>, op: OpId) {
+        let Some(place) = pending.iter().rposition(|entry| entry.op == op) else { return };
+        for entry in pending.drain(..=place) {
+            self.states[entry.op.index()] = State::Line;
         }
     }
 }

@@ -102,13 +102,16 @@ impl Names {
         }
     }
 
-    /// Names an index, until [`close`](Names::close).
+    /// Names the index of a loop, until [`close`](Names::close).
     pub(super) fn define_index(&mut self, body: &Body, value: ValueId) {
-        let base = body.name_hint(value).name.and_then(as_word).unwrap_or_else(|| {
-            let mut letters = LETTERS.iter().map(|letter| Symbol::new(letter));
-            let free = letters.find(|letter| !self.words.taken.contains(letter));
-            free.unwrap_or_else(|| Symbol::new("i"))
-        });
+        let mut letters = LETTERS.iter().map(|letter| Symbol::new(letter));
+        let free = letters.find(|letter| !self.words.taken.contains(letter));
+        self.define_word(body, value, free.unwrap_or_else(|| Symbol::new("i")));
+    }
+
+    /// Names an index that is called `default` where nothing else is known of it.
+    pub(super) fn define_word(&mut self, body: &Body, value: ValueId, default: Symbol) {
+        let base = body.name_hint(value).name.and_then(as_word).unwrap_or(default);
         let next = self.words.next.get(&base).copied();
         let name = self.words.give(base);
         self.indices.push(Undo { name, base, next });

@@ -94,10 +94,7 @@ impl<'t> Parser<'_, 't, '_> {
             true => Some(parse_integer(self.cursor)?),
             false => None,
         };
-        let mut attrs = match self.cursor.eat_word("attributes") {
-            true => parse_dict(self.cursor)?,
-            false => AttrDict::empty(),
-        };
+        let mut attrs = self.attributes()?;
         if let Some(outputs) = outputs {
             attrs = attrs.with(OUTPUTS, &outputs);
         }
@@ -143,6 +140,14 @@ impl<'t> Parser<'_, 't, '_> {
             }
         }
         Ok(types)
+    }
+
+    /// `attributes {key = value}`, where it stands.
+    pub(super) fn attributes(&mut self) -> Result<AttrDict, Failed> {
+        match self.cursor.eat_word("attributes") {
+            true => parse_dict(self.cursor),
+            false => Ok(AttrDict::empty()),
+        }
     }
 
     /// The tensors that the body returns, where it ends with `return`.

@@ -12,19 +12,20 @@ use ir_core::text::lexer;
 use ir_core::text::literals::scalar_text;
 
 use ir_core::{
-    Attr, AttrValue, BlockId, Body, DType, Item, OpId, Registry, Signature, Symbol, TensorData,
+    Attr, AttrDict, AttrValue, BlockId, Body, DType, Item, OpId, Registry, Signature, Symbol, TensorData,
     Type, ValueId,
 };
 
-use super::forms::Form;
+use super::forms::{Form, needs_end};
 use super::inlining::Inlining;
 use super::names::{Names, write_word};
 use super::operators::{
     CONDITION, LOOSEST, MINUS, PRIMARY, Precedence, call_name, infix, left_precedence, prefix,
 };
-use crate::compute::{Combiner, Load, LoadIf, Reduce, Yield};
+use crate::compute::{Combiner, Load, LoadIf, Reduce};
 use crate::loops::{Alloc, For, ForKind, OUTPUTS, Scope};
 use crate::scalar::ScalarOp;
+use crate::schedule::default_name;
 
 /// Brackets nested deeper than this do not break over lines, so that the output stays linear in
 /// the input.
@@ -128,6 +129,11 @@ impl<'a> Printer<'a> {
             push(&mut self.line, format_args!(" {OUTPUTS} {outputs}"));
             attrs = attrs.without(OUTPUTS);
         }
+        self.attributes(attrs);
+    }
+
+    /// ` attributes {key = value}`, where there are some.
+    fn attributes(&mut self, attrs: AttrDict) {
         if !attrs.is_empty() {
             self.line.push(" attributes ");
             write_dict(attrs, None, self.options, &mut self.line);
@@ -186,9 +192,11 @@ impl<'a> Printer<'a> {
 
     /// Whether `op` is the end of its block that needs no words.
     fn is_implied(&self, op: OpId) -> bool {
-        self.body.op_name(op) == <Yield as ir_core::OpFields<ValueId>>::NAME
-            && self.body.next_op(op).is_none()
-            && self.body.operand_count(op) == 0
+        self.body.operand_count(op) == 0
+            && self.body.op_block(op).is_some_and(|block| {
+                self.body.last_op(block) == Some(op)
+                    && needs_end(self.body, block, self.registry)
+            })
             && matches!(Form::of(self.body, op), Some(Form::Yield(_)))
     }
 
@@ -206,7 +214,7 @@ impl<'a> Printer<'a> {
                 return self.stage_body(op, &form.name);
             }
             Some(Form::Yield(form)) => {
-                self.line.push("yield ");
+                self.line.push(if form.values.is_empty() { "yield" } else { "yield " });
                 self.values(&form.values);
             }
             Some(Form::Return(form)) => {
@@ -216,8 +224,8 @@ impl<'a> Printer<'a> {
                     self.names.write(tensor, self.line.text());
                 }
             }
-            Some(Form::For(form)) => {
-                self.loop_head(op, &form);
+            Some(Form::For(form, notes)) => {
+                self.loop_head(op, &form, notes);
                 return true;
             }
             Some(Form::If(form)) => {
@@ -303,18 +311,20 @@ impl<'a> Printer<'a> {
     /// `name[i < 8, j < 32] = `.
     fn stage_head(&mut self, name: &str, shape: &[i64], op: OpId) {
         write_word(name, self.line.text());
-        self.axes(shape, op, 0);
+        self.axes(shape, op, 0, false);
         self.line.push(" = ");
     }
 
-    /// `[i < 8, j < 32]`, for the block arguments of `op` from `first` on.
-    fn axes(&mut self, extents: &[i64], op: OpId, first: usize) {
+    /// `[i < 8, j < 32]`, for the block arguments of `op` from `first` on, in the names that a
+    /// schedule knows them by.
+    fn axes(&mut self, extents: &[i64], op: OpId, first: usize, reduced: bool) {
         let block = self.body.region_block(op, 0);
         let args = self.body.block_args(block).get(first..).unwrap_or_default();
         self.open('[');
         for (index, (arg, extent)) in args.iter().zip(extents).enumerate() {
             self.separate(index);
-            self.names.define_index(self.body, *arg);
+            let name = Symbol::new(&default_name(index, reduced));
+            self.names.define_word(self.body, *arg, name);
             self.names.write(*arg, self.line.text());
             push(&mut self.line, format_args!(" < {extent}"));
         }
@@ -332,7 +342,7 @@ impl<'a> Printer<'a> {
             }
             self.close(')');
         }
-        self.axes(&form.extents, op, form.shape.len());
+        self.axes(&form.extents, op, form.shape.len(), true);
         self.line.push(" ");
     }
 
@@ -362,7 +372,7 @@ impl<'a> Printer<'a> {
     }
 
     /// `parallel i < 4 {`.
-    fn loop_head(&mut self, op: OpId, form: &For) {
+    fn loop_head(&mut self, op: OpId, form: &For, notes: AttrDict) {
         self.line.push(match form.kind {
             ForKind::Serial => "for",
             kind => kind.name(),
@@ -380,7 +390,9 @@ impl<'a> Printer<'a> {
             self.names.define_index(self.body, index);
             self.names.write(index, self.line.text());
         }
-        push(&mut self.line, format_args!(" < {} {{", form.extent));
+        push(&mut self.line, format_args!(" < {}", form.extent));
+        self.attributes(notes);
+        self.line.push(" {");
     }
 
     /// `alloc[(8, 16), float32] register at 64`.

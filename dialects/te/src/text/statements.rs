@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::codes;
-use super::forms::result_count;
+use super::forms::{needs_end, result_count};
 use super::parser::{Key, Parser, Word};
 use crate::compute::{Combiner, Compute, Reduce, Return, Yield};
 use crate::loops::{
@@ -117,7 +117,7 @@ impl Parser<'_, '_, '_> {
 
     /// Adds the end that needs no words to a block that has none.
     fn end_block(&mut self) {
-        if !self.is_ended() {
+        if !self.is_ended() && needs_end(&self.body, self.block, self.registry) {
             let start = self.cursor.previous_end().saturating_sub(1);
             let name = Symbol::new(<Yield as OpFields<ValueId>>::NAME);
             let _ = self.insert(name, &[], &[], AttrDict::empty(), 0, start);
@@ -231,7 +231,9 @@ impl Parser<'_, '_, '_> {
                 "call" => self.call_kernel(start),
                 "yield" => {
                     self.cursor.bump();
-                    let values = self.expressions()?;
+                    let nothing = self.cursor.at_line_start()
+                        || self.cursor.kind() == TokenKind::RightBrace;
+                    let values = if nothing { Vec::new() } else { self.expressions()? };
                     self.effect(&Yield { values }, start)
                 }
                 "return" => {
@@ -441,8 +443,11 @@ impl Parser<'_, '_, '_> {
             self.cursor.expect(TokenKind::RightParen)?;
         }
         let axis = self.axis()?;
+        let notes = self.attributes()?;
         self.cursor.expect(TokenKind::LeftBrace)?;
-        let attrs = OpFields::<ValueId>::attrs(&For { kind, extent: axis.extent, thread });
+        let own = OpFields::<ValueId>::attrs(&For { kind, extent: axis.extent, thread });
+        let own = own.entries().iter().copied();
+        let attrs = AttrDict::new(own.chain(notes.entries().iter().copied()));
         let name = Symbol::new(<For as OpFields<ValueId>>::NAME);
         let op = self.insert(name, &[], &[], attrs, 1, token.start)?;
         let outer = self.enter(op, 0);
