@@ -228,11 +228,16 @@ impl<'t> Parser<'_, 't, '_> {
         Ok(None)
     }
 
+    /// Makes `value` what `key` stands for; without a value, because there was an error, only where
+    /// it stands for nothing.
     pub(super) fn define_local(&mut self, key: Key, token: Token, value: Option<ValueId>) {
         if let (Some(value), Key::Name(name)) = (value, key) {
             self.hint(value, name);
         }
         let place = self.cursor.span_of(token);
+        if value.is_none() && self.locals.contains_key(&key) {
+            return;
+        }
         if let Some((Some(_), first)) = self.locals.insert(key, (value, place)) {
             let text = self.cursor.text_of(token);
             let found = Diagnostic::error("E0113", format!("`{text}` is defined twice")).at(place);

@@ -29,7 +29,7 @@ use crate::schedule::default_name;
 
 /// Brackets nested deeper than this do not break over lines, so that the output stays linear in
 /// the input.
-const MAX_BREAKS: u32 = 8;
+const MAX_BREAKS: usize = 8;
 
 /// Writes an item of one of the kinds of this dialect.
 pub(super) fn print_item(
@@ -50,7 +50,7 @@ pub(super) fn print_item(
         line: Line::default(),
         inlining: Inlining::of(body.unwrap_or(&empty)),
         names: Names::new(body.unwrap_or(&empty)),
-        brackets: 0,
+        brackets: Vec::new(),
     };
     printer.head(name, signature, body.is_some());
     match body {
@@ -79,7 +79,10 @@ enum Piece {
     Name(ValueId),
     Text(&'static str),
     Number(i64),
-    Open(char),
+    /// The bracket of a call.
+    Call,
+    /// The bracket of indices.
+    Index,
     Comma,
     Close(char),
 }
@@ -92,8 +95,8 @@ struct Printer<'a> {
     line: Line,
     inlining: Inlining,
     names: Names,
-    /// Open brackets of the line.
-    brackets: u32,
+    /// Open brackets of the line: whether the text may break inside.
+    brackets: Vec<bool>,
 }
 
 impl<'a> Printer<'a> {
@@ -103,7 +106,7 @@ impl<'a> Printer<'a> {
         self.line.push(" @");
         lexer::name_into(name.as_str(), self.line.text());
         let function = signature.ty.as_function();
-        self.open('(');
+        self.open('(', true);
         if has_body {
             let params = self.body.block_args(self.body.entry());
             for (index, &param) in params.iter().enumerate() {
@@ -249,7 +252,7 @@ impl<'a> Printer<'a> {
             Some(Form::Call(form)) => {
                 self.line.push("call @");
                 lexer::name_into(form.kernel.as_str(), self.line.text());
-                self.open('(');
+                self.open('(', true);
                 for (index, &buffer) in form.buffers.iter().enumerate() {
                     self.separate(index);
                     self.names.write(buffer, self.line.text());
@@ -282,7 +285,7 @@ impl<'a> Printer<'a> {
             _ => {
                 self.line.push(" combine");
                 let block = self.body.region_block(op, index);
-                self.open('(');
+                self.open('(', true);
                 for (index, &arg) in self.body.block_args(block).iter().enumerate() {
                     self.separate(index);
                     self.names.define_index(self.body, arg);
@@ -320,7 +323,7 @@ impl<'a> Printer<'a> {
     fn axes(&mut self, extents: &[i64], op: OpId, first: usize, reduced: bool) {
         let block = self.body.region_block(op, 0);
         let args = self.body.block_args(block).get(first..).unwrap_or_default();
-        self.open('[');
+        self.open('[', false);
         for (index, (arg, extent)) in args.iter().zip(extents).enumerate() {
             self.separate(index);
             let name = Symbol::new(&default_name(index, reduced));
@@ -335,7 +338,7 @@ impl<'a> Printer<'a> {
         self.stage_head(&form.name, &form.shape, op);
         self.line.push(form.combiner.name());
         if form.combiner == Combiner::User || !form.identity.is_empty() {
-            self.open('(');
+            self.open('(', true);
             for (index, identity) in form.identity.iter().enumerate() {
                 self.separate(index);
                 self.constant(identity);
@@ -398,7 +401,7 @@ impl<'a> Printer<'a> {
     /// `alloc[(8, 16), float32] register at 64`.
     fn alloc(&mut self, form: &Alloc) {
         self.line.push("alloc[");
-        self.open('(');
+        self.open('(', true);
         for (index, extent) in form.shape.iter().enumerate() {
             self.separate(index);
             push(&mut self.line, format_args!("{extent}"));
@@ -421,7 +424,7 @@ impl<'a> Printer<'a> {
         let mut pieces = vec![Piece::Close(')')];
         let operands: Vec<ValueId> = body.operands(op).collect();
         list(&operands, &mut pieces);
-        pieces.push(Piece::Open('('));
+        pieces.push(Piece::Call);
         self.pieces(pieces);
         let attrs = body.attrs(op);
         if !attrs.is_empty() {
@@ -473,7 +476,8 @@ impl<'a> Printer<'a> {
             match piece {
                 Piece::Text(text) => self.line.push(text),
                 Piece::Number(number) => push(&mut self.line, format_args!("{number}")),
-                Piece::Open(bracket) => self.open(bracket),
+                Piece::Call => self.open('(', true),
+                Piece::Index => self.open('[', false),
                 Piece::Comma => self.separate(1),
                 Piece::Close(bracket) => self.close(bracket),
                 Piece::Name(value) => self.names.write(value, self.line.text()),
@@ -499,7 +503,7 @@ impl<'a> Printer<'a> {
         let own = precedence_of(form);
         if own < precedence {
             pieces.push(Piece::Close(')'));
-            self.open('(');
+            self.open('(', false);
         }
         match form {
             Form::Scalar(scalar) => {
@@ -525,7 +529,7 @@ impl<'a> Printer<'a> {
                     pieces.push(Piece::Close(')'));
                     let operands: Vec<ValueId> = self.body.operands(op).collect();
                     list(&operands, pieces);
-                    pieces.extend([Piece::Open('('), Piece::Text(call_name(*scalar))]);
+                    pieces.extend([Piece::Call, Piece::Text(call_name(*scalar))]);
                 }
             }
             Form::Constant(constant) => self.constant(&constant.value),
@@ -569,28 +573,31 @@ impl<'a> Printer<'a> {
 
     // ---- brackets --------------------------------------------------------------------------
 
-    fn open(&mut self, bracket: char) {
-        self.brackets += 1;
-        match self.brackets <= MAX_BREAKS {
+    /// Opens a bracket; where `breaks`, the text may go on in the next line inside, unless it must
+    /// not around that.
+    fn open(&mut self, bracket: char, breaks: bool) {
+        let inside = self.brackets.last() != Some(&false) && self.brackets.len() < MAX_BREAKS;
+        let breaks = breaks && inside;
+        self.brackets.push(breaks);
+        match breaks {
             true => self.line.open(bracket),
             false => self.line.text().push(bracket),
         }
     }
 
     fn close(&mut self, bracket: char) {
-        match self.brackets <= MAX_BREAKS {
-            true => self.line.close(bracket),
-            false => self.line.text().push(bracket),
+        match self.brackets.pop() {
+            Some(true) => self.line.close(bracket),
+            _ => self.line.text().push(bracket),
         }
-        self.brackets = self.brackets.saturating_sub(1);
     }
 
     /// A comma before all but the first of a list.
     fn separate(&mut self, index: usize) {
-        match self.brackets <= MAX_BREAKS {
+        match self.brackets.last() {
             _ if index == 0 => {}
-            true => self.line.comma(),
-            false => self.line.push(", "),
+            Some(true) => self.line.comma(),
+            _ => self.line.push(", "),
         }
     }
 }
@@ -617,14 +624,14 @@ fn call(name: &'static str, values: &[ValueId], numbers: &[i64], pieces: &mut Ve
         pieces.extend([Piece::Number(*number), Piece::Comma]);
     }
     list(values, pieces);
-    pieces.extend([Piece::Open('('), Piece::Text(name)]);
+    pieces.extend([Piece::Call, Piece::Text(name)]);
 }
 
 /// `%x[i, j]` as pieces.
 fn element(tensor: ValueId, indices: &[ValueId], pieces: &mut Vec<Piece>) {
     pieces.push(Piece::Close(']'));
     list(indices, pieces);
-    pieces.extend([Piece::Open('['), Piece::Name(tensor)]);
+    pieces.extend([Piece::Index, Piece::Name(tensor)]);
 }
 
 fn precedence_of(form: &Form) -> Precedence {
