@@ -202,6 +202,16 @@ impl Schedule {
         self.axes[axis.0].reduction
     }
 
+    /// Whether `stage` is computed in loops of its own, before what reads it.
+    pub fn is_root(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Root
+    }
+
+    /// Whether `stage` is computed wherever it is read.
+    pub fn is_inline(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Inline
+    }
+
     /// Whether `stage` is a result of the function.
     pub fn is_output(&self, stage: Stage) -> bool {
         let results = outputs(&self.body);

@@ -13,6 +13,7 @@
 mod buffer;
 mod capabilities;
 pub mod codes;
+pub mod cpu;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};
