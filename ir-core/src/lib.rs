@@ -43,7 +43,7 @@ pub use location::{Loc, LocData, SourceMap, Span};
 pub use module::{Item, Module, Signature, Signatures};
 pub use op::{Op, OpFields};
 pub use pass::{FunctionPass, ModulePass, Pass, PassContext, PassResult};
-pub use registry::{Dialect, Effects, OpDef, OpInfo, Registry, Traits};
+pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
 pub use smallvec::SmallVec;
 pub use tensor::{Scalar, TensorData};

@@ -105,7 +105,7 @@ impl Parser<'_> {
         let head = self.function_head()?;
         let params: Vec<ValueId> = self.bind_parameters(&head);
         self.cursor.expect(TokenKind::LeftBrace)?;
-        let done = self.function_body();
+        let done = self.function_body(true);
         if done.is_ok() {
             self.cursor.expect(TokenKind::RightBrace).ok();
         }
@@ -138,7 +138,7 @@ impl Parser<'_> {
             result: Type::unknown(),
         };
         self.bind_parameters(&head);
-        let done = self.function_body();
+        let done = self.function_body(false);
         let failed = done.is_err() || self.cursor.errors() > errors;
         let place = self.cursor.span(start);
         self.finish_function(name, &head, place, failed);

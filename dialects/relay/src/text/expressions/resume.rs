@@ -18,6 +18,10 @@ impl<'t> Machine<'_, 't> {
                     self.frames.push(frame);
                     return Ok(Next::Statement);
                 }
+                if self.frames.is_empty() && self.braced && cursor.kind() != TokenKind::RightBrace {
+                    self.frames.push(frame);
+                    return Err(cursor.unexpected("`;` or `}`"));
+                }
                 // The names of the function itself end with it.
                 if !self.frames.is_empty() {
                     self.parser.function.unbind(sequence.locals);

@@ -1,6 +1,6 @@
 //! Values: variables, literals, words, function literals.
 
-use ir_core::text::lexer::{Token, TokenKind};
+use ir_core::text::lexer::{LexError, Token, TokenKind};
 use ir_core::{AttrDict, Binding, Diagnostic, NameHint, Symbol, TensorData, ValueId};
 
 use super::{Callee, Frame, Machine, Next};
@@ -36,6 +36,10 @@ impl<'t> Machine<'_, 't> {
                 cursor.bump();
                 let value = self.parser.literal(token, false);
                 Ok(Next::Value(self.constant(value, start), start))
+            }
+            TokenKind::Error(LexError::BadSuffix) => {
+                cursor.bump();
+                Ok(Next::Value(self.poison(start), start))
             }
             TokenKind::Minus => {
                 cursor.bump();
