@@ -36,7 +36,7 @@ pub struct Global {
 
 /// An operator used as a function value: `map(tanh, xs)`.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.operator")]
+#[op(name = "relay.operator", verify = verify::operator)]
 pub struct Operator {
     /// The operator without the dialect's prefix: `nn.relu`.
     pub name: String,

@@ -18,11 +18,13 @@ impl Body {
     }
 
     /// Whether `value` has no uses.
+    #[inline]
     pub fn is_unused(&self, value: ValueId) -> bool {
         self.values[value].first_use.is_none()
     }
 
     /// Whether `value` has exactly one use.
+    #[inline]
     pub fn has_one_use(&self, value: ValueId) -> bool {
         self.values[value].first_use.is_some_and(|slot| self.uses[slot].next.is_none())
     }

@@ -101,6 +101,19 @@ pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
     fits(&mut Solver::new(), what, result(cx), signature.ty)
 }
 
+/// An operator as a value is one that exists.
+pub(super) fn operator(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: super::Operator = view(cx)?;
+    let known = cx.registry.def(format!("relay.{}", form.name).as_str());
+    if known.is_none_or(|def| def.infer.is_none()) {
+        return Err(format!("unknown operator `{}`", form.name));
+    }
+    match result(cx).as_function() {
+        Some(_) => Ok(()),
+        None => Err(format!("expected a function type, found {}", shown(result(cx)))),
+    }
+}
+
 pub(super) fn constructor(cx: &VerifyCx<'_>) -> Result<(), String> {
     let form: Constructor = view(cx)?;
     let Some(declared) = constructor_type(&data_types(cx.signatures), form.name.as_str().into())

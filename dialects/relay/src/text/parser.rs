@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean_with;
 use ir_core::text::lexer::TokenKind;
+use ir_core::text::numbered::Numbered;
 use ir_core::{
     AttrDict, BlockId, Body, Diagnostic, Module, OpDef, OpId, Registry, Span, Symbol, Type, ValueId,
 };
@@ -118,7 +119,7 @@ pub(super) struct Function {
     pub locals: FxHashMap<Symbol, Local>,
     /// What names stood for before they were shadowed.
     pub shadowed: Vec<(Symbol, Option<Local>)>,
-    pub graph: FxHashMap<u32, GraphLocal>,
+    pub graph: Numbered<GraphLocal>,
     pub graph_shadowed: Vec<(u32, Option<GraphLocal>)>,
     /// Graph variables whose scope has ended.
     pub graph_closed: FxHashMap<u32, GraphLocal>,
@@ -149,7 +150,10 @@ impl Function {
     /// Brings graph variable `number` into scope.
     pub(super) fn bind_graph(&mut self, number: u32, local: GraphLocal) {
         let before = self.graph.insert(number, local);
-        self.graph_shadowed.push((number, before));
+        // What the outermost block binds stays to the end.
+        if local.block != self.body.entry() {
+            self.graph_shadowed.push((number, before));
+        }
     }
 
     /// Ends the scope of all graph variables bound since there were `mark` of them.
@@ -159,7 +163,7 @@ impl Function {
         {
             let ended = match before {
                 Some(local) => self.graph.insert(number, local),
-                None => self.graph.remove(&number),
+                None => self.graph.remove(number),
             };
             if let Some(ended) = ended {
                 self.graph_closed.insert(number, ended);

@@ -139,7 +139,7 @@ impl<'t> Machine<'_, 't> {
         let text = token.name(self.parser.cursor.source);
         let number = text.parse::<u32>().ok();
         let function = &mut self.parser.function;
-        if let Some(local) = number.and_then(|number| function.graph.get(&number)) {
+        if let Some(local) = number.and_then(|number| function.graph.get(number)) {
             return Ok(local.value);
         }
         let closed = number.and_then(|number| function.graph_closed.get(&number)).copied();
