@@ -85,13 +85,13 @@ impl<'t> Cursor<'t> {
         if self.stopped {
             return Token { kind: TokenKind::End, ..token };
         }
-        while error == LexError::UnknownCharacter {
+        if error == LexError::UnknownCharacter {
             let mut lexer = self.lexer.clone();
-            let next = lexer.next_token();
-            if next.kind != token.kind || next.start != token.end {
-                break;
+            let mut next = lexer.next_token();
+            while next.kind == token.kind && next.start == token.end {
+                (token.end, self.lexer) = (next.end, lexer.clone());
+                next = lexer.next_token();
             }
-            (token.end, self.lexer) = (next.end, lexer);
         }
         let kind = match error {
             LexError::BadEscape => TokenKind::String,
