@@ -1,14 +1,14 @@
-//! Operators that trade batch, depth and space.
+//! Operators that trade batch, depth and space, and the queue of a stream.
 
 use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
 
 use super::numeric::{Number, dispatch, result_shape};
 use super::padding::{AxisMap, gather_axes};
-use super::relation::divide;
+use super::relation::{divide, require, require_rank};
 use super::window::{offset, per_axis};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::{Layout, transpose};
+use crate::operators::{FusionPattern, relation};
 
 fn times(dim: Dim, n: i64) -> Dim {
     Dim::binary(DimOp::Mul, dim, Dim::Known(n))
@@ -302,9 +302,65 @@ fn evaluate_batch_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(dtype, run(&op, cx.tensor(0)?, &shape))
 }
 
+/// The latest elements of a stream: `data` is appended to `buffer`, whose oldest elements leave.
+///
+/// Along `axis`, the result is the end of `buffer` followed by `data`, as long as `buffer`. Other
+/// extents are equal, and `data` is at most as long as `buffer`. The result has the type of
+/// `buffer`. Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.fifo_buffer",
+    infer = fifo_buffer_relation,
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_fifo_buffer))
+)]
+pub struct FifoBuffer<V = ValueId> {
+    /// The new elements.
+    pub data: V,
+    /// The elements so far.
+    pub buffer: V,
+    /// The axis of time; counted from the end where negative.
+    #[default(0)]
+    pub axis: i64,
+}
+
+fn fifo_buffer_relation(op: FifoBuffer<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (data, buffer) = (cx.tensor(0)?, cx.tensor(1)?);
+    relation::same_dtype(data, buffer)?;
+    require_rank("data", data, buffer.rank())?;
+    let time = relation::axis(op.axis, buffer.rank())?;
+    for (axis, (&new, &old)) in data.shape.iter().zip(&buffer.shape).enumerate() {
+        if axis != time {
+            require(cx, "extent of data", old, new)?;
+        } else if let (Dim::Known(new), Dim::Known(old)) = (new, old)
+            && new > old
+        {
+            return Err(Stop::Error(format!("expected data of at most {old}, found {new}")));
+        }
+    }
+    Ok(op.buffer)
+}
+
+fn evaluate_fifo_buffer(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<FifoBuffer<Value>>()?;
+    result_shape::<FifoBuffer>(cx)?;
+    let (data, buffer) = (cx.tensor(0)?, cx.tensor(1)?);
+    let axis = relation::axis(op.axis, buffer.rank())?;
+    let inner = buffer.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let row = |tensor: &TensorData| tensor.shape()[axis] as usize * inner * tensor.dtype().bytes();
+    let (new, old) = (row(data), row(buffer));
+    let mut bytes = Vec::with_capacity(buffer.bytes().len());
+    let rows = data.bytes().chunks(new.max(1)).chain(std::iter::repeat(&[][..]));
+    for (old, new) in buffer.bytes().chunks(old.max(1)).zip(rows) {
+        bytes.extend_from_slice(&old[new.len()..]);
+        bytes.extend_from_slice(new);
+    }
+    Ok(TensorData::from_bytes(buffer.dtype(), buffer.shape(), bytes)?.into())
+}
+
 pub(crate) fn register(registry: &mut Registry) {
     registry.op::<DepthToSpace>();
     registry.op::<SpaceToDepth>();
     registry.op::<SpaceToBatchNd>();
     registry.op::<BatchToSpaceNd>();
+    registry.op::<FifoBuffer>();
 }
