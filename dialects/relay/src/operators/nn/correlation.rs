@@ -2,7 +2,7 @@
 
 use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
-use super::numeric::{Number, compute_dtype, dispatch, result_shape};
+use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{require, require_rank};
 use super::window::{Step, offset, padding, per_axis};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
@@ -35,7 +35,7 @@ impl<T: Number> Planes<T> {
 
 /// Calls `element` with every `(n, c, y, x)` of `shape`, in row-major order.
 fn fill<T>(shape: &[i64], mut element: impl FnMut(i64, i64, i64, i64) -> T) -> Vec<T> {
-    let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+    let mut out = Vec::with_capacity(size(shape));
     let &[batch, channels, height, width] = shape else { return out };
     for n in 0..batch {
         for c in 0..channels {
@@ -244,8 +244,7 @@ fn dilation_relation(op: Dilation2d<Type>, cx: &mut InferCx<'_>) -> Result<Type,
 fn evaluate_dilation(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Dilation2d<Value>>()?;
     let (shape, dtype) = result_shape::<Dilation2d>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, dilate(&op, cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, dilate(&op, cx, &shape, dtype))
 }
 
 fn dilate<T: Number>(

@@ -5,7 +5,7 @@ use std::fmt;
 use ir_core::infer::tuple;
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
 
-use super::numeric::{Number, dispatch, result_shape};
+use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::require;
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, elements, relation};
@@ -208,7 +208,7 @@ fn run<T: Number>(
     }
     let elements: Vec<Vec<T>> = tensors.iter().map(|tensor| T::read(tensor)).collect();
     let summed: usize = extents[shape.len()..].iter().product();
-    let mut out = vec![T::ZERO; shape.iter().product::<i64>() as usize];
+    let mut out = vec![T::ZERO; size(shape)];
     let mut index = vec![0usize; names.len()];
     let mut places = vec![0usize; tensors.len()];
     for out in &mut out {

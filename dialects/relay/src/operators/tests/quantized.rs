@@ -7,6 +7,9 @@ use proptest::prelude::*;
 use super::{Case, scalar, tensor};
 use crate::interpreter::Value;
 
+type Unary = fn(f64) -> f64;
+type Binary = fn(f64, f64) -> f64;
+
 /// A quantized tensor; more than one scale and zero point are along the first axis.
 #[derive(Clone, Debug)]
 struct Quantized {
@@ -158,7 +161,7 @@ proptest! {
     fn arithmetic((x, y, to) in dtypes().prop_flat_map(|dtype| (
         quantized(dtype, &[3, 4], 3), quantized(dtype, &[4], 1), output(dtype),
     ))) {
-        let functions: [(&str, fn(f64, f64) -> f64); 3] = [
+        let functions: [(&str, Binary); 3] = [
             ("qnn.add", |a, b| a + b),
             ("qnn.subtract", |a, b| a - b),
             ("qnn.mul", |a, b| a * b),
@@ -178,7 +181,7 @@ proptest! {
     fn functions(
         (x, to) in dtypes().prop_flat_map(|dtype| (quantized(dtype, &[8], 1), output(dtype))),
     ) {
-        let functions: [(&str, bool, fn(f64) -> f64); 9] = [
+        let functions: [(&str, bool, Unary); 9] = [
             ("abs", false, f64::abs),
             // The series of the error function, summed to where its terms vanish.
             ("erf", false, |x| {
