@@ -1,6 +1,6 @@
 //! Helpers over types.
 
-use ir_core::{Dim, DimExprData, Symbol, Type, TypeData, TypeParam};
+use ir_core::{Dim, DimExpr, DimExprData, Symbol, Type, TypeData, TypeParam};
 use rustc_hash::FxHashSet;
 
 /// The type and shape parameters that `ty` refers to without binding them, in order of first
@@ -12,6 +12,11 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
         Dim(Dim),
         Unbind(usize),
     }
+    fn note(name: Symbol, bound: &[Symbol], free: &mut Vec<Symbol>) {
+        if !bound.contains(&name) && !free.contains(&name) {
+            free.push(name);
+        }
+    }
     let (mut free, mut bound): (Vec<Symbol>, Vec<Symbol>) = (vec![], vec![]);
     // Types without bound names around them are visited once, however often they are shared.
     let mut seen: FxHashSet<Type> = FxHashSet::default();
@@ -22,15 +27,14 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 bound.truncate(bound.len() - count);
                 None
             }
-            Step::Dim(Dim::Known(_) | Dim::Any) => None,
-            Step::Dim(Dim::Expr(expr)) => match expr.data() {
-                DimExprData::Parameter(name) => Some(name),
-                DimExprData::Variable(_) => None,
-                DimExprData::Binary(_, a, b) => {
-                    pending.extend([Step::Dim(b), Step::Dim(a)]);
-                    None
-                }
-            },
+            Step::Dim(dim) => {
+                for_each_dim_leaf(dim, |leaf| {
+                    if let DimExprData::Parameter(name) = leaf {
+                        note(name, &bound, &mut free);
+                    }
+                });
+                None
+            }
             Step::Type(ty) if !ty.facts().has_parameter => None,
             Step::Type(ty) if bound.is_empty() && !seen.insert(ty) => None,
             Step::Type(ty) => match ty.data() {
@@ -65,12 +69,26 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 }
             },
         };
-        if let Some(name) = found
-            && !bound.contains(&name)
-            && !free.contains(&name)
-        {
-            free.push(name);
+        if let Some(name) = found {
+            note(name, &bound, &mut free);
         }
     }
     free
+}
+
+/// Calls `visit` with every parameter and variable in `dim`, each once.
+pub(crate) fn for_each_dim_leaf(dim: Dim, mut visit: impl FnMut(DimExprData)) {
+    let mut seen: FxHashSet<DimExpr> = FxHashSet::default();
+    let mut pending = vec![dim];
+    while let Some(dim) = pending.pop() {
+        let Dim::Expr(expr) = dim else { continue };
+        match expr.data() {
+            DimExprData::Binary(_, a, b) => {
+                if seen.insert(expr) {
+                    pending.extend([b, a]);
+                }
+            }
+            leaf => visit(leaf),
+        }
+    }
 }
