@@ -50,7 +50,7 @@ pub use rewriter::FuncMut;
 pub use smallvec::SmallVec;
 pub use tensor::{Scalar, TensorData};
 pub use types::{
-    Dim, DimExpr, DimExprData, DimOp, FunctionType, TensorType, Type, TypeData, TypeParam,
+    Dim, DimExpr, DimExprData, DimFacts, DimOp, FunctionType, TensorType, Type, TypeData, TypeParam,
 };
 pub use verify::{Verified, verify};
 

@@ -1,7 +1,7 @@
 //! Helpers over types.
 
 use indexmap::IndexSet;
-use ir_core::{Dim, DimExprData, Symbol, Type, TypeData, TypeParam};
+use ir_core::{Dim, DimExpr, DimExprData, Symbol, Type, TypeData, TypeParam};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 /// The type and shape parameters that `ty` refers to without binding them, in order of first
@@ -13,7 +13,13 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
         Dim(Dim),
         Unbind(usize),
     }
-    let mut free: IndexSet<Symbol, FxBuildHasher> = IndexSet::default();
+    type Names = IndexSet<Symbol, FxBuildHasher>;
+    fn note(name: Symbol, binders: &FxHashMap<Symbol, u32>, free: &mut Names) {
+        if binders.get(&name).is_none_or(|count| *count == 0) {
+            free.insert(name);
+        }
+    }
+    let mut free = Names::default();
     let mut bound: Vec<Symbol> = Vec::new();
     // How often each name is among those bound.
     let mut binders: FxHashMap<Symbol, u32> = FxHashMap::default();
@@ -28,15 +34,14 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 }
                 None
             }
-            Step::Dim(Dim::Known(_) | Dim::Any) => None,
-            Step::Dim(Dim::Expr(expr)) => match expr.data() {
-                DimExprData::Parameter(name) => Some(name),
-                DimExprData::Variable(_) => None,
-                DimExprData::Binary(_, a, b) => {
-                    pending.extend([Step::Dim(b), Step::Dim(a)]);
-                    None
-                }
-            },
+            Step::Dim(dim) => {
+                for_each_dim_leaf(dim, |leaf| {
+                    if let DimExprData::Parameter(name) = leaf {
+                        note(name, &binders, &mut free);
+                    }
+                });
+                None
+            }
             Step::Type(ty) if !ty.facts().has_parameter => None,
             Step::Type(ty) if bound.is_empty() && !seen.insert(ty) => None,
             Step::Type(ty) => match ty.data() {
@@ -74,11 +79,26 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 }
             },
         };
-        if let Some(name) = found
-            && binders.get(&name).is_none_or(|count| *count == 0)
-        {
-            free.insert(name);
+        if let Some(name) = found {
+            note(name, &binders, &mut free);
         }
     }
     free.into_iter().collect()
+}
+
+/// Calls `visit` with every parameter and variable in `dim`, each once.
+pub(crate) fn for_each_dim_leaf(dim: Dim, mut visit: impl FnMut(DimExprData)) {
+    let mut seen: FxHashSet<DimExpr> = FxHashSet::default();
+    let mut pending = vec![dim];
+    while let Some(dim) = pending.pop() {
+        let Dim::Expr(expr) = dim else { continue };
+        match expr.data() {
+            DimExprData::Binary(_, a, b) => {
+                if seen.insert(expr) {
+                    pending.extend([b, a]);
+                }
+            }
+            leaf => visit(leaf),
+        }
+    }
 }

@@ -4,7 +4,9 @@
 //! here visits a shared part once.
 
 use ir_core::{Dim, DimExpr, DimExprData, FunctionType, TensorType, Type, TypeData, TypeParam};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+
+pub(super) use crate::types::for_each_dim_leaf;
 
 /// What becomes of a type that [`Rebuild::ty`] comes across.
 pub(super) enum Leaf {
@@ -200,21 +202,4 @@ pub(super) fn rebuild_dim<R: Rebuild>(dim: Dim, rules: &mut R) -> Dim {
         }
     }
     memo.get(&root).copied().unwrap_or(dim)
-}
-
-/// Calls `visit` with every parameter and variable in `dim`, each once.
-pub(super) fn for_each_dim_leaf(dim: Dim, mut visit: impl FnMut(DimExprData)) {
-    let mut seen: FxHashSet<DimExpr> = FxHashSet::default();
-    let mut pending = vec![dim];
-    while let Some(dim) = pending.pop() {
-        let Dim::Expr(expr) = dim else { continue };
-        match expr.data() {
-            DimExprData::Binary(_, a, b) => {
-                if seen.insert(expr) {
-                    pending.extend([b, a]);
-                }
-            }
-            leaf => visit(leaf),
-        }
-    }
 }

@@ -526,7 +526,8 @@ impl Solver {
         match (a, b) {
             (Dim::Any, _) | (_, Dim::Any) => Ok(()),
             (Dim::Known(_), Dim::Known(_)) => Err(Mismatch::Dims(a, b)),
-            _ => match (solve_for_variable(a, b), has_dim_variable(a) || has_dim_variable(b)) {
+            _ => match (solve_for_variable(a, b), a.facts().has_variable || b.facts().has_variable)
+            {
                 (Some((index, value)), _) => self.bind_dim(index, value, Mismatch::Dims(a, b)),
                 (None, true) => {
                     self.equations.push((a, b));
@@ -679,16 +680,10 @@ fn dim_variable(dim: Dim) -> Option<u32> {
     }
 }
 
-fn has_dim_variable(dim: Dim) -> bool {
-    let mut found = false;
-    for_each_dim_leaf(dim, |leaf| found |= matches!(leaf, DimExprData::Variable(_)));
-    found
-}
-
 /// The variable and its value when `a = b` is `v + k = n`, `v - k = n`, `v * k = n` or such.
 fn solve_for_variable(a: Dim, b: Dim) -> Option<(u32, Dim)> {
-    let (mut open, mut value) = if has_dim_variable(a) { (a, b) } else { (b, a) };
-    if has_dim_variable(value) {
+    let (mut open, mut value) = if a.facts().has_variable { (a, b) } else { (b, a) };
+    if value.facts().has_variable {
         return None;
     }
     loop {
@@ -697,7 +692,7 @@ fn solve_for_variable(a: Dim, b: Dim) -> Option<(u32, Dim)> {
             DimExprData::Variable(index) => return Some((index, value)),
             DimExprData::Parameter(_) => return None,
             DimExprData::Binary(op, x, y) => {
-                let (inner, other, left) = match (has_dim_variable(x), has_dim_variable(y)) {
+                let (inner, other, left) = match (x.facts().has_variable, y.facts().has_variable) {
                     (true, false) => (x, y, true),
                     (false, true) => (y, x, false),
                     _ => return None,
