@@ -31,7 +31,9 @@ pub mod types;
 pub mod verify;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
-pub use body::{Binding, Body, InsertPoint, NameHint, OpParts, ValueDef};
+pub use body::{
+    Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts, ValueDef,
+};
 pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};
 pub use dtype::{DType, DTypeKind};

@@ -355,6 +355,7 @@ fn mistakes_are_reported_where_they_are() {
             "E0210 the constructor `A` is declared twice",
         ),
         ("def @main(%x: int32, %x: int32) { () }", "E0210 the parameter `%x` is named twice"),
+        ("def @main[A, A](%x: A) { () }", "E0210 the type parameter `A` is named twice"),
         ("def @main() { %0 = 1; %0 = 2; %0 }", "E0211 `%0` is bound twice in one scope"),
         ("def @main(%x: Lst) { %x }", "E0212 unknown type `Lst`"),
         (

@@ -25,7 +25,7 @@ use super::lexer::{Number, Token, TokenKind, number};
 use super::numbered::Numbered;
 use super::types::parse_type;
 use crate::attributes::AttrDict;
-use crate::body::{Binding, Body, InsertPoint, MAX_RESULTS, NameHint, OpParts};
+use crate::body::{Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ids::{BlockId, OpId, ValueId};
 use crate::intern::Symbol;
@@ -37,7 +37,18 @@ use crate::types::Type;
 /// Parses a module. It holds what could be read, whatever else is wrong; check the diagnostics
 /// for errors. Attributes of registered operations are brought into their normal form.
 pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
+    parse_with(file, text, registry, MAX_OPERANDS)
+}
+
+/// The same, where an operation has at most `max_operands` operands.
+fn parse_with(
+    file: &str,
+    text: &str,
+    registry: &Registry,
+    max_operands: usize,
+) -> (Module, Vec<Diagnostic>) {
     let mut parser = Parser {
+        max_operands,
         cursor: Cursor::new(file, text),
         registry,
         names: Names::default(),
@@ -129,6 +140,8 @@ struct Open {
 }
 
 struct Parser<'t, 'r> {
+    /// The most operands of one operation.
+    max_operands: usize,
     cursor: Cursor<'t>,
     registry: &'r Registry,
     /// The values of the current item.
@@ -260,6 +273,7 @@ impl<'t> Parser<'t, '_> {
             self.cursor.expect(TokenKind::Colon)?;
             let ty = self.ty()?;
             let value = body.add_block_arg(block, ty);
+            body.set_argument_loc(value, Loc::offset(name.token.start - self.base));
             self.define(body, name, Some(value), Binding::Graph);
             if !self.cursor.eat(TokenKind::Comma) {
                 self.cursor.expect(TokenKind::RightParen)?;
@@ -337,6 +351,13 @@ impl<'t> Parser<'t, '_> {
                 self.cursor.expect(TokenKind::RightParen)?;
                 break;
             }
+        }
+        if operands.len() > self.max_operands {
+            let message = format!("an operation has at most {} operands", self.max_operands);
+            let found = format!("found {}", operands.len());
+            let span = self.cursor.span(token.start, self.cursor.previous_end());
+            let error = Diagnostic::error("E0115", message).at(span).note(found);
+            return Err(self.cursor.report(error.help("split it, such as a tuple into tuples")));
         }
         let names = SmallVec::from_slice(names);
         let statement = Statement { depth, binding, names, op_name, operands, incomplete };
@@ -594,5 +615,24 @@ fn spelled((name, number): Key) -> String {
         (None, number) => format!("%{number}"),
         (Some(name), 0) => format!("%{name}"),
         (Some(name), number) => format!("%{name}#{number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_operands_are_an_error_in_their_place() {
+        let text = "\"t.f\" @main : fn (()) -> () {\n  ^(%x: ()):\n  \
+                    %y = \"t.op\"(%x, %x, %x) : ((), (), ()) -> ()\n  \
+                    \"t.end\"(%y) : (()) -> ()\n}\n";
+        let found = |limit| parse_with("test", text, &Registry::new(), limit).1;
+        assert!(found(3).iter().all(|error| error.code != "E0115"), "{:?}", found(3));
+        let errors = found(2);
+        let error = errors.iter().find(|error| error.code == "E0115").unwrap();
+        assert_eq!(error.message, "an operation has at most 2 operands");
+        let span = error.primary.as_ref().unwrap().span;
+        assert_eq!(&text[span.start as usize..span.end as usize], "\"t.op\"(%x, %x, %x)");
     }
 }

@@ -22,12 +22,15 @@ pub(super) enum Form {
     Fn,
     If,
     Match,
+    Tuple,
+    TupleGet,
+    RefCreate,
     RefRead,
     RefWrite,
     Yield,
 }
 
-const FORMS: [(&str, Form); 11] = [
+const FORMS: [(&str, Form); 14] = [
     ("relay.global", Form::Global),
     ("relay.operator", Form::Operator),
     ("relay.constructor", Form::Constructor),
@@ -36,6 +39,9 @@ const FORMS: [(&str, Form); 11] = [
     ("relay.fn", Form::Fn),
     ("relay.if", Form::If),
     ("relay.match", Form::Match),
+    ("relay.tuple", Form::Tuple),
+    ("relay.tuple_get", Form::TupleGet),
+    ("relay.ref", Form::RefCreate),
     ("relay.ref_read", Form::RefRead),
     ("relay.ref_write", Form::RefWrite),
     ("relay.yield", Form::Yield),

@@ -42,8 +42,8 @@ pub(super) enum Frame<'t> {
     Paren { first: usize, comma: bool, start: u32 },
     /// `{` where a value may stand.
     Braces,
-    /// `if (`.
-    Condition { start: u32 },
+    /// `if (`; where it starts, and where its condition does.
+    Condition { start: u32, condition: u32 },
     /// A branch of `if`.
     Branch { op: OpId, second: bool, scope: Scope },
     /// The body of a function literal.

@@ -185,7 +185,8 @@ impl<'t> Machine<'_, 't> {
             "if" => {
                 cursor.bump();
                 cursor.expect(TokenKind::LeftParen)?;
-                self.frames.push(Frame::Condition { start });
+                let condition = cursor.peek().start;
+                self.frames.push(Frame::Condition { start, condition });
                 Ok(Next::Expression)
             }
             "match" => {
@@ -350,6 +351,7 @@ impl<'t> Machine<'_, 't> {
         }
         for param in &head.params {
             let value = function.body.add_block_arg(self.block, param.ty);
+            function.body.set_argument_loc(value, function.loc(param.start));
             let hint = NameHint { name: Some(param.name), binding: Binding::Let };
             function.body.set_name_hint(value, hint);
             function.bind(param.name, Meaning::Value(value));
