@@ -74,13 +74,15 @@ fn conv(channels: i64, outputs: i64, size: i64, kernel: i64, stride: i64) -> Ite
 fn softmax(rows: i64, columns: i64) -> Item {
     let mut f = ComputeBuilder::new();
     let x = f.input("x", &[rows, columns], DType::FLOAT32);
-    let max = f.reduce("max", &[rows], &[columns], Combiner::Max, |e, i, r| e.load(&x, &[i[0], r[0]]));
+    let max =
+        f.reduce("max", &[rows], &[columns], Combiner::Max, |e, i, r| e.load(&x, &[i[0], r[0]]));
     let exp = f.compute("exp", &[rows, columns], |e, i| {
         let (value, max) = (e.load(&x, i), e.load(&max, &[i[0]]));
         let difference = e.sub(value, max);
         e.scalar(te::scalar::ScalarOp::Exp, &[difference])
     });
-    let sum = f.reduce("sum", &[rows], &[columns], Combiner::Sum, |e, i, r| e.load(&exp, &[i[0], r[0]]));
+    let sum =
+        f.reduce("sum", &[rows], &[columns], Combiner::Sum, |e, i, r| e.load(&exp, &[i[0], r[0]]));
     let softmax = f.compute("softmax", &[rows, columns], |e, i| {
         let (value, sum) = (e.load(&exp, i), e.load(&sum, &[i[0]]));
         e.div(value, sum)
@@ -91,14 +93,54 @@ fn softmax(rows: i64, columns: i64) -> Item {
 fn cases() -> Vec<Case> {
     let flops = |m: i64, n: i64, k: i64| 2.0 * (m * n * k) as f64;
     vec![
-        Case { name: "matmul 512", item: matmul(512, 512, 512), flops: flops(512, 512, 512), bytes: 0.0 },
-        Case { name: "matmul 1x4096x1024", item: matmul(1, 4096, 1024), flops: 0.0, bytes: 4096.0 * 1024.0 * 4.0 },
-        Case { name: "conv 3x3 64 56", item: conv(64, 64, 56, 3, 1), flops: flops(64, 56 * 56, 64 * 9), bytes: 0.0 },
-        Case { name: "conv 1x1 64 256 56", item: conv(64, 256, 56, 1, 1), flops: flops(256, 56 * 56, 64), bytes: 0.0 },
-        Case { name: "conv 3x3 512 7", item: conv(512, 512, 7, 3, 1), flops: flops(512, 49, 512 * 9), bytes: 0.0 },
-        Case { name: "conv 3x3 256 14", item: conv(256, 256, 14, 3, 1), flops: flops(256, 196, 256 * 9), bytes: 0.0 },
-        Case { name: "conv 3x3 s2 128 56", item: conv(64, 128, 56, 3, 2), flops: flops(128, 28 * 28, 64 * 9), bytes: 0.0 },
-        Case { name: "softmax 512x1024", item: softmax(512, 1024), flops: 0.0, bytes: 512.0 * 1024.0 * 8.0 },
+        Case {
+            name: "matmul 512",
+            item: matmul(512, 512, 512),
+            flops: flops(512, 512, 512),
+            bytes: 0.0,
+        },
+        Case {
+            name: "matmul 1x4096x1024",
+            item: matmul(1, 4096, 1024),
+            flops: 0.0,
+            bytes: 4096.0 * 1024.0 * 4.0,
+        },
+        Case {
+            name: "conv 3x3 64 56",
+            item: conv(64, 64, 56, 3, 1),
+            flops: flops(64, 56 * 56, 64 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 1x1 64 256 56",
+            item: conv(64, 256, 56, 1, 1),
+            flops: flops(256, 56 * 56, 64),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 3x3 512 7",
+            item: conv(512, 512, 7, 3, 1),
+            flops: flops(512, 49, 512 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 3x3 256 14",
+            item: conv(256, 256, 14, 3, 1),
+            flops: flops(256, 196, 256 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 3x3 s2 128 56",
+            item: conv(64, 128, 56, 3, 2),
+            flops: flops(128, 28 * 28, 64 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "softmax 512x1024",
+            item: softmax(512, 1024),
+            flops: 0.0,
+            bytes: 512.0 * 1024.0 * 8.0,
+        },
     ]
 }
 
@@ -130,7 +172,8 @@ fn main() {
         let loaded = target.load(verified).unwrap();
         let compile = start.elapsed().as_secs_f64();
         let params = loaded.kernels()[0].params.clone();
-        let mut buffers: Vec<Buffer> = params.iter().map(|ty| Buffer::of_type(*ty).unwrap()).collect();
+        let mut buffers: Vec<Buffer> =
+            params.iter().map(|ty| Buffer::of_type(*ty).unwrap()).collect();
         for buffer in &mut buffers {
             for (i, bytes) in buffer.as_mut().chunks_exact_mut(4).enumerate() {
                 bytes.copy_from_slice(&((i % 7) as f32 * 0.25).to_le_bytes());

@@ -53,7 +53,8 @@ impl Writer {
         let types: Vec<Type> = operands.iter().map(|value| self.body.ty(*value)).collect();
         let info = self.registry.find_op(Symbol::new(name)).expect("a registered operation");
         let infer = info.def.infer.expect("a type relation");
-        let ty = infer(&mut InferCx::new(&types, attrs)).unwrap_or_else(|_| panic!("{name} {types:?}"));
+        let ty =
+            infer(&mut InferCx::new(&types, attrs)).unwrap_or_else(|_| panic!("{name} {types:?}"));
         let parts = OpParts::new(name, operands, &[]).attrs(attrs);
         let results = [ty];
         let op = self
@@ -187,7 +188,8 @@ pub fn module(items: impl IntoIterator<Item = (&'static str, Item)>) -> Module {
 
 pub fn show(diagnostics: &[Diagnostic], module: &Module) -> String {
     let _ = render::render;
-    diagnostics.iter().map(|d| format!("{d:?}\n")).collect::<String>() + &format!("{}", module.op_count())
+    diagnostics.iter().map(|d| format!("{d:?}\n")).collect::<String>()
+        + &format!("{}", module.op_count())
 }
 
 pub fn target(isa: &str) -> CTarget {
