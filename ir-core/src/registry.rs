@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 
 use crate::attributes::{Attr, AttrDict};
 use crate::body::Body;
-use crate::diagnostics::did_you_mean;
+use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ids::{OpId, ValueId};
 use crate::infer::InferFn;
 use crate::intern::Symbol;
-use crate::module::Signatures;
+use crate::module::{Item, Signatures};
 use crate::pass::PassDef;
 use crate::text::ItemSyntax;
 
@@ -111,6 +111,41 @@ pub struct VerifyCx<'a> {
     pub registry: &'a Registry,
     /// The module's items.
     pub signatures: &'a Signatures,
+}
+
+/// What the check of a kind of item may look at.
+pub struct ItemCx<'a> {
+    /// The item's name.
+    pub name: Symbol,
+    /// The item.
+    pub item: &'a Item,
+    /// What exists.
+    pub registry: &'a Registry,
+    /// The module's items.
+    pub signatures: &'a Signatures,
+}
+
+/// Checks an item as a whole; what its body holds is checked on its own.
+pub type VerifyItemFn = fn(&ItemCx<'_>) -> Vec<Diagnostic>;
+
+/// A kind of item, such as the functions or the data types of a dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemDef {
+    /// Full name, `dialect.kind`.
+    pub name: &'static str,
+    /// What such an item is, as Markdown; the first line is the summary.
+    pub doc: &'static str,
+    /// Further checks.
+    pub verify: Option<VerifyItemFn>,
+    /// Readable text; `None` where such items have only the generic form, or a text of their own.
+    pub syntax: Option<ItemSyntax>,
+}
+
+impl ItemDef {
+    /// A kind of item without checks of its own.
+    pub const fn new(name: &'static str, doc: &'static str) -> ItemDef {
+        ItemDef { name, doc, verify: None, syntax: None }
+    }
 }
 
 /// What a fold hook may look at.
@@ -317,9 +352,9 @@ pub struct PipelineDef {
 pub struct Registry {
     dialects: IndexMap<&'static str, Dialect, FxBuildHasher>,
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
+    items: IndexMap<Symbol, ItemDef, FxBuildHasher>,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
-    syntaxes: IndexMap<&'static str, ItemSyntax, FxBuildHasher>,
 }
 
 impl Registry {
@@ -347,6 +382,12 @@ impl Registry {
         self.add_op(T::info());
     }
 
+    /// Adds a kind of item. Panics when the name is taken.
+    pub fn add_item(&mut self, item: ItemDef) {
+        let earlier = self.items.insert(Symbol::new(item.name), item);
+        assert!(earlier.is_none(), "the kind of item `{}` is registered twice", item.name);
+    }
+
     /// Adds a pass. Panics when the name is taken.
     pub fn add_pass(&mut self, pass: PassDef) {
         let name = pass.name;
@@ -360,13 +401,6 @@ impl Registry {
         assert!(!self.passes.contains_key(name), "`{name}` is a pass already");
         let earlier = self.pipelines.insert(name, PipelineDef { name, text, doc });
         assert!(earlier.is_none(), "pipeline `{name}` is registered twice");
-    }
-
-    /// Adds the readable text of a kind of item. Panics when the kind has one.
-    pub fn add_item_syntax(&mut self, syntax: ItemSyntax) {
-        let kind = syntax.kind;
-        let earlier = self.syntaxes.insert(kind, syntax);
-        assert!(earlier.is_none(), "items of kind `{kind}` have a syntax already");
     }
 
     /// Adds the pass that a struct declares.
@@ -455,6 +489,16 @@ impl Registry {
         self.ops.values()
     }
 
+    /// All kinds of items in order of registration.
+    pub fn items(&self) -> impl Iterator<Item = &ItemDef> {
+        self.items.values()
+    }
+
+    /// The kind of item called `name`.
+    pub fn item(&self, name: impl Into<Symbol>) -> Option<&ItemDef> {
+        self.items.get(&name.into())
+    }
+
     /// All passes in order of registration.
     pub fn passes(&self) -> impl Iterator<Item = &PassDef> {
         self.passes.values()
@@ -468,16 +512,6 @@ impl Registry {
     /// Named pipeline `name`.
     pub fn find_pipeline(&self, name: &str) -> Option<&PipelineDef> {
         self.pipelines.get(name)
-    }
-
-    /// The readable text of items of kind `kind`.
-    pub fn item_syntax(&self, kind: &str) -> Option<&ItemSyntax> {
-        self.syntaxes.get(kind)
-    }
-
-    /// The kinds of items that have a readable text of their own, in order of registration.
-    pub fn item_kinds(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.syntaxes.keys().copied()
     }
 
     /// Pass `name`.

@@ -7,6 +7,7 @@ pub mod items;
 pub mod layout;
 pub mod lexer;
 pub mod literals;
+pub mod numbered;
 mod parser;
 mod printer;
 pub mod types;

@@ -11,14 +11,14 @@
 //! that "a schedule never changes results" is a property one can test.
 
 pub mod compute;
-pub mod index;
 pub mod generate;
+pub mod index;
 pub mod interpreter;
 pub mod loops;
 pub mod lower;
 pub mod scalar;
-pub mod text;
 pub mod schedule;
+pub mod text;
 
 use ir_core::Dialect;
 
@@ -31,7 +31,6 @@ pub fn dialect() -> Dialect {
             scalar::register(registry);
             compute::register(registry);
             loops::register(registry);
-            text::register(registry);
         },
     }
 }

@@ -21,7 +21,7 @@ mod unroll;
 mod vectorize;
 mod verify;
 
-use ir_core::{AttrValue, DType, InferCx, Op, Registry, Stop, Type, ValueId};
+use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Stop, Type, ValueId};
 
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
@@ -271,6 +271,10 @@ fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 
 /// The operations of kernels.
 pub(crate) fn register(registry: &mut Registry) {
+    registry.add_item(ItemDef {
+        syntax: Some(crate::text::SYNTAX),
+        ..ItemDef::new(KERNEL, "How it is computed: loops over buffers.")
+    });
     registry.op::<For>();
     registry.op::<If>();
     registry.op::<Alloc>();

@@ -65,18 +65,8 @@ mod parser;
 mod printer;
 mod statements;
 
-use ir_core::Registry;
 use ir_core::text::ItemSyntax;
 
-use crate::{compute, loops};
-
-/// Adds the text of this dialect's items.
-pub(crate) fn register(registry: &mut Registry) {
-    for kind in [compute::FUNC, loops::KERNEL] {
-        registry.add_item_syntax(ItemSyntax {
-            kind,
-            print: printer::print_item,
-            parse: parser::parse_item,
-        });
-    }
-}
+/// The syntax of compute functions and kernels.
+pub(crate) const SYNTAX: ItemSyntax =
+    ItemSyntax { print: printer::print_item, parse: parser::parse_item };

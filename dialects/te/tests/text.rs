@@ -18,7 +18,7 @@ fn registry() -> Registry {
 }
 
 fn print(item: &Item, registry: &Registry) -> String {
-    let syntax = registry.item_syntax(item.signature.op.as_str()).unwrap();
+    let syntax = registry.item(item.signature.op).unwrap().syntax.unwrap();
     let mut out = Vec::new();
     let name = Symbol::new("f");
     (syntax.print)(name, item, registry, &PrintOptions::complete(), &mut out).unwrap();
@@ -27,7 +27,8 @@ fn print(item: &Item, registry: &Registry) -> String {
 
 fn parse(text: &str, kind: &str, registry: &Registry) -> Result<Item, String> {
     let mut cursor = Cursor::new("text", text);
-    let parsed = (registry.item_syntax(kind).unwrap().parse)(&mut cursor, registry);
+    let syntax = registry.item(kind).unwrap().syntax.unwrap();
+    let parsed = (syntax.parse)(&mut cursor, registry);
     match (parsed, cursor.diagnostics.as_slice()) {
         (Ok(parsed), []) => Ok(parsed.item),
         (_, diagnostics) => Err(format!("{diagnostics:#?}\n{text}")),
@@ -255,9 +256,7 @@ const DEEP: usize = 100_000;
 #[test]
 fn deep_expressions_need_no_native_stack() {
     let registry = registry();
-    let chain = |op| {
-        one(move |e, start| (0..DEEP).fold(start, |value, _| e.scalar(op, &[value])))
-    };
+    let chain = |op| one(move |e, start| (0..DEEP).fold(start, |value, _| e.scalar(op, &[value])));
     reads_back(&chain(ScalarOp::Neg), &registry);
     reads_back(&chain(ScalarOp::Exp), &registry);
     let left = one(|e, start| {
@@ -268,8 +267,7 @@ fn deep_expressions_need_no_native_stack() {
     });
     reads_back(&left, &registry);
     let right = one(|e, start| {
-        let numbers: Vec<ValueId> =
-            (0..DEEP).map(|i| e.number(DType::FLOAT32, i as f64)).collect();
+        let numbers: Vec<ValueId> = (0..DEEP).map(|i| e.number(DType::FLOAT32, i as f64)).collect();
         numbers.into_iter().rev().fold(start, |value, number| e.sub(number, value))
     });
     reads_back(&right, &registry);

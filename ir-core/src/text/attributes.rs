@@ -207,7 +207,7 @@ fn write_tensor(tensor: &TensorData, options: &PrintOptions, line: &mut Line) {
     push(line, format_args!("dense<{}, ", tensor.ty()));
     // Numbers stand for bytes only where they give the same bytes back.
     let exact = |values: &mut dyn Iterator<Item = Scalar>| {
-        // All NaNs are written alike.
+        // Every NaN prints alike.
         let values = values.map(|value| match value {
             Scalar::Float(value) if value.is_nan() => Scalar::Float(f64::NAN),
             value => value,

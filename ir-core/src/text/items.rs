@@ -1,7 +1,7 @@
 //! Readable text of items, contributed by the dialects that own them.
 //!
 //! A text in readable form is a list of items of several kinds. Whoever reads or prints one asks
-//! the [`Registry`] for the syntax of every kind that is not its own.
+//! the [`Registry`] for the syntax of every [kind](crate::registry::ItemDef) that is not its own.
 
 use std::io;
 
@@ -14,10 +14,8 @@ use crate::registry::Registry;
 
 /// The readable text of the items of one kind. It starts with the kind as a word and the name of
 /// the item: `te.func @f`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct ItemSyntax {
-    /// The kind, `dialect.word`.
-    pub kind: &'static str,
     /// Writes an item. Errors are those of the writer.
     pub print: fn(Symbol, &Item, &Registry, &PrintOptions, &mut dyn io::Write) -> io::Result<()>,
     /// Reads an item whose kind stands at the cursor, and goes past it. After a failure, which is

@@ -76,6 +76,8 @@ pub(super) struct Loop {
     pub(super) position: Register,
     pub(super) factor: i64,
     pub(super) start: i64,
+    /// Whether iterations may run at once.
+    pub(super) concurrent: bool,
 }
 
 pub(super) enum Instruction {
@@ -384,9 +386,15 @@ impl<'b> Assembler<'b> {
         let position = self.fresh(1);
         let number = self.code.loops.len() as u32;
         let (factor, start) = permutation(order, extent, u64::from(number));
-        self.code.loops.push(Loop { extent, index, position, factor, start });
+        let concurrent = false;
+        self.code.loops.push(Loop { extent, index, position, factor, start, concurrent });
         let enter = self.emit(Instruction::Enter { number, exit: 0 });
         OpenLoop { number, enter }
+    }
+
+    /// The iterations of the loop may run at once.
+    pub(super) fn make_concurrent(&mut self, open: &OpenLoop) {
+        self.code.loops[open.number as usize].concurrent = true;
     }
 
     /// Ends the loop opened last.

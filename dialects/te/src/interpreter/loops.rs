@@ -6,7 +6,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop};
 use super::{Error, Options, Order};
-use crate::compute::Combiner;
+use crate::compute::{Combiner, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, KERNEL, OUTPUTS, Store};
 use crate::scalar::ScalarOp;
 
@@ -97,14 +97,15 @@ fn decode_body(
             let Some((block, &[index])) = block.map(|block| (block, body.block_args(block))) else {
                 return Err(code.refuse("expected a block of one argument"));
             };
-            let order = match kind {
-                ForKind::Parallel => options.parallel,
-                _ => Order::Forward,
-            };
+            let concurrent = !matches!(kind, ForKind::Serial | ForKind::Unrolled);
+            let order = if concurrent { options.parallel } else { Order::Forward };
             let thread = kind == ForKind::Thread;
             threads += usize::from(thread);
             let index = code.define(index)?;
             let open = code.open_loop(extent, index, order);
+            if concurrent {
+                code.make_concurrent(&open);
+            }
             stack.push((body.first_op(block), Open::Loop { open, thread }));
         } else if let Some(If { condition }) = body.view(op) {
             let Some(region) = body.regions(op).first() else {
@@ -114,6 +115,8 @@ fn decode_body(
             let branch = code.emit(Instruction::Branch { condition, otherwise: 0 });
             let first = body.first_op(body.block_of(*region));
             stack.push((first, Open::Then { op, branch }));
+        } else if body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()) {
+            // The end of a kernel.
         } else if body.view::<Barrier>(op).is_some() {
             // Between thread loops all that came before is done.
             if threads > 0 {
@@ -183,7 +186,8 @@ fn write_statement(
         entry.or_insert(written.len());
         code.emit(Instruction::Call { code: callee, buffers: slots.into() });
     } else {
-        return Ok(false);
+        // The end of a block, which gives nothing.
+        return Ok(body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()));
     }
     Ok(true)
 }

@@ -306,7 +306,11 @@ impl Parser<'_, '_, '_> {
     }
 
     /// A new constant, that no number stands for.
-    pub(super) fn fresh_constant(&mut self, attrs: AttrDict, start: u32) -> Result<ValueId, Failed> {
+    pub(super) fn fresh_constant(
+        &mut self,
+        attrs: AttrDict,
+        start: u32,
+    ) -> Result<ValueId, Failed> {
         self.emit(Symbol::new(<Constant as OpFields<ValueId>>::NAME), &[], attrs, start)
     }
 
@@ -433,9 +437,7 @@ impl Parser<'_, '_, '_> {
             (Callee::Ramp, &[base]) => {
                 self.operand(&Ramp { base, stride: one, lanes: two }, start, values)
             }
-            (Callee::Broadcast, &[a]) => {
-                self.operand(&Broadcast { a, lanes: one }, start, values)
-            }
+            (Callee::Broadcast, &[a]) => self.operand(&Broadcast { a, lanes: one }, start, values),
             (Callee::Extract, &[a]) => self.operand(&Extract { a, lane: one }, start, values),
             (callee, operands) => Err(self.wrong_count(callee, operands.len(), start)),
         }
@@ -490,7 +492,6 @@ impl Parser<'_, '_, '_> {
             false => Err(self.cursor.unexpected(&format!("`{word}`"))),
         }
     }
-
 }
 
 impl Callee {

@@ -7,9 +7,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Yield};
-use crate::loops::{
-    Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, If, Ramp, Store,
-};
+use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, If, Ramp, Store};
 use crate::scalar::{Cast, Constant, ScalarOp, Select};
 
 /// An operation that has a form of its own.

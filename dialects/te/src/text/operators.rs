@@ -82,14 +82,33 @@ pub(super) fn scalar_op(name: &str) -> Option<ScalarOp> {
 }
 
 /// Calls of expressions that are no scalar operations.
-pub(super) const CALLS: [&str; 6] =
-    ["cast", "select", "ramp", "broadcast", "extract", "constant"];
+pub(super) const CALLS: [&str; 6] = ["cast", "select", "ramp", "broadcast", "extract", "constant"];
 
 /// Words that are no names of stages and indices, unless in quotes.
 const KEYWORDS: [&str; 23] = [
-    "_", "False", "True", "alloc", "and", "atomic", "barrier", "call", "cast", "combine", "data",
-    "else", "for", "if", "not", "or", "parallel", "return", "then", "thread", "unrolled",
-    "vectorized", "yield",
+    "_",
+    "False",
+    "True",
+    "alloc",
+    "and",
+    "atomic",
+    "barrier",
+    "call",
+    "cast",
+    "combine",
+    "data",
+    "else",
+    "for",
+    "if",
+    "not",
+    "or",
+    "parallel",
+    "return",
+    "then",
+    "thread",
+    "unrolled",
+    "vectorized",
+    "yield",
 ];
 
 /// Whether a stage or index can be called `name` without quotes.

@@ -321,10 +321,8 @@ impl<'t> Parser<'_, 't, '_> {
             let place = self.since(start);
             return Err(self.cursor.report(Diagnostic::error("E0115", message).at(place)));
         }
-        let parts = OpParts::new(name, operands, results)
-            .attrs(attrs)
-            .regions(regions)
-            .at(self.loc(start));
+        let parts =
+            OpParts::new(name, operands, results).attrs(attrs).regions(regions).at(self.loc(start));
         Ok(self.body.insert_op(InsertPoint::End(self.block), parts))
     }
 
@@ -358,8 +356,8 @@ impl<'t> Parser<'_, 't, '_> {
 
     /// Whether the current block has its end.
     pub(super) fn is_ended(&self) -> bool {
-        self.body.last_op(self.block).is_some_and(|op| {
-            self.registry.traits(&self.body, op).contains(Traits::TERMINATOR)
-        })
+        self.body
+            .last_op(self.block)
+            .is_some_and(|op| self.registry.traits(&self.body, op).contains(Traits::TERMINATOR))
     }
 }

@@ -12,8 +12,8 @@ use ir_core::text::lexer;
 use ir_core::text::literals::scalar_text;
 
 use ir_core::{
-    Attr, AttrDict, AttrValue, BlockId, Body, DType, Item, OpId, Registry, Signature, Symbol, TensorData,
-    Type, ValueId,
+    Attr, AttrDict, AttrValue, BlockId, Body, DType, Item, OpId, Registry, Signature, Symbol,
+    TensorData, Type, ValueId,
 };
 
 use super::forms::{Form, needs_end};
@@ -197,8 +197,7 @@ impl<'a> Printer<'a> {
     fn is_implied(&self, op: OpId) -> bool {
         self.body.operand_count(op) == 0
             && self.body.op_block(op).is_some_and(|block| {
-                self.body.last_op(block) == Some(op)
-                    && needs_end(self.body, block, self.registry)
+                self.body.last_op(block) == Some(op) && needs_end(self.body, block, self.registry)
             })
             && matches!(Form::of(self.body, op), Some(Form::Yield(_)))
     }
@@ -359,8 +358,7 @@ impl<'a> Printer<'a> {
             Some(Form::Yield(end)) if !end.values.is_empty() => Some(end.values),
             _ => None,
         });
-        let whole =
-            |op| Some(op) == last || self.inlining.is_inside(op);
+        let whole = |op| Some(op) == last || self.inlining.is_inside(op);
         match values {
             Some(values) if body.regions(op).len() == 1 && body.block_ops(block).all(whole) => {
                 self.values(&values);

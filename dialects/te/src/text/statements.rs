@@ -15,9 +15,7 @@ use super::codes;
 use super::forms::{needs_end, result_count};
 use super::parser::{Key, Parser, Word};
 use crate::compute::{Combiner, Compute, Reduce, Return, Yield};
-use crate::loops::{
-    Alloc, Atomic, Barrier, Call, Data, For, ForKind, If, Scope, Store,
-};
+use crate::loops::{Alloc, Atomic, Barrier, Call, Data, For, ForKind, If, Scope, Store};
 use crate::scalar::dtype_of;
 
 /// A brace that is open.
@@ -231,8 +229,8 @@ impl Parser<'_, '_, '_> {
                 "call" => self.call_kernel(start),
                 "yield" => {
                     self.cursor.bump();
-                    let nothing = self.cursor.at_line_start()
-                        || self.cursor.kind() == TokenKind::RightBrace;
+                    let nothing =
+                        self.cursor.at_line_start() || self.cursor.kind() == TokenKind::RightBrace;
                     let values = if nothing { Vec::new() } else { self.expressions()? };
                     self.effect(&Yield { values }, start)
                 }
@@ -575,13 +573,7 @@ impl Parser<'_, '_, '_> {
     }
 
     /// `combine(a, b) {`.
-    fn combine(
-        &mut self,
-        op: OpId,
-        stage: Stage,
-        depth: u32,
-        column: usize,
-    ) -> Result<(), Failed> {
+    fn combine(&mut self, op: OpId, stage: Stage, depth: u32, column: usize) -> Result<(), Failed> {
         let StageForm::Reduce(form) = &stage.form else {
             return Err(self.cursor.unexpected("a statement"));
         };
@@ -599,7 +591,8 @@ impl Parser<'_, '_, '_> {
         }
         if names.len() != 2 * dtypes.len() {
             let (expected, found) = (2 * dtypes.len(), names.len());
-            let message = format!("expected {expected} names, two for each identity, found {found}");
+            let message =
+                format!("expected {expected} names, two for each identity, found {found}");
             let place = self.since(open.start);
             return Err(self.cursor.report(Diagnostic::error(codes::STAGE, message).at(place)));
         }
@@ -650,8 +643,7 @@ impl Parser<'_, '_, '_> {
                 // What has no type has been reported.
                 None if ty == Type::unknown() => return Err(Failed),
                 None => {
-                    let message =
-                        format!("the stage `{}` yields a scalar, found {ty}", stage.name);
+                    let message = format!("the stage `{}` yields a scalar, found {ty}", stage.name);
                     let place = self.cursor.span_of(stage.token);
                     let found = Diagnostic::error(codes::STAGE, message).at(place);
                     return Err(self.cursor.report(found));
