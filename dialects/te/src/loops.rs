@@ -16,6 +16,7 @@
 //! Buffers do not overlap. Loops count from 0. Extents are constants. A kernel ends with an empty
 //! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
+mod plan;
 mod simplify;
 mod unroll;
 mod vectorize;
@@ -23,6 +24,7 @@ mod verify;
 
 use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Stop, Type, ValueId};
 
+pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};
