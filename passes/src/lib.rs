@@ -22,6 +22,7 @@ pub mod fuse;
 pub mod infer_type;
 pub mod inline;
 pub mod lambda_lift;
+pub mod lower_te;
 pub mod math;
 pub mod normal_forms;
 pub mod remove_unused_functions;
@@ -53,6 +54,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<infer_type::InferType>();
     registry.pass::<inline::Inline>();
     registry.pass::<lambda_lift::LambdaLift>();
+    registry.pass::<lower_te::LowerTe>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<simplify_inference::SimplifyInference>();

@@ -53,9 +53,10 @@ pub fn bind(module: &mut Module, values: &[(String, TensorData)]) -> Vec<String>
     let mut params: Vec<Type> = function.params.to_vec();
     let mut unknown = Vec::new();
     for (name, value) in values {
-        let place = body.block_args(entry).iter().position(|arg| {
-            body.name_hint(*arg).name.is_some_and(|hint| hint.as_str() == name)
-        });
+        let place = body
+            .block_args(entry)
+            .iter()
+            .position(|arg| body.name_hint(*arg).name.is_some_and(|hint| hint.as_str() == name));
         let Some(place) = place.filter(|place| params.get(*place) == Some(&value.ty())) else {
             unknown.push(name.clone());
             continue;
@@ -173,9 +174,9 @@ impl Program {
         let first = self.params.len() - self.layout.outputs;
         let mut outputs = Vec::new();
         for (ty, buffer) in self.params.iter().zip(&self.buffers).skip(first) {
-            let tensor = ty.as_tensor().and_then(|tensor| {
-                buffer.to_tensor(tensor.dtype, &tensor.known_shape()?).ok()
-            });
+            let tensor = ty
+                .as_tensor()
+                .and_then(|tensor| buffer.to_tensor(tensor.dtype, &tensor.known_shape()?).ok());
             let message = || Diagnostic::error("E0733", format!("a result is no {ty}"));
             outputs.push(tensor.ok_or_else(message)?);
         }
