@@ -10,7 +10,7 @@ use relay::interpreter::{EvalCx, Evaluate};
 use relay::language::FUNC;
 use rustc_hash::FxHashMap;
 
-use crate::Options;
+use crate::{Import, Options, Weights};
 use crate::node::Cx;
 use crate::operators::{self, Convert};
 use crate::proto::{Extent, Graph, Node, Tensor, ValueInfo, ValueType};
@@ -48,6 +48,8 @@ pub(crate) enum Element {
 pub(crate) enum Fault {
     /// What was expected and found.
     Message(String),
+    /// An extent that must be known is not.
+    Open(String),
     /// The same, reported at a node inside.
     Reported(Box<Diagnostic>),
 }
@@ -112,8 +114,10 @@ pub(crate) struct Importer<'a> {
     elements: FxHashMap<ValueId, Vec<Element>>,
     /// The operations of constants, so that each block has one of a kind.
     constants: FxHashMap<(BlockId, Attr), ValueId>,
-    /// Names of extents that the model has, and those that the options set.
+    /// Names of extents that the model has.
     dim_names: Vec<Symbol>,
+    /// Constants that become parameters.
+    weights: Weights,
 }
 
 impl<'a> Importer<'a> {
@@ -139,11 +143,12 @@ impl<'a> Importer<'a> {
             elements: FxHashMap::default(),
             constants: FxHashMap::default(),
             dim_names: Vec::new(),
+            weights: Weights::default(),
         }
     }
 
     /// The module whose `@main` computes `graph`.
-    pub(crate) fn run(mut self, graph: &Graph<'a>) -> Reported<Module> {
+    pub(crate) fn run(mut self, graph: &Graph<'a>) -> Reported<Import> {
         self.initializers(graph)?;
         let mut params = Vec::new();
         for input in &graph.inputs {
@@ -152,11 +157,22 @@ impl<'a> Importer<'a> {
                 continue;
             }
             let ty = self.input_type(input)?;
-            let value = self.body.add_block_arg(self.body.entry(), ty);
-            let name = Some(Symbol::new(input.name));
-            self.body.set_name_hint(value, NameHint { name, ..NameHint::default() });
-            self.scopes[0].insert(input.name, Value::Computed(value));
+            self.parameter(input.name, ty);
             params.push(ty);
+        }
+        let large: Vec<&'a str> = match self.options.weights_over {
+            None => Vec::new(),
+            Some(limit) => {
+                let names = graph.initializers.iter().map(|tensor| tensor.name);
+                names.filter(|name| self.is_constant_over(name, limit)).collect()
+            }
+        };
+        for name in large {
+            if let Some(Value::Constant(tensor)) = self.scopes[0].get(name).cloned() {
+                self.parameter(name, tensor.ty());
+                params.push(tensor.ty());
+                self.weights.insert(name.to_string(), tensor);
+            }
         }
         for name in self.options.dims.keys() {
             let name = Symbol::new(name);
@@ -190,7 +206,22 @@ impl<'a> Importer<'a> {
         }));
         let mut module = Module::new();
         module.items.insert(Symbol::new("main"), Item::new(FUNC, ty, Some(self.body)));
-        Ok(module)
+        Ok(Import { module, weights: self.weights })
+    }
+
+    /// Adds a parameter of `@main`.
+    fn parameter(&mut self, name: &'a str, ty: Type) {
+        let value = self.body.add_block_arg(self.body.entry(), ty);
+        let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
+        self.body.set_name_hint(value, hint);
+        self.scopes[0].insert(name, Value::Computed(value));
+    }
+
+    fn is_constant_over(&self, name: &str, limit: usize) -> bool {
+        match self.scopes[0].get(name) {
+            Some(Value::Constant(tensor)) => tensor.bytes().len() > limit,
+            _ => false,
+        }
     }
 
     /// Erases operations that nobody uses, such as those of shapes that turned out to be known.
@@ -294,6 +325,10 @@ impl<'a> Importer<'a> {
             converted.map_err(|fault| match fault {
                 Fault::Reported(diagnostic) => diagnostic,
                 Fault::Message(message) => Box::new(node_error(node, message)),
+                Fault::Open(message) => {
+                    let help = "set the extents that the model names with --dim NAME=N";
+                    Box::new(node_error(node, message).help(help))
+                }
             })?;
         }
         Ok(())
@@ -663,7 +698,7 @@ fn join(a: Type, b: Type) -> Result<Type, String> {
 }
 
 /// The error at `node`.
-pub(crate) fn node_error(node: &Node<'_>, message: String) -> Diagnostic {
+fn node_error(node: &Node<'_>, message: String) -> Diagnostic {
     let (operator, title, offset) = (node.operator(), node.title(), node.offset);
     Diagnostic::error("E0803", format!("{operator} `{title}`: {message}"))
         .note(format!("the node stands at byte {offset}"))

@@ -24,7 +24,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use indexmap::IndexMap;
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Module, Registry, TensorData};
+use rustc_hash::FxBuildHasher;
 
 pub use codes::CODES;
 pub use operators::{FAMILIES, Family, Operator};
@@ -45,6 +46,20 @@ pub struct Options {
     pub dims: BTreeMap<String, i64>,
     /// Whether named extents without a number become shape variables of `@main`, not `?`.
     pub shape_variables: bool,
+    /// Constants of more bytes than this become parameters of `@main`, after the inputs.
+    pub weights_over: Option<usize>,
+}
+
+/// Tensors by name, in the order of the model.
+pub type Weights = IndexMap<String, TensorData, FxBuildHasher>;
+
+/// An imported model.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// The module; `@main` computes the model.
+    pub module: Module,
+    /// Arguments of the parameters that stand for constants, by name.
+    pub weights: Weights,
 }
 
 /// The bytes of the model at `path`, mapped into memory. The file must not change afterwards.
@@ -66,7 +81,7 @@ pub fn import(
     path: &Path,
     options: &Options,
     registry: &Registry,
-) -> Result<Module, Vec<Diagnostic>> {
+) -> Result<Import, Vec<Diagnostic>> {
     let bytes = map(path).map_err(|error| vec![error])?;
     import_bytes(&bytes, Some(path), options, registry)
 }
@@ -81,7 +96,7 @@ pub fn import_bytes(
     path: Option<&Path>,
     options: &Options,
     registry: &Registry,
-) -> Result<Module, Vec<Diagnostic>> {
+) -> Result<Import, Vec<Diagnostic>> {
     let model = Model::read(bytes).map_err(|error| vec![damaged(&error)])?;
     let Some(graph) = &model.graph else {
         return Err(vec![no_graph()]);

@@ -89,7 +89,7 @@ impl<'c, 'a> Cx<'c, 'a> {
         let ty = self.importer.ty(value);
         match self.ty(value)?.known_shape() {
             Some(shape) => Ok(shape.to_vec()),
-            None => Err(format!("expected known extents, found {ty}").into()),
+            None => Err(Fault::Open(format!("expected known extents, found {ty}"))),
         }
     }
 
@@ -99,7 +99,7 @@ impl<'c, 'a> Cx<'c, 'a> {
         let dims = ty.shape.iter().skip(2).map(|dim| dim.known());
         dims.collect::<Option<_>>().ok_or_else(|| {
             let ty = self.importer.ty(value);
-            Fault::Message(format!("expected known spatial extents, found {ty}"))
+            Fault::Open(format!("expected known spatial extents, found {ty}"))
         })
     }
 

@@ -89,7 +89,8 @@ fn batches(cx: &mut Cx<'_, '_>, a: &Value, b: &Value) -> Result<Value, Fault> {
         let ty = cx.ty(value)?;
         let matrix = &ty.shape[ty.rank() - 2..];
         let (Some(rows), Some(columns)) = (matrix[0].known(), matrix[1].known()) else {
-            return Err("expected matrices of known extents in batches of rank above 1".into());
+            let message = "expected matrices of known extents in batches of several axes";
+            return Err(Fault::Open(message.to_string()));
         };
         let full = rank == batch.len() && batch == joined;
         let single = batch.iter().all(|dim| *dim == one);
@@ -97,7 +98,8 @@ fn batches(cx: &mut Cx<'_, '_>, a: &Value, b: &Value) -> Result<Value, Fault> {
         if !full && !single {
             let shape: Option<Vec<i64>> = joined.iter().map(|dim| dim.known()).collect();
             let Some(mut shape) = shape else {
-                return Err("expected known extents where batches broadcast".into());
+                let message = "expected known extents where batches broadcast";
+                return Err(Fault::Open(message.to_string()));
             };
             shape.extend([rows, columns]);
             value = cx.op_with("broadcast_to", &[&value], attr("shape", shape))?;
@@ -109,7 +111,8 @@ fn batches(cx: &mut Cx<'_, '_>, a: &Value, b: &Value) -> Result<Value, Fault> {
     let product = cx.op_with("nn.batch_matmul", &[&flat_a, &flat_b], attrs())?;
     let open = joined.iter().filter(|dim| dim.known().is_none()).count();
     if open > 1 {
-        return Err("expected at most one open extent in the batches".into());
+        let message = "expected at most one open extent in the batches";
+        return Err(Fault::Open(message.to_string()));
     }
     let mut shape: Vec<i64> = joined.iter().map(|dim| dim.known().unwrap_or(-1)).collect();
     let matrix = &cx.ty(&product)?.shape[1..];

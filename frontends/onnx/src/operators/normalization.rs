@@ -25,7 +25,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         let (data, gamma, beta) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
         let groups = cx.required_int("num_groups")?;
         let Some(channels) = cx.ty(&data)?.shape.get(1).and_then(|dim| dim.known()) else {
-            return Err("expected a known number of channels".into());
+            return Err(Fault::Open("expected a known number of channels".to_string()));
         };
         // Before version 21 there is a factor per group, since then one per channel.
         let mut per_channel = |value: Value| match cx.ty(&value)?.shape.first() {

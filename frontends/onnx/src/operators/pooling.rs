@@ -55,13 +55,12 @@ fn pool(
         .into());
     };
     let mut window = Window::of(cx, &data, kernel)?;
-    let mut ceil = cx.flag("ceil_mode", false)?;
     // By how much a last window reaches over the padded end.
     let mut over = vec![0; rank];
     let mut counts = vec![0; rank];
-    if ceil && let Ok(extents) = cx.spatial(&data) {
-        // A window more than fits, unless it would begin after the input: then pad to its end.
-        ceil = false;
+    if cx.flag("ceil_mode", false)? {
+        // A window more than fits, unless it would begin after the input: pad to its end.
+        let extents = cx.spatial(&data)?;
         for axis in 0..rank {
             let (before, after) = (window.pads[axis], window.pads[axis + rank]);
             let (stride, reach) = (window.strides[axis], window.reach(axis));
@@ -78,8 +77,7 @@ fn pool(
     let mut attrs = attr("pool_size", window.kernel.clone())
         .with("strides", &window.strides)
         .with("dilation", &window.dilations)
-        .with("padding", &window.pads)
-        .with("ceil_mode", &ceil);
+        .with("padding", &window.pads);
     if let Some(include) = include {
         attrs = attrs.with("count_include_pad", &include);
     }

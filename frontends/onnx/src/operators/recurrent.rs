@@ -147,8 +147,8 @@ fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
     let [steps, batch, _] = dims[..] else {
         return Err(format!("expected an input of rank 3, found rank {}", dims.len()).into());
     };
-    let (Some(steps), Some(batch)) = (steps.known(), batch.known()) else {
-        return Err("expected a known number of steps and of sequences".into());
+    let Some(steps) = steps.known() else {
+        return Err(Fault::Open("expected a known number of steps".to_string()));
     };
     let directions = match cx.text("direction", "forward")? {
         "forward" => vec![false],
@@ -181,7 +181,15 @@ fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
         initial.push(value.map(|value| part(cx, &value, count)).transpose()?);
     }
     let dtype = cx.dtype(&data)?;
-    let zeros = cx.full(dtype, &[batch, hidden], 0.0)?;
+    let zeros = match batch.known() {
+        Some(batch) => cx.full(dtype, &[batch, hidden], 0.0)?,
+        None => {
+            let shape = cx.shape_of(&data)?;
+            let batch = super::shape::part(cx, &shape, 1, 2)?;
+            let shape = cx.concatenate(&[batch, cx.int_vector(&[hidden])], 0)?;
+            cx.op_with("dyn.zeros", &[&shape], attr("dtype", dtype))?
+        }
+    };
     let activations = activations(cx, cell, count)?;
     let reset_after = cx.flag("linear_before_reset", false)?;
     let (mut sequences, mut finals) = (Vec::new(), Vec::new());

@@ -42,23 +42,29 @@ fn scaled(
     data: &Value,
     scales: &[f64],
     axes: &[usize],
-) -> Result<Vec<i64>, Fault> {
-    let mut shape = cx.shape(data)?;
+) -> Result<Vec<Option<i64>>, Fault> {
+    let mut shape = extents(cx, data)?;
     if scales.len() != axes.len() {
         let (expected, found) = (axes.len(), scales.len());
         return Err(format!("expected {expected} scales, found {found}").into());
     }
-    for (axis, scale) in axes.iter().zip(scales) {
-        let exact = shape[*axis] as f64 * scale;
+    for (axis, scale) in axes.iter().zip(scales).filter(|(_, scale)| **scale != 1.0) {
+        let Some(extent) = shape[*axis] else {
+            return Err(Fault::Open(format!("expected a known extent on axis {axis}")));
+        };
+        let exact = extent as f64 * scale;
         let whole = exact.round();
         if (exact - whole).abs() > 1e-3 || !(0.0..1e12).contains(&whole) {
-            let extent = shape[*axis];
             let message = format!("expected scales that give whole extents, found {scale} on {extent}");
             return Err(message.into());
         }
-        shape[*axis] = whole as i64;
+        shape[*axis] = Some(whole as i64);
     }
     Ok(shape)
+}
+
+fn extents(cx: &Cx<'_, '_>, data: &Value) -> Result<Vec<Option<i64>>, Fault> {
+    Ok(cx.ty(data)?.shape.iter().map(|dim| dim.known()).collect())
 }
 
 fn resize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
@@ -83,9 +89,12 @@ fn resize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
                 let (expected, found) = (axes.len(), sizes.len());
                 return Err(format!("expected {expected} sizes, found {found}").into());
             }
-            let mut shape = cx.shape(&data)?;
+            let mut shape = extents(cx, &data)?;
             for (axis, size) in axes.iter().zip(sizes) {
-                shape[*axis] = size as i64;
+                // The size of a batch that is open stands for itself.
+                if *axis > 1 || shape[*axis].is_some() {
+                    shape[*axis] = Some(size as i64);
+                }
             }
             shape
         }
@@ -122,13 +131,13 @@ fn resize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
 fn spatial(
     cx: &mut Cx<'_, '_>,
     data: &Value,
-    size: &[i64],
+    size: &[Option<i64>],
     method: &str,
     transformation: &str,
     rounding: &str,
     cubic: Option<(f64, i64)>,
 ) -> Result<Value, Fault> {
-    let shape = cx.shape(data)?;
+    let shape = extents(cx, data)?;
     if shape == size {
         return Ok(data.clone());
     }
@@ -141,7 +150,10 @@ fn spatial(
     if shape[..2] != size[..2] {
         return Err("expected the batch and the channels to keep their extents".into());
     }
-    let mut attrs = attr("size", size[2..].to_vec())
+    let Some(size) = size[2..].iter().copied().collect::<Option<Vec<i64>>>() else {
+        return Err(Fault::Open("expected known spatial extents".to_string()));
+    };
+    let mut attrs = attr("size", size)
         .with("method", &method.to_string())
         .with("coordinate_transformation_mode", &transformation.to_string());
     if method == "nearest_neighbor" {

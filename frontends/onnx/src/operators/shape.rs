@@ -67,8 +67,8 @@ pub(super) const OPERATORS: &[Operator] = &[
         let axes = match cx.ints_since(13, 1, "axes")? {
             Some(axes) => all_from_front(&axes, ty.rank())?,
             None => {
-                let one = |axis: &usize| ty.shape[*axis].known() == Some(1);
-                (0..ty.rank()).filter(one).collect()
+                let shape = cx.shape(&data)?;
+                (0..shape.len()).filter(|axis| shape[*axis] == 1).collect()
             }
         };
         let axes: Vec<i64> = axes.into_iter().map(|axis| axis as i64).collect();
@@ -147,7 +147,10 @@ pub(super) fn flatten(cx: &mut Cx<'_, '_>, data: &Value, axis: usize) -> Result<
         (Some(rows), None) => vec![rows, -1],
         (None, Some(columns)) => vec![-1, columns],
         (None, None) if axis == 1 => vec![0, -1],
-        (None, None) => return Err("expected known extents before or after the axis".into()),
+        (None, None) => {
+            let message = "expected known extents before or after the axis";
+            return Err(Fault::Open(message.to_string()));
+        }
     };
     if shape.contains(&0) && product(dims).is_some() {
         // An extent of 0, not one that is kept.
