@@ -24,12 +24,6 @@ pub const CODES: &[Code] = &[
                       Keep large constants out of the text, in a .npz or .safetensors file.",
     },
     Code {
-        code: "E0723",
-        title: "not available yet",
-        explanation: "The command line names something that this version does not have. The \
-                      message lists what it has.",
-    },
-    Code {
         code: "E0724",
         title: "the output cannot be written",
         explanation: "The system refuses to write the file or folder. The result is lost.",

@@ -21,6 +21,12 @@ use crate::wire::WireError;
 /// they are made from.
 const FOLD_LIMIT: i64 = 4096;
 
+/// … from operands of at most this many.
+const FOLD_OPERAND_LIMIT: usize = 1 << 16;
+
+/// At most this many nodes of inner graphs are converted: loops in loops grow fast.
+const MAX_INNER_NODES: usize = 1_000_000;
+
 /// Graphs nest at most this deep.
 pub(crate) const MAX_DEPTH: usize = 32;
 
@@ -114,6 +120,8 @@ pub(crate) struct Importer<'a> {
     elements: FxHashMap<ValueId, Vec<Element>>,
     /// The operations of constants, so that each block has one of a kind.
     constants: FxHashMap<(BlockId, Attr), ValueId>,
+    /// Nodes of inner graphs that were converted.
+    inner_nodes: usize,
     /// Names of extents that the model has.
     dim_names: Vec<Symbol>,
     /// Constants that become parameters.
@@ -142,6 +150,7 @@ impl<'a> Importer<'a> {
             scopes: vec![FxHashMap::default()],
             elements: FxHashMap::default(),
             constants: FxHashMap::default(),
+            inner_nodes: 0,
             dim_names: Vec::new(),
             weights: Weights::default(),
         }
@@ -379,6 +388,10 @@ impl<'a> Importer<'a> {
     ) -> Result<Vec<Value>, Fault> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(format!("expected graphs nested at most {MAX_DEPTH} deep").into());
+        }
+        self.inner_nodes += graph.nodes.len() + 1;
+        if self.inner_nodes > MAX_INNER_NODES {
+            return Err(format!("expected at most {MAX_INNER_NODES} nodes in all iterations").into());
         }
         let inputs = graph.inputs.iter().map(|input| input.name);
         self.scopes.push(inputs.zip(arguments.iter().cloned()).collect());
@@ -627,15 +640,20 @@ impl<'a> Importer<'a> {
             None => &[ty],
         };
         let small = |ty: &Type| {
-            let elements = ty.as_tensor().map(|tensor| tensor.elements());
-            elements.is_some_and(|count| count.is_none_or(|count| count <= FOLD_LIMIT))
+            let shape = ty.as_tensor().map(|tensor| (tensor.known_shape(), tensor.elements()));
+            shape.is_some_and(|(known, count)| match known {
+                Some(_) => count.is_some_and(|count| count <= FOLD_LIMIT),
+                None => true,
+            })
         };
         if values.is_empty() || info.def.effects != Effects::empty() || !parts.iter().all(small) {
             return None;
         }
         let known = values.iter().map(|value| match value {
-            Value::Constant(tensor) => Some(Known::Tensor(tensor.clone())),
-            Value::Computed(_) => None,
+            Value::Constant(tensor) if tensor.len() <= FOLD_OPERAND_LIMIT => {
+                Some(Known::Tensor(tensor.clone()))
+            }
+            _ => None,
         });
         let known: Vec<Known> = known.collect::<Option<_>>()?;
         let known = match operands {

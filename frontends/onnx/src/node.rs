@@ -97,10 +97,13 @@ impl<'c, 'a> Cx<'c, 'a> {
     pub(crate) fn spatial(&self, value: &Value) -> Result<Vec<i64>, Fault> {
         let ty = self.ty(value)?;
         let dims = ty.shape.iter().skip(2).map(|dim| dim.known());
-        dims.collect::<Option<_>>().ok_or_else(|| {
+        let Some(extents) = dims.collect::<Option<Vec<i64>>>() else {
             let ty = self.importer.ty(value);
-            Fault::Open(format!("expected known spatial extents, found {ty}"))
-        })
+            return Err(Fault::Open(format!("expected known spatial extents, found {ty}")));
+        };
+        // Products of two fit 64 bits.
+        bounded("spatial extents", &extents, 0)?;
+        Ok(extents)
     }
 
     /// The constant behind a value.
@@ -522,7 +525,15 @@ impl<'c, 'a> Cx<'c, 'a> {
 }
 
 /// Constants that are made up here have at most this many elements.
-const MAX_MADE: usize = 1 << 24;
+const MAX_MADE: usize = 1 << 22;
+
+/// Requires numbers from `least` to those of 32 bits, of which products fit.
+pub(crate) fn bounded(name: &str, values: &[i64], least: i64) -> Result<(), Fault> {
+    match values.iter().find(|value| !(least..=i64::from(i32::MAX)).contains(value)) {
+        None => Ok(()),
+        Some(value) => Err(format!("expected `{name}` of at least {least}, found {value}").into()),
+    }
+}
 
 /// An axis counted from the front.
 pub(crate) fn from_front(axis: i64, rank: usize) -> Result<usize, Fault> {

@@ -2,7 +2,7 @@
 
 use super::{Operator, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr};
+use crate::node::{Cx, attr, bounded};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("Conv", "`nn.conv1d`, `nn.conv2d` or `nn.conv3d`, and `nn.bias_add`", convolution),
@@ -27,31 +27,16 @@ impl Window {
         kernel: Vec<i64>,
     ) -> Result<Window, Fault> {
         let rank = kernel.len();
-        let per_axis = |name: &str| -> Result<Vec<i64>, Fault> {
-            let values = cx.ints(name)?.unwrap_or_else(|| vec![1; rank]);
-            let range = 1..=i64::from(i32::MAX);
-            match values.len() == rank && values.iter().all(|value| range.contains(value)) {
-                true => Ok(values),
-                false => {
-                    Err(format!("expected `{name}` of {rank} positive numbers, found {values:?}").into())
-                }
-            }
-        };
-        let (strides, dilations) = (per_axis("strides")?, per_axis("dilations")?);
-        if kernel.iter().any(|size| !(1..=i64::from(i32::MAX)).contains(size)) {
-            return Err(format!("expected a kernel of positive extents, found {kernel:?}").into());
-        }
+        let (strides, dilations) = steps(cx, rank)?;
+        bounded("kernel_shape", &kernel, 1)?;
         let mut window = Window { kernel, strides, dilations, pads: vec![0; 2 * rank] };
         match cx.text("auto_pad", "NOTSET")? {
             "NOTSET" | "" => {
                 if let Some(pads) = cx.ints("pads")? {
-                    let range = 0..=i64::from(i32::MAX);
-                    if pads.len() != 2 * rank || !pads.iter().all(|pad| range.contains(pad)) {
-                        let message = format!(
-                            "expected `pads` of {} numbers of at least 0, found {pads:?}",
-                            2 * rank
-                        );
-                        return Err(message.into());
+                    bounded("pads", &pads, 0)?;
+                    if pads.len() != 2 * rank {
+                        let (expected, found) = (2 * rank, pads.len());
+                        return Err(format!("expected {expected} pads, found {found}").into());
                     }
                     window.pads = pads;
                 }
@@ -76,6 +61,19 @@ impl Window {
     pub(super) fn reach(&self, axis: usize) -> i64 {
         (self.kernel[axis] - 1) * self.dilations[axis] + 1
     }
+}
+
+/// The strides and dilations of a node with `rank` spatial axes.
+fn steps(cx: &Cx<'_, '_>, rank: usize) -> Result<(Vec<i64>, Vec<i64>), Fault> {
+    let per_axis = |name: &str| -> Result<Vec<i64>, Fault> {
+        let values = cx.ints(name)?.unwrap_or_else(|| vec![1; rank]);
+        bounded(name, &values, 1)?;
+        match values.len() == rank {
+            true => Ok(values),
+            false => Err(format!("expected `{name}` of {rank} numbers, found {values:?}").into()),
+        }
+    };
+    Ok((per_axis("strides")?, per_axis("dilations")?))
 }
 
 /// The spatial extents of the kernel: those of the weight, which the attribute repeats.
@@ -140,20 +138,17 @@ fn transposed(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let mode = cx.text("auto_pad", "NOTSET")?;
     let mut output_padding = cx.ints("output_padding")?.unwrap_or_else(|| vec![0; rank]);
     output_padding.resize(rank, 0);
+    bounded("output_padding", &output_padding, 0)?;
     let output_shape = cx.ints("output_shape")?;
+    bounded("output_shape", output_shape.as_deref().unwrap_or_default(), 0)?;
     // The pads of `auto_pad` follow from the extents of the result, computed below.
     let mut window = match mode {
         "NOTSET" | "" => Window::of(cx, &data, kernel)?,
         _ => {
-            let ones = |name: &str| Ok(cx.ints(name)?.unwrap_or_else(|| vec![1; rank]));
-            let strides: Result<Vec<i64>, Fault> = ones("strides");
-            let dilations: Result<Vec<i64>, Fault> = ones("dilations");
-            Window { kernel, strides: strides?, dilations: dilations?, pads: vec![0; 2 * rank] }
+            let (strides, dilations) = steps(cx, rank)?;
+            Window { kernel, strides, dilations, pads: vec![0; 2 * rank] }
         }
     };
-    if window.strides.len() != rank || window.dilations.len() != rank {
-        return Err(format!("expected `strides` and `dilations` of {rank} numbers").into());
-    }
     let same = matches!(mode, "SAME_UPPER" | "SAME_LOWER");
     if same || output_shape.is_some() {
         let extents = cx.spatial(&data)?;

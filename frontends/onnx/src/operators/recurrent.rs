@@ -23,6 +23,9 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
 ];
 
+/// Longer sequences are not unrolled.
+const MAX_STEPS: i64 = 10_000;
+
 /// A kind of cell.
 struct Cell {
     /// Rows of the weights per unit of the state.
@@ -160,8 +163,8 @@ fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
     let Some(&Dim::Known(hidden)) = cx.ty(&recurrences)?.shape.last() else {
         return Err("expected a known size of the state".into());
     };
-    if steps < 1 {
-        return Err("expected at least one step".into());
+    if !(1..=MAX_STEPS).contains(&steps) {
+        return Err(format!("expected 1 to {MAX_STEPS} steps, found {steps}").into());
     }
     let lengths = lengths(cx, steps)?;
     let weights = part(cx, &weights, count)?;

@@ -4,7 +4,7 @@ use ir_core::{DType, Dim, DimOp, Scalar};
 
 use super::{Operator, many, one};
 use crate::importer::{Element, Fault, Value};
-use crate::node::{Cx, all_from_front, attr, from_front};
+use crate::node::{Cx, all_from_front, attr, bounded, from_front};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("Concat", "`concatenate`", |cx| {
@@ -266,15 +266,17 @@ fn split(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
         Some(count) => count,
         None => cx.output_count() as i64,
     };
-    if count < 1 {
-        return Err(format!("expected at least one result, found {count}").into());
+    if count != cx.output_count() as i64 || count == 0 {
+        let found = cx.output_count();
+        return Err(format!("expected {} results, found {found}", count.max(1)).into());
     }
     let sizes = match (cx.ints_since(13, 1, "split")?, ty.shape[axis].known()) {
         (Some(sizes), _) => sizes,
         // The last part is smaller where the extent does not divide.
         (None, Some(extent)) => {
-            let size = (extent + count - 1) / count;
-            (0..count).map(|index| (extent - index * size).clamp(0, size)).collect()
+            let size = extent / count + i64::from(extent % count != 0);
+            let left = |index: i64| extent.saturating_sub(index.saturating_mul(size));
+            (0..count).map(|index| left(index).clamp(0, size)).collect()
         }
         (None, None) => {
             return cx.split(&data, count, axis as i64);
@@ -338,6 +340,7 @@ fn pad(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
         let (expected, found) = (2 * axes.len(), pads.len());
         return Err(format!("expected {expected} pads, found {found}").into());
     }
+    bounded("pads", &pads, -i64::from(i32::MAX))?;
     let mut widths = vec![vec![0i64; 2]; rank];
     for (index, axis) in axes.iter().enumerate() {
         widths[*axis] = vec![pads[index], pads[index + axes.len()]];
