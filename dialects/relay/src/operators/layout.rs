@@ -292,11 +292,11 @@ fn layout_transform_relation(
     cx: &mut InferCx<'_>,
 ) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let source = Layout::parse(&op.src_layout).map_err(Stop::Error)?;
-    let target = Layout::parse(&op.dst_layout).map_err(Stop::Error)?;
+    let source = Layout::parse(&op.src_layout)?;
+    let target = Layout::parse(&op.dst_layout)?;
     let order = source.names();
-    let extents = source.logical(&order, &data.shape).map_err(Stop::Error)?;
-    let shape = target.physical(&order, &extents).map_err(Stop::Error)?;
+    let extents = source.logical(&order, &data.shape)?;
+    let shape = target.physical(&order, &extents)?;
     Ok(Type::tensor(shape, data.dtype))
 }
 

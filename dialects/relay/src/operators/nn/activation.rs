@@ -2,8 +2,8 @@
 
 use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
-use super::numeric::{Number, dispatch};
-
+use super::numeric::{Number, dispatch, map_along, size};
+use super::relation::vectors_along;
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, ReshapeOnly, relation};
 
@@ -80,26 +80,14 @@ pub struct Prelu<V = ValueId> {
 }
 
 fn prelu_relation(op: Prelu<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let data = cx.tensor(0)?;
-    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
-    cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
+    vectors_along(cx, op.axis, 1..2)?;
     Ok(op.data)
 }
 
 fn evaluate_prelu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Prelu<Value>>()?;
-    let (data, alpha) = (cx.tensor(0)?, cx.tensor(1)?.to_f64());
-    let axis = relation::axis(op.axis, data.rank())?;
-    if alpha.len() as i64 != data.shape()[axis] {
-        return Err(EvalError::new("expected as many slopes as channels"));
-    }
-    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
-    let mut out = data.to_f64();
-    for (block, values) in out.chunks_mut(inner.max(1)).enumerate() {
-        let slope = alpha[block % alpha.len()];
-        values.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x *= slope);
-    }
-    f64::write(data.dtype(), data.shape(), &out)
+    let slope = |x: f64, alpha: f64| if x <= 0.0 { x * alpha } else { x };
+    map_along(cx.tensor(0)?, cx.tensor(1)?, op.axis, slope)
 }
 
 /// Exponentials that sum to one along an axis: `out = exp(data) / Σ exp(data)`.
@@ -154,7 +142,7 @@ pub struct LogSoftmax<V = ValueId> {
 }
 
 fn softmax_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    relation::axis(axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    relation::axis(axis, cx.tensor(0)?.rank())?;
     Ok(data)
 }
 
@@ -162,7 +150,7 @@ fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalErr
     let data = cx.tensor(0)?;
     let axis = relation::axis(axis, data.rank())?;
     let extent = data.shape()[axis] as usize;
-    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let inner = size(&data.shape()[axis + 1..]);
     let mut out = data.to_f64();
     for block in out.chunks_mut((extent * inner).max(1)) {
         for start in 0..inner {

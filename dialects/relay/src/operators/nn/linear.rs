@@ -2,11 +2,11 @@
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 
-use super::numeric::{Number, compute_dtype, dispatch, result_shape};
-use super::relation::{require, require_rank};
+use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
+use super::relation::{require, require_rank, vectors_along};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
-use crate::operators::{FusionPattern, relation};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -110,19 +110,26 @@ fn last(shape: &[i64], from_end: usize) -> usize {
 }
 
 fn evaluate_dense(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(cx: &EvalCx<'_>, shape: &[i64], dtype: DType) -> Result<Value, EvalError> {
-        let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-        let (inner, units) = (last(data.shape(), 1), last(weight.shape(), 2));
-        let rows = data.shape().iter().rev().skip(1).product::<i64>() as usize;
-        let (a, b) = (T::read(data), T::read(weight));
-        let mut out = Vec::with_capacity(rows * units);
-        let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
-        multiply(&a, &b, [rows, inner, units], &mut out);
-        T::write(dtype, shape, &out)
-    }
     let (shape, dtype) = result_shape::<Dense>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, dense(cx, "NC", &shape, dtype))
+}
+
+/// A fully connected layer with a weight in `layout`.
+fn dense<T: Number>(
+    cx: &EvalCx<'_>,
+    layout: &str,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (extents, b) = Layout::parse(layout)?.unpack("NC", weight.shape(), &T::read(weight))?;
+    let (units, inner) = (extents[0] as usize, extents[1] as usize);
+    let rows = data.shape().split_last().map_or(1, |(_, outer)| size(outer));
+    let a = T::read(data);
+    let mut out = Vec::with_capacity(rows * units);
+    let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
+    multiply(&a, &b, [rows, inner, units], &mut out);
+    T::write(dtype, shape, &out)
 }
 
 /// A fully connected layer whose weight is blocked for vector units.
@@ -153,8 +160,8 @@ pub struct ContribDensePack<V = ValueId> {
 
 fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-    let layout = Layout::parse(&op.weight_layout).map_err(Stop::Error)?;
-    let weight = layout.logical("NC", &weight.shape).map_err(Stop::Error)?;
+    let layout = Layout::parse(&op.weight_layout)?;
+    let weight = layout.logical("NC", &weight.shape)?;
     let Some((&inputs, outer)) = data.shape.split_last() else {
         return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
     };
@@ -167,27 +174,9 @@ fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Resu
 }
 
 fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(
-        cx: &EvalCx<'_>,
-        layout: &Layout,
-        shape: &[i64],
-        dtype: DType,
-    ) -> Result<Value, EvalError> {
-        let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-        let (extents, b) = layout.unpack("NC", weight.shape(), &T::read(weight))?;
-        let (units, inner) = (extents[0] as usize, extents[1] as usize);
-        let rows = data.shape().iter().rev().skip(1).product::<i64>() as usize;
-        let a = T::read(data);
-        let mut out = Vec::with_capacity(rows * units);
-        let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
-        multiply(&a, &b, [rows, inner, units], &mut out);
-        T::write(dtype, shape, &out)
-    }
     let op = cx.fields::<ContribDensePack<Value>>()?;
     let (shape, dtype) = result_shape::<ContribDensePack>(cx)?;
-    let layout = Layout::parse(&op.weight_layout)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(cx, &layout, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, dense(cx, &op.weight_layout, &shape, dtype))
 }
 
 /// A matrix product: `out[…, i, j] = Σ_k a[…, i, k] * b[k, j]`.
@@ -248,20 +237,19 @@ fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let inner = if op.transpose_b { b_columns } else { last(b.shape(), 2) };
         let (rows, columns) = (last(shape, 2), last(shape, 1));
         let (a, b) = (T::read(a), T::read(b));
-        let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+        let mut out = Vec::with_capacity(size(shape));
         let b = Matrix::new(&b, b_columns, op.transpose_b);
         for a in a.chunks_exact((rows * inner).max(1)) {
             let a = Matrix::new(a, a_columns, op.transpose_a);
             multiply(&a, &b, [rows, inner, columns], &mut out);
         }
         // An empty sum has no elements to run over.
-        out.resize(shape.iter().product::<i64>() as usize, T::ZERO);
+        out.resize(size(shape), T::ZERO);
         T::write(dtype, shape, &out)
     }
     let op = cx.fields::<Matmul<Value>>()?;
     let (shape, dtype) = result_shape::<Matmul>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(&op, cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
 }
 
 /// Matrix products of a batch: `out[b, i, j] = Σ_k x[b, i, k] * y[b, k, j]`.
@@ -325,7 +313,7 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let inner = if op.transpose_a { x[1] } else { x[2] } as usize;
         let (rows, columns) = (shape[1] as usize, shape[2] as usize);
         let (a_elements, b_elements) = (T::read(a), T::read(b));
-        let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+        let mut out = Vec::with_capacity(size(shape));
         for batch in 0..shape[0] as usize {
             // A batch of extent 1 stands for all.
             let a = batch.min(x[0] as usize - 1) * rows * inner;
@@ -338,8 +326,7 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     }
     let op = cx.fields::<BatchMatmul<Value>>()?;
     let (shape, dtype) = result_shape::<BatchMatmul>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(&op, cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
 }
 
 /// Adds a vector along one axis: `out[…, c, …] = data[…, c, …] + bias[c]`.
@@ -363,34 +350,14 @@ pub struct BiasAdd<V = ValueId> {
 }
 
 fn bias_add_relation(op: BiasAdd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let data = cx.tensor(0)?;
-    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
-    cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
+    vectors_along(cx, op.axis, 1..2)?;
     Ok(op.data)
 }
 
 fn evaluate_bias_add(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(axis: i64, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-        let (data, bias) = (cx.tensor(0)?, T::read(cx.tensor(1)?));
-        let axis = relation::axis(axis, data.rank())?;
-        if bias.len() as i64 != data.shape()[axis] {
-            return Err(EvalError::new(format!(
-                "expected a bias of {} elements, found {}",
-                data.shape()[axis],
-                bias.len()
-            )));
-        }
-        let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
-        let mut out = T::read(data);
-        for (block, values) in out.chunks_mut(inner.max(1)).enumerate() {
-            let bias = bias[block % bias.len()];
-            values.iter_mut().for_each(|value| *value = value.plus(bias));
-        }
-        T::write(data.dtype(), data.shape(), &out)
-    }
     let op = cx.fields::<BiasAdd<Value>>()?;
-    let dtype = cx.tensor(0)?.dtype();
-    dispatch!(dtype, run(op.axis, cx))
+    let (data, bias) = (cx.tensor(0)?, cx.tensor(1)?);
+    dispatch!(data.dtype(), map_along(data, bias, op.axis, Number::plus))
 }
 
 pub(crate) fn register(registry: &mut Registry) {
