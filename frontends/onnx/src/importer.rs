@@ -10,12 +10,12 @@ use relay::interpreter::{EvalCx, Evaluate};
 use relay::language::FUNC;
 use rustc_hash::FxHashMap;
 
-use crate::{Import, Options, Weights};
 use crate::node::Cx;
 use crate::operators::{self, Convert};
 use crate::proto::{Extent, Graph, Node, Tensor, ValueInfo, ValueType};
 use crate::tensors::{Files, element_type};
 use crate::wire::WireError;
+use crate::{Import, Options, Weights};
 
 /// Results of at most this many elements are computed while a model is imported: shapes and what
 /// they are made from.
@@ -283,9 +283,7 @@ impl<'a> Importer<'a> {
                 let dims: Vec<Dim> = dims.collect::<Result<_, String>>().map_err(fault)?;
                 Ok(Type::tensor(dims, dtype))
             }
-            ValueType::Tensor(_, None) => {
-                Err(fault("expected a tensor of known rank".to_string()))
-            }
+            ValueType::Tensor(_, None) => Err(fault("expected a tensor of known rank".to_string())),
             ValueType::Unknown => Err(fault("expected a type, found none".to_string())),
             ValueType::Other(found) => Err(fault(format!("expected a tensor, found {found}"))),
         }
@@ -320,7 +318,9 @@ impl<'a> Importer<'a> {
 
     pub(crate) fn lookup(&self, name: &str) -> Result<Value, String> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
-        found.cloned().ok_or_else(|| format!("expected a value `{name}` before its use, found none"))
+        found
+            .cloned()
+            .ok_or_else(|| format!("expected a value `{name}` before its use, found none"))
     }
 
     // ---- graphs ----------------------------------------------------------------------------
@@ -391,7 +391,9 @@ impl<'a> Importer<'a> {
         }
         self.inner_nodes += graph.nodes.len() + 1;
         if self.inner_nodes > MAX_INNER_NODES {
-            return Err(format!("expected at most {MAX_INNER_NODES} nodes in all iterations").into());
+            return Err(
+                format!("expected at most {MAX_INNER_NODES} nodes in all iterations").into()
+            );
         }
         let inputs = graph.inputs.iter().map(|input| input.name);
         self.scopes.push(inputs.zip(arguments.iter().cloned()).collect());
@@ -711,7 +713,9 @@ fn join(a: Type, b: Type) -> Result<Type, String> {
             let dims = dims.map(|(x, y)| if x == y { *x } else { Dim::Any });
             Ok(Type::tensor(dims, x.dtype))
         }
-        _ => Err(format!("expected branches with results of one rank and element type, found {a} and {b}")),
+        _ => Err(format!(
+            "expected branches with results of one rank and element type, found {a} and {b}"
+        )),
     }
 }
 

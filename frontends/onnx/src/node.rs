@@ -170,7 +170,8 @@ impl<'c, 'a> Cx<'c, 'a> {
             AttributeValue::Other(found) => found,
         };
         let (name, offset) = (attribute.name, attribute.offset);
-        Err(format!("attribute `{name}`, at byte {offset}: expected {expected}, found {found}").into())
+        Err(format!("attribute `{name}`, at byte {offset}: expected {expected}, found {found}")
+            .into())
     }
 
     /// An integer attribute, where it is there.
@@ -283,9 +284,7 @@ impl<'c, 'a> Cx<'c, 'a> {
         match self.attribute(name) {
             None => Err(format!("attribute `{name}` is missing").into()),
             Some(attribute) => match &attribute.value {
-                AttributeValue::Graph(range) => {
-                    Ok(Graph::read(self.importer.file, range.clone())?)
-                }
+                AttributeValue::Graph(range) => Ok(Graph::read(self.importer.file, range.clone())?),
                 _ => Self::wrong(attribute, "a graph"),
             },
         }
@@ -382,13 +381,9 @@ impl<'c, 'a> Cx<'c, 'a> {
     }
 
     /// A constant of one number.
-    pub(crate) fn full(
-        &self,
-        dtype: DType,
-        shape: &[i64],
-        number: f64,
-    ) -> Result<Value, Fault> {
-        let elements = shape.iter().try_fold(1usize, |n, dim| n.checked_mul(usize::try_from(*dim).ok()?));
+    pub(crate) fn full(&self, dtype: DType, shape: &[i64], number: f64) -> Result<Value, Fault> {
+        let elements =
+            shape.iter().try_fold(1usize, |n, dim| n.checked_mul(usize::try_from(*dim).ok()?));
         let elements = elements.filter(|count| *count <= MAX_MADE);
         let Some(elements) = elements else {
             return Err(format!("a constant of shape {shape:?} is too large").into());

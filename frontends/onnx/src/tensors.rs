@@ -118,7 +118,8 @@ impl<'a> Files<'a> {
 
     /// The content of a file beside the model.
     fn open(&mut self, location: &str) -> Result<Bytes, String> {
-        let outside = || format!("the elements' file `{location}` is outside of the model's folder");
+        let outside =
+            || format!("the elements' file `{location}` is outside of the model's folder");
         let relative = Path::new(location);
         let inside = relative
             .components()

@@ -214,9 +214,8 @@ impl Field {
     pub(crate) fn text<'a>(&self, file: &'a [u8]) -> Result<&'a str, WireError> {
         let range = self.range()?;
         let start = range.start;
-        std::str::from_utf8(&file[range]).map_err(|error| {
-            WireError::new(start + error.valid_up_to(), "expected text in UTF-8")
-        })
+        std::str::from_utf8(&file[range])
+            .map_err(|error| WireError::new(start + error.valid_up_to(), "expected text in UTF-8"))
     }
 
     /// Adds the integers of the payload, one or a packed list, to `out`.
@@ -312,7 +311,10 @@ mod tests {
         let error = |bytes: &[u8]| fields(bytes).unwrap_err().to_string();
         assert_eq!(error(&[0x08]), "expected a number, found the end at byte 1");
         assert_eq!(error(&[0x12, 0x05, b'h']), "expected 5 bytes, found 1 at byte 1");
-        assert_eq!(error(&[0x08, 0x01, 0x0f]), "expected a wire type from 0 to 5, found 7 at byte 2");
+        assert_eq!(
+            error(&[0x08, 0x01, 0x0f]),
+            "expected a wire type from 0 to 5, found 7 at byte 2"
+        );
         assert_eq!(error(&[0x00]), "expected a field, found the number 0 at byte 0");
         assert_eq!(error(&[0x2b, 0x10, 0x07]), "expected the end of a group at byte 0");
         assert_eq!(error(&[0x2c]), "expected a wire type from 0 to 5, found 4 at byte 0");

@@ -13,7 +13,8 @@ use support::registry;
 /// The models of the lit tests.
 fn models() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lit-tests/onnx/Inputs");
-    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let models = paths.iter().filter(|path| path.extension().is_some_and(|name| name == "onnx"));
     models.map(|path| fs::read(path).unwrap()).collect()

@@ -59,7 +59,7 @@ pub(super) fn import(args: &ImportModel, registry: &Registry, io: &mut Io<'_>) -
     match written {
         Ok(()) => Ok(OK),
         Err(diagnostics) => {
-            Reporter::new(DiagnosticForm::Human).report(diagnostics, io)?;
+            Reporter::new(DiagnosticForm::Human, 0).report(diagnostics, io)?;
             Ok(DIAGNOSTICS)
         }
     }
@@ -111,7 +111,7 @@ pub(super) fn inspect(args: &InspectModel, io: &mut Io<'_>) -> io::Result<i32> {
         Ok(summary) if args.json => write_json(&summary, io.stdout).map(|()| OK),
         Ok(summary) => write_summary(&summary, io.stdout).map(|()| OK),
         Err(error) => {
-            Reporter::new(DiagnosticForm::Human).report(vec![error], io)?;
+            Reporter::new(DiagnosticForm::Human, 0).report(vec![error], io)?;
             Ok(DIAGNOSTICS)
         }
     }

@@ -129,7 +129,8 @@ fn converted(cx: &mut Cx<'_, '_>, data: &Value, dtype: DType) -> Result<Value, F
 fn clip(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let data = cx.input(0)?;
     let [least, greatest] = if cx.opset() < 11 {
-        ["min", "max"].map(|name| cx.float_if(name).map(|bound| bound.map(|b| cx.scalar_like(b, &data))))
+        ["min", "max"]
+            .map(|name| cx.float_if(name).map(|bound| bound.map(|b| cx.scalar_like(b, &data))))
     } else {
         [1, 2].map(|index| Ok(cx.optional(index).map(Ok)))
     };

@@ -14,7 +14,9 @@ pub(super) const OPERATORS: &[Operator] = &[
         let shape = cx.input(0)?;
         let value = match cx.tensor("value")? {
             Some(value) if value.len() == 1 => value,
-            Some(value) => return Err(format!("expected one element, found {}", value.len()).into()),
+            Some(value) => {
+                return Err(format!("expected one element, found {}", value.len()).into());
+            }
             None => TensorData::scalar(DType::FLOAT32, Scalar::Float(0.0)),
         };
         let dtype = value.dtype();
@@ -65,8 +67,12 @@ pub(super) const OPERATORS: &[Operator] = &[
             }
         }
     }),
-    many("Loop", "its iterations one after the other; a constant number of at most 1000, without an \
-        early end", unrolled),
+    many(
+        "Loop",
+        "its iterations one after the other; a constant number of at most 1000, without an \
+        early end",
+        unrolled,
+    ),
     one("Range", "a constant, or `arange`", |cx| {
         let (start, limit, delta) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
         let dtype = cx.dtype(&start)?;
@@ -121,11 +127,14 @@ fn unrolled(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
         },
     };
     let mut condition = cx.optional(1);
-    let mut carried = (2..cx.input_count()).map(|index| cx.input(index)).collect::<Result<Vec<_>, _>>()?;
+    let mut carried =
+        (2..cx.input_count()).map(|index| cx.input(index)).collect::<Result<Vec<_>, _>>()?;
     let count = carried.len();
     if body.outputs.len() < 1 + count {
         let (expected, found) = (1 + count, body.outputs.len());
-        return Err(format!("expected a body with at least {expected} results, found {found}").into());
+        return Err(
+            format!("expected a body with at least {expected} results, found {found}").into()
+        );
     }
     let mut collected: Vec<Vec<Value>> = vec![Vec::new(); body.outputs.len() - 1 - count];
     let always = Value::Constant(TensorData::scalar(DType::BOOL, Scalar::Int(1)));
@@ -145,7 +154,8 @@ fn unrolled(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
         }
     }
     for list in collected {
-        let parts = list.iter().map(|part| cx.expand_dims(part, 0)).collect::<Result<Vec<_>, _>>()?;
+        let parts =
+            list.iter().map(|part| cx.expand_dims(part, 0)).collect::<Result<Vec<_>, _>>()?;
         if parts.is_empty() {
             return Err("expected at least one iteration where values are collected".into());
         }

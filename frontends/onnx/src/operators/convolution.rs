@@ -6,8 +6,12 @@ use crate::node::{Cx, attr, bounded};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("Conv", "`nn.conv1d`, `nn.conv2d` or `nn.conv3d`, and `nn.bias_add`", convolution),
-    one("ConvTranspose", "`nn.conv1d_transpose`, `nn.conv2d_transpose` or `nn.conv3d_transpose`, \
-        and `nn.bias_add`", transposed),
+    one(
+        "ConvTranspose",
+        "`nn.conv1d_transpose`, `nn.conv2d_transpose` or `nn.conv3d_transpose`, \
+        and `nn.bias_add`",
+        transposed,
+    ),
 ];
 
 /// The window of a convolution or pool.
@@ -21,11 +25,7 @@ pub(super) struct Window {
 
 impl Window {
     /// The window of a node over `data`.
-    pub(super) fn of(
-        cx: &mut Cx<'_, '_>,
-        data: &Value,
-        kernel: Vec<i64>,
-    ) -> Result<Window, Fault> {
+    pub(super) fn of(cx: &mut Cx<'_, '_>, data: &Value, kernel: Vec<i64>) -> Result<Window, Fault> {
         let rank = kernel.len();
         let (strides, dilations) = steps(cx, rank)?;
         bounded("kernel_shape", &kernel, 1)?;
@@ -81,7 +81,8 @@ fn kernel(cx: &Cx<'_, '_>, weight: &Value) -> Result<Vec<i64>, Fault> {
     let kernel = cx.spatial(weight)?;
     match cx.ints("kernel_shape")? {
         Some(given) if given != kernel => {
-            Err(format!("expected `kernel_shape` {kernel:?} as the weight has, found {given:?}").into())
+            Err(format!("expected `kernel_shape` {kernel:?} as the weight has, found {given:?}")
+                .into())
         }
         _ => Ok(kernel),
     }
@@ -158,7 +159,10 @@ fn transposed(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
                 // Of a shape with batch and channels, the spatial part.
                 Some(shape) if shape.len() >= rank => shape[shape.len() - rank + axis],
                 Some(shape) => {
-                    return Err(format!("expected `output_shape` of {rank} numbers, found {shape:?}").into());
+                    return Err(format!(
+                        "expected `output_shape` of {rank} numbers, found {shape:?}"
+                    )
+                    .into());
                 }
                 None => extents[axis] * stride,
             };

@@ -59,8 +59,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("OneHot", "`one_hot`; a constant depth and values", one_hot),
     one("ReverseSequence", "`reverse_sequence`", |cx| {
         let (data, lengths) = (cx.input(0)?, cx.input(1)?);
-        let attrs = attr("seq_axis", cx.int("time_axis", 0)?)
-            .with("batch_axis", &cx.int("batch_axis", 1)?);
+        let attrs =
+            attr("seq_axis", cx.int("time_axis", 0)?).with("batch_axis", &cx.int("batch_axis", 1)?);
         cx.op_with("reverse_sequence", &[&data, &lengths], attrs)
     }),
     one("Scatter", "`scatter_elements`", scatter_elements),
@@ -97,7 +97,9 @@ fn reduction(cx: &Cx<'_, '_>) -> Result<String, Fault> {
     match cx.text("reduction", "none")? {
         "none" => Ok("update".to_string()),
         known @ ("add" | "mul" | "min" | "max") => Ok(known.to_string()),
-        other => Err(format!("expected a reduction none, add, mul, min or max, found `{other}`").into()),
+        other => {
+            Err(format!("expected a reduction none, add, mul, min or max, found `{other}`").into())
+        }
     }
 }
 
@@ -124,9 +126,8 @@ fn one_hot(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let is_negative = cx.with_scalar("less", &indices, 0.0)?;
     let from_back = cx.with_scalar("add", &indices, depth)?;
     let indices = cx.op("where", &[&is_negative, &from_back, &indices])?;
-    let attrs = attr("depth", depth as i64)
-        .with("axis", &cx.int("axis", -1)?)
-        .with("dtype", &dtype);
+    let attrs =
+        attr("depth", depth as i64).with("axis", &cx.int("axis", -1)?).with("dtype", &dtype);
     cx.op_with("one_hot", &[&indices, &on, &off], attrs)
 }
 

@@ -12,8 +12,12 @@ pub(super) const OPERATORS: &[Operator] = &[
         let equation = cx.text("equation", "")?.to_string();
         cx.op_on_tuple("einsum", &inputs, attr("equation", equation))
     }),
-    one("Gemm", "`nn.dense` where only the second operand is transposed, else `nn.matmul`; \
-        `nn.bias_add` or `add`", gemm),
+    one(
+        "Gemm",
+        "`nn.dense` where only the second operand is transposed, else `nn.matmul`; \
+        `nn.bias_add` or `add`",
+        gemm,
+    ),
     one("MatMul", "`nn.matmul`, or `nn.batch_matmul` for batches of both operands", |cx| {
         let (a, b) = (cx.input(0)?, cx.input(1)?);
         matmul(cx, &a, &b)

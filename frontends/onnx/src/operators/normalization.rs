@@ -34,7 +34,9 @@ pub(super) const OPERATORS: &[Operator] = &[
                 let attrs = attr("repeats", channels / groups).with("axis", &0i64);
                 cx.op_with("repeat", &[&value], attrs)
             }
-            _ => Err(Fault::from(format!("expected groups that divide {channels}, found {groups}"))),
+            _ => {
+                Err(Fault::from(format!("expected groups that divide {channels}, found {groups}")))
+            }
         };
         let (gamma, beta) = (per_channel(gamma)?, per_channel(beta)?);
         let attrs = attr("num_groups", groups).with("epsilon", &cx.float("epsilon", 1e-5)?);
@@ -45,8 +47,12 @@ pub(super) const OPERATORS: &[Operator] = &[
         let attrs = attr("epsilon", cx.float("epsilon", 1e-5)?);
         cx.op_with("nn.instance_norm", &[&data, &gamma, &beta], attrs)
     }),
-    many("LayerNormalization", "`nn.layer_norm` over the last axis; else, or where the statistics \
-        are wanted, `mean`, `variance`, `rsqrt`", layer_norm),
+    many(
+        "LayerNormalization",
+        "`nn.layer_norm` over the last axis; else, or where the statistics \
+        are wanted, `mean`, `variance`, `rsqrt`",
+        layer_norm,
+    ),
     one("LpNormalization", "`multiply`, `sum`, `divide`", |cx| {
         let data = cx.input(0)?;
         let axis = cx.axis(-1, cx.rank(&data)?)? as i64;
@@ -105,7 +111,9 @@ fn layer_norm(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let statistics = cx.wants(1) || cx.wants(2);
     let extent = cx.ty(&data)?.shape.last().and_then(|dim| dim.known());
     let full = |cx: &Cx<'_, '_>, value: &Value| {
-        Ok::<bool, Fault>(cx.ty(value)?.shape.as_slice() == [ir_core::Dim::Known(extent.unwrap_or(-1))])
+        Ok::<bool, Fault>(
+            cx.ty(value)?.shape.as_slice() == [ir_core::Dim::Known(extent.unwrap_or(-1))],
+        )
     };
     if axis + 1 == rank
         && !statistics

@@ -28,7 +28,9 @@ fn global(cx: &mut Cx<'_, '_>, for_images: &str, other: &str) -> Result<Value, F
         rank => {
             let axes: Vec<i64> = (2..rank as i64).collect();
             if axes.is_empty() {
-                return Err(format!("expected a tensor of rank at least 3, found rank {rank}").into());
+                return Err(
+                    format!("expected a tensor of rank at least 3, found rank {rank}").into()
+                );
             }
             cx.op_with(other, &[&data], attr("axis", axes).with("keepdims", &true))
         }
@@ -36,11 +38,7 @@ fn global(cx: &mut Cx<'_, '_>, for_images: &str, other: &str) -> Result<Value, F
 }
 
 /// A pool, its mean over the padding too where `include` says so.
-fn pool(
-    cx: &mut Cx<'_, '_>,
-    names: [&str; 3],
-    include: Option<bool>,
-) -> Result<Value, Fault> {
+fn pool(cx: &mut Cx<'_, '_>, names: [&str; 3], include: Option<bool>) -> Result<Value, Fault> {
     let data = cx.input(0)?;
     let Some(kernel) = cx.ints("kernel_shape")? else {
         return Err("attribute `kernel_shape` is missing".into());
@@ -66,7 +64,10 @@ fn pool(
             let (stride, reach) = (window.strides[axis], window.reach(axis));
             let padded = extents[axis] + before + after;
             let mut count = (padded - reach).max(0).div_euclid(stride) + 1;
-            if padded >= reach && (padded - reach) % stride != 0 && count * stride < extents[axis] + before {
+            if padded >= reach
+                && (padded - reach) % stride != 0
+                && count * stride < extents[axis] + before
+            {
                 count += 1;
             }
             counts[axis] = count;

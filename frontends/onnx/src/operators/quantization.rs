@@ -22,34 +22,38 @@ pub(super) const OPERATORS: &[Operator] = &[
         let attrs = attr("axis", axis).with("out_dtype", &cx.dtype(&scale)?);
         cx.op_with("qnn.dequantize", &[&data, &scale, &zero], attrs)
     }),
-    one("QuantizeLinear", "`divide`, rounded to even numbers, `add`, `clip`, `cast`; no blocks", |cx| {
-        let (data, scale) = (cx.input(0)?, cx.input(1)?);
-        let axis = channels(cx, &data, &scale)?;
-        let zero = cx.optional(2);
-        let dtype = match &zero {
-            Some(zero) => cx.dtype(zero)?,
-            None => cx.element_type("output_dtype")?.unwrap_or(DType::UINT8),
-        };
-        if !dtype.is_integer() || dtype.bits() > 16 {
-            return Err(format!("expected to quantize to 8 or 16 bits, found {dtype}").into());
-        }
-        let rank = cx.rank(&data)? as i64;
-        let scale = aligned(cx, &scale, rank - 1 - axis)?;
-        let scaled = cx.op("divide", &[&data, &scale])?;
-        let mut result = round_to_even(cx, &scaled)?;
-        if let Some(zero) = zero {
-            let zero = cx.cast(&zero, cx.dtype(&data)?)?;
-            let zero = aligned(cx, &zero, rank - 1 - axis)?;
-            result = cx.op("add", &[&result, &zero])?;
-        }
-        let (least, greatest) = match dtype.is_signed() {
-            true => (-(1i64 << (dtype.bits() - 1)), (1i64 << (dtype.bits() - 1)) - 1),
-            false => (0, (1i64 << dtype.bits()) - 1),
-        };
-        let bounds = attr("a_min", least as f64).with("a_max", &(greatest as f64));
-        let result = cx.op_with("clip", &[&result], bounds)?;
-        cx.cast(&result, dtype)
-    }),
+    one(
+        "QuantizeLinear",
+        "`divide`, rounded to even numbers, `add`, `clip`, `cast`; no blocks",
+        |cx| {
+            let (data, scale) = (cx.input(0)?, cx.input(1)?);
+            let axis = channels(cx, &data, &scale)?;
+            let zero = cx.optional(2);
+            let dtype = match &zero {
+                Some(zero) => cx.dtype(zero)?,
+                None => cx.element_type("output_dtype")?.unwrap_or(DType::UINT8),
+            };
+            if !dtype.is_integer() || dtype.bits() > 16 {
+                return Err(format!("expected to quantize to 8 or 16 bits, found {dtype}").into());
+            }
+            let rank = cx.rank(&data)? as i64;
+            let scale = aligned(cx, &scale, rank - 1 - axis)?;
+            let scaled = cx.op("divide", &[&data, &scale])?;
+            let mut result = round_to_even(cx, &scaled)?;
+            if let Some(zero) = zero {
+                let zero = cx.cast(&zero, cx.dtype(&data)?)?;
+                let zero = aligned(cx, &zero, rank - 1 - axis)?;
+                result = cx.op("add", &[&result, &zero])?;
+            }
+            let (least, greatest) = match dtype.is_signed() {
+                true => (-(1i64 << (dtype.bits() - 1)), (1i64 << (dtype.bits() - 1)) - 1),
+                false => (0, (1i64 << dtype.bits()) - 1),
+            };
+            let bounds = attr("a_min", least as f64).with("a_max", &(greatest as f64));
+            let result = cx.op_with("clip", &[&result], bounds)?;
+            cx.cast(&result, dtype)
+        },
+    ),
 ];
 
 /// The axis of scales, where there is more than one.

@@ -18,9 +18,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     many("LSTM", "`nn.dense` and gates, one step after the other; a known number of steps", |cx| {
         network(cx, &Cell { gates: 4, defaults: &["Sigmoid", "Tanh", "Tanh"], step: lstm })
     }),
-    many("RNN", "`nn.dense` and activations, one step after the other; a known number of steps", |cx| {
-        network(cx, &Cell { gates: 1, defaults: &["Tanh"], step: rnn })
-    }),
+    many(
+        "RNN",
+        "`nn.dense` and activations, one step after the other; a known number of steps",
+        |cx| network(cx, &Cell { gates: 1, defaults: &["Tanh"], step: rnn }),
+    ),
 ];
 
 /// Longer sequences are not unrolled.
@@ -118,8 +120,17 @@ fn activations(cx: &Cx<'_, '_>, cell: &Cell, directions: usize) -> Result<Vec<Ac
     let known = |name: &str| {
         // Names are compared without case.
         const NAMES: [&str; 11] = [
-            "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh",
-            "HardSigmoid", "Elu", "Softsign", "Softplus",
+            "Relu",
+            "Tanh",
+            "Sigmoid",
+            "Affine",
+            "LeakyRelu",
+            "ThresholdedRelu",
+            "ScaledTanh",
+            "HardSigmoid",
+            "Elu",
+            "Softsign",
+            "Softplus",
         ];
         let known = NAMES.iter().find(|known| known.eq_ignore_ascii_case(name));
         known.map_or(name.to_string(), |known| known.to_string())
@@ -222,8 +233,7 @@ fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
             Some(values) => values[index].clone(),
             None => zeros.clone(),
         };
-        let mut state =
-            State { hidden: state(0), cell: (cell.gates == 4).then(|| state(1)) };
+        let mut state = State { hidden: state(0), cell: (cell.gates == 4).then(|| state(1)) };
         let ordered = turned(cx, &data, reversed, &lengths)?;
         let products = products(cx, &ordered, &weights[index], bias.map(|(sum, _)| sum), steps)?;
         let mut outputs = Vec::new();
@@ -464,4 +474,3 @@ fn gru(
     let old = cx.op("multiply", &[&update, hidden])?;
     Ok(State { hidden: cx.op("add", &[&new, &old])?, cell: None })
 }
-

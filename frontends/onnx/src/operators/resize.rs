@@ -5,8 +5,12 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, all_from_front, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    one("Resize", "`image.resize1d`, `image.resize2d` or `image.resize3d` on the axes from 2 on, to \
-        a constant size; no antialiasing", resize),
+    one(
+        "Resize",
+        "`image.resize1d`, `image.resize2d` or `image.resize3d` on the axes from 2 on, to \
+        a constant size; no antialiasing",
+        resize,
+    ),
     one("Upsample", "`image.resize1d`, `image.resize2d` or `image.resize3d`", |cx| {
         let data = cx.input(0)?;
         let scales = match cx.floats("scales")? {
@@ -17,7 +21,9 @@ pub(super) const OPERATORS: &[Operator] = &[
         let method = match cx.text("mode", "nearest")? {
             "nearest" => "nearest_neighbor",
             "linear" | "bilinear" => "linear",
-            other => return Err(format!("expected the mode nearest or linear, found `{other}`").into()),
+            other => {
+                return Err(format!("expected the mode nearest or linear, found `{other}`").into());
+            }
         };
         let rank = cx.rank(&data)?;
         let size = scaled(cx, &data, &scales, &(0..rank).collect::<Vec<_>>())?;
@@ -55,7 +61,8 @@ fn scaled(
         let exact = extent as f64 * scale;
         let whole = exact.round();
         if (exact - whole).abs() > 1e-3 || !(0.0..1e12).contains(&whole) {
-            let message = format!("expected scales that give whole extents, found {scale} on {extent}");
+            let message =
+                format!("expected scales that give whole extents, found {scale} on {extent}");
             return Err(message.into());
         }
         shape[*axis] = Some(whole as i64);

@@ -35,8 +35,12 @@ pub(super) const OPERATORS: &[Operator] = &[
         flatten(cx, &data, axis)
     }),
     one("Identity", "its operand", |cx| cx.input(0)),
-    one("Pad", "`nn.pad` in the modes constant, edge and reflect; `strided_slice` where it crops; \
-        `dyn.nn.pad` for widths that are computed", pad),
+    one(
+        "Pad",
+        "`nn.pad` in the modes constant, edge and reflect; `strided_slice` where it crops; \
+        `dyn.nn.pad` for widths that are computed",
+        pad,
+    ),
     one("Reshape", "`reshape`; `dyn.reshape` where more than one extent is computed", |cx| {
         let data = cx.input(0)?;
         reshape(cx, &data)
@@ -174,7 +178,11 @@ fn reshape(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
         newshape.push(match element {
             Element::Known(extent) => *extent,
             // The same extent at the same place is kept.
-            Element::Extent(source, axis) if !zero && same_extent(cx, data, place, *source, *axis) => 0,
+            Element::Extent(source, axis)
+                if !zero && same_extent(cx, data, place, *source, *axis) =>
+            {
+                0
+            }
             _ => {
                 open += 1;
                 -1
@@ -182,7 +190,8 @@ fn reshape(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
         });
     }
     let keeps_zero = newshape.contains(&0) && newshape.len() > dims.len();
-    if open > 1 || keeps_zero && !zero && elements.iter().any(|e| matches!(e, Element::Extent(..))) {
+    if open > 1 || keeps_zero && !zero && elements.iter().any(|e| matches!(e, Element::Extent(..)))
+    {
         let attrs = attr("allowzero", zero);
         return cx.op_with("dyn.reshape", &[data, &shape], attrs);
     }
