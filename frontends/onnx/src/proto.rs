@@ -154,8 +154,8 @@ pub(crate) enum Extent<'a> {
 type Outcome<T> = Result<T, WireError>;
 
 /// Calls `each` with every field of the message at `range`.
-fn fields<'a>(
-    file: &'a [u8],
+fn fields(
+    file: &[u8],
     range: Range<usize>,
     mut each: impl FnMut(&Field) -> Outcome<()>,
 ) -> Outcome<()> {

@@ -75,6 +75,10 @@ save("unsupported",
       node("Swirl", ["b"], ["d"], domain="com.example"), node("Add", ["c", "d"], ["y"])],
      [("x", T.FLOAT, [2, 2])], [("y", T.FLOAT, [])])
 
+# A node that needs a known extent, and an operator set that is too old.
+save("squeeze", [node("Squeeze", ["x"], ["y"], name="squeeze")], [("x", T.FLOAT, ["n", 3])], [("y", T.FLOAT, [])])
+save("old", [node("Relu", ["x"], ["y"])], [("x", T.FLOAT, [2])], [("y", T.FLOAT, [2])], opset=5)
+
 # Inputs.
 for name, parameter, values in [
         ("mlp", "x", np.arange(16).reshape(2, 8) / 8 - 1), ("cnn", "image", (np.arange(192) % 5).reshape(1, 3, 8, 8) / 4),

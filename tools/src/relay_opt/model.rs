@@ -87,9 +87,8 @@ fn checked(
     if !found.is_empty() {
         return Err(found);
     }
-    match params.filter(|_| !import.weights.is_empty()) {
-        Some(path) => arrays::save(&path, &import.weights).map_err(|error| vec![error])?,
-        None => {}
+    if let Some(path) = params.filter(|_| !import.weights.is_empty()) {
+        arrays::save(&path, &import.weights).map_err(|error| vec![error])?;
     }
     Ok(import)
 }

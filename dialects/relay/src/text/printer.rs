@@ -86,8 +86,6 @@ struct Printer<'a> {
     out: &'a mut dyn Write,
     text: String,
     metadata: MetadataWriter,
-    /// The numbers of the function's constants in the metadata section.
-    constants: FxHashMap<OpId, usize>,
     /// The number of the next graph binding; goes on through the module.
     next: u32,
     /// Place of the first byte of each line, by file.
@@ -127,7 +125,6 @@ pub(super) fn print(
         out,
         text: String::new(),
         metadata: MetadataWriter::default(),
-        constants: FxHashMap::default(),
         next: 0,
         lines: FxHashMap::default(),
         types: FxHashMap::default(),
@@ -224,7 +221,6 @@ impl<'a> Printer<'a> {
             numbers: vec![0; body.value_capacity()],
             names: Names::default(),
         };
-        self.constants.clear();
         let entry = body.entry();
         for &param in body.block_args(entry) {
             name_value(&mut function, param, "p");
@@ -671,7 +667,7 @@ impl<'a> Printer<'a> {
         let (name, attrs) = (body.op_name(op), body.attrs(op));
         if name == self.forms.constant {
             if let Some(value) = attrs.value::<TensorData>("value") {
-                self.constant(op, value);
+                self.constant(value);
             }
         } else if name == self.forms.global {
             if let Some(name) = attrs.value::<Symbol>("name") {
@@ -686,19 +682,16 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// A literal, or the number of the constant in the metadata section; all uses of an operation
-    /// share it.
-    fn constant(&mut self, op: OpId, value: TensorData) {
+    fn constant(&mut self, value: TensorData) {
         if let Some(text) = scalar_text(&value) {
             self.text.push_str(&text);
             return;
         }
         let elided = self.options.elide_constants_over.is_some_and(|n| value.bytes().len() > n);
-        let metadata = &mut self.metadata;
-        let index = *self.constants.entry(op).or_insert_with(|| match elided {
-            true => metadata.elide(),
-            false => metadata.constant(value),
-        });
+        let index = match elided {
+            true => self.metadata.elide(),
+            false => self.metadata.constant(value),
+        };
         let _ = write!(self.text, "meta[relay.Constant][{index}]");
     }
 
