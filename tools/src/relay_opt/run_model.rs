@@ -10,10 +10,9 @@ use relay::interpreter::{Interpreter, Options, Value, check_type, random_value};
 use relay::language::FUNC;
 
 use super::args::{DiagnosticForm, RunModel};
-use super::input;
 use super::language::{Form, infer, verify};
 use super::report::Reporter;
-use super::{DIAGNOSTICS, OK, USAGE};
+use super::{DIAGNOSTICS, OK, USAGE, input, model};
 use crate::io::Io;
 
 /// Elements of each result that are printed.
@@ -56,10 +55,16 @@ fn run(
     found: &mut Vec<Diagnostic>,
     io: &mut Io<'_>,
 ) -> Option<Vec<(String, Value)>> {
-    let input = input::read(&args.model, io).map_err(|error| found.push(error)).ok()?;
-    reporter.source(&input.file, &input.text);
-    let form = Form::of(&input.text);
-    let (mut module, diagnostics) = form.parse(&input.file, &input.text, registry);
+    let (form, mut module, diagnostics);
+    if model::is_onnx(&args.model) {
+        form = Form::Relay;
+        (module, diagnostics) = model::read(&args.model, &args.options, registry, &io.directory);
+    } else {
+        let input = input::read(&args.model, io).map_err(|error| found.push(error)).ok()?;
+        reporter.source(&input.file, &input.text);
+        form = Form::of(&input.text);
+        (module, diagnostics) = form.parse(&input.file, &input.text, registry);
+    }
     reporter.sources(&module.sources);
     found.extend(diagnostics);
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
