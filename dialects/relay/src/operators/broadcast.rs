@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use ir_core::{DType, Op, Registry, Scalar, ValueId};
 
 use super::FusionPattern::Broadcast;
+use super::LayoutRule::Pointwise;
 use super::{elements, relation};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -26,7 +27,7 @@ macro_rules! arithmetic {
             name = $text,
             traits($($fact),*),
             infer = relation::$relation,
-            hooks(Broadcast, Evaluate(|cx| calculate(cx, $int, $float)))
+            hooks(Broadcast, Pointwise, Evaluate(|cx| calculate(cx, $int, $float)))
         )]
         pub struct $name<V = ValueId> {
             /// Left operand, any shape.
@@ -174,7 +175,7 @@ macro_rules! comparisons {
             name = $text,
             traits($($fact),*),
             infer = relation::broadcast_compare,
-            hooks(Broadcast, Evaluate(|cx| compare(cx, |order| matches!(order, $pattern))))
+            hooks(Broadcast, Pointwise, Evaluate(|cx| compare(cx, |order| matches!(order, $pattern))))
         )]
         pub struct $name<V = ValueId> {
             /// Left operand, any shape.

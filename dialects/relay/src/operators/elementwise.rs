@@ -3,6 +3,7 @@
 use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, Type, ValueId};
 
 use super::FusionPattern::Elementwise;
+use super::LayoutRule::Pointwise;
 use super::{elements, relation};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -18,7 +19,7 @@ macro_rules! real_functions {
         #[op(
             name = $text,
             infer = relation::identity,
-            hooks(Elementwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)))
+            hooks(Elementwise, Pointwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)))
         )]
         pub struct $name<V = ValueId> {
             /// Any shape.
@@ -103,7 +104,7 @@ macro_rules! number_functions {
         #[op(
             name = $text,
             infer = relation::identity,
-            hooks(Elementwise, Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)))
+            hooks(Elementwise, Pointwise, Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)))
         )]
         pub struct $name<V = ValueId> {
             /// Any shape.
@@ -159,7 +160,7 @@ number_functions! {
     name = "relay.copy",
     infer = relation::identity,
     fold = relation::fold_first,
-    hooks(Elementwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
+    hooks(Elementwise, Pointwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
 )]
 pub struct Copy<V = ValueId> {
     /// Any shape.
@@ -173,7 +174,7 @@ pub struct Copy<V = ValueId> {
 #[op(
     name = "relay.logical_not",
     infer = relation::identity,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         elements::map(data, data.dtype(), |v| Scalar::Int((!v.as_bool()).into()))
     }))
@@ -190,7 +191,7 @@ pub struct LogicalNot<V = ValueId> {
 #[op(
     name = "relay.bitwise_not",
     infer = relation::identity_integers,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         let dtype = data.dtype();
         elements::map(data, dtype, |v| match dtype.is_bool() {
@@ -214,7 +215,7 @@ macro_rules! float_tests {
         #[op(
             name = $text,
             infer = relation::predicate,
-            hooks(Elementwise, Evaluate(|cx| {
+            hooks(Elementwise, Pointwise, Evaluate(|cx| {
                 elements::map(cx.tensor(0)?, DType::BOOL, |v| {
                     Scalar::Int($test(v.as_f64()).into())
                 })
@@ -243,7 +244,7 @@ float_tests! {
 #[op(
     name = "relay.clip",
     infer = relation::identity,
-    hooks(Elementwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)))
+    hooks(Elementwise, Pointwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)))
 )]
 pub struct Clip<V = ValueId> {
     /// Any shape.
@@ -275,7 +276,7 @@ fn evaluate_clip(op: &Clip<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
         Ok(Type::tensor(cx.tensor(0)?.shape.iter().copied(), op.dtype))
     },
     fold = relation::fold_same_type,
-    hooks(Elementwise, Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)))
+    hooks(Elementwise, Pointwise, Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)))
 )]
 pub struct Cast<V = ValueId> {
     /// Any shape.
@@ -324,7 +325,7 @@ fn convert(cx: &EvalCx<'_>, dtype: DType) -> Result<Value, EvalError> {
     name = "relay.reinterpret",
     infer = infer_reinterpret,
     fold = relation::fold_same_type,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let (data, op) = (cx.tensor(0)?, cx.fields::<Reinterpret<Value>>()?);
         let bytes = data.bytes().to_vec();
         Ok(ir_core::TensorData::from_bytes(op.dtype, data.shape(), bytes)?.into())
@@ -356,7 +357,7 @@ fn infer_reinterpret(op: Reinterpret<Type>, cx: &mut InferCx<'_>) -> Result<Type
 #[op(
     name = "relay.fixed_point_multiply",
     infer = relation::identity_integers,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let (data, op) = (cx.tensor(0)?, cx.fields::<FixedPointMultiply<Value>>()?);
         let dtype = data.dtype();
         elements::map(data, dtype, |v| {

@@ -7,10 +7,10 @@ use ir_core::{
 };
 
 use super::FusionPattern::{Broadcast, Injective, Opaque};
-use super::ReshapeOnly;
 use super::attributes::{Integers, Sections};
 use super::elements::{self, Offsets};
 use super::relation::{self, Dims};
+use super::{LayoutRule, ReshapeOnly};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// The same elements in row-major order under another shape.
@@ -382,7 +382,11 @@ pub(super) fn expect_new_axes(count: i64) -> Result<usize, Stop> {
 #[op(
     name = "relay.concatenate",
     infer = infer_concatenate,
-    hooks(Injective, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)))
+    hooks(
+        Injective,
+        LayoutRule::Joined,
+        Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx))
+    )
 )]
 pub struct Concatenate<V = ValueId> {
     /// A tuple of tensors, at least one.

@@ -5,7 +5,7 @@ use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId
 use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::{FusionPattern, ReshapeOnly, relation};
+use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
 ///
@@ -15,7 +15,7 @@ use crate::operators::{FusionPattern, ReshapeOnly, relation};
     name = "relay.nn.relu",
     traits(IDEMPOTENT),
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu))
 )]
 pub struct Relu<V = ValueId> {
     /// The input.
@@ -43,7 +43,7 @@ fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value,
 #[op(
     name = "relay.nn.leaky_relu",
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_leaky_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_leaky_relu))
 )]
 pub struct LeakyRelu<V = ValueId> {
     /// The input.
@@ -67,7 +67,7 @@ fn evaluate_leaky_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.prelu",
     infer = prelu_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_prelu))
+    hooks(FusionPattern::Broadcast, LayoutRule::Along, Evaluate(evaluate_prelu))
 )]
 pub struct Prelu<V = ValueId> {
     /// The input.
@@ -97,7 +97,11 @@ fn evaluate_prelu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.softmax",
     infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
-    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)))
+    hooks(
+        FusionPattern::OutFusable,
+        LayoutRule::Along,
+        Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false))
+    )
 )]
 pub struct Softmax<V = ValueId> {
     /// The input.
@@ -114,7 +118,11 @@ pub struct Softmax<V = ValueId> {
 #[op(
     name = "relay.nn.fast_softmax",
     infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
-    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)))
+    hooks(
+        FusionPattern::OutFusable,
+        LayoutRule::Along,
+        Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false))
+    )
 )]
 pub struct FastSoftmax<V = ValueId> {
     /// The input.
@@ -131,7 +139,11 @@ pub struct FastSoftmax<V = ValueId> {
 #[op(
     name = "relay.nn.log_softmax",
     infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
-    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)))
+    hooks(
+        FusionPattern::OutFusable,
+        LayoutRule::Along,
+        Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true))
+    )
 )]
 pub struct LogSoftmax<V = ValueId> {
     /// The input.

@@ -6,8 +6,8 @@ use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
 use super::window::per_axis;
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of an adaptive or global pool of any spatial rank.
 struct AdaptivePool {
@@ -32,7 +32,11 @@ macro_rules! adaptive_pool {
         #[op(
             name = $text,
             infer = $name::infer,
-            hooks(FusionPattern::OutFusable, Evaluate($name::evaluate))
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Named { blocks: true },
+                Evaluate($name::evaluate)
+            )
         )]
         pub struct $name<V = ValueId> {
             /// The input, in `layout`.

@@ -5,8 +5,8 @@ use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
 use super::relation::{require, require_rank, vectors_along};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -337,7 +337,7 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.bias_add",
     infer = bias_add_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_bias_add))
+    hooks(FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add))
 )]
 pub struct BiasAdd<V = ValueId> {
     /// The input.

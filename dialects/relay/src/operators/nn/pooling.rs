@@ -6,8 +6,8 @@ use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
 use super::window::{Step, Windows, per_axis};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a pool of any spatial rank.
 struct Pool {
@@ -45,7 +45,11 @@ macro_rules! pool {
         #[op(
             name = $text,
             infer = $name::infer,
-            hooks(FusionPattern::OutFusable, Evaluate($name::evaluate))
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Named { blocks: true },
+                Evaluate($name::evaluate)
+            )
         )]
         pub struct $name<V = ValueId> {
             $(#[doc = $before_doc] pub $before: V,)?
