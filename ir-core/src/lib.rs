@@ -44,7 +44,6 @@ pub use location::{Loc, LocData, SourceMap, Span};
 pub use module::{Item, Module, Signature, Signatures};
 pub use op::{Op, OpFields};
 pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult};
-pub use pass::{FunctionPass, ModulePass, Pass, PassContext, PassResult};
 pub use random::Random;
 pub use registry::{Dialect, Effects, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
