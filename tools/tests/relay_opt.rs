@@ -241,7 +241,7 @@ fn errors_of_the_input_are_located() {
         ),
         (&["rum"], b"", &["cannot read `rum`", "`relay-opt --help` for the subcommands"]),
         (&["."], b"", &["E0720", "cannot read `.`"]),
-        (&["model.onnx"], b"", &["E0723", "reading ONNX is not available yet"]),
+        (&["missing.onnx"], b"", &["E0800", "cannot read"]),
         (&["-"], b"def\n@\xff\x00", &["E0721", "found byte 0xff at offset 5, line 2"]),
     ] {
         expect(&run_in(PathBuf::new(), args, stdin), DIAGNOSTICS, &[], parts);

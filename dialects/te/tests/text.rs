@@ -8,10 +8,12 @@ use ir_core::{
     Symbol, TensorData, Type, ValueId,
 };
 use te::compute::{Combiner, ComputeBuilder, Load, LoadIf, Yield};
-use te::generate::{Options, compute_function};
-use te::loops::{Atomic, Barrier, Extract, For, ForKind, If, KERNEL, OUTPUTS, Ramp, Store};
+use te::generate::{self, Options, compute_function};
+use te::loops::{
+    Atomic, Barrier, Extract, For, ForKind, If, KERNEL, OUTPUTS, Ramp, Store, simplify, unroll,
+    vectorize,
+};
 use te::scalar::{Cast, Constant, ScalarOp, Select};
-use te::schedule::Schedule;
 
 fn registry() -> Registry {
     Registry::new().with(te::dialect())
@@ -63,8 +65,14 @@ proptest::proptest! {
         let registry = registry();
         let function = compute_function(seed, &Options::default()).unwrap();
         reads_back(&function, &registry);
-        let schedule = Schedule::new(&function).unwrap();
-        reads_back(&te::lower::lower(&schedule).unwrap(), &registry);
+        let (schedule, _) = generate::schedule(&function, seed, 8).unwrap();
+        let mut kernel = te::lower::lower(&schedule).unwrap();
+        reads_back(&kernel, &registry);
+        let body = kernel.body_mut().unwrap();
+        vectorize(body);
+        unroll(body);
+        simplify(body);
+        reads_back(&kernel, &registry);
     }
 
     #[test]

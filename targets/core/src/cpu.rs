@@ -231,15 +231,17 @@ impl Rules<'_> {
     fn tile(&mut self, root: Stage, producer: Stage) -> bool {
         let axes = self.schedule.axes(root).to_vec();
         let spatial = self.spatial(root);
-        let accesses = self.schedule.accesses(producer);
-        let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else { return false };
-        let contiguous =
-            accesses.iter().all(|access| matches!(access.steps.get(last), Some(Some(0 | 1))));
-        let varies = accesses.iter().any(|access| access.depends_on(last));
-        if !contiguous || !varies {
+        let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else {
+            return self.reduce_in_vectors(root, producer);
+        };
+        let Some(lanes) = self.lanes(spatial[last], self.bits(producer)) else {
+            return self.reduce_in_vectors(root, producer);
+        };
+        let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
+        let contiguous = accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)));
+        if !contiguous || accesses.iter().all(|access| access.lane == Some(0)) {
             return self.reduce_in_vectors(root, producer);
         }
-        let Some(lanes) = self.lanes(spatial[last], self.bits(producer)) else { return false };
         let tile = self.choose_tile(&spatial, last, lanes, &accesses);
 
         // Outer loops, then the tile: its rows, then its vectors.
@@ -261,8 +263,8 @@ impl Rules<'_> {
             }
         }
         // What changes the weights goes outermost, so that they stay in cache while the rest runs.
-        let weights = accesses.iter().find(|access| access.steps.get(last) == Some(&Some(1)));
-        let shared = accesses.iter().any(|access| !access.depends_on(last));
+        let weights = accesses.iter().find(|access| access.lane == Some(1));
+        let shared = accesses.iter().any(|access| access.lane == Some(0));
         if let Some(weights) = weights.filter(|_| shared) {
             outer.sort_by_key(|(position, _)| !weights.depends_on(*position));
         }
@@ -414,50 +416,24 @@ impl Rules<'_> {
 
     /// Reduces in vectors along the last axis of the reduction: for products of rows with rows.
     fn reduce_in_vectors(&mut self, root: Stage, producer: Stage) -> bool {
-        let loops = self.schedule.axes(producer).to_vec();
-        let accesses = self.schedule.accesses(producer);
-        let Some(last) =
-            loops.len().checked_sub(1).filter(|last| self.schedule.is_reduction(loops[*last]))
-        else {
-            return false;
-        };
-        let contiguous =
-            accesses.iter().all(|access| matches!(access.steps.get(last), Some(Some(0 | 1))));
-        let Some(axes) =
-            self.schedule.axes(root).to_vec().split_last().map(|(l, r)| (*l, r.to_vec()))
-        else {
-            return false;
-        };
-        let outer: Vec<Axis> = axes.1.into_iter().chain([axes.0]).collect();
-        let work = points(self.schedule, producer);
-        let extent = self.schedule.extent(loops[last]);
-        let most = self.machine.lanes(self.bits(producer) as usize) as i64;
-        let lanes = most.min(1 << extent.trailing_zeros().min(16));
-        let partial = (contiguous && lanes >= 4)
-            .then(|| {
-                let (_, inner) = self.schedule.split(loops[last], lanes).ok()?;
-                self.schedule.rfactor(inner).ok()
-            })
-            .flatten();
-        let at = self.parallelize(&outer, work);
-        if self.schedule.compute_at(producer, at).is_err() {
+        let outer = self.schedule.axes(root).to_vec();
+        if outer.is_empty() {
             return false;
         }
-        let _ = self.schedule.set_scope(producer, Scope::Register);
-        if let Some(partial) = partial
-            && self.schedule.compute_at(partial, at).is_ok()
-        {
-            let _ = self.schedule.set_scope(partial, Scope::Register);
-            let axes = self.schedule.axes(partial).to_vec();
-            let (spatial, reduction): (Vec<Axis>, Vec<Axis>) =
-                axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
-            let order: Vec<Axis> = reduction.into_iter().chain(spatial.iter().copied()).collect();
-            let _ = self.schedule.reorder(&order);
-            if let Some(vector) = spatial.last() {
-                let _ = self.schedule.vectorize(*vector);
+        let work = points(self.schedule, producer);
+        let before = self.schedule.clone();
+        let partial = self.partial_vectors(producer);
+        let at = self.parallelize(&outer, work);
+        for stage in [Some(producer), partial].into_iter().flatten() {
+            if self.schedule.compute_at(stage, at).is_err() {
+                *self.schedule = before;
+                return false;
             }
-            let reduced = self.schedule.loops(producer).last().copied();
-            if let Some(reduced) = reduced {
+        }
+        let _ = self.schedule.set_scope(producer, Scope::Register);
+        if let Some(partial) = partial {
+            self.in_registers(partial);
+            if let Some(reduced) = self.schedule.loops(producer).last().copied() {
                 let _ = self.schedule.unroll(reduced);
             }
         }
@@ -497,20 +473,64 @@ impl Rules<'_> {
             return false;
         }
         let before = self.schedule.clone();
-        self.vectorize_reductions(&all);
+        let partials: Vec<Stage> =
+            all.iter().filter_map(|stage| self.partial_vectors(*stage)).collect();
         let at = self.parallelize(&axes[..common], work);
-        for &stage in &all {
+        for &stage in all.iter().chain(&partials) {
             if self.schedule.compute_at(stage, at).is_err() {
                 *self.schedule = before;
                 return false;
+            }
+        }
+        for stage in partials {
+            self.in_registers(stage);
+        }
+        for stage in all {
+            if reduce(self.schedule, stage).is_none() {
+                self.vectorize_last(stage);
             }
         }
         self.vectorize_last(root);
         true
     }
 
-    /// Reduces in vectors along the last axis, where it is contiguous and long enough.
-    fn vectorize_reductions(&mut self, _stages: &[Stage]) {}
+    /// Factors the reduction `stage` into one partial result for each lane of a vector, where what
+    /// it reads along its last axis is contiguous. The stage of the partial results.
+    fn partial_vectors(&mut self, stage: Stage) -> Option<Stage> {
+        let axes = self.schedule.axes(stage).to_vec();
+        let last = axes.len().checked_sub(1)?;
+        if !self.schedule.is_reduction(axes[last]) {
+            return None;
+        }
+        let accesses = self.schedule.accesses(stage);
+        let contiguous =
+            accesses.iter().all(|access| matches!(access.steps.get(last), Some(Some(0 | 1))));
+        let extent = self.schedule.extent(axes[last]);
+        let most = self.machine.lanes(self.bits(stage) as usize) as i64;
+        let lanes = most.min(1 << extent.trailing_zeros().min(16));
+        if !contiguous || lanes < 4 || extent < 2 * lanes {
+            return None;
+        }
+        let before = self.schedule.clone();
+        let factored = self
+            .schedule
+            .split(axes[last], lanes)
+            .and_then(|(_, inner)| self.schedule.rfactor(inner));
+        factored.inspect_err(|_| *self.schedule = before).ok()
+    }
+
+    /// Keeps the partial results `stage` of a reduction in a vector register.
+    fn in_registers(&mut self, stage: Stage) {
+        let _ = self.schedule.set_scope(stage, Scope::Register);
+        let axes = self.schedule.axes(stage).to_vec();
+        let (spatial, reduction): (Vec<Axis>, Vec<Axis>) =
+            axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
+        let order: Vec<Axis> = reduction.into_iter().chain(spatial.iter().copied()).collect();
+        let _ = self.schedule.reorder(&order);
+        if let Some(vector) = spatial.last() {
+            let _ = self.schedule.vectorize(*vector);
+        }
+    }
 
     /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous.
     fn vectorize_last(&mut self, stage: Stage) {

@@ -40,6 +40,14 @@ pub(super) struct Code {
     pub(super) results: Vec<u32>,
 }
 
+impl Code {
+    /// The buffers that a caller passes: the parameters, and what a compute function returns.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        let results = self.results.iter().map(|result| *result as usize);
+        (0..self.params).chain(results.filter(|result| *result >= self.params))
+    }
+}
+
 /// A buffer or tensor.
 pub(super) struct Buffer {
     pub(super) name: String,

@@ -87,7 +87,7 @@ impl<'c> Machine<'c> {
 
     fn frame(&self, code: usize, params: impl Iterator<Item = usize>) -> Frame {
         let mut places = self.constants[code].clone();
-        places.iter_mut().zip(params).for_each(|(place, param)| *place = param);
+        self.codes[code].slots().zip(params).for_each(|(slot, param)| places[slot] = param);
         let registers = self.codes[code].registers.clone();
         Frame { code, next: 0, registers, places, heap: self.memory.heap.len() }
     }

@@ -25,19 +25,19 @@ pub(super) fn parse_item(
     registry: &Registry,
 ) -> Result<ParsedItem, Failed> {
     let base = cursor.token().start;
+    let body = Body::new();
     let mut parser = Parser {
         cursor,
         registry,
         base,
-        body: Body::new(),
-        block: Body::new().entry(),
+        block: body.entry(),
+        body,
         locals: FxHashMap::default(),
         words: FxHashMap::default(),
         shadowed: Vec::new(),
         constants: FxHashMap::default(),
         open: Vec::new(),
     };
-    parser.block = parser.body.entry();
     parser.item()
 }
 

@@ -1,13 +1,15 @@
 //! Convolutions over one, two and three spatial axes.
 
 use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
+use te::compute::{Combiner, Tensor};
 
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
-use super::window::{Step, Windows};
+use super::window::{Margin, Step, Windows, margins, pad_stage};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a convolution of any spatial rank.
 struct Convolution {
@@ -36,7 +38,11 @@ macro_rules! convolution {
         #[op(
             name = $text,
             infer = $name::infer,
-            hooks(FusionPattern::OutFusable, Evaluate($name::evaluate))
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Convolution, Evaluate($name::evaluate),
+                Define($name::define)
+            )
         )]
         pub struct $name<V = ValueId> {
             /// The input, in `data_layout`.
@@ -105,6 +111,14 @@ macro_rules! convolution {
                 let op = cx.fields::<$name<Value>>()?.convolution();
                 let (shape, dtype) = result_shape::<$name>(cx)?;
                 dispatch!(compute_dtype(cx, dtype)?, convolve(&op, cx, &shape, dtype))
+            }
+        }
+
+        impl $name<Operand> {
+            fn define(cx: &mut DefineCx<'_>) -> Defined {
+                let op = cx.fields::<$name<Operand>>()?;
+                let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+                op.convolution().define(cx, &data, &weight)
             }
         }
     };
@@ -258,6 +272,63 @@ fn convolve<T: Number>(
     }
     let (shape, result) = out_layout.pack(&order, &output, &result)?;
     T::write(dtype, &shape, &result)
+}
+
+impl Convolution {
+    /// The padded input, where there is padding, and the sum over input channels of a group and
+    /// places of the kernel.
+    fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor, weight: &Tensor) -> Defined {
+        let (shape, dtype) = cx.result()?;
+        let (order, kernel_order) = (self.data_order(), self.kernel_order());
+        let data_layout = Layout::parse(&self.data_layout)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout)?;
+        let input = data_layout.logical_extents(&order, &data.shape)?;
+        let output = out_layout.logical_extents(&order, &shape)?;
+        let kernel = kernel_layout.logical_extents(&kernel_order, &weight.shape)?;
+        let steps = Step::all(self.spatial.len(), &self.strides, &self.dilation, &self.padding)?;
+        let margins = margins(&steps, &input[2..], &output[2..], &kernel[2..]);
+        let padded = pad_stage(cx, data, &data_layout, &order, &margins, Margin::Zero)?;
+
+        let group_inputs = input[1] / self.groups.max(1);
+        let group_outputs = output[1] / self.groups.max(1);
+        // Channels in blocks are summed block by block, where blocks do not cross groups.
+        let block = data_layout.block('C');
+        let channels = match block {
+            2.. if group_inputs % block == 0 => vec![group_inputs / block, block],
+            _ if group_inputs == 1 => vec![],
+            _ => vec![group_inputs],
+        };
+        let extents: Vec<i64> = channels.iter().chain(&kernel[2..]).copied().collect();
+        let sums = accumulator(data.dtype, weight.dtype, dtype);
+        cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+            let out = out_layout.logical_indices(e, &order, &shape, i);
+            let (r, taps) = r.split_at(channels.len());
+            let channel = Index::row_major(r, &channels);
+            let group = out[1].digit(e, group_outputs, self.groups);
+            let mut place = vec![out[0].clone(), Index::new(group, self.groups).then(&channel)];
+            // Of a depthwise weight, output channels are those of all kernels.
+            let kernels = out[1].clone().then(&channel);
+            let mut tap_place = vec![
+                Index::new(kernels.digit(e, kernel[1], kernel[0]), kernel[0]),
+                Index::new(kernels.digit(e, 1, kernel[1]), kernel[1]),
+            ];
+            for (axis, step) in steps.iter().enumerate() {
+                let window = out[axis + 2].value(e);
+                let start = strided(e, window, margins[axis].shift(), step.stride);
+                let reach = e.mul_index(taps[axis], step.dilation);
+                place.push(Index::new(e.add(start, reach), margins[axis].extent()));
+                tap_place.push(Index::new(taps[axis], kernel[axis + 2]));
+            }
+            let at = padded.layout.physical_indices(e, &order, &place);
+            let x = e.load(&padded.tensor, &at);
+            let x = e.cast(x, sums);
+            let at = kernel_layout.physical_indices(e, &kernel_order, &tap_place);
+            let w = e.load(weight, &at);
+            let w = e.cast(w, sums);
+            e.mul(x, w)
+        })
+    }
 }
 
 pub(crate) fn register(registry: &mut Registry) {

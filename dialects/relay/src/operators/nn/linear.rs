@@ -1,12 +1,14 @@
 //! Matrix products and the addition of a bias.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use te::compute::{Combiner, Expression};
 
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
 use super::relation::{require, require_rank, vectors_along};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -15,7 +17,7 @@ use crate::operators::layout::Layout;
 #[op(
     name = "relay.nn.dense",
     infer = dense_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense), Define(define_dense))
 )]
 pub struct Dense<V = ValueId> {
     /// The input.
@@ -132,6 +134,43 @@ fn dense<T: Number>(
     T::write(dtype, shape, &out)
 }
 
+/// The product over `inner` elements whose factors stand at the indices that `left` and `right`
+/// give for indices of the result and of the sum.
+fn define_product(
+    cx: &mut DefineCx<'_>,
+    inner: i64,
+    left: impl FnOnce(&mut Expression<'_>, &[ValueId], ValueId) -> Vec<ValueId>,
+    right: impl FnOnce(&mut Expression<'_>, &[ValueId], ValueId) -> Vec<ValueId>,
+) -> Defined {
+    let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+    let sums = accumulator(a.dtype, b.dtype, cx.result()?.1);
+    cx.reduce(&[inner], Combiner::Sum, |e, i, k| {
+        let at = left(e, i, k[0]);
+        let x = e.load(&a, &at);
+        let x = e.cast(x, sums);
+        let at = right(e, i, k[0]);
+        let y = e.load(&b, &at);
+        let y = e.cast(y, sums);
+        e.mul(x, y)
+    })
+}
+
+/// Indices `i` without the last, then `last`.
+fn with_last(i: &[ValueId], last: ValueId) -> Vec<ValueId> {
+    let outer = &i[..i.len().saturating_sub(1)];
+    outer.iter().copied().chain([last]).collect()
+}
+
+fn define_dense(cx: &mut DefineCx<'_>) -> Defined {
+    let inner = last(&cx.tensor(0)?.shape, 1) as i64;
+    define_product(
+        cx,
+        inner,
+        |_, i, k| with_last(i, k),
+        |_, i, k| i.last().copied().into_iter().chain([k]).collect(),
+    )
+}
+
 /// A fully connected layer whose weight is blocked for vector units.
 ///
 /// Computes `nn.dense`; the weight is in a layout of the axes `N` (units) and `C` (inputs), such
@@ -140,7 +179,7 @@ fn dense<T: Number>(
 #[op(
     name = "relay.nn.contrib_dense_pack",
     infer = dense_pack_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense_pack))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense_pack), Define(define_dense_pack))
 )]
 pub struct ContribDensePack<V = ValueId> {
     /// The input, `(…, K)`.
@@ -179,6 +218,22 @@ fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(compute_dtype(cx, dtype)?, dense(cx, &op.weight_layout, &shape, dtype))
 }
 
+fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<ContribDensePack<Operand>>()?;
+    let layout = Layout::parse(&op.weight_layout)?;
+    let (inner, (shape, _)) = (last(&cx.tensor(0)?.shape, 1) as i64, cx.result()?);
+    let units = last(&shape, 1) as i64;
+    define_product(
+        cx,
+        inner,
+        |_, i, k| with_last(i, k),
+        |e, i, k| {
+            let unit = i.last().map(|unit| Index::new(*unit, units)).unwrap_or_default();
+            layout.physical_indices(e, "NC", &[unit, Index::new(k, inner)])
+        },
+    )
+}
+
 /// A matrix product: `out[…, i, j] = Σ_k a[…, i, k] * b[k, j]`.
 ///
 /// With `tensor_a` `(…, M, K)` and `tensor_b` `(K, N)` the result is `(…, M, N)`; the flags say
@@ -187,7 +242,7 @@ fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.matmul",
     infer = matmul_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_matmul))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_matmul), Define(define_matmul))
 )]
 pub struct Matmul<V = ValueId> {
     /// The first factor.
@@ -252,6 +307,31 @@ fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
 }
 
+fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Matmul<Operand>>()?;
+    let inner = last(&cx.tensor(1)?.shape, if op.transpose_b { 1 } else { 2 }) as i64;
+    define_product(
+        cx,
+        inner,
+        |_, i, k| {
+            let mut at = with_last(i, k);
+            if op.transpose_a {
+                let rank = at.len();
+                at.swap(rank - 2, rank - 1);
+            }
+            at
+        },
+        |_, i, k| {
+            let column = i.last().copied();
+            let row = [k].into_iter();
+            match op.transpose_b {
+                true => column.into_iter().chain(row).collect(),
+                false => row.chain(column).collect(),
+            }
+        },
+    )
+}
+
 /// Matrix products of a batch: `out[b, i, j] = Σ_k x[b, i, k] * y[b, k, j]`.
 ///
 /// With `tensor_a` `(B, M, K)` and `tensor_b` `(B, K, N)` the result is `(B, M, N)`; a batch of
@@ -261,7 +341,7 @@ fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.batch_matmul",
     infer = batch_matmul_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_matmul))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_matmul), Define(define_batch_matmul))
 )]
 pub struct BatchMatmul<V = ValueId> {
     /// The first factors.
@@ -329,6 +409,29 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
 }
 
+fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<BatchMatmul<Operand>>()?;
+    let (x, y) = (cx.tensor(0)?.shape, cx.tensor(1)?.shape);
+    let inner = if op.transpose_a { x[1] } else { x[2] };
+    // A batch of extent 1 stands for all.
+    let batch = |e: &mut Expression<'_>, extent: i64, index: ValueId| match extent {
+        1 => e.index(0),
+        _ => index,
+    };
+    define_product(
+        cx,
+        inner,
+        |e, i, k| {
+            let (row, column) = if op.transpose_a { (k, i[1]) } else { (i[1], k) };
+            vec![batch(e, x[0], i[0]), row, column]
+        },
+        |e, i, k| {
+            let (row, column) = if op.transpose_b { (i[2], k) } else { (k, i[2]) };
+            vec![batch(e, y[0], i[0]), row, column]
+        },
+    )
+}
+
 /// Adds a vector along one axis: `out[…, c, …] = data[…, c, …] + bias[c]`.
 ///
 /// `bias` has the extent of `data` along `axis`; the result has the type of `data`. Relay operator
@@ -337,7 +440,7 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.bias_add",
     infer = bias_add_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_bias_add))
+    hooks(FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
 )]
 pub struct BiasAdd<V = ValueId> {
     /// The input.
@@ -358,6 +461,16 @@ fn evaluate_bias_add(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<BiasAdd<Value>>()?;
     let (data, bias) = (cx.tensor(0)?, cx.tensor(1)?);
     dispatch!(data.dtype(), map_along(data, bias, op.axis, Number::plus))
+}
+
+fn define_bias_add(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<BiasAdd<Operand>>()?;
+    let (data, bias) = (cx.tensor(0)?, cx.tensor(1)?);
+    let axis = crate::operators::relation::axis(op.axis, data.shape.len())?;
+    cx.compute(|e, i| {
+        let (x, y) = (e.load(&data, i), along(e, &bias, i, axis));
+        e.add(x, y)
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -19,6 +19,8 @@ pub(crate) trait Number: Copy + PartialOrd {
     fn plus(self, other: Self) -> Self;
     /// Product.
     fn times(self, other: Self) -> Self;
+    /// The greater; NaN where either is.
+    fn greater(self, other: Self) -> Self;
     /// The quotient by a positive count; integers truncate.
     fn over(self, count: i64) -> Self;
     /// The number nearest to `value`.
@@ -41,6 +43,9 @@ impl Number for f64 {
     }
     fn times(self, other: f64) -> f64 {
         self * other
+    }
+    fn greater(self, other: f64) -> f64 {
+        if self > other || self.is_nan() { self } else { other }
     }
     fn over(self, count: i64) -> f64 {
         self / count as f64
@@ -67,6 +72,9 @@ impl Number for i64 {
     }
     fn times(self, other: i64) -> i64 {
         self.wrapping_mul(other)
+    }
+    fn greater(self, other: i64) -> i64 {
+        self.max(other)
     }
     fn over(self, count: i64) -> i64 {
         self.wrapping_div(count.max(1))

@@ -1,13 +1,15 @@
 //! Pools over sliding windows, and the gradients of the two-dimensional ones.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use te::compute::{Combiner, Expression, Tensor};
 
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
-use super::window::{Step, Windows, per_axis};
+use super::window::{Margin, Reach, Step, Windows, margins, pad_stage, per_axis};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a pool of any spatial rank.
 struct Pool {
@@ -26,7 +28,7 @@ struct Pool {
 /// What a pool computes of a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PoolKind {
-    /// The largest element.
+    /// The largest element; NaN where there is one.
     Max,
     /// The mean of the elements, or, with padding included, of the window.
     Average { include_padding: bool },
@@ -38,14 +40,18 @@ macro_rules! pool {
         $(#[doc = $doc:tt])*
         $name:ident = $text:tt ($operand:ident, $($before:ident: $before_doc:tt)?),
         $spatial:literal, $layout:literal, $kind:expr
-        $(, $include:ident)?
+        $(, $include:ident)? $(; $define:path)?
     ) => {
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
         #[op(
             name = $text,
             infer = $name::infer,
-            hooks(FusionPattern::OutFusable, Evaluate($name::evaluate))
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate)
+                $(, Define($define))?
+            )
         )]
         pub struct $name<V = ValueId> {
             $(#[doc = $before_doc] pub $before: V,)?
@@ -116,6 +122,14 @@ macro_rules! forward {
                 dispatch!(dtype, pool(&op, cx, &shape, dtype))
             }
         }
+
+        impl $name<Operand> {
+            fn define(cx: &mut DefineCx<'_>) -> Defined {
+                let op = cx.fields::<$name<Operand>>()?.pool();
+                let data = cx.tensor(0)?;
+                op.define(cx, &data)
+            }
+        }
     )*};
 }
 
@@ -154,26 +168,26 @@ forward!(MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d);
 backward!(MaxPool2dGrad, AvgPool2dGrad);
 
 pool! {
-    /// The largest element of every window along one axis.
+    /// The largest element of every window along one axis; NaN where there is one.
     ///
     /// `out[n, c, x] = max_k data[n, c, x * stride + k * dilation - padding]`. With data `(N, C,
     /// W)` the result is `(N, C, (W + padding - (K - 1) * dilation - 1) / stride + 1)`, rounded
     /// down, or up with `ceil_mode`. Relay operator level 2.
-    MaxPool1d = "relay.nn.max_pool1d" (data,), "W", "NCW", |_| PoolKind::Max
+    MaxPool1d = "relay.nn.max_pool1d" (data,), "W", "NCW", |_| PoolKind::Max; MaxPool1d::define
 }
 
 pool! {
     /// The largest element of every window along two axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
-    MaxPool2d = "relay.nn.max_pool2d" (data,), "HW", "NCHW", |_| PoolKind::Max
+    MaxPool2d = "relay.nn.max_pool2d" (data,), "HW", "NCHW", |_| PoolKind::Max; MaxPool2d::define
 }
 
 pool! {
     /// The largest element of every window along three axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
-    MaxPool3d = "relay.nn.max_pool3d" (data,), "DHW", "NCDHW", |_| PoolKind::Max
+    MaxPool3d = "relay.nn.max_pool3d" (data,), "DHW", "NCDHW", |_| PoolKind::Max; MaxPool3d::define
 }
 
 pool! {
@@ -183,7 +197,7 @@ pool! {
     /// inside the input, or with `count_include_pad` over the whole window, whose padding is zero.
     /// The shape is that of `nn.max_pool1d`; integers truncate. Relay operator level 2.
     AvgPool1d = "relay.nn.avg_pool1d" (data,), "W", "NCW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool1d::define
 }
 
 pool! {
@@ -191,7 +205,7 @@ pool! {
     ///
     /// As `nn.avg_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
     AvgPool2d = "relay.nn.avg_pool2d" (data,), "HW", "NCHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool2d::define
 }
 
 pool! {
@@ -199,7 +213,7 @@ pool! {
     ///
     /// As `nn.avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
     AvgPool3d = "relay.nn.avg_pool3d" (data,), "DHW", "NCDHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool3d::define
 }
 
 pool! {
@@ -288,8 +302,7 @@ fn pool<T: Number>(
             let elements = channel[run.input..].iter().step_by(windows.stride);
             for (out, &element) in plane[run.output..][..run.count].iter_mut().zip(elements) {
                 match op.kind {
-                    PoolKind::Max if element > *out => *out = element,
-                    PoolKind::Max => {}
+                    PoolKind::Max => *out = out.greater(element),
                     PoolKind::Average { .. } => *out = out.plus(element),
                 }
             }
@@ -344,6 +357,74 @@ fn pool_gradient<T: Number>(
     }
     let (shape, result) = layout.pack(&order, &input, &result)?;
     T::write(dtype, &shape, &result)
+}
+
+impl Pool {
+    /// The padded input, where windows reach over it, and what the pool computes of windows.
+    fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor) -> Defined {
+        let (shape, dtype) = cx.result()?;
+        let (layout, out_layout) = self.layouts()?;
+        let (order, steps, sizes) = (self.order(), self.steps()?, self.sizes()?);
+        let input = layout.logical_extents(&order, &data.shape)?;
+        let output = out_layout.logical_extents(&order, &shape)?;
+        let reaches = margins(&steps, &input[2..], &output[2..], &sizes);
+        let maximum = self.kind == PoolKind::Max;
+        let margin = if maximum { Margin::Least } else { Margin::Zero };
+        let padded = pad_stage(cx, data, &layout, &order, &reaches, margin)?;
+        let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+            let mut place = out_layout.logical_indices(e, &order, &shape, i);
+            for (axis, (step, reach)) in steps.iter().zip(&reaches).enumerate() {
+                let window = place[axis + 2].value(e);
+                let start = strided(e, window, reach.shift(), step.stride);
+                let within = e.mul_index(r[axis], step.dilation);
+                place[axis + 2] = Index::new(e.add(start, within), reach.extent());
+            }
+            let at = padded.layout.physical_indices(e, &order, &place);
+            e.load(&padded.tensor, &at)
+        };
+        if maximum {
+            return cx.reduce(&sizes, Combiner::Max, element);
+        }
+        // Sums of integers do not wrap.
+        let sums = if dtype.is_float() { dtype } else { DType::INT64 };
+        let name = cx.stage_of("sum");
+        let sum = cx.builder.reduce(&name, &shape, &sizes, Combiner::Sum, |e, i, r| {
+            let x = element(e, i, r);
+            e.cast(x, sums)
+        });
+        cx.compute(|e, i| {
+            let x = e.load(&sum, i);
+            let windows = out_layout.logical_indices(e, &order, &shape, i);
+            let divisor = self.divisor(e, &windows[2..], &steps, &sizes, &reaches);
+            let divisor = e.cast(divisor, sums);
+            let mean = e.div(x, divisor);
+            e.cast(mean, dtype)
+        })
+    }
+
+    /// The number of elements that the mean of a window is taken of.
+    fn divisor(
+        &self,
+        e: &mut Expression<'_>,
+        windows: &[Index],
+        steps: &[Step],
+        sizes: &[i64],
+        reaches: &[Reach],
+    ) -> ValueId {
+        let whole = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
+        let all = matches!(self.kind, PoolKind::Average { include_padding: true });
+        if all || reaches.iter().all(Reach::is_inside) {
+            return e.index(whole);
+        }
+        let mut count = e.index(1);
+        for (((window, step), &size), reach) in windows.iter().zip(steps).zip(sizes).zip(reaches) {
+            let window = window.value(e);
+            let inside = reach.elements_inside(e, window, step, size);
+            count = e.mul(count, inside);
+        }
+        let one = e.index(1);
+        e.max(count, one)
+    }
 }
 
 pub(crate) fn register(registry: &mut Registry) {
