@@ -44,9 +44,9 @@ pub const CODES: &[Code] = &[
     },
 ];
 
-pub(super) const TYPE: &str = "E0801";
-pub(super) const FUNCTION: &str = "E0802";
-pub(super) const OPERANDS: &str = "E0803";
-pub(super) const LITERAL: &str = "E0804";
-pub(super) const STAGE: &str = "E0805";
-pub(super) const RETURN: &str = "E0806";
+pub(super) const TYPE: &str = "E0841";
+pub(super) const FUNCTION: &str = "E0842";
+pub(super) const OPERANDS: &str = "E0843";
+pub(super) const LITERAL: &str = "E0844";
+pub(super) const STAGE: &str = "E0845";
+pub(super) const RETURN: &str = "E0846";
