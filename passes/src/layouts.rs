@@ -179,8 +179,9 @@ impl Propagation<'_, '_, '_> {
             }
             return;
         };
+        let result = self.f.body.result(op, 0);
         let wanted: SmallVec<[Option<Change>; 2]> =
-            self.wishes_of(self.f.body.result(op, 0)).iter().map(|w| w.layout.clone()).collect();
+            self.wishes_of(result).iter().map(|wish| wish.layout.clone()).collect();
         for layout in wanted {
             let plan = layout.and_then(|change| {
                 carry(self.f, op, rule, &change).filter(|plan| plan.result == change)
@@ -193,9 +194,12 @@ impl Propagation<'_, '_, '_> {
                         }
                     }
                 }
+                // A small result is brought to the layout rather than what it is made of.
                 None => {
                     for value in carry::inputs(self.f, op, rule) {
-                        self.wish(value, None, false);
+                        if elements(self.f.body, value) <= elements(self.f.body, result) {
+                            self.wish(value, None, false);
+                        }
                     }
                 }
             }
@@ -427,9 +431,11 @@ impl Propagation<'_, '_, '_> {
     /// Erases what was rewritten; what someone still takes as written is changed back.
     fn finish(self) -> Result<(), Diagnostic> {
         let f = self.f;
-        for op in
-            self.rewritten.into_iter().rev().filter(|op| f.body.is_live(*op)).collect::<Vec<_>>()
-        {
+        for op in self.rewritten.into_iter().rev() {
+            // Erased with its last user.
+            if !f.body.is_live(op) {
+                continue;
+            }
             let result = f.body.result(op, 0);
             let Some((change, value)) = self.changed.get(&result) else { continue };
             let back = if f.body.is_unused(result) || change.from == change.to {
@@ -444,7 +450,8 @@ impl Propagation<'_, '_, '_> {
             emit::replace(f, op, back);
         }
         let made = self.made.into_values().flatten().filter_map(|(_, v)| f.body.defining_op(v));
-        emit::erase_unused(f, made.collect::<Vec<_>>());
+        let made: Vec<OpId> = made.collect();
+        emit::erase_unused(f, made);
         Ok(())
     }
 }

@@ -54,8 +54,30 @@ fn operands(dtype: DType, seed: u64) -> TensorData {
     let count = COUNT as usize;
     if dtype.is_float() {
         let special = [
-            0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-3, 100.0, -100.0, 1e5, 6e4, -3e38, 1e-40,
-            f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 88.0, -88.0, -103.0, 3.5, -7.0, 0.625,
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -0.5,
+            2.5,
+            -2.5,
+            1e-3,
+            100.0,
+            -100.0,
+            1e5,
+            6e4,
+            -3e38,
+            1e-40,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            88.0,
+            -88.0,
+            -103.0,
+            3.5,
+            -7.0,
+            0.625,
         ];
         let mut values = special.to_vec();
         values.extend(numbers(count / 2, seed, -4.0, 4.0));
@@ -215,8 +237,7 @@ fn casts_between_all_types() {
         });
     }
     let module = module([("casts", w.finish(outputs.len() as i64))]);
-    let data: Vec<TensorData> =
-        inputs.iter().map(|(dtype, _)| operands(*dtype, 2)).collect();
+    let data: Vec<TensorData> = inputs.iter().map(|(dtype, _)| operands(*dtype, 2)).collect();
     let isas = [target_core::host().isa, "scalar"];
     common::run_on(&isas, &module, "casts", &data, |place, results| {
         for ((from, _, to, _), result) in outputs.iter().zip(&results) {
@@ -229,8 +250,8 @@ fn casts_between_all_types() {
                     continue;
                 }
                 let (expected, found) = (value.cast(*to), result.element(index).unwrap());
-                let same = expected == found
-                    || (expected.as_f64().is_nan() && found.as_f64().is_nan());
+                let same =
+                    expected == found || (expected.as_f64().is_nan() && found.as_f64().is_nan());
                 assert!(
                     same,
                     "{value:?} from {from} to {to}: expected {expected:?}, found {found:?} \
