@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 
 use crate::attributes::{Attr, AttrDict};
 use crate::body::Body;
-use crate::diagnostics::did_you_mean;
+use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ids::{OpId, ValueId};
 use crate::infer::InferFn;
 use crate::intern::Symbol;
-use crate::module::Signatures;
+use crate::module::{Item, Signatures};
 use crate::pass::PassDef;
 
 bitflags::bitflags! {
@@ -99,6 +99,21 @@ pub type VerifyFn = fn(&VerifyCx<'_>) -> Result<(), String>;
 
 /// Simplifies one operation without looking further than its operands' definitions.
 pub type FoldFn = fn(&FoldCx<'_>) -> Option<Folded>;
+
+/// Checks an item of one kind as a whole, whatever else is wrong with it.
+pub type VerifyItemFn = fn(&VerifyItemCx<'_>) -> Vec<Diagnostic>;
+
+/// What the check of a kind of items may look at.
+pub struct VerifyItemCx<'a> {
+    /// The name of the item.
+    pub name: Symbol,
+    /// The item.
+    pub item: &'a Item,
+    /// What exists.
+    pub registry: &'a Registry,
+    /// The module's items.
+    pub signatures: &'a Signatures,
+}
 
 /// What a verify hook may look at.
 pub struct VerifyCx<'a> {
@@ -318,6 +333,7 @@ pub struct Registry {
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
+    item_checks: IndexMap<&'static str, VerifyItemFn, FxBuildHasher>,
 }
 
 impl Registry {
@@ -358,6 +374,12 @@ impl Registry {
         assert!(!self.passes.contains_key(name), "`{name}` is a pass already");
         let earlier = self.pipelines.insert(name, PipelineDef { name, text, doc });
         assert!(earlier.is_none(), "pipeline `{name}` is registered twice");
+    }
+
+    /// Makes the verifier run `check` on items of kind `kind`. Panics when the kind has a check.
+    pub fn add_item_check(&mut self, kind: &'static str, check: VerifyItemFn) {
+        let earlier = self.item_checks.insert(kind, check);
+        assert!(earlier.is_none(), "items of kind `{kind}` have a check already");
     }
 
     /// Adds the pass that a struct declares.
@@ -434,6 +456,11 @@ impl Registry {
         let op = body.defining_op(value)?;
         let constant = self.traits(body, op).contains(Traits::CONSTANT);
         constant.then(|| body.attrs(op).get("value"))?
+    }
+
+    /// The check of items of kind `kind`.
+    pub fn item_check(&self, kind: &str) -> Option<VerifyItemFn> {
+        self.item_checks.get(kind).copied()
     }
 
     /// All dialects in order of registration.

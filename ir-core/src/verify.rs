@@ -1,5 +1,5 @@
 //! The verifier. What it checks follows from declarations: fields, traits, the type relation, the
-//! operation's own check, and use after definition. It reports everything that is wrong, not only
+//! operation's own check, use after definition, and the check of the kind of item. It reports everything that is wrong, not only
 //! the first finding, in time linear in the module.
 
 use std::ops::Deref;
@@ -64,7 +64,11 @@ pub fn verify_item(
     signatures: &Signatures,
     registry: &Registry,
 ) -> Vec<Diagnostic> {
-    let Some(body) = &item.body else { return Vec::new() };
+    let check = registry.item_check(item.signature.op.as_str());
+    let found = check
+        .map(|check| check(&crate::registry::VerifyItemCx { name, item, registry, signatures }));
+    let found = found.unwrap_or_default();
+    let Some(body) = &item.body else { return found };
     let base = item.signature.span;
     let mut verifier = Verifier {
         body,
@@ -79,7 +83,9 @@ pub fn verify_item(
     };
     verifier.check_signature(name, item.signature.ty);
     verifier.walk();
-    verifier.diagnostics
+    let mut diagnostics = verifier.diagnostics;
+    diagnostics.extend(found);
+    diagnostics
 }
 
 struct Verifier<'a> {
