@@ -26,6 +26,7 @@ use ir_core::{AttrValue, DType, InferCx, Op, Registry, Stop, Type, ValueId};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};
+pub(crate) use verify::THREADS;
 
 use crate::scalar::scalar_type;
 
@@ -234,11 +235,12 @@ pub struct Extract<V = ValueId> {
     pub lane: i64,
 }
 
-/// Calls another kernel of the module with buffers of its parameter types.
+/// Calls another kernel of the module with buffers of its parameter types, or a compute function
+/// that becomes one.
 #[derive(Op, Clone, Debug)]
 #[op(name = "te.call", effects(READ, WRITE), results = 0, verify = verify::call)]
 pub struct Call<V = ValueId> {
-    /// The kernel.
+    /// The kernel, or compute function.
     pub kernel: ir_core::Symbol,
     /// Inputs, then results.
     pub buffers: Vec<V>,

@@ -7,7 +7,8 @@ use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
 use crate::compute::Combiner;
 use crate::scalar::dtype_of;
 
-const THREADS: [&str; 6] =
+/// The thread axes of a device.
+pub(crate) const THREADS: [&str; 6] =
     ["blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"];
 
 pub(super) fn for_loop(cx: &VerifyCx<'_>) -> Result<(), String> {
@@ -107,21 +108,28 @@ pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     let TypeData::Function(function) = signature.ty.data() else {
         return Err(format!("`@{}` is no kernel", op.kernel));
     };
-    if signature.op.as_str() != super::KERNEL {
+    // A compute function becomes a kernel, which takes its results as parameters.
+    let is_function = signature.op.as_str() == crate::compute::FUNC;
+    if signature.op.as_str() != super::KERNEL && !is_function {
         return Err(format!("`@{}` is a `{}`, not a kernel", op.kernel, signature.op));
     }
+    let mut expected = function.params.to_vec();
+    if is_function {
+        match function.result.as_tuple() {
+            Some(results) => expected.extend_from_slice(results),
+            None => expected.push(function.result),
+        }
+    }
     let found: Vec<Type> = op.buffers.iter().map(|value| cx.body.ty(*value)).collect();
-    if function.params[..] != found[..] {
+    if expected != found {
         let list =
             |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
-        return Err(format!(
-            "expected buffers ({}), found ({})",
-            list(&function.params),
-            list(&found)
-        ));
+        return Err(format!("expected buffers ({}), found ({})", list(&expected), list(&found)));
     }
     match signature.attrs.value::<i64>(OUTPUTS) {
-        Some(_) => Ok(()),
-        None => Err(format!("`@{}` does not say how many results it has", op.kernel)),
+        None if !is_function => {
+            Err(format!("`@{}` does not say how many results it has", op.kernel))
+        }
+        _ => Ok(()),
     }
 }
