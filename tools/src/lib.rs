@@ -14,7 +14,7 @@ pub use process::run_process;
 /// Everything that the tools know: the dialects, the passes and the named pipelines. A tool of
 /// your own starts from this and adds to it.
 pub fn registry() -> Registry {
-    let mut registry = Registry::new().with(relay::dialect());
+    let mut registry = Registry::new().with(relay::dialect()).with(te::dialect());
     passes::register(&mut registry);
     for (name, text, doc) in LEVELS {
         registry.add_pipeline(name, text, doc);

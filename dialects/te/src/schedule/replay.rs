@@ -70,8 +70,8 @@ pub fn replay_steps(
         let error = |code, message: String| {
             Diagnostic::error(code, format!("`{name}`: {message}")).at((replay.place)(op))
         };
-        if let Err(message) = verify::primitive(body, op, registry) {
-            return Err(Diagnostic::error(codes::PRIMITIVE, message).at((replay.place)(op)));
+        if let Err(problem) = verify::primitive(body, op, registry) {
+            return Err(problem.at((replay.place)(op)));
         }
         // What is left without the hook is the end.
         let Some(apply) = registry.hook::<Apply>(name) else { break };

@@ -1,6 +1,6 @@
 //! What makes a schedule well formed.
 
-use ir_core::diagnostics::did_you_mean_with;
+use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::registry::VerifyItemCx;
 use ir_core::{Body, Diagnostic, OpId, Registry, Signatures, Symbol, Type};
 
@@ -22,9 +22,8 @@ pub(super) fn schedule(cx: &VerifyItemCx<'_>) -> Vec<Diagnostic> {
         return found;
     };
     for op in body.block_ops(body.entry()) {
-        if let Err(message) = primitive(body, op, cx.registry) {
-            let place = body.loc(op).span(signature.span).or(signature.span);
-            found.push(Diagnostic::error(codes::PRIMITIVE, message).at(place));
+        if let Err(problem) = primitive(body, op, cx.registry) {
+            found.push(problem.at(body.loc(op).span(signature.span).or(signature.span)));
         }
     }
     found
@@ -62,30 +61,34 @@ pub(super) fn is_end(body: &Body, op: OpId) -> bool {
     body.view::<Yield>(op).is_some_and(|end| end.values.is_empty())
 }
 
-/// Whether `op` may stand in a schedule; an error says why not.
-pub(super) fn primitive(body: &Body, op: OpId, registry: &Registry) -> Result<(), String> {
+/// Whether `op` may stand in a schedule. The error has no place yet.
+pub(super) fn primitive(body: &Body, op: OpId, registry: &Registry) -> Result<(), Diagnostic> {
     let name = body.op_name(op);
     let Some(apply) = registry.hook::<Apply>(name) else {
-        return match is_end(body, op) {
-            true => Ok(()),
-            false => Err(format!("`{name}` is no primitive of a schedule")),
-        };
+        if is_end(body, op) {
+            return Ok(());
+        }
+        let message = format!("`{name}` is no primitive of a schedule");
+        let primitives = registry.ops().filter(|info| info.hook::<Apply>().is_some());
+        let mut problem = Diagnostic::error(codes::PRIMITIVE, message);
+        problem.help = did_you_mean(name.as_str(), primitives.map(|info| info.def.name));
+        return Err(problem);
     };
-    let operands = body.operands(op).map(|value| body.ty(value));
-    fits(operands, apply.takes)
-        .map_err(|(index, message)| format!("`{name}`: operand {index}: {message}"))?;
-    let results = body.results(op).map(|value| body.ty(value));
-    fits(results, apply.gives)
-        .map_err(|(index, message)| format!("`{name}`: result {index}: {message}"))
+    let operands = fits("operand", body.operands(op).map(|value| body.ty(value)), apply.takes);
+    let results = || fits("result", body.results(op).map(|value| body.ty(value)), apply.gives);
+    operands.and_then(|()| results()).map_err(|message| {
+        Diagnostic::error(codes::PRIMITIVE, format!("`{name}`: {message}"))
+            .help(format!("`relay-opt --help-op {name}` says what it takes and gives"))
+    })
 }
 
 /// Whether `types` are those of handles of `kinds`, the last of which stands for all that follow.
 /// How many there are, the operation's declaration says.
-fn fits(types: impl Iterator<Item = Type>, kinds: &[Kind]) -> Result<(), (usize, String)> {
+fn fits(what: &str, types: impl Iterator<Item = Type>, kinds: &[Kind]) -> Result<(), String> {
     for (index, found) in types.enumerate() {
         let Some(kind) = kinds.get(index).or(kinds.last()) else { return Ok(()) };
         if found != kind.ty() {
-            return Err((index, format!("expected {}, found {found}", kind.ty())));
+            return Err(format!("expected {what} {index} of type {}, found {found}", kind.ty()));
         }
     }
     Ok(())
