@@ -82,21 +82,31 @@ pub struct PassDef {
     pub make: fn(&[(String, String)]) -> Result<PassInstance, String>,
 }
 
-/// The message for an option that `pass` does not have.
-pub fn unknown_option(pass: &PassDef, key: &str) -> String {
-    let names = pass.options.iter().map(|option| option.name);
-    let help = match did_you_mean(key, names.clone()) {
-        Some(help) => help,
-        None if pass.options.is_empty() => "it takes none".to_string(),
-        None => format!("it takes {}", names.collect::<Vec<_>>().join(", ")),
-    };
-    format!("pass `{}` has no option `{key}`; {help}", pass.name)
+/// Declared options. Derive it with `#[derive(Options)]`; `#[derive(Pass)]` does so too.
+pub trait Options: Sized {
+    /// What the options belong to, as messages call it: ``pass `fuse` ``.
+    const OWNER: &'static str;
+    /// The options.
+    const FIELDS: &'static [OptionField];
+    /// Reads `key=value` options, a flag having an empty value. The error is a message.
+    fn read(options: &[(String, String)]) -> Result<Self, String>;
 }
 
-/// A declared option of a pass.
+/// The message for an option that `owner`, which has `options`, does not have.
+pub fn unknown_option(owner: &str, options: &[OptionField], key: &str) -> String {
+    let names = options.iter().map(|option| option.name);
+    let help = match did_you_mean(key, names.clone()) {
+        Some(help) => help,
+        None if options.is_empty() => "it takes none".to_string(),
+        None => format!("it takes {}", names.collect::<Vec<_>>().join(", ")),
+    };
+    format!("{owner} has no option `{key}`; {help}")
+}
+
+/// A declared option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionField {
-    /// Key in pipelines.
+    /// Key in text.
     pub name: &'static str,
     /// What it takes.
     pub expects: &'static str,

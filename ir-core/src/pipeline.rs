@@ -23,7 +23,7 @@ mod verify_semantics;
 pub use bisect::BisectLimit;
 pub use crash::{Crash, catch_panic};
 pub use instrument::{Instrument, StepCx, StepResult};
-pub use parse::{PIPELINE_FILE, Pipeline, Step};
+pub use parse::{Choice, PIPELINE_FILE, Pipeline, Step, choose};
 pub use print_ir::{PrintIr, PrintModule, Selection};
 pub use reproducer::{BrokenReproducer, Reproducer};
 pub use run::{ItemRun, Outcome, Report, RunOptions, StepReport, run};

@@ -100,21 +100,6 @@ pub type VerifyFn = fn(&VerifyCx<'_>) -> Result<(), String>;
 /// Simplifies one operation without looking further than its operands' definitions.
 pub type FoldFn = fn(&FoldCx<'_>) -> Option<Folded>;
 
-/// Checks an item of one kind as a whole, whatever else is wrong with it.
-pub type VerifyItemFn = fn(&VerifyItemCx<'_>) -> Vec<Diagnostic>;
-
-/// What the check of a kind of items may look at.
-pub struct VerifyItemCx<'a> {
-    /// The name of the item.
-    pub name: Symbol,
-    /// The item.
-    pub item: &'a Item,
-    /// What exists.
-    pub registry: &'a Registry,
-    /// The module's items.
-    pub signatures: &'a Signatures,
-}
-
 /// What a verify hook may look at.
 pub struct VerifyCx<'a> {
     /// The body that holds the operation.
@@ -125,6 +110,39 @@ pub struct VerifyCx<'a> {
     pub registry: &'a Registry,
     /// The module's items.
     pub signatures: &'a Signatures,
+}
+
+/// What the check of a kind of item may look at.
+pub struct ItemCx<'a> {
+    /// The item's name.
+    pub name: Symbol,
+    /// The item.
+    pub item: &'a Item,
+    /// What exists.
+    pub registry: &'a Registry,
+    /// The module's items.
+    pub signatures: &'a Signatures,
+}
+
+/// Checks an item as a whole; what its body holds is checked on its own.
+pub type VerifyItemFn = fn(&ItemCx<'_>) -> Vec<Diagnostic>;
+
+/// A kind of item, such as the functions or the data types of a dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemDef {
+    /// Full name, `dialect.kind`.
+    pub name: &'static str,
+    /// What such an item is, as Markdown; the first line is the summary.
+    pub doc: &'static str,
+    /// Further checks.
+    pub verify: Option<VerifyItemFn>,
+}
+
+impl ItemDef {
+    /// A kind of item without checks of its own.
+    pub const fn new(name: &'static str, doc: &'static str) -> ItemDef {
+        ItemDef { name, doc, verify: None }
+    }
 }
 
 /// What a fold hook may look at.
@@ -331,9 +349,9 @@ pub struct PipelineDef {
 pub struct Registry {
     dialects: IndexMap<&'static str, Dialect, FxBuildHasher>,
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
+    items: IndexMap<Symbol, ItemDef, FxBuildHasher>,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
-    item_checks: IndexMap<&'static str, VerifyItemFn, FxBuildHasher>,
 }
 
 impl Registry {
@@ -361,6 +379,12 @@ impl Registry {
         self.add_op(T::info());
     }
 
+    /// Adds a kind of item. Panics when the name is taken.
+    pub fn add_item(&mut self, item: ItemDef) {
+        let earlier = self.items.insert(Symbol::new(item.name), item);
+        assert!(earlier.is_none(), "the kind of item `{}` is registered twice", item.name);
+    }
+
     /// Adds a pass. Panics when the name is taken.
     pub fn add_pass(&mut self, pass: PassDef) {
         let name = pass.name;
@@ -374,12 +398,6 @@ impl Registry {
         assert!(!self.passes.contains_key(name), "`{name}` is a pass already");
         let earlier = self.pipelines.insert(name, PipelineDef { name, text, doc });
         assert!(earlier.is_none(), "pipeline `{name}` is registered twice");
-    }
-
-    /// Makes the verifier run `check` on items of kind `kind`. Panics when the kind has a check.
-    pub fn add_item_check(&mut self, kind: &'static str, check: VerifyItemFn) {
-        let earlier = self.item_checks.insert(kind, check);
-        assert!(earlier.is_none(), "items of kind `{kind}` have a check already");
     }
 
     /// Adds the pass that a struct declares.
@@ -458,11 +476,6 @@ impl Registry {
         constant.then(|| body.attrs(op).get("value"))?
     }
 
-    /// The check of items of kind `kind`.
-    pub fn item_check(&self, kind: &str) -> Option<VerifyItemFn> {
-        self.item_checks.get(kind).copied()
-    }
-
     /// All dialects in order of registration.
     pub fn dialects(&self) -> impl Iterator<Item = &Dialect> {
         self.dialects.values()
@@ -471,6 +484,16 @@ impl Registry {
     /// All operations in order of registration.
     pub fn ops(&self) -> impl Iterator<Item = &OpInfo> {
         self.ops.values()
+    }
+
+    /// All kinds of items in order of registration.
+    pub fn items(&self) -> impl Iterator<Item = &ItemDef> {
+        self.items.values()
+    }
+
+    /// The kind of item called `name`.
+    pub fn item(&self, name: impl Into<Symbol>) -> Option<&ItemDef> {
+        self.items.get(&name.into())
     }
 
     /// All passes in order of registration.

@@ -24,6 +24,7 @@ pub mod inline;
 pub mod lambda_lift;
 pub mod loops;
 pub mod lower_schedule;
+pub mod lower_te;
 pub mod math;
 pub mod normal_forms;
 pub mod remove_unused_functions;
@@ -56,6 +57,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<inline::Inline>();
     registry.pass::<lambda_lift::LambdaLift>();
     registry.pass::<lower_schedule::LowerSchedule>();
+    registry.pass::<lower_te::LowerTe>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<simplify_inference::SimplifyInference>();

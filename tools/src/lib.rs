@@ -1,6 +1,7 @@
 //! The command-line tools, as functions that tests and other tools call in process.
 
 pub mod codes;
+pub mod executor;
 pub mod io;
 pub mod lit;
 mod process;
@@ -14,7 +15,7 @@ pub use process::run_process;
 /// Everything that the tools know: the dialects, the passes and the named pipelines. A tool of
 /// your own starts from this and adds to it.
 pub fn registry() -> Registry {
-    let mut registry = Registry::new().with(relay::dialect()).with(te::dialect());
+    let mut registry = Registry::new().with(te::dialect()).with(relay::dialect());
     passes::register(&mut registry);
     for (name, text, doc) in LEVELS {
         registry.add_pipeline(name, text, doc);

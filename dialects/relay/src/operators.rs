@@ -24,6 +24,7 @@ pub mod reduce;
 pub mod relation;
 pub mod shape;
 pub mod sort;
+pub mod spectrum;
 #[cfg(test)]
 mod tests;
 
@@ -48,10 +49,12 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Indexing", register: index::register },
     Family { title: "Dynamic shapes", register: dynamic::register },
     Family { title: "Sorting", register: sort::register },
+    Family { title: "Fourier transforms", register: spectrum::register },
     Family { title: "Images", register: image::register },
     Family { title: "Annotations", register: annotation::register },
     Family { title: "Layouts", register: layout::register },
     Family { title: "Convolution", register: nn::convolution::register },
+    Family { title: "Correlation and dilation", register: nn::correlation::register },
     Family { title: "Transposed convolution", register: nn::transposed_convolution::register },
     Family { title: "Pooling", register: nn::pooling::register },
     Family { title: "Adaptive pooling", register: nn::adaptive_pooling::register },

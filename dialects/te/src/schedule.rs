@@ -10,6 +10,7 @@
 //! section 4.1): *root* axes are those of the computation; `split` and `fuse` make new axes from
 //! them; the *leaf* axes, in order, are the loops.
 
+mod access;
 pub mod codes;
 mod dataflow;
 mod default;
@@ -18,12 +19,14 @@ mod record;
 pub mod replay;
 mod verify;
 
+pub use access::Access;
+pub use default::default_schedule;
+
 use ir_core::{Body, Item, ValueId};
 
 use self::ops::Handle;
 use crate::compute::{Compute, FUNC, Return, Stage as StageView};
 use crate::loops::{ForKind, Scope, THREADS};
-pub use default::default_schedule;
 
 /// A stage of a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -199,8 +202,8 @@ impl Schedule {
         &self.axes[axis.0].name
     }
 
-    /// The stage of `axis`.
-    pub fn stage_of(&self, axis: Axis) -> Stage {
+    /// The stage that `axis` belongs to.
+    pub fn owner(&self, axis: Axis) -> Stage {
         self.axes[axis.0].stage
     }
 
@@ -212,6 +215,16 @@ impl Schedule {
     /// Whether `axis` belongs to a reduction.
     pub fn is_reduction(&self, axis: Axis) -> bool {
         self.axes[axis.0].reduction
+    }
+
+    /// Whether `stage` is computed in loops of its own, before what reads it.
+    pub fn is_root(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Root
+    }
+
+    /// Whether `stage` is computed wherever it is read.
+    pub fn is_inline(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Inline
     }
 
     /// Whether `stage` is a result of the function.

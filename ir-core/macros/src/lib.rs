@@ -65,3 +65,22 @@ pub fn derive_pass(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     pass::expand(input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
+
+/// Makes the fields of a struct options, read from `key=value` text like those of a pass.
+///
+/// ```ignore
+/// #[derive(Options)]
+/// #[options(of = "target `c`")]
+/// pub struct COptions {
+///     /// Lanes of a `float32` vector.
+///     #[default(None)]
+///     pub width: Option<usize>,
+/// }
+/// ```
+///
+/// `of` is how messages call what the options belong to.
+#[proc_macro_derive(Options, attributes(options, default))]
+pub fn derive_options(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    pass::expand_options(input).unwrap_or_else(|error| error.to_compile_error()).into()
+}

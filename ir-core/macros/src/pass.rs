@@ -1,4 +1,4 @@
-//! `#[derive(Pass)]`.
+//! `#[derive(Pass)]` and `#[derive(Options)]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -27,8 +27,49 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
     };
     let variant = format_ident!("{variant}");
     let doc = fields::doc(&input.attrs);
+    let options = options(&input, &format!("pass `{name}`"))?;
+    Ok(quote! {
+        #options
+
+        impl ::ir_core::pass::Pass for #ident {
+            fn def() -> ::ir_core::pass::PassDef {
+                ::ir_core::pass::PassDef {
+                    name: #name,
+                    doc: #doc,
+                    options: <#ident as ::ir_core::pass::Options>::FIELDS,
+                    make: |options| {
+                        let pass = <#ident as ::ir_core::pass::Options>::read(options)?;
+                        ::core::result::Result::Ok(::ir_core::pass::PassInstance::#variant(
+                            ::std::boxed::Box::new(pass)))
+                    },
+                }
+            }
+        }
+    })
+}
+
+/// `#[derive(Options)]`.
+pub(crate) fn expand_options(input: DeriveInput) -> Result<TokenStream> {
+    let mut owner = None;
+    for entry in fields::entries(&input, "options")? {
+        match &entry {
+            Meta::NameValue(meta) if meta.path.is_ident("of") => {
+                owner = Some(fields::string(&meta.value)?);
+            }
+            other => return Err(Error::new_spanned(other, "expected `of`")),
+        }
+    }
+    match owner {
+        Some(owner) => options(&input, &owner),
+        None => Err(Error::new_spanned(&input.ident, "expected #[options(of = \"…\")]")),
+    }
+}
+
+/// The options of `owner`, as messages call it.
+fn options(input: &DeriveInput, owner: &str) -> Result<TokenStream> {
+    let ident = &input.ident;
     let (mut idents, mut options, mut defaults, mut reads) = (vec![], vec![], vec![], vec![]);
-    for field in fields::named_fields(&input)? {
+    for field in fields::named_fields(input)? {
         let (Some(field_ident), ty) = (&field.ident, &field.ty) else { continue };
         let key = field_ident.to_string().replace('_', "-");
         let Some(default) = fields::default(field)? else {
@@ -50,38 +91,34 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
                 ::core::option::Option::Some(value) => #field_ident = value,
                 ::core::option::Option::None => {
                     return ::core::result::Result::Err(::std::format!(
-                        "option `{}` of pass `{}` expects {}, found `{}`",
-                        #key, #name, <#ty as ::ir_core::pass::OptionValue>::EXPECTS, value));
+                        "option `{}` of {} expects {}, found `{}`",
+                        #key, #owner, <#ty as ::ir_core::pass::OptionValue>::EXPECTS, value));
                 }
             },
         });
         idents.push(field_ident);
     }
     Ok(quote! {
-        impl ::ir_core::pass::Pass for #ident {
-            fn def() -> ::ir_core::pass::PassDef {
-                ::ir_core::pass::PassDef {
-                    name: #name,
-                    doc: #doc,
-                    options: &[#(#options),*],
-                    make: |options| {
-                        #(#defaults)*
-                        #[allow(clippy::never_loop)]
-                        for (key, value) in options {
-                            let _ = value;
-                            match key.as_str() {
-                                #(#reads)*
-                                _ => {
-                                    return ::core::result::Result::Err(
-                                        ::ir_core::pass::unknown_option(
-                                            &<#ident as ::ir_core::pass::Pass>::def(), key));
-                                }
-                            }
+        impl ::ir_core::pass::Options for #ident {
+            const OWNER: &'static str = #owner;
+            const FIELDS: &'static [::ir_core::pass::OptionField] = &[#(#options),*];
+
+            fn read(
+                options: &[(::std::string::String, ::std::string::String)],
+            ) -> ::core::result::Result<Self, ::std::string::String> {
+                #(#defaults)*
+                #[allow(clippy::never_loop)]
+                for (key, value) in options {
+                    let _ = value;
+                    match key.as_str() {
+                        #(#reads)*
+                        _ => {
+                            return ::core::result::Result::Err(::ir_core::pass::unknown_option(
+                                #owner, <Self as ::ir_core::pass::Options>::FIELDS, key));
                         }
-                        ::core::result::Result::Ok(::ir_core::pass::PassInstance::#variant(
-                            ::std::boxed::Box::new(#ident { #(#idents),* })))
-                    },
+                    }
                 }
+                ::core::result::Result::Ok(#ident { #(#idents),* })
             }
         }
     })

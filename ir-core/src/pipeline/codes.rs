@@ -13,8 +13,9 @@ pub const CODES: &[Code] = &[
     Code {
         code: "E0702",
         title: "unknown option",
-        explanation: "A pass is given an option that it does not declare, or a named pipeline is given an \
-                      option at all. `--help-pass NAME` lists the options of a pass with their defaults.",
+        explanation: "A pass or a target is given an option that it does not declare, or a named pipeline is \
+                      given an option at all. `--help-pass NAME` lists the options of a pass with their \
+                      defaults.",
     },
     Code {
         code: "E0703",

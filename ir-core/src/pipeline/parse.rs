@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::intern::Symbol;
 use crate::location::Span;
-use crate::pass::{PassDef, PassInstance, unknown_option};
+use crate::pass::{OptionField, PassDef, PassInstance, unknown_option};
 use crate::registry::Registry;
 
 /// The file that spans of pipeline errors name. To render one, add the pipeline text under this
@@ -61,6 +61,19 @@ struct Mistake {
     help: Option<String>,
 }
 
+impl Mistake {
+    fn diagnostic(self, file: &str) -> Diagnostic {
+        let span = Span {
+            file: Symbol::new(file),
+            start: u32::try_from(self.at.start).unwrap_or(u32::MAX),
+            end: u32::try_from(self.at.end).unwrap_or(u32::MAX),
+        };
+        let mut diagnostic = Diagnostic::error(self.code, self.message).at(span);
+        diagnostic.help = self.help;
+        diagnostic
+    }
+}
+
 /// The entries of a named pipeline (or of the whole text) that are still to be resolved.
 struct Frame<'a> {
     text: &'a str,
@@ -75,14 +88,8 @@ impl Pipeline {
     /// named pipeline lies where that is named.
     pub fn parse(text: &str, registry: &Registry) -> Result<Pipeline, Diagnostic> {
         let located = |frame: Option<(&str, &str, &Range<usize>)>, mistake: Mistake| {
-            let at = frame.map_or(&mistake.at, |(_, _, origin)| origin);
-            let span = Span {
-                file: Symbol::new(PIPELINE_FILE),
-                start: u32::try_from(at.start).unwrap_or(u32::MAX),
-                end: u32::try_from(at.end).unwrap_or(u32::MAX),
-            };
-            let mut diagnostic = Diagnostic::error(mistake.code, mistake.message).at(span);
-            diagnostic.help = mistake.help;
+            let at = frame.map_or(mistake.at.clone(), |(_, _, origin)| origin.clone());
+            let diagnostic = Mistake { at, ..mistake }.diagnostic(PIPELINE_FILE);
             match frame {
                 Some((name, text, _)) => {
                     diagnostic.note(format!("pipeline `{name}` stands for `{text}`"))
@@ -175,30 +182,83 @@ fn resolve(text: &str, entry: &Entry, registry: &Registry) -> Result<Step, Mista
             help: Some(did_you_mean(name, known).unwrap_or_else(listing)),
         });
     };
+    let (options, pass) = configure(text, entry, &format!("pass `{name}`"), def.options, def.make)?;
+    Ok(Step { def: *def, options, pass })
+}
+
+/// The options of `entry`, and what `make` makes of them.
+fn configure<T>(
+    text: &str,
+    entry: &Entry,
+    owner: &str,
+    fields: &[OptionField],
+    make: impl Fn(&[(String, String)]) -> Result<T, String>,
+) -> Result<(Vec<(String, String)>, T), Mistake> {
     let mut options: Vec<(String, String)> = Vec::with_capacity(entry.options.len());
     for setting in &entry.options {
         let key = &text[setting.key.clone()];
         let fault = |at: &Range<usize>, code, message| {
             Err(Mistake { at: at.clone(), code, message, help: None })
         };
-        if !def.options.iter().any(|option| option.name == key) {
-            return fault(&setting.key, "E0702", unknown_option(def, key));
+        if !fields.iter().any(|option| option.name == key) {
+            return fault(&setting.key, "E0702", unknown_option(owner, fields, key));
         }
         if options.iter().any(|(earlier, _)| earlier == key) {
-            let message = format!("option `{key}` of pass `{name}` is given twice");
+            let message = format!("option `{key}` of {owner} is given twice");
             return fault(&setting.key, "E0703", message);
         }
         let option = (key.to_string(), setting.value.clone());
         // Each option is tried on its own, so that the error lies at the option at fault.
-        if let Err(message) = (def.make)(std::slice::from_ref(&option)) {
+        if let Err(message) = make(std::slice::from_ref(&option)) {
             return fault(&setting.value_at, "E0703", message);
         }
         options.push(option);
     }
-    match (def.make)(&options) {
-        Ok(pass) => Ok(Step { def: *def, options, pass }),
+    match make(&options) {
+        Ok(made) => Ok((options, made)),
         Err(message) => Err(Mistake { at: entry.name.clone(), code: "E0703", message, help: None }),
     }
+}
+
+/// Something other than a pass that text such as `name{key=value,flag}` names and configures.
+#[derive(Clone, Copy)]
+pub struct Choice<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// Its options.
+    pub options: &'static [OptionField],
+    /// Makes it from `key=value` options. The error is a message.
+    pub make: fn(&[(String, String)]) -> Result<T, String>,
+}
+
+/// The one of `choices`, each a `kind` such as `target`, that `text` names, with its options. The
+/// error lies in a file called `<kind>`; `unknown` is its code for a name that is none of them.
+pub fn choose<T>(
+    text: &str,
+    kind: &str,
+    unknown: &'static str,
+    choices: &[Choice<T>],
+) -> Result<T, Diagnostic> {
+    let made = entries(text).and_then(|entries| {
+        let names = choices.iter().map(|choice| choice.name);
+        let listing = || format!("there are {}", names.clone().collect::<Vec<_>>().join(", "));
+        let [entry] = entries.as_slice() else {
+            let at = entries.get(1).map_or(0..text.len(), |second| second.name.clone());
+            let message = format!("expected one {kind}, found {}", entries.len());
+            return Err(Mistake { at, code: "E0704", message, help: Some(listing()) });
+        };
+        let name = &text[entry.name.clone()];
+        let Some(choice) = choices.iter().find(|choice| choice.name == name) else {
+            return Err(Mistake {
+                at: entry.name.clone(),
+                code: unknown,
+                message: format!("unknown {kind} `{name}`"),
+                help: Some(did_you_mean(name, names.clone()).unwrap_or_else(listing)),
+            });
+        };
+        configure(text, entry, &format!("{kind} `{name}`"), choice.options, choice.make)
+    });
+    made.map(|(_, made)| made).map_err(|mistake| mistake.diagnostic(&format!("<{kind}>")))
 }
 
 /// A position in a pipeline text.

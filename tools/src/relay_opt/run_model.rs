@@ -10,10 +10,9 @@ use relay::interpreter::{Interpreter, Options, Value, check_type, random_value};
 use relay::language::FUNC;
 
 use super::args::{DiagnosticForm, RunModel};
-use super::input;
 use super::language::{Form, infer, verify};
 use super::report::Reporter;
-use super::{DIAGNOSTICS, OK, USAGE};
+use super::{DIAGNOSTICS, OK, USAGE, input, model};
 use crate::io::Io;
 
 /// Elements of each result that are printed.
@@ -33,11 +32,12 @@ pub(super) fn run_model(args: &RunModel, registry: &Registry, io: &mut Io<'_>) -
         writeln!(io.stderr, "error: executor `{found}` is not available; {help}")?;
         return Ok(USAGE);
     }
-    let mut reporter = Reporter::new(DiagnosticForm::Human);
+    let mut reporter = Reporter::new(DiagnosticForm::Human, args.max_errors);
     let mut found = Vec::new();
     let outputs = run(args, registry, &mut reporter, &mut found, io);
     let failed = found.iter().any(Diagnostic::is_error);
     reporter.report(found, io)?;
+    reporter.finish(io)?;
     match outputs {
         Some(outputs) if !failed => {
             write_table(&outputs, io.stdout)?;
@@ -55,10 +55,16 @@ fn run(
     found: &mut Vec<Diagnostic>,
     io: &mut Io<'_>,
 ) -> Option<Vec<(String, Value)>> {
-    let input = input::read(&args.model, io).map_err(|error| found.push(error)).ok()?;
-    reporter.source(&input.file, &input.text);
-    let form = Form::of(&input.text);
-    let (mut module, diagnostics) = form.parse(&input.file, &input.text, registry);
+    let (form, mut module, diagnostics);
+    if model::is_onnx(&args.model) {
+        form = Form::Relay;
+        (module, diagnostics) = model::read(&args.model, &args.options, registry, &io.directory);
+    } else {
+        let input = input::read(&args.model, io).map_err(|error| found.push(error)).ok()?;
+        reporter.source(&input.file, &input.text);
+        form = Form::of(&input.text);
+        (module, diagnostics) = form.parse(&input.file, &input.text, registry);
+    }
     reporter.sources(&module.sources);
     found.extend(diagnostics);
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);

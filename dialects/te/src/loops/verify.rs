@@ -1,10 +1,10 @@
 //! What makes a kernel well formed.
 
 use ir_core::registry::VerifyCx;
-use ir_core::{DType, Type, TypeData, ValueId};
+use ir_core::{DType, Type, ValueId};
 
-use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
-use crate::compute::Combiner;
+use super::{Alloc, Atomic, Call, For, ForKind, If, Scope, Store};
+use crate::compute::{Combiner, FUNC};
 use crate::scalar::dtype_of;
 
 /// The thread axes of a device.
@@ -105,31 +105,23 @@ pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(signature) = cx.signatures.get(&op.kernel) else {
         return Err(format!("no kernel `@{}`", op.kernel));
     };
-    let TypeData::Function(function) = signature.ty.data() else {
+    if signature.op != super::KERNEL && signature.op != FUNC {
+        return Err(format!(
+            "`@{}` is a `{}`, neither a kernel nor a compute function",
+            op.kernel, signature.op
+        ));
+    }
+    let Some(expected) = super::buffer_types(signature) else {
         return Err(format!("`@{}` is no kernel", op.kernel));
     };
-    // A compute function becomes a kernel, which takes its results as parameters.
-    let is_function = signature.op.as_str() == crate::compute::FUNC;
-    if signature.op.as_str() != super::KERNEL && !is_function {
-        return Err(format!("`@{}` is a `{}`, not a kernel", op.kernel, signature.op));
-    }
-    let mut expected = function.params.to_vec();
-    if is_function {
-        match function.result.as_tuple() {
-            Some(results) => expected.extend_from_slice(results),
-            None => expected.push(function.result),
-        }
-    }
     let found: Vec<Type> = op.buffers.iter().map(|value| cx.body.ty(*value)).collect();
     if expected != found {
         let list =
             |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
         return Err(format!("expected buffers ({}), found ({})", list(&expected), list(&found)));
     }
-    match signature.attrs.value::<i64>(OUTPUTS) {
-        None if !is_function => {
-            Err(format!("`@{}` does not say how many results it has", op.kernel))
-        }
-        _ => Ok(()),
+    match super::output_count(signature) {
+        Some(_) => Ok(()),
+        None => Err(format!("`@{}` does not say how many results it has", op.kernel)),
     }
 }

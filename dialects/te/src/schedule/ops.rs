@@ -21,6 +21,7 @@
 //! To add a primitive, write the method of [`Schedule`] and, here, the struct with its hook
 //! [`Apply`], and name it in [`register`].
 
+use ir_core::registry::ItemDef;
 use ir_core::{AttrDict, Op, OpFields, Registry, Type, ValueId};
 
 use super::replay::Failure;
@@ -458,7 +459,7 @@ pub struct CacheWrite<V = ValueId> {
         let Rfactor { axis } = call.fields()?;
         let axis = axis.axis()?;
         let partial = schedule.rfactor(axis)?;
-        Ok(schedule.handles_with(partial, schedule.stage_of(axis)))
+        Ok(schedule.handles_with(partial, schedule.owner(axis)))
     }))
 )]
 pub struct Rfactor<V = ValueId> {
@@ -529,7 +530,10 @@ pub struct Tensorize<V = ValueId> {
 
 /// Adds the primitives and the check of schedules.
 pub(crate) fn register(registry: &mut Registry) {
-    registry.add_item_check(SCHEDULE, super::verify::schedule);
+    registry.add_item(ItemDef {
+        verify: Some(super::verify::schedule),
+        ..ItemDef::new(SCHEDULE, "How a compute function becomes loops: a list of primitives.")
+    });
     registry.op::<FindStage>();
     registry.op::<Split>();
     registry.op::<Fuse>();

@@ -40,7 +40,7 @@ impl Schedule {
         for operand in &operands {
             let stage = match *operand {
                 Handle::Stage(stage) => stage,
-                Handle::Axis(axis) => self.stage_of(axis),
+                Handle::Axis(axis) => self.owner(axis),
             };
             let Some(axes) = self.record.undeclared.remove(&stage) else { continue };
             let find = FindStage { name: self.stages[stage.0].name.clone() };

@@ -119,7 +119,7 @@ impl<P: Fn(OpId) -> Option<Span>> Replay<P> {
         for handle in handles {
             let stage = match *handle {
                 Handle::Stage(stage) => stage,
-                Handle::Axis(axis) => self.schedule.stage_of(axis),
+                Handle::Axis(axis) => self.schedule.owner(axis),
             };
             if !stages.contains(&stage) {
                 stages.push(stage);

@@ -1,7 +1,7 @@
 //! What makes a schedule well formed.
 
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
-use ir_core::registry::VerifyItemCx;
+use ir_core::registry::ItemCx;
 use ir_core::{Body, Diagnostic, OpId, Registry, Signatures, Symbol, Type};
 
 use super::codes;
@@ -10,7 +10,7 @@ use crate::compute::{FUNC, Yield};
 
 /// Checks that a schedule names a compute function, and lists primitives on handles of the right
 /// kinds.
-pub(super) fn schedule(cx: &VerifyItemCx<'_>) -> Vec<Diagnostic> {
+pub(super) fn schedule(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
     let signature = &cx.item.signature;
     let mut found = Vec::new();
     if let Err(problem) = function(signature.attrs.value(FUNCTION), cx.name, cx.signatures) {

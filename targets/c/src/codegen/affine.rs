@@ -1,0 +1,150 @@
+//! Index arithmetic as sums of products with constants, so that `(i * 8 + 3) * 64 + k` is written
+//! `i * 512 + k + 192`, and constant and consecutive indices are seen as such.
+
+use ir_core::{Body, DType, EntityId, OpId, SmallVec, ValueId};
+use te::loops::{Broadcast, Ramp};
+use te::scalar::{ScalarOp, dtype_of};
+
+use super::ranges::Ranges;
+
+/// `Σ coefficient · value + step · lane + constant`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Linear {
+    /// Values and their coefficients, in order of appearance. No coefficient is 0.
+    pub(super) terms: SmallVec<[(ValueId, i64); 2]>,
+    /// How much a lane adds to the one before.
+    pub(super) step: i64,
+    pub(super) constant: i64,
+}
+
+/// Sums with more terms are computed once rather than wherever they are used.
+const MAX_TERMS: usize = 4;
+
+/// Beyond this, reordered sums might overflow on the way.
+const MAX_MAGNITUDE: i128 = 1 << 62;
+
+impl Linear {
+    pub(super) fn constant(constant: i64) -> Linear {
+        Linear { constant, ..Linear::default() }
+    }
+
+    fn value(value: ValueId) -> Linear {
+        Linear { terms: SmallVec::from_iter([(value, 1)]), ..Linear::default() }
+    }
+
+    /// `self + factor · other`; `None` where a coefficient overflows.
+    pub(super) fn plus(mut self, other: &Linear, factor: i64) -> Option<Linear> {
+        for &(value, coefficient) in &other.terms {
+            let scaled = coefficient.checked_mul(factor)?;
+            match self.terms.iter_mut().find(|term| term.0 == value) {
+                Some(term) => term.1 = term.1.checked_add(scaled)?,
+                None => self.terms.push((value, scaled)),
+            }
+        }
+        self.terms.retain(|term| term.1 != 0);
+        self.step = self.step.checked_add(other.step.checked_mul(factor)?)?;
+        self.constant = self.constant.checked_add(other.constant.checked_mul(factor)?)?;
+        Some(self)
+    }
+
+    /// The only number that it is.
+    pub(super) fn as_constant(&self) -> Option<i64> {
+        (self.terms.is_empty() && self.step == 0).then_some(self.constant)
+    }
+
+    /// An upper bound of the absolute value of every partial sum.
+    fn magnitude(&self, body: &Body, ranges: &Ranges) -> i128 {
+        let terms = self.terms.iter().map(|(value, coefficient)| {
+            ranges.get(body, *value).magnitude().saturating_mul(i128::from(*coefficient).abs())
+        });
+        // Lanes number at most 65535.
+        let lanes = i128::from(self.step).abs() << 16;
+        terms.fold(lanes + i128::from(self.constant).abs(), i128::saturating_add)
+    }
+}
+
+/// The index values of a body as sums.
+pub(super) struct Affine(Vec<Option<Linear>>);
+
+impl Affine {
+    /// Looks at every operation once.
+    pub(super) fn of(body: &Body, ranges: &Ranges) -> Affine {
+        let mut affine = Affine(vec![None; body.value_capacity()]);
+        for op in body.walk() {
+            if body.result_count(op) == 1 {
+                let result = body.result(op, 0);
+                affine.0[result.index()] = affine.of_op(body, ranges, op, result);
+            }
+        }
+        affine
+    }
+
+    fn of_op(&self, body: &Body, ranges: &Ranges, op: OpId, result: ValueId) -> Option<Linear> {
+        let dtype = dtype_of(body.ty(result))?;
+        if dtype.with_lanes(1) != Some(DType::INT64) {
+            return None;
+        }
+        if let Some(constant) = ranges.get(body, result).constant() {
+            return i64::try_from(constant).ok().map(Linear::constant);
+        }
+        let operand = |index| self.get(body, ranges, body.operand(op, index));
+        let sum = if let Some(ramp) = body.view::<Ramp>(op) {
+            operand(0).plus(&Linear { step: ramp.stride, ..Linear::default() }, 1)
+        } else if body.view::<Broadcast>(op).is_some() {
+            Some(operand(0))
+        } else {
+            match ScalarOp::of(body.op_name(op))? {
+                ScalarOp::Add => operand(0).plus(&operand(1), 1),
+                ScalarOp::Sub => operand(0).plus(&operand(1), -1),
+                ScalarOp::Neg => Linear::default().plus(&operand(0), -1),
+                ScalarOp::Mul => match (operand(0).as_constant(), operand(1).as_constant()) {
+                    (Some(factor), _) => Linear::default().plus(&operand(1), factor),
+                    (_, Some(factor)) => Linear::default().plus(&operand(0), factor),
+                    _ => None,
+                },
+                _ => None,
+            }
+        };
+        sum.filter(|sum| {
+            sum.terms.len() <= MAX_TERMS && sum.magnitude(body, ranges) < MAX_MAGNITUDE
+        })
+    }
+
+    /// Whether `value` is a sum of other values, so that nothing needs to hold it.
+    pub(super) fn is_sum(&self, value: ValueId) -> bool {
+        self.0.get(value.index()).is_some_and(Option::is_some)
+    }
+
+    /// `value` as a sum, of itself where nothing else is known.
+    pub(super) fn get(&self, body: &Body, ranges: &Ranges, value: ValueId) -> Linear {
+        if let Some(Some(sum)) = self.0.get(value.index()) {
+            return sum.clone();
+        }
+        match ranges.get(body, value).constant().map(i64::try_from) {
+            Some(Ok(constant)) => Linear::constant(constant),
+            _ => Linear::value(value),
+        }
+    }
+
+    /// The place of the element at `indices` of a buffer of `shape`, row by row. `None` where a
+    /// coefficient overflows.
+    pub(super) fn address(
+        &self,
+        body: &Body,
+        ranges: &Ranges,
+        shape: &[i64],
+        indices: &[ValueId],
+    ) -> Option<Linear> {
+        let mut stride = 1i64;
+        let mut strides: SmallVec<[i64; 4]> = SmallVec::new();
+        for extent in shape.iter().rev() {
+            strides.push(stride);
+            stride = stride.checked_mul(*extent)?;
+        }
+        let mut sum = Linear::default();
+        for (index, stride) in indices.iter().zip(strides.iter().rev()) {
+            sum = sum.plus(&self.get(body, ranges, *index), *stride)?;
+        }
+        Some(sum)
+    }
+}

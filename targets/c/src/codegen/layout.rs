@@ -1,0 +1,286 @@
+//! Where the buffers of a kernel live: variables, the stack, or the workspace that callers pass.
+
+use ir_core::tensor::tensor_bytes;
+use ir_core::{Body, OpId, SmallVec, ValueId};
+use rustc_hash::FxHashMap;
+use te::compute::Load;
+use te::loops::{Alloc, Call, For, ForKind, Scope, Store};
+
+use super::affine::Affine;
+use super::ranges::Ranges;
+
+/// Larger arrays of the stack go to the workspace.
+const MAX_STACK_ARRAY: usize = 64 << 10;
+
+/// A parallel loop that needs workspace runs as at most this many tasks, each with its own.
+const MAX_TASKS: i64 = 64;
+
+const ALIGNMENT: usize = target_core::ALIGNMENT;
+
+/// Where a buffer lives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Home {
+    /// Variables of `lanes` elements each.
+    Variables(Variables),
+    /// An array on the stack.
+    Stack,
+    /// So many bytes after the start of the workspace of its task.
+    Workspace(usize),
+}
+
+/// The variables that stand for a buffer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Variables {
+    /// Elements in each; 1 for scalars.
+    pub(super) lanes: usize,
+    /// By variable: the store that comes first and sets all of it, next to the allocation.
+    pub(super) declared_at: Vec<Option<OpId>>,
+}
+
+/// Where everything lives.
+#[derive(Default)]
+pub(super) struct Layout {
+    homes: FxHashMap<ValueId, Home>,
+    /// By parallel loop with a workspace: where the first task's is, and bytes for each.
+    tasks: FxHashMap<OpId, Tasks>,
+    /// By call: where the callee's workspace is.
+    calls: FxHashMap<OpId, usize>,
+    /// Bytes in all.
+    pub(super) bytes: usize,
+}
+
+/// The tasks of a parallel loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tasks {
+    /// Where the workspace of the first is, in that of the surroundings.
+    pub(super) offset: usize,
+    /// Bytes of the workspace of each.
+    pub(super) bytes: usize,
+    /// How many.
+    pub(super) count: i64,
+}
+
+/// Workspace in use: of the kernel, or of one task.
+#[derive(Default)]
+struct Frame {
+    top: usize,
+    most: usize,
+}
+
+impl Frame {
+    /// The offset of `bytes` more.
+    fn take(&mut self, bytes: usize) -> usize {
+        let offset = self.top;
+        self.top = offset.saturating_add(bytes.next_multiple_of(ALIGNMENT));
+        self.most = self.most.max(self.top);
+        offset
+    }
+}
+
+/// What remains to be done on the way through a body.
+enum Step {
+    Op(OpId),
+    /// Frees what was taken since.
+    Leave(usize),
+    /// Ends a parallel loop.
+    Join(OpId, i64),
+}
+
+impl Layout {
+    /// Plans the memory of a kernel; `workspace` gives the bytes that a callee needs.
+    pub(super) fn of(
+        body: &Body,
+        affine: &Affine,
+        ranges: &Ranges,
+        workspace: impl Fn(&Call) -> usize,
+    ) -> Layout {
+        let mut layout = Layout::default();
+        let planned = body.walk().filter_map(|op| body.view::<Alloc>(op)).filter_map(|alloc| {
+            let bytes = tensor_bytes(&alloc.shape, alloc.dtype)?;
+            usize::try_from(alloc.offset?).ok()?.checked_add(bytes)
+        });
+        let planned = planned.max().unwrap_or(0).next_multiple_of(ALIGNMENT);
+        let mut frames = vec![Frame { top: planned, most: planned }];
+        let mut steps: Vec<Step> = body.first_op(body.entry()).map(Step::Op).into_iter().collect();
+        while let Some(step) = steps.pop() {
+            let frame_count = frames.len();
+            let Some(frame) = frames.last_mut() else { break };
+            match step {
+                Step::Leave(top) => frame.top = top,
+                Step::Join(op, extent) => {
+                    let bytes = frame.most;
+                    frames.pop();
+                    let count = extent.min(MAX_TASKS);
+                    if let Some(outer) = frames.last_mut()
+                        && bytes > 0
+                    {
+                        let offset = outer.take(bytes * count as usize);
+                        layout.tasks.insert(op, Tasks { offset, bytes, count });
+                    }
+                }
+                Step::Op(op) => {
+                    steps.extend(body.next_op(op).map(Step::Op));
+                    if let Some(alloc) = body.view::<Alloc>(op) {
+                        let value = body.result(op, 0);
+                        let home = home(body, affine, ranges, op, &alloc, frame);
+                        layout.homes.insert(value, home);
+                    } else if let Some(call) = body.view::<Call>(op) {
+                        let bytes = workspace(&call);
+                        if bytes > 0 {
+                            let top = frame.top;
+                            layout.calls.insert(op, frame.take(bytes));
+                            frame.top = top;
+                        }
+                    }
+                    if !body.has_regions(op) {
+                        continue;
+                    }
+                    // Only the outermost parallel loop is one.
+                    match body.view::<For>(op).filter(|op| is_parallel(op) && frame_count == 1) {
+                        Some(parallel) => {
+                            steps.push(Step::Join(op, parallel.extent));
+                            frames.push(Frame::default());
+                        }
+                        None => steps.push(Step::Leave(frame.top)),
+                    }
+                    // Branches overlap, as only one is taken.
+                    for region in body.regions(op).iter().rev() {
+                        let first = body.first_op(body.block_of(*region)).map(Step::Op);
+                        steps.extend(first);
+                    }
+                }
+            }
+        }
+        layout.bytes = frames.first().map_or(0, |frame| frame.most);
+        layout
+    }
+
+    /// Where `buffer` lives; `None` for parameters and constants.
+    pub(super) fn home(&self, buffer: ValueId) -> Option<&Home> {
+        self.homes.get(&buffer)
+    }
+
+    /// The tasks of a parallel loop whose body needs workspace.
+    pub(super) fn tasks(&self, op: OpId) -> Option<Tasks> {
+        self.tasks.get(&op).copied()
+    }
+
+    /// Where the workspace of a call is.
+    pub(super) fn call(&self, op: OpId) -> Option<usize> {
+        self.calls.get(&op).copied()
+    }
+}
+
+fn home(
+    body: &Body,
+    affine: &Affine,
+    ranges: &Ranges,
+    op: OpId,
+    alloc: &Alloc,
+    frame: &mut Frame,
+) -> Home {
+    if let Some(offset) = alloc.offset {
+        return Home::Workspace(usize::try_from(offset).unwrap_or(0));
+    }
+    if alloc.scope == Scope::Register
+        && let Some(variables) = variables(body, affine, ranges, op, alloc)
+    {
+        return Home::Variables(variables);
+    }
+    let bytes = tensor_bytes(&alloc.shape, alloc.dtype).unwrap_or(0);
+    if alloc.scope == Scope::Global || bytes > MAX_STACK_ARRAY {
+        return Home::Workspace(frame.take(bytes.max(1)));
+    }
+    Home::Stack
+}
+
+/// Whether a loop runs on several threads, where no other parallel loop is around it.
+pub(super) fn is_parallel(op: &For) -> bool {
+    op.kind == ForKind::Parallel && op.extent > 1
+}
+
+/// The outermost parallel loop around `op`.
+fn parallel_loop(body: &Body, op: OpId) -> Option<OpId> {
+    let mut found = None;
+    let mut current = op;
+    while let Some(parent) = body.op_block(current).and_then(|block| body.block_parent(block)) {
+        if body.view::<For>(parent).is_some_and(|parent| is_parallel(&parent)) {
+            found = Some(parent);
+        }
+        current = parent;
+    }
+    found
+}
+
+/// The variables that can stand for a buffer: all its accesses have constant places, and those of
+/// several lanes are all of one width, each at a multiple of it.
+fn variables(
+    body: &Body,
+    affine: &Affine,
+    ranges: &Ranges,
+    op: OpId,
+    alloc: &Alloc,
+) -> Option<Variables> {
+    let elements = alloc.shape.iter().try_fold(1i64, |n, extent| n.checked_mul(*extent))?;
+    let elements = usize::try_from(elements).ok()?;
+    // A `bool` vector has no representation of its own.
+    if alloc.dtype.is_bool() || alloc.dtype.lanes() != 1 || elements == 0 || elements > 4096 {
+        return None;
+    }
+    let around = parallel_loop(body, op);
+    let mut lanes = 1;
+    let mut accesses: SmallVec<[(OpId, usize, usize, bool); 16]> = SmallVec::new();
+    for (user, _) in body.uses(body.result(op, 0)) {
+        let (indices, width, is_store) = if let Some(load) = body.view::<Load>(user) {
+            let width = te::scalar::dtype_of(body.ty(body.result(user, 0)))?.lanes();
+            (load.indices, width, false)
+        } else {
+            let store = body.view::<Store>(user)?;
+            (store.indices, te::scalar::dtype_of(body.ty(store.value))?.lanes(), true)
+        };
+        let place = affine.address(body, ranges, &alloc.shape, &indices)?;
+        let width = width as usize;
+        let first = usize::try_from(place.constant).ok()?;
+        let consecutive = place.terms.is_empty() && place.step == i64::from(width > 1);
+        if !consecutive || parallel_loop(body, user) != around {
+            return None;
+        }
+        if width > 1 {
+            if lanes > 1 && lanes != width {
+                return None;
+            }
+            lanes = width;
+        }
+        accesses.push((user, first, width, is_store));
+    }
+    if elements % lanes != 0 || !lanes.is_power_of_two() {
+        return None;
+    }
+    if accesses
+        .iter()
+        .any(|(_, first, width, _)| first + width > elements || (*width > 1 && first % lanes != 0))
+    {
+        return None;
+    }
+    // A variable is declared by its first store where that lies beside the allocation.
+    let block = body.op_block(op)?;
+    let mut first: Vec<Option<(OpId, bool)>> = vec![None; elements / lanes];
+    for &(user, place, width, is_store) in &accesses {
+        let slot = &mut first[place / lanes];
+        let at = body.ancestor_in(user, block)?;
+        let whole = is_store && at == user && width == lanes;
+        let earlier = slot.is_none_or(|(other, _)| {
+            let other = body.ancestor_in(other, block).unwrap_or(other);
+            // Of two in one nested operation either will do: both lie deeper.
+            other != at && body.is_before(at, other)
+        });
+        if earlier {
+            *slot = Some((user, whole));
+        }
+    }
+    let declared_at = first
+        .into_iter()
+        .map(|slot| slot.and_then(|(user, whole)| whole.then_some(user)))
+        .collect();
+    Some(Variables { lanes, declared_at })
+}

@@ -1,0 +1,126 @@
+//! Which values get a name in C, and which are written where they are used.
+
+use ir_core::{Body, EntityId, OpId, ValueId};
+use rustc_hash::FxHashMap;
+use te::compute::{Load, LoadIf};
+use te::loops::{Alloc, Atomic, Broadcast, Call, Ramp, Store};
+use te::scalar::{Constant, dtype_of};
+
+use super::affine::Affine;
+
+/// How a value appears in C.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Place {
+    /// Not at all.
+    #[default]
+    Dead,
+    /// In a variable of its own.
+    Named,
+    /// In the one expression that uses it.
+    Inline,
+    /// Wherever it is used: it costs nothing, as constants do.
+    Everywhere,
+}
+
+/// The place of every value.
+pub(super) struct Plan(Vec<Place>);
+
+/// Memory that stores may change. Buffers with a planned place may lie on one another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Memory {
+    Own(ValueId),
+    Planned,
+}
+
+fn memory(body: &Body, buffer: ValueId) -> Memory {
+    match body.view_def::<Alloc>(buffer) {
+        Some((_, alloc)) if alloc.offset.is_some() => Memory::Planned,
+        _ => Memory::Own(buffer),
+    }
+}
+
+impl Plan {
+    /// Looks at every operation and every use once.
+    pub(super) fn of(body: &Body, affine: &Affine) -> Plan {
+        let order: Vec<OpId> = body.walk().collect();
+        let mut position = vec![0; body.op_capacity()];
+        let mut writes: FxHashMap<Memory, Vec<usize>> = FxHashMap::default();
+        for (index, &op) in order.iter().enumerate() {
+            position[op.index()] = index;
+            let mut write = |buffer| writes.entry(memory(body, buffer)).or_default().push(index);
+            if let Some(store) = body.view::<Store>(op) {
+                write(store.buffer);
+            } else if let Some(atomic) = body.view::<Atomic>(op) {
+                write(atomic.buffer);
+            } else if let Some(call) = body.view::<Call>(op) {
+                call.buffers.into_iter().for_each(write);
+            }
+        }
+        let written_between = |buffer, after: usize, before: usize| {
+            let Some(places) = writes.get(&memory(body, buffer)) else { return false };
+            let next = places.partition_point(|place| *place <= after);
+            places.get(next).is_some_and(|place| *place < before)
+        };
+
+        let mut plan = Plan(vec![Place::Dead; body.value_capacity()]);
+        // By value: in how many places it is written, and the statement that holds the last.
+        let mut uses = vec![(0usize, None::<OpId>); body.value_capacity()];
+        // Users come later in program order.
+        for &op in order.iter().rev() {
+            if body.result_count(op) != 1 {
+                continue;
+            }
+            let value = body.result(op, 0);
+            if dtype_of(body.ty(value)).is_none() {
+                continue;
+            }
+            let (mut count, mut statement) = (0usize, None);
+            for (user, _) in body.uses(value) {
+                let result = (body.result_count(user) == 1).then(|| body.result(user, 0));
+                let place = result.map_or(Place::Named, |result| plan.get(result));
+                match (place, result) {
+                    (Place::Dead, _) => {}
+                    (Place::Everywhere, Some(result)) => {
+                        count = count.saturating_add(uses[result.index()].0);
+                        statement = uses[result.index()].1;
+                    }
+                    (Place::Inline, Some(result)) => {
+                        count += 1;
+                        statement = uses[result.index()].1;
+                    }
+                    _ => {
+                        count += 1;
+                        statement = Some(user);
+                    }
+                }
+            }
+            let reads = match (body.view::<Load>(op), body.view::<LoadIf>(op)) {
+                (Some(load), _) => Some(load.tensor),
+                (_, Some(load)) => Some(load.tensor),
+                _ => None,
+            };
+            let costs_nothing = affine.is_sum(value)
+                || body.view::<Constant>(op).is_some()
+                || body.view::<Broadcast>(op).is_some()
+                || body.view::<Ramp>(op).is_some();
+            let stays = |statement: OpId| {
+                let (here, there) = (position[op.index()], position[statement.index()]);
+                body.op_block(statement) == body.op_block(op)
+                    && !reads.is_some_and(|buffer| written_between(buffer, here, there))
+            };
+            plan.0[value.index()] = match (count, statement) {
+                (0, _) => Place::Dead,
+                _ if costs_nothing => Place::Everywhere,
+                (1, Some(statement)) if stays(statement) => Place::Inline,
+                _ => Place::Named,
+            };
+            uses[value.index()] = (count, statement);
+        }
+        plan
+    }
+
+    /// The place of `value`; block arguments and buffers have names.
+    pub(super) fn get(&self, value: ValueId) -> Place {
+        self.0.get(value.index()).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,237 @@
+//! The target `c`: kernels as C, compiled by the system's compiler and called in this process.
+//!
+//! There are two profiles of one generator. *Native* code uses GNU vectors of the width of the
+//! instruction set; GCC and Clang take it. *Portable* code, of the instruction set `scalar`, is
+//! plain C11. Both are free of undefined behaviour for whatever numbers come in, need no library
+//! but that of C, and allocate nothing.
+
+pub mod codegen;
+pub mod runtime;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use ir_core::pass::OptionValue;
+use ir_core::{Diagnostic, Module, Options, Verified};
+use target_core::{
+    Artifact, Buffer, Capabilities, Costs, Executable, Kernel, Registration, Target, host,
+};
+
+use codegen::{Source, Style};
+use runtime::{Cache, Compiler, Library};
+
+/// Options of the target `c`.
+#[derive(Options, Clone, PartialEq, Eq, Debug)]
+#[options(of = "target `c`")]
+pub struct COptions {
+    /// Instruction set; that of this machine by default. `scalar` gives portable C11.
+    #[default(None)]
+    pub isa: Option<Isa>,
+    /// Lanes of a `float32` vector, a power of two; what the instruction set has by default.
+    #[default(None)]
+    pub width: Option<usize>,
+    /// Threads that schedules count on; all of this machine by default.
+    #[default(None)]
+    pub threads: Option<usize>,
+    /// What the names of functions start with.
+    #[default("te_".to_string())]
+    pub prefix: String,
+    /// The compiler; `CC`, `cc`, `gcc` or `clang` by default.
+    #[default(None)]
+    pub compiler: Option<String>,
+}
+
+/// The name of an instruction set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Isa(&'static str);
+
+impl OptionValue for Isa {
+    const EXPECTS: &'static str = "avx512, avx2, neon, sse2 or scalar";
+    fn parse(text: &str) -> Option<Isa> {
+        Capabilities::isas().find(|isa| *isa == text).map(Isa)
+    }
+    fn print(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// The target `c`, for [`Targets::with`](target_core::Targets::with).
+pub const fn registration() -> Registration {
+    const DOC: &str = "C: portable C11, or GNU vectors for this machine, compiled and run here.";
+    Registration::new::<COptions>("c", DOC, |options| {
+        Ok(Box::new(CTarget::new(COptions::read(options)?)?))
+    })
+}
+
+/// The target `c` with its options set.
+#[derive(Clone, Debug)]
+pub struct CTarget {
+    options: COptions,
+    capabilities: Capabilities,
+}
+
+impl CTarget {
+    /// The target with `options`. The error is a message.
+    pub fn new(options: COptions) -> Result<CTarget, String> {
+        let mut capabilities = match options.isa {
+            Some(Isa(isa)) => Capabilities::of_isa(isa).unwrap_or_else(host),
+            None => host(),
+        };
+        if let Some(width) = options.width {
+            if !width.is_power_of_two() || width > 64 {
+                return Err(format!(
+                    "option `width` of target `c` expects a power of two up to 64, found `{width}`"
+                ));
+            }
+            // One lane is no vector.
+            capabilities.vector_bits = if width == 1 { 0 } else { width * 32 };
+        }
+        if let Some(threads) = options.threads {
+            capabilities.threads = threads.max(1);
+        }
+        Ok(CTarget { options, capabilities })
+    }
+
+    /// How the generated text looks; with `entries` it can be called through a list of buffers.
+    pub fn style(&self, entries: bool) -> Style {
+        let prefix = self.options.prefix.clone();
+        Style { vector_bits: self.capabilities.vector_bits, prefix, entries }
+    }
+
+    /// The compiler that runs generated code.
+    pub fn compiler(&self) -> Result<Compiler, Diagnostic> {
+        match &self.options.compiler {
+            Some(command) => Compiler::named(command),
+            None => Compiler::find(),
+        }
+    }
+
+    /// The flags that [`compiler`](CTarget::compiler) gets.
+    pub fn flags(&self) -> Vec<String> {
+        runtime::flags(self.options.isa.map(|isa| isa.0))
+    }
+
+    /// The kernels of `module`, compiled and loaded, from `cache` where they are there. Several
+    /// files are compiled at a time.
+    pub fn load_with(
+        &self,
+        module: Verified<'_, Module>,
+        compiler: &Compiler,
+        cache: &Cache,
+    ) -> Result<Loaded, Vec<Diagnostic>> {
+        let sources =
+            codegen::generate_parts(module, &self.style(true), self.capabilities.threads)?;
+        let flags = self.flags();
+        let build = |source: &Source| -> Result<Library, Diagnostic> {
+            let object: PathBuf = cache.shared_object(compiler, &flags, &source.text)?;
+            let hook = codegen::hook_name(&self.options.prefix);
+            Library::load(&object, &source.kernels, &hook)
+        };
+        let results: Vec<Result<Library, Diagnostic>> = match sources.as_slice() {
+            [one] => vec![build(one)],
+            many => std::thread::scope(|scope| {
+                let threads: Vec<_> =
+                    many.iter().map(|source| scope.spawn(|| build(source))).collect();
+                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                    thread.join().unwrap_or_else(|_| {
+                        Err(Diagnostic::error("E0906", "a thread of the compiler crashed"))
+                    })
+                };
+                threads.into_iter().map(join).collect()
+            }),
+        };
+        let (mut libraries, mut errors) = (Vec::new(), Vec::new());
+        for result in results {
+            match result {
+                Ok(library) => libraries.push(library),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let mut kernels: Vec<Kernel> =
+            sources.into_iter().flat_map(|source| source.kernels).collect();
+        let place =
+            |kernel: &Kernel| module.items.get_index_of(&ir_core::Symbol::new(&kernel.name));
+        kernels.sort_by_key(place);
+        Ok(Loaded { kernels, libraries, workspaces: Mutex::new(Vec::new()) })
+    }
+}
+
+impl Target for CTarget {
+    fn name(&self) -> &'static str {
+        "c"
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn costs(&self) -> Costs {
+        // Two multiply-adds per cycle; the widest vectors take two cycles on many machines.
+        let lanes = self.capabilities.lanes(32).min(8) as f64;
+        let threads = self.capabilities.threads as f64;
+        Costs { flops: threads * lanes * 4.0 * 3.5e9, bandwidth: 2e10, launch: 1e-7 }
+    }
+
+    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {
+        let source = codegen::generate(module, &self.style(false))?;
+        let name = |extension: &str| format!("{}kernels.{extension}", self.options.prefix);
+        Ok(vec![
+            Artifact { name: name("c"), text: source.text },
+            Artifact { name: name("h"), text: source.header },
+        ])
+    }
+
+    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostic> {
+        let compiler = self.compiler()?;
+        let cache = Cache::find()?;
+        let mut flags = self.flags();
+        let checks = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
+        flags.extend(checks.map(String::from));
+        for artifact in artifacts.iter().filter(|artifact| artifact.name.ends_with(".c")) {
+            cache.shared_object(&compiler, &flags, &artifact.text)?;
+        }
+        Ok(())
+    }
+
+    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Vec<Diagnostic>> {
+        let compiler = self.compiler().map_err(|error| vec![error])?;
+        let cache = Cache::find().map_err(|error| vec![error])?;
+        Ok(Box::new(self.load_with(module, &compiler, &cache)?))
+    }
+}
+
+/// Kernels in this process.
+pub struct Loaded {
+    kernels: Vec<Kernel>,
+    libraries: Vec<Library>,
+    /// Workspaces of earlier calls, for later ones.
+    workspaces: Mutex<Vec<Buffer>>,
+}
+
+impl Executable for Loaded {
+    fn kernels(&self) -> &[Kernel] {
+        &self.kernels
+    }
+
+    fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic> {
+        let found =
+            self.libraries.iter().find_map(|library| Some((library, library.find(kernel)?)));
+        let Some((library, index)) = found else {
+            let names = self.kernels.iter().map(|kernel| kernel.name.as_str());
+            let help = ir_core::diagnostics::did_you_mean_with("@", kernel, names);
+            let mut error = Diagnostic::error("E0907", format!("no kernel `@{kernel}`"));
+            error.help = help;
+            return Err(error);
+        };
+        let bytes = self.kernels.iter().find(|one| one.name == kernel).map_or(0, |k| k.workspace);
+        let free = || self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let reused = free().pop().filter(|buffer| buffer.len() >= bytes);
+        let mut workspace = reused.unwrap_or_else(|| Buffer::zeroed(bytes));
+        let result = library.call(index, buffers, &mut workspace);
+        free().push(workspace);
+        result
+    }
+}

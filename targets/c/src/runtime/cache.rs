@@ -1,0 +1,171 @@
+//! Compiled code on disk, by content.
+//!
+//! An entry is a file `KEY/HASH.so`: the key is that of the source, the flags and the compiler, the
+//! hash that of the file itself. So a file that was cut off or changed is seen as such, and made
+//! again; and since files get their name last, by renaming, nobody sees half of one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ir_core::diagnostics::Diagnostic;
+
+use super::compiler::Compiler;
+
+/// A folder of compiled code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+/// The names of files while they are made are unique by process and by this.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// A folder that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Cache {
+    /// The cache in `folder`, which is made where it does not exist.
+    pub fn at(folder: impl Into<PathBuf>) -> Result<Cache, Diagnostic> {
+        let folder = folder.into();
+        fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+        Ok(Cache { folder })
+    }
+
+    /// The cache that `RELAY_CACHE_DIR` names, else one in the user's cache folder, else one among
+    /// the temporary files.
+    pub fn find() -> Result<Cache, Diagnostic> {
+        if let Some(folder) = variable("RELAY_CACHE_DIR") {
+            return Cache::at(folder);
+        }
+        let users = variable("XDG_CACHE_HOME")
+            .or_else(|| variable("LOCALAPPDATA"))
+            .or_else(|| variable("HOME").map(|home| home.join(".cache")));
+        let usual = users.map(|folder| Cache::at(folder.join("relay")));
+        match usual {
+            Some(Ok(cache)) => Ok(cache),
+            _ => Cache::at(std::env::temp_dir().join("relay-cache")),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The shared object of `source`, from the cache or from `compiler`.
+    pub fn shared_object(
+        &self,
+        compiler: &Compiler,
+        flags: &[String],
+        source: &str,
+    ) -> Result<PathBuf, Diagnostic> {
+        let mut hash = Hash::default();
+        for part in flags.iter().map(String::as_str).chain([compiler.version(), source]) {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        let key = format!("{:032x}", hash.0);
+        let folder = self.folder.join(&key);
+        if let Some(entry) = intact_entry(&folder) {
+            return Ok(entry);
+        }
+        self.build(compiler, flags, source, &key)
+    }
+
+    fn build(
+        &self,
+        compiler: &Compiler,
+        flags: &[String],
+        source: &str,
+        key: &str,
+    ) -> Result<PathBuf, Diagnostic> {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let scratch = self.folder.join(format!("making-{}-{number}", std::process::id()));
+        fs::create_dir_all(&scratch).map_err(|error| unwritable(&scratch, &error))?;
+        let scratch = Scratch(scratch);
+        let file = scratch.0.join("kernels.c");
+        fs::write(&file, source).map_err(|error| unwritable(&file, &error))?;
+        let mut arguments = flags.to_vec();
+        arguments
+            .extend(["-fPIC", "-shared", "-o", "kernels.so", "kernels.c", "-lm"].map(String::from));
+        if let Err(messages) = compiler.run(&arguments, &scratch.0) {
+            return Err(self.refused(source, key, &messages));
+        }
+        let made = scratch.0.join("kernels.so");
+        let bytes = fs::read(&made).map_err(|error| unwritable(&made, &error))?;
+        let folder = self.folder.join(key);
+        fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+        let entry = folder.join(format!("{:032x}.so", Hash::of(&bytes)));
+        fs::rename(&made, &entry).map_err(|error| unwritable(&entry, &error))?;
+        Ok(entry)
+    }
+
+    /// The compiler's messages, with the source kept for who looks into them.
+    fn refused(&self, source: &str, key: &str, messages: &str) -> Diagnostic {
+        if messages.contains("No space left on device") {
+            return unwritable(&self.folder, &io::Error::other("no space left on device"));
+        }
+        let kept = self.folder.join(format!("refused-{key}.c"));
+        let diagnostic = Diagnostic::error("E0904", "the C compiler refused generated code");
+        let diagnostic = match fs::write(&kept, source) {
+            Ok(()) => diagnostic.note(format!("the source is kept in `{}`", kept.display())),
+            Err(error) => diagnostic.note(format!("the source could not be kept: {error}")),
+        };
+        messages.lines().fold(diagnostic, Diagnostic::note)
+    }
+}
+
+/// The file in `folder` whose contents are what its name says; others are removed.
+fn intact_entry(folder: &Path) -> Option<PathBuf> {
+    for file in fs::read_dir(folder).ok()?.flatten() {
+        let path = file.path();
+        let named = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_string);
+        let Ok(bytes) = fs::read(&path) else { continue };
+        if named == Some(format!("{:032x}", Hash::of(&bytes))) {
+            return Some(path);
+        }
+        let _ = fs::remove_file(&path);
+    }
+    None
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Diagnostic {
+    Diagnostic::error("E0905", format!("`{}` cannot be written: {error}", path.display()))
+        .help("make room, or name another folder in `RELAY_CACHE_DIR`")
+}
+
+/// FNV-1a, 128 bits: the same everywhere and for ever.
+struct Hash(u128);
+
+impl Default for Hash {
+    fn default() -> Hash {
+        Hash(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Hash {
+    fn update(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        }
+    }
+
+    fn of(bytes: &[u8]) -> u128 {
+        let mut hash = Hash::default();
+        hash.update(bytes);
+        hash.0
+    }
+}

@@ -1,0 +1,56 @@
+//! The diagnostic codes of targets.
+
+use ir_core::diagnostics::codes::Code;
+
+/// Every code that targets report, in order.
+pub const CODES: &[Code] = &[
+    Code {
+        code: "E0901",
+        title: "unknown target",
+        explanation: "A target is written `name{key=value,flag}`, and there is none of that name. The names \
+                      nearest to the one written are suggested.",
+    },
+    Code {
+        code: "E0902",
+        title: "a kernel uses what the target does not have",
+        explanation: "Barriers and threads of a block exist on graphics processors only; buffers have known \
+                      extents and scalar elements. Schedule the kernel for this target, or choose another.",
+    },
+    Code {
+        code: "E0903",
+        title: "no compiler",
+        explanation: "Running generated C needs a C compiler: `CC`, or `cc`, `gcc` or `clang` on the path. \
+                      Without one, run the interpreter.",
+    },
+    Code {
+        code: "E0904",
+        title: "the compiler refused generated code",
+        explanation: "The compiler's messages follow, and the source is kept in the file that is named. This \
+                      is an error of the code generator, or options that the compiler does not know.",
+    },
+    Code {
+        code: "E0905",
+        title: "the cache cannot be written",
+        explanation: "Compiled kernels are kept in `RELAY_CACHE_DIR`, else in the user's cache folder. The \
+                      disk may be full, or the folder not writable; nothing that was there is lost.",
+    },
+    Code {
+        code: "E0906",
+        title: "a compiled kernel cannot be loaded",
+        explanation: "The shared object was built but the system does not load it. It may be built for \
+                      another machine: see the option `isa`.",
+    },
+    Code {
+        code: "E0907",
+        title: "a buffer does not fit its kernel",
+        explanation: "A kernel is called with one buffer for each of its parameters, each of the parameter's \
+                      size and aligned to 64 bytes.",
+    },
+    Code {
+        code: "E0910",
+        title: "a program cannot be laid out for a target",
+        explanation: "Programs run as kernels that a main kernel calls. One of its functions has no \
+                      schedule, its buffers are larger than any memory, or there is no main kernel: \
+                      see the pass `lower-te`.",
+    },
+];

@@ -1,0 +1,141 @@
+//! Targets: what turns verified loops into text for a machine, and runs it.
+//!
+//! A target is one crate with one [`Target`] and one registration in a [`Targets`]; text such as
+//! `c{width=16,isa=avx512}` names and configures it:
+//!
+//! ```text
+//! let targets = Targets::new().with(target_c::registration());
+//! let target = targets.parse("c{isa=avx2}")?;
+//! let loaded = target.load(verified)?;
+//! loaded.call("relu", &mut buffers)?;
+//! ```
+
+mod buffer;
+mod capabilities;
+pub mod codes;
+pub mod cpu;
+pub mod program;
+
+use ir_core::pass::{OptionField, Options};
+use ir_core::pipeline::{Choice, choose};
+use ir_core::{Diagnostic, Module, Type, Verified};
+
+pub use buffer::{ALIGNMENT, Buffer};
+pub use capabilities::{Capabilities, Costs, host};
+
+/// Something that code is generated for.
+pub trait Target: Send + Sync {
+    /// Name in text.
+    fn name(&self) -> &'static str;
+
+    /// What the machine can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// How long things take, roughly.
+    fn costs(&self) -> Costs;
+
+    /// The kernels of `module` as text. Errors are what the target cannot express.
+    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>>;
+
+    /// Whether the tools of the target accept `artifacts`. The error holds what they say.
+    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostic>;
+
+    /// The kernels of `module`, ready to be called. Errors are those of
+    /// [`codegen`](Target::codegen), or say what is missing to run its result here.
+    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Vec<Diagnostic>>;
+}
+
+/// A file of generated code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Artifact {
+    /// Name of the file, without a folder.
+    pub name: String,
+    /// Its contents.
+    pub text: String,
+}
+
+/// A kernel as its caller sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kernel {
+    /// Name of the item.
+    pub name: String,
+    /// Name in the generated code.
+    pub symbol: String,
+    /// Names of the buffers in the generated code, inputs first.
+    pub names: Vec<String>,
+    /// Types of the buffers.
+    pub params: Vec<Type>,
+    /// How many of the last buffers are results.
+    pub outputs: usize,
+    /// Bytes of scratch memory that a call needs, aligned to [`ALIGNMENT`].
+    pub workspace: usize,
+}
+
+/// Kernels that can be called.
+pub trait Executable: Send + Sync {
+    /// The kernels, in the order of the module.
+    fn kernels(&self) -> &[Kernel];
+
+    /// Runs `kernel` on its buffers, inputs first, results last. Errors say which buffer does not
+    /// fit.
+    fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic>;
+}
+
+/// A target that can be named.
+#[derive(Clone, Copy)]
+pub struct Registration {
+    /// Name in text.
+    pub name: &'static str,
+    /// What it is, as Markdown; the first line is the summary.
+    pub doc: &'static str,
+    /// Its options.
+    pub options: &'static [OptionField],
+    /// Makes it from `key=value` options. The error is a message.
+    pub make: fn(&[(String, String)]) -> Result<Box<dyn Target>, String>,
+}
+
+impl Registration {
+    /// The target `name` with the options `O`.
+    pub const fn new<O: Options>(
+        name: &'static str,
+        doc: &'static str,
+        make: fn(&[(String, String)]) -> Result<Box<dyn Target>, String>,
+    ) -> Registration {
+        Registration { name, doc, options: O::FIELDS, make }
+    }
+}
+
+/// The targets that exist, in order of registration.
+#[derive(Default)]
+pub struct Targets(Vec<Registration>);
+
+impl Targets {
+    /// No targets.
+    pub fn new() -> Targets {
+        Targets::default()
+    }
+
+    /// These and `target`. Panics when the name is taken, as two plugins would.
+    pub fn with(mut self, target: Registration) -> Targets {
+        let taken = self.0.iter().any(|other| other.name == target.name);
+        assert!(!taken, "target `{}` is registered twice", target.name);
+        self.0.push(target);
+        self
+    }
+
+    /// The targets.
+    pub fn all(&self) -> &[Registration] {
+        &self.0
+    }
+
+    /// The target that `text` names, `name{key=value,flag}`. The error lies in a file called
+    /// `<target>` that holds `text`, and suggests what may be meant.
+    pub fn parse(&self, text: &str) -> Result<Box<dyn Target>, Diagnostic> {
+        let choices: Vec<Choice<Box<dyn Target>>> = self
+            .0
+            .iter()
+            .map(|target| Choice { name: target.name, options: target.options, make: target.make })
+            .collect();
+        choose(text, "target", "E0901", &choices)
+    }
+}
