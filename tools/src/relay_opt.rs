@@ -4,6 +4,7 @@
 //! calls [`main_with`] with a registry that has them; see [`crate::registry`].
 
 mod args;
+mod bench_model;
 mod emit;
 mod expectations;
 mod input;
@@ -71,6 +72,7 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
     };
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
+        Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => model::inspect(command, io),
         None => match reference::answer(&cli.optimize, registry, io)? {

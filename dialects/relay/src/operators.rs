@@ -16,6 +16,7 @@ pub mod elementwise;
 pub mod image;
 pub mod index;
 pub mod layout;
+pub mod layout_rule;
 pub mod memory;
 pub mod nn;
 pub mod pattern;
@@ -28,6 +29,7 @@ pub mod spectrum;
 #[cfg(test)]
 mod tests;
 
+pub use layout_rule::LayoutRule;
 pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
 
 /// Operators that belong together.

@@ -26,6 +26,7 @@ pub(super) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     Run(RunModel),
+    Bench(BenchModel),
     Import(ImportModel),
     Inspect(InspectModel),
 }
@@ -156,9 +157,19 @@ pub(super) struct RunModel {
     pub(super) model: String,
     #[command(flatten)]
     pub(super) options: ModelOptions,
-    /// What runs it
+    /// What runs it: `interp`, the reference interpreter; `graph`, compiled kernels, where the
+    /// arrays of `--params` are constants; `auto`, the latter where it can
     #[arg(long, value_name = "NAME", default_value = "interp")]
-    pub(super) executor: String,
+    pub(super) executor: Executor,
+    /// What kernels are compiled for, such as `c` or `c{isa=avx2}`
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
+    /// Threads of compiled kernels. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// Runs it with this executor as well, and compares the results
+    #[arg(long, value_name = "NAME")]
+    pub(super) compare: Option<Executor>,
     /// Arrays for parameters, by name: a .npz or .safetensors file
     #[arg(long, value_name = "FILE")]
     pub(super) inputs: Option<String>,
@@ -180,6 +191,48 @@ pub(super) struct RunModel {
     /// Where the results go, as `out_0`, `out_1` and so on: a .npz or .safetensors file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<String>,
+}
+
+/// What runs a program.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Executor {
+    /// The reference interpreter.
+    Interp,
+    /// Compiled kernels on planned memory.
+    Graph,
+    /// `graph` where the program can be compiled, else `interp`.
+    Auto,
+}
+
+/// Compiles a model and measures how long it runs.
+#[derive(Args, Debug)]
+pub(super) struct BenchModel {
+    /// The model; `-` is standard input
+    pub(super) model: String,
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// What kernels are compiled for, such as `c` or `c{isa=avx2}`
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
+    /// Threads of compiled kernels. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// Constants for parameters, by name: a .npz or .safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub(super) params: Option<String>,
+    /// Parameters that stay inputs; the others without an array become random constants. The
+    /// default is the first
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    pub(super) input: Vec<String>,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(super) fill: u64,
+    /// Measures for so many seconds
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(super) seconds: f64,
+    /// Prints JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// How ONNX models are read.

@@ -9,10 +9,10 @@ use ir_core::{
 use te::compute::Tensor;
 
 use super::FusionPattern::{Broadcast, Injective, Opaque};
-use super::ReshapeOnly;
 use super::attributes::{Integers, Sections};
 use super::elements::{self, Offsets};
 use super::relation::{self, Dims};
+use super::{LayoutRule, ReshapeOnly};
 use crate::define::{self, Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -397,7 +397,7 @@ pub(super) fn expect_new_axes(count: i64) -> Result<usize, Stop> {
 #[op(
     name = "relay.concatenate",
     infer = infer_concatenate,
-    hooks(Injective, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
+    hooks(Injective, LayoutRule::Joined, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
 )]
 pub struct Concatenate<V = ValueId> {
     /// A tuple of tensors, at least one.

@@ -8,7 +8,7 @@ use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
 use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::{FusionPattern, ReshapeOnly, relation};
+use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
 ///
@@ -18,7 +18,7 @@ use crate::operators::{FusionPattern, ReshapeOnly, relation};
     name = "relay.nn.relu",
     traits(IDEMPOTENT),
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_relu), Define(define_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu), Define(define_relu))
 )]
 pub struct Relu<V = ValueId> {
     /// The input.
@@ -53,7 +53,7 @@ fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value,
 #[op(
     name = "relay.nn.leaky_relu",
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
 )]
 pub struct LeakyRelu<V = ValueId> {
     /// The input.
@@ -88,7 +88,7 @@ fn define_leaky_relu(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.prelu",
     infer = prelu_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_prelu), Define(define_prelu))
+    hooks(FusionPattern::Broadcast, LayoutRule::Along, Evaluate(evaluate_prelu), Define(define_prelu))
 )]
 pub struct Prelu<V = ValueId> {
     /// The input.
@@ -133,7 +133,7 @@ fn define_prelu(cx: &mut DefineCx<'_>) -> Defined {
     infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
-        Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
         Define(|cx| define_softmax(cx, cx.fields::<Softmax<Operand>>()?.axis, false))
     )
 )]
@@ -154,7 +154,7 @@ pub struct Softmax<V = ValueId> {
     infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
-        Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
         Define(|cx| define_softmax(cx, cx.fields::<FastSoftmax<Operand>>()?.axis, false))
     )
 )]
@@ -175,7 +175,7 @@ pub struct FastSoftmax<V = ValueId> {
     infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
-        Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),
         Define(|cx| define_softmax(cx, cx.fields::<LogSoftmax<Operand>>()?.axis, true))
     )
 )]

@@ -8,8 +8,8 @@ use super::relation::layout_or;
 use super::window::{least, per_axis};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of an adaptive or global pool of any spatial rank.
 struct AdaptivePool {
@@ -36,7 +36,7 @@ macro_rules! adaptive_pool {
             infer = $name::infer,
             hooks(
                 FusionPattern::OutFusable,
-                Evaluate($name::evaluate),
+                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate),
                 Define($name::define)
             )
         )]

@@ -8,8 +8,8 @@ use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Margin, Step, Windows, margins, pad_stage};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a convolution of any spatial rank.
 struct Convolution {
@@ -40,7 +40,7 @@ macro_rules! convolution {
             infer = $name::infer,
             hooks(
                 FusionPattern::OutFusable,
-                Evaluate($name::evaluate),
+                LayoutRule::Convolution, Evaluate($name::evaluate),
                 Define($name::define)
             )
         )]

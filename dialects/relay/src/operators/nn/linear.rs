@@ -7,8 +7,8 @@ use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, s
 use super::relation::{require, require_rank, vectors_along};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -440,7 +440,7 @@ fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.bias_add",
     infer = bias_add_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_bias_add), Define(define_bias_add))
+    hooks(FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
 )]
 pub struct BiasAdd<V = ValueId> {
     /// The input.

@@ -6,7 +6,7 @@ use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
 use super::numeric::{Number, dispatch, result_shape};
 use super::window::{offset, per_axis};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// For every index along an axis of a result, the index along the same axis of the operand, or
 /// `None` for the fill value.
@@ -136,7 +136,7 @@ fn evaluate_padding<T: Op>(
     name = "relay.nn.pad",
     infer = pad_relation,
     fold = fold_pad,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_pad))
+    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad))
 )]
 pub struct Pad<V = ValueId> {
     /// The input.
@@ -198,7 +198,7 @@ fn evaluate_pad(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.mirror_pad",
     infer = mirror_pad_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_mirror_pad))
+    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_mirror_pad))
 )]
 pub struct MirrorPad<V = ValueId> {
     /// The input.

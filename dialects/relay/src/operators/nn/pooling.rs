@@ -8,8 +8,8 @@ use super::relation::layout_or;
 use super::window::{Margin, Reach, Step, Windows, margins, pad_stage, per_axis};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a pool of any spatial rank.
 struct Pool {
@@ -49,7 +49,7 @@ macro_rules! pool {
             infer = $name::infer,
             hooks(
                 FusionPattern::OutFusable,
-                Evaluate($name::evaluate)
+                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate)
                 $(, Define($define))?
             )
         )]

@@ -8,7 +8,7 @@ use super::relation::{divide, require, require_rank};
 use super::window::{offset, per_axis};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::{Layout, transpose};
-use crate::operators::{FusionPattern, relation};
+use crate::operators::{FusionPattern, LayoutRule, relation};
 
 fn times(dim: Dim, n: i64) -> Dim {
     Dim::binary(DimOp::Mul, dim, Dim::Known(n))
@@ -28,7 +28,11 @@ fn block_size(block: i64) -> Result<i64, Stop> {
 #[op(
     name = "relay.nn.depth_to_space",
     infer = depth_to_space_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_depth_to_space))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: false },
+        Evaluate(evaluate_depth_to_space)
+    )
 )]
 pub struct DepthToSpace<V = ValueId> {
     /// The input, in `layout`.
@@ -101,7 +105,11 @@ fn regroup<T: Op>(
 #[op(
     name = "relay.nn.space_to_depth",
     infer = space_to_depth_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_space_to_depth))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: false },
+        Evaluate(evaluate_space_to_depth)
+    )
 )]
 pub struct SpaceToDepth<V = ValueId> {
     /// The input, in `layout`.

@@ -4,8 +4,8 @@ use ir_core::{Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 
 use super::numeric::{Number, result_shape, size};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// Coefficient of the cubic kernel.
 const CUBIC: f64 = -0.75;
@@ -99,7 +99,11 @@ fn resample_axis(
 #[op(
     name = "relay.nn.upsampling",
     infer = upsampling_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_upsampling))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: true },
+        Evaluate(evaluate_upsampling)
+    )
 )]
 pub struct Upsampling<V = ValueId> {
     /// The input, in `layout`.
@@ -129,7 +133,11 @@ pub struct Upsampling<V = ValueId> {
 #[op(
     name = "relay.nn.upsampling3d",
     infer = upsampling3d_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_upsampling3d))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: true },
+        Evaluate(evaluate_upsampling3d)
+    )
 )]
 pub struct Upsampling3d<V = ValueId> {
     /// The input, in `layout`.

@@ -7,8 +7,8 @@ use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Step, Windows, offset, per_axis};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a transposed convolution of any spatial rank.
 struct Transposed {
@@ -41,7 +41,11 @@ macro_rules! transposed {
         #[op(
             name = $text,
             infer = $name::infer,
-            hooks(FusionPattern::OutFusable, Evaluate($name::evaluate))
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Convolution,
+                Evaluate($name::evaluate)
+            )
         )]
         pub struct $name<V = ValueId> {
             /// The input, in `data_layout`.
