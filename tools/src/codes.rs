@@ -72,11 +72,12 @@ pub const CODES: &[Code] = &[
 /// The codes of all crates.
 pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     let relay = relay::text::codes::CODES.iter().chain(relay::inference::CODES);
-    let relay = relay.chain(relay::interpreter::CODES);
+    let relay = relay.chain(relay::interpreter::CODES).chain(te::interpreter::CODES);
     let relay = relay.map(|&(code, title, explanation)| Code { code, title, explanation });
     let mut all: Vec<Code> = relay.collect();
     all.extend(ir_core::diagnostics::codes::CODES);
     all.extend(ir_core::pipeline::codes::CODES);
+    all.extend(te::schedule::codes::CODES);
     all.extend(passes::codes::CODES);
     all.extend(onnx_frontend::CODES);
     all.extend(CODES);
