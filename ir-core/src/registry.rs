@@ -18,6 +18,7 @@ use crate::infer::InferFn;
 use crate::intern::Symbol;
 use crate::module::{Item, Signatures};
 use crate::pass::PassDef;
+use crate::text::ItemSyntax;
 
 bitflags::bitflags! {
     /// Facts of an operation that generic passes use.
@@ -136,12 +137,14 @@ pub struct ItemDef {
     pub doc: &'static str,
     /// Further checks.
     pub verify: Option<VerifyItemFn>,
+    /// Readable text; `None` where such items have only the generic form, or a text of their own.
+    pub syntax: Option<ItemSyntax>,
 }
 
 impl ItemDef {
     /// A kind of item without checks of its own.
     pub const fn new(name: &'static str, doc: &'static str) -> ItemDef {
-        ItemDef { name, doc, verify: None }
+        ItemDef { name, doc, verify: None, syntax: None }
     }
 }
 

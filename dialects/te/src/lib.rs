@@ -18,6 +18,7 @@ pub mod loops;
 pub mod lower;
 pub mod scalar;
 pub mod schedule;
+pub mod text;
 
 use ir_core::Dialect;
 

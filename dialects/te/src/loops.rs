@@ -302,7 +302,10 @@ fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 
 /// The operations of kernels.
 pub(crate) fn register(registry: &mut Registry) {
-    registry.add_item(ItemDef::new(KERNEL, "How it is computed: loops over buffers."));
+    registry.add_item(ItemDef {
+        syntax: Some(crate::text::SYNTAX),
+        ..ItemDef::new(KERNEL, "How it is computed: loops over buffers.")
+    });
     registry.op::<For>();
     registry.op::<If>();
     registry.op::<Alloc>();

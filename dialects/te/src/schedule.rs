@@ -550,7 +550,7 @@ pub(crate) fn outputs(body: &Body) -> Vec<ValueId> {
 }
 
 /// The usual names of axes: `i, j, k, …` and, of reductions, `r0, r1, …`.
-fn default_name(position: usize, reduction: bool) -> String {
+pub(crate) fn default_name(position: usize, reduction: bool) -> String {
     const NAMES: [&str; 6] = ["i", "j", "k", "l", "m", "n"];
     match (reduction, NAMES.get(position)) {
         (false, Some(name)) => name.to_string(),

@@ -30,7 +30,9 @@ pub const CODES: &[Code] = &[
         title: "unexpected token",
         explanation: "The generic form of an operation is \
                       `%0 = \"dialect.op\"(%a) ({ ... }) {key = value} : (T) -> T`; that of an \
-                      item is `\"dialect.kind\" @name {key = value} : T { ... }`.",
+                      item is `\"dialect.kind\" @name {key = value} : T { ... }`. Items in \
+                      readable form, such as `te.func @f(%x: T) { ... }`, follow the grammar of \
+                      their dialect.",
     },
     Code {
         code: "E0112",

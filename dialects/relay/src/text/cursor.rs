@@ -105,6 +105,11 @@ impl<'t> Cursor<'t> {
         Token { kind, ..token }
     }
 
+    /// The file that is read.
+    pub(super) fn file(&self) -> Symbol {
+        self.file
+    }
+
     /// The current token.
     pub(super) fn peek(&self) -> Token {
         self.current
@@ -261,8 +266,17 @@ impl<'t> Cursor<'t> {
                 let next = self.peek_at(1);
                 next.is_word(self.source, "type")
             }
-            _ => false,
+            _ => self.at_dialect_item(),
         }
+    }
+
+    /// Whether an item of another dialect starts at the current token: no other place has a dotted
+    /// word before a global.
+    pub(super) fn at_dialect_item(&mut self) -> bool {
+        self.current.kind == TokenKind::Identifier
+            && self.peek_at(1).kind == TokenKind::Dot
+            && self.peek_at(2).kind == TokenKind::Identifier
+            && self.peek_at(3).kind == TokenKind::Global
     }
 
     /// Skips a part that is not ours to lex, up to byte `place`, which starts a line.

@@ -1,5 +1,8 @@
 //! Items: functions and data types, and the heads that definitions share with function literals.
 
+use ir_core::diagnostics::did_you_mean;
+use ir_core::text::ParsedItem;
+use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
 use ir_core::{
     Attr, AttrDict, Binding, Diagnostic, Item, NameHint, Signature, Symbol, Type, ValueId,
@@ -62,6 +65,7 @@ impl Parser<'_> {
                 self.external(token);
                 Ok(())
             }
+            _ if self.cursor.at_dialect_item() => self.dialect_item(),
             _ if self.module.get("main").is_none() => self.bare_expression(),
             _ => {
                 let error = self.cursor.unexpected("`def`, `type` or `extern type`");
@@ -94,6 +98,34 @@ impl Parser<'_> {
             span: Some(self.item_span(token.start)),
         };
         self.add_item(name, Item { signature, body: None }, place, &format!("@{name}"));
+    }
+
+    /// An item of another dialect, which reads it.
+    fn dialect_item(&mut self) -> Result<(), Reported> {
+        let first = self.cursor.peek();
+        let last = self.cursor.peek_at(2);
+        let kind = self.cursor.source.get(first.start as usize..last.end as usize);
+        let kind = kind.unwrap_or_default();
+        let registry = self.registry;
+        let Some(syntax) = registry.item(kind).and_then(|def| def.syntax) else {
+            let message = format!("unknown kind of item `{kind}`");
+            let mut found = Diagnostic::error(codes::SYNTAX, message)
+                .at(self.cursor.range(first.start, last.end));
+            let known = registry.items().filter(|def| def.syntax.is_some()).map(|def| def.name);
+            found.help = did_you_mean(kind, known);
+            self.cursor.report(found);
+            self.cursor.bump();
+            return Err(Reported);
+        };
+        let mut inner = Cursor::at(self.cursor.file(), self.cursor.source, first.start);
+        let parsed = (syntax.parse)(&mut inner, registry);
+        self.cursor.seek(inner.token().start.max(last.end) as usize);
+        for diagnostic in inner.diagnostics {
+            self.cursor.report(diagnostic);
+        }
+        let ParsedItem { name, place, item } = parsed.map_err(|Failed| Reported)?;
+        self.add_item(name, item, place, &format!("@{name}"));
+        Ok(())
     }
 
     /// `def @name[A](%x: T, key = value) -> T { … }`.
