@@ -84,6 +84,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(ir_core::diagnostics::codes::CODES);
     all.extend(ir_core::pipeline::codes::CODES);
     all.extend(passes::codes::CODES);
+    all.extend(target_core::codes::CODES);
     all.extend(CODES);
     all.sort_by_key(|entry| entry.code);
     all
