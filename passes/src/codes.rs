@@ -17,4 +17,33 @@ pub const CODES: &[Code] = &[
                       this use does not fix them. Give the function type arguments or its \
                       parameters types.",
     },
+    Code {
+        code: "E0620",
+        title: "nothing to lower",
+        explanation: "`lower-te` lowers the function `@main` and the kernels that it calls.",
+    },
+    Code {
+        code: "E0621",
+        title: "an operator has no definition",
+        explanation: "The operator cannot be written as tensor expressions, or nobody did so yet. \
+                      Its page in the reference says `no definition`.",
+    },
+    Code {
+        code: "E0622",
+        title: "a definition refuses its operands",
+        explanation: "The operator has a definition as tensor expressions, but not for these \
+                      operands or attributes; the message names them.",
+    },
+    Code {
+        code: "E0623",
+        title: "not straight-line code",
+        explanation: "`lower-te` makes a list of calls of `@main`. Functions as values, calls of \
+                      other functions, branches, data types and mutable cells have no place in it.",
+    },
+    Code {
+        code: "E0624",
+        title: "a value is no tensor of known extents",
+        explanation: "Tensor expressions have loops of known extents, so symbolic extents and `?` \
+                      must be known before.",
+    },
 ];

@@ -15,19 +15,13 @@ pub const CODES: &[Code] = &[
         code: "E0721",
         title: "the input is not text",
         explanation: "Relay text and the generic form are UTF-8. The place of the first byte that \
-                      is not is given; a binary model needs an importer.",
+                      is not is given. Of binary models, `.onnx` files are read.",
     },
     Code {
         code: "E0722",
         title: "the input is too large",
         explanation: "An input text has less than 2 GiB, since places in it are 31-bit offsets. \
                       Keep large constants out of the text, in a .npz or .safetensors file.",
-    },
-    Code {
-        code: "E0723",
-        title: "not available yet",
-        explanation: "The command line names something that this version does not have. The \
-                      message lists what it has.",
     },
     Code {
         code: "E0724",
@@ -85,6 +79,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(ir_core::pipeline::codes::CODES);
     all.extend(passes::codes::CODES);
     all.extend(target_core::codes::CODES);
+    all.extend(onnx_frontend::CODES);
     all.extend(CODES);
     all.sort_by_key(|entry| entry.code);
     all

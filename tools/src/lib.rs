@@ -1,6 +1,7 @@
 //! The command-line tools, as functions that tests and other tools call in process.
 
 pub mod codes;
+pub mod executor;
 pub mod io;
 pub mod lit;
 mod process;
@@ -14,7 +15,7 @@ pub use process::run_process;
 /// Everything that the tools know: the dialects, the passes and the named pipelines. A tool of
 /// your own starts from this and adds to it.
 pub fn registry() -> Registry {
-    let mut registry = Registry::new().with(relay::dialect());
+    let mut registry = Registry::new().with(te::dialect()).with(relay::dialect());
     passes::register(&mut registry);
     for (name, text, doc) in LEVELS {
         registry.add_pipeline(name, text, doc);
@@ -22,8 +23,9 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// The optimization levels, `-O0` to `-O3`. `-O3` is the original's order of passes.
-const LEVELS: [(&str, &str, &str); 4] = [
+/// The optimization levels, `-O0` to `-O3`, and what compilation runs. `-O3` is the original's
+/// order of passes.
+const LEVELS: [(&str, &str, &str); 5] = [
     ("O0", "", "Nothing."),
     (
         "O1",
@@ -40,5 +42,12 @@ const LEVELS: [(&str, &str, &str); 4] = [
         "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
          simplify-expr,canonicalize-cast,canonicalize,fold-constant,dce,fuse{strategy=dominator}",
         "O2, with scales folded into weights, which may change rounding.",
+    ),
+    (
+        "compile",
+        "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
+         simplify-expr,canonicalize-cast,canonicalize,fold-explicit-padding,fold-constant,\
+         alter-op-layout{width=16},fold-constant,dce,fuse{strategy=dominator}",
+        "O3, with layouts for vectors of 16 numbers: what comes before code generation.",
     ),
 ];

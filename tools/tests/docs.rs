@@ -42,6 +42,11 @@ fn reference_pages_are_current() {
     check("docs/reference/passes.md", &reference::passes(&registry));
     check("docs/reference/diagnostics.md", &reference::diagnostics());
     check("docs/reference/command-line.md", &reference::command_line());
+    let path = "docs/import-onnx.md";
+    let page = read(&root().join(path));
+    let marker = "<!-- operators: generated -->\n";
+    let (written, _) = page.split_once(marker).expect("the page has a place for operators");
+    check(path, &format!("{written}{marker}{}", reference::onnx_operators()));
     let path = "docs/reference/language.md";
     let page = read(&root().join(path));
     let marker = "<!-- operations: generated -->\n";
@@ -262,7 +267,7 @@ fn every_page_is_in_the_summary() {
 fn used_codes() -> BTreeSet<String> {
     let pattern = regex::Regex::new("\"([EW]0[0-9]{3})\"").expect("the pattern is right");
     let mut codes = BTreeSet::new();
-    for part in ["ir-core/src", "dialects", "passes/src", "tools/src"] {
+    for part in ["ir-core/src", "dialects", "frontends", "passes/src", "tools/src"] {
         for path in files(&root().join(part), "rs") {
             let text = read(&path);
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();

@@ -2,12 +2,14 @@
 //!
 //! - [`language`]: the forms of the language as operations (call, fn, if, match, let's values …);
 //! - [`operators`]: the tensor operators, each declared in one place with its type relation,
-//!   fusion pattern, evaluator and documentation;
+//!   fusion pattern, evaluator, definition and documentation;
+//! - [`define`]: operators as tensor expressions;
 //! - [`arrays`]: files of named arrays;
 //! - [`text`]: the text syntax;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend.
 
 pub mod arrays;
+pub mod define;
 pub mod generate;
 pub mod inference;
 pub mod interpreter;

@@ -17,7 +17,7 @@
 mod build;
 mod verify;
 
-use ir_core::{AttrValue, Body, Op, OpId, Registry, Type, ValueId, registry};
+use ir_core::{AttrValue, Body, ItemDef, Op, OpId, Registry, Type, ValueId, registry};
 
 pub use build::{ComputeBuilder, Expression, Tensor};
 
@@ -203,6 +203,7 @@ pub(crate) fn register(registry: &mut Registry) {
         arity: registry::Arity::Many,
         doc: "One tensor for each value that its block yields.",
     }];
+    registry.add_item(ItemDef::new(FUNC, "What is computed: a list of stages."));
     registry.op::<Compute>();
     let mut reduce = Reduce::info();
     reduce.def.results = RESULTS;

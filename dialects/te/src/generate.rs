@@ -8,12 +8,15 @@
 //! [number by number](crate::interpreter::same_numbers). Integers do not overflow.
 
 mod elements;
+mod schedules;
 #[cfg(test)]
 mod tests;
 
 use ir_core::{DType, Item, Random, Scalar, SmallVec, TensorData, TypeData, ValueId};
 
 use crate::compute::{Combiner, ComputeBuilder, Expression, Tensor};
+pub use schedules::schedule;
+
 use elements::{Affine, Axes, Bounds, Elements, Term, capacity};
 
 /// How large functions become.

@@ -326,6 +326,23 @@ impl Indices {
         })
     }
 
+    /// By how much `index` grows with `var`; `None` where that differs from place to place.
+    pub fn step(&self, index: &Index, var: Var) -> Option<i64> {
+        let mut step = 0;
+        for (atom, factor) in &index.terms {
+            match &self.atoms[atom.0 as usize] {
+                AtomData::Var(own) if *own == var => step += factor,
+                AtomData::Quotient(inner, _) | AtomData::Remainder(inner, _)
+                    if self.vars(inner).any(|own| own == var) =>
+                {
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        Some(step)
+    }
+
     /// The indices that `index` takes while every variable that is not `fixed` runs over all its
     /// values, as a function of those that are.
     pub fn interval(&mut self, index: &Index, fixed: impl Fn(Var) -> bool) -> Interval {

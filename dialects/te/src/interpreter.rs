@@ -12,6 +12,7 @@ mod code;
 mod compute;
 mod loops;
 mod machine;
+mod races;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use std::fmt;
 
 use ir_core::{Body, Diagnostic, Loc, Module, Span, Symbol, TensorData};
 
+use compute::Evaluation;
 use machine::Machine;
 
 /// Code, title and explanation of every diagnostic of this module.
@@ -30,6 +32,7 @@ pub const CODES: &[(&str, &str, &str)] = &[
     ("E0854", "cannot be run", "The reference interpreter does not run this operation here."),
     ("E0855", "arguments do not fit", "A function takes exactly its parameters, of their types."),
     ("E0856", "stack limit reached", "Kernels call one another more deeply than is allowed."),
+    ("E0857", "data race", "Iterations that may run at once use an element, and one stores it."),
 ];
 
 /// How a run goes.
@@ -37,8 +40,13 @@ pub const CODES: &[(&str, &str, &str)] = &[
 pub struct Options {
     /// The most instructions it may take; `None` for no bound.
     pub step_limit: Option<u64>,
-    /// The order of the iterations of parallel loops. A right program gives the same in every one.
+    /// The order of the iterations of parallel, thread and vectorized loops, and of all axes of
+    /// compute functions. A right program gives the same in every one, but for the rounding of
+    /// sums.
     pub parallel: Order,
+    /// Whether it is an error that an iteration of such a loop stores an element that another one
+    /// uses too. This finds what the order does not show: a sum over a parallel axis.
+    pub check_races: bool,
 }
 
 /// An order of iterations.
@@ -131,7 +139,7 @@ impl Options {
         body: &Body,
         inputs: &[TensorData],
     ) -> Result<Vec<TensorData>, Error> {
-        let code = compute::decode(body)?;
+        let code = compute::decode(body, Evaluation { order: self.parallel, wide: true })?;
         Machine::new(&[code], *self).run(inputs)
     }
 

@@ -11,8 +11,8 @@
 //! that "a schedule never changes results" is a property one can test.
 
 pub mod compute;
-pub mod index;
 pub mod generate;
+pub mod index;
 pub mod interpreter;
 pub mod loops;
 pub mod lower;

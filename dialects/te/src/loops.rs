@@ -16,17 +16,20 @@
 //! Buffers do not overlap. Loops count from 0. Extents are constants. A kernel ends with an empty
 //! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
+mod plan;
 mod simplify;
 mod unroll;
 mod vectorize;
 mod verify;
 
-use ir_core::{AttrValue, DType, InferCx, Op, Registry, Stop, Type, ValueId};
+use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Stop, Type, ValueId};
 
+pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};
 
+use crate::compute::FUNC;
 use crate::scalar::scalar_type;
 
 /// The kind of a kernel. Its signature holds `fn (buffers) -> ()`, and the attribute [`OUTPUTS`].
@@ -234,11 +237,12 @@ pub struct Extract<V = ValueId> {
     pub lane: i64,
 }
 
-/// Calls another kernel of the module with buffers of its parameter types.
+/// Calls another kernel of the module with buffers of its parameter types, or a compute function
+/// with buffers of its parameters and then of its results.
 #[derive(Op, Clone, Debug)]
 #[op(name = "te.call", effects(READ, WRITE), results = 0, verify = verify::call)]
 pub struct Call<V = ValueId> {
-    /// The kernel.
+    /// The kernel or compute function.
     pub kernel: ir_core::Symbol,
     /// Inputs, then results.
     pub buffers: Vec<V>,
@@ -250,6 +254,32 @@ pub struct Call<V = ValueId> {
 pub struct Data {
     /// The elements.
     pub value: ir_core::TensorData,
+}
+
+/// How many of the last buffers that a call of `signature` takes are results: the tensors that a
+/// compute function returns, or the [`OUTPUTS`] of a kernel. `None` for what cannot be called.
+pub fn output_count(signature: &ir_core::Signature) -> Option<usize> {
+    match signature.op.as_str() {
+        KERNEL => signature.attrs.value::<i64>(OUTPUTS)?.try_into().ok(),
+        FUNC => {
+            let result = signature.ty.as_function()?.result;
+            Some(result.as_tuple().map_or(1, <[Type]>::len))
+        }
+        _ => None,
+    }
+}
+
+/// The types of the buffers that a call of `signature` takes.
+pub fn buffer_types(signature: &ir_core::Signature) -> Option<Vec<Type>> {
+    let function = signature.ty.as_function()?;
+    let mut types = function.params.to_vec();
+    if signature.op == FUNC {
+        match function.result.as_tuple() {
+            Some(results) => types.extend_from_slice(results),
+            None => types.push(function.result),
+        }
+    }
+    Some(types)
 }
 
 fn widened(cx: &mut InferCx<'_>, lanes: i64) -> Result<Type, Stop> {
@@ -271,6 +301,7 @@ fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 
 /// The operations of kernels.
 pub(crate) fn register(registry: &mut Registry) {
+    registry.add_item(ItemDef::new(KERNEL, "How it is computed: loops over buffers."));
     registry.op::<For>();
     registry.op::<If>();
     registry.op::<Alloc>();

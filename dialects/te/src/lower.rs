@@ -17,6 +17,8 @@ mod bounds;
 mod emit;
 mod flatten;
 
+pub(crate) use bounds::index_values;
+
 use ir_core::Item;
 use rustc_hash::FxHashMap;
 

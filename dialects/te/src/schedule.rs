@@ -10,12 +10,15 @@
 //! section 4.1): *root* axes are those of the computation; `split` and `fuse` make new axes from
 //! them; the *leaf* axes, in order, are the loops.
 
+mod access;
 mod dataflow;
 pub mod ops;
 
+pub use access::Access;
+
 use ir_core::{Body, Item, ValueId};
 
-use crate::compute::{FUNC, Return, Stage as StageView};
+use crate::compute::{Compute, FUNC, Return, Stage as StageView};
 use crate::loops::{ForKind, Scope};
 
 /// A stage of a schedule.
@@ -199,6 +202,16 @@ impl Schedule {
         self.axes[axis.0].reduction
     }
 
+    /// Whether `stage` is computed in loops of its own, before what reads it.
+    pub fn is_root(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Root
+    }
+
+    /// Whether `stage` is computed wherever it is read.
+    pub fn is_inline(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Inline
+    }
+
     /// Whether `stage` is a result of the function.
     pub fn is_output(&self, stage: Stage) -> bool {
         let results = outputs(&self.body);
@@ -325,15 +338,13 @@ impl Schedule {
         x_factor: i64,
         y_factor: i64,
     ) -> Result<[Axis; 4], Refused> {
-        let before = self.clone();
-        let mut tile = || {
-            let (x_outer, x_inner) = self.split(x, x_factor)?;
-            let (y_outer, y_inner) = self.split(y, y_factor)?;
+        self.transact(|schedule| {
+            let (x_outer, x_inner) = schedule.split(x, x_factor)?;
+            let (y_outer, y_inner) = schedule.split(y, y_factor)?;
             let order = [x_outer, y_outer, x_inner, y_inner];
-            self.reorder(&order)?;
+            schedule.reorder(&order)?;
             Ok(order)
-        };
-        tile().inspect_err(|_: &Refused| *self = before)
+        })
     }
 
     fn annotate(&mut self, axis: Axis, kind: ForKind, thread: Option<&str>) -> Result<(), Refused> {
@@ -399,7 +410,7 @@ impl Schedule {
         if self.is_output(stage) {
             return Err(format!("`{name}` is a result of the function"));
         }
-        if self.stages[stage.0].roots.iter().any(|axis| self.is_reduction(*axis)) {
+        if self.body.view::<Compute>(self.stage_op(stage)).is_none() {
             return Err(format!("`{name}` is a reduction"));
         }
         if let Some(other) =

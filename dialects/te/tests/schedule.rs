@@ -57,3 +57,47 @@ fn a_register_tile() {
     simplify(body);
     println!("{}", text(kernel));
 }
+
+/// What the loops of a random schedule give, against what the function says.
+fn schedules_keep_results(seed: u64, steps: usize) {
+    use te::generate;
+    use te::interpreter::{Options, Order, run_compute, same_numbers};
+    let options = generate::Options { points: 600, extent: 7, ..generate::Options::default() };
+    let function = generate::compute_function(seed, &options).unwrap();
+    let inputs = generate::inputs(&function, seed).unwrap();
+    let expected = run_compute(function.body.as_ref().unwrap(), &inputs).unwrap();
+    let (schedule, log) = generate::schedule(&function, seed, steps).unwrap();
+    let kernel = te::lower::lower(&schedule);
+    let mut kernel = kernel.unwrap_or_else(|error| panic!("{seed}: {error}\n{log:#?}"));
+    let outputs = expected.len();
+    for stage in 0..2 {
+        let body = kernel.body_mut().unwrap();
+        if stage == 1 {
+            vectorize(body);
+            unroll(body);
+            simplify(body);
+        }
+        let text = text(kernel.clone());
+        let run =
+            Options { step_limit: Some(50_000_000), parallel: Order::Reverse, check_races: true };
+        let found = run.run_kernel(&Module::new(), kernel.body.as_ref().unwrap(), &inputs, outputs);
+        let found = found.unwrap_or_else(|e| panic!("{seed} {stage}: {e}\n{log:#?}\n{text}"));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(
+                same_numbers(found, expected),
+                "{seed} {stage}: {found:?}\n{expected:?}\n{log:#?}\n{text}"
+            );
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(300))]
+    #[test]
+    fn a_schedule_never_changes_results(
+        seed in proptest::arbitrary::any::<u64>(),
+        steps in 0usize..24,
+    ) {
+        schedules_keep_results(seed, steps);
+    }
+}

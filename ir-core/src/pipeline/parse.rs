@@ -171,8 +171,7 @@ fn resolve(text: &str, entry: &Entry, registry: &Registry) -> Result<Step, Mista
             help: Some(did_you_mean(name, known).unwrap_or_else(listing)),
         });
     };
-    let (options, pass) =
-        configure(text, entry, &format!("pass `{name}`"), def.options, def.make)?;
+    let (options, pass) = configure(text, entry, &format!("pass `{name}`"), def.options, def.make)?;
     Ok(Step { def: *def, options, pass })
 }
 

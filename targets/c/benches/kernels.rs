@@ -1,218 +1,198 @@
-//! How near hand-built kernels come to the peak of one core: GEMM 512³ and a 3×3 convolution, with
-//! accumulators in registers, as a schedule would write them. Prints CPU time, not wall time.
+//! How close scheduled kernels come to what the machine can do, measured in the same run.
 //!
-//! ```text
-//! cargo bench -p target-c --bench kernels -- [gigaflops of the peak, 118.2 by default]
-//! ```
+//! `cargo bench -p target-c --bench kernels [NAME]` prints a table: the time of each kernel on one
+//! thread, and its share of the peak of multiply-adds or of the bandwidth of a copy.
 
-#[path = "../tests/common/mod.rs"]
-mod common;
+#![allow(clippy::print_stdout)]
 
-use common::{Writer, compilers, module, numbers};
-use ir_core::{DType, Item, TensorData, ValueId, verify};
-use target_core::{Buffer, Executable, Target};
-use te::loops::Scope;
+use std::time::Instant;
 
-const F32: DType = DType::FLOAT32;
+use ir_core::{DType, Item, Module, Registry, Symbol, verify};
+use target_core::{Buffer, Targets, cpu};
+use te::compute::{Combiner, ComputeBuilder};
+use te::loops::{simplify, unroll, vectorize};
 
-/// Vector accumulators that a loop adds to.
-struct Accumulators {
-    buffer: ValueId,
-    rows: i64,
-    columns: i64,
-    lanes: i64,
+struct Case {
+    name: &'static str,
+    item: Item,
+    flops: f64,
+    bytes: f64,
 }
 
-impl Accumulators {
-    fn zeroed(w: &mut Writer, rows: i64, columns: i64, lanes: i64) -> Accumulators {
-        let buffer = w.alloc("acc", &[rows, columns * lanes], F32, Scope::Register);
-        let this = Accumulators { buffer, rows, columns, lanes };
-        let zero = w.float(0.0);
-        let zeros = w.broadcast(zero, lanes);
-        for row in 0..rows {
-            for column in 0..columns {
-                let place = this.place(w, row, column);
-                w.store(zeros, buffer, &place);
-            }
-        }
-        this
-    }
-
-    fn place(&self, w: &mut Writer, row: i64, column: i64) -> [ValueId; 2] {
-        let (row, first) = (w.index(row), w.index(column * self.lanes));
-        [row, w.ramp(first, self.lanes)]
-    }
-
-    /// Adds `a` by row times `b` by column.
-    fn multiply_add(
-        &self,
-        w: &mut Writer,
-        mut a: impl FnMut(&mut Writer, i64) -> ValueId,
-        mut b: impl FnMut(&mut Writer, i64) -> ValueId,
-    ) {
-        let columns: Vec<ValueId> = (0..self.columns).map(|column| b(w, column)).collect();
-        for row in 0..self.rows {
-            let scalar = a(w, row);
-            let a = w.broadcast(scalar, self.lanes);
-            for (column, &b) in columns.iter().enumerate() {
-                let place = self.place(w, row, column as i64);
-                let old = w.load(self.buffer, &place);
-                let product = w.mul(a, b);
-                let new = w.add(old, product);
-                w.store(new, self.buffer, &place);
-            }
-        }
-    }
-
-    fn each(&self, w: &mut Writer, mut f: impl FnMut(&mut Writer, i64, i64, ValueId)) {
-        for row in 0..self.rows {
-            for column in 0..self.columns {
-                let place = self.place(w, row, column);
-                let value = w.load(self.buffer, &place);
-                f(w, row, column, value);
-            }
-        }
-    }
-}
-
-/// `c = a · b` of `n` by `n`, in tiles of `rows` by `columns` vectors; `b` is packed by panels.
-fn gemm(n: i64, rows: i64, columns: i64, lanes: i64) -> Item {
-    let wide = columns * lanes;
-    let mut w = Writer::new();
-    let a = w.param("a", &[n, n], F32);
-    let b = w.param("b", &[n, n], F32);
-    let c = w.param("c", &[n, n], F32);
-    let panel = w.alloc("panel", &[n, wide], F32, Scope::Global);
-    w.serial("j", n / wide, |w, j| {
-        w.serial("k", n, |w, k| {
-            for column in 0..columns {
-                let from = w.affine(j, wide, column * lanes);
-                let (from, to) = (w.ramp(from, lanes), w.index(column * lanes));
-                let to = w.ramp(to, lanes);
-                let value = w.load(b, &[k, from]);
-                w.store(value, panel, &[k, to]);
-            }
-        });
-        w.serial("i", n / rows, |w, i| {
-            let acc = Accumulators::zeroed(w, rows, columns, lanes);
-            w.serial("k", n, |w, k| {
-                acc.multiply_add(
-                    w,
-                    |w, row| {
-                        let row = w.affine(i, rows, row);
-                        w.load(a, &[row, k])
-                    },
-                    |w, column| {
-                        let first = w.index(column * lanes);
-                        let place = w.ramp(first, lanes);
-                        w.load(panel, &[k, place])
-                    },
-                );
-            });
-            acc.each(w, |w, row, column, value| {
-                let row = w.affine(i, rows, row);
-                let first = w.affine(j, wide, column * lanes);
-                let place = w.ramp(first, lanes);
-                w.store(value, c, &[row, place]);
-            });
-        });
+fn matmul(m: i64, n: i64, k: i64) -> Item {
+    let mut f = ComputeBuilder::new();
+    let x = f.input("x", &[m, k], DType::FLOAT32);
+    let w = f.input("w", &[n / 16, k, 16], DType::FLOAT32);
+    let dense = f.reduce("dense", &[m, n], &[k], Combiner::Sum, |e, i, r| {
+        let sixteen = e.index(16);
+        let (block, lane) = (e.floor_div(i[1], sixteen), e.floor_mod(i[1], sixteen));
+        let (a, b) = (e.load(&x, &[i[0], r[0]]), e.load(&w, &[block, r[0], lane]));
+        e.mul(a, b)
     });
-    w.finish(1)
+    f.finish(&[dense]).unwrap()
 }
 
-/// A 3×3 convolution of `channels` to `channels` on `size` by `size`, in blocks of 16 channels.
-fn convolution(channels: i64, size: i64, pixels: i64, columns: i64) -> Item {
-    let blocks = channels / 16;
-    let mut w = Writer::new();
-    let x = w.param("x", &[blocks, size + 2, size + 2, 16], F32);
-    let weight = w.param("w", &[blocks, blocks, 3, 3, 16, 16], F32);
-    let y = w.param("y", &[blocks, size, size, 16], F32);
-    w.serial("oc", blocks / columns, |w, oc| {
-        w.serial("row", size, |w, row| {
-            w.serial("tile", size / pixels, |w, tile| {
-                let acc = Accumulators::zeroed(w, pixels, columns, 16);
-                w.serial("ic", blocks, |w, ic| {
-                    w.serial("dy", 3, |w, dy| {
-                        w.serial("dx", 3, |w, dx| {
-                            w.serial("c", 16, |w, c| {
-                                let at = w.add(row, dy);
-                                acc.multiply_add(
-                                    w,
-                                    |w, pixel| {
-                                        let left = w.affine(tile, pixels, pixel);
-                                        let left = w.add(left, dx);
-                                        w.load(x, &[ic, at, left, c])
-                                    },
-                                    |w, column| {
-                                        let block = w.affine(oc, columns, column);
-                                        let zero = w.index(0);
-                                        let lanes = w.ramp(zero, 16);
-                                        w.load(weight, &[block, ic, dy, dx, c, lanes])
-                                    },
-                                );
-                            });
-                        });
-                    });
-                });
-                acc.each(w, |w, pixel, column, value| {
-                    let block = w.affine(oc, columns, column);
-                    let at = w.affine(tile, pixels, pixel);
-                    let zero = w.index(0);
-                    let lanes = w.ramp(zero, 16);
-                    w.store(value, y, &[block, row, at, lanes]);
-                });
-            });
-        });
+fn conv(channels: i64, outputs: i64, size: i64, kernel: i64, stride: i64) -> Item {
+    let mut f = ComputeBuilder::new();
+    let (ci, co) = (channels / 16, outputs / 16);
+    let pad = kernel / 2;
+    let x = f.input("x", &[1, ci, size, size, 16], DType::FLOAT32);
+    let w = f.input("w", &[co, ci, kernel, kernel, 16, 16], DType::FLOAT32);
+    let bias = f.input("bias", &[co, 1, 1, 16], DType::FLOAT32);
+    let padded = size + 2 * pad;
+    let data = if pad == 0 {
+        x.clone()
+    } else {
+        f.compute("pad", &[1, ci, padded, padded, 16], |e, i| {
+            let (y, z) = (e.add_index(i[2], -pad), e.add_index(i[3], -pad));
+            let (zero, end) = (e.index(0), e.index(size));
+            let checks = [e.ge(y, zero), e.lt(y, end), e.ge(z, zero), e.lt(z, end)];
+            let inside = checks.into_iter().reduce(|a, b| e.and(a, b)).unwrap();
+            let otherwise = e.number(DType::FLOAT32, 0.0);
+            e.load_if(inside, &x, &[i[0], i[1], y, z, i[4]], otherwise)
+        })
+    };
+    let out = (padded - kernel) / stride + 1;
+    let shape = [1, co, out, out, 16];
+    let extents = [ci, kernel, kernel, 16];
+    let conv = f.reduce("conv", &shape, &extents, Combiner::Sum, |e, i, r| {
+        let (y, z) = (e.mul_index(i[2], stride), e.mul_index(i[3], stride));
+        let (y, z) = (e.add(y, r[1]), e.add(z, r[2]));
+        let a = e.load(&data, &[i[0], r[0], y, z, r[3]]);
+        let b = e.load(&w, &[i[1], r[0], r[1], r[2], r[3], i[4]]);
+        e.mul(a, b)
     });
-    w.finish(1)
+    let relu = f.compute("relu", &shape, |e, i| {
+        let (value, zero) = (e.load(&conv, i), e.index(0));
+        let bias = e.load(&bias, &[i[1], zero, zero, i[4]]);
+        let (sum, floor) = (e.add(value, bias), e.number(DType::FLOAT32, 0.0));
+        e.max(sum, floor)
+    });
+    f.finish(&[relu]).unwrap()
 }
 
-/// Nanoseconds that this thread ran.
-fn cpu_time() -> f64 {
-    let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
-    let time = nix::time::clock_gettime(clock).expect("a clock");
-    time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64
+fn softmax(rows: i64, columns: i64) -> Item {
+    let mut f = ComputeBuilder::new();
+    let x = f.input("x", &[rows, columns], DType::FLOAT32);
+    let max =
+        f.reduce("max", &[rows], &[columns], Combiner::Max, |e, i, r| e.load(&x, &[i[0], r[0]]));
+    let exp = f.compute("exp", &[rows, columns], |e, i| {
+        let (value, max) = (e.load(&x, i), e.load(&max, &[i[0]]));
+        let difference = e.sub(value, max);
+        e.scalar(te::scalar::ScalarOp::Exp, &[difference])
+    });
+    let sum =
+        f.reduce("sum", &[rows], &[columns], Combiner::Sum, |e, i, r| e.load(&exp, &[i[0], r[0]]));
+    let softmax = f.compute("softmax", &[rows, columns], |e, i| {
+        let (value, sum) = (e.load(&exp, i), e.load(&sum, &[i[0]]));
+        e.div(value, sum)
+    });
+    f.finish(&[softmax]).unwrap()
+}
+
+fn cases() -> Vec<Case> {
+    let flops = |m: i64, n: i64, k: i64| 2.0 * (m * n * k) as f64;
+    vec![
+        Case {
+            name: "matmul 512",
+            item: matmul(512, 512, 512),
+            flops: flops(512, 512, 512),
+            bytes: 0.0,
+        },
+        Case {
+            name: "matmul 1x4096x1024",
+            item: matmul(1, 4096, 1024),
+            flops: 0.0,
+            bytes: 4096.0 * 1024.0 * 4.0,
+        },
+        Case {
+            name: "conv 3x3 64 56",
+            item: conv(64, 64, 56, 3, 1),
+            flops: flops(64, 56 * 56, 64 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 1x1 64 256 56",
+            item: conv(64, 256, 56, 1, 1),
+            flops: flops(256, 56 * 56, 64),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 3x3 512 7",
+            item: conv(512, 512, 7, 3, 1),
+            flops: flops(512, 49, 512 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 3x3 256 14",
+            item: conv(256, 256, 14, 3, 1),
+            flops: flops(256, 196, 256 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "conv 3x3 s2 128 56",
+            item: conv(64, 128, 56, 3, 2),
+            flops: flops(128, 28 * 28, 64 * 9),
+            bytes: 0.0,
+        },
+        Case {
+            name: "softmax 512x1024",
+            item: softmax(512, 1024),
+            flops: 0.0,
+            bytes: 512.0 * 1024.0 * 8.0,
+        },
+    ]
 }
 
 fn main() {
-    let peak: f64 =
-        std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(118.2);
-    let items = [
-        ("gemm_8x2", gemm(512, 8, 2, 16), 2.0 * 512f64.powi(3)),
-        ("gemm_4x4", gemm(512, 4, 4, 16), 2.0 * 512f64.powi(3)),
-        ("conv_8x2", convolution(64, 56, 8, 2), 2.0 * 64.0 * 64.0 * 9.0 * 56.0 * 56.0),
-        ("conv_14x1", convolution(64, 56, 14, 1), 2.0 * 64.0 * 64.0 * 9.0 * 56.0 * 56.0),
-    ];
-    let module = module(items.iter().map(|(name, item, _)| (*name, item.clone())));
-    let registry = common::registry();
-    let verified = verify(&module, &registry).expect("a verified module");
-    for (command, compiler) in compilers() {
-        let target = common::target("host");
-        let loaded =
-            target.load_with(verified, &compiler, &common::cache()).expect("compiled kernels");
-        for (name, _, flops) in &items {
-            let kernel = loaded.kernels().iter().find(|kernel| kernel.name == *name).expect("it");
-            let mut buffers: Vec<Buffer> = Vec::new();
-            for (index, ty) in kernel.params.iter().enumerate() {
-                let shape = ty.as_tensor().and_then(|t| t.known_shape()).expect("extents");
-                let count = shape.iter().product::<i64>() as usize;
-                let data = numbers(count, index as u64, -1.0, 1.0);
-                let data = TensorData::from_f64(F32, &shape, &data).expect("a tensor");
-                buffers.push(Buffer::of_tensor(&data));
-            }
-            let mut best = f64::INFINITY;
-            for _ in 0..200 {
-                let start = cpu_time();
-                loaded.call(name, &mut buffers).expect("a call");
-                best = best.min(cpu_time() - start);
-            }
-            let rate = flops / best;
-            eprintln!(
-                "{command:9} {:7} {name:10} {:9.1} us {rate:7.1} GFLOP/s {:5.1} % of {peak}",
-                target.capabilities().isa,
-                best / 1000.0,
-                100.0 * rate / peak
-            );
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let registry = Registry::new().with(te::dialect());
+    let target = Targets::new().with(target_c::registration()).parse("c{threads=1}").unwrap();
+    let peak = 118.2e9;
+    for case in cases() {
+        if filter.as_ref().is_some_and(|filter| !case.name.contains(filter.as_str())) {
+            continue;
         }
+        let schedule = cpu::schedule(&case.item, target.capabilities()).unwrap();
+        let mut kernel = te::lower::lower(&schedule).unwrap();
+        let body = kernel.body_mut().unwrap();
+        vectorize(body);
+        unroll(body);
+        simplify(body);
+        let mut module = Module::new();
+        module.items.insert(Symbol::new("kernel"), kernel);
+        let verified = match verify(&module, &registry) {
+            Ok(verified) => verified,
+            Err(errors) => panic!("{}: {:?}", case.name, errors[0].message),
+        };
+        if std::env::var_os("SHOW").is_some() {
+            println!("{}", target.codegen(verified).unwrap()[0].text);
+        }
+        let start = Instant::now();
+        let loaded = target.load(verified).unwrap();
+        let compile = start.elapsed().as_secs_f64();
+        let params = loaded.kernels()[0].params.clone();
+        let mut buffers: Vec<Buffer> =
+            params.iter().map(|ty| Buffer::of_type(*ty).unwrap()).collect();
+        for buffer in &mut buffers {
+            for (i, bytes) in buffer.as_mut().chunks_exact_mut(4).enumerate() {
+                bytes.copy_from_slice(&((i % 7) as f32 * 0.25).to_le_bytes());
+            }
+        }
+        let mut least = f64::INFINITY;
+        let begun = Instant::now();
+        while begun.elapsed().as_secs_f64() < 0.5 {
+            let start = Instant::now();
+            loaded.call("kernel", &mut buffers).unwrap();
+            least = least.min(start.elapsed().as_secs_f64());
+        }
+        println!(
+            "{:24} {:9.1} µs  {:5.1} % of peak  {:6.1} GB/s  compiled in {:.2} s",
+            case.name,
+            least * 1e6,
+            100.0 * case.flops / least / peak,
+            case.bytes / least / 1e9,
+            compile
+        );
     }
 }

@@ -138,7 +138,8 @@ fn kernels_of(module: &Module) -> Vec<Symbol> {
 /// The functions of kernels.
 fn symbols_of(kernels: &[Symbol], style: &Style) -> Vec<(Symbol, String)> {
     let mut names = names::Names::default();
-    let symbol = |name: &Symbol| (*name, names.fresh(&format!("{}{}", style.prefix, name.as_str())));
+    let symbol =
+        |name: &Symbol| (*name, names.fresh(&format!("{}{}", style.prefix, name.as_str())));
     kernels.iter().map(symbol).collect()
 }
 
@@ -248,7 +249,9 @@ fn assemble(
     }
     let sizes = match sizes.is_empty() {
         true => sizes,
-        false => format!("/* A workspace is aligned to 64 bytes; calls at one time need their own. */\n{sizes}\n"),
+        false => format!(
+            "/* A workspace is aligned to 64 bytes; calls at one time need their own. */\n{sizes}\n"
+        ),
     };
     let public = prototypes.replace("restrict ", "");
     let header = format!(

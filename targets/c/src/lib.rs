@@ -119,7 +119,8 @@ impl CTarget {
         compiler: &Compiler,
         cache: &Cache,
     ) -> Result<Loaded, Vec<Diagnostic>> {
-        let sources = codegen::generate_parts(module, &self.style(true), self.capabilities.threads)?;
+        let sources =
+            codegen::generate_parts(module, &self.style(true), self.capabilities.threads)?;
         let flags = self.flags();
         let build = |source: &Source| -> Result<Library, Diagnostic> {
             let object: PathBuf = cache.shared_object(compiler, &flags, &source.text)?;
@@ -151,7 +152,8 @@ impl CTarget {
         }
         let mut kernels: Vec<Kernel> =
             sources.into_iter().flat_map(|source| source.kernels).collect();
-        let place = |kernel: &Kernel| module.items.get_index_of(&ir_core::Symbol::new(&kernel.name));
+        let place =
+            |kernel: &Kernel| module.items.get_index_of(&ir_core::Symbol::new(&kernel.name));
         kernels.sort_by_key(place);
         Ok(Loaded { kernels, libraries, workspaces: Mutex::new(Vec::new()) })
     }

@@ -13,6 +13,8 @@
 mod buffer;
 mod capabilities;
 pub mod codes;
+pub mod cpu;
+pub mod program;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};

@@ -39,6 +39,12 @@ impl From<String> for EvalError {
     }
 }
 
+impl From<EvalError> for String {
+    fn from(error: EvalError) -> String {
+        error.0
+    }
+}
+
 impl From<ir_core::tensor::TensorSizeError> for EvalError {
     fn from(error: ir_core::tensor::TensorSizeError) -> EvalError {
         EvalError(error.to_string())

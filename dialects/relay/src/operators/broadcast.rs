@@ -3,19 +3,23 @@
 use std::cmp::Ordering;
 
 use ir_core::{DType, Op, Registry, Scalar, ValueId};
+use te::scalar::ScalarOp;
 
 use super::FusionPattern::Broadcast;
+use super::LayoutRule::Pointwise;
 use super::{elements, relation};
+use crate::define::{self, Define, DefineCx, Defined};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// What an operator does to two integers.
 type OnIntegers = fn(i128, i128) -> Result<i128, EvalError>;
 
-/// Declares operators on two tensors of one element type, with a function on integers (in `i128`,
-/// then wrapped) and one on floats (in `f64`, then rounded).
+/// Declares operators on two tensors of one element type, with a definition from a scalar
+/// operation, a function on integers (in `i128`, then wrapped) and one on floats (in `f64`, then
+/// rounded).
 macro_rules! arithmetic {
     ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt $relation:ident traits($($fact:ident),*)
-        $int:expr, $float:expr;)*) => { $(
+        $define:path, $op:ident; $int:expr, $float:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Shapes broadcast.
@@ -26,7 +30,11 @@ macro_rules! arithmetic {
             name = $text,
             traits($($fact),*),
             infer = relation::$relation,
-            hooks(Broadcast, Evaluate(|cx| calculate(cx, $int, $float)))
+            hooks(
+                Broadcast,
+                Pointwise, Evaluate(|cx| calculate(cx, $int, $float)),
+                Define(|cx| $define(cx, ScalarOp::$op))
+            )
         )]
         pub struct $name<V = ValueId> {
             /// Left operand, any shape.
@@ -35,6 +43,17 @@ macro_rules! arithmetic {
             pub rhs: V,
         }
     )* };
+}
+
+/// The quotient without its fraction.
+fn truncated_quotient(cx: &mut DefineCx<'_>, divide: ScalarOp) -> Defined {
+    define::elementwise(cx, 2, |e, x| {
+        let quotient = e.scalar(divide, x);
+        match e.dtype(quotient).is_float() {
+            true => e.scalar(ScalarOp::Trunc, &[quotient]),
+            false => quotient,
+        }
+    })
 }
 
 fn calculate(
@@ -56,30 +75,39 @@ arithmetic! {
     "Relay operator level 1."
     /// `lhs + rhs`; integers wrap.
     Add "relay.add" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        define::arithmetic, Add;
         |a, b| Ok(a + b), |a, b| a + b;
     /// `lhs - rhs`; integers wrap.
     Subtract "relay.subtract" broadcast traits()
+        define::arithmetic, Sub;
         |a, b| Ok(a - b), |a, b| a - b;
     /// `lhs · rhs`; integers wrap.
     Multiply "relay.multiply" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        define::arithmetic, Mul;
         |a, b| Ok(a.wrapping_mul(b)), |a, b| a * b;
     /// `lhs / rhs`; integers truncate toward zero, and division by integer 0 is an error.
     Divide "relay.divide" broadcast traits()
+        define::arithmetic, Div;
         truncated, |a, b| a / b;
     /// `⌊lhs / rhs⌋`; division by integer 0 is an error.
     FloorDivide "relay.floor_divide" broadcast traits()
+        define::arithmetic, FloorDiv;
         floored, |a, b| (a / b).floor();
     /// `lhs / rhs` rounded toward zero; division by integer 0 is an error.
     TruncDivide "relay.trunc_divide" broadcast traits()
+        truncated_quotient, Div;
         truncated, |a, b| (a / b).trunc();
     /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
     Mod "relay.mod" broadcast traits()
+        define::arithmetic, Mod;
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
     /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
     TruncMod "relay.trunc_mod" broadcast traits()
+        define::arithmetic, Mod;
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
     /// `lhs - ⌊lhs / rhs⌋ · rhs`, with the sign of `rhs`; by integer 0 it is an error.
     FloorMod "relay.floor_mod" broadcast traits()
+        define::arithmetic, FloorMod;
         |a, b| Ok(a - floored(a, b)?.wrapping_mul(b)), |a, b| a - (a / b).floor() * b;
 }
 
@@ -87,41 +115,52 @@ arithmetic! {
     "Relay operator level 4."
     /// `lhs` to the power of `rhs`; integers wrap, and a negative integer exponent is an error.
     Power "relay.power" broadcast traits()
+        define::arithmetic, Pow;
         power, f64::powf;
     /// The greater of `lhs` and `rhs`; NaN where either is.
     Maximum "relay.maximum" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        define::arithmetic, Max;
         |a, b| Ok(a.max(b)), |a, b| if a > b || a.is_nan() { a } else { b };
     /// The lesser of `lhs` and `rhs`; NaN where either is.
     Minimum "relay.minimum" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        define::arithmetic, Min;
         |a, b| Ok(a.min(b)), |a, b| if a < b || a.is_nan() { a } else { b };
     /// 1 where both are not 0, else 0.
     LogicalAnd "relay.logical_and" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        define::logic, And;
         |a, b| Ok((a != 0 && b != 0).into()),
         |a, b| f64::from(u8::from(a != 0.0 && b != 0.0));
     /// 1 where at least one is not 0, else 0.
     LogicalOr "relay.logical_or" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
+        define::logic, Or;
         |a, b| Ok((a != 0 || b != 0).into()),
         |a, b| f64::from(u8::from(a != 0.0 || b != 0.0));
     /// 1 where exactly one is not 0, else 0.
     LogicalXor "relay.logical_xor" broadcast traits(COMMUTATIVE)
+        define::logic, Xor;
         |a, b| Ok(((a != 0) != (b != 0)).into()),
         |a, b| f64::from(u8::from((a != 0.0) != (b != 0.0)));
     /// Bitwise and of integers.
     BitwiseAnd "relay.bitwise_and" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+        define::arithmetic, And;
         |a, b| Ok(a & b), no_floats;
     /// Bitwise or of integers.
     BitwiseOr "relay.bitwise_or" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+        define::arithmetic, Or;
         |a, b| Ok(a | b), no_floats;
     /// Bitwise exclusive or of integers.
     BitwiseXor "relay.bitwise_xor" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
+        define::arithmetic, Xor;
         |a, b| Ok(a ^ b), no_floats;
     /// `lhs · 2^rhs` of integers, wrapped: 0 for `rhs` of at least the width of the element type.
     /// A negative amount is an error.
     LeftShift "relay.left_shift" broadcast_integers traits()
+        define::arithmetic, ShiftLeft;
         |a, b| Ok(match amount(b)? { n @ 0..64 => a.wrapping_shl(n), _ => 0 }), no_floats;
     /// `⌊lhs / 2^rhs⌋` of integers: 0 or, for negative `lhs`, -1 for `rhs` of at least the width of
     /// the element type. A negative amount is an error.
     RightShift "relay.right_shift" broadcast_integers traits()
+        define::arithmetic, ShiftRight;
         |a, b| Ok(a >> amount(b)?.min(127)), no_floats;
 }
 
@@ -165,7 +204,8 @@ fn amount(shift: i128) -> Result<u32, EvalError> {
 /// Declares comparisons of two tensors of one element type, from the order of two elements (`None`
 /// where one is NaN).
 macro_rules! comparisons {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt traits($($fact:ident),*) $pattern:pat,)*) => { $(
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $op:ident traits($($fact:ident),*)
+        $pattern:pat,)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Shapes broadcast; the result is `bool`. Relay operator level 4.
@@ -174,7 +214,11 @@ macro_rules! comparisons {
             name = $text,
             traits($($fact),*),
             infer = relation::broadcast_compare,
-            hooks(Broadcast, Evaluate(|cx| compare(cx, |order| matches!(order, $pattern))))
+            hooks(
+                Broadcast,
+                Pointwise, Evaluate(|cx| compare(cx, |order| matches!(order, $pattern))),
+                Define(|cx| define::arithmetic(cx, ScalarOp::$op))
+            )
         )]
         pub struct $name<V = ValueId> {
             /// Left operand, any shape.
@@ -194,18 +238,18 @@ fn compare(cx: &EvalCx<'_>, test: fn(Option<Ordering>) -> bool) -> Result<Value,
 
 comparisons! {
     /// Whether `lhs = rhs`; NaN equals nothing.
-    Equal "relay.equal" traits(COMMUTATIVE) Some(Ordering::Equal),
+    Equal "relay.equal" Eq traits(COMMUTATIVE) Some(Ordering::Equal),
     /// Whether `lhs ≠ rhs`; NaN differs from everything.
-    NotEqual "relay.not_equal" traits(COMMUTATIVE)
+    NotEqual "relay.not_equal" Ne traits(COMMUTATIVE)
         None | Some(Ordering::Less | Ordering::Greater),
     /// Whether `lhs < rhs`; false for NaN.
-    Less "relay.less" traits() Some(Ordering::Less),
+    Less "relay.less" Lt traits() Some(Ordering::Less),
     /// Whether `lhs ≤ rhs`; false for NaN.
-    LessEqual "relay.less_equal" traits() Some(Ordering::Less | Ordering::Equal),
+    LessEqual "relay.less_equal" Le traits() Some(Ordering::Less | Ordering::Equal),
     /// Whether `lhs > rhs`; false for NaN.
-    Greater "relay.greater" traits() Some(Ordering::Greater),
+    Greater "relay.greater" Gt traits() Some(Ordering::Greater),
     /// Whether `lhs ≥ rhs`; false for NaN.
-    GreaterEqual "relay.greater_equal" traits() Some(Ordering::Greater | Ordering::Equal),
+    GreaterEqual "relay.greater_equal" Ge traits() Some(Ordering::Greater | Ordering::Equal),
 }
 
 pub(super) fn register(registry: &mut Registry) {

@@ -1,14 +1,20 @@
 //! Unary elementwise operators: `exp`, `tanh`, `cast`, `clip` ….
 
 use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, Type, ValueId};
+use te::compute::Expression;
+use te::scalar::ScalarOp;
 
 use super::FusionPattern::Elementwise;
+use super::LayoutRule::Pointwise;
 use super::{elements, relation};
+use crate::define::{self, Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
-/// Declares operators from a tensor to one of the same type, computed on reals.
+/// Declares operators from a tensor to one of the same type, computed on reals, with a definition
+/// from a scalar operation.
 macro_rules! real_functions {
-    ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt |$x:ident| $value:expr;)*) => { $(
+    ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt $define:ident($op:ident)
+        |$x:ident| $value:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Integers are computed as reals and truncated; the result has the operand's type.
@@ -18,7 +24,11 @@ macro_rules! real_functions {
         #[op(
             name = $text,
             infer = relation::identity,
-            hooks(Elementwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)))
+            hooks(
+                Elementwise,
+                Pointwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)),
+                Define(|cx| define::$define(cx, ScalarOp::$op))
+            )
         )]
         pub struct $name<V = ValueId> {
             /// Any shape.
@@ -30,51 +40,51 @@ macro_rules! real_functions {
 real_functions! {
     "Relay operator level 1."
     /// `ln(data)`; NaN below 0.
-    Log "relay.log" |x| x.ln();
+    Log "relay.log" real(Log) |x| x.ln();
     /// `log₂(data)`; NaN below 0.
-    Log2 "relay.log2" |x| x.log2();
+    Log2 "relay.log2" real(Log2) |x| x.log2();
     /// `log₁₀(data)`; NaN below 0.
-    Log10 "relay.log10" |x| x.log10();
+    Log10 "relay.log10" real(Log10) |x| x.log10();
     /// `e^data`.
-    Exp "relay.exp" |x| x.exp();
+    Exp "relay.exp" real(Exp) |x| x.exp();
     /// `e^data`, which a backend may approximate; the value here is exact.
-    FastExp "relay.fast_exp" |x| x.exp();
+    FastExp "relay.fast_exp" real(Exp) |x| x.exp();
     /// `√data`; NaN below 0.
-    Sqrt "relay.sqrt" |x| x.sqrt();
+    Sqrt "relay.sqrt" real(Sqrt) |x| x.sqrt();
     /// `1 / √data`; NaN below 0.
-    Rsqrt "relay.rsqrt" |x| 1.0 / x.sqrt();
+    Rsqrt "relay.rsqrt" reciprocal(Sqrt) |x| 1.0 / x.sqrt();
     /// `1 / (1 + e^-data)`.
-    Sigmoid "relay.sigmoid" |x| 1.0 / (1.0 + (-x).exp());
+    Sigmoid "relay.sigmoid" real(Sigmoid) |x| 1.0 / (1.0 + (-x).exp());
     /// `tanh(data)`.
-    Tanh "relay.tanh" |x| x.tanh();
+    Tanh "relay.tanh" real(Tanh) |x| x.tanh();
     /// `tanh(data)`, which a backend may approximate; the value here is exact.
-    FastTanh "relay.fast_tanh" |x| x.tanh();
+    FastTanh "relay.fast_tanh" real(Tanh) |x| x.tanh();
     /// `erf(data) = 2/√π ∫₀^data e^(-t²) dt`.
-    Erf "relay.erf" |x| erf(x);
+    Erf "relay.erf" real(Erf) |x| erf(x);
     /// `erf(data)`, which a backend may approximate; the value here is exact.
-    FastErf "relay.fast_erf" |x| erf(x);
+    FastErf "relay.fast_erf" real(Erf) |x| erf(x);
     /// `sin(data)`, in radians.
-    Sin "relay.sin" |x| x.sin();
+    Sin "relay.sin" real(Sin) |x| x.sin();
     /// `cos(data)`, in radians.
-    Cos "relay.cos" |x| x.cos();
+    Cos "relay.cos" real(Cos) |x| x.cos();
     /// `tan(data)`, in radians.
-    Tan "relay.tan" |x| x.tan();
+    Tan "relay.tan" real(Tan) |x| x.tan();
     /// `sinh(data)`.
-    Sinh "relay.sinh" |x| x.sinh();
+    Sinh "relay.sinh" real(Sinh) |x| x.sinh();
     /// `cosh(data)`.
-    Cosh "relay.cosh" |x| x.cosh();
+    Cosh "relay.cosh" real(Cosh) |x| x.cosh();
     /// `arcsin(data)`; NaN outside of [-1, 1].
-    Asin "relay.asin" |x| x.asin();
+    Asin "relay.asin" real(Asin) |x| x.asin();
     /// `arccos(data)`; NaN outside of [-1, 1].
-    Acos "relay.acos" |x| x.acos();
+    Acos "relay.acos" real(Acos) |x| x.acos();
     /// `arctan(data)`.
-    Atan "relay.atan" |x| x.atan();
+    Atan "relay.atan" real(Atan) |x| x.atan();
     /// `arsinh(data)`.
-    Asinh "relay.asinh" |x| x.asinh();
+    Asinh "relay.asinh" real(Asinh) |x| x.asinh();
     /// `arcosh(data)`; NaN below 1.
-    Acosh "relay.acosh" |x| x.acosh();
+    Acosh "relay.acosh" real(Acosh) |x| x.acosh();
     /// `artanh(data)`; NaN outside of [-1, 1].
-    Atanh "relay.atanh" |x| x.atanh();
+    Atanh "relay.atanh" real(Atanh) |x| x.atanh();
 }
 
 /// Kummer's series of the error function: all terms have one sign, so nothing cancels.
@@ -92,9 +102,9 @@ pub fn erf(x: f64) -> f64 {
 }
 
 /// Declares operators from a tensor to one of the same type, with one function for integers (in
-/// `i128`, then wrapped) and one for floats.
+/// `i128`, then wrapped), one for floats, and a definition.
 macro_rules! number_functions {
-    ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt
+    ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt $define:path $(, $arg:expr)*;
         |$i:ident| $int:expr, |$x:ident| $float:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
@@ -103,7 +113,11 @@ macro_rules! number_functions {
         #[op(
             name = $text,
             infer = relation::identity,
-            hooks(Elementwise, Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)))
+            hooks(
+                Elementwise,
+                Pointwise, Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)),
+                Define(|cx| $define(cx $(, $arg)*))
+            )
         )]
         pub struct $name<V = ValueId> {
             /// Any shape.
@@ -125,30 +139,49 @@ fn map_number(
     })
 }
 
+/// -1, 0 or 1.
+fn define_sign(cx: &mut DefineCx<'_>) -> Defined {
+    define::map(cx, |e, x| {
+        let (zero, dtype) = (e.number_like(x, 0.0), e.dtype(x));
+        let (positive, negative) = (e.gt(x, zero), e.lt(x, zero));
+        let (positive, negative) = (e.cast(positive, dtype), e.cast(negative, dtype));
+        e.sub(positive, negative)
+    })
+}
+
 number_functions! {
     "Relay operator level 3."
     /// `-data`; integers wrap.
-    Negative "relay.negative" |i| -i, |x| -x;
+    Negative "relay.negative" define::arithmetic, ScalarOp::Neg;
+        |i| -i, |x| -x;
     /// `|data|`; the least signed integer stays itself.
-    Abs "relay.abs" |i| i.abs(), |x| x.abs();
+    Abs "relay.abs" define::arithmetic, ScalarOp::Abs;
+        |i| i.abs(), |x| x.abs();
     /// -1, 0 or 1 by the sign of `data`; 0 for NaN.
-    Sign "relay.sign" |i| i.signum(), |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0));
+    Sign "relay.sign" define_sign;
+        |i| i.signum(), |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0));
     /// The greatest integer not above `data`.
-    Floor "relay.floor" |i| i, |x| x.floor();
+    Floor "relay.floor" define::rounding, ScalarOp::Floor;
+        |i| i, |x| x.floor();
     /// The least integer not below `data`.
-    Ceil "relay.ceil" |i| i, |x| x.ceil();
+    Ceil "relay.ceil" define::rounding, ScalarOp::Ceil;
+        |i| i, |x| x.ceil();
     /// `data` rounded toward zero.
-    Trunc "relay.trunc" |i| i, |x| x.trunc();
+    Trunc "relay.trunc" define::rounding, ScalarOp::Trunc;
+        |i| i, |x| x.trunc();
     /// The integer nearest to `data`; ties go away from zero.
-    Round "relay.round" |i| i, |x| x.round();
+    Round "relay.round" define::rounding, ScalarOp::Round;
+        |i| i, |x| x.round();
 }
 
 number_functions! {
     "Relay operator level 4."
     /// 0 of the type of `data`.
-    ZerosLike "relay.zeros_like" |_i| 0, |_x| 0.0;
+    ZerosLike "relay.zeros_like" define::filled, Scalar::Int(0);
+        |_i| 0, |_x| 0.0;
     /// 1 of the type of `data`.
-    OnesLike "relay.ones_like" |_i| 1, |_x| 1.0;
+    OnesLike "relay.ones_like" define::filled, Scalar::Int(1);
+        |_i| 1, |_x| 1.0;
 }
 
 /// `data` itself, as a value of its own.
@@ -159,7 +192,7 @@ number_functions! {
     name = "relay.copy",
     infer = relation::identity,
     fold = relation::fold_first,
-    hooks(Elementwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())))
+    hooks(Elementwise, Pointwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())), Define(define::copied))
 )]
 pub struct Copy<V = ValueId> {
     /// Any shape.
@@ -173,10 +206,10 @@ pub struct Copy<V = ValueId> {
 #[op(
     name = "relay.logical_not",
     infer = relation::identity,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         elements::map(data, data.dtype(), |v| Scalar::Int((!v.as_bool()).into()))
-    }))
+    }), Define(|cx| define::logic(cx, ScalarOp::Not)))
 )]
 pub struct LogicalNot<V = ValueId> {
     /// Any shape.
@@ -190,14 +223,14 @@ pub struct LogicalNot<V = ValueId> {
 #[op(
     name = "relay.bitwise_not",
     infer = relation::identity_integers,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         let dtype = data.dtype();
         elements::map(data, dtype, |v| match dtype.is_bool() {
             true => Scalar::Int((!v.as_bool()).into()),
             false => Scalar::Int(!v.as_i64()),
         })
-    }))
+    }), Define(|cx| define::arithmetic(cx, ScalarOp::Not)))
 )]
 pub struct BitwiseNot<V = ValueId> {
     /// Integers or `bool`, any shape.
@@ -206,7 +239,7 @@ pub struct BitwiseNot<V = ValueId> {
 
 /// Declares tests of floats; integers are always finite and never NaN.
 macro_rules! float_tests {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $test:path;)*) => { $(
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $op:ident $test:path;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// The result is `bool` of the same shape. Relay operator level 3.
@@ -214,11 +247,11 @@ macro_rules! float_tests {
         #[op(
             name = $text,
             infer = relation::predicate,
-            hooks(Elementwise, Evaluate(|cx| {
+            hooks(Elementwise, Pointwise, Evaluate(|cx| {
                 elements::map(cx.tensor(0)?, DType::BOOL, |v| {
                     Scalar::Int($test(v.as_f64()).into())
                 })
-            }))
+            }), Define(|cx| define::map(cx, |e, x| define_test(e, x, ScalarOp::$op))))
         )]
         pub struct $name<V = ValueId> {
             /// Any shape.
@@ -227,13 +260,19 @@ macro_rules! float_tests {
     )* };
 }
 
+/// `op` of `x`, where an integer is a float.
+fn define_test(e: &mut Expression<'_>, x: ValueId, op: ScalarOp) -> ValueId {
+    let x = if e.dtype(x).is_float() { x } else { e.cast(x, DType::FLOAT64) };
+    e.scalar(op, &[x])
+}
+
 float_tests! {
     /// Whether `data` is NaN.
-    IsNan "relay.isnan" f64::is_nan;
+    IsNan "relay.isnan" IsNan f64::is_nan;
     /// Whether `data` is neither infinite nor NaN.
-    IsFinite "relay.isfinite" f64::is_finite;
+    IsFinite "relay.isfinite" IsFinite f64::is_finite;
     /// Whether `data` is an infinity.
-    IsInf "relay.isinf" f64::is_infinite;
+    IsInf "relay.isinf" IsInf f64::is_infinite;
 }
 
 /// `min(max(data, a_min), a_max)`; NaN stays NaN. Integers are compared with the bounds as reals.
@@ -243,7 +282,7 @@ float_tests! {
 #[op(
     name = "relay.clip",
     infer = relation::identity,
-    hooks(Elementwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)))
+    hooks(Elementwise, Pointwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)), Define(define_clip))
 )]
 pub struct Clip<V = ValueId> {
     /// Any shape.
@@ -264,6 +303,47 @@ fn evaluate_clip(op: &Clip<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
     })
 }
 
+fn define_clip(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Clip<Operand>>()?;
+    define::map(cx, |e, x| {
+        let dtype = e.dtype(x);
+        if dtype.is_float() {
+            let (least, most) = (e.number(dtype, op.a_min), e.number(dtype, op.a_max));
+            let (above, below) = (e.gt(x, most), e.lt(x, least));
+            let raised = e.select(below, least, x);
+            return e.select(above, most, raised);
+        }
+        // Integers are compared with the whole numbers within the bounds, and bounded by the
+        // truncated ones; a bound outside of the type bounds nothing, or everything.
+        let mut value = x;
+        let bounds = [(op.a_min, op.a_min.ceil(), true), (op.a_max, op.a_max.floor(), false)];
+        for (bound, whole, is_least) in bounds {
+            let inner = integer_range(dtype);
+            let bounded = e.number(dtype, bound);
+            let (all, none) = match is_least {
+                true => (whole > inner.1, whole <= inner.0),
+                false => (whole < inner.0, whole >= inner.1),
+            };
+            value = match (all, none || bound.is_nan()) {
+                (true, _) => bounded,
+                (_, true) => value,
+                _ => {
+                    let whole = e.number(dtype, whole);
+                    let outside = if is_least { e.lt(x, whole) } else { e.gt(x, whole) };
+                    e.select(outside, bounded, value)
+                }
+            };
+        }
+        value
+    })
+}
+
+/// The least and the greatest integer of `dtype`, as reals.
+fn integer_range(dtype: DType) -> (f64, f64) {
+    let half = 2f64.powi(dtype.bits() as i32 - 1);
+    if dtype.is_signed() { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) }
+}
+
 /// `data` converted to another element type: to floats rounded to nearest even; to integers
 /// truncated toward zero (NaN becomes 0), then wrapped; to `bool` whether it is not 0.
 ///
@@ -275,7 +355,11 @@ fn evaluate_clip(op: &Clip<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
         Ok(Type::tensor(cx.tensor(0)?.shape.iter().copied(), op.dtype))
     },
     fold = relation::fold_same_type,
-    hooks(Elementwise, Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)))
+    hooks(
+        Elementwise,
+        Pointwise, Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)),
+        Define(define_cast)
+    )
 )]
 pub struct Cast<V = ValueId> {
     /// Any shape.
@@ -294,13 +378,22 @@ pub struct Cast<V = ValueId> {
         Ok(Type::tensor(cx.tensor(0)?.shape.iter().copied(), cx.tensor(1)?.dtype))
     },
     fold = relation::fold_same_type,
-    hooks(Elementwise, Evaluate(|cx| convert(cx, cx.tensor(1)?.dtype())))
+    hooks(
+        Elementwise,
+        Evaluate(|cx| convert(cx, cx.tensor(1)?.dtype())),
+        Define(define_cast)
+    )
 )]
 pub struct CastLike<V = ValueId> {
     /// Any shape.
     pub data: V,
     /// Only its element type matters.
     pub dtype_like: V,
+}
+
+fn define_cast(cx: &mut DefineCx<'_>) -> Defined {
+    let (_, dtype) = cx.result()?;
+    define::cast_to(cx, dtype)
 }
 
 fn convert(cx: &EvalCx<'_>, dtype: DType) -> Result<Value, EvalError> {
@@ -324,7 +417,7 @@ fn convert(cx: &EvalCx<'_>, dtype: DType) -> Result<Value, EvalError> {
     name = "relay.reinterpret",
     infer = infer_reinterpret,
     fold = relation::fold_same_type,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let (data, op) = (cx.tensor(0)?, cx.fields::<Reinterpret<Value>>()?);
         let bytes = data.bytes().to_vec();
         Ok(ir_core::TensorData::from_bytes(op.dtype, data.shape(), bytes)?.into())
@@ -356,14 +449,14 @@ fn infer_reinterpret(op: Reinterpret<Type>, cx: &mut InferCx<'_>) -> Result<Type
 #[op(
     name = "relay.fixed_point_multiply",
     infer = relation::identity_integers,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let (data, op) = (cx.tensor(0)?, cx.fields::<FixedPointMultiply<Value>>()?);
         let dtype = data.dtype();
         elements::map(data, dtype, |v| {
             let value = elements::integer(v, dtype);
             elements::wrapped(fixed_point_multiply(value, op.multiplier, op.shift))
         })
-    }))
+    }), Define(define_fixed_point_multiply))
 )]
 pub struct FixedPointMultiply<V = ValueId> {
     /// Integers (normally `int32`), any shape.
@@ -385,6 +478,35 @@ pub fn fixed_point_multiply(value: i128, multiplier: i64, shift: i64) -> i128 {
             Err(_) => 0,
         },
     }
+}
+
+/// In `int64`, where products of 32-bit numbers and their rounding fit.
+fn define_fixed_point_multiply(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<FixedPointMultiply<Operand>>()?;
+    let (data, right) = (cx.tensor(0)?, 31i64.saturating_sub(op.shift));
+    let narrow = data.dtype.bits() < 32 || data.dtype == DType::INT32;
+    if !narrow || !(0..1 << 31).contains(&op.multiplier) {
+        return Err(format!(
+            "expected at most 32 bits and a multiplier of 31 bits, found {} and {}",
+            data.dtype, op.multiplier
+        ));
+    }
+    define::map(cx, |e, x| {
+        let wide = e.cast(x, DType::INT64);
+        let product = e.mul_index(wide, op.multiplier);
+        let value = match right {
+            1..=62 => {
+                let (rounded, right) = (e.add_index(product, 1 << (right - 1)), e.index(right));
+                e.scalar(ScalarOp::ShiftRight, &[rounded, right])
+            }
+            63.. => e.index(0),
+            _ => {
+                let left = e.index(right.saturating_neg().min(64));
+                e.scalar(ScalarOp::ShiftLeft, &[product, left])
+            }
+        };
+        e.cast(value, data.dtype)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

@@ -3,6 +3,7 @@
 use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 
 use super::FusionPattern::Injective;
+use super::LayoutRule;
 use super::attributes::{Integers, keywords};
 use super::elements;
 use super::relation::Dims;
@@ -257,7 +258,7 @@ macro_rules! resizes {
                 let size: Dims = size.into_iter().map(Dim::Known).collect();
                 op.resize().infer(cx, &size, op.out_dtype)
             },
-            hooks(Injective, Evaluate(|cx| {
+            hooks(Injective, LayoutRule::Named { blocks: false }, Evaluate(|cx| {
                 let op = cx.fields::<$name<Value>>()?;
                 op.resize().evaluate(cx.tensor(0)?, &op.sizes()?, op.out_dtype)
             }))

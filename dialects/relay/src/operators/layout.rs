@@ -5,9 +5,11 @@ use std::fmt;
 use ir_core::registry::{FoldCx, Folded};
 use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 use smallvec::SmallVec;
+use te::compute::Expression;
 
 use super::FusionPattern;
 use super::nn::numeric::{Number, dispatch};
+use crate::define::{Define, DefineCx, Defined, Index, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// The largest block of a layout.
@@ -84,6 +86,35 @@ impl Layout {
             Some(axis) => Err(wrong(&format!("there is no axis {}", axis.name))),
             None => Ok(layout),
         }
+    }
+
+    /// The layout without blocks whose axes are the upper-case letters of `names`, the first of
+    /// each.
+    pub fn plain(names: &str) -> Layout {
+        let mut axes: SmallVec<[LayoutAxis; 6]> = SmallVec::new();
+        for name in names.chars().filter(char::is_ascii_uppercase) {
+            if axes.iter().all(|axis| axis.name != name) {
+                axes.push(LayoutAxis { name, block: None });
+            }
+        }
+        Layout { axes }
+    }
+
+    /// This layout with a further block of `extent` of axis `name`, innermost.
+    pub fn with_block(&self, name: char, extent: i64) -> Layout {
+        let block = LayoutAxis { name, block: Some(extent) };
+        Layout { axes: self.axes.iter().copied().chain([block]).collect() }
+    }
+
+    /// This layout without the axes, and their blocks, that `keep` does not choose by name.
+    pub fn keep(&self, keep: impl Fn(char) -> bool) -> Layout {
+        Layout { axes: self.axes.iter().copied().filter(|axis| keep(axis.name)).collect() }
+    }
+
+    /// Whether both are orders, blocks aside, of the same axes.
+    pub fn same_axes(&self, other: &Layout) -> bool {
+        let covers = |a: &Layout, b: &Layout| b.axes.iter().all(|x| a.position(x.name).is_some());
+        covers(self, other) && covers(other, self)
     }
 
     /// The axes from left to right.
@@ -194,6 +225,50 @@ impl Layout {
         self.axes.iter().map(dim).collect()
     }
 
+    /// The logical indices, in `order`, of the element at indices `i` of a tensor of `shape` in
+    /// this layout.
+    pub(crate) fn logical_indices(
+        &self,
+        e: &mut Expression<'_>,
+        order: &str,
+        shape: &[i64],
+        i: &[ValueId],
+    ) -> Vec<Index> {
+        let groups = self.digits(order).unwrap_or_else(|error| {
+            e.fail(error);
+            vec![]
+        });
+        let index = |group: &SmallVec<[usize; 2]>| {
+            group.iter().fold(Index::default(), |index, &axis| {
+                index.then(&Index::new(i[axis], shape[axis]))
+            })
+        };
+        groups.iter().map(index).collect()
+    }
+
+    /// The indices in a tensor in this layout of the element at `logical` indices in `order`.
+    pub(crate) fn physical_indices(
+        &self,
+        e: &mut Expression<'_>,
+        order: &str,
+        logical: &[Index],
+    ) -> Vec<ValueId> {
+        let groups = self.digits(order).unwrap_or_else(|error| {
+            e.fail(error);
+            vec![]
+        });
+        let mut indices = vec![None; self.rank()];
+        for (group, index) in groups.iter().zip(logical) {
+            let mut divisor = 1i64;
+            for &axis in group.iter().rev() {
+                let extent = self.axes[axis].block.unwrap_or(index.extent() / divisor.max(1));
+                indices[axis] = Some(index.digit(e, divisor, extent));
+                divisor = divisor.saturating_mul(extent);
+            }
+        }
+        indices.into_iter().flatten().collect()
+    }
+
     /// Reorders `data` of `shape` in this layout to row-major order of the logical axes in
     /// `order`; the result comes with their extents.
     pub fn unpack<T: Copy>(
@@ -276,7 +351,11 @@ pub(super) fn transpose<T: Copy>(shape: &[i64], data: &[T], permutation: &[usize
     name = "relay.layout_transform",
     infer = layout_transform_relation,
     fold = fold_layout_transform,
-    hooks(FusionPattern::Injective, Evaluate(|cx| layout_transform(&cx.fields()?, cx)))
+    hooks(
+        FusionPattern::Injective,
+        Evaluate(|cx| layout_transform(&cx.fields()?, cx)),
+        Define(define_layout_transform)
+    )
 )]
 pub struct LayoutTransform<V = ValueId> {
     /// The tensor, in `src_layout`.
@@ -292,11 +371,11 @@ fn layout_transform_relation(
     cx: &mut InferCx<'_>,
 ) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let source = Layout::parse(&op.src_layout).map_err(Stop::Error)?;
-    let target = Layout::parse(&op.dst_layout).map_err(Stop::Error)?;
+    let source = Layout::parse(&op.src_layout)?;
+    let target = Layout::parse(&op.dst_layout)?;
     let order = source.names();
-    let extents = source.logical(&order, &data.shape).map_err(Stop::Error)?;
-    let shape = target.physical(&order, &extents).map_err(Stop::Error)?;
+    let extents = source.logical(&order, &data.shape)?;
+    let shape = target.physical(&order, &extents)?;
     Ok(Type::tensor(shape, data.dtype))
 }
 
@@ -319,6 +398,17 @@ fn layout_transform(op: &LayoutTransform<Value>, cx: &EvalCx<'_>) -> Result<Valu
     let data = cx.tensor(0)?;
     let (source, target) = (Layout::parse(&op.src_layout)?, Layout::parse(&op.dst_layout)?);
     dispatch!(data.dtype(), run(data, &source, &target))
+}
+
+fn define_layout_transform(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<LayoutTransform<Operand>>()?;
+    let (source, target) = (Layout::parse(&op.src_layout)?, Layout::parse(&op.dst_layout)?);
+    let (shape, _) = cx.result()?;
+    crate::define::moved(cx, |e, i| {
+        let order = source.names();
+        let logical = target.logical_indices(e, &order, &shape, i);
+        source.physical_indices(e, &order, &logical)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

@@ -2,13 +2,19 @@
 
 use std::cmp::Ordering;
 
-use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId};
+use te::compute::{Combiner, Expression};
+use te::scalar::ScalarOp;
 
 use super::FusionPattern::Reduce;
+use super::LayoutRule;
 use super::attributes::Integers;
 use super::elements::{self, Offsets};
 use super::relation;
 use super::shape::expect_broadcasts_to;
+use crate::define::{
+    Define, DefineCx, Defined, Index, Operand, Reduction, load_broadcast, nonzero,
+};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// Which axes a reduction runs over and whether they stay.
@@ -22,6 +28,12 @@ impl Axes {
     fn reduced(&self, rank: usize) -> Result<smallvec::SmallVec<[bool; 4]>, String> {
         let given = self.axis.as_ref().map(|axes| &axes.0[..]);
         relation::reduced_axes(given, self.exclude, rank)
+    }
+
+    /// The reduction of the first operand.
+    fn reduction(&self, cx: &DefineCx<'_>) -> Result<Reduction, String> {
+        let shape = cx.tensor(0)?.shape;
+        Ok(Reduction::new(&shape, &self.reduced(shape.len())?, self.keepdims))
     }
 
     fn infer(&self, cx: &InferCx<'_>, dtype: Option<DType>) -> Result<Type, Stop> {
@@ -70,9 +82,10 @@ impl Axes {
 }
 
 /// Declares reductions with the usual attributes; the function takes the elements of a group and
-/// their type.
+/// their type, the definition the reduction.
 macro_rules! reductions {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $function:path;)*) => { $(
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $function:path,
+        $define:ident($combiner:ident);)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Relay operator level 4.
@@ -80,10 +93,13 @@ macro_rules! reductions {
         #[op(
             name = $text,
             infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes().infer(cx, None),
-            hooks(Reduce, Evaluate(|cx| {
+            hooks(Reduce, LayoutRule::Reduced, Evaluate(|cx| {
                 let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
                 let dtype = data.dtype();
                 op.axes().evaluate(data, dtype, |group| $function(group, dtype))
+            }), Define(|cx| {
+                let reduction = cx.fields::<$name<Operand>>()?.axes().reduction(cx)?;
+                $define(cx, &reduction, Combiner::$combiner)
             }))
         )]
         pub struct $name<V = ValueId> {
@@ -110,20 +126,66 @@ macro_rules! reductions {
 
 reductions! {
     /// `Σ data`; floats accumulate in `f64`, integers wrap.
-    Sum "relay.sum" sum;
+    Sum "relay.sum" sum, define_reduction(Sum);
     /// `Π data`; floats accumulate in `f64`, integers wrap.
-    Prod "relay.prod" product;
+    Prod "relay.prod" product, define_reduction(Product);
     /// `Σ data / n`; floats accumulate in `f64`, integers truncate toward zero, and their mean over
     /// no elements is an error.
-    Mean "relay.mean" mean;
+    Mean "relay.mean" mean, define_mean(Sum);
     /// The greatest element; NaN where there is one. An error over no elements.
-    Max "relay.max" maximum;
+    Max "relay.max" maximum, define_extreme(Max);
     /// The least element; NaN where there is one. An error over no elements.
-    Min "relay.min" minimum;
+    Min "relay.min" minimum, define_extreme(Min);
     /// 1 where all elements are not 0, else 0, in the element type of `data` (normally `bool`).
-    All "relay.all" all;
+    All "relay.all" all, define_truth(Min);
     /// 1 where some element is not 0, else 0, in the element type of `data` (normally `bool`).
-    Any "relay.any" any;
+    Any "relay.any" any, define_truth(Max);
+}
+
+/// The combination of all elements.
+fn define_reduction(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    let (data, name) = (cx.tensor(0)?, cx.stage());
+    Ok(vec![reduction.stage(cx, &name, combiner, &data, |_, _, x| x)])
+}
+
+fn define_extreme(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    expect_elements(reduction)?;
+    define_reduction(cx, reduction, combiner)
+}
+
+fn expect_elements(reduction: &Reduction) -> Result<(), String> {
+    match reduction.count() {
+        0 => Err("expected at least one element to choose from, found none".to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// The combination of whether elements are not 0, in their type.
+fn define_truth(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    let (data, name) = (cx.tensor(0)?, cx.stage());
+    let dtype = data.dtype;
+    let truth = reduction.stage(cx, &name, combiner, &data, |e, _, x| nonzero(e, x));
+    if dtype.is_bool() {
+        return Ok(vec![truth]);
+    }
+    let name = cx.stage_of("cast");
+    Ok(vec![cx.builder.compute(&name, &reduction.shape, |e, i| {
+        let truth = e.load(&truth, i);
+        e.cast(truth, dtype)
+    })])
+}
+
+/// The sum divided by the number of elements. Sums of integers do not wrap.
+fn define_mean(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    let (data, name) = (cx.tensor(0)?, cx.stage_of("sum"));
+    let (dtype, count) = (data.dtype, reduction.count());
+    let sums = if dtype.is_float() { dtype } else { DType::INT64 };
+    let sum = reduction.stage(cx, &name, combiner, &data, |e, _, x| e.cast(x, sums));
+    cx.compute(|e, i| {
+        let (sum, count) = (e.load(&sum, i), e.constant(sums, Scalar::Int(count)));
+        let mean = e.div(sum, count);
+        e.cast(mean, dtype)
+    })
 }
 
 fn sum(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
@@ -197,7 +259,7 @@ fn extreme(
 
 /// Declares reductions to the position of an element.
 macro_rules! positions {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $wanted:expr;)*) => { $(
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $wanted:expr, $combiner:ident;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// The position is counted over the reduced axes in row-major order; the first NaN comes
@@ -214,6 +276,10 @@ macro_rules! positions {
                     let at = extreme(group, data.dtype(), $wanted, op.select_last_index)?;
                     Ok(Scalar::Int(at as i64))
                 })
+            }), Define(|cx| {
+                let op = cx.fields::<$name<Operand>>()?;
+                let reduction = op.axes().reduction(cx)?;
+                define_position(cx, &reduction, Combiner::$combiner, op.select_last_index)
             }))
         )]
         pub struct $name<V = ValueId> {
@@ -241,11 +307,72 @@ macro_rules! positions {
     )* };
 }
 
+/// The position of an element. The combiners know no NaN, so that floats need one of their own.
+fn define_position(
+    cx: &mut DefineCx<'_>,
+    reduction: &Reduction,
+    combiner: Combiner,
+    last: bool,
+) -> Defined {
+    expect_elements(reduction)?;
+    let (data, name) = (cx.tensor(0)?, cx.stage());
+    let (_, dtype) = cx.result()?;
+    let Reduction { shape, extents, .. } = reduction;
+    let count = reduction.count();
+    // The lower position wins, so the last one is found by counting from the end.
+    let counted = |e: &mut Expression<'_>, position: ValueId| match last {
+        true => {
+            let end = e.constant(dtype, Scalar::Int(count - 1));
+            e.sub(end, position)
+        }
+        false => position,
+    };
+    let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+        let at = reduction.place(i, r);
+        let position = Index::row_major(r, extents).value(e);
+        let position = e.cast(position, dtype);
+        let position = counted(e, position);
+        SmallVec::from_iter([position, e.load(&data, &at)])
+    };
+    let positions = if data.dtype.is_float() {
+        let least = |number: usize| combiner.identity(number, &[dtype, data.dtype], &[]);
+        let (Some(position), Some(value)) = (least(0), least(1)) else {
+            return Err(format!("there is no least {}", data.dtype));
+        };
+        let better = if combiner == Combiner::ArgMax { ScalarOp::Gt } else { ScalarOp::Lt };
+        cx.builder.reduce_user(&name, shape, extents, &[position, value], element, |e, a, b| {
+            let (a_nan, b_nan) =
+                (e.scalar(ScalarOp::IsNan, &[a[1]]), e.scalar(ScalarOp::IsNan, &[b[1]]));
+            let number = e.not(a_nan);
+            let (first_nan, beats) = (e.and(b_nan, number), e.scalar(better, &[b[1], a[1]]));
+            let beats = e.or(first_nan, beats);
+            let (nans, equal) = (e.and(a_nan, b_nan), e.eq(a[1], b[1]));
+            let (ties, lower) = (e.or(nans, equal), e.lt(b[0], a[0]));
+            let ties = e.and(ties, lower);
+            let second = e.or(beats, ties);
+            SmallVec::from_iter([e.select(second, b[0], a[0]), e.select(second, b[1], a[1])])
+        })
+    } else {
+        cx.builder.reduce_many(&name, shape, extents, combiner, 2, element)
+    };
+    let Some(position) = positions.into_iter().next() else {
+        return Err("expected a position".to_string());
+    };
+    if !last {
+        return Ok(vec![position]);
+    }
+    let name = cx.stage_of("last");
+    Ok(vec![cx.builder.compute(&name, shape, |e, i| {
+        let position = e.load(&position, i);
+        counted(e, position)
+    })])
+}
+
 positions! {
     /// The position of the greatest element, as `int32`.
-    ArgMax "relay.argmax" Ordering::Greater;
+    ArgMax "relay.argmax" Ordering::Greater, ArgMax;
     /// The position of the least element, as `int32`.
-    ArgMin "relay.argmin" Ordering::Less;
+    ArgMin "relay.argmin" Ordering::Less, ArgMin;
 }
 
 /// `Σ (data - mean)² / n`, or `/ (n - 1)` with `unbiased`; accumulated in `f64`.
@@ -255,7 +382,11 @@ positions! {
 #[op(
     name = "relay.variance",
     infer = infer_variance,
-    hooks(Reduce, Evaluate(|cx| evaluate_variance(&cx.fields()?, cx)))
+    hooks(
+        Reduce,
+        Evaluate(|cx| evaluate_variance(&cx.fields()?, cx)),
+        Define(define_variance)
+    )
 )]
 pub struct Variance<V = ValueId> {
     /// Floats, any shape.
@@ -306,6 +437,24 @@ fn evaluate_variance(op: &Variance<Value>, cx: &EvalCx<'_>) -> Result<Value, Eva
     })
 }
 
+fn define_variance(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Variance<Operand>>()?;
+    let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (reduction, name) = (op.axes().reduction(cx)?, cx.stage_of("sum"));
+    let shape = data.shape.clone();
+    let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, i, x| {
+        let mean = load_broadcast(e, &mean, i, &shape);
+        let difference = e.sub(x, mean);
+        e.mul(difference, difference)
+    });
+    let count = reduction.count() - i64::from(op.unbiased);
+    cx.compute(|e, i| {
+        let sum = e.load(&sum, i);
+        let count = e.number_like(sum, count as f64);
+        e.div(sum, count)
+    })
+}
+
 /// `data` summed over the axes along which `collapse_type` would have to be broadcast: the reverse
 /// of broadcasting. Floats accumulate in `f64`, integers wrap.
 ///
@@ -319,7 +468,11 @@ fn evaluate_variance(op: &Variance<Value>, cx: &EvalCx<'_>) -> Result<Value, Eva
         Ok(Type::tensor(like.shape.iter().copied(), data.dtype))
     },
     fold = relation::fold_same_type,
-    hooks(Reduce, Evaluate(|cx| collapse(cx.tensor(0)?, cx.tensor(1)?.shape())))
+    hooks(
+        Reduce,
+        Evaluate(|cx| collapse(cx.tensor(0)?, cx.tensor(1)?.shape())),
+        Define(define_collapse)
+    )
 )]
 pub struct CollapseSumLike<V = ValueId> {
     /// Any shape.
@@ -337,7 +490,11 @@ pub struct CollapseSumLike<V = ValueId> {
     name = "relay.collapse_sum_to",
     infer = infer_collapse_sum_to,
     fold = relation::fold_same_type,
-    hooks(Reduce, Evaluate(|cx| collapse(cx.tensor(0)?, &cx.tensor(1)?.to_i64())))
+    hooks(
+        Reduce,
+        Evaluate(|cx| collapse(cx.tensor(0)?, &cx.tensor(1)?.to_i64())),
+        Define(define_collapse)
+    )
 )]
 pub struct CollapseSumTo<V = ValueId> {
     /// Any shape.
@@ -384,6 +541,24 @@ fn collapse(data: &TensorData, shape: &[i64]) -> Result<Value, EvalError> {
         sums[at] = sums[at].wrapping_add(value.as_i64());
     }
     Ok(TensorData::from_i64(dtype, shape, &sums)?.into())
+}
+
+fn define_collapse(cx: &mut DefineCx<'_>) -> Defined {
+    let (data, (shape, _)) = (cx.tensor(0)?, cx.result()?);
+    let from = &data.shape;
+    let skipped = from.len().saturating_sub(shape.len());
+    let is_summed = |axis: usize| axis < skipped || shape[axis - skipped] != from[axis];
+    let extents: Vec<i64> =
+        (0..from.len()).filter(|axis| is_summed(*axis)).map(|axis| from[axis]).collect();
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let mut r = r.iter();
+        let axes = (0..from.len()).filter_map(|axis| match is_summed(axis) {
+            true => r.next().copied(),
+            false => Some(i[axis - skipped]),
+        });
+        let at: Vec<ValueId> = axes.collect();
+        e.load(&data, &at)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

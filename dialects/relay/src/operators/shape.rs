@@ -3,14 +3,17 @@
 use ir_core::infer::{tensor, tuple};
 use ir_core::registry::{FoldCx, Folded};
 use ir_core::{
-    Attr, AttrData, DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId,
+    Attr, AttrData, DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type,
+    ValueId,
 };
+use te::compute::Tensor;
 
 use super::FusionPattern::{Broadcast, Injective, Opaque};
-use super::ReshapeOnly;
 use super::attributes::{Integers, Sections};
 use super::elements::{self, Offsets};
 use super::relation::{self, Dims};
+use super::{LayoutRule, ReshapeOnly};
+use crate::define::{self, Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// The same elements in row-major order under another shape.
@@ -29,7 +32,7 @@ use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
     hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
-    }))
+    }), Define(define::reshape))
 )]
 pub struct Reshape<V = ValueId> {
     /// Any shape.
@@ -58,7 +61,7 @@ fn infer_reshape(op: Reshape<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reverse_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
-    }))
+    }), Define(define::reshape))
 )]
 pub struct ReverseReshape<V = ValueId> {
     /// Any shape.
@@ -192,7 +195,7 @@ pub(super) fn reshaped_dims(
     hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape_like)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
-    }))
+    }), Define(define::reshape))
 )]
 pub struct ReshapeLike<V = ValueId> {
     /// Any shape.
@@ -245,7 +248,7 @@ fn infer_reshape_like(op: ReshapeLike<Type>, cx: &mut InferCx<'_>) -> Result<Typ
     name = "relay.transpose",
     infer = infer_transpose,
     fold = fold_transpose,
-    hooks(Injective, Evaluate(|cx| evaluate_transpose(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_transpose(&cx.fields()?, cx)), Define(define_transpose))
 )]
 pub struct Transpose<V = ValueId> {
     /// Any shape.
@@ -288,6 +291,18 @@ fn evaluate_transpose(op: &Transpose<Value>, cx: &EvalCx<'_>) -> Result<Value, E
     Ok(elements::pick(data, &shape, offsets)?.into())
 }
 
+fn define_transpose(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Transpose<Operand>>()?;
+    let axes = permutation(op.axes.as_deref(), cx.tensor(0)?.shape.len())?;
+    define::moved(cx, |_, i| {
+        let mut at = i.to_vec();
+        for (index, &axis) in i.iter().zip(&axes) {
+            at[axis] = *index;
+        }
+        at
+    })
+}
+
 /// Axes of extent 1 removed.
 ///
 /// Relay operator level 3.
@@ -299,7 +314,7 @@ fn evaluate_transpose(op: &Transpose<Value>, cx: &EvalCx<'_>) -> Result<Value, E
     hooks(Injective, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_squeeze)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
-    }))
+    }), Define(define::reshape))
 )]
 pub struct Squeeze<V = ValueId> {
     /// Any shape.
@@ -342,7 +357,7 @@ fn infer_squeeze(op: Squeeze<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     hooks(Broadcast, ReshapeOnly, Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_expand_dims)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
-    }))
+    }), Define(define::reshape))
 )]
 pub struct ExpandDims<V = ValueId> {
     /// Any shape.
@@ -382,7 +397,7 @@ pub(super) fn expect_new_axes(count: i64) -> Result<usize, Stop> {
 #[op(
     name = "relay.concatenate",
     infer = infer_concatenate,
-    hooks(Injective, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)))
+    hooks(Injective, LayoutRule::Joined, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
 )]
 pub struct Concatenate<V = ValueId> {
     /// A tuple of tensors, at least one.
@@ -425,6 +440,50 @@ fn evaluate_concatenate(op: &Concatenate<Value>, cx: &EvalCx<'_>) -> Result<Valu
     joined(&elements::tensors(&op.data)?, &shape, axis)
 }
 
+fn define_concatenate(cx: &mut DefineCx<'_>) -> Defined {
+    let axis = relation::axis(cx.fields::<Concatenate<Operand>>()?.axis, cx.result()?.0.len())?;
+    let parts = cx.tensors(0)?;
+    let extents: Vec<i64> = parts.iter().map(|part| part.shape[axis]).collect();
+    define_joined(cx, &parts, &extents, axis, |index, at| at[axis] = index)
+}
+
+/// Each of `parts` in its range of indices along `axis`; `place` makes indices of a part of those
+/// of the result and the index in the range.
+fn define_joined(
+    cx: &mut DefineCx<'_>,
+    parts: &[Tensor],
+    extents: &[i64],
+    axis: usize,
+    place: impl Fn(ValueId, &mut Vec<ValueId>),
+) -> Defined {
+    cx.compute(|e, i| {
+        let mut end = 0;
+        let mut value: Option<ValueId> = None;
+        // Each part is read before its end; what came before is chosen before its begin.
+        for (part, &extent) in parts.iter().zip(extents) {
+            let begin = end;
+            end += extent;
+            let mut at = i.to_vec();
+            place(e.add_index(i[axis], -begin), &mut at);
+            let single = extents.len() == 1;
+            if single {
+                return e.load(part, &at);
+            }
+            let bounds = (e.index(begin), e.index(end));
+            let inside = match value {
+                None => e.lt(i[axis], bounds.1),
+                Some(_) => {
+                    let (after, before) = (e.ge(i[axis], bounds.0), e.lt(i[axis], bounds.1));
+                    e.and(after, before)
+                }
+            };
+            let otherwise = value.unwrap_or_else(|| e.number(part.dtype, 0.0));
+            value = Some(e.load_if(inside, part, &at, otherwise));
+        }
+        value.unwrap_or_else(|| e.index(0))
+    })
+}
+
 /// Tensors one after another along `axis`; they agree on all others.
 fn joined(parts: &[&TensorData], shape: &[i64], axis: usize) -> Result<Value, EvalError> {
     let Some(first) = parts.first() else {
@@ -448,7 +507,7 @@ fn joined(parts: &[&TensorData], shape: &[i64], axis: usize) -> Result<Value, Ev
 #[op(
     name = "relay.stack",
     infer = infer_stack,
-    hooks(Injective, Evaluate(|cx| evaluate_stack(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_stack(&cx.fields()?, cx)), Define(define_stack))
 )]
 pub struct Stack<V = ValueId> {
     /// A tuple of tensors, at least one.
@@ -481,6 +540,14 @@ fn evaluate_stack(op: &Stack<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError
     joined(&elements::tensors(&op.data)?, &shape, axis)
 }
 
+fn define_stack(cx: &mut DefineCx<'_>) -> Defined {
+    let axis = relation::axis(cx.fields::<Stack<Operand>>()?.axis, cx.result()?.0.len())?;
+    let parts = cx.tensors(0)?;
+    define_joined(cx, &parts, &vec![1; parts.len()], axis, |_, at| {
+        at.remove(axis);
+    })
+}
+
 /// The parts of `data` along `axis`, as a tuple.
 ///
 /// Relay operator level 3.
@@ -488,7 +555,7 @@ fn evaluate_stack(op: &Stack<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError
 #[op(
     name = "relay.split",
     infer = infer_split,
-    hooks(Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)), Define(define_split))
 )]
 pub struct Split<V = ValueId> {
     /// Rank at least 1.
@@ -560,6 +627,22 @@ fn evaluate_split(op: &Split<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError
     Ok(Value::tuple(parts))
 }
 
+fn define_split(cx: &mut DefineCx<'_>) -> Defined {
+    let data = cx.tensor(0)?;
+    let axis = relation::axis(cx.fields::<Split<Operand>>()?.axis, data.shape.len())?;
+    let (mut begin, mut parts) = (0, Vec::new());
+    for ty in cx.result.as_tuple().unwrap_or_default() {
+        let (shape, name) = (elements::shape_of(*ty)?, cx.stage());
+        parts.push(cx.builder.compute(&name, &shape, |e, i| {
+            let mut at = i.to_vec();
+            at[axis] = e.add_index(i[axis], begin);
+            e.load(&data, &at)
+        }));
+        begin += shape[axis];
+    }
+    Ok(parts)
+}
+
 /// The order of `data` along `axis` reversed.
 ///
 /// Relay operator level 3.
@@ -578,13 +661,23 @@ fn evaluate_split(op: &Split<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError
         strides[axis] = -strides[axis];
         let offsets = Offsets::new(data.shape(), &strides, start)?;
         Ok(elements::pick(data, data.shape(), offsets)?.into())
-    }))
+    }), Define(define_reverse))
 )]
 pub struct Reverse<V = ValueId> {
     /// Rank at least 1.
     pub data: V,
     /// The axis; negative ones count from the back.
     pub axis: i64,
+}
+
+fn define_reverse(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, shape) = (cx.fields::<Reverse<Operand>>()?, cx.tensor(0)?.shape);
+    let axis = relation::axis(op.axis, shape.len())?;
+    define::moved(cx, |e, i| {
+        let (mut at, last) = (i.to_vec(), e.index(shape[axis] - 1));
+        at[axis] = e.sub(last, i[axis]);
+        at
+    })
 }
 
 /// Every slice along `axis` `repeats` times, one after another.
@@ -594,7 +687,7 @@ pub struct Reverse<V = ValueId> {
 #[op(
     name = "relay.repeat",
     infer = infer_repeat,
-    hooks(Broadcast, Evaluate(|cx| evaluate_repeat(&cx.fields()?, cx)))
+    hooks(Broadcast, Evaluate(|cx| evaluate_repeat(&cx.fields()?, cx)), Define(define_repeat))
 )]
 pub struct Repeat<V = ValueId> {
     /// Rank at least 1.
@@ -628,6 +721,16 @@ fn evaluate_repeat(op: &Repeat<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
     Ok(elements::pick(data, &shape, offsets)?.into())
 }
 
+fn define_repeat(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Repeat<Operand>>()?;
+    let axis = relation::axis(op.axis, cx.tensor(0)?.shape.len())?;
+    define::moved(cx, |e, i| {
+        let (mut at, repeats) = (i.to_vec(), e.index(op.repeats));
+        at[axis] = e.floor_div(i[axis], repeats);
+        at
+    })
+}
+
 /// Copies of `data` side by side, `reps[i]` along axis `i`. The shorter of `reps` and the shape is
 /// extended with 1 in front.
 ///
@@ -637,7 +740,7 @@ fn evaluate_repeat(op: &Repeat<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
     name = "relay.tile",
     infer = infer_tile,
     fold = relation::fold_same_type,
-    hooks(Broadcast, Evaluate(|cx| evaluate_tile(cx.tensor(0)?, &cx.fields::<Tile<Value>>()?.reps)))
+    hooks(Broadcast, Evaluate(|cx| evaluate_tile(cx.tensor(0)?, &cx.fields::<Tile<Value>>()?.reps)), Define(define_tile))
 )]
 pub struct Tile<V = ValueId> {
     /// Any shape.
@@ -678,6 +781,23 @@ pub(super) fn evaluate_tile(data: &TensorData, reps: &Integers) -> Result<Value,
     Ok(elements::pick(data, &shape, offsets)?.into())
 }
 
+fn define_tile(cx: &mut DefineCx<'_>) -> Defined {
+    let (from, (to, _)) = (cx.tensor(0)?.shape, cx.result()?);
+    let skipped = to.len().saturating_sub(from.len());
+    define::moved(cx, |e, i| {
+        let axes = i[skipped..].iter().zip(&to[skipped..]).zip(&from);
+        axes.map(|((index, to), from)| match from {
+            1 => e.index(0),
+            _ if from == to => *index,
+            _ => {
+                let extent = e.index(*from);
+                e.floor_mod(*index, extent)
+            }
+        })
+        .collect()
+    })
+}
+
 /// `data` broadcast to a shape.
 ///
 /// Relay operator level 4.
@@ -688,7 +808,7 @@ pub(super) fn evaluate_tile(data: &TensorData, reps: &Integers) -> Result<Value,
     fold = relation::fold_same_type,
     hooks(Broadcast, Evaluate(|cx| {
         evaluate_broadcast(cx.tensor(0)?, &cx.fields::<BroadcastTo<Value>>()?.shape.0)
-    }))
+    }), Define(define_broadcast))
 )]
 pub struct BroadcastTo<V = ValueId> {
     /// A shape that broadcasts to `shape`.
@@ -742,6 +862,12 @@ pub(super) fn evaluate_broadcast(data: &TensorData, shape: &[i64]) -> Result<Val
     Ok(elements::pick(data, shape, offsets)?.into())
 }
 
+/// The first operand broadcast to the shape of the result.
+pub(super) fn define_broadcast(cx: &mut DefineCx<'_>) -> Defined {
+    let (from, (to, _)) = (cx.tensor(0)?.shape, cx.result()?);
+    define::moved(cx, |e, i| define::broadcast(e, i, &to, &from))
+}
+
 /// `data` broadcast to the shape of `broadcast_type`.
 ///
 /// Relay operator level 10.
@@ -754,7 +880,7 @@ pub(super) fn evaluate_broadcast(data: &TensorData, shape: &[i64]) -> Result<Val
         Ok(Type::tensor(like.shape.iter().copied(), data.dtype))
     },
     fold = relation::fold_same_type,
-    hooks(Broadcast, Evaluate(|cx| evaluate_broadcast(cx.tensor(0)?, cx.tensor(1)?.shape())))
+    hooks(Broadcast, Evaluate(|cx| evaluate_broadcast(cx.tensor(0)?, cx.tensor(1)?.shape())), Define(define_broadcast))
 )]
 pub struct BroadcastToLike<V = ValueId> {
     /// A shape that broadcasts to that of `broadcast_type`.
@@ -781,7 +907,7 @@ pub struct BroadcastToLike<V = ValueId> {
     hooks(Opaque, Evaluate(|cx| {
         let (op, shape) = (cx.fields::<ShapeOf<Value>>()?, cx.tensor(0)?.shape());
         Ok(TensorData::from_i64(op.dtype, &[shape.len() as i64], shape)?.into())
-    }))
+    }), Define(define_shape_of))
 )]
 pub struct ShapeOf<V = ValueId> {
     /// Any shape.
@@ -789,6 +915,19 @@ pub struct ShapeOf<V = ValueId> {
     /// Element type of the result.
     #[default(DType::INT32)]
     pub dtype: DType,
+}
+
+fn define_shape_of(cx: &mut DefineCx<'_>) -> Defined {
+    let (shape, (_, dtype)) = (cx.tensor(0)?.shape, cx.result()?);
+    cx.compute(|e, i| {
+        let mut value = e.number(dtype, 0.0);
+        for (axis, &extent) in shape.iter().enumerate() {
+            let (axis, extent) = (e.index(axis as i64), e.constant(dtype, Scalar::Int(extent)));
+            let here = e.eq(i[0], axis);
+            value = e.select(here, extent, value);
+        }
+        value
+    })
 }
 
 /// The number of elements of `data`, as a scalar.
@@ -810,7 +949,7 @@ pub struct ShapeOf<V = ValueId> {
     hooks(Injective, Evaluate(|cx| {
         let (op, count) = (cx.fields::<NdarraySize<Value>>()?, cx.tensor(0)?.len());
         Ok(TensorData::from_i64(op.dtype, &[], &[count as i64])?.into())
-    }))
+    }), Define(define_size))
 )]
 pub struct NdarraySize<V = ValueId> {
     /// Any shape.
@@ -818,6 +957,11 @@ pub struct NdarraySize<V = ValueId> {
     /// Element type of the result.
     #[default(DType::INT32)]
     pub dtype: DType,
+}
+
+fn define_size(cx: &mut DefineCx<'_>) -> Defined {
+    let count = cx.tensor(0)?.shape.iter().product();
+    define::filled(cx, Scalar::Int(count))
 }
 
 pub(super) fn register(registry: &mut Registry) {

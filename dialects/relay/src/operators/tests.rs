@@ -1,4 +1,4 @@
-//! Tests of the operators without `nn`: values, and that relations agree with evaluators.
+//! Tests of the operators without `nn`, quantized ones included: values, and that relations agree with evaluators.
 
 use ir_core::{Attr, AttrData, AttrDict, DType, InferCx, Registry, Scalar, TensorData, Type};
 
@@ -6,6 +6,7 @@ use super::elements;
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 mod properties;
+mod quantized;
 mod values;
 
 /// The operators under test.
@@ -19,7 +20,9 @@ fn registry() -> Registry {
     super::index::register(&mut registry);
     super::dynamic::register(&mut registry);
     super::sort::register(&mut registry);
+    super::spectrum::register(&mut registry);
     super::image::register(&mut registry);
+    super::qnn::register(&mut registry);
     registry
 }
 

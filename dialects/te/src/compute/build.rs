@@ -44,6 +44,19 @@ impl ComputeBuilder {
         Tensor { value, shape: shape.into(), dtype }
     }
 
+    /// The constant scalar `value`, a tensor of rank 0. Expressions that load it hold the number.
+    pub fn constant(&mut self, value: &TensorData) -> Tensor {
+        let (dtype, types) = (value.dtype(), [value.ty()]);
+        let constant = Constant { value: value.clone() };
+        let parts = OpParts::new(<Constant as OpFields<ValueId>>::NAME, &[], &types)
+            .attrs(OpFields::<ValueId>::attrs(&constant));
+        let op = self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
+        if value.rank() != 0 {
+            self.fail(format!("expected a scalar constant, found {}", value.ty()));
+        }
+        Tensor { value: self.body.result(op, 0), shape: SmallVec::new(), dtype }
+    }
+
     fn name_value(&mut self, value: ValueId, name: &str) {
         let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
         self.body.set_name_hint(value, hint);
@@ -213,6 +226,12 @@ impl ComputeBuilder {
         self.error.get_or_insert(error.into());
     }
 
+    /// Whether `tensor` is a parameter or a constant rather than a stage.
+    pub fn is_given(&self, tensor: &Tensor) -> bool {
+        let op = self.body.defining_op(tensor.value);
+        op.is_none_or(|op| self.body.op_name(op) == <Constant as OpFields<ValueId>>::NAME)
+    }
+
     /// The function that returns `tensors`. The error is the first mistake made on the way, as a
     /// message that starts in lower case.
     pub fn finish(mut self, tensors: &[Tensor]) -> Result<Item, String> {
@@ -220,6 +239,13 @@ impl ComputeBuilder {
             return Err(error);
         }
         let values: Vec<ValueId> = tensors.iter().map(|tensor| tensor.value).collect();
+        // Expressions hold the numbers.
+        let ops: Vec<_> = self.body.block_ops(self.body.entry()).collect();
+        for op in ops {
+            if self.body.op_name(op) == <Constant as OpFields<ValueId>>::NAME {
+                self.body.erase(op);
+            }
+        }
         let parts = OpParts::new(Return::<ValueId>::NAME, &values, &[]);
         self.body.insert_op(InsertPoint::End(self.body.entry()), parts);
         let ty = function_type(&self.body, &values);
@@ -331,6 +357,12 @@ impl<'b> Expression<'b> {
         self.constant(dtype, Scalar::Float(value))
     }
 
+    /// The number `value` rounded to the element type of `like`.
+    pub fn number_like(&mut self, like: ValueId, value: f64) -> ValueId {
+        let dtype = self.dtype(like);
+        self.number(dtype, value)
+    }
+
     /// The index `value`.
     pub fn index(&mut self, value: i64) -> ValueId {
         self.constant(DType::INT64, Scalar::Int(value))
@@ -358,6 +390,9 @@ impl<'b> Expression<'b> {
     /// The element of `tensor` at `indices`.
     pub fn load(&mut self, tensor: &Tensor, indices: &[ValueId]) -> ValueId {
         self.check_rank(tensor, indices);
+        if let Some((_, constant)) = self.body.view_def::<Constant>(tensor.value) {
+            return self.write(&constant, tensor.dtype);
+        }
         self.write(&Load { tensor: tensor.value, indices: indices.to_vec() }, tensor.dtype)
     }
 
@@ -370,6 +405,10 @@ impl<'b> Expression<'b> {
         otherwise: ValueId,
     ) -> ValueId {
         self.check_rank(tensor, indices);
+        if let Some((_, constant)) = self.body.view_def::<Constant>(tensor.value) {
+            let value = self.write(&constant, tensor.dtype);
+            return self.select(condition, value, otherwise);
+        }
         let indices = indices.to_vec();
         self.write(&LoadIf { condition, otherwise, tensor: tensor.value, indices }, tensor.dtype)
     }
@@ -402,24 +441,36 @@ impl<'b> Expression<'b> {
         and And(a, b);
         /// Either.
         or Or(a, b);
+        /// `-a`.
+        neg Neg(a);
+        /// Whether `a` does not hold.
+        not Not(a);
         /// `a < b`.
         lt Lt(a, b);
         /// `a ≤ b`.
         le Le(a, b);
+        /// `a > b`.
+        gt Gt(a, b);
         /// `a ≥ b`.
         ge Ge(a, b);
         /// `a = b`.
         eq Eq(a, b);
     }
 
-    /// `a + value` for an index.
+    /// `a + value` for an index; `a` itself for 0.
     pub fn add_index(&mut self, a: ValueId, value: i64) -> ValueId {
+        if value == 0 {
+            return a;
+        }
         let value = self.index(value);
         self.add(a, value)
     }
 
-    /// `a · value` for an index.
+    /// `a · value` for an index; `a` itself for 1.
     pub fn mul_index(&mut self, a: ValueId, value: i64) -> ValueId {
+        if value == 1 {
+            return a;
+        }
         let value = self.index(value);
         self.mul(a, value)
     }

@@ -174,11 +174,10 @@ pub(super) fn reduce(cx: &VerifyCx<'_>) -> Result<(), String> {
         _ if regions != 1 || !op.identity.is_empty() => {
             return Err(format!("`{}` takes no second block and no identity", combiner.name()));
         }
-        Combiner::ArgMax | Combiner::ArgMin => {
-            if count != 2 || !dtypes[0].is_integer() {
-                return Err(format!("`{}` gives an integer index and a value", combiner.name()));
-            }
+        Combiner::ArgMax | Combiner::ArgMin if count != 2 || !dtypes[0].is_integer() => {
+            return Err(format!("`{}` gives an integer index and a value", combiner.name()));
         }
+        Combiner::ArgMax | Combiner::ArgMin => {}
         _ if count != 1 => return Err(format!("`{}` gives one value", combiner.name())),
         _ => {}
     }

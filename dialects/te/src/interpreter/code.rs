@@ -40,6 +40,14 @@ pub(super) struct Code {
     pub(super) results: Vec<u32>,
 }
 
+impl Code {
+    /// The buffers that a caller passes: the parameters, and what a compute function returns.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        let results = self.results.iter().map(|result| *result as usize);
+        (0..self.params).chain(results.filter(|result| *result >= self.params))
+    }
+}
+
 /// A buffer or tensor.
 pub(super) struct Buffer {
     pub(super) name: String,
@@ -76,6 +84,8 @@ pub(super) struct Loop {
     pub(super) position: Register,
     pub(super) factor: i64,
     pub(super) start: i64,
+    /// Whether iterations may run at once.
+    pub(super) concurrent: bool,
 }
 
 pub(super) enum Instruction {
@@ -384,9 +394,15 @@ impl<'b> Assembler<'b> {
         let position = self.fresh(1);
         let number = self.code.loops.len() as u32;
         let (factor, start) = permutation(order, extent, u64::from(number));
-        self.code.loops.push(Loop { extent, index, position, factor, start });
+        let concurrent = false;
+        self.code.loops.push(Loop { extent, index, position, factor, start, concurrent });
         let enter = self.emit(Instruction::Enter { number, exit: 0 });
         OpenLoop { number, enter }
+    }
+
+    /// The iterations of the loop may run at once.
+    pub(super) fn make_concurrent(&mut self, open: &OpenLoop) {
+        self.code.loops[open.number as usize].concurrent = true;
     }
 
     /// Ends the loop opened last.

@@ -7,13 +7,32 @@ use super::{Error, Order};
 use crate::compute::{Combiner, Reduce, Return, Stage, Yield};
 use crate::scalar::ScalarOp;
 
+/// In which order and with which precision stages are computed.
+#[derive(Clone, Copy)]
+pub(super) struct Evaluation {
+    /// The order of all axes.
+    pub(super) order: Order,
+    /// Whether sums and products of floats accumulate in `f64`, not in their type.
+    pub(super) wide: bool,
+}
+
+impl Evaluation {
+    /// The type of the accumulator of values of type `dtype`.
+    fn accumulator(self, combiner: Combiner, dtype: DType) -> DType {
+        match combiner {
+            Combiner::Sum | Combiner::Product if dtype.is_float() && self.wide => DType::FLOAT64,
+            _ => dtype,
+        }
+    }
+}
+
 /// The instructions of a compute function.
-pub(super) fn decode(body: &Body) -> Result<Code, Error> {
+pub(super) fn decode(body: &Body, how: Evaluation) -> Result<Code, Error> {
     let mut code = Assembler::new(body, 0)?;
     for op in body.block_ops(body.entry()) {
         code.at(op);
         if let Some(stage) = Stage::of(body, op) {
-            write_stage(&mut code, &stage)?;
+            write_stage(&mut code, &stage, how)?;
         } else if let Some(Return { tensors }) = body.view(op) {
             for tensor in tensors {
                 let result = code.buffer(tensor)?;
@@ -27,7 +46,7 @@ pub(super) fn decode(body: &Body) -> Result<Code, Error> {
     Ok(code.code)
 }
 
-fn write_stage(code: &mut Assembler<'_>, stage: &Stage) -> Result<(), Error> {
+fn write_stage(code: &mut Assembler<'_>, stage: &Stage, how: Evaluation) -> Result<(), Error> {
     let body = code.body;
     let mut results = SmallVec::<[u32; 2]>::new();
     for (number, result) in body.results(stage.op).enumerate() {
@@ -49,11 +68,11 @@ fn write_stage(code: &mut Assembler<'_>, stage: &Stage) -> Result<(), Error> {
         return Err(code.refuse("its block takes another number of indices than it has axes"));
     }
     let (spatial, reduction) = args.split_at(stage.shape.len());
-    let loops = open_loops(code, spatial, &stage.shape)?;
+    let loops = open_loops(code, spatial, &stage.shape, how.order)?;
     let indices: SmallVec<[(Register, u32); 4]> =
         spatial.iter().map(|index| Ok((code.read(*index, 1)?, 0))).collect::<Result<_, Error>>()?;
     let values = match body.view::<Reduce>(stage.op) {
-        Some(reduce) => write_reduction(code, stage.op, &reduce, block, reduction)?,
+        Some(reduce) => write_reduction(code, stage.op, &reduce, block, reduction, how)?,
         None => write_block(code, block)?,
     };
     if values.len() != results.len() {
@@ -72,11 +91,12 @@ fn open_loops(
     code: &mut Assembler<'_>,
     indices: &[ValueId],
     extents: &[i64],
+    order: Order,
 ) -> Result<Vec<OpenLoop>, Error> {
     let mut loops = Vec::new();
     for (&index, &extent) in indices.iter().zip(extents) {
         let index = code.define(index)?;
-        loops.push(code.open_loop(extent, index, Order::Forward));
+        loops.push(code.open_loop(extent, index, order));
     }
     Ok(loops)
 }
@@ -103,6 +123,7 @@ fn write_reduction(
     reduce: &Reduce,
     block: BlockId,
     indices: &[ValueId],
+    how: Evaluation,
 ) -> Result<SmallVec<[Register; 2]>, Error> {
     let body = code.body;
     let mut dtypes = SmallVec::<[DType; 2]>::new();
@@ -119,13 +140,13 @@ fn write_reduction(
         code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
         accumulators.push(to);
     }
-    let loops = open_loops(code, indices, &reduce.extents)?;
+    let loops = open_loops(code, indices, &reduce.extents, how.order)?;
     let values = write_block(code, block)?;
     code.at(op);
     if values.len() != accumulators.len() {
         return Err(code.refuse("its block yields another number of values than it has results"));
     }
-    let combined = combine(code, op, reduce.combiner, &dtypes, &accumulators, &values)?;
+    let combined = combine(code, op, reduce.combiner, how, &dtypes, &accumulators, &values)?;
     code.at(op);
     // All are copied at the end: a combination may use any of the old values.
     for (&to, &from) in accumulators.iter().zip(&combined) {
@@ -134,31 +155,24 @@ fn write_reduction(
     loops.into_iter().rev().for_each(|open| code.close_loop(open));
     let mut results = SmallVec::new();
     for (&a, &dtype) in accumulators.iter().zip(&dtypes) {
-        let (from, to) = (accumulates_in(reduce.combiner, dtype), code.fresh(1));
+        let (from, to) = (how.accumulator(reduce.combiner, dtype), code.fresh(1));
         code.emit(Instruction::Cast { from, dtype, a, to });
         results.push(to);
     }
     Ok(results)
 }
 
-/// The type of the accumulator of values of type `dtype`.
-fn accumulates_in(combiner: Combiner, dtype: DType) -> DType {
-    match combiner {
-        Combiner::Sum | Combiner::Product if dtype.is_float() => DType::FLOAT64,
-        _ => dtype,
-    }
-}
-
 fn combine(
     code: &mut Assembler<'_>,
     op: OpId,
     combiner: Combiner,
+    how: Evaluation,
     dtypes: &[DType],
     old: &[Register],
     new: &[Register],
 ) -> Result<SmallVec<[Register; 2]>, Error> {
     let one = |code: &mut Assembler<'_>, op| {
-        let dtype = accumulates_in(combiner, dtypes[0]);
+        let dtype = how.accumulator(combiner, dtypes[0]);
         SmallVec::from_slice(&[code.scalar(op, dtype, old[0], new[0])])
     };
     Ok(match (combiner, dtypes) {

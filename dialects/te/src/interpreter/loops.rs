@@ -5,9 +5,10 @@ use ir_core::{Body, EntityId, Module, OpId, Symbol};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop};
+use super::compute::{self, Evaluation};
 use super::{Error, Options, Order};
-use crate::compute::Combiner;
-use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, KERNEL, OUTPUTS, Store};
+use crate::compute::{Combiner, FUNC, Yield};
+use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, Store, output_count};
 use crate::scalar::ScalarOp;
 
 /// Called kernels, in the order of their [`Code`]s after the first.
@@ -27,7 +28,11 @@ pub(super) fn decode(
         let item = module.get(name).ok_or_else(missing)?;
         let body = item.body.as_ref().ok_or_else(missing)?;
         let span = item.signature.span;
-        let code = decode_body(module, body, outputs, options, &mut callees);
+        let how = Evaluation { order: options.parallel, wide: true };
+        let code = match item.signature.op == FUNC {
+            true => compute::decode(body, how).and_then(|code| returns_buffers(code, outputs)),
+            false => decode_body(module, body, outputs, options, &mut callees),
+        };
         let mut code = code.map_err(|error| Error {
             kernel: Some(name),
             loc: error.loc.outside(span),
@@ -38,6 +43,15 @@ pub(super) fn decode(
         codes.push(code);
     }
     Ok(codes)
+}
+
+/// Requires that a compute function fills a buffer of its own for each of its results.
+fn returns_buffers(code: Code, outputs: usize) -> Result<Code, Error> {
+    let distinct: FxHashSet<usize> = code.slots().collect();
+    match distinct.len() == code.params + outputs && code.results.len() == outputs {
+        true => Ok(code),
+        false => Err(Error::new("E0854", "a called compute function returns distinct stages")),
+    }
 }
 
 /// What to do at the end of a block.
@@ -97,14 +111,15 @@ fn decode_body(
             let Some((block, &[index])) = block.map(|block| (block, body.block_args(block))) else {
                 return Err(code.refuse("expected a block of one argument"));
             };
-            let order = match kind {
-                ForKind::Parallel => options.parallel,
-                _ => Order::Forward,
-            };
+            let concurrent = !matches!(kind, ForKind::Serial | ForKind::Unrolled);
+            let order = if concurrent { options.parallel } else { Order::Forward };
             let thread = kind == ForKind::Thread;
             threads += usize::from(thread);
             let index = code.define(index)?;
             let open = code.open_loop(extent, index, order);
+            if concurrent {
+                code.make_concurrent(&open);
+            }
             stack.push((body.first_op(block), Open::Loop { open, thread }));
         } else if let Some(If { condition }) = body.view(op) {
             let Some(region) = body.regions(op).first() else {
@@ -114,6 +129,8 @@ fn decode_body(
             let branch = code.emit(Instruction::Branch { condition, otherwise: 0 });
             let first = body.first_op(body.block_of(*region));
             stack.push((first, Open::Then { op, branch }));
+        } else if body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()) {
+            // The end of a kernel.
         } else if body.view::<Barrier>(op).is_some() {
             // Between thread loops all that came before is done.
             if threads > 0 {
@@ -158,12 +175,8 @@ fn write_statement(
         let access = code.access(buffer, &indices, dtype.lanes())?;
         code.emit(Instruction::Atomic { op, dtype, value, access });
     } else if let Some(Call { kernel, buffers }) = body.view(op) {
-        let signature = module.get(kernel).map(|item| &item.signature);
-        let outputs = signature
-            .filter(|signature| signature.op.as_str() == KERNEL)
-            .and_then(|signature| signature.attrs.value::<i64>(OUTPUTS))
-            .and_then(|outputs| buffers.len().checked_sub(usize::try_from(outputs).ok()?));
-        let Some(inputs) = outputs else {
+        let outputs = module.get(kernel).and_then(|item| output_count(&item.signature));
+        let Some(inputs) = outputs.and_then(|outputs| buffers.len().checked_sub(outputs)) else {
             return Err(code.refuse(format!("there is no kernel `@{kernel}` of such buffers")));
         };
         let (read, written) = buffers.split_at(inputs);
@@ -183,7 +196,8 @@ fn write_statement(
         entry.or_insert(written.len());
         code.emit(Instruction::Call { code: callee, buffers: slots.into() });
     } else {
-        return Ok(false);
+        // The end of a block, which gives nothing.
+        return Ok(body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()));
     }
     Ok(true)
 }

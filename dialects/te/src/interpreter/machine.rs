@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use ir_core::{DType, DTypeKind, Scalar, SmallVec, TensorData, Type};
 
-use super::code::{Access, Buffer, Code, Instruction};
+use super::code::{Access, Buffer, Code, Index, Instruction};
+use super::races::{Races, Use};
 use super::{Error, Options};
 use crate::scalar::ScalarOp;
 
@@ -21,11 +22,17 @@ const NOWHERE: usize = usize::MAX;
 pub(super) struct Machine<'c> {
     codes: &'c [Code],
     step_limit: u64,
+    memory: Memory,
+    /// The place of each constant buffer, by code and buffer.
+    constants: Vec<Vec<usize>>,
+}
+
+struct Memory {
     /// Constants of all codes, then the parameters of the run, then allocations: those of a frame
     /// lie above those of its caller, and go when it ends.
     heap: Vec<Contents>,
-    /// The place of each constant buffer, by code and buffer.
-    constants: Vec<Vec<usize>>,
+    /// Where races are looked for.
+    races: Option<Races>,
 }
 
 struct Frame {
@@ -53,16 +60,17 @@ impl<'c> Machine<'c> {
             constants.push(places.collect());
         }
         let step_limit = options.step_limit.unwrap_or(u64::MAX);
-        Machine { codes, step_limit, heap, constants }
+        let races = options.check_races.then(Races::new);
+        Machine { codes, step_limit, memory: Memory { heap, races }, constants }
     }
 
     /// The results of a run on `inputs`.
     pub(super) fn run(mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Error> {
         let code = &self.codes[0];
         check_inputs(code, inputs)?;
-        let first = self.heap.len();
+        let first = self.memory.heap.len();
         for (number, buffer) in code.buffers[..code.params].iter().enumerate() {
-            self.heap.push(match inputs.get(number) {
+            self.memory.heap.push(match inputs.get(number) {
                 Some(input) => input.elements().map(Some).collect(),
                 None => vec![None; buffer.elements],
             });
@@ -71,7 +79,7 @@ impl<'c> Machine<'c> {
         let frame = self.execute(self.frame(0, params))?;
         let result = |&buffer: &u32| {
             let at = frame.places[buffer as usize];
-            let contents = self.heap.get(at).map_or(&[][..], Vec::as_slice);
+            let contents = self.memory.heap.get(at).map_or(&[][..], Vec::as_slice);
             result(&code.buffers[buffer as usize], contents)
         };
         code.results.iter().map(result).collect()
@@ -79,9 +87,9 @@ impl<'c> Machine<'c> {
 
     fn frame(&self, code: usize, params: impl Iterator<Item = usize>) -> Frame {
         let mut places = self.constants[code].clone();
-        places.iter_mut().zip(params).for_each(|(place, param)| *place = param);
+        self.codes[code].slots().zip(params).for_each(|(slot, param)| places[slot] = param);
         let registers = self.codes[code].registers.clone();
-        Frame { code, next: 0, registers, places, heap: self.heap.len() }
+        Frame { code, next: 0, registers, places, heap: self.memory.heap.len() }
     }
 
     /// Runs `frame` and what it calls to its end.
@@ -104,6 +112,8 @@ impl<'c> Machine<'c> {
                     frame.registers[this.index as usize] = Scalar::Int(this.start);
                     if this.extent <= 0 {
                         frame.next = *exit;
+                    } else if this.concurrent {
+                        self.memory.races.iter_mut().for_each(Races::enter);
                     }
                 }
                 Instruction::Next { number, body } => {
@@ -121,6 +131,11 @@ impl<'c> Machine<'c> {
                         frame.registers[this.position as usize] = Scalar::Int(position);
                         frame.registers[this.index as usize] = Scalar::Int(index);
                         frame.next = *body;
+                        if this.concurrent {
+                            self.memory.races.iter_mut().for_each(Races::next);
+                        }
+                    } else if this.concurrent {
+                        self.memory.races.iter_mut().for_each(Races::leave);
                     }
                 }
                 Instruction::Branch { condition, otherwise } => {
@@ -132,11 +147,14 @@ impl<'c> Machine<'c> {
                 Instruction::Alloc { buffer } => {
                     let elements = code.buffers[*buffer as usize].elements;
                     let at = &mut frame.places[*buffer as usize];
-                    match self.heap.get_mut(*at) {
-                        Some(contents) => contents.fill(None),
+                    match self.memory.heap.get_mut(*at) {
+                        Some(contents) => {
+                            contents.fill(None);
+                            self.memory.races.iter_mut().for_each(|races| races.forget(*at));
+                        }
                         None => {
-                            *at = self.heap.len();
-                            self.heap.push(vec![None; elements]);
+                            *at = self.memory.heap.len();
+                            self.memory.heap.push(vec![None; elements]);
                         }
                     }
                 }
@@ -152,7 +170,9 @@ impl<'c> Machine<'c> {
                 }
                 Instruction::Return => match callers.pop() {
                     Some(caller) => {
-                        self.heap.truncate(frame.heap);
+                        self.memory.heap.truncate(frame.heap);
+                        let races = self.memory.races.iter_mut();
+                        races.for_each(|races| races.truncate(frame.heap));
                         frame = caller;
                         code = &self.codes[frame.code];
                     }
@@ -160,7 +180,7 @@ impl<'c> Machine<'c> {
                 },
                 instruction => {
                     let Frame { registers, places, .. } = &mut frame;
-                    step(code, instruction, registers, places, &mut self.heap)
+                    step(code, instruction, registers, places, &mut self.memory)
                         .map_err(|stop| explain(code, place, &frame.registers, *stop))?;
                 }
             }
@@ -183,6 +203,12 @@ enum Stop {
         access: u32,
         lane: u32,
     },
+    /// Another iteration that may run at the same time uses the element too.
+    Race {
+        access: u32,
+        lane: u32,
+        earlier: Use,
+    },
     NoValue {
         message: String,
         operands: SmallVec<[Scalar; 2]>,
@@ -195,7 +221,7 @@ fn step(
     instruction: &Instruction,
     registers: &mut [Scalar],
     places: &[usize],
-    heap: &mut [Contents],
+    memory: &mut Memory,
 ) -> Result<(), Box<Stop>> {
     match *instruction {
         Instruction::Scalar { op, dtype, a, b, to } => {
@@ -230,49 +256,43 @@ fn step(
             }
         }
         Instruction::Load { lanes, access, to } => {
-            let elements = &code.accesses[access as usize];
-            let contents = &heap[places[elements.buffer as usize]];
+            let elements = Elements::new(code, access, places);
             for lane in 0..lanes {
                 registers[(to + lane) as usize] =
-                    load(elements, access, contents, registers, lane)?;
+                    memory.load(elements, registers, lane, Use::Load)?.1;
             }
         }
         Instruction::LoadIf { lanes, condition, otherwise, access, to } => {
-            let elements = &code.accesses[access as usize];
-            let contents = &heap[places[elements.buffer as usize]];
+            let elements = Elements::new(code, access, places);
             for lane in 0..lanes {
                 let holds = registers[(condition + lane) as usize].as_bool();
                 registers[(to + lane) as usize] = match holds {
-                    true => load(elements, access, contents, registers, lane)?,
+                    true => memory.load(elements, registers, lane, Use::Load)?.1,
                     false => registers[(otherwise + lane) as usize],
                 };
             }
         }
         Instruction::Store { lanes, value, access } => {
-            let elements = &code.accesses[access as usize];
-            let contents = &mut heap[places[elements.buffer as usize]];
+            let elements = Elements::new(code, access, places);
             let mut stored = SmallVec::<[usize; 16]>::new();
             for lane in 0..lanes {
-                let at = offset(elements, registers, lane)
-                    .ok_or_else(|| Box::new(Stop::OutOfBounds { access, lane }))?;
+                let at = elements.offset(registers, lane)?;
                 if lanes > 1 {
                     if stored.contains(&at) {
                         return Err(Box::new(Stop::Overlap { access, lane }));
                     }
                     stored.push(at);
                 }
-                contents[at] = Some(registers[(value + lane) as usize]);
+                memory.record(elements, lane, at, Use::Store)?;
+                memory.heap[elements.place][at] = Some(registers[(value + lane) as usize]);
             }
         }
         Instruction::Atomic { op, dtype, value, access } => {
-            let elements = &code.accesses[access as usize];
+            let elements = Elements::new(code, access, places);
             for lane in 0..dtype.lanes() {
-                let contents = &mut heap[places[elements.buffer as usize]];
-                let old = load(elements, access, contents, registers, lane)?;
+                let (at, old) = memory.load(elements, registers, lane, Use::Combine)?;
                 let new = evaluate(op, dtype, [old, registers[(value + lane) as usize]])?;
-                if let Some(at) = offset(elements, registers, lane) {
-                    contents[at] = Some(new);
-                }
+                memory.heap[elements.place][at] = Some(new);
             }
         }
         Instruction::Enter { .. }
@@ -306,29 +326,63 @@ fn cast(value: Scalar, from: DType, to: DType) -> Scalar {
     }
 }
 
-/// The place of lane `lane` of `access` in its buffer; `None` outside of it.
-fn offset(access: &Access, registers: &[Scalar], lane: u32) -> Option<usize> {
-    let mut offset = 0;
-    for index in &access.indices {
-        let at = registers[(index.register + lane * index.step) as usize].as_i64();
-        if !(0..index.extent).contains(&at) {
-            return None;
-        }
-        offset += at as usize * index.stride;
-    }
-    Some(offset)
+/// What an instruction accesses.
+#[derive(Clone, Copy)]
+struct Elements<'c> {
+    access: u32,
+    indices: &'c [Index],
+    /// The place of the buffer in the heap.
+    place: usize,
 }
 
-fn load(
-    elements: &Access,
-    access: u32,
-    contents: &Contents,
-    registers: &[Scalar],
-    lane: u32,
-) -> Result<Scalar, Box<Stop>> {
-    match offset(elements, registers, lane) {
-        Some(at) => contents[at].ok_or_else(|| Box::new(Stop::Undefined { access, lane })),
-        None => Err(Box::new(Stop::OutOfBounds { access, lane })),
+impl<'c> Elements<'c> {
+    fn new(code: &'c Code, access: u32, places: &[usize]) -> Elements<'c> {
+        let Access { buffer, indices } = &code.accesses[access as usize];
+        Elements { access, indices, place: places[*buffer as usize] }
+    }
+
+    /// The number of the element for lane `lane`.
+    fn offset(self, registers: &[Scalar], lane: u32) -> Result<usize, Box<Stop>> {
+        let mut offset = 0;
+        for index in self.indices {
+            let at = registers[(index.register + lane * index.step) as usize].as_i64();
+            if !(0..index.extent).contains(&at) {
+                return Err(Box::new(Stop::OutOfBounds { access: self.access, lane }));
+            }
+            offset += at as usize * index.stride;
+        }
+        Ok(offset)
+    }
+}
+
+impl Memory {
+    /// The number of an element and its value.
+    fn load(
+        &mut self,
+        elements: Elements<'_>,
+        registers: &[Scalar],
+        lane: u32,
+        kind: Use,
+    ) -> Result<(usize, Scalar), Box<Stop>> {
+        let at = elements.offset(registers, lane)?;
+        let Some(value) = self.heap[elements.place][at] else {
+            return Err(Box::new(Stop::Undefined { access: elements.access, lane }));
+        };
+        self.record(elements, lane, at, kind)?;
+        Ok((at, value))
+    }
+
+    fn record(
+        &mut self,
+        elements: Elements<'_>,
+        lane: u32,
+        at: usize,
+        kind: Use,
+    ) -> Result<(), Box<Stop>> {
+        let Some(races) = &mut self.races else { return Ok(()) };
+        let Elements { access, place, .. } = elements;
+        let raced = races.record(kind, place, at);
+        raced.map_err(|earlier| Box::new(Stop::Race { access, lane, earlier }))
     }
 }
 
@@ -371,6 +425,20 @@ fn explain(code: &Code, place: usize, registers: &[Scalar], stop: Stop) -> Error
         Stop::Overlap { access, lane } => {
             let (element, _) = element(access, lane);
             Error::new("E0852", format!("`{op}` of {element} by two lanes at once"))
+        }
+        Stop::Race { access, lane, earlier } => {
+            let (element, _) = element(access, lane);
+            let verb = match earlier {
+                Use::Load => "reads",
+                Use::Store => "stores",
+                Use::Combine => "combines into",
+            };
+            let message = format!(
+                "`{op}` of {element}, which another iteration of a loop whose iterations may run \
+                 at once {verb}"
+            );
+            Error::new("E0857", message)
+                .help("make that loop serial, or give each iteration elements of its own")
         }
         Stop::NoValue { message, operands } => {
             let mut text = format!("`{op}` of ");

@@ -27,7 +27,7 @@ pub fn vectorize(body: &mut Body) -> u64 {
     for op in loops.into_iter().rev() {
         let Some(fields) = body.view::<For>(op) else { continue };
         let lanes = fields.extent;
-        let fits = lanes >= 2 && lanes <= MAX_LANES && lanes & (lanes - 1) == 0;
+        let fits = (2..=MAX_LANES).contains(&lanes) && lanes & (lanes - 1) == 0;
         if fits && has_vector_form(body, op) {
             Widener { body, lanes, terms: FxHashMap::default() }.widen(op);
             count += 1;
@@ -73,6 +73,11 @@ fn has_vector_form(body: &Body, op: OpId) -> bool {
         if let Some(branch) = body.view::<If>(inner) {
             return !varying.contains(&branch.condition);
         }
+        if let Some(load) = body.view::<LoadIf>(inner) {
+            // Lanes that read one element under conditions of their own have no vector form.
+            let differs = load.indices.iter().any(|index| varying.contains(index));
+            return differs || !varying.contains(&load.condition);
+        }
         if let Some(store) = body.view::<Store>(inner) {
             // Lanes that store to one element have an order, which a vector store has not.
             return store.indices.iter().any(|index| varying.contains(index));
@@ -85,7 +90,6 @@ fn has_vector_form(body: &Body, op: OpId) -> bool {
             <Cast as OpFields<ValueId>>::NAME,
             <Select as OpFields<ValueId>>::NAME,
             <Load as OpFields<ValueId>>::NAME,
-            <LoadIf as OpFields<ValueId>>::NAME,
             <Extract as OpFields<ValueId>>::NAME,
         ];
         known.contains(&name.as_str()) && !wide
@@ -235,15 +239,7 @@ impl Widener<'_> {
         } else if let Some(load) = self.body.view::<LoadIf>(op) {
             let condition = self.vector(load.condition, at);
             let otherwise = self.vector(load.otherwise, at);
-            let mut indices: Vec<ValueId> =
-                load.indices.iter().map(|index| self.position(*index, at)).collect();
-            let narrow =
-                indices.iter().all(|v| dtype_of(self.body.ty(*v)).is_none_or(|d| d.lanes() == 1));
-            if let Some((last, index)) =
-                indices.last_mut().zip(load.indices.last()).filter(|_| narrow)
-            {
-                *last = self.vector(*index, at);
-            }
+            let indices = load.indices.iter().map(|index| self.position(*index, at)).collect();
             let ty = self.wide(result);
             let load = LoadIf { condition, otherwise, tensor: load.tensor, indices };
             Lanes::Vector(self.insert(at, &load, ty))

@@ -1,10 +1,10 @@
 //! What makes a kernel well formed.
 
 use ir_core::registry::VerifyCx;
-use ir_core::{DType, Type, TypeData, ValueId};
+use ir_core::{DType, Type, ValueId};
 
-use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
-use crate::compute::Combiner;
+use super::{Alloc, Atomic, Call, For, ForKind, If, Scope, Store};
+use crate::compute::{Combiner, FUNC};
 use crate::scalar::dtype_of;
 
 const THREADS: [&str; 6] =
@@ -104,23 +104,22 @@ pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(signature) = cx.signatures.get(&op.kernel) else {
         return Err(format!("no kernel `@{}`", op.kernel));
     };
-    let TypeData::Function(function) = signature.ty.data() else {
-        return Err(format!("`@{}` is no kernel", op.kernel));
-    };
-    if signature.op.as_str() != super::KERNEL {
-        return Err(format!("`@{}` is a `{}`, not a kernel", op.kernel, signature.op));
-    }
-    let found: Vec<Type> = op.buffers.iter().map(|value| cx.body.ty(*value)).collect();
-    if function.params[..] != found[..] {
-        let list =
-            |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
+    if signature.op != super::KERNEL && signature.op != FUNC {
         return Err(format!(
-            "expected buffers ({}), found ({})",
-            list(&function.params),
-            list(&found)
+            "`@{}` is a `{}`, neither a kernel nor a compute function",
+            op.kernel, signature.op
         ));
     }
-    match signature.attrs.value::<i64>(OUTPUTS) {
+    let Some(expected) = super::buffer_types(signature) else {
+        return Err(format!("`@{}` is no kernel", op.kernel));
+    };
+    let found: Vec<Type> = op.buffers.iter().map(|value| cx.body.ty(*value)).collect();
+    if expected != found {
+        let list =
+            |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
+        return Err(format!("expected buffers ({}), found ({})", list(&expected), list(&found)));
+    }
+    match super::output_count(signature) {
         Some(_) => Ok(()),
         None => Err(format!("`@{}` does not say how many results it has", op.kernel)),
     }

@@ -232,7 +232,7 @@ fn union(a: (Index, i64), b: (Index, i64)) -> Option<(Index, i64)> {
 }
 
 /// The values in `block` that are sums of its arguments, which are `args`.
-fn index_values(
+pub(crate) fn index_values(
     body: &Body,
     block: BlockId,
     args: &[Index],

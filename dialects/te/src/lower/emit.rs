@@ -2,7 +2,7 @@
 
 use ir_core::{
     AttrDict, AttrValue, BlockId, Body, DType, InsertPoint, Item, Loc, NameHint, OpFields, OpId,
-    OpParts, Scalar, Symbol, TensorData, Type, ValueId,
+    OpParts, Scalar, Symbol, Type, ValueId,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use super::flatten::Flat;
 use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield};
 use crate::index::{Index, Indices, Var};
 use crate::loops::{Alloc, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
-use crate::scalar::{Constant, ScalarOp, Select, dtype_of};
+use crate::scalar::{ScalarOp, Select, dtype_of};
 use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
 
 /// Whether the loops being written initialize a reduction, or compute.
@@ -314,15 +314,13 @@ impl Emitter<'_> {
     fn identity(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
         let Some(reduce) = self.flat.body.view::<Reduce>(nest.op) else { return Ok(()) };
         let results: SmallVec<[ValueId; 2]> = self.flat.body.results(nest.op).collect();
+        let dtypes: SmallVec<[DType; 2]> =
+            results.iter().filter_map(|r| Some(self.flat.body.ty(*r).as_tensor()?.dtype)).collect();
         let mut writer = self.writer(block);
-        for (position, result) in results.into_iter().enumerate() {
-            let ty = writer.body.ty(result);
-            let Some(tensor) = ty.as_tensor() else { continue };
-            let value = match reduce.identity.get(position) {
-                Some(identity) => identity.clone(),
-                None => identity_of(reduce.combiner, position, tensor.dtype),
-            };
-            let value = writer.e.write(&Constant { value }, tensor.dtype);
+        for (number, (result, dtype)) in results.into_iter().zip(&dtypes).enumerate() {
+            let identity = reduce.combiner.identity(number, &dtypes, &reduce.identity);
+            let identity = identity.ok_or("the reduction has no identity")?;
+            let value = writer.e.constant(*dtype, identity);
             writer.store(value, result, &nest.spatial);
         }
         writer.finish()
@@ -367,32 +365,6 @@ impl Emitter<'_> {
             buffers: &self.buffers,
             scope: &self.scope,
         }
-    }
-}
-
-/// The identity of result `position` of `combiner`.
-pub(crate) fn identity_of(combiner: Combiner, position: usize, dtype: DType) -> TensorData {
-    let (least, greatest) = limits(dtype);
-    let value = match (combiner, position) {
-        (Combiner::Product, _) => Scalar::Int(1),
-        (Combiner::Max, _) | (Combiner::ArgMax, 1) => least,
-        (Combiner::Min, _) | (Combiner::ArgMin, 1) => greatest,
-        // No index is above this one, so that any value that is found is taken.
-        (Combiner::ArgMax | Combiner::ArgMin, _) => greatest,
-        (Combiner::Sum | Combiner::User, _) => Scalar::Int(0),
-    };
-    TensorData::scalar(dtype, value)
-}
-
-fn limits(dtype: DType) -> (Scalar, Scalar) {
-    let bits = dtype.bits();
-    match (dtype.is_float(), dtype.is_signed()) {
-        (true, _) => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
-        (false, true) => {
-            let least = i64::MIN >> (64 - bits);
-            (Scalar::Int(least), Scalar::Int(!least))
-        }
-        (false, false) => (Scalar::Int(0), Scalar::Int((u64::MAX >> (64 - bits)) as i64)),
     }
 }
 

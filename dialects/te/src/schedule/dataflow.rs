@@ -15,6 +15,10 @@ impl Schedule {
     /// [`compute_at`](Schedule::compute_at), a tile is finished in registers before it is stored.
     /// Refused for a stage of several results and for one whose loops were changed.
     pub fn cache_write(&mut self, stage: Stage, scope: Scope) -> Result<Stage, Refused> {
+        self.transact(|schedule| schedule.write_cache(stage, scope))
+    }
+
+    fn write_cache(&mut self, stage: Stage, scope: Scope) -> Result<Stage, Refused> {
         let op = self.stages[stage.0].op;
         self.is_unscheduled(stage)?;
         if self.body.result_count(op) != 1 {
@@ -47,6 +51,15 @@ impl Schedule {
     /// `readers` read it: returns the stage that copies. Refused where one of `readers` does not
     /// read it.
     pub fn cache_read(
+        &mut self,
+        tensor: &str,
+        scope: Scope,
+        readers: &[Stage],
+    ) -> Result<Stage, Refused> {
+        self.transact(|schedule| schedule.read_cache(tensor, scope, readers))
+    }
+
+    fn read_cache(
         &mut self,
         tensor: &str,
         scope: Scope,
@@ -97,6 +110,10 @@ impl Schedule {
     /// Refused where the loops of the stage were changed other than by splitting its reduction, by
     /// factors that divide.
     pub fn rfactor(&mut self, axis: Axis) -> Result<Stage, Refused> {
+        self.transact(|schedule| schedule.factor_reduction(axis))
+    }
+
+    fn factor_reduction(&mut self, axis: Axis) -> Result<Stage, Refused> {
         let (stage, _) = self.leaf(axis)?;
         let state = self.stages[stage.0].clone();
         let name = state.name.clone();
@@ -213,6 +230,17 @@ impl Schedule {
         let mut map: ValueMap =
             args.into_iter().zip(state.roots.iter().map(|root| values[root])).collect();
         self.body.copy_block_ops(from, InsertPoint::End(to), &mut map);
+    }
+
+    /// Does what `change` does, or nothing: not where it is refused, nor where a stage would then
+    /// be read where it is not computed.
+    pub(super) fn transact<T>(
+        &mut self,
+        change: impl FnOnce(&mut Schedule) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let before = self.clone();
+        let result = change(self).and_then(|done| self.check().map(|()| done));
+        result.inspect_err(|_| *self = before)
     }
 
     fn is_unscheduled(&self, stage: Stage) -> Result<(), Refused> {

@@ -79,13 +79,7 @@ impl Affine {
         affine
     }
 
-    fn of_op(
-        &self,
-        body: &Body,
-        ranges: &Ranges,
-        op: OpId,
-        result: ValueId,
-    ) -> Option<Linear> {
+    fn of_op(&self, body: &Body, ranges: &Ranges, op: OpId, result: ValueId) -> Option<Linear> {
         let dtype = dtype_of(body.ty(result))?;
         if dtype.with_lanes(1) != Some(DType::INT64) {
             return None;

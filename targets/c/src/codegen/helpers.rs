@@ -292,14 +292,12 @@ impl Helpers {
             Mod => guarded("a % b", "0"),
             FloorDiv if !sign => guarded("a / b", "a"),
             FloorMod if !sign => guarded("a % b", "0"),
-            FloorDiv => guarded(
-                &format!("({t})(a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0))"),
-                "a",
-            ),
-            FloorMod => guarded(
-                &format!("({t})(a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0))"),
-                "0",
-            ),
+            FloorDiv => {
+                guarded(&format!("({t})(a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0))"), "a")
+            }
+            FloorMod => {
+                guarded(&format!("({t})(a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0))"), "0")
+            }
             ShiftLeft | ShiftRight => {
                 let far = match sign {
                     true => format!("b < 0 || b >= {bits}"),
@@ -836,9 +834,9 @@ do {{
                 let select = self.select(elem, lanes);
                 Some(match (number, dtype.is_float()) {
                     (true, _) => format!("return {select}(({mask})(b {symbol} a), b, a);"),
-                    (false, true) => format!(
-                        "return {select}(({mask})((a {symbol} b) | (a != a)), a, b);"
-                    ),
+                    (false, true) => {
+                        format!("return {select}(({mask})((a {symbol} b) | (a != a)), a, b);")
+                    }
                     (false, false) => format!("return {select}(({mask})(a {symbol} b), a, b);"),
                 })
             }
@@ -906,8 +904,8 @@ do {{
                      result[lane] = {lane};\n}}\nreturn result;"
                 );
                 let name = format!("{}x{lanes}_of_{}", suffix(to), suffix(from));
-                let name = self
-                    .define(name, |_, n| function(&vector, n, &format!("{source} a"), &body));
+                let name =
+                    self.define(name, |_, n| function(&vector, n, &format!("{source} a"), &body));
                 Expr::call(&name, &[a])
             }
         }

@@ -319,6 +319,8 @@ impl Emitter<'_> {
             self.call(op, &call);
         } else if let Some(data) = body.view::<Data>(op) {
             self.data(op, &data);
+        } else if body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()) {
+            // The end of the kernel.
         } else if body.view::<Barrier>(op).is_some() {
             self.refuse(op, "C has no threads of a block, and so no barrier".to_string());
         } else if body.view::<Yield>(op).is_some() {
@@ -571,7 +573,13 @@ impl Emitter<'_> {
         if let Buffer::Variables { names, lanes, declared, .. } = &buffer {
             let at = usize::try_from(place.constant).unwrap_or(0);
             let declares = declared.declared_at[at / lanes] == Some(op);
-            return self.set_variable(&names[at / lanes], *lanes, at % lanes, repr, (dtype, declares, assign));
+            return self.set_variable(
+                &names[at / lanes],
+                *lanes,
+                at % lanes,
+                repr,
+                (dtype, declares, assign),
+            );
         }
         if dtype.lanes() > 1 && self.has_vectors(dtype) && self.is_consecutive(&place) {
             let (elem, lanes) = match (&repr, dtype.is_bool()) {
@@ -742,9 +750,10 @@ impl Emitter<'_> {
         let hint = self.body.name_hint(buffer).name.map_or("data", Symbol::as_str);
         let name = self.names.fresh(&format!("{}_{hint}", self.symbol));
         let literals: Vec<String> = if is_half(dtype) {
-            let bits = tensor.bytes().chunks_exact(2).map(|pair| {
-                u16::from_ne_bytes(pair.first_chunk().copied().unwrap_or_default())
-            });
+            let bits = tensor
+                .bytes()
+                .chunks_exact(2)
+                .map(|pair| u16::from_ne_bytes(pair.first_chunk().copied().unwrap_or_default()));
             bits.map(|bits| format!("{bits:#06x}")).collect()
         } else {
             let stored = if dtype.is_bool() { unsigned(dtype) } else { dtype };

@@ -256,9 +256,10 @@ fn variables(
     if elements % lanes != 0 || !lanes.is_power_of_two() {
         return None;
     }
-    if accesses.iter().any(|(_, first, width, _)| {
-        first + width > elements || (*width > 1 && first % lanes != 0)
-    }) {
+    if accesses
+        .iter()
+        .any(|(_, first, width, _)| first + width > elements || (*width > 1 && first % lanes != 0))
+    {
         return None;
     }
     // A variable is declared by its first store where that lies beside the allocation.
@@ -277,7 +278,9 @@ fn variables(
             *slot = Some((user, whole));
         }
     }
-    let declared_at =
-        first.into_iter().map(|slot| slot.and_then(|(user, whole)| whole.then_some(user))).collect();
+    let declared_at = first
+        .into_iter()
+        .map(|slot| slot.and_then(|(user, whole)| whole.then_some(user)))
+        .collect();
     Some(Variables { lanes, declared_at })
 }

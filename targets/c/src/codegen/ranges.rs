@@ -134,12 +134,8 @@ pub(super) fn exact(op: ScalarOp, a: Range, b: Range) -> Option<Range> {
                 Abs if al >= 0 => Some(a),
                 Abs => Some(Range::Int { low: 0, high: ah.max(-al) }),
                 And if al >= 0 && bl >= 0 => Some(Range::Int { low: 0, high: ah.min(bh) }),
-                ShiftRight if bl >= 0 && bh < 64 => {
-                    hull(&[al >> bl, al >> bh, ah >> bl, ah >> bh])
-                }
-                ShiftLeft if bl >= 0 && bh < 63 => {
-                    hull(&[al << bl, al << bh, ah << bl, ah << bh])
-                }
+                ShiftRight if bl >= 0 && bh < 64 => hull(&[al >> bl, al >> bh, ah >> bl, ah >> bh]),
+                ShiftLeft if bl >= 0 && bh < 63 => hull(&[al << bl, al << bh, ah << bl, ah << bh]),
                 Lt => truth(ah < bl, al >= bh),
                 Le => truth(ah <= bl, al > bh),
                 Gt => truth(al > bh, ah <= bl),

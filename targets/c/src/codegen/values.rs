@@ -143,8 +143,7 @@ impl Emitter<'_> {
             return;
         }
         let Some(repr) = self.compute(op, result) else { return };
-        let name = place == Place::Named
-            || (place == Place::Inline && length(&repr) > MAX_TEXT);
+        let name = place == Place::Named || (place == Place::Inline && length(&repr) > MAX_TEXT);
         let repr = if name { self.named(result, repr) } else { repr };
         self.values.insert(result, repr);
     }
@@ -194,7 +193,8 @@ impl Emitter<'_> {
             }
             _ => {
                 let name = self.names.fresh("constant");
-                let list: Vec<&str> = literals.iter().map(|literal| literal.text.as_str()).collect();
+                let list: Vec<&str> =
+                    literals.iter().map(|literal| literal.text.as_str()).collect();
                 let ty = value(dtype);
                 self.declare(&name, &format!("const {ty} *"), true);
                 self.line(&format!("const {ty} {name}[{}] = {{{}}};", list.len(), list.join(", ")));
@@ -253,8 +253,7 @@ impl Emitter<'_> {
                 }
             });
         }
-        let second =
-            self.ranges.get(self.body, values.get(1).copied().unwrap_or(values[0]));
+        let second = self.ranges.get(self.body, values.get(1).copied().unwrap_or(values[0]));
         let count = dtype.lanes() as usize / lanes;
         let pieces = (0..count).map(|piece| {
             // A splat is the same in each piece.
@@ -505,7 +504,8 @@ impl Emitter<'_> {
         match repr {
             Repr::Vector(vector) => {
                 let piece = &vector.pieces[at / vector.lanes];
-                let lane = Expr::element(&piece.at(ATOM), &Expr::atom((at % vector.lanes).to_string()));
+                let lane =
+                    Expr::element(&piece.at(ATOM), &Expr::atom((at % vector.lanes).to_string()));
                 match dtype.is_bool() {
                     true => Expr::binary("!=", &lane, &Expr::atom("0")),
                     false => lane,
@@ -581,13 +581,7 @@ impl Emitter<'_> {
     }
 
     /// `repr` of type `dtype` as GNU vectors of `lanes` lanes of `elem`.
-    pub(super) fn vector(
-        &mut self,
-        repr: Repr,
-        dtype: DType,
-        elem: DType,
-        lanes: usize,
-    ) -> Vector {
+    pub(super) fn vector(&mut self, repr: Repr, dtype: DType, elem: DType, lanes: usize) -> Vector {
         let count = dtype.lanes() as usize / lanes;
         // A lane of a mask has all bits set or clear.
         let stored = |expr: &Expr| match dtype.is_bool() {
@@ -748,6 +742,8 @@ fn is_name(text: &str) -> bool {
 fn length(repr: &Repr) -> usize {
     match repr {
         Repr::Scalar(expr) | Repr::Splat(expr) | Repr::Lanes(expr) => expr.text.len(),
-        Repr::Vector(vector) => vector.pieces.iter().map(|piece| piece.text.len()).max().unwrap_or(0),
+        Repr::Vector(vector) => {
+            vector.pieces.iter().map(|piece| piece.text.len()).max().unwrap_or(0)
+        }
     }
 }

@@ -95,7 +95,8 @@ impl Cache {
         let file = scratch.0.join("kernels.c");
         fs::write(&file, source).map_err(|error| unwritable(&file, &error))?;
         let mut arguments = flags.to_vec();
-        arguments.extend(["-fPIC", "-shared", "-o", "kernels.so", "kernels.c", "-lm"].map(String::from));
+        arguments
+            .extend(["-fPIC", "-shared", "-o", "kernels.so", "kernels.c", "-lm"].map(String::from));
         if let Err(messages) = compiler.run(&arguments, &scratch.0) {
             return Err(self.refused(source, key, &messages));
         }

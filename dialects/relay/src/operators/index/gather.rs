@@ -5,6 +5,7 @@ use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type,
 
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::{Broadcast, Injective, Opaque};
+use crate::operators::LayoutRule;
 use crate::operators::attributes::keywords;
 use crate::operators::elements::{self, Offsets};
 use crate::operators::relation::{self, Dims};
@@ -355,7 +356,7 @@ fn evaluate_adv_index(op: &AdvIndex<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
 #[op(
     name = "relay.where",
     infer = infer_where,
-    hooks(Broadcast, Evaluate(evaluate_where))
+    hooks(Broadcast, LayoutRule::Pointwise, Evaluate(evaluate_where))
 )]
 pub struct Where<V = ValueId> {
     /// Normally `bool`, any shape.

@@ -1,11 +1,14 @@
 //! Activations, dropout and flattening.
 
-use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use te::compute::Combiner;
+use te::scalar::ScalarOp;
 
-use super::numeric::{Number, dispatch};
-
+use super::numeric::{Number, dispatch, map_along, size};
+use super::relation::vectors_along;
+use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::{FusionPattern, ReshapeOnly, relation};
+use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
 ///
@@ -15,7 +18,7 @@ use crate::operators::{FusionPattern, ReshapeOnly, relation};
     name = "relay.nn.relu",
     traits(IDEMPOTENT),
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu), Define(define_relu))
 )]
 pub struct Relu<V = ValueId> {
     /// The input.
@@ -31,6 +34,13 @@ fn evaluate_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(data.dtype(), run(data))
 }
 
+fn define_relu(cx: &mut DefineCx<'_>) -> Defined {
+    define::map(cx, |e, x| {
+        let zero = e.number_like(x, 0.0);
+        e.max(x, zero)
+    })
+}
+
 fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value, EvalError> {
     let elements: Vec<T> = T::read(data).into_iter().map(function).collect();
     T::write(data.dtype(), data.shape(), &elements)
@@ -43,7 +53,7 @@ fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value,
 #[op(
     name = "relay.nn.leaky_relu",
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_leaky_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
 )]
 pub struct LeakyRelu<V = ValueId> {
     /// The input.
@@ -58,6 +68,17 @@ fn evaluate_leaky_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     map(cx.tensor(0)?, |x: f64| if x > 0.0 { x } else { x * op.alpha })
 }
 
+fn define_leaky_relu(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<LeakyRelu<Operand>>()?;
+    define::map(cx, |e, x| {
+        define::as_real(e, x, |e, x| {
+            let (zero, slope) = (e.number_like(x, 0.0), e.number_like(x, op.alpha));
+            let (positive, scaled) = (e.gt(x, zero), e.mul(x, slope));
+            e.select(positive, x, scaled)
+        })
+    })
+}
+
 /// As `nn.leaky_relu`, with a slope per channel: `out[…, c, …] = data > 0 ? data : alpha[c] *
 /// data`.
 ///
@@ -67,7 +88,7 @@ fn evaluate_leaky_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.prelu",
     infer = prelu_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_prelu))
+    hooks(FusionPattern::Broadcast, LayoutRule::Along, Evaluate(evaluate_prelu), Define(define_prelu))
 )]
 pub struct Prelu<V = ValueId> {
     /// The input.
@@ -80,26 +101,27 @@ pub struct Prelu<V = ValueId> {
 }
 
 fn prelu_relation(op: Prelu<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let data = cx.tensor(0)?;
-    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
-    cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
+    vectors_along(cx, op.axis, 1..2)?;
     Ok(op.data)
 }
 
 fn evaluate_prelu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Prelu<Value>>()?;
-    let (data, alpha) = (cx.tensor(0)?, cx.tensor(1)?.to_f64());
-    let axis = relation::axis(op.axis, data.rank())?;
-    if alpha.len() as i64 != data.shape()[axis] {
-        return Err(EvalError::new("expected as many slopes as channels"));
-    }
-    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
-    let mut out = data.to_f64();
-    for (block, values) in out.chunks_mut(inner.max(1)).enumerate() {
-        let slope = alpha[block % alpha.len()];
-        values.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x *= slope);
-    }
-    f64::write(data.dtype(), data.shape(), &out)
+    let slope = |x: f64, alpha: f64| if x <= 0.0 { x * alpha } else { x };
+    map_along(cx.tensor(0)?, cx.tensor(1)?, op.axis, slope)
+}
+
+fn define_prelu(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Prelu<Operand>>()?;
+    let (data, alpha) = (cx.tensor(0)?, cx.tensor(1)?);
+    let axis = relation::axis(op.axis, data.shape.len())?;
+    cx.compute(|e, i| {
+        let slope = define::along(e, &alpha, i, axis);
+        let x = e.load(&data, i);
+        let (zero, scaled) = (e.number_like(x, 0.0), e.mul(x, slope));
+        let negative = e.le(x, zero);
+        e.select(negative, scaled, x)
+    })
 }
 
 /// Exponentials that sum to one along an axis: `out = exp(data) / Σ exp(data)`.
@@ -109,7 +131,11 @@ fn evaluate_prelu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.softmax",
     infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
-    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)))
+    hooks(
+        FusionPattern::OutFusable,
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
+        Define(|cx| define_softmax(cx, cx.fields::<Softmax<Operand>>()?.axis, false))
+    )
 )]
 pub struct Softmax<V = ValueId> {
     /// The input.
@@ -126,7 +152,11 @@ pub struct Softmax<V = ValueId> {
 #[op(
     name = "relay.nn.fast_softmax",
     infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
-    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)))
+    hooks(
+        FusionPattern::OutFusable,
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
+        Define(|cx| define_softmax(cx, cx.fields::<FastSoftmax<Operand>>()?.axis, false))
+    )
 )]
 pub struct FastSoftmax<V = ValueId> {
     /// The input.
@@ -143,7 +173,11 @@ pub struct FastSoftmax<V = ValueId> {
 #[op(
     name = "relay.nn.log_softmax",
     infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
-    hooks(FusionPattern::OutFusable, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)))
+    hooks(
+        FusionPattern::OutFusable,
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),
+        Define(|cx| define_softmax(cx, cx.fields::<LogSoftmax<Operand>>()?.axis, true))
+    )
 )]
 pub struct LogSoftmax<V = ValueId> {
     /// The input.
@@ -154,7 +188,7 @@ pub struct LogSoftmax<V = ValueId> {
 }
 
 fn softmax_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    relation::axis(axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    relation::axis(axis, cx.tensor(0)?.rank())?;
     Ok(data)
 }
 
@@ -162,7 +196,7 @@ fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalErr
     let data = cx.tensor(0)?;
     let axis = relation::axis(axis, data.rank())?;
     let extent = data.shape()[axis] as usize;
-    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let inner = size(&data.shape()[axis + 1..]);
     let mut out = data.to_f64();
     for block in out.chunks_mut((extent * inner).max(1)) {
         for start in 0..inner {
@@ -178,6 +212,46 @@ fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalErr
     f64::write(data.dtype(), data.shape(), &out)
 }
 
+fn define_softmax(cx: &mut DefineCx<'_>, axis: i64, logarithm: bool) -> Defined {
+    let mut data = cx.tensor(0)?;
+    let (shape, dtype) = cx.result()?;
+    let axis = relation::axis(axis, shape.len())?;
+    if !dtype.is_float() {
+        let name = cx.stage_of("float");
+        data = cx.builder.compute(&name, &shape, |e, i| {
+            let x = e.load(&data, i);
+            e.cast(x, DType::FLOAT64)
+        });
+    }
+    let reduction = Reduction::of_axis(&shape, axis);
+    let name = cx.stage_of("max");
+    let highest = reduction.stage(cx, &name, Combiner::Max, &data, |_, _, x| x);
+    let name = cx.stage_of(if logarithm { "shift" } else { "exp" });
+    let terms = cx.builder.compute(&name, &shape, |e, i| {
+        let at = reduction.kept(e, i);
+        let (x, highest) = (e.load(&data, i), e.load(&highest, &at));
+        let shifted = e.sub(x, highest);
+        if logarithm { shifted } else { e.scalar(ScalarOp::Exp, &[shifted]) }
+    });
+    let name = cx.stage_of("sum");
+    let sum = reduction.stage(cx, &name, Combiner::Sum, &terms, |e, _, x| match logarithm {
+        true => e.scalar(ScalarOp::Exp, &[x]),
+        false => x,
+    });
+    cx.compute(|e, i| {
+        let at = reduction.kept(e, i);
+        let (x, sum) = (e.load(&terms, i), e.load(&sum, &at));
+        let value = match logarithm {
+            true => {
+                let sum = e.scalar(ScalarOp::Log, &[sum]);
+                e.sub(x, sum)
+            }
+            false => e.div(x, sum),
+        };
+        e.cast(value, dtype)
+    })
+}
+
 /// Zeroes elements at random while training; the identity in inference, which the reference
 /// computes.
 ///
@@ -189,7 +263,7 @@ fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalErr
     infer = |op: Dropout<Type>, cx: &mut InferCx<'_>| {
         cx.tensor(0).map(|_| Type::tuple([op.data, op.data]))
     },
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_dropout))
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_dropout), Define(define_dropout))
 )]
 pub struct Dropout<V = ValueId> {
     /// The input.
@@ -205,6 +279,13 @@ fn evaluate_dropout(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     Ok(Value::tuple([data.clone().into(), mask.into()]))
 }
 
+fn define_dropout(cx: &mut DefineCx<'_>) -> Defined {
+    let (data, name) = (cx.tensor(0)?, cx.stage_of("mask"));
+    let dtype = data.dtype;
+    let mask = cx.builder.compute(&name, &data.shape, |e, _| e.constant(dtype, Scalar::Int(1)));
+    Ok(vec![data, mask])
+}
+
 /// Joins all axes after the first: `(N, A, B, …)` becomes `(N, A * B * …)`.
 ///
 /// The elements stay in order. Relay operator level 2.
@@ -213,7 +294,7 @@ fn evaluate_dropout(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     name = "relay.nn.batch_flatten",
     traits(IDEMPOTENT),
     infer = batch_flatten_relation,
-    hooks(FusionPattern::Injective, ReshapeOnly, Evaluate(evaluate_batch_flatten))
+    hooks(FusionPattern::Injective, ReshapeOnly, Evaluate(evaluate_batch_flatten), Define(define::reshape))
 )]
 pub struct BatchFlatten<V = ValueId> {
     /// The input.

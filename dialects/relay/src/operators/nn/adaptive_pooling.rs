@@ -1,13 +1,15 @@
 //! Pools to a given extent: adaptive and global ones.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use te::compute::{Combiner, Expression};
 
-use super::numeric::{Number, dispatch, result_shape};
+use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
-use super::window::per_axis;
+use super::window::{least, per_axis};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of an adaptive or global pool of any spatial rank.
 struct AdaptivePool {
@@ -20,15 +22,24 @@ struct AdaptivePool {
     out_layout: String,
 }
 
-/// Declares a pool; what is before the name are its doc comment and `#[op(…)]`.
+/// Declares a pool; what is before the name is its doc comment.
 macro_rules! adaptive_pool {
     (
-        $(#[$meta:meta])*
-        $name:ident, $spatial:literal, $layout:literal, maximum = $maximum:literal,
+        $(#[doc = $doc:tt])*
+        $name:ident = $text:tt, $spatial:literal, $layout:literal, maximum = $maximum:literal,
         $($output_size:ident)?
     ) => {
         #[derive(Op, Clone, Debug)]
-        $(#[$meta])*
+        $(#[doc = $doc])*
+        #[op(
+            name = $text,
+            infer = $name::infer,
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate),
+                Define($name::define)
+            )
+        )]
         pub struct $name<V = ValueId> {
             /// The input, in `layout`.
             pub data: V,
@@ -61,7 +72,7 @@ macro_rules! adaptive_pool {
 
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                self.pool().result(cx.tensor(0)?).map_err(Stop::Error)
+                Ok(self.pool().result(cx.tensor(0)?)?)
             }
         }
 
@@ -72,6 +83,13 @@ macro_rules! adaptive_pool {
                 dispatch!(dtype, pool(&op, cx, &shape, dtype))
             }
         }
+
+        impl $name<Operand> {
+            fn define(cx: &mut DefineCx<'_>) -> Defined {
+                let op = cx.fields::<$name<Operand>>()?.pool();
+                op.define(cx)
+            }
+        }
     };
 }
 
@@ -80,12 +98,7 @@ adaptive_pool! {
     ///
     /// `out[n, c, 0, 0] = mean_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
     /// Relay operator level 2.
-    #[op(
-        name = "relay.nn.global_avg_pool2d",
-        infer = GlobalAvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(GlobalAvgPool2d::evaluate))
-    )]
-    GlobalAvgPool2d, "HW", "NCHW", maximum = false,
+    GlobalAvgPool2d = "relay.nn.global_avg_pool2d", "HW", "NCHW", maximum = false,
 }
 
 adaptive_pool! {
@@ -93,12 +106,7 @@ adaptive_pool! {
     ///
     /// `out[n, c, 0, 0] = max_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
     /// Relay operator level 2.
-    #[op(
-        name = "relay.nn.global_max_pool2d",
-        infer = GlobalMaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(GlobalMaxPool2d::evaluate))
-    )]
-    GlobalMaxPool2d, "HW", "NCHW", maximum = true,
+    GlobalMaxPool2d = "relay.nn.global_max_pool2d", "HW", "NCHW", maximum = true,
 }
 
 adaptive_pool! {
@@ -107,36 +115,21 @@ adaptive_pool! {
     /// `out[n, c, x]` is the mean of `data[n, c, start..end]` with `start = x * W / OW` rounded
     /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
     /// operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_avg_pool1d",
-        infer = AdaptiveAvgPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool1d::evaluate))
-    )]
-    AdaptiveAvgPool1d, "W", "NCW", maximum = false, output_size
+    AdaptiveAvgPool1d = "relay.nn.adaptive_avg_pool1d", "W", "NCW", maximum = false, output_size
 }
 
 adaptive_pool! {
     /// The means over `output_size` parts of two axes.
     ///
     /// As `nn.adaptive_avg_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_avg_pool2d",
-        infer = AdaptiveAvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool2d::evaluate))
-    )]
-    AdaptiveAvgPool2d, "HW", "NCHW", maximum = false, output_size
+    AdaptiveAvgPool2d = "relay.nn.adaptive_avg_pool2d", "HW", "NCHW", maximum = false, output_size
 }
 
 adaptive_pool! {
     /// The means over `output_size` parts of three axes.
     ///
     /// As `nn.adaptive_avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_avg_pool3d",
-        infer = AdaptiveAvgPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool3d::evaluate))
-    )]
-    AdaptiveAvgPool3d, "DHW", "NCDHW", maximum = false, output_size
+    AdaptiveAvgPool3d = "relay.nn.adaptive_avg_pool3d", "DHW", "NCDHW", maximum = false, output_size
 }
 
 adaptive_pool! {
@@ -145,36 +138,21 @@ adaptive_pool! {
     /// `out[n, c, x]` is the maximum of `data[n, c, start..end]` with `start = x * W / OW` rounded
     /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
     /// operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_max_pool1d",
-        infer = AdaptiveMaxPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool1d::evaluate))
-    )]
-    AdaptiveMaxPool1d, "W", "NCW", maximum = true, output_size
+    AdaptiveMaxPool1d = "relay.nn.adaptive_max_pool1d", "W", "NCW", maximum = true, output_size
 }
 
 adaptive_pool! {
     /// The largest elements of `output_size` parts of two axes.
     ///
     /// As `nn.adaptive_max_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_max_pool2d",
-        infer = AdaptiveMaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool2d::evaluate))
-    )]
-    AdaptiveMaxPool2d, "HW", "NCHW", maximum = true, output_size
+    AdaptiveMaxPool2d = "relay.nn.adaptive_max_pool2d", "HW", "NCHW", maximum = true, output_size
 }
 
 adaptive_pool! {
     /// The largest elements of `output_size` parts of three axes.
     ///
     /// As `nn.adaptive_max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_max_pool3d",
-        infer = AdaptiveMaxPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool3d::evaluate))
-    )]
-    AdaptiveMaxPool3d, "DHW", "NCDHW", maximum = true, output_size
+    AdaptiveMaxPool3d = "relay.nn.adaptive_max_pool3d", "DHW", "NCDHW", maximum = true, output_size
 }
 
 impl AdaptivePool {
@@ -228,7 +206,6 @@ fn pool<T: Number>(
     let order = op.order();
     let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
     let output = out_layout.logical_extents(&order, shape)?;
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let planes = size(&output[..2]);
     let mut result = vec![T::ZERO; size(&output)];
@@ -237,7 +214,7 @@ fn pool<T: Number>(
         for plane in 0..planes {
             let values = elements.iter().map(|&element| data[plane * in_size + element]);
             result[plane * out_size + place] = if op.maximum {
-                values.fold(T::lowest(dtype), |a, b| if b > a { b } else { a })
+                values.fold(T::lowest(dtype), T::greater)
             } else {
                 values.fold(T::ZERO, T::plus).over(elements.len().max(1) as i64)
             };
@@ -245,6 +222,92 @@ fn pool<T: Number>(
     }
     let (shape, result) = out_layout.pack(&order, &output, &result)?;
     T::write(dtype, &shape, &result)
+}
+
+impl AdaptivePool {
+    fn define(&self, cx: &mut DefineCx<'_>) -> Defined {
+        let data = cx.tensor(0)?;
+        let (shape, dtype) = cx.result()?;
+        let (layout, out_layout) = self.layouts()?;
+        let order = self.order();
+        let input = layout.logical_extents(&order, &data.shape)?;
+        let output = out_layout.logical_extents(&order, &shape)?;
+        let axes: Vec<(i64, i64)> =
+            input[2..].iter().copied().zip(output[2..].iter().copied()).collect();
+        let extents: Vec<i64> = axes.iter().map(|&(input, parts)| longest(input, parts)).collect();
+        let outside = if self.maximum { least(dtype)? } else { ir_core::Scalar::Int(0) };
+        let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+            let mut place = out_layout.logical_indices(e, &order, &shape, i);
+            let mut inside = None;
+            for (axis, &(extent, parts)) in axes.iter().enumerate() {
+                let part = place[axis + 2].value(e);
+                let (begin, end) = bounds(e, part, extent, parts);
+                let at = e.add(begin, r[axis]);
+                if extent % parts != 0 {
+                    let condition = e.lt(at, end);
+                    inside = Some(inside.map_or(condition, |inside| e.and(inside, condition)));
+                }
+                place[axis + 2] = Index::new(at, extent);
+            }
+            let at = layout.physical_indices(e, &order, &place);
+            match inside {
+                Some(inside) => {
+                    let otherwise = e.constant(dtype, outside);
+                    e.load_if(inside, &data, &at, otherwise)
+                }
+                None => e.load(&data, &at),
+            }
+        };
+        if self.maximum {
+            return cx.reduce(&extents, Combiner::Max, element);
+        }
+        // Sums of integers do not wrap.
+        let sums = if dtype.is_float() { dtype } else { DType::INT64 };
+        let name = cx.stage_of("sum");
+        let sum = cx.builder.reduce(&name, &shape, &extents, Combiner::Sum, |e, i, r| {
+            let x = element(e, i, r);
+            e.cast(x, sums)
+        });
+        cx.compute(|e, i| {
+            let x = e.load(&sum, i);
+            let places = out_layout.logical_indices(e, &order, &shape, i);
+            let mut count = e.index(1);
+            for (place, &(extent, parts)) in places[2..].iter().zip(&axes) {
+                let inside = match extent % parts {
+                    0 => e.index(extent / parts),
+                    _ => {
+                        let part = place.value(e);
+                        let (begin, end) = bounds(e, part, extent, parts);
+                        e.sub(end, begin)
+                    }
+                };
+                count = e.mul(count, inside);
+            }
+            let one = e.index(1);
+            let count = e.max(count, one);
+            let count = e.cast(count, sums);
+            let mean = e.div(x, count);
+            e.cast(mean, dtype)
+        })
+    }
+}
+
+/// The most elements that one of `parts` parts of an axis has.
+fn longest(extent: i64, parts: i64) -> i64 {
+    let length = |part: i64| ((part + 1) * extent + parts - 1) / parts - part * extent / parts;
+    (0..parts).map(length).max().unwrap_or(0)
+}
+
+/// Where the part `part` of an axis begins and ends.
+fn bounds(e: &mut Expression<'_>, part: ValueId, extent: i64, parts: i64) -> (ValueId, ValueId) {
+    if extent % parts == 0 {
+        let length = extent / parts;
+        return (e.mul_index(part, length), strided(e, part, length, length));
+    }
+    let by = e.index(parts);
+    let begin = e.mul_index(part, extent);
+    let end = e.add_index(begin, extent + parts - 1);
+    (e.floor_div(begin, by), e.floor_div(end, by))
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -1,9 +1,12 @@
 //! Normalizations.
 
-use ir_core::{InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use te::compute::{Combiner, Expression, Tensor};
+use te::scalar::ScalarOp;
 
-use super::numeric::Number;
-use super::relation::divide;
+use super::numeric::{Number, size};
+use super::relation::{divide, vectors_along};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, Reduction, along, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, relation};
 
@@ -17,7 +20,7 @@ use crate::operators::{FusionPattern, relation};
 #[op(
     name = "relay.nn.batch_norm",
     infer = batch_norm_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_norm))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_norm), Define(define_batch_norm))
 )]
 pub struct BatchNorm<V = ValueId> {
     /// The input.
@@ -45,12 +48,7 @@ pub struct BatchNorm<V = ValueId> {
 }
 
 fn batch_norm_relation(op: BatchNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let data = cx.tensor(0)?;
-    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
-    let channel = Type::tensor([data.shape[axis]], data.dtype);
-    for operand in 1..5 {
-        cx.refine(operand, channel);
-    }
+    let channel = vectors_along(cx, op.axis, 1..5)?;
     Ok(Type::tuple([op.data, channel, channel]))
 }
 
@@ -67,6 +65,126 @@ fn evaluate_batch_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         *x = (*x - mean[c]) / (variance[c] + op.epsilon).sqrt();
     }
     Ok(Value::tuple([affine.finish(out)?, cx.operands[3].clone(), cx.operands[4].clone()]))
+}
+
+fn define_batch_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<BatchNorm<Operand>>()?;
+    let (data, mean, variance) = (cx.tensor(0)?, cx.tensor(3)?, cx.tensor(4)?);
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let name = cx.stage();
+    let normalized = cx.builder.compute(&name, &data.shape, |e, i| {
+        let x = e.load(&data, i);
+        let (mean, variance) =
+            (along(e, &mean, i, scaling.axis), along(e, &variance, i, scaling.axis));
+        scaling.normalized(e, i, x, mean, variance, op.epsilon)
+    });
+    Ok(vec![normalized, mean, variance])
+}
+
+/// The last step of every normalization, as an expression.
+struct Scaling {
+    axis: usize,
+    dtype: DType,
+    gamma: Option<Tensor>,
+    beta: Option<Tensor>,
+}
+
+impl Scaling {
+    /// The step for operands `data`, `gamma`, `beta`.
+    fn new(cx: &DefineCx<'_>, axis: i64, scale: bool, center: bool) -> Result<Scaling, String> {
+        let data = cx.tensor(0)?;
+        Ok(Scaling {
+            axis: relation::axis(axis, data.shape.len())?,
+            dtype: data.dtype,
+            gamma: if scale { Some(cx.tensor(1)?) } else { None },
+            beta: if center { Some(cx.tensor(2)?) } else { None },
+        })
+    }
+
+    /// The element type of statistics: integers are normalized as reals.
+    fn computed_in(&self) -> DType {
+        if self.dtype.is_float() { self.dtype } else { DType::FLOAT64 }
+    }
+
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` at indices `i`.
+    fn normalized(
+        &self,
+        e: &mut Expression<'_>,
+        i: &[ValueId],
+        x: ValueId,
+        mean: ValueId,
+        variance: ValueId,
+        epsilon: f64,
+    ) -> ValueId {
+        let real = self.computed_in();
+        let [x, mean, variance] = [x, mean, variance].map(|value| e.cast(value, real));
+        let (centered, epsilon) = (e.sub(x, mean), e.number(real, epsilon));
+        let shifted = e.add(variance, epsilon);
+        let deviation = e.scalar(ScalarOp::Sqrt, &[shifted]);
+        let mut value = e.div(centered, deviation);
+        if let Some(gamma) = &self.gamma {
+            let gamma = along(e, gamma, i, self.axis);
+            let gamma = e.cast(gamma, real);
+            value = e.mul(value, gamma);
+        }
+        if let Some(beta) = &self.beta {
+            let beta = along(e, beta, i, self.axis);
+            let beta = e.cast(beta, real);
+            value = e.add(value, beta);
+        }
+        e.cast(value, self.dtype)
+    }
+
+    /// Normalizes groups of elements to mean 0 and variance 1. A group is a place in `view`, a
+    /// shape of the same elements, without the axes that `reduced` holds for.
+    fn define(
+        &self,
+        cx: &mut DefineCx<'_>,
+        epsilon: f64,
+        view: &[i64],
+        reduced: &[bool],
+    ) -> Defined {
+        let (data, real) = (cx.tensor(0)?, self.computed_in());
+        let reduction = Reduction::new(view, reduced, false);
+        let at = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+            let place = reduction.place(i, r);
+            Index::row_major(&place, view).split(e, &data.shape)
+        };
+        let Reduction { shape, extents, .. } = &reduction;
+        let mut statistics = Vec::new();
+        for part in ["mean", "variance"] {
+            let mean = statistics.last().cloned();
+            let name = cx.stage_of(&format!("{part}_sum"));
+            let sum = cx.builder.reduce(&name, shape, extents, Combiner::Sum, |e, i, r| {
+                let place = at(e, i, r);
+                let x = e.load(&data, &place);
+                let x = e.cast(x, real);
+                match &mean {
+                    None => x,
+                    Some(mean) => {
+                        let mean = e.load(mean, i);
+                        let difference = e.sub(x, mean);
+                        e.mul(difference, difference)
+                    }
+                }
+            });
+            let (name, count) = (cx.stage_of(part), reduction.count() as f64);
+            statistics.push(cx.builder.compute(&name, shape, |e, i| {
+                let (sum, count) = (e.load(&sum, i), e.number(real, count));
+                e.div(sum, count)
+            }));
+        }
+        let [mean, variance] = &statistics[..] else {
+            return Err("expected a mean and a variance".to_string());
+        };
+        cx.compute(|e, i| {
+            let x = e.load(&data, i);
+            let place = Index::row_major(i, &data.shape).split(e, view);
+            let group = reduction.kept(e, &place);
+            let (mean, variance) = (e.load(mean, &group), e.load(variance, &group));
+            self.normalized(e, i, x, mean, variance, epsilon)
+        })
+    }
 }
 
 /// The last step of every normalization: a factor and a summand per channel.
@@ -90,7 +208,7 @@ impl<'a> Affine<'a> {
         let data = cx.tensor(0)?;
         let axis = relation::axis(axis, data.rank())?;
         let channels = data.shape()[axis] as usize;
-        let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+        let inner = size(&data.shape()[axis + 1..]);
         let gamma = if scale { cx.tensor(1)?.to_f64() } else { vec![1.0; channels] };
         let beta = if center { cx.tensor(2)?.to_f64() } else { vec![0.0; channels] };
         if gamma.len() != channels || beta.len() != channels {
@@ -143,11 +261,7 @@ impl<'a> Affine<'a> {
 
 /// Refines `gamma` and `beta` to vectors along `axis`.
 fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let tensor = cx.tensor(0)?;
-    let axis = relation::axis(axis, tensor.rank()).map_err(Stop::Error)?;
-    let channel = Type::tensor([tensor.shape[axis]], tensor.dtype);
-    cx.refine(1, channel);
-    cx.refine(2, channel);
+    vectors_along(cx, axis, 1..3)?;
     Ok(data)
 }
 
@@ -160,7 +274,7 @@ fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result
 #[op(
     name = "relay.nn.layer_norm",
     infer = |op: LayerNorm<Type>, cx: &mut InferCx<'_>| normalization_relation(op.data, op.axis, cx),
-    hooks(Evaluate(evaluate_layer_norm))
+    hooks(Evaluate(evaluate_layer_norm), Define(define_layer_norm))
 )]
 pub struct LayerNorm<V = ValueId> {
     /// The input.
@@ -191,6 +305,14 @@ fn evaluate_layer_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     affine.normalize(op.epsilon, groups, |i| i / (inner * channels) * inner + i % inner)
 }
 
+fn define_layer_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<LayerNorm<Operand>>()?;
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let shape = cx.tensor(0)?.shape;
+    let reduced: Vec<bool> = (0..shape.len()).map(|axis| axis == scaling.axis).collect();
+    scaling.define(cx, op.epsilon, &shape, &reduced)
+}
+
 /// Normalizes every channel of every example: `out = (data - mean) / sqrt(variance + epsilon) *
 /// gamma + beta`.
 ///
@@ -200,7 +322,7 @@ fn evaluate_layer_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.instance_norm",
     infer = instance_norm_relation,
-    hooks(Evaluate(evaluate_instance_norm))
+    hooks(Evaluate(evaluate_instance_norm), Define(define_instance_norm))
 )]
 pub struct InstanceNorm<V = ValueId> {
     /// The input; its first axis is that of the batch.
@@ -225,7 +347,7 @@ pub struct InstanceNorm<V = ValueId> {
 
 /// Errors when the axis of channels is that of the batch.
 fn require_batch(axis: i64, rank: usize) -> Result<usize, Stop> {
-    match relation::axis(axis, rank).map_err(Stop::Error)? {
+    match relation::axis(axis, rank)? {
         0 => Err(Stop::error("expected an axis of channels after the first, found axis 0")),
         axis => Ok(axis),
     }
@@ -246,6 +368,15 @@ fn evaluate_instance_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     })
 }
 
+fn define_instance_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<InstanceNorm<Operand>>()?;
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let shape = cx.tensor(0)?.shape;
+    let reduced: Vec<bool> =
+        (0..shape.len()).map(|axis| axis != 0 && axis != scaling.axis).collect();
+    scaling.define(cx, op.epsilon, &shape, &reduced)
+}
+
 /// Normalizes groups of channels of every example: `out = (data - mean) / sqrt(variance +
 /// epsilon) * gamma + beta`.
 ///
@@ -256,7 +387,7 @@ fn evaluate_instance_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.group_norm",
     infer = group_norm_relation,
-    hooks(Evaluate(evaluate_group_norm))
+    hooks(Evaluate(evaluate_group_norm), Define(define_group_norm))
 )]
 pub struct GroupNorm<V = ValueId> {
     /// The input; its first axis is that of the batch.
@@ -306,6 +437,18 @@ fn evaluate_group_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         .normalize(op.epsilon, batch * groups, |i| i / example * groups + affine.channel(i) / size)
 }
 
+fn define_group_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<GroupNorm<Operand>>()?;
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let (mut view, groups) = (cx.tensor(0)?.shape, op.num_groups.max(1));
+    // The axis of channels as one of groups and one of the channels of a group.
+    view[scaling.axis] /= groups;
+    view.insert(scaling.axis, groups);
+    let reduced: Vec<bool> =
+        (0..view.len()).map(|axis| axis != 0 && axis != scaling.axis).collect();
+    scaling.define(cx, op.epsilon, &view, &reduced)
+}
+
 /// Divides by the Euclidean norm: `out = data / sqrt(max(Σ data², eps))`.
 ///
 /// The sum runs over `axis`, all axes where absent or empty. The result has the type of `data`.
@@ -314,7 +457,7 @@ fn evaluate_group_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.l2_normalize",
     infer = l2_normalize_relation,
-    hooks(Evaluate(evaluate_l2_normalize))
+    hooks(Evaluate(evaluate_l2_normalize), Define(define_l2_normalize))
 )]
 pub struct L2Normalize<V = ValueId> {
     /// The input.
@@ -329,7 +472,7 @@ pub struct L2Normalize<V = ValueId> {
 fn l2_normalize_relation(op: L2Normalize<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let rank = cx.tensor(0)?.rank();
     for &axis in op.axis.iter().flatten() {
-        relation::axis(axis, rank).map_err(Stop::Error)?;
+        relation::axis(axis, rank)?;
     }
     Ok(op.data)
 }
@@ -367,6 +510,28 @@ fn evaluate_l2_normalize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     f64::write(data.dtype(), data.shape(), &out)
 }
 
+fn define_l2_normalize(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<L2Normalize<Operand>>()?;
+    let data = cx.tensor(0)?;
+    let reduced = relation::reduced_axes(op.axis.as_deref(), false, data.shape.len())?;
+    let (reduction, name) = (Reduction::new(&data.shape, &reduced, false), cx.stage_of("sum"));
+    let real = if data.dtype.is_float() { data.dtype } else { DType::FLOAT64 };
+    let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, _, x| {
+        let x = e.cast(x, real);
+        e.mul(x, x)
+    });
+    cx.compute(|e, i| {
+        let at = reduction.kept(e, i);
+        let (x, sum, least) = (e.load(&data, i), e.load(&sum, &at), e.number(real, op.eps));
+        // A sum that is NaN gives way to the bound.
+        let above = e.gt(sum, least);
+        let bounded = e.select(above, sum, least);
+        let (x, norm) = (e.cast(x, real), e.scalar(ScalarOp::Sqrt, &[bounded]));
+        let value = e.div(x, norm);
+        e.cast(value, data.dtype)
+    })
+}
+
 /// Local response normalization: `out = data / (bias + alpha / size * Σ data²) ^ beta`.
 ///
 /// The sum runs over the `size` neighbours along `axis` around every element; there are none
@@ -375,7 +540,7 @@ fn evaluate_l2_normalize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.lrn",
     infer = lrn_relation,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_lrn))
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_lrn), Define(define_lrn))
 )]
 pub struct Lrn<V = ValueId> {
     /// The input.
@@ -398,7 +563,7 @@ pub struct Lrn<V = ValueId> {
 }
 
 fn lrn_relation(op: Lrn<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    relation::axis(op.axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    relation::axis(op.axis, cx.tensor(0)?.rank())?;
     if op.size < 1 || op.size % 2 == 0 {
         return Err(Stop::Error(format!("expected an odd `size`, found {}", op.size)));
     }
@@ -410,7 +575,7 @@ fn evaluate_lrn(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let tensor = cx.tensor(0)?;
     let axis = relation::axis(op.axis, tensor.rank())?;
     let extent = tensor.shape()[axis] as usize;
-    let inner = tensor.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let inner = size(&tensor.shape()[axis + 1..]);
     let reach = usize::try_from(op.size / 2).unwrap_or(0);
     let data = tensor.to_f64();
     let out: Vec<f64> = (0..data.len())
@@ -424,6 +589,39 @@ fn evaluate_lrn(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         })
         .collect();
     f64::write(tensor.dtype(), tensor.shape(), &out)
+}
+
+fn define_lrn(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Lrn<Operand>>()?;
+    let data = cx.tensor(0)?;
+    let axis = relation::axis(op.axis, data.shape.len())?;
+    let (extent, reach) = (data.shape[axis], (op.size / 2).min(data.shape[axis]));
+    let real = if data.dtype.is_float() { data.dtype } else { DType::FLOAT64 };
+    let name = cx.stage_of("sum");
+    let window = [2 * reach + 1];
+    let sum = cx.builder.reduce(&name, &data.shape, &window, Combiner::Sum, |e, i, r| {
+        let mut at = i.to_vec();
+        let place = e.add(i[axis], r[0]);
+        at[axis] = e.add_index(place, -reach);
+        let outside = e.number(data.dtype, 0.0);
+        let x = match within(e, [(at[axis], extent)]) {
+            Some(inside) => e.load_if(inside, &data, &at, outside),
+            None => outside,
+        };
+        let x = e.cast(x, real);
+        e.mul(x, x)
+    });
+    cx.compute(|e, i| {
+        let (x, sum) = (e.load(&data, i), e.load(&sum, i));
+        let [alpha, size, bias, beta] =
+            [op.alpha, op.size as f64, op.bias, op.beta].map(|value| e.number(real, value));
+        let scaled = e.mul(alpha, sum);
+        let mean = e.div(scaled, size);
+        let shifted = e.add(bias, mean);
+        let (x, divisor) = (e.cast(x, real), e.scalar(ScalarOp::Pow, &[shifted, beta]));
+        let value = e.div(x, divisor);
+        e.cast(value, data.dtype)
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

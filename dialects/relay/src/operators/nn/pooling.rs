@@ -1,13 +1,15 @@
 //! Pools over sliding windows, and the gradients of the two-dimensional ones.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use te::compute::{Combiner, Expression, Tensor};
 
-use super::numeric::{Number, dispatch, result_shape};
+use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
-use super::window::{Step, Windows, per_axis};
+use super::window::{Margin, Reach, Step, Windows, margins, pad_stage, per_axis};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a pool of any spatial rank.
 struct Pool {
@@ -26,22 +28,31 @@ struct Pool {
 /// What a pool computes of a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PoolKind {
-    /// The largest element.
+    /// The largest element; NaN where there is one.
     Max,
     /// The mean of the elements, or, with padding included, of the window.
     Average { include_padding: bool },
 }
 
-/// Declares a pool; what is before the name are its doc comment and `#[op(…)]`.
+/// Declares a pool; what is before the name is its doc comment.
 macro_rules! pool {
     (
-        $(#[$meta:meta])*
-        $name:ident($operand:ident, $($before:ident: $before_doc:tt)?),
+        $(#[doc = $doc:tt])*
+        $name:ident = $text:tt ($operand:ident, $($before:ident: $before_doc:tt)?),
         $spatial:literal, $layout:literal, $kind:expr
-        $(, $include:ident)?
+        $(, $include:ident)? $(; $define:path)?
     ) => {
         #[derive(Op, Clone, Debug)]
-        $(#[$meta])*
+        $(#[doc = $doc])*
+        #[op(
+            name = $text,
+            infer = $name::infer,
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate)
+                $(, Define($define))?
+            )
+        )]
         pub struct $name<V = ValueId> {
             $(#[doc = $before_doc] pub $before: V,)?
             /// The input, in `layout`.
@@ -100,7 +111,7 @@ macro_rules! forward {
     ($($name:ident),*) => {$(
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                self.pool().infer(cx.tensor(0)?)
+                Ok(self.pool().result(cx.tensor(0)?)?)
             }
         }
 
@@ -109,6 +120,14 @@ macro_rules! forward {
                 let op = cx.fields::<$name<Value>>()?.pool();
                 let (shape, dtype) = result_shape::<$name>(cx)?;
                 dispatch!(dtype, pool(&op, cx, &shape, dtype))
+            }
+        }
+
+        impl $name<Operand> {
+            fn define(cx: &mut DefineCx<'_>) -> Defined {
+                let op = cx.fields::<$name<Operand>>()?.pool();
+                let data = cx.tensor(0)?;
+                op.define(cx, &data)
             }
         }
     )*};
@@ -120,7 +139,7 @@ macro_rules! backward {
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
                 let data = cx.tensor(1)?;
-                let pool = self.pool().infer(data)?;
+                let pool = self.pool().result(data)?;
                 // The gradient has the shape of the pool's result and its own element type.
                 let grad = match cx.tensor(0) {
                     Ok(grad) => match pool.as_tensor() {
@@ -149,41 +168,26 @@ forward!(MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d);
 backward!(MaxPool2dGrad, AvgPool2dGrad);
 
 pool! {
-    /// The largest element of every window along one axis.
+    /// The largest element of every window along one axis; NaN where there is one.
     ///
     /// `out[n, c, x] = max_k data[n, c, x * stride + k * dilation - padding]`. With data `(N, C,
     /// W)` the result is `(N, C, (W + padding - (K - 1) * dilation - 1) / stride + 1)`, rounded
     /// down, or up with `ceil_mode`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool1d",
-        infer = MaxPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool1d::evaluate))
-    )]
-    MaxPool1d(data,), "W", "NCW", |_| PoolKind::Max
+    MaxPool1d = "relay.nn.max_pool1d" (data,), "W", "NCW", |_| PoolKind::Max; MaxPool1d::define
 }
 
 pool! {
     /// The largest element of every window along two axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool2d",
-        infer = MaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool2d::evaluate))
-    )]
-    MaxPool2d(data,), "HW", "NCHW", |_| PoolKind::Max
+    MaxPool2d = "relay.nn.max_pool2d" (data,), "HW", "NCHW", |_| PoolKind::Max; MaxPool2d::define
 }
 
 pool! {
     /// The largest element of every window along three axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool3d",
-        infer = MaxPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool3d::evaluate))
-    )]
-    MaxPool3d(data,), "DHW", "NCDHW", |_| PoolKind::Max
+    MaxPool3d = "relay.nn.max_pool3d" (data,), "DHW", "NCDHW", |_| PoolKind::Max; MaxPool3d::define
 }
 
 pool! {
@@ -192,39 +196,24 @@ pool! {
     /// `out[n, c, x] = mean_k data[n, c, x * stride + k * dilation - padding]`, over the elements
     /// inside the input, or with `count_include_pad` over the whole window, whose padding is zero.
     /// The shape is that of `nn.max_pool1d`; integers truncate. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool1d",
-        infer = AvgPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool1d::evaluate))
-    )]
-    AvgPool1d(data,), "W", "NCW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    AvgPool1d = "relay.nn.avg_pool1d" (data,), "W", "NCW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool1d::define
 }
 
 pool! {
     /// The mean of every window along two axes.
     ///
     /// As `nn.avg_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool2d",
-        infer = AvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool2d::evaluate))
-    )]
-    AvgPool2d(data,), "HW", "NCHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    AvgPool2d = "relay.nn.avg_pool2d" (data,), "HW", "NCHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool2d::define
 }
 
 pool! {
     /// The mean of every window along three axes.
     ///
     /// As `nn.avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool3d",
-        infer = AvgPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool3d::evaluate))
-    )]
-    AvgPool3d(data,), "DHW", "NCDHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    AvgPool3d = "relay.nn.avg_pool3d" (data,), "DHW", "NCDHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool3d::define
 }
 
 pool! {
@@ -232,12 +221,7 @@ pool! {
     ///
     /// Adds the gradient of every window to its largest element, of several the first. The result
     /// has the type of `data`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool2d_grad",
-        infer = MaxPool2dGrad::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool2dGrad::evaluate))
-    )]
-    MaxPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
+    MaxPool2dGrad = "relay.nn.max_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
     |_| PoolKind::Max
 }
 
@@ -246,12 +230,7 @@ pool! {
     ///
     /// Spreads the gradient of every window evenly over its elements. The result has the type of
     /// `data`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool2d_grad",
-        infer = AvgPool2dGrad::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool2dGrad::evaluate))
-    )]
-    AvgPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
+    AvgPool2dGrad = "relay.nn.avg_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
     |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
 }
 
@@ -273,10 +252,6 @@ impl Pool {
 
     fn sizes(&self) -> Result<Vec<i64>, String> {
         per_axis("pool_size", &self.pool_size, self.spatial.len(), 1)
-    }
-
-    fn infer(&self, data: &TensorType) -> Result<Type, Stop> {
-        self.result(data).map_err(Stop::Error)
     }
 
     fn result(&self, data: &TensorType) -> Result<Type, String> {
@@ -315,7 +290,6 @@ fn pool<T: Number>(
     let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
     let output = out_layout.logical_extents(&order, shape)?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let start = if op.kind == PoolKind::Max { T::lowest(dtype) } else { T::ZERO };
     let divisors = op.divisors(&windows, out_size)?;
@@ -328,8 +302,7 @@ fn pool<T: Number>(
             let elements = channel[run.input..].iter().step_by(windows.stride);
             for (out, &element) in plane[run.output..][..run.count].iter_mut().zip(elements) {
                 match op.kind {
-                    PoolKind::Max if element > *out => *out = element,
-                    PoolKind::Max => {}
+                    PoolKind::Max => *out = out.greater(element),
                     PoolKind::Average { .. } => *out = out.plus(element),
                 }
             }
@@ -356,7 +329,6 @@ fn pool_gradient<T: Number>(
     let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
     let (output, grad) = out_layout.unpack(&order, grad.shape(), &T::read(grad))?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let divisors = op.divisors(&windows, out_size)?;
     let mut result = vec![T::ZERO; data.len()];
@@ -385,6 +357,74 @@ fn pool_gradient<T: Number>(
     }
     let (shape, result) = layout.pack(&order, &input, &result)?;
     T::write(dtype, &shape, &result)
+}
+
+impl Pool {
+    /// The padded input, where windows reach over it, and what the pool computes of windows.
+    fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor) -> Defined {
+        let (shape, dtype) = cx.result()?;
+        let (layout, out_layout) = self.layouts()?;
+        let (order, steps, sizes) = (self.order(), self.steps()?, self.sizes()?);
+        let input = layout.logical_extents(&order, &data.shape)?;
+        let output = out_layout.logical_extents(&order, &shape)?;
+        let reaches = margins(&steps, &input[2..], &output[2..], &sizes);
+        let maximum = self.kind == PoolKind::Max;
+        let margin = if maximum { Margin::Least } else { Margin::Zero };
+        let padded = pad_stage(cx, data, &layout, &order, &reaches, margin)?;
+        let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+            let mut place = out_layout.logical_indices(e, &order, &shape, i);
+            for (axis, (step, reach)) in steps.iter().zip(&reaches).enumerate() {
+                let window = place[axis + 2].value(e);
+                let start = strided(e, window, reach.shift(), step.stride);
+                let within = e.mul_index(r[axis], step.dilation);
+                place[axis + 2] = Index::new(e.add(start, within), reach.extent());
+            }
+            let at = padded.layout.physical_indices(e, &order, &place);
+            e.load(&padded.tensor, &at)
+        };
+        if maximum {
+            return cx.reduce(&sizes, Combiner::Max, element);
+        }
+        // Sums of integers do not wrap.
+        let sums = if dtype.is_float() { dtype } else { DType::INT64 };
+        let name = cx.stage_of("sum");
+        let sum = cx.builder.reduce(&name, &shape, &sizes, Combiner::Sum, |e, i, r| {
+            let x = element(e, i, r);
+            e.cast(x, sums)
+        });
+        cx.compute(|e, i| {
+            let x = e.load(&sum, i);
+            let windows = out_layout.logical_indices(e, &order, &shape, i);
+            let divisor = self.divisor(e, &windows[2..], &steps, &sizes, &reaches);
+            let divisor = e.cast(divisor, sums);
+            let mean = e.div(x, divisor);
+            e.cast(mean, dtype)
+        })
+    }
+
+    /// The number of elements that the mean of a window is taken of.
+    fn divisor(
+        &self,
+        e: &mut Expression<'_>,
+        windows: &[Index],
+        steps: &[Step],
+        sizes: &[i64],
+        reaches: &[Reach],
+    ) -> ValueId {
+        let whole = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
+        let all = matches!(self.kind, PoolKind::Average { include_padding: true });
+        if all || reaches.iter().all(Reach::is_inside) {
+            return e.index(whole);
+        }
+        let mut count = e.index(1);
+        for (((window, step), &size), reach) in windows.iter().zip(steps).zip(sizes).zip(reaches) {
+            let window = window.value(e);
+            let inside = reach.elements_inside(e, window, step, size);
+            count = e.mul(count, inside);
+        }
+        let one = e.index(1);
+        e.max(count, one)
+    }
 }
 
 pub(crate) fn register(registry: &mut Registry) {

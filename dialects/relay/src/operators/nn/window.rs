@@ -1,13 +1,17 @@
 //! Sliding windows: the geometry that convolutions and pools of every spatial rank share.
 
-use ir_core::{Dim, DimOp};
+use ir_core::{Dim, DimOp, Scalar, ValueId};
+use te::compute::{Combiner, Expression, Tensor};
+
+use crate::define::{DefineCx, Index, strided, within};
+use crate::operators::layout::Layout;
 
 /// The largest stride, dilation, window and padding: sums and products of two fit `i64`.
 const MAX_EXTENT: i64 = i32::MAX as i64;
 
 /// `values` with one entry per spatial axis; a single one counts for all. Errors when there are
 /// more or fewer, or one is below `least`.
-pub(super) fn per_axis(
+pub(crate) fn per_axis(
     name: &str,
     values: &[i64],
     rank: usize,
@@ -53,13 +57,13 @@ pub(super) fn offset(dim: Dim, n: i64) -> Dim {
 
 /// Step, spread and margins of a window along one axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// Distance of neighbouring windows.
-    pub(super) stride: i64,
+    pub(crate) stride: i64,
     /// Distance of neighbouring elements of a window.
-    pub(super) dilation: i64,
+    pub(crate) dilation: i64,
     /// Padding before and after.
-    pub(super) padding: (i64, i64),
+    pub(crate) padding: (i64, i64),
 }
 
 impl Step {
@@ -80,7 +84,7 @@ impl Step {
     /// The number of windows of `kernel` elements along an axis of extent `input`:
     /// `(input + padding - (kernel - 1) * dilation - 1) / stride + 1`, the quotient rounded down,
     /// or up with `ceil`. Errors when not even one fits.
-    pub(super) fn windows(&self, input: Dim, kernel: Dim, ceil: bool) -> Result<Dim, String> {
+    pub(crate) fn windows(&self, input: Dim, kernel: Dim, ceil: bool) -> Result<Dim, String> {
         let (before, after) = self.padding;
         // The `+ 1` goes into the dividend, so that an extent that stays the same stays simple.
         let round = self.stride + if ceil { self.stride - 1 } else { 0 };
@@ -199,6 +203,140 @@ impl Windows {
         }
         Windows { taps, stride: steps.last().map_or(1, |step| step.stride as usize) }
     }
+}
+
+/// How far windows reach over an axis of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reach {
+    /// Extent of the axis.
+    input: i64,
+    /// How far the first window reaches over the begin; negative where it starts after it.
+    before: i64,
+    /// How far the last window reaches over the end.
+    after: i64,
+}
+
+impl Reach {
+    /// Where the first window starts in the padded axis.
+    pub(super) fn shift(&self) -> i64 {
+        (-self.before).max(0)
+    }
+
+    /// Extent of the padded axis.
+    pub(super) fn extent(&self) -> i64 {
+        self.input + self.before.max(0) + self.after.max(0)
+    }
+
+    /// How many of the `size` elements of window `window` lie in the axis.
+    pub(super) fn elements_inside(
+        &self,
+        e: &mut Expression<'_>,
+        window: ValueId,
+        step: &Step,
+        size: i64,
+    ) -> ValueId {
+        // Element `k` lies at `start + k · dilation`, so inside from the first `k` at or after 0
+        // to before the first at or after the end.
+        let start = strided(e, window, -self.before, step.stride);
+        let place = |e: &mut Expression<'_>, end: i64| {
+            let (distance, dilation) = (e.index(end + step.dilation - 1), e.index(step.dilation));
+            let distance = e.sub(distance, start);
+            let place = e.floor_div(distance, dilation);
+            let (least, most) = (e.index(0), e.index(size));
+            let place = e.max(place, least);
+            e.min(place, most)
+        };
+        let (first, end) = (place(e, 0), place(e, self.input));
+        e.sub(end, first)
+    }
+
+    /// Whether every window lies inside.
+    pub(super) fn is_inside(&self) -> bool {
+        self.before <= 0 && self.after <= 0
+    }
+}
+
+/// How far windows of `kernel` elements reach over `input`, `output` windows along each axis.
+pub(super) fn margins(steps: &[Step], input: &[i64], output: &[i64], kernel: &[i64]) -> Vec<Reach> {
+    let axes = steps.iter().zip(input).zip(output.iter().zip(kernel));
+    axes.map(|((step, &input), (&output, &kernel))| {
+        let before = step.padding.0;
+        let last = (output - 1).max(0) * step.stride + (kernel - 1).max(0) * step.dilation;
+        Reach { input, before, after: last + 1 - before - input }
+    })
+    .collect()
+}
+
+/// What a padded tensor holds around its elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Margin {
+    /// Zero.
+    Zero,
+    /// The least number, which takes no part in a maximum.
+    Least,
+}
+
+/// A tensor with a margin around its spatial axes, and its layout.
+pub(super) struct Padded {
+    pub(super) tensor: Tensor,
+    pub(super) layout: Layout,
+}
+
+/// Adds a stage `pad` where windows reach over `data` in `layout`, whose spatial axes are those of
+/// `order` after the first two.
+pub(super) fn pad_stage(
+    cx: &mut DefineCx<'_>,
+    data: &Tensor,
+    layout: &Layout,
+    order: &str,
+    reaches: &[Reach],
+    margin: Margin,
+) -> Result<Padded, String> {
+    if reaches.iter().all(Reach::is_inside) {
+        return Ok(Padded { tensor: data.clone(), layout: layout.clone() });
+    }
+    let input = layout.logical_extents(order, &data.shape)?;
+    // Blocks of a padded axis would have to divide its new extent.
+    let blocked = order.chars().skip(2).any(|axis| layout.block(axis) != 1);
+    let target = if blocked { Layout::parse(order)? } else { layout.clone() };
+    let mut extents = input.clone();
+    for (extent, reach) in extents[2..].iter_mut().zip(reaches) {
+        *extent = reach.extent();
+    }
+    let dims: Vec<Dim> = extents.into_iter().map(Dim::Known).collect();
+    let shape: Option<Vec<i64>> =
+        target.physical(order, &dims)?.iter().map(|dim| dim.known()).collect();
+    let shape = shape.ok_or("expected known extents")?;
+    let outside = match margin {
+        Margin::Zero => Scalar::Int(0),
+        Margin::Least => least(data.dtype)?,
+    };
+    let tensor = cx.builder.compute("pad", &shape, |e, i| {
+        let mut logical = target.logical_indices(e, order, &shape, i);
+        let mut bounds = Vec::new();
+        for (axis, reach) in reaches.iter().enumerate() {
+            let Some(index) = logical.get_mut(axis + 2) else { continue };
+            let place = index.value(e);
+            let place = e.add_index(place, -reach.before.max(0));
+            *index = Index::new(place, reach.input);
+            if !reach.is_inside() {
+                bounds.push((place, reach.input));
+            }
+        }
+        let at = layout.physical_indices(e, order, &logical);
+        let otherwise = e.constant(data.dtype, outside);
+        match within(e, bounds) {
+            Some(inside) => e.load_if(inside, data, &at, otherwise),
+            None => e.load(data, &at),
+        }
+    });
+    Ok(Padded { tensor, layout: target })
+}
+
+/// The least number of `dtype`.
+pub(super) fn least(dtype: ir_core::DType) -> Result<Scalar, String> {
+    let identity = Combiner::Max.identity(0, &[dtype], &[]);
+    identity.ok_or_else(|| format!("there is no least {dtype}"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,307 @@
+//! From programs of kernels to tensor expressions.
+
+mod function;
+mod problems;
+
+use ir_core::{
+    AttrDict, AttrValue, Body, Diagnostic, Fingerprint, InsertPoint, Item, Loc, Module, ModulePass,
+    NameHint, OpFields, OpId, OpParts, Pass, PassContext, PassResult, Symbol, TensorData, Type,
+    ValueId, fingerprint,
+};
+use relay::language::{Call, Constant, FUNC, Tuple, TupleGet, yielded};
+use rustc_hash::FxHashMap;
+use te::compute::Yield;
+use te::loops::{self, Alloc, Data, KERNEL, OUTPUTS, Scope};
+
+use function::Function;
+use problems::{Problem, Problems};
+
+/// Lowers kernels to tensor expressions.
+///
+/// Every function marked `Primitive=1` that `@main` calls becomes a compute function (`te.func`),
+/// written by the definitions of its operators; so does every other operator, on its own. Equal
+/// functions become one. Scalar constants are part of the expressions, other constants parameters.
+/// `@main` becomes a kernel (`te.kernel`) that calls them, with a buffer for each tensor: its
+/// parameters are those of the function and one for each tensor of the result, where the fields of
+/// tuples count on their own.
+///
+/// `@main` must be straight-line code on tensors of known extents. What cannot be lowered is
+/// reported all at once. Run `fuse` first; other functions are left as they are.
+///
+/// ```relay
+/// def @main(%x: Tensor[(4), float32]) {
+///   %0 = fn (%p0: Tensor[(4), float32], Primitive=1) { exp(%p0) };
+///   %0(%x)
+/// }
+/// ```
+#[derive(Pass)]
+#[pass(name = "lower-te", module)]
+pub struct LowerTe {}
+
+impl ModulePass for LowerTe {
+    fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+        let main = Symbol::new("main");
+        let item = module.get(main).filter(|item| item.signature.op == FUNC);
+        let Some((span, body)) =
+            item.and_then(|item| Some((item.signature.span, item.body.clone()?)))
+        else {
+            return Err(Diagnostic::error("E0620", "there is no function `@main` to lower")
+                .help("call the function to lower `@main`"));
+        };
+        let mut problems = problems::check(&body, cx.registry);
+        let mut lowering = Lowering {
+            body: &body,
+            module,
+            new: vec![],
+            equal: FxHashMap::default(),
+            lowered: FxHashMap::default(),
+            buffers: FxHashMap::default(),
+            data: FxHashMap::default(),
+            kernel: Body::new(),
+        };
+        let kernel = match problems.is_empty() {
+            true => lowering.main(cx, &mut problems),
+            false => None,
+        };
+        problems.report(span, cx);
+        let Some(kernel) = kernel else { return Ok(()) };
+        let new = lowering.new;
+        cx.count("compute functions", new.len() as u64);
+        if let Some(item) = module.items.get_mut(&main) {
+            *item = kernel;
+            item.signature.span = span;
+        }
+        module.items.extend(new);
+        Ok(())
+    }
+}
+
+/// The tensors of a value of type `ty`: the fields of tuples, nested ones in reading order. `None`
+/// for other types.
+fn tensor_types(ty: Type) -> Option<Vec<Type>> {
+    let mut tensors = Vec::new();
+    let mut pending = vec![ty];
+    while let Some(ty) = pending.pop() {
+        match (ty.as_tensor(), ty.as_tuple()) {
+            (Some(_), _) => tensors.push(ty),
+            (_, Some(fields)) => pending.extend(fields.iter().rev()),
+            _ => return None,
+        }
+    }
+    Some(tensors)
+}
+
+/// The range of field `index` among the tensors of a tuple of type `ty`.
+fn field_range(ty: Type, index: i64) -> Option<std::ops::Range<usize>> {
+    let (fields, index) = (ty.as_tuple()?, usize::try_from(index).ok()?);
+    let count = |ty: &Type| Some(tensor_types(*ty)?.len());
+    let before: usize = fields.get(..index)?.iter().map(count).sum::<Option<usize>>()?;
+    Some(before..before + count(fields.get(index)?)?)
+}
+
+/// What becomes of `@main`.
+struct Lowering<'a> {
+    /// `@main`.
+    body: &'a Body,
+    module: &'a Module,
+    /// The compute functions.
+    new: Vec<(Symbol, Item)>,
+    /// They by the fingerprints of their bodies.
+    equal: FxHashMap<Fingerprint, Symbol>,
+    /// What each function marked `Primitive=1` became, and the constants to pass to it.
+    lowered: FxHashMap<OpId, (Symbol, Vec<TensorData>)>,
+    /// The buffers of the tensors of each value.
+    buffers: FxHashMap<ValueId, Vec<ValueId>>,
+    /// The buffers of constants.
+    data: FxHashMap<AttrDict, ValueId>,
+    kernel: Body,
+}
+
+impl Lowering<'_> {
+    /// The kernel of `@main`; `None` where there were problems.
+    fn main(&mut self, cx: &PassContext<'_>, problems: &mut Problems) -> Option<Item> {
+        let entry = self.kernel.entry();
+        for &param in self.body.block_args(self.body.entry()) {
+            let buffers = self.parameters(self.body.ty(param))?;
+            self.name(&buffers, param);
+            self.buffers.insert(param, buffers);
+        }
+        let result = yielded(self.body, self.body.entry())?;
+        let outputs = self.parameters(self.body.ty(result))?;
+        for op in self.body.block_ops(self.body.entry()) {
+            if let Err(problem) = self.operation(cx, op) {
+                problems.add(problem, self.body.loc(op));
+            }
+        }
+        if !problems.is_empty() {
+            return None;
+        }
+        self.results(result, &outputs);
+        self.insert(Loc::UNKNOWN, OpParts::new(Yield::<ValueId>::NAME, &[], &[]));
+        let params = self.kernel.block_args(entry).iter().map(|arg| self.kernel.ty(*arg));
+        let ty = Type::function(params, Type::unit());
+        let mut item = Item::new(KERNEL, ty, Some(std::mem::take(&mut self.kernel)));
+        let outputs = (outputs.len() as i64).to_attr();
+        item.signature.attrs = AttrDict::new([(Symbol::new(OUTPUTS), outputs)]);
+        Some(item)
+    }
+
+    /// New parameters for the tensors of a value of type `ty`.
+    fn parameters(&mut self, ty: Type) -> Option<Vec<ValueId>> {
+        let entry = self.kernel.entry();
+        let types = tensor_types(ty)?;
+        Some(types.into_iter().map(|ty| self.kernel.add_block_arg(entry, ty)).collect())
+    }
+
+    /// Gives `buffers` the name of `value`, with numbers where there are several.
+    fn name(&mut self, buffers: &[ValueId], value: ValueId) {
+        let Some(name) = self.body.name_hint(value).name else { return };
+        for (number, &buffer) in buffers.iter().enumerate() {
+            let name = match buffers.len() {
+                1 => name,
+                _ => Symbol::new(&format!("{name}_{number}")),
+            };
+            self.kernel.set_name_hint(buffer, NameHint { name: Some(name), ..NameHint::default() });
+        }
+    }
+
+    fn insert(&mut self, loc: Loc, parts: OpParts<'_>) -> OpId {
+        let at = InsertPoint::End(self.kernel.entry());
+        self.kernel.insert_op(at, parts.at(loc))
+    }
+
+    /// Lowers an operation of `@main`.
+    fn operation(&mut self, cx: &PassContext<'_>, op: OpId) -> Result<(), Problem> {
+        let body = self.body;
+        if body.result_count(op) == 0 || body.has_regions(op) {
+            return Ok(());
+        }
+        let value = body.result(op, 0);
+        let buffers = if let Some(Tuple { fields }) = body.view(op) {
+            fields.iter().flat_map(|field| self.of(*field)).collect()
+        } else if let Some(TupleGet { tuple, index }) = body.view(op) {
+            let range = field_range(body.ty(tuple), index).unwrap_or_default();
+            self.of(tuple).get(range).unwrap_or_default().to_vec()
+        } else if let Some(Constant { value }) = body.view(op) {
+            vec![self.constant(&value, body.loc(op))]
+        } else if let Some(Call { callee, args, .. }) = body.view(op) {
+            let Some(kernel) = body.defining_op(callee) else { return Ok(()) };
+            let (name, constants) = match self.lowered.get(&kernel) {
+                Some(lowered) => lowered.clone(),
+                None => {
+                    let function = Function::of_kernel(cx.registry, body, kernel)?;
+                    let lowered = (self.add(function.name, function.item), function.constants);
+                    self.lowered.insert(kernel, lowered.clone());
+                    lowered
+                }
+            };
+            self.call(op, name, &args, &constants)
+        } else {
+            let (function, args) = Function::of_operator(cx.registry, body, op)?;
+            let name = self.add(function.name, function.item);
+            self.call(op, name, &args, &function.constants)
+        };
+        self.name(&buffers, value);
+        self.buffers.insert(value, buffers);
+        Ok(())
+    }
+
+    /// The buffers of the tensors of `value`.
+    fn of(&self, value: ValueId) -> Vec<ValueId> {
+        self.buffers.get(&value).cloned().unwrap_or_default()
+    }
+
+    /// The name of `item`, or of an equal one that is there already.
+    fn add(&mut self, base: String, item: Item) -> Symbol {
+        let body = item.body.as_deref().map(fingerprint::fingerprint);
+        if let Some(name) = body.and_then(|body| self.equal.get(&body)) {
+            return *name;
+        }
+        let is_taken = |name: Symbol| {
+            self.module.items.contains_key(&name) || self.new.iter().any(|(new, _)| *new == name)
+        };
+        let numbers = std::iter::once(base.clone()).chain((1..).map(|n| format!("{base}_{n}")));
+        let mut names = numbers.map(|name| Symbol::new(&name));
+        let name = names.find(|name| !is_taken(*name)).unwrap_or_else(|| Symbol::new(&base));
+        self.equal.extend(body.map(|body| (body, name)));
+        self.new.push((name, item));
+        name
+    }
+
+    /// The buffer of a constant.
+    fn constant(&mut self, value: &TensorData, loc: Loc) -> ValueId {
+        let attrs = OpFields::<ValueId>::attrs(&Data { value: value.clone() });
+        if let Some(buffer) = self.data.get(&attrs) {
+            return *buffer;
+        }
+        let types = [value.ty()];
+        let parts = OpParts::new(<Data as OpFields<ValueId>>::NAME, &[], &types).attrs(attrs);
+        let op = self.insert(loc, parts);
+        let buffer = self.kernel.result(op, 0);
+        self.data.insert(attrs, buffer);
+        buffer
+    }
+
+    /// Calls compute function `name` for `op` on the tensors of `args` and `constants`; the buffers
+    /// of its results.
+    fn call(
+        &mut self,
+        op: OpId,
+        name: Symbol,
+        args: &[ValueId],
+        constants: &[TensorData],
+    ) -> Vec<ValueId> {
+        let loc = self.body.loc(op);
+        let mut buffers: Vec<ValueId> = args.iter().flat_map(|arg| self.of(*arg)).collect();
+        for constant in constants {
+            buffers.push(self.constant(constant, loc));
+        }
+        let types = tensor_types(self.body.ty(self.body.result(op, 0))).unwrap_or_default();
+        let results: Vec<ValueId> = types.iter().map(|ty| self.alloc(*ty, loc)).collect();
+        buffers.extend(&results);
+        self.insert_call(name, buffers, loc);
+        results
+    }
+
+    fn insert_call(&mut self, kernel: Symbol, buffers: Vec<ValueId>, loc: Loc) {
+        let call = loops::Call { kernel, buffers };
+        let parts = OpParts::new(loops::Call::<ValueId>::NAME, &call.buffers, &[]);
+        self.insert(loc, parts.attrs(call.attrs()));
+    }
+
+    fn alloc(&mut self, ty: Type, loc: Loc) -> ValueId {
+        let tensor = ty.as_tensor();
+        let shape = tensor.and_then(|tensor| tensor.known_shape()).unwrap_or_default().to_vec();
+        let dtype = tensor.map_or(ir_core::DType::FLOAT32, |tensor| tensor.dtype);
+        let attrs = Alloc { shape, dtype, scope: Scope::Global, offset: None };
+        let attrs = OpFields::<ValueId>::attrs(&attrs);
+        let types = [ty];
+        let parts = OpParts::new(<Alloc as OpFields<ValueId>>::NAME, &[], &types).attrs(attrs);
+        let op = self.insert(loc, parts);
+        self.kernel.result(op, 0)
+    }
+
+    /// Puts the tensors of `value` into `outputs`: a tensor that was allocated is stored there
+    /// right away, and others are copied.
+    fn results(&mut self, value: ValueId, outputs: &[ValueId]) {
+        let mut stored: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+        for (buffer, &output) in self.of(value).into_iter().zip(outputs) {
+            let allocation = self.kernel.defining_op(buffer).filter(|op| {
+                !stored.contains_key(&buffer) && self.kernel.view::<Alloc>(*op).is_some()
+            });
+            if let Some(op) = allocation {
+                let hint = self.kernel.name_hint(buffer);
+                self.kernel.set_name_hint(output, hint);
+                self.kernel.replace_all_uses(buffer, output);
+                self.kernel.erase(op);
+                stored.insert(buffer, output);
+                continue;
+            }
+            let from = stored.get(&buffer).copied().unwrap_or(buffer);
+            if let Ok(function) = Function::copy(self.kernel.ty(from)) {
+                let name = self.add(function.name, function.item);
+                self.insert_call(name, vec![from, output], Loc::UNKNOWN);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What cannot be lowered.
+
+use indexmap::IndexMap;
+use ir_core::{Body, Diagnostic, Loc, OpId, PassContext, Registry, Span, Type, TypeData};
+use relay::define::Define;
+use relay::language::{Call, Global, fn_attributes, is_primitive};
+use rustc_hash::FxBuildHasher;
+
+use super::tensor_types;
+
+/// A reason why something cannot be lowered.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Problem {
+    /// An operator without a definition.
+    Undefined(String),
+    /// An operator whose definition refuses its operands, with a message.
+    Refused(String, String),
+    /// A form of the language that is no straight-line code.
+    Form(&'static str),
+    /// A function as a value.
+    FunctionValue,
+    /// A call of a function of the module.
+    Call(String),
+    /// A value that is no tensor of known extents.
+    Type(Type),
+}
+
+/// Problems in the order in which they were found, and where.
+#[derive(Default)]
+pub(super) struct Problems {
+    found: IndexMap<Problem, Vec<Loc>, FxBuildHasher>,
+}
+
+/// Further places of a problem that a diagnostic points at.
+const MOST_LABELS: usize = 3;
+
+impl Problems {
+    /// Adds a problem at `loc`.
+    pub(super) fn add(&mut self, problem: Problem, loc: Loc) {
+        self.found.entry(problem).or_default().push(loc);
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Reports each problem once, with its places. `base` is where the function starts.
+    pub(super) fn report(self, base: Option<Span>, cx: &mut PassContext<'_>) {
+        for (problem, locs) in self.found {
+            let (code, message, help) = problem.text();
+            let mut diagnostic = Diagnostic::error(code, message).help(help);
+            let mut spans = locs.iter().map(|loc| loc.span(base));
+            diagnostic = diagnostic.at(spans.next().flatten());
+            for span in spans.take(MOST_LABELS) {
+                diagnostic = diagnostic.related(span, "also here");
+            }
+            if locs.len() > 1 {
+                diagnostic = diagnostic.note(format!("there are {} such places", locs.len()));
+            }
+            cx.report(diagnostic);
+        }
+    }
+}
+
+impl Problem {
+    /// Code, message and help.
+    fn text(&self) -> (&'static str, String, &'static str) {
+        match self {
+            Problem::Undefined(name) => (
+                "E0621",
+                format!("`{name}` has no definition as tensor expressions"),
+                "compute it outside of `@main`, or give the operator a definition with `Define`",
+            ),
+            Problem::Refused(name, message) => (
+                "E0622",
+                format!("`{name}` cannot be written as tensor expressions here: {message}"),
+                "change the operands or attributes that the message names",
+            ),
+            Problem::Form(form) => (
+                "E0623",
+                format!("{form} cannot be lowered to tensor expressions"),
+                "`@main` must be straight-line code: operators, tuples, and calls of kernels",
+            ),
+            Problem::FunctionValue => (
+                "E0623",
+                "a function value cannot be lowered to tensor expressions".to_string(),
+                "run `inline` or `defunctionalize` first",
+            ),
+            Problem::Call(name) => (
+                "E0623",
+                format!("the call of `@{name}` cannot be lowered to tensor expressions"),
+                "run `inline` first",
+            ),
+            Problem::Type(ty) => (
+                "E0624",
+                format!("expected tensors of known extents, found {ty}"),
+                "give the parameters of `@main` known extents, and run `dynamic-to-static`",
+            ),
+        }
+    }
+}
+
+/// What in the body of `@main` cannot be lowered.
+pub(super) fn check(body: &Body, registry: &Registry) -> Problems {
+    let mut problems = Problems::default();
+    for &param in body.block_args(body.entry()) {
+        check_type(body.ty(param), Loc::UNKNOWN, &mut problems);
+    }
+    for op in body.walk() {
+        let loc = body.loc(op);
+        match check_operation(body, op, registry) {
+            Some(problem) => problems.add(problem, loc),
+            None => {
+                for result in body.results(op) {
+                    let ty = body.ty(result);
+                    // What a function value is for was checked where it is used.
+                    if ty.as_function().is_none() {
+                        check_type(ty, loc, &mut problems);
+                    }
+                }
+            }
+        }
+    }
+    problems
+}
+
+fn check_type(ty: Type, loc: Loc, problems: &mut Problems) {
+    let known = |tensors: Vec<Type>| {
+        let shape = |ty: &Type| ty.as_tensor().and_then(|tensor| tensor.known_shape());
+        tensors.iter().all(|ty| shape(ty).is_some())
+    };
+    match ty.data() {
+        TypeData::Function(_) => problems.add(Problem::FunctionValue, loc),
+        _ if tensor_types(ty).is_some_and(known) => {}
+        _ => problems.add(Problem::Type(ty), loc),
+    }
+}
+
+fn check_operation(body: &Body, op: OpId, registry: &Registry) -> Option<Problem> {
+    let name = body.op_name(op);
+    match name.as_str() {
+        "relay.constant" | "relay.tuple" | "relay.tuple_get" | "relay.yield" | "relay.global" => {
+            None
+        }
+        "relay.fn" if is_primitive(fn_attributes(body, op)) => None,
+        "relay.fn" | "relay.operator" | "relay.constructor" => Some(Problem::FunctionValue),
+        "relay.if" => Some(Problem::Form("`if`")),
+        "relay.match" => Some(Problem::Form("`match`")),
+        "relay.construct" => Some(Problem::Form("a constructor")),
+        "relay.ref" | "relay.ref_read" | "relay.ref_write" => Some(Problem::Form("a mutable cell")),
+        "relay.call" => {
+            let callee = body.view::<Call>(op)?.callee;
+            if let Some((_, Global { name })) = body.view_def(callee) {
+                return Some(Problem::Call(name.to_string()));
+            }
+            let kernel = body.defining_op(callee);
+            let is_kernel = kernel.is_some_and(|op| is_primitive(fn_attributes(body, op)));
+            (!is_kernel).then_some(Problem::FunctionValue)
+        }
+        text => match registry.hook::<Define>(name) {
+            Some(_) => None,
+            None => Some(Problem::Undefined(text.trim_start_matches("relay.").to_string())),
+        },
+    }
+}
