@@ -64,10 +64,14 @@ fn driver(source: &Source) -> String {
     let mut text = format!("{}\n#include <stdlib.h>\n\nint main(void)\n{{\n", source.text);
     text += "    unsigned char *workspace, *buffers[200];\n    unsigned seed = 1;\n";
     for kernel in &source.kernels {
-        text += &format!("    workspace = aligned_alloc(64, {});\n", kernel.workspace.next_multiple_of(64).max(64));
+        text += &format!(
+            "    workspace = aligned_alloc(64, {});\n",
+            kernel.workspace.next_multiple_of(64).max(64)
+        );
         for (index, ty) in kernel.params.iter().enumerate() {
             let tensor = ty.as_tensor().unwrap();
-            let bytes = ir_core::tensor::tensor_bytes(&tensor.known_shape().unwrap(), tensor.dtype).unwrap();
+            let bytes = ir_core::tensor::tensor_bytes(&tensor.known_shape().unwrap(), tensor.dtype)
+                .unwrap();
             let mask = if tensor.dtype.is_bool() { "1u" } else { "255u" };
             text += &format!(
                 "    buffers[{index}] = malloc({bytes});\n    for (int i = 0; i < {bytes}; i++) {{\n        \
@@ -75,7 +79,8 @@ fn driver(source: &Source) -> String {
                  buffers[{index}][i] = (unsigned char)(seed >> 16 & {mask});\n    }}\n"
             );
         }
-        text += &format!("    {}_entry((void *const *)(void *)buffers, workspace);\n", kernel.symbol);
+        text +=
+            &format!("    {}_entry((void *const *)(void *)buffers, workspace);\n", kernel.symbol);
         for index in 0..kernel.params.len() {
             text += &format!("    free(buffers[{index}]);\n");
         }
@@ -98,10 +103,10 @@ fn no_warnings_and_no_undefined_behaviour() {
     let verified = verify(&module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
     for (command, _) in common::compilers() {
         for (isa, standard) in [("scalar", "-std=c11"), (target_core::host().isa, "-std=gnu11")] {
-            let style =
-                Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: true };
+            let style = Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: true };
             let source = generate(verified, &style).unwrap_or_else(|errors| panic!("{errors:#?}"));
-            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clean-{command}-{isa}"));
+            let folder =
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clean-{command}-{isa}"));
             fs::create_dir_all(&folder).expect("a folder");
             fs::write(folder.join("kernels.c"), driver(&source)).expect("a file");
             let warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
