@@ -56,12 +56,12 @@ fn a_register_tile() {
     s.unroll(i).unwrap();
     s.vectorize(j).unwrap();
     let mut kernel = te::lower::lower(&s).unwrap();
-    println!("{}", text(kernel.clone()));
+    insta::assert_snapshot!("a_register_tile_as_scheduled", text(kernel.clone()));
     let body = kernel.body_mut().unwrap();
     assert_eq!(vectorize(body), 3);
     assert_eq!(unroll(body), 3);
     simplify(body);
-    println!("{}", text(kernel));
+    insta::assert_snapshot!("a_register_tile_in_vectors", text(kernel));
 }
 
 /// What the loops of a random schedule give, against what the function says.

@@ -30,7 +30,7 @@ fn scheduled(function: &Item, seed: u64) -> Option<Item> {
         }
         if let Some(&first) = schedule.loops(stage).to_vec().first()
             && spatial(&schedule, first)
-            && seed % 3 != 0
+            && !seed.is_multiple_of(3)
         {
             let _ = schedule.parallel(first);
         }
