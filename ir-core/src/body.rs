@@ -11,12 +11,14 @@
 
 mod contents;
 mod edit;
+mod locations;
 mod order;
 mod rows;
 mod structure;
 mod uses;
 
 use id_arena::Arena;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::attributes::AttrDict;
@@ -25,8 +27,8 @@ use crate::intern::Symbol;
 use crate::location::Loc;
 use crate::types::Type;
 
-pub(crate) use rows::MAX_RESULTS;
 use rows::{BlockRow, Link, OpRow, RegionRow, UseRow, ValueRow};
+pub use rows::{MAX_OPERANDS, MAX_RESULTS};
 pub use structure::{BlockOps, Walk};
 
 /// How a value was bound in the source, which is also how it prints.
@@ -101,6 +103,20 @@ impl<'a> OpParts<'a> {
         OpParts { regions, ..self }
     }
 
+    /// What is wrong with the number of operands or results, which rows have a limited width for.
+    /// Whoever builds an operation from data of any size asks before.
+    pub fn check_width(&self) -> Result<(), String> {
+        match (self.operands.len(), self.results.len()) {
+            (operands, _) if operands > MAX_OPERANDS => {
+                Err(format!("an operation has at most {MAX_OPERANDS} operands, found {operands}"))
+            }
+            (_, results) if results > MAX_RESULTS => {
+                Err(format!("an operation has at most {MAX_RESULTS} results, found {results}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The same at `loc`.
     pub fn at(self, loc: Loc) -> Self {
         OpParts { loc, ..self }
@@ -132,6 +148,10 @@ pub struct Body {
     regions: Arena<RegionRow, Dense<RegionId>>,
     region_lists: Vec<SmallVec<[RegionId; 2]>>,
     names: Vec<NameHint>,
+    /// Locations of block arguments, where they are known.
+    argument_locs: FxHashMap<ValueId, Loc>,
+    /// Locations of operands, where they are known and not that of the operation.
+    operand_locs: FxHashMap<(OpId, u32), Loc>,
     root: RegionId,
     live_ops: usize,
     edits: u64,
@@ -161,6 +181,8 @@ impl Body {
             regions,
             region_lists: Vec::new(),
             names: Vec::new(),
+            argument_locs: FxHashMap::default(),
+            operand_locs: FxHashMap::default(),
             root,
             live_ops: 0,
             edits: 0,
@@ -186,6 +208,36 @@ impl Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::EntityId;
+
+    #[test]
+    fn widths_are_checked() {
+        let (unit, x) = (Type::unit(), ValueId::from_index(0));
+        let results = vec![unit; MAX_RESULTS + 1];
+        assert_eq!(OpParts::new("t.op", &[x], &results[1..]).check_width(), Ok(()));
+        let message = OpParts::new("t.op", &[x], &results).check_width();
+        assert_eq!(message, Err("an operation has at most 255 results, found 256".into()));
+        let operands = vec![x; MAX_OPERANDS + 1];
+        assert_eq!(OpParts::new("t.op", &operands[1..], &[]).check_width(), Ok(()));
+        let message = OpParts::new("t.op", &operands, &[]).check_width();
+        let expected = "an operation has at most 16777215 operands, found 16777216";
+        assert_eq!(message, Err(expected.into()));
+    }
+
+    #[test]
+    fn an_operand_that_is_replaced_has_no_place_of_its_own() {
+        let mut body = Body::new();
+        let entry = body.entry();
+        let (x, y) =
+            (body.add_block_arg(entry, Type::unit()), body.add_block_arg(entry, Type::unit()));
+        let operands = [x];
+        let parts = OpParts::new("t.op", &operands, &[]).at(Loc::offset(1));
+        let op = body.insert_op(InsertPoint::End(entry), parts);
+        body.set_operand_loc(op, 0, Loc::offset(2));
+        assert_eq!(body.operand_loc(op, 0), Loc::offset(2));
+        body.set_operand(op, 0, y);
+        assert_eq!(body.operand_loc(op, 0), Loc::offset(1));
+    }
 
     #[test]
     fn a_body_crosses_threads() {

@@ -31,7 +31,9 @@ pub mod types;
 pub mod verify;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
-pub use body::{Binding, Body, InsertPoint, NameHint, OpParts, ValueDef};
+pub use body::{
+    Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts, ValueDef,
+};
 pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};
 pub use dtype::{DType, DTypeKind};
@@ -43,7 +45,7 @@ pub use location::{Loc, LocData, SourceMap, Span};
 pub use module::{Item, Module, Signature, Signatures};
 pub use op::{Op, OpFields};
 pub use pass::{FunctionPass, ModulePass, Pass, PassContext, PassResult};
-pub use registry::{Dialect, Effects, OpDef, OpInfo, Registry, Traits};
+pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
 pub use smallvec::SmallVec;
 pub use tensor::{Scalar, TensorData};

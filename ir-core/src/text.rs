@@ -5,6 +5,7 @@ pub mod attributes;
 pub mod cursor;
 pub mod layout;
 pub mod lexer;
+pub mod numbered;
 mod parser;
 mod printer;
 pub mod types;

@@ -1,7 +1,8 @@
 //! Helpers over types.
 
+use indexmap::IndexSet;
 use ir_core::{Dim, DimExpr, DimExprData, Symbol, Type, TypeData, TypeParam};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 /// The type and shape parameters that `ty` refers to without binding them, in order of first
 /// occurrence.
@@ -12,25 +13,31 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
         Dim(Dim),
         Unbind(usize),
     }
-    fn note(name: Symbol, bound: &[Symbol], free: &mut Vec<Symbol>) {
-        if !bound.contains(&name) && !free.contains(&name) {
-            free.push(name);
+    type Names = IndexSet<Symbol, FxBuildHasher>;
+    fn note(name: Symbol, binders: &FxHashMap<Symbol, u32>, free: &mut Names) {
+        if binders.get(&name).is_none_or(|count| *count == 0) {
+            free.insert(name);
         }
     }
-    let (mut free, mut bound): (Vec<Symbol>, Vec<Symbol>) = (vec![], vec![]);
+    let mut free = Names::default();
+    let mut bound: Vec<Symbol> = Vec::new();
+    // How often each name is among those bound.
+    let mut binders: FxHashMap<Symbol, u32> = FxHashMap::default();
     // Types without bound names around them are visited once, however often they are shared.
     let mut seen: FxHashSet<Type> = FxHashSet::default();
     let mut pending = vec![Step::Type(ty)];
     while let Some(step) = pending.pop() {
         let found = match step {
             Step::Unbind(count) => {
-                bound.truncate(bound.len() - count);
+                for name in bound.drain(bound.len() - count..) {
+                    binders.entry(name).and_modify(|count| *count -= 1);
+                }
                 None
             }
             Step::Dim(dim) => {
                 for_each_dim_leaf(dim, |leaf| {
                     if let DimExprData::Parameter(name) = leaf {
-                        note(name, &bound, &mut free);
+                        note(name, &binders, &mut free);
                     }
                 });
                 None
@@ -50,6 +57,9 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 }
                 TypeData::Function(function) => {
                     bound.extend_from_slice(&function.type_params);
+                    for name in &function.type_params {
+                        *binders.entry(*name).or_default() += 1;
+                    }
                     pending.push(Step::Unbind(function.type_params.len()));
                     pending.push(Step::Type(function.result));
                     pending.extend(function.params.iter().rev().map(|ty| Step::Type(*ty)));
@@ -70,10 +80,10 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
             },
         };
         if let Some(name) = found {
-            note(name, &bound, &mut free);
+            note(name, &binders, &mut free);
         }
     }
-    free
+    free.into_iter().collect()
 }
 
 /// Calls `visit` with every parameter and variable in `dim`, each once.

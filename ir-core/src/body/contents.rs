@@ -10,16 +10,19 @@ use crate::types::Type;
 
 impl Body {
     /// Full name of `op`.
+    #[inline]
     pub fn op_name(&self, op: OpId) -> Symbol {
         self.ops[op].name
     }
 
     /// Whether `op` has not been erased.
+    #[inline]
     pub fn is_live(&self, op: OpId) -> bool {
         self.ops[op].regions != TOMBSTONE
     }
 
     /// Attributes of `op`.
+    #[inline]
     pub fn attrs(&self, op: OpId) -> AttrDict {
         self.ops[op].attrs
     }
@@ -33,6 +36,7 @@ impl Body {
     }
 
     /// Location of `op`.
+    #[inline]
     pub fn loc(&self, op: OpId) -> Loc {
         self.ops[op].loc
     }
@@ -42,6 +46,7 @@ impl Body {
         self.ops[op].loc = loc;
     }
 
+    #[inline]
     pub(super) fn operand_slots(&self, op: OpId) -> std::ops::Range<usize> {
         let row = &self.ops[op];
         let start = row.first_operand as usize;
@@ -49,16 +54,19 @@ impl Body {
     }
 
     /// Number of operands of `op`.
+    #[inline]
     pub fn operand_count(&self, op: OpId) -> usize {
         (self.ops[op].arity >> 8) as usize
     }
 
     /// Operand `index` of `op`. Panics past the end.
+    #[inline]
     pub fn operand(&self, op: OpId, index: usize) -> ValueId {
         assert!(index < self.operand_count(op), "operand {index} of {op:?} does not exist");
         self.slot_value(UseId::from_index(self.ops[op].first_operand as usize + index))
     }
 
+    #[inline]
     pub(super) fn slot_value(&self, slot: UseId) -> ValueId {
         match self.uses[slot].value {
             Some(value) => value,
@@ -67,33 +75,39 @@ impl Body {
     }
 
     /// Operands of `op` in order.
+    #[inline]
     pub fn operands(&self, op: OpId) -> impl ExactSizeIterator<Item = ValueId> + '_ {
         self.operand_slots(op).map(|slot| self.slot_value(UseId::from_index(slot)))
     }
 
     /// Number of results of `op`.
+    #[inline]
     pub fn result_count(&self, op: OpId) -> usize {
         (self.ops[op].arity & 0xff) as usize
     }
 
     /// Result `index` of `op`. Panics past the end.
+    #[inline]
     pub fn result(&self, op: OpId, index: usize) -> ValueId {
         assert!(index < self.result_count(op), "result {index} of {op:?} does not exist");
         ValueId::from_index(self.ops[op].first_result as usize + index)
     }
 
     /// Results of `op` in order.
+    #[inline]
     pub fn results(&self, op: OpId) -> impl ExactSizeIterator<Item = ValueId> + use<> {
         let start = self.ops[op].first_result as usize;
         (start..start + self.result_count(op)).map(ValueId::from_index)
     }
 
     /// Arguments of `block`.
+    #[inline]
     pub fn block_args(&self, block: BlockId) -> &[ValueId] {
         &self.blocks[block].args
     }
 
     /// Type of `value`.
+    #[inline]
     pub fn ty(&self, value: ValueId) -> Type {
         self.values[value].ty
     }
@@ -107,6 +121,7 @@ impl Body {
     }
 
     /// What defines `value`.
+    #[inline]
     pub fn def(&self, value: ValueId) -> ValueDef {
         let row = &self.values[value];
         let owner = (row.owner & !BLOCK_ARGUMENT) as usize;
@@ -118,6 +133,7 @@ impl Body {
     }
 
     /// The operation that defines `value`; `None` for a block argument.
+    #[inline]
     pub fn defining_op(&self, value: ValueId) -> Option<OpId> {
         match self.def(value) {
             ValueDef::Result(op, _) => Some(op),
@@ -126,6 +142,7 @@ impl Body {
     }
 
     /// The block in whose scope `value` is defined; `None` while its operation is detached.
+    #[inline]
     pub fn def_block(&self, value: ValueId) -> Option<BlockId> {
         match self.def(value) {
             ValueDef::Result(op, _) => self.op_block(op),
@@ -134,6 +151,7 @@ impl Body {
     }
 
     /// The remembered name of `value`.
+    #[inline]
     pub fn name_hint(&self, value: ValueId) -> NameHint {
         self.names.get(value.index()).copied().unwrap_or_default()
     }

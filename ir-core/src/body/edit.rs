@@ -2,10 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::rows::{
-    BLOCK_ARGUMENT, BlockRow, Link, MAX_OPERANDS, MAX_RESULTS, OpRow, RegionRow, TOMBSTONE,
-    ValueRow,
-};
+use super::rows::{BLOCK_ARGUMENT, BlockRow, Link, OpRow, RegionRow, TOMBSTONE, ValueRow};
 use super::{Body, InsertPoint, OpParts};
 use crate::ids::{BlockId, EntityId, OpId, RegionId, UseId, ValueId};
 use crate::types::Type;
@@ -25,6 +22,7 @@ impl Body {
     pub fn remove_block_arg(&mut self, block: BlockId, index: usize) {
         let value = self.blocks[block].args.remove(index);
         assert!(self.is_unused(value), "a block argument with uses cannot be removed");
+        self.argument_locs.remove(&value);
         for later in index..self.blocks[block].args.len() {
             let value = self.blocks[block].args[later];
             self.values[value].index = later as u32;
@@ -32,11 +30,12 @@ impl Body {
         self.edits += 1;
     }
 
-    /// Makes a detached operation. Panics past 16,777,215 operands or 255 results.
+    /// Makes a detached operation. Panics where [`OpParts::check_width`] fails.
     pub fn create_op(&mut self, parts: OpParts<'_>) -> OpId {
+        if let Err(message) = parts.check_width() {
+            panic!("{message}");
+        }
         let OpParts { name, operands, results, attrs, regions, loc } = parts;
-        assert!(operands.len() <= MAX_OPERANDS, "an operation has at most {MAX_OPERANDS} operands");
-        assert!(results.len() <= MAX_RESULTS, "an operation has at most {MAX_RESULTS} results");
         let first_operand = self.uses.len() as u32;
         let first_result = self.values.len() as u32;
         let op = self.ops.alloc(OpRow {

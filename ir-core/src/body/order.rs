@@ -6,6 +6,7 @@ use crate::ids::{BlockId, EntityId, OpId};
 
 impl Body {
     /// Whether `a` comes before `b`, both in one block.
+    #[inline]
     pub fn is_before(&self, a: OpId, b: OpId) -> bool {
         self.links[a.index()].order < self.links[b.index()].order
     }

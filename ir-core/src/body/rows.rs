@@ -26,8 +26,10 @@ pub(super) struct OpRow {
 }
 
 pub(super) const TOMBSTONE: u32 = u32::MAX;
-pub(super) const MAX_OPERANDS: usize = (1 << 24) - 1;
-pub(crate) const MAX_RESULTS: usize = (1 << 8) - 1;
+/// The most operands of one operation.
+pub const MAX_OPERANDS: usize = (1 << 24) - 1;
+/// The most results of one operation.
+pub const MAX_RESULTS: usize = (1 << 8) - 1;
 
 /// An operation's place in its block.
 #[derive(Clone, Copy, Debug, Default)]

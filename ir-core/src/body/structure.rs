@@ -8,26 +8,31 @@ use crate::ids::{BlockId, EntityId, OpId, RegionId};
 
 impl Body {
     /// The outermost region.
+    #[inline]
     pub fn root(&self) -> RegionId {
         self.root
     }
 
     /// The block of the outermost region; its arguments are the item's parameters.
+    #[inline]
     pub fn entry(&self) -> BlockId {
         self.block_of(self.root)
     }
 
     /// The block of `region`.
+    #[inline]
     pub fn block_of(&self, region: RegionId) -> BlockId {
         self.regions[region].block
     }
 
     /// The operation that holds `region`; `None` for the root.
+    #[inline]
     pub fn parent_op(&self, region: RegionId) -> Option<OpId> {
         self.regions[region].parent
     }
 
     /// The region that holds `block`.
+    #[inline]
     pub fn region_of(&self, block: BlockId) -> RegionId {
         match self.blocks[block].region {
             Some(region) => region,
@@ -36,16 +41,19 @@ impl Body {
     }
 
     /// The operation whose region holds `block`; `None` for the entry block.
+    #[inline]
     pub fn block_parent(&self, block: BlockId) -> Option<OpId> {
         self.parent_op(self.region_of(block))
     }
 
     /// The block that holds `op`; `None` while it is detached.
+    #[inline]
     pub fn op_block(&self, op: OpId) -> Option<BlockId> {
         self.ops[op].block
     }
 
     /// The regions of `op`.
+    #[inline]
     pub fn regions(&self, op: OpId) -> &[RegionId] {
         match self.ops[op].regions {
             0 | TOMBSTONE => &[],
@@ -54,11 +62,13 @@ impl Body {
     }
 
     /// Whether `op` has regions.
+    #[inline]
     pub fn has_regions(&self, op: OpId) -> bool {
         !self.regions(op).is_empty()
     }
 
     /// The block of region `index` of `op`.
+    #[inline]
     pub fn region_block(&self, op: OpId, index: usize) -> BlockId {
         self.block_of(self.regions(op)[index])
     }
@@ -70,21 +80,25 @@ impl Body {
     }
 
     /// The first operation of `block`.
+    #[inline]
     pub fn first_op(&self, block: BlockId) -> Option<OpId> {
         self.blocks[block].first
     }
 
     /// The last operation of `block`: its terminator, once the block is complete.
+    #[inline]
     pub fn last_op(&self, block: BlockId) -> Option<OpId> {
         self.blocks[block].last
     }
 
     /// The operation after `op` in its block.
+    #[inline]
     pub fn next_op(&self, op: OpId) -> Option<OpId> {
         self.links[op.index()].next
     }
 
     /// The operation before `op` in its block.
+    #[inline]
     pub fn prev_op(&self, op: OpId) -> Option<OpId> {
         self.links[op.index()].prev
     }

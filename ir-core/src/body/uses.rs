@@ -18,11 +18,13 @@ impl Body {
     }
 
     /// Whether `value` has no uses.
+    #[inline]
     pub fn is_unused(&self, value: ValueId) -> bool {
         self.values[value].first_use.is_none()
     }
 
     /// Whether `value` has exactly one use.
+    #[inline]
     pub fn has_one_use(&self, value: ValueId) -> bool {
         self.values[value].first_use.is_some_and(|slot| self.uses[slot].next.is_none())
     }
@@ -32,6 +34,7 @@ impl Body {
         assert!(index < self.operand_count(op), "operand {index} of {op:?} does not exist");
         let slot = UseId::from_index(self.ops[op].first_operand as usize + index);
         if self.uses[slot].value != Some(value) {
+            self.forget_operand_loc(op, index);
             self.unlink_use(slot);
             self.link_use(slot, value);
             self.edits += 1;
@@ -46,6 +49,9 @@ impl Body {
                 self.set_operand(op, index, value);
             }
             return;
+        }
+        for index in 0..self.operand_count(op) {
+            self.forget_operand_loc(op, index);
         }
         for slot in self.operand_slots(op) {
             self.unlink_use(UseId::from_index(slot));

@@ -118,6 +118,12 @@ pub const CODES: &[Code] = &[
         explanation: "The parameters of a function are the arguments of its body's first block, \
                       and what the body ends with is its result.",
     },
+    Code {
+        code: "E0129",
+        title: "unknown kind of item",
+        explanation: "No dialect registers this kind of item. The first string of an item of the \
+                      generic form names it: `\"relay.func\"`, `\"relay.type\"`.",
+    },
 ];
 
 /// What `code` means, looked up in `tables`.

@@ -9,6 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::body::Body;
 use crate::diagnostics::Diagnostic;
+use crate::fingerprint;
 use crate::intern::Symbol;
 use crate::module::{Module, Signature, Signatures};
 use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
@@ -60,7 +61,7 @@ pub struct Report {
 pub struct StepReport {
     /// The pass and its options, as text.
     pub pass: String,
-    /// Whether it edited anything.
+    /// Whether it edited anything; for a module pass, whether the module is another than before.
     pub changed: bool,
     /// Live operations of the module before and after.
     pub op_counts: (usize, usize),
@@ -243,9 +244,10 @@ fn run_module_pass(
     registry: &Registry,
     threads: usize,
 ) -> Executed {
-    let before = Snapshot::of(module);
+    // A pass may replace bodies, so that their counts of edits tell nothing.
+    let before = fingerprint::of_module(module);
     let findings = collect(registry, threads, |cx| pass.run(module, cx));
-    let changed = !before.still_holds(module);
+    let changed = findings.panic.is_some() || fingerprint::of_module(module) != before;
     if changed && findings.panic.is_none() {
         for item in module.items.values_mut() {
             if let Some(body) = &mut item.body {
@@ -369,51 +371,5 @@ fn run_job(
 fn compact(body: &mut Arc<Body>) {
     if body.op_capacity() > 2 * body.op_count() {
         Arc::make_mut(body).compact();
-    }
-}
-
-/// What is compared to tell whether a module pass changed anything.
-struct Snapshot {
-    items: Vec<(Symbol, Signature, Option<BodyState>)>,
-}
-
-/// Enough of a body to recognize it.
-#[derive(PartialEq)]
-struct BodyState {
-    edits: u64,
-    op_count: usize,
-    op_capacity: usize,
-    value_capacity: usize,
-}
-
-impl BodyState {
-    fn of(body: &Body) -> BodyState {
-        BodyState {
-            edits: body.edits(),
-            op_count: body.op_count(),
-            op_capacity: body.op_capacity(),
-            value_capacity: body.value_capacity(),
-        }
-    }
-}
-
-impl Snapshot {
-    fn of(module: &Module) -> Snapshot {
-        let items = module.items.iter().map(|(name, item)| {
-            (*name, item.signature.clone(), item.body.as_deref().map(BodyState::of))
-        });
-        Snapshot { items: items.collect() }
-    }
-
-    fn still_holds(&self, module: &Module) -> bool {
-        let same = |((name, signature, state), (now, item)): (
-            &(Symbol, Signature, Option<BodyState>),
-            (&Symbol, &crate::module::Item),
-        )| {
-            name == now
-                && *signature == item.signature
-                && *state == item.body.as_deref().map(BodyState::of)
-        };
-        self.items.len() == module.items.len() && self.items.iter().zip(&module.items).all(same)
     }
 }

@@ -108,6 +108,9 @@ pub(super) struct Optimize {
     /// How diagnostics print
     #[arg(long, value_name = "FORM", default_value = "human")]
     pub(super) diagnostic_format: DiagnosticForm,
+    /// Prints at most N errors, and at most N warnings, and counts the others; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(super) max_errors: usize,
 
     /// Lists the passes and the named pipelines
     #[arg(long, help_heading = "Reference")]
@@ -158,6 +161,9 @@ pub(super) struct RunModel {
     /// Ends a run that takes more than this many steps with an error
     #[arg(long, value_name = "N")]
     pub(super) step_limit: Option<u64>,
+    /// Prints at most N errors, and at most N warnings, and counts the others; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(super) max_errors: usize,
     /// Where the results go, as `out_0`, `out_1` and so on: a .npz or .safetensors file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<String>,

@@ -59,7 +59,7 @@ pub(super) fn optimize(
             return Ok(USAGE);
         }
     };
-    let mut reporter = Reporter::new(args.diagnostic_format);
+    let mut reporter = Reporter::new(args.diagnostic_format, args.max_errors);
     // The passes of a reproducer are known only once it is read.
     let mut read = None;
     let (pipeline, reproduced) = match &args.run_reproducer {

@@ -33,11 +33,12 @@ pub(super) fn run_model(args: &RunModel, registry: &Registry, io: &mut Io<'_>) -
         writeln!(io.stderr, "error: executor `{found}` is not available; {help}")?;
         return Ok(USAGE);
     }
-    let mut reporter = Reporter::new(DiagnosticForm::Human);
+    let mut reporter = Reporter::new(DiagnosticForm::Human, args.max_errors);
     let mut found = Vec::new();
     let outputs = run(args, registry, &mut reporter, &mut found, io);
     let failed = found.iter().any(Diagnostic::is_error);
     reporter.report(found, io)?;
+    reporter.finish(io)?;
     match outputs {
         Some(outputs) if !failed => {
             write_table(&outputs, io.stdout)?;

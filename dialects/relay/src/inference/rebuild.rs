@@ -24,6 +24,8 @@ pub(super) trait Rebuild {
     const SHARING: bool = true;
     /// Whether what [`Rebuild::dim`] answers is rewritten in turn.
     const FOLLOW_DIMS: bool = false;
+    /// Counts a part that is looked at.
+    fn step(&mut self) {}
     /// Whether something inside `ty` may change.
     fn relevant(&self, ty: Type) -> bool;
     /// What becomes of `ty`.
@@ -40,13 +42,22 @@ enum Step {
 
 /// `ty` rewritten by `rules`.
 pub(super) fn rebuild<R: Rebuild>(ty: Type, rules: &mut R) -> Type {
+    rebuild_with(ty, rules, &mut FxHashMap::default())
+}
+
+/// `ty` rewritten by `rules`; `memo` is what earlier calls with the same rules found.
+pub(super) fn rebuild_with<R: Rebuild>(
+    ty: Type,
+    rules: &mut R,
+    memo: &mut FxHashMap<Type, Type>,
+) -> Type {
     if !rules.relevant(ty) {
         return ty;
     }
-    let mut memo: FxHashMap<Type, Type> = FxHashMap::default();
     let mut done: Vec<Type> = Vec::new();
     let mut steps = vec![Step::Visit(ty)];
     while let Some(step) = steps.pop() {
+        rules.step();
         match step {
             Step::Visit(ty) => {
                 if !rules.relevant(ty) {

@@ -24,6 +24,8 @@ pub(super) const EXTERNAL_TEXT: &str = "text";
 pub(super) struct Parameter {
     pub name: Symbol,
     pub ty: Type,
+    /// First byte of its name.
+    pub start: u32,
 }
 
 /// Everything of a function before its body.
@@ -105,7 +107,7 @@ impl Parser<'_> {
         let head = self.function_head()?;
         let params: Vec<ValueId> = self.bind_parameters(&head);
         self.cursor.expect(TokenKind::LeftBrace)?;
-        let done = self.function_body();
+        let done = self.function_body(true);
         if done.is_ok() {
             self.cursor.expect(TokenKind::RightBrace).ok();
         }
@@ -129,7 +131,7 @@ impl Parser<'_> {
             let name = Symbol::new(&token.name(self.cursor.source));
             let ty = self.optional_annotation()?;
             self.cursor.expect(TokenKind::Semicolon)?;
-            params.push(Parameter { name, ty });
+            params.push(Parameter { name, ty, start: token.start });
         }
         let head = Head {
             type_params: Vec::new(),
@@ -138,7 +140,7 @@ impl Parser<'_> {
             result: Type::unknown(),
         };
         self.bind_parameters(&head);
-        let done = self.function_body();
+        let done = self.function_body(false);
         let failed = done.is_err() || self.cursor.errors() > errors;
         let place = self.cursor.span(start);
         self.finish_function(name, &head, place, failed);
@@ -156,6 +158,7 @@ impl Parser<'_> {
         let entry = function.body.entry();
         let bind = |param: &Parameter| {
             let value = function.body.add_block_arg(entry, param.ty);
+            function.body.set_argument_loc(value, function.loc(param.start));
             let hint = NameHint { name: Some(param.name), binding: Binding::Let };
             function.body.set_name_hint(value, hint);
             function.bind(param.name, Meaning::Value(value));
@@ -218,7 +221,7 @@ impl Parser<'_> {
             }
             given.push(own);
             let ty = self.optional_annotation()?;
-            params.push(Parameter { name, ty });
+            params.push(Parameter { name, ty, start: token.start });
             if self.cursor.kind() != TokenKind::RightParen {
                 self.cursor.expect(TokenKind::Comma)?;
             }

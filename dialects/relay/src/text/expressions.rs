@@ -42,8 +42,8 @@ pub(super) enum Frame<'t> {
     Paren { first: usize, comma: bool, start: u32 },
     /// `{` where a value may stand.
     Braces,
-    /// `if (`.
-    Condition { start: u32 },
+    /// `if (`; where it starts, and where its condition does.
+    Condition { start: u32, condition: u32 },
     /// A branch of `if`.
     Branch { op: OpId, second: bool, scope: Scope },
     /// The body of a function literal.
@@ -109,14 +109,17 @@ struct Machine<'p, 't> {
     values: Vec<ValueId>,
     /// The block that operations are added to.
     block: BlockId,
+    /// Whether the body of the function ends with a brace.
+    braced: bool,
 }
 
 impl Parser<'_> {
-    /// The statements and the value of a function body, up to its closing bracket, with the yield
-    /// of the value. Errors when the end of the body was not found.
-    pub(super) fn function_body(&mut self) -> Result<(), Reported> {
+    /// The statements and the value of a function body, up to its closing brace where it is
+    /// `braced`, with the yield of the value. Errors when the end of the body was not found.
+    pub(super) fn function_body(&mut self, braced: bool) -> Result<(), Reported> {
         let block = self.function.body.entry();
-        let mut machine = Machine { parser: self, frames: Vec::new(), values: Vec::new(), block };
+        let (frames, values) = (Vec::new(), Vec::new());
+        let mut machine = Machine { parser: self, frames, values, block, braced };
         let value = machine.run()?;
         machine.finish_block(value);
         Ok(())

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 
 use ir_core::text::lexer::quote_into;
 use ir_core::{
-    Attr, AttrData, AttrDict, Binding, BlockId, Body, EntityId, Item, Loc, Module, OpId, Registry,
-    Signature, Span, Symbol, TensorData, Type, ValueId,
+    Attr, AttrData, AttrDict, AttrValue, Binding, BlockId, Body, EntityId, Item, Loc, Module, OpId,
+    Registry, Signature, Span, Symbol, TensorData, Type, ValueId,
 };
 use rustc_hash::FxHashMap;
 
@@ -698,12 +698,16 @@ impl<'a> Printer<'a> {
     /// The pattern of a clause and its arrow.
     fn clause(&mut self, function: &Function<'_>, op: OpId, index: usize, indent: usize) {
         let body = function.body;
-        let patterns: Vec<Pattern> = body.attrs(op).value("patterns").unwrap_or_default();
+        // Only this pattern is decoded: reading all of them for each clause would be quadratic.
+        let pattern = match body.attrs(op).get("patterns").map(Attr::data) {
+            Some(AttrData::Array(patterns)) => patterns.get(index).copied(),
+            _ => None,
+        };
         let variables = body.block_args(body.region_block(op, index)).to_vec();
         let mut variables = variables.into_iter();
         self.indent(indent);
-        if let Some(pattern) = patterns.get(index) {
-            self.pattern(function, pattern, &mut variables);
+        if let Some(pattern) = pattern.and_then(Pattern::from_attr) {
+            self.pattern(function, &pattern, &mut variables);
         }
         self.text.push_str(" => {\n");
     }

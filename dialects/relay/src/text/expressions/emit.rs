@@ -1,13 +1,16 @@
 //! Operations and blocks, added where the machine stands.
 
-use ir_core::{AttrDict, Body, InsertPoint, Loc, OpId, OpParts, Symbol, TensorData, Type, ValueId};
+use ir_core::{
+    AttrDict, Body, Diagnostic, InsertPoint, Loc, OpId, OpParts, Symbol, TensorData, Type, ValueId,
+};
 
 use super::{Machine, Scope};
+use crate::text::codes;
 use crate::text::parser::Parser;
 
 impl Machine<'_, '_> {
-    fn loc(&self, start: u32) -> Loc {
-        Loc::offset(start.saturating_sub(self.parser.function.base))
+    pub(super) fn loc(&self, start: u32) -> Loc {
+        self.parser.function.loc(start)
     }
 
     pub(super) fn emit(
@@ -31,10 +34,24 @@ impl Machine<'_, '_> {
     ) -> (OpId, ValueId) {
         let loc = self.loc(start);
         let results = [ty];
+        let operands = match operands.len() <= self.parser.max_operands {
+            true => operands,
+            false => self.too_wide(operands.len(), start),
+        };
         let parts = OpParts::new(name, operands, &results).attrs(attrs).regions(regions).at(loc);
         let body = &mut self.parser.function.body;
         let op = body.insert_op(InsertPoint::End(self.block), parts);
         (op, body.result(op, 0))
+    }
+
+    /// Reports an operation with too many operands; those that it gets instead.
+    fn too_wide(&mut self, found: usize, start: u32) -> &'static [ValueId] {
+        let message = format!("an operation has at most {} operands", self.parser.max_operands);
+        let place = self.parser.cursor.since(start);
+        let error = Diagnostic::error(codes::OPERANDS, message).at(place);
+        let error = error.note(format!("found {found}"));
+        self.parser.cursor.report(error.help("split it, such as a tuple into tuples"));
+        &[]
     }
 
     pub(super) fn form(

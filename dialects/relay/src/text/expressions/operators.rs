@@ -90,7 +90,7 @@ impl Machine<'_, '_> {
                 _ => {
                     text.parse::<ir_core::DType>().is_ok()
                         || after == TokenKind::LeftBracket
-                        || self.parser.type_params.contains(&Symbol::new(text))
+                        || self.parser.type_params.get(Symbol::new(text)).is_some()
                         || matches!(after, TokenKind::Greater | TokenKind::Comma)
                 }
             },

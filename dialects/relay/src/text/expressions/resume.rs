@@ -18,6 +18,10 @@ impl<'t> Machine<'_, 't> {
                     self.frames.push(frame);
                     return Ok(Next::Statement);
                 }
+                if self.frames.is_empty() && self.braced && cursor.kind() != TokenKind::RightBrace {
+                    self.frames.push(frame);
+                    return Err(cursor.unexpected("`;` or `}`"));
+                }
                 // The names of the function itself end with it.
                 if !self.frames.is_empty() {
                     self.parser.function.unbind(sequence.locals);
@@ -79,12 +83,14 @@ impl<'t> Machine<'_, 't> {
                 let start = cursor.expect(TokenKind::RightBrace)?.start;
                 Ok(Next::Value(value, start))
             }
-            Frame::Condition { start } => {
+            Frame::Condition { start, condition } => {
                 cursor.expect(TokenKind::RightParen)?;
                 cursor.expect(TokenKind::LeftBrace)?;
                 let name = Symbol::new("relay.if");
                 let attrs = AttrDict::empty();
                 let (op, _) = self.emit_regions(name, &[value], attrs, Type::unknown(), 2, start);
+                let condition = self.loc(condition);
+                self.parser.function.body.set_operand_loc(op, 0, condition);
                 self.begin_branch(op, false)
             }
             Frame::Branch { op, second, scope } => {
@@ -185,6 +191,7 @@ impl<'t> Machine<'_, 't> {
         let function = &mut self.parser.function;
         for variable in variables {
             let value = function.body.add_block_arg(self.block, variable.ty);
+            function.body.set_argument_loc(value, function.loc(variable.start));
             let hint = NameHint { name: Some(variable.name), binding: Binding::Let };
             function.body.set_name_hint(value, hint);
             function.bind(variable.name, Meaning::Value(value));

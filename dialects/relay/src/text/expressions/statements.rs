@@ -106,7 +106,7 @@ impl Machine<'_, '_> {
 
     pub(super) fn bind_graph(&mut self, number: u32, value: ValueId, start: u32) {
         let local = GraphLocal { value, block: self.block, start };
-        if let Some(first) = self.parser.function.graph.get(&number)
+        if let Some(first) = self.parser.function.graph.get(number)
             && first.block == self.block
         {
             let width = number.to_string().len() as u32 + 1;

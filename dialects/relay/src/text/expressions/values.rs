@@ -1,6 +1,6 @@
 //! Values: variables, literals, words, function literals.
 
-use ir_core::text::lexer::{Token, TokenKind};
+use ir_core::text::lexer::{LexError, Token, TokenKind};
 use ir_core::{AttrDict, Binding, Diagnostic, NameHint, Symbol, TensorData, ValueId};
 
 use super::{Callee, Frame, Machine, Next};
@@ -36,6 +36,10 @@ impl<'t> Machine<'_, 't> {
                 cursor.bump();
                 let value = self.parser.literal(token, false);
                 Ok(Next::Value(self.constant(value, start), start))
+            }
+            TokenKind::Error(LexError::BadSuffix) => {
+                cursor.bump();
+                Ok(Next::Value(self.poison(start), start))
             }
             TokenKind::Minus => {
                 cursor.bump();
@@ -135,7 +139,7 @@ impl<'t> Machine<'_, 't> {
         let text = token.name(self.parser.cursor.source);
         let number = text.parse::<u32>().ok();
         let function = &mut self.parser.function;
-        if let Some(local) = number.and_then(|number| function.graph.get(&number)) {
+        if let Some(local) = number.and_then(|number| function.graph.get(number)) {
             return Ok(local.value);
         }
         let closed = number.and_then(|number| function.graph_closed.get(&number)).copied();
@@ -181,7 +185,8 @@ impl<'t> Machine<'_, 't> {
             "if" => {
                 cursor.bump();
                 cursor.expect(TokenKind::LeftParen)?;
-                self.frames.push(Frame::Condition { start });
+                let condition = cursor.peek().start;
+                self.frames.push(Frame::Condition { start, condition });
                 Ok(Next::Expression)
             }
             "match" => {
@@ -346,6 +351,7 @@ impl<'t> Machine<'_, 't> {
         }
         for param in &head.params {
             let value = function.body.add_block_arg(self.block, param.ty);
+            function.body.set_argument_loc(value, function.loc(param.start));
             let hint = NameHint { name: Some(param.name), binding: Binding::Let };
             function.body.set_name_hint(value, hint);
             function.bind(param.name, Meaning::Value(value));
