@@ -3,14 +3,14 @@
 // ANCHOR: operator
 use ir_core::{InferCx, Op, Scalar, Stop, TensorData, Type, ValueId};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use relay::operators::FusionPattern;
+use relay::operators::{FusionPattern, LayoutRule};
 
 /// `data · sigmoid(beta · data)`, elementwise.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "relay.contrib.swish",
     infer = swish_relation,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_swish))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_swish))
 )]
 pub struct Swish<V = ValueId> {
     /// Any shape, of floats.

@@ -3,7 +3,8 @@
 //! A pass says which operations ask for a layout, the anchors. The walk back collects the layouts
 //! that the users of every value would like; the walk forward rewrites the anchors, and every
 //! operation with a [`LayoutRule`] in the layout that moves the fewest elements. A value is
-//! brought to another layout where it is first needed in it, once.
+//! brought to another layout where it is first needed in it, once. What a `layout_transform` of
+//! the program makes is there in both layouts.
 
 mod carry;
 
@@ -86,7 +87,9 @@ pub fn propagate(
 ) -> Result<u64, Diagnostic> {
     let ops = open_operations(f);
     let mut rewritten = 0;
-    if ops.iter().any(|op| anchor(f, *op, None).is_some()) {
+    let asks =
+        |op: &OpId| f.view::<LayoutTransform>(*op).is_some() || anchor(f, *op, None).is_some();
+    if ops.iter().any(asks) {
         let mut walk = Propagation {
             f,
             pass,
@@ -172,6 +175,11 @@ impl Propagation<'_, '_, '_> {
             }
             return;
         }
+        if let Some((transform, change)) = self.written_transform(op) {
+            let layout = change.from.is_plain().then_some(change);
+            self.wish(transform.data, layout, false);
+            return;
+        }
         let Some(rule) = self.rule(op) else {
             if !only_joined(self.f, op) {
                 let operands: SmallVec<[ValueId; 4]> = self.f.body.operands(op).collect();
@@ -179,8 +187,9 @@ impl Propagation<'_, '_, '_> {
             }
             return;
         };
+        let result = self.f.body.result(op, 0);
         let wanted: SmallVec<[Option<Change>; 2]> =
-            self.wishes_of(self.f.body.result(op, 0)).iter().map(|w| w.layout.clone()).collect();
+            self.wishes_of(result).iter().map(|wish| wish.layout.clone()).collect();
         for layout in wanted {
             let plan = layout.and_then(|change| {
                 carry(self.f, op, rule, &change).filter(|plan| plan.result == change)
@@ -193,9 +202,12 @@ impl Propagation<'_, '_, '_> {
                         }
                     }
                 }
+                // A small result is brought to the layout rather than what it is made of.
                 None => {
                     for value in carry::inputs(self.f, op, rule) {
-                        self.wish(value, None, false);
+                        if elements(self.f.body, value) <= elements(self.f.body, result) {
+                            self.wish(value, None, false);
+                        }
                     }
                 }
             }
@@ -210,6 +222,14 @@ impl Propagation<'_, '_, '_> {
         tensor.then_some(*rule)
     }
 
+    /// A `layout_transform` of the program, and what it does.
+    fn written_transform(&self, op: OpId) -> Option<(LayoutTransform, Change)> {
+        let transform: LayoutTransform = self.f.view(op)?;
+        let from = Layout::parse(&transform.src_layout).ok()?;
+        let to = Layout::parse(&transform.dst_layout).ok()?;
+        Some((transform, Change { from, to }))
+    }
+
     fn wishes_of(&self, value: ValueId) -> &[Wish] {
         self.wishes.get(&value).map_or(&[], |wishes| wishes)
     }
@@ -219,6 +239,15 @@ impl Propagation<'_, '_, '_> {
         let first = (self.f.body.operand_count(op) > 0).then(|| self.f.body.operand(op, 0));
         let data = first.and_then(|value| self.changed.get(&value)).map(|(change, _)| change);
         let rule = self.rule(op);
+        if let Some((transform, change)) = self.written_transform(op) {
+            // Its result is there in both layouts.
+            let result = self.f.body.result(op, 0);
+            if change.to.is_plain() {
+                self.changed.insert(result, (change.inverse(), transform.data));
+            }
+            self.plain.extend([result, transform.data]);
+            return Ok(());
+        }
         let plan = (self.anchor)(self.f, op, data).or_else(|| self.choose(op, rule?));
         match (plan, rule) {
             (Some(plan), _) => self.rewrite(op, plan)?,
@@ -427,9 +456,11 @@ impl Propagation<'_, '_, '_> {
     /// Erases what was rewritten; what someone still takes as written is changed back.
     fn finish(self) -> Result<(), Diagnostic> {
         let f = self.f;
-        for op in
-            self.rewritten.into_iter().rev().filter(|op| f.body.is_live(*op)).collect::<Vec<_>>()
-        {
+        for op in self.rewritten.into_iter().rev() {
+            // Erased with its last user.
+            if !f.body.is_live(op) {
+                continue;
+            }
             let result = f.body.result(op, 0);
             let Some((change, value)) = self.changed.get(&result) else { continue };
             let back = if f.body.is_unused(result) || change.from == change.to {
@@ -444,7 +475,8 @@ impl Propagation<'_, '_, '_> {
             emit::replace(f, op, back);
         }
         let made = self.made.into_values().flatten().filter_map(|(_, v)| f.body.defining_op(v));
-        emit::erase_unused(f, made.collect::<Vec<_>>());
+        let made: Vec<OpId> = made.collect();
+        emit::erase_unused(f, made);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The passes over relay modules, one file each.
+//! The passes over modules, one file each.
 //!
 //! To add a pass, write a struct of its options with `#[derive(Pass)]` in a file of its own and
 //! name it in [`register`].
@@ -25,6 +25,8 @@ pub mod infer_type;
 pub mod inline;
 pub mod lambda_lift;
 pub mod layouts;
+pub mod loops;
+pub mod lower_schedule;
 pub mod lower_te;
 pub mod math;
 pub mod normal_forms;
@@ -59,11 +61,15 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<infer_type::InferType>();
     registry.pass::<inline::Inline>();
     registry.pass::<lambda_lift::LambdaLift>();
+    registry.pass::<lower_schedule::LowerSchedule>();
     registry.pass::<lower_te::LowerTe>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<simplify_inference::SimplifyInference>();
+    registry.pass::<loops::SimplifyLoops>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();
     registry.pass::<normal_forms::ToGnf>();
+    registry.pass::<loops::UnrollLoops>();
+    registry.pass::<loops::VectorizeLoops>();
 }

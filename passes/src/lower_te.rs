@@ -8,6 +8,7 @@ use ir_core::{
     NameHint, OpFields, OpId, OpParts, Pass, PassContext, PassResult, Symbol, TensorData, Type,
     ValueId, fingerprint,
 };
+use relay::define::tensor_types;
 use relay::language::{Call, Constant, FUNC, Tuple, TupleGet, yielded};
 use rustc_hash::FxHashMap;
 use te::compute::Yield;
@@ -74,21 +75,6 @@ impl ModulePass for LowerTe {
         module.items.extend(new);
         Ok(())
     }
-}
-
-/// The tensors of a value of type `ty`: the fields of tuples, nested ones in reading order. `None`
-/// for other types.
-fn tensor_types(ty: Type) -> Option<Vec<Type>> {
-    let mut tensors = Vec::new();
-    let mut pending = vec![ty];
-    while let Some(ty) = pending.pop() {
-        match (ty.as_tensor(), ty.as_tuple()) {
-            (Some(_), _) => tensors.push(ty),
-            (_, Some(fields)) => pending.extend(fields.iter().rev()),
-            _ => return None,
-        }
-    }
-    Some(tensors)
 }
 
 /// The range of field `index` among the tensors of a tuple of type `ty`.

@@ -72,14 +72,17 @@ pub const CODES: &[Code] = &[
 /// The codes of all crates.
 pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     let relay = relay::text::codes::CODES.iter().chain(relay::inference::CODES);
-    let relay = relay.chain(relay::interpreter::CODES);
+    let relay = relay.chain(relay::interpreter::CODES).chain(te::interpreter::CODES);
     let relay = relay.map(|&(code, title, explanation)| Code { code, title, explanation });
     let mut all: Vec<Code> = relay.collect();
     all.extend(ir_core::diagnostics::codes::CODES);
     all.extend(ir_core::pipeline::codes::CODES);
+    all.extend(te::schedule::codes::CODES);
     all.extend(te::text::codes::CODES);
     all.extend(passes::codes::CODES);
+    all.extend(target_core::codes::CODES);
     all.extend(onnx_frontend::CODES);
+    all.extend(target_core::codes::CODES);
     all.extend(CODES);
     all.sort_by_key(|entry| entry.code);
     all

@@ -15,8 +15,11 @@ use relay::language::{Constant, FUNC};
 use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Target};
 
-/// The passes that a program goes through before it is lowered, as pipeline text.
-pub const PIPELINE: &str = "O3,lower-te";
+/// The passes that a program goes through for a target with vectors of `lanes` numbers, as pipeline
+/// text.
+pub fn pipeline(lanes: usize) -> String {
+    format!("{},lower-te", crate::COMPILE.replace("width=16", &format!("width={lanes}")))
+}
 
 /// The kernel that the executor calls.
 const MAIN: &str = "main";
@@ -90,7 +93,8 @@ impl Program {
     ) -> Result<(Program, BuildTimes), Vec<Diagnostic>> {
         let mut times = BuildTimes::default();
         let start = Instant::now();
-        let pipeline = Pipeline::parse(PIPELINE, registry).map_err(|error| vec![error])?;
+        let text = pipeline(target.capabilities().lanes(32));
+        let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
         let mut timing = Timing::new();
         let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing];
         let options = RunOptions { threads };

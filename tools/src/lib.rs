@@ -23,6 +23,11 @@ pub fn registry() -> Registry {
     registry
 }
 
+/// The pipeline `compile`.
+pub(crate) const COMPILE: &str = "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
+     simplify-expr,canonicalize-cast,canonicalize,fold-explicit-padding,fold-constant,\
+     alter-op-layout{width=16},fold-constant,dce,fuse{strategy=dominator}";
+
 /// The optimization levels, `-O0` to `-O3`, and what compilation runs. `-O3` is the original's
 /// order of passes.
 const LEVELS: [(&str, &str, &str); 5] = [
@@ -45,9 +50,7 @@ const LEVELS: [(&str, &str, &str); 5] = [
     ),
     (
         "compile",
-        "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
-         simplify-expr,canonicalize-cast,canonicalize,fold-explicit-padding,fold-constant,\
-         alter-op-layout{width=16},fold-constant,dce,fuse{strategy=dominator}",
+        COMPILE,
         "O3, with layouts for vectors of 16 numbers: what comes before code generation.",
     ),
 ];

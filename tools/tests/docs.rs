@@ -73,7 +73,10 @@ fn messages(diagnostics: &[Diagnostic]) -> String {
 
 /// The typed module that `text` describes.
 fn module(text: &str, registry: &Registry) -> Result<Module, String> {
-    let (mut module, mut diagnostics) = relay::text::parse("example", text, registry);
+    let (mut module, mut diagnostics) = match is_generic(text) {
+        true => ir_core::text::parse("example", text, registry),
+        false => relay::text::parse("example", text, registry),
+    };
     diagnostics.extend(relay::inference::infer_module(&mut module, registry));
     let errors = messages(&diagnostics);
     if !errors.is_empty() {
@@ -85,9 +88,18 @@ fn module(text: &str, registry: &Registry) -> Result<Module, String> {
     }
 }
 
+/// Whether `text` is in the generic form.
+fn is_generic(text: &str) -> bool {
+    text.starts_with('"')
+}
+
 /// `module` as text without the version line and types in comments.
-fn print(module: &Module, registry: &Registry) -> String {
+fn print(module: &Module, generic: bool, registry: &Registry) -> String {
     let mut out = Vec::new();
+    if generic {
+        ir_core::text::print(module, registry, &mut out).expect("memory takes every byte");
+        return String::from_utf8(out).expect("the printer writes text");
+    }
     let options = PrintOptions { types: false, ..PrintOptions::default() };
     relay::text::print(module, registry, &options, &mut out).expect("memory takes every byte");
     let text = String::from_utf8(out).expect("the printer writes text");
@@ -114,13 +126,14 @@ fn example(pass: &PassDef, registry: &Registry) -> Result<(), String> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    let found = print(&result, registry);
+    let generic = is_generic(before);
+    let found = print(&result, generic, registry);
     if updating() {
         let old = format!("```relay\n{before}```{between}```relay\n{after}```\n");
         let new = format!("```relay\n{before}```{between}```relay\n{}```\n", wrap(&found));
         return update(&old, &new);
     }
-    let wanted = print(&module(after, registry)?, registry);
+    let wanted = print(&module(after, registry)?, generic, registry);
     if found == wanted { Ok(()) } else { Err(format!("found\n{found}wanted\n{wanted}")) }
 }
 

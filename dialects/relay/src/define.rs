@@ -8,7 +8,7 @@
 mod index;
 mod patterns;
 
-use ir_core::{AttrDict, DType, OpFields, Type, ValueId};
+use ir_core::{AttrDict, DType, Item, OpFields, OpInfo, Type, ValueId};
 use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
@@ -65,6 +65,22 @@ pub struct DefineCx<'a> {
 }
 
 impl DefineCx<'_> {
+    /// What `define` gives. Errors also where that is not of the type of the result.
+    pub fn write(&mut self, define: &Define) -> Defined {
+        let tensors = define.0(self)?;
+        let types =
+            tensors.iter().map(|tensor| Type::tensor(tensor.shape.iter().copied(), tensor.dtype));
+        let types: Vec<Type> = types.collect();
+        match tensor_types(self.result).is_some_and(|expected| expected == types) {
+            true => Ok(tensors),
+            false => Err(format!(
+                "its definition gives {} instead of {}",
+                Type::tuple(types),
+                self.result
+            )),
+        }
+    }
+
     /// The declared fields of the operator.
     pub fn fields<T: OpFields<Operand>>(&self) -> Result<T, String> {
         T::decode(self.operands, self.attrs)
@@ -135,4 +151,52 @@ impl DefineCx<'_> {
             e.cast(value, dtype)
         })])
     }
+}
+
+/// The tensors of a value of type `ty`: the fields of tuples, nested ones in reading order. `None`
+/// for other types.
+pub fn tensor_types(ty: Type) -> Option<Vec<Type>> {
+    let mut tensors = Vec::new();
+    let mut pending = vec![ty];
+    while let Some(ty) = pending.pop() {
+        match (ty.as_tensor(), ty.as_tuple()) {
+            (Some(_), _) => tensors.push(ty),
+            (_, Some(fields)) => pending.extend(fields.iter().rev()),
+            _ => return None,
+        }
+    }
+    Some(tensors)
+}
+
+/// The compute function of the operator `info` alone, on operands of types `operands`, whose
+/// result is of type `result`. It takes and returns the tensors of tuples one by one. Errors where
+/// there is no definition or it refuses.
+pub fn define_alone(
+    info: &OpInfo,
+    operands: &[Type],
+    attrs: AttrDict,
+    result: Type,
+) -> Result<Item, String> {
+    let name = info.def.name;
+    let define = info.hook::<Define>().ok_or_else(|| format!("`{name}` has no definition"))?;
+    let mut builder = ComputeBuilder::new();
+    let mut given = Vec::with_capacity(operands.len());
+    let mut number = 0;
+    for &operand in operands {
+        let mut tensors = Vec::new();
+        let types = tensor_types(operand);
+        for ty in types.ok_or_else(|| format!("expected tensors, found {operand}"))? {
+            let shape = shape_of(ty)?;
+            let dtype = ty.as_tensor().map_or(DType::FLOAT32, |tensor| tensor.dtype);
+            tensors.push(builder.input(&format!("p{number}"), &shape, dtype));
+            number += 1;
+        }
+        given.push(match (operand.as_tensor(), tensors.pop()) {
+            (Some(_), Some(tensor)) => Operand::Tensor(tensor),
+            (_, last) => Operand::Tuple(tensors.into_iter().chain(last).collect()),
+        });
+    }
+    let mut cx = DefineCx { builder: &mut builder, name, operands: &given, attrs, result };
+    let tensors = cx.write(define)?;
+    builder.finish(&tensors)
 }

@@ -2,10 +2,11 @@
 //!
 //! Expected numbers were computed with direct numpy formulas, independent of the evaluators.
 
-use ir_core::{Registry, TensorData, Type, TypeData};
+use ir_core::{Module, Registry, TensorData, Type, TypeData};
 use proptest::prelude::*;
+use relay::define::{Define, define_alone};
 use relay::inference::infer_module;
-use relay::interpreter::{Interpreter, Value};
+use relay::interpreter::{Interpreter, Value, approx_equal, flatten};
 use relay::text::parse;
 
 fn registry() -> Registry {
@@ -44,7 +45,37 @@ fn run_on(
     let ty = module.get("main").unwrap().signature.ty.as_function().unwrap().result;
     let args = operands.iter().cloned().map(Value::from).collect();
     let value = Interpreter::new(&module, registry).call("main", args);
-    Ok((ty, value.map_err(|diagnostic| diagnostic.message)?))
+    let value = value.map_err(|diagnostic| diagnostic.message)?;
+    check_definition(registry, &module, operands, &value);
+    Ok((ty, value))
+}
+
+/// Where `@main` is one operator on its parameters, checks that its definition as tensor
+/// expressions, where there is one, gives `value`.
+fn check_definition(registry: &Registry, module: &Module, operands: &[TensorData], value: &Value) {
+    let body = module.body("main").unwrap();
+    let params = body.block_args(body.entry());
+    let op = body
+        .block_ops(body.entry())
+        .find(|op| registry.hook::<Define>(body.op_name(*op)).is_some());
+    let Some(op) = op else { return };
+    let types: Vec<Type> = body.operands(op).map(|operand| body.ty(operand)).collect();
+    if body.operands(op).any(|operand| !params.contains(&operand)) {
+        return;
+    }
+    let inputs: Vec<TensorData> = body
+        .operands(op)
+        .filter_map(|operand| params.iter().position(|param| *param == operand))
+        .map(|number| operands[number].clone())
+        .collect();
+    let info = registry.info(body.op_name(op)).unwrap();
+    let result = body.ty(body.result(op, 0));
+    let item = define_alone(info, &types, body.attrs(op), result).unwrap();
+    let found = te::interpreter::run_compute(item.body.as_ref().unwrap(), &inputs).unwrap();
+    for (found, expected) in found.into_iter().zip(flatten(value).unwrap()) {
+        let equal = approx_equal(&found.into(), &expected.into(), 1e-5, 1e-5);
+        equal.unwrap_or_else(|mismatch| panic!("`{}`: {mismatch}", info.def.name));
+    }
 }
 
 fn run(expression: &str, shapes: &[&[i64]]) -> Result<(Type, Value), String> {

@@ -31,6 +31,7 @@ pub fn dialect() -> Dialect {
             scalar::register(registry);
             compute::register(registry);
             loops::register(registry);
+            schedule::ops::register(registry);
         },
     }
 }

@@ -28,6 +28,7 @@ pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};
+pub(crate) use verify::THREADS;
 
 use crate::compute::FUNC;
 use crate::scalar::scalar_type;

@@ -124,7 +124,7 @@ impl Omitted {
         self == Omitted::default()
     }
 
-    /// The last line of a JSON log, in the form of [`json`], with the counts under `omitted`.
+    /// The last line of a JSON log, in the form of [`json()`], with the counts under `omitted`.
     pub fn json(self) -> Value {
         json!({
             "severity": severity(Severity::Note),

@@ -103,6 +103,7 @@ struct Finished {
 struct Findings {
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
+    log: Vec<u8>,
     panic: Option<String>,
 }
 
@@ -112,6 +113,7 @@ struct Executed {
     items: Vec<ItemRun>,
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
+    log: Vec<u8>,
     crash: Option<Crash>,
 }
 
@@ -170,7 +172,8 @@ pub fn run(
             }
         };
         let wall = start.elapsed();
-        let Executed { changed, items, diagnostics, statistics, crash } = executed;
+        let Executed { changed, items, diagnostics, statistics, log: said, crash } = executed;
+        log.write_all(&said)?;
         let failed = diagnostics.iter().any(Diagnostic::is_error);
         report.diagnostics.extend(diagnostics);
         report.steps.push(StepReport {
@@ -225,7 +228,7 @@ fn collect(
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
     let result = catch_panic(|| work(&mut cx));
-    let mut diagnostics = std::mem::take(&mut cx.diagnostics);
+    let mut diagnostics = cx.diagnostics;
     let panic = match result {
         Ok(Ok(())) => None,
         Ok(Err(diagnostic)) => {
@@ -234,7 +237,7 @@ fn collect(
         }
         Err(message) => Some(message),
     };
-    Findings { diagnostics, statistics: std::mem::take(&mut cx.statistics), panic }
+    Findings { diagnostics, statistics: cx.statistics, log: cx.log, panic }
 }
 
 fn run_module_pass(
@@ -255,9 +258,9 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, panic } = findings;
+    let Findings { diagnostics, statistics, log, panic } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
-    Executed { changed, items: vec![], diagnostics, statistics, crash }
+    Executed { changed, items: vec![], diagnostics, statistics, log, crash }
 }
 
 fn run_function_pass(
@@ -283,6 +286,7 @@ fn run_function_pass(
         items: Vec::with_capacity(jobs.len()),
         diagnostics: vec![],
         statistics: Statistics::default(),
+        log: vec![],
         crash: None,
     };
     for finished in run_jobs(jobs, threads, &work) {
@@ -294,6 +298,7 @@ fn run_function_pass(
         executed.changed |= changed;
         executed.items.push(ItemRun { name: job.name, changed, time });
         executed.diagnostics.extend(findings.diagnostics);
+        executed.log.extend(findings.log);
         for (counter, amount) in findings.statistics {
             *executed.statistics.entry(counter).or_default() += amount;
         }

@@ -1,13 +1,13 @@
 //! From operators to compute functions.
 
 use ir_core::{Body, Item, OpId, Registry, TensorData, Type, ValueId};
-use relay::define::{Define, DefineCx, Operand};
+use relay::define::{Define, DefineCx, Operand, tensor_types};
 use relay::language::{Constant, Tuple, TupleGet, fn_params, yielded};
 use rustc_hash::{FxHashMap, FxHashSet};
 use te::compute::{ComputeBuilder, Tensor};
 
+use super::field_range;
 use super::problems::Problem;
-use super::{field_range, tensor_types};
 
 /// The most characters of a name.
 const LONGEST_NAME: usize = 100;
@@ -179,9 +179,8 @@ impl<'a> Writer<'a> {
             return Ok(None);
         }
         let short = full.as_str().trim_start_matches("relay.");
-        let Some(Define(define)) = self.registry.hook::<Define>(full) else {
-            return Err(Problem::Undefined(short.to_string()));
-        };
+        let define = self.registry.hook::<Define>(full);
+        let define = define.ok_or_else(|| Problem::Undefined(short.to_string()))?;
         let mut operands = Vec::new();
         for operand in body.operands(op) {
             let tensors = self.of(operand)?;
@@ -190,24 +189,15 @@ impl<'a> Writer<'a> {
                 _ => Operand::Tuple(tensors),
             });
         }
-        let refused = |message: String| Problem::Refused(short.to_string(), message);
-        let result = body.ty(value);
         let mut cx = DefineCx {
             builder: &mut self.builder,
             name: full.as_str(),
             operands: &operands,
             attrs: body.attrs(op),
-            result,
+            result: body.ty(value),
         };
-        let tensors = define(&mut cx).map_err(refused)?;
-        let found: Vec<Type> = tensors
-            .iter()
-            .map(|tensor| Type::tensor(tensor.shape.iter().copied(), tensor.dtype))
-            .collect();
-        if tensor_types(result).as_ref() != Some(&found) {
-            let found = Type::tuple(found);
-            return Err(refused(format!("its definition gives {found} instead of {result}")));
-        }
+        let tensors = cx.write(define);
+        let tensors = tensors.map_err(|error| Problem::Refused(short.to_string(), error))?;
         self.tensors.insert(value, tensors);
         Ok(Some(short.replace('.', "_")))
     }

@@ -2,11 +2,9 @@
 
 use indexmap::IndexMap;
 use ir_core::{Body, Diagnostic, Loc, OpId, PassContext, Registry, Span, Type, TypeData};
-use relay::define::Define;
+use relay::define::{Define, tensor_types};
 use relay::language::{Call, Global, fn_attributes, is_primitive};
 use rustc_hash::FxBuildHasher;
-
-use super::tensor_types;
 
 /// A reason why something cannot be lowered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -194,7 +194,8 @@ fn calls_pass_workspace_and_constants_on() {
     });
     let attrs =
         OpFields::<ValueId>::attrs(&Call { kernel: ir_core::Symbol::new("sums"), buffers: vec![] });
-    let parts = ir_core::OpParts::new("te.call", &[scaled, y], &[]).attrs(attrs);
+    let buffers = [scaled, y];
+    let parts = ir_core::OpParts::new("te.call", &buffers, &[]).attrs(attrs);
     w.body.insert_op(ir_core::InsertPoint::End(w.block), parts);
     let main = w.finish(1);
     let module = module([("main", main), ("sums", sums(Scope::Global, ForKind::Parallel))]);

@@ -74,6 +74,9 @@ pub(super) struct Optimize {
     /// Prints what each pass changed, as a unified diff
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_ir_diff: bool,
+    /// Prints the loops after each primitive of a schedule that `lower-schedule` applies
+    #[arg(long, help_heading = "Watching passes")]
+    pub(super) print_schedule_steps: bool,
     /// Prints where the time went
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
           default_missing_value = "human", help_heading = "Watching passes")]

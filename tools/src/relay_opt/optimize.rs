@@ -77,10 +77,16 @@ pub(super) fn optimize(
         },
     };
     reporter.source(PIPELINE_FILE, &pipeline);
-    let pipeline = match Pipeline::parse(&pipeline, registry) {
+    let mut pipeline = match Pipeline::parse(&pipeline, registry) {
         Ok(pipeline) => pipeline,
         Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
     };
+    if args.print_schedule_steps
+        && let Err(message) = pipeline.set_option("lower-schedule", "print-steps", "")
+    {
+        writeln!(io.stderr, "error: {message}")?;
+        return Ok(USAGE);
+    }
     if args.print_pipeline {
         writeln!(io.stdout, "{pipeline}")?;
         return Ok(OK);

@@ -3,6 +3,7 @@
 use ir_core::{Attr, AttrData, DType, InferCx, Op, Registry, Stop, Type, ValueId};
 
 use super::FusionPattern;
+use crate::define::Define;
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 fn none() -> Attr {
@@ -23,7 +24,7 @@ macro_rules! identity {
         #[op(
             name = $text,
             infer = |op: $name<Type>, _cx: &mut InferCx<'_>| known(op.data),
-            hooks(FusionPattern::Opaque, Evaluate(same))
+            hooks(FusionPattern::Opaque, Evaluate(same), Define(|cx| cx.tensors(0)))
         )]
         pub struct $name<V = ValueId> {
             /// The value.

@@ -6,9 +6,12 @@ use ir_core::{
     ValueId,
 };
 
+use te::compute::{Expression, Tensor};
+
 use super::FusionPattern::{Elementwise, Injective, Opaque, OutFusable};
 use super::attributes::{Integers, keywords};
 use super::{elements, relation};
+use crate::define::{self, Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// Declares operators that make a tensor of one number.
@@ -26,7 +29,7 @@ macro_rules! constants {
             hooks(Elementwise, Evaluate(|cx| {
                 let op = cx.fields::<$name>()?;
                 Ok(elements::filled(op.dtype, &op.shape.0, Scalar::Int($value))?.into())
-            }))
+            }), Define(|cx| define::filled(cx, Scalar::Int($value))))
         )]
         pub struct $name {
             /// Shape of the result.
@@ -54,7 +57,7 @@ constants! {
     hooks(Elementwise, Evaluate(|cx| {
         let (op, value) = (cx.fields::<Full<Value>>()?, cx.tensor(0)?);
         fill(value, op.dtype.unwrap_or(value.dtype()), &op.shape.0)
-    }))
+    }), Define(|cx| define_fill(cx, 0)))
 )]
 pub struct Full<V = ValueId> {
     /// A scalar.
@@ -80,6 +83,21 @@ pub(super) fn fill(value: &TensorData, dtype: DType, shape: &[i64]) -> Result<Va
     Ok(elements::filled(dtype, shape, scalar)?.into())
 }
 
+/// The scalar operand `index` everywhere.
+fn define_fill(cx: &mut DefineCx<'_>, index: usize) -> Defined {
+    let (value, (_, dtype)) = (cx.tensor(index)?, cx.result()?);
+    cx.compute(|e, _| {
+        let value = load_first(e, &value);
+        e.cast(value, dtype)
+    })
+}
+
+/// The first element of `tensor`, normally a scalar.
+fn load_first(e: &mut Expression<'_>, tensor: &Tensor) -> ValueId {
+    let zero = e.index(0);
+    e.load(tensor, &vec![zero; tensor.shape.len()])
+}
+
 /// A tensor of the type of `data` filled with `fill_value`.
 ///
 /// Relay operator level 3.
@@ -94,7 +112,7 @@ pub(super) fn fill(value: &TensorData, dtype: DType, shape: &[i64]) -> Result<Va
     hooks(Elementwise, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         fill(cx.tensor(1)?, data.dtype(), data.shape())
-    }))
+    }), Define(|cx| define_fill(cx, 1)))
 )]
 pub struct FullLike<V = ValueId> {
     /// Only its type matters.
@@ -112,7 +130,7 @@ pub struct FullLike<V = ValueId> {
 #[op(
     name = "relay.arange",
     infer = infer_arange,
-    hooks(Opaque, Evaluate(|cx| evaluate_arange(&cx.fields()?, cx)))
+    hooks(Opaque, Evaluate(|cx| evaluate_arange(&cx.fields()?, cx)), Define(define_arange))
 )]
 pub struct Arange<V = ValueId> {
     /// First element, a scalar of `dtype`.
@@ -188,6 +206,19 @@ fn evaluate_arange(op: &Arange<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
     Ok(TensorData::from_scalars(op.dtype, &[length], values)?.into())
 }
 
+fn define_arange(cx: &mut DefineCx<'_>) -> Defined {
+    let (start, step, (_, dtype)) = (cx.tensor(0)?, cx.tensor(2)?, cx.result()?);
+    // Floats are computed in the width of the reference.
+    let sums = if dtype.is_float() { DType::FLOAT64 } else { dtype };
+    cx.compute(|e, i| {
+        let (start, step) = (load_first(e, &start), load_first(e, &step));
+        let [start, step, index] = [start, step, i[0]].map(|value| e.cast(value, sums));
+        let distance = e.mul(step, index);
+        let value = e.add(start, distance);
+        e.cast(value, dtype)
+    })
+}
+
 keywords! {
     /// The order of the first two axes of a mesh grid.
     Indexing {
@@ -206,7 +237,7 @@ keywords! {
 #[op(
     name = "relay.meshgrid",
     infer = infer_meshgrid,
-    hooks(Injective, Evaluate(|cx| evaluate_meshgrid(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_meshgrid(&cx.fields()?, cx)), Define(define_meshgrid))
 )]
 pub struct Meshgrid<V = ValueId> {
     /// A tuple of vectors and scalars (read as vectors of one element), of one element type.
@@ -264,6 +295,26 @@ fn evaluate_meshgrid(op: &Meshgrid<Value>, cx: &EvalCx<'_>) -> Result<Value, Eva
     Ok(Value::tuple(grids?))
 }
 
+fn define_meshgrid(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, fields) = (cx.fields::<Meshgrid<Operand>>()?, cx.tensors(0)?);
+    let shape = elements::shape_of(
+        cx.result
+            .as_tuple()
+            .and_then(|types| types.first())
+            .copied()
+            .ok_or("expected a tuple of at least one vector")?,
+    )?;
+    let mut grids = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        let (axis, name) = (mesh_axis(op.indexing, index, fields.len()), cx.stage());
+        grids.push(cx.builder.compute(&name, &shape, |e, i| {
+            let at: Vec<ValueId> = field.shape.iter().map(|_| i[axis]).collect();
+            e.load(field, &at)
+        }));
+    }
+    Ok(grids)
+}
+
 /// `on_value` where the position on a new axis of extent `depth` equals the index, else
 /// `off_value`; an index outside of `[0, depth)` gives only `off_value`.
 ///
@@ -275,7 +326,7 @@ fn evaluate_meshgrid(op: &Meshgrid<Value>, cx: &EvalCx<'_>) -> Result<Value, Eva
     hooks(OutFusable, Evaluate(|cx| {
         let op = cx.fields::<OneHot<Value>>()?;
         evaluate_one_hot(cx, op.depth, op.axis, op.dtype)
-    }))
+    }), Define(define_one_hot))
 )]
 pub struct OneHot<V = ValueId> {
     /// Integers, any shape.
@@ -336,6 +387,22 @@ pub(super) fn evaluate_one_hot(
         if index == Some(at) { on } else { off }
     });
     Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
+}
+
+fn define_one_hot(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<OneHot<Operand>>()?;
+    let (indices, on, off) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
+    let (shape, dtype) = cx.result()?;
+    let axis = relation::axis(op.axis, shape.len())?;
+    cx.compute(|e, i| {
+        let mut at = i.to_vec();
+        let place = at.remove(axis);
+        let index = e.load(&indices, &at);
+        let index = e.cast(index, DType::INT64);
+        let (on, off, here) = (load_first(e, &on), load_first(e, &off), e.eq(index, place));
+        let (on, off) = (e.cast(on, dtype), e.cast(off, dtype));
+        e.select(here, on, off)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

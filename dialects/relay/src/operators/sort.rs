@@ -8,6 +8,9 @@ use super::FusionPattern::Opaque;
 use super::attributes::keywords;
 use super::elements;
 use super::relation;
+use te::compute::Combiner;
+
+use crate::define::{Define, DefineCx, Defined, Index, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// The rows of a tensor along an axis: for each, the offset of its first element.
@@ -365,7 +368,8 @@ fn evaluate_unique(op: &Unique<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
 
 /// Declares scans along an axis.
 macro_rules! scans {
-    ($($(#[doc = $doc:tt])* $name:ident $text:tt $start:expr, $int:expr, $float:expr;)*) => { $(
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $combiner:ident from $start:expr,
+        $int:expr, $float:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Relay operator level 3.
@@ -388,6 +392,9 @@ macro_rules! scans {
                 let data = cx.tensor(0)?;
                 let dtype = op.dtype.unwrap_or(data.dtype());
                 scan(data, op.axis, dtype, op.exclusive, $start, $int, $float)
+            }), Define(|cx| {
+                let op = cx.fields::<$name<Operand>>()?;
+                define_scan(cx, op.axis, op.exclusive, Combiner::$combiner, $start)
             }))
         )]
         pub struct $name<V = ValueId> {
@@ -408,9 +415,9 @@ macro_rules! scans {
 
 scans! {
     /// The sum of an element and all before it; floats accumulate in `f64`, integers wrap.
-    CumSum "relay.cumsum" 0, i64::wrapping_add, |a, b| a + b;
+    CumSum "relay.cumsum" Sum from 0, i64::wrapping_add, |a, b| a + b;
     /// The product of an element and all before it; floats accumulate in `f64`, integers wrap.
-    CumProd "relay.cumprod" 1, i64::wrapping_mul, |a, b| a * b;
+    CumProd "relay.cumprod" Product from 1, i64::wrapping_mul, |a, b| a * b;
 }
 
 fn scan(
@@ -439,6 +446,42 @@ fn scan(
         }
     }
     Ok(TensorData::from_scalars(dtype, data.shape(), values)?.into())
+}
+
+/// For every element, the combination of all with the ones after it replaced by `neutral`. A scan
+/// would do with a step per element, but stages have no order.
+fn define_scan(
+    cx: &mut DefineCx<'_>,
+    axis: Option<i64>,
+    exclusive: bool,
+    combiner: Combiner,
+    neutral: i64,
+) -> Defined {
+    let (data, (shape, dtype)) = (cx.tensor(0)?, cx.result()?);
+    let axis = axis.map(|axis| relation::axis(axis, data.shape.len())).transpose()?;
+    let extent = shape[axis.unwrap_or(0)];
+    // Integers are converted before they are combined, floats as they are combined.
+    let sums = match data.dtype.is_float() && !dtype.is_float() {
+        true => dtype,
+        false if dtype.is_float() && data.dtype.bits() > dtype.bits() => DType::FLOAT64,
+        false => dtype,
+    };
+    cx.reduce(&[extent], combiner, |e, i, r| {
+        let place = i[axis.unwrap_or(0)];
+        let at = match axis {
+            Some(axis) => {
+                let mut at = i.to_vec();
+                at[axis] = r[0];
+                at
+            }
+            None => Index::new(r[0], extent).split(e, &data.shape),
+        };
+        let before = if exclusive { e.lt(r[0], place) } else { e.le(r[0], place) };
+        let x = e.load(&data, &at);
+        let x = e.cast(x, sums);
+        let neutral = e.constant(sums, Scalar::Int(neutral));
+        e.select(before, x, neutral)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

@@ -2,8 +2,11 @@
 
 use ir_core::{Attr, AttrData, AttrDict, DType, InferCx, Registry, Scalar, TensorData, Type};
 
+use te::interpreter::run_compute;
+
 use super::elements;
-use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use crate::define::{Define, define_alone};
+use crate::interpreter::{EvalCx, EvalError, Evaluate, Value, approx_equal, flatten};
 
 mod properties;
 mod quantized;
@@ -82,7 +85,42 @@ impl Case {
             let inferred = inferred.unwrap_or_else(|error| panic!("{self:?}: {error}"));
             assert!(fits(inferred, &value), "{self:?}: inferred {inferred}, found {value:?}");
         }
+        self.check_definition(&registry, &value);
         value
+    }
+
+    /// Checks that the definition as tensor expressions, where there is one, gives `value`.
+    fn check_definition(&self, registry: &Registry, value: &Value) {
+        let Some(info) = registry.info(&*self.name) else { return };
+        if info.hook::<Define>().is_none() {
+            return;
+        }
+        let types: Vec<Type> =
+            self.operands.iter().map(|operand| elements::type_of(operand).unwrap()).collect();
+        let attrs = info.def.normalize_attrs(self.attrs).unwrap();
+        let item = define_alone(info, &types, attrs, elements::type_of(value).unwrap());
+        let item = match item {
+            Ok(item) => item,
+            // 64-bit numbers need products of 128 bits.
+            Err(error) if error.starts_with("expected at most 32 bits") => return,
+            Err(error) => panic!("{self:?}: {error}"),
+        };
+        let flat = |values: &[Value]| -> Vec<TensorData> {
+            values.iter().flat_map(|value| flatten(value).unwrap()).collect()
+        };
+        let found = run_compute(item.body.as_ref().unwrap(), &flat(&self.operands));
+        let found = found.unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        for (found, expected) in found.into_iter().zip(flat(std::slice::from_ref(value))) {
+            let tolerance = match (expected.dtype(), expected.dtype().bits()) {
+                (DType::BFLOAT16, _) => 5e-2,
+                (_, 16) => 1e-2,
+                _ => 1e-5,
+            };
+            let (found, expected) = (Value::from(found), Value::from(expected));
+            if let Err(mismatch) = approx_equal(&found, &expected, tolerance, tolerance) {
+                panic!("{self:?}: as tensor expressions {mismatch}");
+            }
+        }
     }
 
     /// Why the relation refuses.

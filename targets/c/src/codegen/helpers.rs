@@ -422,7 +422,7 @@ impl Helpers {
     // ---- 16-bit floats -----------------------------------------------------------------------
 
     /// The function that gives the bits of a `float` as `dtype`, rounded to nearest even.
-    pub(super) fn to_half(&mut self, dtype: DType) -> String {
+    pub(super) fn half_of(&mut self, dtype: DType) -> String {
         self.string = true;
         if dtype == DType::BFLOAT16 {
             let body = "\
@@ -504,7 +504,7 @@ return value;
 
     /// The function that rounds a `float` to `dtype`.
     fn round(&mut self, dtype: DType) -> String {
-        let (to, of) = (self.to_half(dtype), self.of_half(dtype));
+        let (to, of) = (self.half_of(dtype), self.of_half(dtype));
         let body = format!("return {of}({to}(value));");
         let name = format!("round_{}", suffix(dtype));
         self.define(name, |_, n| function("float", n, "float value", &body))
@@ -538,7 +538,7 @@ return {round}(narrow);"
         let (t, bits) = (storage(dtype), storage(unsigned(dtype)));
         let any = [Operand::any("a", dtype), Operand::any("b", dtype)];
         let (of, to) = match is_half(dtype) {
-            true => (self.of_half(dtype), self.to_half(dtype)),
+            true => (self.of_half(dtype), self.half_of(dtype)),
             false => (String::new(), String::new()),
         };
         let v = value(dtype);
@@ -689,7 +689,7 @@ do {{
                 )
             }
             _ => {
-                let scalar = self.to_half(dtype);
+                let scalar = self.half_of(dtype);
                 format!(
                     "{halves} half;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
                      half[lane] = {scalar}(value[lane]);\n}}\nreturn half;"

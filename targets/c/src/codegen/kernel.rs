@@ -631,7 +631,7 @@ impl Emitter<'_> {
         if !is_half(dtype) {
             return value;
         }
-        let narrow = self.helpers.to_half(scalar(dtype));
+        let narrow = self.helpers.half_of(scalar(dtype));
         Expr::call(&narrow, &[&value])
     }
 

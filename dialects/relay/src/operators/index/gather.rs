@@ -3,6 +3,10 @@
 use ir_core::infer::{tensor, tuple};
 use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 
+use te::compute::{Combiner, Expression, Tensor};
+use te::scalar::ScalarOp;
+
+use crate::define::{Define, DefineCx, Defined, Operand, load_broadcast, nonzero};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::{Broadcast, Injective, Opaque};
 use crate::operators::LayoutRule;
@@ -42,7 +46,7 @@ pub(super) fn position(index: i64, extent: i64) -> Result<usize, EvalError> {
 #[op(
     name = "relay.take",
     infer = infer_take,
-    hooks(Injective, Evaluate(|cx| evaluate_take(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_take(&cx.fields()?, cx)), Define(define_take))
 )]
 pub struct Take<V = ValueId> {
     /// Any shape.
@@ -137,6 +141,56 @@ fn evaluate_take(op: &Take<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
     Ok(elements::pick(data, &shape, offsets?)?.into())
 }
 
+/// The index that `indices` holds at `at`.
+fn load_index(e: &mut Expression<'_>, indices: &Tensor, at: &[ValueId]) -> ValueId {
+    let index = e.load(indices, at);
+    e.cast(index, DType::INT64)
+}
+
+/// As [`position`], without the check.
+pub(super) fn define_position(e: &mut Expression<'_>, index: ValueId, extent: i64) -> ValueId {
+    let (zero, from_back) = (e.index(0), e.add_index(index, extent));
+    let negative = e.lt(index, zero);
+    e.select(negative, from_back, index)
+}
+
+fn define_take(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Take<Operand>>()?;
+    let (data, indices) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (axis, batch) = op.axes(data.shape.len(), indices.shape.len())?;
+    let extent = match axis {
+        Some(axis) => data.shape[axis],
+        None => data.shape.iter().product(),
+    };
+    let before = axis.unwrap_or(0) - batch;
+    let rank = indices.shape.len();
+    cx.compute(|e, i| {
+        let mut at: Vec<ValueId> = i[..batch].to_vec();
+        at.extend_from_slice(&i[batch + before..before + rank]);
+        let index = load_index(e, &indices, &at);
+        let place = match op.mode {
+            OutOfBounds::Clip => {
+                let (least, most) = (e.index(0), e.index(extent - 1));
+                let index = e.max(index, least);
+                e.min(index, most)
+            }
+            OutOfBounds::Wrap => {
+                let extent = e.index(extent);
+                e.floor_mod(index, extent)
+            }
+            OutOfBounds::Fast => define_position(e, index, extent),
+        };
+        let at = match axis {
+            Some(_) => {
+                let (outer, inner) = (&i[..batch + before], &i[before + rank..]);
+                outer.iter().chain([&place]).chain(inner).copied().collect()
+            }
+            None => crate::define::Index::new(place, extent).split(e, &data.shape),
+        };
+        e.load(&data, &at)
+    })
+}
+
 /// `result[…, j, …] = data[…, indices[…, j, …], …]` along `axis`. An index outside is an error;
 /// negative ones count from the back.
 ///
@@ -145,7 +199,7 @@ fn evaluate_take(op: &Take<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
 #[op(
     name = "relay.gather",
     infer = infer_gather,
-    hooks(Injective, Evaluate(|cx| evaluate_gather(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_gather(&cx.fields()?, cx)), Define(define_gather))
 )]
 pub struct Gather<V = ValueId> {
     /// Any shape of rank at least 1.
@@ -193,6 +247,17 @@ fn evaluate_gather(op: &Gather<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
     Ok(elements::pick(data, &shape, offsets?)?.into())
 }
 
+fn define_gather(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Gather<Operand>>()?;
+    let (data, indices) = (cx.tensor(0)?, cx.tensor(1)?);
+    let axis = relation::axis(op.axis, data.shape.len())?;
+    cx.compute(|e, i| {
+        let (mut at, index) = (i.to_vec(), load_index(e, &indices, i));
+        at[axis] = define_position(e, index, data.shape[axis]);
+        e.load(&data, &at)
+    })
+}
+
 /// Slices of `data` at index tuples that stand along the first axis of `indices`:
 /// `result[b, y, x] = data[b, indices[0, b, y], …, indices[m - 1, b, y], x]`, where `b` are
 /// `batch_dims` shared axes. An index outside is an error; negative ones count from the back.
@@ -204,7 +269,7 @@ fn evaluate_gather(op: &Gather<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
 #[op(
     name = "relay.gather_nd",
     infer = infer_gather_nd,
-    hooks(Injective, Evaluate(|cx| evaluate_gather_nd(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_gather_nd(&cx.fields()?, cx)), Define(define_gather_nd))
 )]
 pub struct GatherNd<V = ValueId> {
     /// Any shape.
@@ -264,6 +329,24 @@ fn evaluate_gather_nd(op: &GatherNd<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
     Ok(elements::pick(data, &shape, all)?.into())
 }
 
+fn define_gather_nd(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<GatherNd<Operand>>()?;
+    let (data, indices) = (cx.tensor(0)?, cx.tensor(1)?);
+    let batch = usize::try_from(op.batch_dims).unwrap_or(0);
+    let tuples = indices.shape.len().saturating_sub(1);
+    cx.compute(|e, i| {
+        let mut at: Vec<ValueId> = i[..batch].to_vec();
+        for axis in 0..indices.shape[0] {
+            let mut place = vec![e.index(axis)];
+            place.extend_from_slice(&i[..tuples]);
+            let index = load_index(e, &indices, &place);
+            at.push(define_position(e, index, data.shape[batch + axis as usize]));
+        }
+        at.extend_from_slice(&i[tuples..]);
+        e.load(&data, &at)
+    })
+}
+
 /// For every index tuple along the first axis of `indices`, where its slice of a tensor of shape
 /// `data` begins. The first `batch` axes of the remaining shape of `indices` are those of `data`.
 pub(super) fn slice_offsets(
@@ -298,7 +381,7 @@ pub(super) fn slice_offsets(
 #[op(
     name = "relay.adv_index",
     infer = infer_adv_index,
-    hooks(Injective, Evaluate(|cx| evaluate_adv_index(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_adv_index(&cx.fields()?, cx)), Define(define_adv_index))
 )]
 pub struct AdvIndex<V = ValueId> {
     /// A tuple of the data and at least one integer tensor.
@@ -349,6 +432,24 @@ fn evaluate_adv_index(op: &AdvIndex<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
     Ok(elements::pick(data, &shape, all)?.into())
 }
 
+fn define_adv_index(cx: &mut DefineCx<'_>) -> Defined {
+    let (fields, (shape, _)) = (cx.tensors(0)?, cx.result()?);
+    let Some((data, indices)) = fields.split_first() else {
+        return Err("expected a tuple of data and indices".to_string());
+    };
+    let common = (shape.len() + indices.len()).saturating_sub(data.shape.len());
+    cx.compute(|e, i| {
+        let mut at = Vec::with_capacity(data.shape.len());
+        for (axis, index) in indices.iter().enumerate() {
+            let index = load_broadcast(e, index, &i[..common], &shape[..common]);
+            let index = e.cast(index, DType::INT64);
+            at.push(define_position(e, index, data.shape[axis]));
+        }
+        at.extend_from_slice(&i[common..]);
+        e.load(data, &at)
+    })
+}
+
 /// `x` where `condition` is not 0, else `y`; all three broadcast.
 ///
 /// Relay operator level 4.
@@ -356,7 +457,7 @@ fn evaluate_adv_index(op: &AdvIndex<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
 #[op(
     name = "relay.where",
     infer = infer_where,
-    hooks(Broadcast, LayoutRule::Pointwise, Evaluate(evaluate_where))
+    hooks(Broadcast, LayoutRule::Pointwise, Evaluate(evaluate_where), Define(define_where))
 )]
 pub struct Where<V = ValueId> {
     /// Normally `bool`, any shape.
@@ -388,6 +489,16 @@ fn evaluate_where(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         bytes.extend_from_slice(&from.bytes()[at * size..(at + 1) * size]);
     }
     Ok(TensorData::from_bytes(x.dtype(), &shape, bytes)?.into())
+}
+
+fn define_where(cx: &mut DefineCx<'_>) -> Defined {
+    let (condition, x, y, (shape, _)) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?, cx.result()?);
+    cx.compute(|e, i| {
+        let condition = load_broadcast(e, &condition, i, &shape);
+        let condition = nonzero(e, condition);
+        let (x, y) = (load_broadcast(e, &x, i, &shape), load_broadcast(e, &y, i, &shape));
+        e.select(condition, x, y)
+    })
 }
 
 /// The index tuples of the elements that are not 0, in row-major order, as `int32` of shape
@@ -428,7 +539,7 @@ pub struct ArgWhere<V = ValueId> {
 #[op(
     name = "relay.unravel_index",
     infer = infer_unravel_index,
-    hooks(Injective, Evaluate(evaluate_unravel_index))
+    hooks(Injective, Evaluate(evaluate_unravel_index), Define(define_unravel_index))
 )]
 pub struct UnravelIndex<V = ValueId> {
     /// Integers, any shape.
@@ -457,6 +568,29 @@ fn evaluate_unravel_index(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         .flat_map(|(&stride, &extent)| places.iter().map(move |at| at / stride as i64 % extent))
         .collect();
     Ok(TensorData::from_i64(indices.dtype(), &result, &values)?.into())
+}
+
+fn define_unravel_index(cx: &mut DefineCx<'_>) -> Defined {
+    let (indices, shape, (_, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let rank = shape.shape[0];
+    // For each axis, the product of the extents from it on.
+    let name = cx.stage_of("strides");
+    let strides = cx.builder.reduce(&name, &[rank + 1], &[rank], Combiner::Product, |e, i, r| {
+        let (inside, one) = (e.ge(r[0], i[0]), e.index(1));
+        let extent = load_index(e, &shape, &[r[0]]);
+        e.select(inside, extent, one)
+    });
+    cx.compute(|e, i| {
+        let zero = e.index(0);
+        let (index, count) = (load_index(e, &indices, &i[1..]), e.load(&strides, &[zero]));
+        let (negative, from_back) = (e.lt(index, zero), e.add(index, count));
+        let place = e.select(negative, from_back, index);
+        let next = e.add_index(i[0], 1);
+        let (stride, extent) = (e.load(&strides, &[next]), load_index(e, &shape, &[i[0]]));
+        let place = e.floor_div(place, stride);
+        let place = e.floor_mod(place, extent);
+        e.cast(place, dtype)
+    })
 }
 
 /// The inverse of a permutation: `result[data[i]] = i`. Anything but a permutation of the numbers
@@ -489,11 +623,23 @@ fn evaluate_unravel_index(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         }
         let inverse: Vec<i64> = inverse.into_iter().flatten().collect();
         Ok(TensorData::from_i64(data.dtype(), data.shape(), &inverse)?.into())
-    }))
+    }), Define(define_invert_permutation))
 )]
 pub struct InvertPermutation<V = ValueId> {
     /// A vector of integers.
     pub data: V,
+}
+
+/// The sum of the places that hold an index, of which there is one.
+fn define_invert_permutation(cx: &mut DefineCx<'_>) -> Defined {
+    let data = cx.tensor(0)?;
+    let extents = data.shape.clone();
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let index = load_index(e, &data, r);
+        let (here, zero) = (e.scalar(ScalarOp::Eq, &[index, i[0]]), e.index(0));
+        let place = e.select(here, r[0], zero);
+        e.cast(place, data.dtype)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

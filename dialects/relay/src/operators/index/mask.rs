@@ -1,7 +1,10 @@
 //! Operators that change elements by their place: masks, triangles, diagonals, sequences.
 
-use ir_core::{Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 
+use te::compute::Expression;
+
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::{Elementwise, Injective};
 use crate::operators::elements;
@@ -20,7 +23,7 @@ use crate::operators::relation;
         relation::expect_integers(cx.tensor(1)?)?;
         Ok(cx.operands[0])
     },
-    hooks(Elementwise, Evaluate(|cx| evaluate_trilu(&cx.fields()?, cx)))
+    hooks(Elementwise, Evaluate(|cx| evaluate_trilu(&cx.fields()?, cx)), Define(define_trilu))
 )]
 pub struct Trilu<V = ValueId> {
     /// Rank at least 2.
@@ -52,6 +55,19 @@ fn evaluate_trilu(op: &Trilu<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError
     Ok(TensorData::from_scalars(data.dtype(), data.shape(), values)?.into())
 }
 
+fn define_trilu(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data, k) = (cx.fields::<Trilu<Operand>>()?, cx.tensor(0)?, cx.tensor(1)?);
+    let rank = data.shape.len();
+    expect_matrices(rank)?;
+    cx.compute(|e, i| {
+        let k = e.load(&k, &[]);
+        let (k, diagonal) = (e.cast(k, DType::INT64), e.sub(i[rank - 1], i[rank - 2]));
+        let kept = if op.upper { e.ge(diagonal, k) } else { e.le(diagonal, k) };
+        let (x, zero) = (e.load(&data, i), e.number(data.dtype, 0.0));
+        e.select(kept, x, zero)
+    })
+}
+
 /// `input` with the diagonals `k1` to `k2` of the matrices in its last two axes replaced. Diagonal
 /// `d` holds the elements with `column - row = d`.
 ///
@@ -60,7 +76,7 @@ fn evaluate_trilu(op: &Trilu<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError
 #[op(
     name = "relay.matrix_set_diag",
     infer = infer_matrix_set_diag,
-    hooks(Injective, Evaluate(|cx| evaluate_matrix_set_diag(&cx.fields()?, cx)))
+    hooks(Injective, Evaluate(|cx| evaluate_matrix_set_diag(&cx.fields()?, cx)), Define(define_matrix_set_diag))
 )]
 pub struct MatrixSetDiag<V = ValueId> {
     /// Shape `(…, rows, columns)`.
@@ -141,6 +157,41 @@ fn evaluate_matrix_set_diag(
     Ok(TensorData::from_scalars(input.dtype(), input.shape(), values)?.into())
 }
 
+fn define_matrix_set_diag(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<MatrixSetDiag<Operand>>()?;
+    let (input, diagonal) = (cx.tensor(0)?, cx.tensor(1)?);
+    let batch = input.shape.len() - 2;
+    let (rows, columns) = (input.shape[batch], input.shape[batch + 1]);
+    let longest = diagonal.shape.last().copied().unwrap_or(0);
+    cx.compute(|e, i| {
+        let (row, column) = (i[batch], i[batch + 1]);
+        let (d, zero) = (e.sub(column, row), e.index(0));
+        let (lowest, highest) = (e.index(op.k1), e.index(op.k2));
+        let (above, below) = (e.ge(d, lowest), e.le(d, highest));
+        let inside = e.and(above, below);
+        // Diagonals that stand at the end of their row start after what they lack.
+        let (down, right) = (e.min(d, zero), e.max(d, zero));
+        let down = e.add_index(down, rows);
+        let (all, none) = (e.index(columns), e.index(longest));
+        let across = e.sub(all, right);
+        let length = e.min(down, across);
+        let lacking = e.sub(none, length);
+        let upper = if op.super_diag_right_align { lacking } else { zero };
+        let lower = if op.sub_diag_right_align { lacking } else { zero };
+        let is_upper = e.ge(d, zero);
+        let padding = e.select(is_upper, upper, lower);
+        let place = e.min(row, column);
+        let place = e.add(place, padding);
+        let mut at = i[..batch].to_vec();
+        if op.k1 != op.k2 {
+            at.push(e.sub(highest, d));
+        }
+        at.push(place);
+        let old = e.load(&input, i);
+        e.load_if(inside, &diagonal, &at, old)
+    })
+}
+
 /// `data` with elements after the end of each sequence replaced by `mask_value`.
 ///
 /// Relay operator level 10.
@@ -160,7 +211,7 @@ fn evaluate_matrix_set_diag(
             if inside { value } else { Scalar::Float(op.mask_value) }
         });
         Ok(TensorData::from_scalars(data.dtype(), data.shape(), values)?.into())
-    }))
+    }), Define(define_sequence_mask))
 )]
 pub struct SequenceMask<V = ValueId> {
     /// Shape `(time, batch, …)`, or `(batch, time, …)` with `axis = 1`.
@@ -224,7 +275,7 @@ fn places(
             (at as isize + (from as isize - time as isize) * stride) as usize
         });
         Ok(elements::pick(data, data.shape(), offsets)?.into())
-    }))
+    }), Define(define_reverse_sequence))
 )]
 pub struct ReverseSequence<V = ValueId> {
     /// Rank at least 2.
@@ -238,6 +289,48 @@ pub struct ReverseSequence<V = ValueId> {
     /// The axis of batches.
     #[default(0)]
     pub batch_axis: i64,
+}
+
+/// The length of the sequence that the element at indices `i` belongs to, and its place in it.
+fn sequence(
+    e: &mut Expression<'_>,
+    lengths: &te::compute::Tensor,
+    i: &[ValueId],
+    (time, batch): (usize, usize),
+) -> (ValueId, ValueId) {
+    let length = e.load(lengths, &[i[batch]]);
+    (e.cast(length, DType::INT64), i[time])
+}
+
+fn define_sequence_mask(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<SequenceMask<Operand>>()?;
+    let (data, lengths) = (cx.tensor(0)?, cx.tensor(1)?);
+    let rank = data.shape.len();
+    let axes = (relation::axis(op.axis, rank)?, relation::axis(1 - op.axis, rank)?);
+    cx.compute(|e, i| {
+        let (length, place) = sequence(e, &lengths, i, axes);
+        let (inside, x) = (e.lt(place, length), e.load(&data, i));
+        let mask = e.number(data.dtype, op.mask_value);
+        e.select(inside, x, mask)
+    })
+}
+
+fn define_reverse_sequence(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<ReverseSequence<Operand>>()?;
+    let (data, lengths) = (cx.tensor(0)?, cx.tensor(1)?);
+    let rank = data.shape.len();
+    let axes = (relation::axis(op.seq_axis, rank)?, relation::axis(op.batch_axis, rank)?);
+    cx.compute(|e, i| {
+        let (length, place) = sequence(e, &lengths, i, axes);
+        let (least, most) = (e.index(0), e.index(data.shape[axes.0]));
+        let length = e.max(length, least);
+        let length = e.min(length, most);
+        let (inside, last) = (e.lt(place, length), e.add_index(length, -1));
+        let reversed = e.sub(last, place);
+        let mut at = i.to_vec();
+        at[axes.0] = e.select(inside, reversed, place);
+        e.load(&data, &at)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

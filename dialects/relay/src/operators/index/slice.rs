@@ -3,6 +3,10 @@
 use ir_core::registry::{FoldCx, Folded};
 use ir_core::{Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
+use te::compute::Expression;
+use te::scalar::ScalarOp;
+
+use crate::define::{self, Define, DefineCx, Defined, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::Injective;
 use crate::operators::attributes::{Integers, keywords};
@@ -166,7 +170,7 @@ pub(crate) fn sliced_offsets(
         let (op, data) = (cx.fields::<StridedSlice<Value>>()?, cx.tensor(0)?);
         let (shape, offsets) = sliced_offsets(data.shape(), &op.specs(data.rank())?)?;
         Ok(elements::pick(data, &shape, offsets)?.into())
-    }))
+    }), Define(define_strided_slice))
 )]
 pub struct StridedSlice<V = ValueId> {
     /// Any shape.
@@ -199,6 +203,22 @@ fn infer_strided_slice(op: StridedSlice<Type>, cx: &mut InferCx<'_>) -> Result<T
     Ok(Type::tensor(sliced_dims(&data.shape, &op.specs(data.rank())?), data.dtype))
 }
 
+fn define_strided_slice(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, shape) = (cx.fields::<StridedSlice<Operand>>()?, cx.tensor(0)?.shape);
+    let specs = op.specs(shape.len())?;
+    let slices: Vec<Slice> =
+        specs.into_iter().zip(&shape).map(|(spec, extent)| spec.of(*extent)).collect();
+    define::moved(cx, |e, i| {
+        let axes = i.iter().zip(&slices);
+        // The stride of a single place, which is never taken, may be anything.
+        axes.map(|(index, slice)| match slice.count {
+            ..=1 => e.index(slice.begin.max(0)),
+            _ => strided(e, *index, slice.begin, slice.stride),
+        })
+        .collect()
+    })
+}
+
 /// A slice with positive steps that keeps the type keeps every element.
 fn fold_strided_slice(cx: &FoldCx<'_>) -> Option<Folded> {
     let op = cx.body.view::<StridedSlice>(cx.op)?;
@@ -220,7 +240,7 @@ fn fold_strided_slice(cx: &FoldCx<'_>) -> Option<Folded> {
         }
         Ok(cx.operands[0])
     },
-    hooks(Injective, Evaluate(evaluate_strided_set))
+    hooks(Injective, Evaluate(evaluate_strided_set), Define(define_strided_set))
 )]
 pub struct StridedSet<V = ValueId> {
     /// Any shape.
@@ -256,6 +276,59 @@ fn evaluate_strided_set(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     Ok(TensorData::from_bytes(data.dtype(), data.shape(), bytes)?.into())
 }
 
+fn define_strided_set(cx: &mut DefineCx<'_>) -> Defined {
+    let [data, values, begin, end, strides] = [0, 1, 2, 3, 4].map(|operand| cx.tensor(operand));
+    let (data, values, begin, end, strides) = (data?, values?, begin?, end?, strides?);
+    let extent_of = |vector: &te::compute::Tensor| vector.shape.first().copied().unwrap_or(0);
+    let sliced = extent_of(&begin);
+    if extent_of(&end) < sliced || extent_of(&strides) < sliced {
+        return Err("expected as many values of end and strides as of begin".to_string());
+    }
+    cx.compute(|e, i| {
+        let (mut at, mut inside) = (i.to_vec(), None);
+        for axis in 0..(sliced as usize).min(i.len()) {
+            let place = [e.index(axis as i64)];
+            let [begin, end, stride] = [&begin, &end, &strides].map(|vector| {
+                let value = e.load(vector, &place);
+                e.cast(value, ir_core::DType::INT64)
+            });
+            let zero = e.index(0);
+            let forward = e.gt(stride, zero);
+            let begin = define_bound(e, begin, forward, data.shape[axis]);
+            let end = define_bound(e, end, forward, data.shape[axis]);
+            // Steps from the begin, and how far it is to the end, in the direction of the stride.
+            let [distance, length] = [i[axis], end].map(|to| {
+                let (ahead, behind) = (e.sub(to, begin), e.sub(begin, to));
+                e.select(forward, ahead, behind)
+            });
+            let step = e.scalar(ScalarOp::Abs, &[stride]);
+            let (rest, after) = (e.floor_mod(distance, step), e.ge(distance, zero));
+            let (met, before) = (e.eq(rest, zero), e.lt(distance, length));
+            let here = e.and(after, before);
+            let here = e.and(here, met);
+            inside = Some(inside.map_or(here, |inside| e.and(inside, here)));
+            at[axis] = e.floor_div(distance, step);
+        }
+        let old = e.load(&data, i);
+        match inside {
+            Some(inside) => e.load_if(inside, &values, &at, old),
+            None => e.load(&values, &at),
+        }
+    })
+}
+
+/// A bound of a slice of an axis of `extent`: negative ones count from the back, and what lies
+/// outside is cut off.
+fn define_bound(e: &mut Expression<'_>, bound: ValueId, forward: ValueId, extent: i64) -> ValueId {
+    let (zero, minus, last, whole) =
+        (e.index(0), e.index(-1), e.index(extent - 1), e.index(extent));
+    let (negative, from_back) = (e.lt(bound, zero), e.add(bound, whole));
+    let bound = e.select(negative, from_back, bound);
+    let (least, most) = (e.select(forward, zero, minus), e.select(forward, whole, last));
+    let bound = e.max(bound, least);
+    e.min(bound, most)
+}
+
 /// `data` cut to the extents of `shape_like` on some axes, keeping the first elements.
 ///
 /// Relay operator level 10.
@@ -268,7 +341,7 @@ fn evaluate_strided_set(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let (shape, data) = (elements::result_shape(cx, infer_slice_like)?, cx.tensor(0)?);
         let offsets = Offsets::new(&shape, &elements::strides(data.shape()), 0)?;
         Ok(elements::pick(data, &shape, offsets)?.into())
-    }))
+    }), Define(|cx| define::moved(cx, |_, i| i.to_vec())))
 )]
 pub struct SliceLike<V = ValueId> {
     /// Any shape.

@@ -4,9 +4,11 @@ use std::fmt;
 
 use ir_core::infer::tuple;
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
+use te::compute::Combiner;
 
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::require;
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, elements, relation};
 
@@ -22,7 +24,7 @@ use crate::operators::{FusionPattern, elements, relation};
 #[op(
     name = "relay.einsum",
     infer = einsum_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_einsum))
+    hooks(FusionPattern::Injective, Evaluate(evaluate_einsum), Define(define_einsum))
 )]
 pub struct Einsum<V = ValueId> {
     /// The tensors, a tuple.
@@ -176,6 +178,40 @@ fn evaluate_einsum(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let ranks: Vec<usize> = tensors.iter().map(|tensor| tensor.rank()).collect();
     let equation = Equation::parse(&op.equation, &ranks)?;
     dispatch!(dtype, run(&equation, &tensors, &shape, dtype))
+}
+
+fn define_einsum(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, tensors) = (cx.fields::<Einsum<Operand>>()?, cx.tensors(0)?);
+    let ranks: Vec<usize> = tensors.iter().map(|tensor| tensor.shape.len()).collect();
+    let equation = Equation::parse(&op.equation, &ranks)?;
+    let axes = equation.axes();
+    let extent = |axis: &Axis| {
+        let operands = equation.operands.iter().zip(&tensors);
+        let extents = operands.flat_map(|(axes, tensor)| axes.iter().zip(&tensor.shape));
+        // An extent of 1 broadcasts.
+        extents
+            .filter(|(own, _)| *own == axis)
+            .map(|(_, extent)| *extent)
+            .fold(1, |a, b| if a == 1 { b } else { a })
+    };
+    let extents: Vec<i64> = axes[equation.result.len()..].iter().map(extent).collect();
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let indices: Vec<ValueId> = i.iter().chain(r).copied().collect();
+        let mut product = None;
+        for (own, tensor) in equation.operands.iter().zip(&tensors) {
+            let mut at = Vec::with_capacity(own.len());
+            for (axis, &extent) in own.iter().zip(&tensor.shape) {
+                let place = axes.iter().position(|other| other == axis);
+                at.push(match place.filter(|_| extent != 1) {
+                    Some(place) => indices[place],
+                    None => e.index(0),
+                });
+            }
+            let factor = e.load(tensor, &at);
+            product = Some(product.map_or(factor, |product| e.mul(product, factor)));
+        }
+        product.unwrap_or_else(|| e.index(1))
+    })
 }
 
 fn run<T: Number>(

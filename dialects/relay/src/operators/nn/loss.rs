@@ -1,9 +1,13 @@
 //! Losses.
 
-use ir_core::{Dim, InferCx, Op, Registry, Stop, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, Type, ValueId};
+
+use te::compute::{Combiner, Expression};
+use te::scalar::ScalarOp;
 
 use super::numeric::Number;
 use super::relation::{require, require_rank};
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern;
 
@@ -14,7 +18,11 @@ use crate::operators::FusionPattern;
 #[op(
     name = "relay.nn.cross_entropy",
     infer = |_: CrossEntropy<Type>, cx: &mut InferCx<'_>| cross_entropy_relation(cx),
-    hooks(FusionPattern::Opaque, Evaluate(|cx| cross_entropy(cx, f64::ln)))
+    hooks(
+        FusionPattern::Opaque,
+        Evaluate(|cx| cross_entropy(cx, f64::ln)),
+        Define(|cx| define_cross_entropy(cx, |e, p| e.scalar(ScalarOp::Log, &[p])))
+    )
 )]
 pub struct CrossEntropy<V = ValueId> {
     /// Probabilities.
@@ -31,7 +39,11 @@ pub struct CrossEntropy<V = ValueId> {
 #[op(
     name = "relay.nn.cross_entropy_with_logits",
     infer = |_: CrossEntropyWithLogits<Type>, cx: &mut InferCx<'_>| cross_entropy_relation(cx),
-    hooks(FusionPattern::Opaque, Evaluate(|cx| cross_entropy(cx, |p| p)))
+    hooks(
+        FusionPattern::Opaque,
+        Evaluate(|cx| cross_entropy(cx, |p| p)),
+        Define(|cx| define_cross_entropy(cx, |_, p| p))
+    )
 )]
 pub struct CrossEntropyWithLogits<V = ValueId> {
     /// Logarithms of probabilities.
@@ -66,6 +78,26 @@ fn cross_entropy(cx: &EvalCx<'_>, logarithm: fn(f64) -> f64) -> Result<Value, Ev
     f64::write(predictions.dtype(), &[], &[-sum / predictions.shape()[0] as f64])
 }
 
+fn define_cross_entropy(
+    cx: &mut DefineCx<'_>,
+    logarithm: fn(&mut Expression<'_>, ValueId) -> ValueId,
+) -> Defined {
+    let (predictions, targets, (_, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let real = if dtype.is_float() { dtype } else { DType::FLOAT64 };
+    let (extents, name) = (predictions.shape.clone(), cx.stage_of("sum"));
+    let sum = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| {
+        let (p, t) = (e.load(&predictions, r), e.load(&targets, r));
+        let (p, t) = (e.cast(p, real), e.cast(t, real));
+        let p = logarithm(e, p);
+        e.mul(t, p)
+    });
+    cx.compute(|e, i| {
+        let (sum, count) = (e.load(&sum, i), e.number(real, -(extents[0] as f64)));
+        let mean = e.div(sum, count);
+        e.cast(mean, dtype)
+    })
+}
+
 /// The negative log likelihood of classes: `out[n, …] = -predictions[n, t, …] * weights[t]` with
 /// `t = targets[n, …]`.
 ///
@@ -77,7 +109,7 @@ fn cross_entropy(cx: &EvalCx<'_>, logarithm: fn(f64) -> f64) -> Result<Value, Ev
 #[op(
     name = "relay.nn.nll_loss",
     infer = nll_loss_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_nll_loss))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_nll_loss), Define(define_nll_loss))
 )]
 pub struct NllLoss<V = ValueId> {
     /// Logarithms of probabilities.
@@ -149,6 +181,45 @@ fn evaluate_nll_loss(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         "sum" => f64::write(predictions.dtype(), &[], &[sum]),
         _ => f64::write(predictions.dtype(), &[], &[sum / total]),
     }
+}
+
+fn define_nll_loss(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<NllLoss<Operand>>()?;
+    let (predictions, targets, weights) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
+    let dtype = predictions.dtype;
+    // The weight of the class at a place, 0 for the one that does not count; and its logarithm.
+    let weight = |e: &mut Expression<'_>, i: &[ValueId]| {
+        let target = e.load(&targets, i);
+        let target = e.cast(target, DType::INT64);
+        let (ignored, zero) = (e.index(op.ignore_index), e.number(dtype, 0.0));
+        let counts = e.scalar(ScalarOp::Ne, &[target, ignored]);
+        (counts, target, e.load_if(counts, &weights, &[target], zero))
+    };
+    let name = cx.stage_of("losses");
+    let name = if op.reduction == "none" { cx.stage() } else { name };
+    let losses = cx.builder.compute(&name, &targets.shape, |e, i| {
+        let (counts, target, weight) = weight(e, i);
+        let mut at = i.to_vec();
+        at.insert(usize::from(!i.is_empty()), target);
+        let zero = e.number(dtype, 0.0);
+        let p = e.load_if(counts, &predictions, &at, zero);
+        let p = e.neg(p);
+        e.mul(p, weight)
+    });
+    let extents = targets.shape.clone();
+    match op.reduction.as_str() {
+        "none" => return Ok(vec![losses]),
+        "sum" => return cx.reduce(&extents, Combiner::Sum, |e, _, r| e.load(&losses, r)),
+        _ => {}
+    }
+    let name = cx.stage_of("sum");
+    let sum = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| e.load(&losses, r));
+    let name = cx.stage_of("total");
+    let total = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| weight(e, r).2);
+    cx.compute(|e, i| {
+        let (sum, total) = (e.load(&sum, i), e.load(&total, i));
+        e.div(sum, total)
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -3,8 +3,11 @@
 use ir_core::registry::{FoldCx, Folded};
 use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
 
+use te::compute::Expression;
+
 use super::numeric::{Number, dispatch, result_shape};
 use super::window::{offset, per_axis};
+use crate::define::{Define, DefineCx, Defined, Operand, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, LayoutRule};
 
@@ -127,6 +130,60 @@ fn evaluate_padding<T: Op>(
     dispatch!(dtype, run(cx, &shape, &maps, fill))
 }
 
+impl Margin {
+    /// The place of index `i` of the padded axis, from which `before` is subtracted already, on an
+    /// axis of `extent`.
+    fn place(self, e: &mut Expression<'_>, i: ValueId, extent: i64) -> ValueId {
+        // Mirrored at the begin, then at the end.
+        let (low, high) = match self {
+            Margin::Constant => return i,
+            Margin::Edge => {
+                let (least, most) = (e.index(0), e.index(extent - 1));
+                let i = e.max(i, least);
+                return e.min(i, most);
+            }
+            Margin::Reflect => (0, 2 * extent - 2),
+            Margin::Symmetric => (-1, 2 * extent - 1),
+        };
+        let (zero, end, low, high) = (e.index(0), e.index(extent), e.index(low), e.index(high));
+        let (before, after) = (e.lt(i, zero), e.ge(i, end));
+        let (at_begin, at_end) = (e.sub(low, i), e.sub(high, i));
+        let place = e.select(after, at_end, i);
+        e.select(before, at_begin, place)
+    }
+}
+
+/// The first operand with a margin; what is in a constant one `fill` writes.
+fn define_padding(
+    cx: &mut DefineCx<'_>,
+    margin: Margin,
+    pad_width: &[Vec<i64>],
+    fill: impl FnOnce(&mut Expression<'_>) -> ValueId,
+) -> Defined {
+    let data = cx.tensor(0)?;
+    let widths = widths(pad_width, data.shape.len())?;
+    cx.compute(|e, i| {
+        let (mut at, mut bounds) = (Vec::new(), Vec::new());
+        for (axis, &(before, after)) in widths.iter().enumerate() {
+            if (before, after) == (0, 0) {
+                at.push(i[axis]);
+                continue;
+            }
+            let (place, extent) = (e.add_index(i[axis], -before), data.shape[axis]);
+            at.push(margin.place(e, place, extent));
+            bounds.push((place, extent));
+        }
+        let bounded = margin == Margin::Constant;
+        match within(e, bounds.into_iter().filter(|_| bounded)) {
+            Some(inside) => {
+                let fill = fill(e);
+                e.load_if(inside, &data, &at, fill)
+            }
+            None => e.load(&data, &at),
+        }
+    })
+}
+
 /// Adds a margin around a tensor.
 ///
 /// An axis of extent `n` with width `(before, after)` becomes `before + n + after` long. The margin
@@ -136,7 +193,7 @@ fn evaluate_padding<T: Op>(
     name = "relay.nn.pad",
     infer = pad_relation,
     fold = fold_pad,
-    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad))
+    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad), Define(define_pad))
 )]
 pub struct Pad<V = ValueId> {
     /// The input.
@@ -189,6 +246,15 @@ fn evaluate_pad(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     evaluate_padding::<Pad>(cx, pad_mode(&op.pad_mode)?, &op.pad_width, fill)
 }
 
+fn define_pad(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Pad<Operand>>()?;
+    let (fill, (_, dtype)) = (cx.tensor(1)?, cx.result()?);
+    define_padding(cx, pad_mode(&op.pad_mode)?, &op.pad_width, |e| {
+        let fill = e.load(&fill, &[]);
+        e.cast(fill, dtype)
+    })
+}
+
 /// Adds the mirror image around a tensor.
 ///
 /// An axis of extent `n` with width `(before, after)` becomes `before + n + after` long. In mode
@@ -198,7 +264,7 @@ fn evaluate_pad(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.mirror_pad",
     infer = mirror_pad_relation,
-    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_mirror_pad))
+    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_mirror_pad), Define(define_mirror_pad))
 )]
 pub struct MirrorPad<V = ValueId> {
     /// The input.
@@ -230,6 +296,12 @@ fn evaluate_mirror_pad(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     evaluate_padding::<MirrorPad>(cx, mirror_mode(&op.mode)?, &op.pad_width, None)
 }
 
+fn define_mirror_pad(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<MirrorPad<Operand>>()?;
+    let (_, dtype) = cx.result()?;
+    define_padding(cx, mirror_mode(&op.mode)?, &op.pad_width, |e| e.number(dtype, 0.0))
+}
+
 /// Moves elements apart: `out[i * stride, …] = data[i, …]`.
 ///
 /// An axis of extent `n` with stride `s` becomes `(n - 1) * s + 1` long; what is between holds
@@ -238,7 +310,7 @@ fn evaluate_mirror_pad(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.dilate",
     infer = dilate_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_dilate))
+    hooks(FusionPattern::Injective, Evaluate(evaluate_dilate), Define(define_dilate))
 )]
 pub struct Dilate<V = ValueId> {
     /// The input.
@@ -287,6 +359,31 @@ fn evaluate_dilate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Dilate<Value>>()?;
     let (shape, dtype) = result_shape::<Dilate>(cx)?;
     dispatch!(dtype, run(&op, cx, &shape))
+}
+
+fn define_dilate(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data) = (cx.fields::<Dilate<Operand>>()?, cx.tensor(0)?);
+    cx.compute(|e, i| {
+        let (mut at, mut met) = (Vec::new(), None);
+        for (&index, &stride) in i.iter().zip(&op.strides) {
+            if stride == 1 {
+                at.push(index);
+                continue;
+            }
+            let (by, zero) = (e.index(stride), e.index(0));
+            let rest = e.floor_mod(index, by);
+            let here = e.eq(rest, zero);
+            met = Some(met.map_or(here, |met| e.and(met, here)));
+            at.push(e.floor_div(index, by));
+        }
+        match met {
+            Some(met) => {
+                let between = e.number(data.dtype, op.dilation_value);
+                e.load_if(met, &data, &at, between)
+            }
+            None => e.load(&data, &at),
+        }
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

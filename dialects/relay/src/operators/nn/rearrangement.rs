@@ -6,6 +6,7 @@ use super::numeric::{Number, dispatch, result_shape, size};
 use super::padding::{AxisMap, gather_axes};
 use super::relation::{divide, require, require_rank};
 use super::window::{offset, per_axis};
+use crate::define::{self, Define, DefineCx, Defined, Index, Operand, strided, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::{Layout, transpose};
 use crate::operators::{FusionPattern, LayoutRule, relation};
@@ -31,7 +32,7 @@ fn block_size(block: i64) -> Result<i64, Stop> {
     hooks(
         FusionPattern::Injective,
         LayoutRule::Named { blocks: false },
-        Evaluate(evaluate_depth_to_space)
+        Evaluate(evaluate_depth_to_space), Define(define_depth_to_space)
     )
 )]
 pub struct DepthToSpace<V = ValueId> {
@@ -97,6 +98,28 @@ fn regroup<T: Op>(
     dispatch!(dtype, run(cx.tensor(0)?, &layout, &output, split))
 }
 
+fn define_depth_to_space(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, (shape, _)) = (cx.fields::<DepthToSpace<Operand>>()?, cx.result()?);
+    let (layout, b) = (Layout::parse(&op.layout)?, op.block_size);
+    let channels = layout.logical_extents("NCHW", &shape)?[1];
+    define::moved(cx, |e, i| {
+        let out = layout.logical_indices(e, "NCHW", &shape, i);
+        let [y, x] = [2, 3].map(|axis| out[axis].digit(e, 1, b));
+        let place = Index::row_major(&[y, x], &[b, b]);
+        let channel = match op.mode.as_str() {
+            "CRD" => out[1].clone().then(&place),
+            _ => place.then(&out[1]),
+        };
+        debug_assert_eq!(channel.extent(), channels * b * b);
+        let mut at = vec![out[0].clone(), channel];
+        for axis in [2, 3] {
+            let extent = out[axis].extent() / b;
+            at.push(Index::new(out[axis].digit(e, b, extent), extent));
+        }
+        layout.physical_indices(e, "NCHW", &at)
+    })
+}
+
 /// Moves places to channels: data `(N, C, H, W)` gives `(N, C * b², H / b, W / b)`.
 ///
 /// Place `(i, j)` of a `b` × `b` block of channel `c` becomes channel `(i * b + j) * C + c`. Relay
@@ -108,7 +131,7 @@ fn regroup<T: Op>(
     hooks(
         FusionPattern::Injective,
         LayoutRule::Named { blocks: false },
-        Evaluate(evaluate_space_to_depth)
+        Evaluate(evaluate_space_to_depth), Define(define_space_to_depth)
     )
 )]
 pub struct SpaceToDepth<V = ValueId> {
@@ -147,6 +170,22 @@ fn evaluate_space_to_depth(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     })
 }
 
+fn define_space_to_depth(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, (shape, _)) = (cx.fields::<SpaceToDepth<Operand>>()?, cx.result()?);
+    let (layout, b, data) = (Layout::parse(&op.layout)?, op.block_size, cx.tensor(0)?);
+    let input = layout.logical_extents("NCHW", &data.shape)?;
+    define::moved(cx, |e, i| {
+        let out = layout.logical_indices(e, "NCHW", &shape, i);
+        let channel = out[1].split(e, &[b, b, input[1]]);
+        let mut at = vec![out[0].clone(), Index::new(channel[2], input[1])];
+        for axis in [2, 3] {
+            let within = Index::new(channel[axis - 2], b);
+            at.push(out[axis].clone().then(&within));
+        }
+        layout.physical_indices(e, "NCHW", &at)
+    })
+}
+
 /// Pads the spatial axes, and moves the places of their blocks to the batch.
 ///
 /// Data `(N, A1, …, Am, …)` with blocks `(b1, …, bm)` gives `(N * b1 * … * bm, A1' / b1, …, Am' /
@@ -155,7 +194,7 @@ fn evaluate_space_to_depth(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.space_to_batch_nd",
     infer = space_to_batch_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_space_to_batch))
+    hooks(FusionPattern::Injective, Evaluate(evaluate_space_to_batch), Define(define_space_to_batch))
 )]
 pub struct SpaceToBatchNd<V = ValueId> {
     /// The input; the spatial axes follow the first.
@@ -243,6 +282,35 @@ fn evaluate_space_to_batch(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(dtype, run(&op, cx.tensor(0)?, &shape))
 }
 
+fn define_space_to_batch(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data, (shape, _)) =
+        (cx.fields::<SpaceToBatchNd<Operand>>()?, cx.tensor(0)?, cx.result()?);
+    cx.compute(|e, i| {
+        // The batch is (b1, …, bm, N).
+        let mut digits = op.block_shape.clone();
+        digits.push(data.shape[0]);
+        let places = Index::new(i[0], shape[0]).split(e, &digits);
+        let mut at = vec![places[op.block_shape.len()]];
+        let mut bounds = Vec::new();
+        for (axis, &block) in op.block_shape.iter().enumerate() {
+            let outer = strided(e, i[axis + 1], -op.paddings[axis][0], block);
+            let place = e.add(outer, places[axis]);
+            at.push(place);
+            if op.paddings[axis].iter().any(|&width| width != 0) {
+                bounds.push((place, data.shape[axis + 1]));
+            }
+        }
+        at.extend_from_slice(&i[op.block_shape.len() + 1..]);
+        match within(e, bounds) {
+            Some(inside) => {
+                let outside = e.number(data.dtype, op.pad_value);
+                e.load_if(inside, &data, &at, outside)
+            }
+            None => e.load(&data, &at),
+        }
+    })
+}
+
 /// Moves blocks of the batch to the spatial axes, and crops them: the inverse of
 /// `nn.space_to_batch_nd`.
 ///
@@ -252,7 +320,7 @@ fn evaluate_space_to_batch(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.batch_to_space_nd",
     infer = batch_to_space_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_batch_to_space))
+    hooks(FusionPattern::Injective, Evaluate(evaluate_batch_to_space), Define(define_batch_to_space))
 )]
 pub struct BatchToSpaceNd<V = ValueId> {
     /// The input; the spatial axes follow the first.
@@ -364,6 +432,24 @@ fn evaluate_fifo_buffer(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         bytes.extend_from_slice(new);
     }
     Ok(TensorData::from_bytes(buffer.dtype(), buffer.shape(), bytes)?.into())
+}
+
+fn define_batch_to_space(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data, (shape, _)) =
+        (cx.fields::<BatchToSpaceNd<Operand>>()?, cx.tensor(0)?, cx.result()?);
+    define::moved(cx, |e, i| {
+        let (mut batch, mut outer) = (Index::default(), Vec::new());
+        for (axis, &block) in op.block_shape.iter().enumerate() {
+            let place = e.add_index(i[axis + 1], op.crops[axis][0]);
+            let place = Index::new(place, data.shape[axis + 1] * block);
+            batch = batch.then(&Index::new(place.digit(e, 1, block), block));
+            outer.push(place.digit(e, block, data.shape[axis + 1]));
+        }
+        let mut at = vec![batch.then(&Index::new(i[0], shape[0])).value(e)];
+        at.extend(outer);
+        at.extend_from_slice(&i[op.block_shape.len() + 1..]);
+        at
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -3,9 +3,12 @@
 
 use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
 
+use te::compute::{Combiner, Tensor};
+
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
-use super::window::{Step, Windows, offset, per_axis};
+use super::window::{Margin, Step, Windows, margins, offset, pad_stage, per_axis};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
 use crate::operators::{FusionPattern, LayoutRule};
@@ -44,7 +47,7 @@ macro_rules! transposed {
             hooks(
                 FusionPattern::OutFusable,
                 LayoutRule::Convolution,
-                Evaluate($name::evaluate)
+                Evaluate($name::evaluate), Define($name::define)
             )
         )]
         pub struct $name<V = ValueId> {
@@ -120,6 +123,14 @@ macro_rules! transposed {
                 let op = cx.fields::<$name<Value>>()?.transposed();
                 let (shape, dtype) = result_shape::<$name>(cx)?;
                 dispatch!(compute_dtype(cx, dtype)?, convolve_transposed(&op, cx, &shape, dtype))
+            }
+        }
+
+        impl $name<Operand> {
+            fn define(cx: &mut DefineCx<'_>) -> Defined {
+                let op = cx.fields::<$name<Operand>>()?.transposed();
+                let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+                op.define(cx, &data, &weight)
             }
         }
     };
@@ -271,7 +282,7 @@ fn convolve_transposed<T: Number>(
 #[op(
     name = "relay.nn.conv2d_backward_weight",
     infer = backward_weight_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_backward_weight))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_backward_weight), Define(define_backward_weight))
 )]
 pub struct Conv2dBackwardWeight<V = ValueId> {
     /// Gradient of the convolution's result, in `kernel_layout`.
@@ -392,6 +403,114 @@ fn backward_weight<T: Number>(
     }
     let (shape, result) = out_layout.pack("OIHW", &kernel, &result)?;
     T::write(dtype, &shape, &result)
+}
+
+impl Transposed {
+    /// The input with its elements moved apart and padded, and the convolution of that with the
+    /// mirrored kernel.
+    fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor, weight: &Tensor) -> Defined {
+        let (shape, dtype) = cx.result()?;
+        let order = self.data_order();
+        let data_layout = Layout::parse(&self.data_layout)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout)?;
+        let input = data_layout.logical_extents(&order, &data.shape)?;
+        let output = out_layout.logical_extents(&order, &shape)?;
+        let kernel = kernel_layout.logical_extents(self.kernel_order, &weight.shape)?;
+        let steps = self.steps()?;
+
+        // Output `y` meets input `x` through tap `k` where `x · stride = y + padding - k ·
+        // dilation`; with the last tap first, that is element `y + k' · dilation` of this stage.
+        let reach: Vec<i64> = steps
+            .iter()
+            .zip(&kernel[2..])
+            .map(|(step, size)| (size - 1).max(0) * step.dilation)
+            .collect();
+        let mut extents = input[..2].to_vec();
+        extents.extend(output[2..].iter().zip(&reach).map(|(extent, reach)| extent + reach));
+        let spread = cx.builder.compute("pad", &extents, |e, i| {
+            let mut at = vec![Index::new(i[0], input[0]), Index::new(i[1], input[1])];
+            let mut inside = None;
+            for (axis, step) in steps.iter().enumerate() {
+                let shift = step.padding.0 - reach[axis];
+                let place = e.add_index(i[axis + 2], shift);
+                let (by, zero) = (e.index(step.stride), e.index(0));
+                let (element, rest) = (e.floor_div(place, by), e.floor_mod(place, by));
+                let end = e.index(input[axis + 2]);
+                for condition in [e.eq(rest, zero), e.ge(element, zero), e.lt(element, end)] {
+                    inside = Some(inside.map_or(condition, |inside| e.and(inside, condition)));
+                }
+                at.push(Index::new(element, input[axis + 2]));
+            }
+            let at = data_layout.physical_indices(e, &order, &at);
+            let outside = e.number(data.dtype, 0.0);
+            match inside {
+                Some(inside) => e.load_if(inside, data, &at, outside),
+                None => e.load(data, &at),
+            }
+        });
+        let groups = self.groups.max(1);
+        let (group_inputs, group_outputs) = (input[1] / groups, output[1] / groups);
+        let sizes: Vec<i64> = [group_inputs].iter().chain(&kernel[2..]).copied().collect();
+        let sums = accumulator(data.dtype, weight.dtype, dtype);
+        cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
+            let out = out_layout.logical_indices(e, &order, &shape, i);
+            let group = Index::new(out[1].digit(e, group_outputs, groups), groups);
+            let channel = group.then(&Index::new(r[0], group_inputs));
+            let mut at = vec![out[0].value(e), channel.value(e)];
+            let unit = out[1].digit(e, 1, group_outputs);
+            let mut tap = vec![channel, Index::new(unit, group_outputs)];
+            for (axis, step) in steps.iter().enumerate() {
+                let (y, within) = (out[axis + 2].value(e), e.mul_index(r[axis + 1], step.dilation));
+                at.push(e.add(y, within));
+                let last = e.index(kernel[axis + 2] - 1);
+                tap.push(Index::new(e.sub(last, r[axis + 1]), kernel[axis + 2]));
+            }
+            let x = e.load(&spread, &at);
+            let x = e.cast(x, sums);
+            let at = kernel_layout.physical_indices(e, self.kernel_order, &tap);
+            let w = e.load(weight, &at);
+            let w = e.cast(w, sums);
+            e.mul(x, w)
+        })
+    }
+}
+
+fn define_backward_weight(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Conv2dBackwardWeight<Operand>>()?;
+    let (grad, data, (shape, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let [grad_layout, data_layout, out_layout] = op.layouts()?;
+    let output = grad_layout.logical_extents("NCHW", &grad.shape)?;
+    let input = data_layout.logical_extents("NCHW", &data.shape)?;
+    let kernel = out_layout.logical_extents("OIHW", &shape)?;
+    let steps = op.steps()?;
+    let reaches = margins(&steps, &input[2..], &output[2..], &kernel[2..]);
+    let padded = pad_stage(cx, &data, &data_layout, "NCHW", &reaches, Margin::Zero)?;
+    let groups = op.groups.max(1);
+    let group_outputs = output[1] / groups;
+    let extents = [output[0], output[2], output[3]];
+    let sums = accumulator(grad.dtype, data.dtype, dtype);
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let tap = out_layout.logical_indices(e, "OIHW", &shape, i);
+        let group = Index::new(tap[0].digit(e, group_outputs, groups), groups);
+        let batch = Index::new(r[0], output[0]);
+        let mut place = vec![batch.clone(), group.then(&tap[1])];
+        let mut grads = vec![batch, tap[0].clone()];
+        for (axis, step) in steps.iter().enumerate() {
+            let k = tap[axis + 2].value(e);
+            let reach = strided(e, k, reaches[axis].shift(), step.dilation);
+            let start = e.mul_index(r[axis + 1], step.stride);
+            place.push(Index::new(e.add(start, reach), reaches[axis].extent()));
+            grads.push(Index::new(r[axis + 1], output[axis + 2]));
+        }
+        let at = padded.layout.physical_indices(e, "NCHW", &place);
+        let x = e.load(&padded.tensor, &at);
+        let x = e.cast(x, sums);
+        let at = grad_layout.physical_indices(e, "NCHW", &grads);
+        let y = e.load(&grad, &at);
+        let y = e.cast(y, sums);
+        e.mul(x, y)
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {
