@@ -67,6 +67,20 @@ pub const CODES: &[Code] = &[
         explanation: "The shape or element type of an array is not that of the parameter with its \
                       name.",
     },
+    Code {
+        code: "E0733",
+        title: "the program is not compiled",
+        explanation: "Compiled programs start at `@main`, take tensors of known extents and are \
+                      straight-line code. With `--executor auto` the interpreter runs the others, \
+                      and the notes say why.",
+    },
+    Code {
+        code: "E0734",
+        title: "two executors differ",
+        explanation: "With `--compare`, a result of one executor differs from that of the other by \
+                      more than a thousandth of the largest element, or at all for integers. This \
+                      is an error of the compiler.",
+    },
 ];
 
 /// The codes of all crates.

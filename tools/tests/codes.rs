@@ -73,7 +73,7 @@ fn lit_files() -> String {
             let extension = path.extension().and_then(|extension| extension.to_str());
             if path.is_dir() {
                 pending.push(path);
-            } else if matches!(extension, Some("relay" | "test" | "check")) {
+            } else if matches!(extension, Some("relay" | "te" | "test" | "check")) {
                 text += &path.file_name().unwrap().to_string_lossy();
                 // Some inputs are no text on purpose.
                 text += &String::from_utf8_lossy(&std::fs::read(path).unwrap());
