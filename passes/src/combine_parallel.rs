@@ -7,9 +7,10 @@ use ir_core::{
 use relay::operators::FusionPattern;
 use relay::operators::attributes::{Integers, Sections};
 use relay::operators::index::slice::{SliceMode, StridedSlice};
+use relay::operators::join::{Concatenate, Split, Stack};
 use relay::operators::layout::Layout;
 use relay::operators::nn::linear::BatchMatmul;
-use relay::operators::shape::{Concatenate, ExpandDims, Split, Squeeze, Stack};
+use relay::operators::shape::{ExpandDims, Squeeze};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::emit::{self, Emit, attribute, with_attribute};

@@ -9,6 +9,7 @@ use ir_core::text::PrintOptions;
 use ir_core::text::attributes::write_attr;
 use ir_core::text::layout::Line;
 use ir_core::{Effects, Registry, Traits};
+use relay::define::Define;
 use relay::interpreter::Evaluate;
 use relay::operators::{FAMILIES, FusionPattern};
 
@@ -105,6 +106,7 @@ fn operator(page: &mut String, info: &OpInfo) {
     let pattern = info.hook::<FusionPattern>().copied().unwrap_or(FusionPattern::Opaque);
     facts.push(format!("fusion pattern {}", pattern_name(pattern)));
     facts.push(if info.hook::<Evaluate>().is_some() { "evaluator" } else { "no evaluator" }.into());
+    facts.push(if info.hook::<Define>().is_some() { "definition" } else { "no definition" }.into());
     if def.fold.is_some() {
         facts.push("fold".into());
     }

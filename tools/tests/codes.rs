@@ -50,6 +50,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a call from outside with too few arguments; the command line counts them",
         "dialects/relay/src/interpreter/tests.rs",
     ),
+    ("E0734", "executors that differ; none of ours should", "tools/tests/executor.rs"),
+    ("E0850", "a kernel that reads outside of a buffer", "dialects/te/src/interpreter/tests.rs"),
     ("E0601", "a pass that is given a program without types", "passes/src/emit.rs"),
     ("E0705", "no pipeline of ours contains itself", "ir-core/tests/pipeline.rs"),
     ("E0710", "a pass that panics; none of ours should", "tools/tests/relay_opt.rs"),

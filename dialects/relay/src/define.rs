@@ -13,8 +13,8 @@ use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
 pub use patterns::{
-    Reduction, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled,
-    logic, map, moved, nonzero, real, reciprocal, reshape, rounding, within,
+    Reduction, Tap, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled,
+    logic, map, moved, nonzero, real, reciprocal, resampled, reshape, rounding, within,
 };
 
 use crate::operators::elements::{Shape, shape_of};

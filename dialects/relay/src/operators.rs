@@ -15,6 +15,7 @@ pub mod elements;
 pub mod elementwise;
 pub mod image;
 pub mod index;
+pub mod join;
 pub mod layout;
 pub mod layout_rule;
 pub mod memory;
@@ -48,6 +49,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Reductions", register: reduce::register },
     Family { title: "Creation", register: create::register },
     Family { title: "Shape", register: shape::register },
+    Family { title: "Joining and splitting", register: join::register },
     Family { title: "Indexing", register: index::register },
     Family { title: "Dynamic shapes", register: dynamic::register },
     Family { title: "Sorting", register: sort::register },

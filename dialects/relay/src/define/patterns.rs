@@ -166,6 +166,54 @@ pub fn accumulator(a: DType, b: DType, out: DType) -> DType {
     }
 }
 
+/// An element along an axis that takes part in a weighted sum: its index, and its weight in
+/// `float64`; `None` is 1.
+pub type Tap = (ValueId, Option<ValueId>);
+
+/// The sum, over the axes of `taps` in order, of weighted elements of `data` in element type `real`.
+/// `place` makes the indices of an element of those along the axes.
+pub fn resampled(
+    e: &mut Expression<'_>,
+    data: &Tensor,
+    real: DType,
+    taps: &[Vec<Tap>],
+    place: impl Fn(&mut Expression<'_>, &[ValueId]) -> Vec<ValueId>,
+) -> ValueId {
+    // Every choice of a tap per axis, that of the first axis changing fastest.
+    let count = taps.iter().map(Vec::len).product::<usize>();
+    let mut values: Vec<ValueId> = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut rest = number;
+        let mut indices = SmallVec::<[ValueId; 4]>::new();
+        for taps in taps {
+            indices.push(taps[rest % taps.len()].0);
+            rest /= taps.len();
+        }
+        let at = place(e, &indices);
+        let x = e.load(data, &at);
+        values.push(e.cast(x, real));
+    }
+    for taps in taps {
+        let rows: Vec<Vec<ValueId>> = values.chunks(taps.len()).map(<[_]>::to_vec).collect();
+        values.clear();
+        for row in rows {
+            let mut sum = None;
+            for (value, (_, weight)) in row.into_iter().zip(taps) {
+                let term = match weight {
+                    Some(weight) => {
+                        let weight = e.cast(*weight, real);
+                        e.mul(value, weight)
+                    }
+                    None => value,
+                };
+                sum = Some(sum.map_or(term, |sum| e.add(sum, term)));
+            }
+            values.extend(sum);
+        }
+    }
+    values.first().copied().unwrap_or_else(|| e.number(real, 0.0))
+}
+
 /// Which axes of a tensor are reduced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reduction {

@@ -2,11 +2,15 @@
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 
+use te::compute::Expression;
+use te::scalar::ScalarOp;
+
 use super::FusionPattern::Injective;
 use super::LayoutRule;
 use super::attributes::{Integers, keywords};
 use super::elements;
 use super::relation::Dims;
+use crate::define::{Define, DefineCx, Defined, Operand, Tap, resampled};
 use crate::interpreter::{EvalError, Evaluate, Value};
 
 keywords! {
@@ -159,6 +163,180 @@ impl Resize {
         Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
     }
 
+    /// As [`evaluate`](Resize::evaluate), as tensor expressions.
+    fn define(&self, cx: &mut DefineCx<'_>, size: &[i64]) -> Defined {
+        let (data, (_, dtype)) = (cx.tensor(0)?, cx.result()?);
+        let axes = spatial_axes(&self.layout, size.len(), data.shape.len())?;
+        let mut regions = Vec::new();
+        for number in 0..axes.len() {
+            regions.push(self.region(number, size.len())?);
+        }
+        let real = match data.dtype {
+            from if from == dtype && self.method == Method::Nearest => dtype,
+            from if from.is_float() && from.bits() <= 32 => DType::FLOAT32,
+            _ => DType::FLOAT64,
+        };
+        cx.compute(|e, i| {
+            let (mut taps, mut inside) = (Vec::new(), None);
+            for (number, &axis) in axes.iter().enumerate() {
+                let extents = (data.shape[axis], size[number]);
+                let place = self.define_place(e, i[axis], extents, regions[number]);
+                if self.transformation == Transformation::TfCropAndResize {
+                    let last = (e.number(DType::FLOAT64, 0.0), real_of(e, extents.0 - 1));
+                    let (after, before) = (e.ge(place, last.0), e.le(place, last.1));
+                    let here = e.and(after, before);
+                    inside = Some(inside.map_or(here, |inside| e.and(inside, here)));
+                }
+                taps.push(self.define_taps(e, place, extents.0));
+            }
+            let value = resampled(e, &data, real, &taps, |_, places| {
+                let mut at = i.to_vec();
+                for (place, &axis) in places.iter().zip(&axes) {
+                    at[axis] = *place;
+                }
+                at
+            });
+            let value = match dtype.is_float() || real == dtype {
+                true => value,
+                false => e.scalar(ScalarOp::Round, &[value]),
+            };
+            let value = e.cast(value, dtype);
+            match inside {
+                Some(inside) => {
+                    let outside = self.extrapolation_value;
+                    let outside = if dtype.is_float() { outside } else { outside.round() };
+                    let outside = e.number(dtype, outside);
+                    e.select(inside, value, outside)
+                }
+                None => value,
+            }
+        })
+    }
+
+    /// Where the pixel `x` of the result stands on the source, in `float64`.
+    fn define_place(
+        &self,
+        e: &mut Expression<'_>,
+        x: ValueId,
+        (extent, wanted): (i64, i64),
+        (begin, end): (f64, f64),
+    ) -> ValueId {
+        let (last, m, n) = ((extent - 1) as f64, extent as f64, wanted as f64);
+        let x = e.cast(x, DType::FLOAT64);
+        let number = |e: &mut Expression<'_>, value: f64| e.number(DType::FLOAT64, value);
+        let scaled = |e: &mut Expression<'_>, x: ValueId, m: f64, n: f64| {
+            let (m, n) = (number(e, m), number(e, n));
+            let product = e.mul(x, m);
+            e.div(product, n)
+        };
+        let half = number(e, 0.5);
+        match self.transformation {
+            Transformation::AlignCorners | Transformation::PytorchHalfPixel if wanted <= 1 => {
+                number(e, 0.0)
+            }
+            Transformation::HalfPixel | Transformation::PytorchHalfPixel => {
+                let center = e.add(x, half);
+                let center = scaled(e, center, m, n);
+                e.sub(center, half)
+            }
+            Transformation::AlignCorners => scaled(e, x, last, n - 1.0),
+            Transformation::Asymmetric => scaled(e, x, m, n),
+            Transformation::TfHalfPixelForNn => {
+                let center = e.add(x, half);
+                scaled(e, center, m, n)
+            }
+            Transformation::TfCropAndResize if wanted > 1 => {
+                let (length, last) = (number(e, end - begin), number(e, last));
+                let (first, rest) = (number(e, begin), number(e, n - 1.0));
+                let first = e.mul(first, last);
+                let product = e.mul(x, length);
+                let product = e.mul(product, last);
+                let distance = e.div(product, rest);
+                e.add(first, distance)
+            }
+            Transformation::TfCropAndResize => number(e, 0.5 * (begin + end) * last),
+        }
+    }
+
+    /// The pixels that the one at `place` is made of.
+    fn define_taps(&self, e: &mut Expression<'_>, place: ValueId, extent: i64) -> Vec<Tap> {
+        let number = |e: &mut Expression<'_>, value: f64| e.number(DType::FLOAT64, value);
+        let pixel = |e: &mut Expression<'_>, x: ValueId| {
+            let (least, most) = (number(e, 0.0), real_of(e, (extent - 1).max(0)));
+            let x = e.max(x, least);
+            let x = e.min(x, most);
+            e.cast(x, DType::INT64)
+        };
+        if self.method == Method::Nearest {
+            const SLACK: f64 = 1e-5;
+            let (summand, op) = match self.rounding {
+                Rounding::Usual if self.transformation == Transformation::AlignCorners => {
+                    (0.0, ScalarOp::Round)
+                }
+                Rounding::Round => (0.0, ScalarOp::Round),
+                Rounding::RoundPreferFloor => (-0.5, ScalarOp::Ceil),
+                Rounding::RoundPreferCeil => (0.5, ScalarOp::Floor),
+                Rounding::Usual | Rounding::Floor => (SLACK, ScalarOp::Floor),
+                Rounding::Ceil => (-SLACK, ScalarOp::Ceil),
+            };
+            let summand = number(e, summand);
+            let place = e.add(place, summand);
+            let nearest = e.scalar(op, &[place]);
+            return vec![(pixel(e, nearest), None)];
+        }
+        let low = e.scalar(ScalarOp::Floor, &[place]);
+        let one = number(e, 1.0);
+        if self.method == Method::Linear {
+            let (part, high) = (e.sub(place, low), e.add(low, one));
+            let rest = e.sub(one, part);
+            return vec![(pixel(e, low), Some(rest)), (pixel(e, high), Some(part))];
+        }
+        let mut taps: Vec<Tap> = Vec::new();
+        for step in -1..=2 {
+            let step = number(e, f64::from(step));
+            let x = e.add(low, step);
+            let distance = e.sub(place, x);
+            let mut weight = self.define_weight(e, distance);
+            if self.cubic_exclude {
+                let (first, last) = (number(e, 0.0), real_of(e, extent - 1));
+                let (after, before) = (e.ge(x, first), e.le(x, last));
+                let kept = e.and(after, before);
+                weight = e.select(kept, weight, first);
+            }
+            taps.push((pixel(e, x), Some(weight)));
+        }
+        if self.cubic_exclude {
+            let weights = taps.iter().filter_map(|(_, weight)| *weight);
+            let sum = weights.reduce(|a, b| e.add(a, b));
+            for (_, weight) in &mut taps {
+                *weight = weight.zip(sum).map(|(weight, sum)| e.div(weight, sum));
+            }
+        }
+        taps
+    }
+
+    /// The weight of cubic convolution at `distance`.
+    fn define_weight(&self, e: &mut Expression<'_>, distance: ValueId) -> ValueId {
+        let a = self.cubic_alpha;
+        let number = |e: &mut Expression<'_>, value: f64| e.number(DType::FLOAT64, value);
+        let d = e.scalar(ScalarOp::Abs, &[distance]);
+        // Horner's scheme on the coefficients from the highest.
+        let polynomial = |e: &mut Expression<'_>, coefficients: [f64; 4]| {
+            let mut value = number(e, coefficients[0]);
+            for coefficient in &coefficients[1..] {
+                let (product, coefficient) = (e.mul(value, d), number(e, *coefficient));
+                value = e.add(product, coefficient);
+            }
+            value
+        };
+        let near = polynomial(e, [a + 2.0, -(a + 3.0), 0.0, 1.0]);
+        let far = polynomial(e, [a, -5.0 * a, 8.0 * a, -4.0 * a]);
+        let (zero, one, two) = (number(e, 0.0), number(e, 1.0), number(e, 2.0));
+        let (is_near, is_far) = (e.le(d, one), e.lt(d, two));
+        let far = e.select(is_far, far, zero);
+        e.select(is_near, near, far)
+    }
+
     /// Begin and end of the region of interest on a spatial axis, as parts of the whole.
     fn region(&self, number: usize, count: usize) -> Result<(f64, f64), EvalError> {
         if self.transformation != Transformation::TfCropAndResize {
@@ -261,6 +439,9 @@ macro_rules! resizes {
             hooks(Injective, LayoutRule::Named { blocks: false }, Evaluate(|cx| {
                 let op = cx.fields::<$name<Value>>()?;
                 op.resize().evaluate(cx.tensor(0)?, &op.sizes()?, op.out_dtype)
+            }), Define(|cx| {
+                let op = cx.fields::<$name<Operand>>()?;
+                op.resize().define(cx, &op.sizes()?)
             }))
         )]
         pub struct $name<V = ValueId> {
@@ -329,6 +510,11 @@ resizes! {
     Resize2d "relay.image.resize2d" 2 "NCHW";
     /// A volume resized along its depth, height and width.
     Resize3d "relay.image.resize3d" 3 "NCDHW";
+}
+
+/// The number `value` as a real.
+fn real_of(e: &mut Expression<'_>, value: i64) -> ValueId {
+    e.number(DType::FLOAT64, value as f64)
 }
 
 pub(super) fn register(registry: &mut Registry) {

@@ -6,10 +6,13 @@
 //! and which products are of fixed-point numbers. It was not compared with the original's output;
 //! tests compare it with real arithmetic, from which the integers differ by at most one.
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+
+use te::compute::{Expression, Tensor};
 
 use super::elementwise::fixed_point_multiply;
 use super::relation;
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 pub mod arithmetic;
@@ -78,6 +81,37 @@ fn evaluate_as<T: Op>(
     };
     let value = evaluate(&EvalCx { operands, attrs: cx.attrs, result })?;
     value.as_tensor().cloned().ok_or_else(|| EvalError::new("expected a tensor as result"))
+}
+
+/// What the definition of `T` gives for `operands` and the attributes at hand.
+fn define_as<T: Op>(cx: &mut DefineCx<'_>, operands: &[Operand]) -> Defined {
+    let info = T::info();
+    let Some(define) = info.hook::<Define>() else {
+        return Err("expected an operator with a definition".to_string());
+    };
+    let DefineCx { name, attrs, result, .. } = *cx;
+    DefineCx { builder: &mut *cx.builder, name, operands, attrs, result }.write(define)
+}
+
+/// The number of `tensor`, one for all or one for every index along `axis`, that belongs to the
+/// element at indices `i`.
+fn load_spread(e: &mut Expression<'_>, tensor: &Tensor, i: &[ValueId], axis: usize) -> ValueId {
+    match tensor.shape[..] {
+        [] => e.load(tensor, &[]),
+        [1] => {
+            let zero = e.index(0);
+            e.load(tensor, &[zero])
+        }
+        _ => e.load(tensor, &[i[axis]]),
+    }
+}
+
+/// The number of `dtype`, an integer type, that is nearest to `value`, an `int64`.
+fn define_saturated(e: &mut Expression<'_>, value: ValueId, dtype: DType) -> ValueId {
+    let (least, most) = (e.index(saturate(i64::MIN, dtype)), e.index(saturate(i64::MAX, dtype)));
+    let value = e.max(value, least);
+    let value = e.min(value, most);
+    e.cast(value, dtype)
 }
 
 /// One number for all elements of a tensor, or one for every index along an axis.

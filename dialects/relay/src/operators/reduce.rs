@@ -175,11 +175,15 @@ fn define_truth(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner
     })])
 }
 
-/// The sum divided by the number of elements. Sums of integers do not wrap.
+/// The sum divided by the number of elements. Sums of integers wrap at 64 bits only.
 fn define_mean(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
     let (data, name) = (cx.tensor(0)?, cx.stage_of("sum"));
     let (dtype, count) = (data.dtype, reduction.count());
-    let sums = if dtype.is_float() { dtype } else { DType::INT64 };
+    let sums = match dtype {
+        float if float.is_float() => dtype,
+        signed if signed.is_signed() => DType::INT64,
+        _ => DType::UINT64,
+    };
     let sum = reduction.stage(cx, &name, combiner, &data, |e, _, x| e.cast(x, sums));
     cx.compute(|e, i| {
         let (sum, count) = (e.load(&sum, i), e.constant(sums, Scalar::Int(count)));

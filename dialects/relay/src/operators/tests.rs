@@ -20,6 +20,7 @@ fn registry() -> Registry {
     super::reduce::register(&mut registry);
     super::create::register(&mut registry);
     super::shape::register(&mut registry);
+    super::join::register(&mut registry);
     super::index::register(&mut registry);
     super::dynamic::register(&mut registry);
     super::sort::register(&mut registry);

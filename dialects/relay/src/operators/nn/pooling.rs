@@ -1,12 +1,12 @@
 //! Pools over sliding windows, and the gradients of the two-dimensional ones.
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, SmallVec, Stop, TensorType, Type, ValueId};
 use te::compute::{Combiner, Expression, Tensor};
 
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
-use super::window::{Margin, Reach, Step, Windows, margins, pad_stage, per_axis};
-use crate::define::{Define, DefineCx, Defined, Index, Operand, strided};
+use super::window::{Margin, Reach, Step, Windows, least, margins, pad_stage, per_axis};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, strided, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
 use crate::operators::{FusionPattern, LayoutRule};
@@ -161,6 +161,14 @@ macro_rules! backward {
                 dispatch!(dtype, pool_gradient(&op, cx, &shape, dtype))
             }
         }
+
+        impl $name<Operand> {
+            fn define(cx: &mut DefineCx<'_>) -> Defined {
+                let op = cx.fields::<$name<Operand>>()?.pool();
+                let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
+                op.define_gradient(cx, &grad, &data)
+            }
+        }
     )*};
 }
 
@@ -222,7 +230,7 @@ pool! {
     /// Adds the gradient of every window to its largest element, of several the first. The result
     /// has the type of `data`. Relay operator level 2.
     MaxPool2dGrad = "relay.nn.max_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
-    |_| PoolKind::Max
+    |_| PoolKind::Max; MaxPool2dGrad::define
 }
 
 pool! {
@@ -231,7 +239,7 @@ pool! {
     /// Spreads the gradient of every window evenly over its elements. The result has the type of
     /// `data`. Relay operator level 2.
     AvgPool2dGrad = "relay.nn.avg_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool2dGrad::define
 }
 
 impl Pool {
@@ -399,6 +407,85 @@ impl Pool {
             let divisor = e.cast(divisor, sums);
             let mean = e.div(x, divisor);
             e.cast(mean, dtype)
+        })
+    }
+
+    /// For maxima, a stage that says which element of a window is its first largest; and the sum,
+    /// over the places that an element has in windows, of what these windows give it.
+    fn define_gradient(&self, cx: &mut DefineCx<'_>, grad: &Tensor, data: &Tensor) -> Defined {
+        let (shape, dtype) = cx.result()?;
+        let (layout, out_layout) = self.layouts()?;
+        let (order, steps, sizes) = (self.order(), self.steps()?, self.sizes()?);
+        let input = layout.logical_extents(&order, &data.shape)?;
+        let output = out_layout.logical_extents(&order, &grad.shape)?;
+        let reaches = margins(&steps, &input[2..], &output[2..], &sizes);
+        let count = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
+        let outside = least(data.dtype)?;
+        let largest = (self.kind == PoolKind::Max).then(|| {
+            let name = cx.stage_of("largest");
+            let combiner = Combiner::ArgMax;
+            cx.builder.reduce_many(&name, &grad.shape, &sizes, combiner, 2, |e, i, r| {
+                let mut place = out_layout.logical_indices(e, &order, &grad.shape, i);
+                let mut bounds = Vec::new();
+                for (axis, step) in steps.iter().enumerate() {
+                    let window = place[axis + 2].value(e);
+                    let start = strided(e, window, -step.padding.0, step.stride);
+                    let reach = e.mul_index(r[axis], step.dilation);
+                    let at = e.add(start, reach);
+                    bounds.push((at, input[axis + 2]));
+                    place[axis + 2] = Index::new(at, input[axis + 2]);
+                }
+                let at = layout.physical_indices(e, &order, &place);
+                let (tap, none) = (Index::row_major(r, &sizes).value(e), e.index(count));
+                let outside = e.constant(data.dtype, outside);
+                match within(e, bounds) {
+                    Some(inside) => {
+                        let tap = e.select(inside, tap, none);
+                        SmallVec::from_iter([tap, e.load_if(inside, data, &at, outside)])
+                    }
+                    None => SmallVec::from_iter([tap, e.load(data, &at)]),
+                }
+            })
+        });
+        let sums = if dtype.is_float() { dtype } else { DType::INT64 };
+        cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
+            let mut place = layout.logical_indices(e, &order, &shape, i);
+            let (mut bounds, mut met) = (Vec::new(), None);
+            for (axis, step) in steps.iter().enumerate() {
+                let at = place[axis + 2].value(e);
+                let at = e.add_index(at, step.padding.0);
+                let reach = e.mul_index(r[axis], step.dilation);
+                let (distance, stride) = (e.sub(at, reach), e.index(step.stride));
+                let (window, rest) = (e.floor_div(distance, stride), e.floor_mod(distance, stride));
+                let zero = e.index(0);
+                let here = e.eq(rest, zero);
+                met = Some(met.map_or(here, |met| e.and(met, here)));
+                bounds.push((window, output[axis + 2]));
+                place[axis + 2] = Index::new(window, output[axis + 2]);
+            }
+            let windows = place[2..].to_vec();
+            let at = out_layout.physical_indices(e, &order, &place);
+            let inside = within(e, bounds);
+            let mut chosen = match (inside, met) {
+                (Some(inside), Some(met)) => e.and(inside, met),
+                _ => {
+                    let zero = e.index(0);
+                    e.eq(zero, zero)
+                }
+            };
+            let zero = e.number(grad.dtype, 0.0);
+            if let Some(largest) = largest.as_ref().and_then(|stages| stages.first()) {
+                let (tap, none) = (Index::row_major(r, &sizes).value(e), e.index(-1));
+                let best = e.load_if(chosen, largest, &at, none);
+                chosen = e.eq(best, tap);
+                let value = e.load_if(chosen, grad, &at, zero);
+                return e.cast(value, sums);
+            }
+            let value = e.load_if(chosen, grad, &at, zero);
+            let value = e.cast(value, sums);
+            let divisor = self.divisor(e, &windows, &steps, &sizes, &reaches);
+            let divisor = e.cast(divisor, sums);
+            e.div(value, divisor)
         })
     }
 

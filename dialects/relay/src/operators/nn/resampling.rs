@@ -1,8 +1,12 @@
 //! Upsampling.
 
-use ir_core::{Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+
+use te::compute::Expression;
+use te::scalar::ScalarOp;
 
 use super::numeric::{Number, result_shape, size};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, Tap, resampled};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
 use crate::operators::{FusionPattern, LayoutRule};
@@ -70,6 +74,114 @@ fn axis_weights(
         .collect()
 }
 
+/// As [`axis_weights`], for the place `x` in the result.
+fn axis_taps(
+    e: &mut Expression<'_>,
+    x: ValueId,
+    (input, output): (i64, i64),
+    method: Method,
+    coordinates: Coordinates,
+) -> Vec<Tap> {
+    if input == output && coordinates != Coordinates::AlignCorners && method == Method::Nearest {
+        return vec![(x, None)];
+    }
+    let (n, m) = (input as f64, output as f64);
+    let number = |e: &mut Expression<'_>, value: f64| e.number(DType::FLOAT64, value);
+    let x = e.cast(x, DType::FLOAT64);
+    let scaled = |e: &mut Expression<'_>, x: ValueId, n: f64, m: f64| {
+        let (n, m) = (number(e, n), number(e, m));
+        let product = e.mul(x, n);
+        e.div(product, m)
+    };
+    let source = match coordinates {
+        Coordinates::AlignCorners => scaled(e, x, n - 1.0, (m - 1.0).max(1.0)),
+        Coordinates::Asymmetric => scaled(e, x, n, m),
+        Coordinates::HalfPixel => {
+            let half = number(e, 0.5);
+            let center = e.add(x, half);
+            let center = scaled(e, center, n, m);
+            e.sub(center, half)
+        }
+    };
+    let floor = |e: &mut Expression<'_>, x: ValueId| e.scalar(ScalarOp::Floor, &[x]);
+    let clamp = |e: &mut Expression<'_>, place: ValueId| {
+        let (least, most) = (number(e, 0.0), e.index((input - 1).max(0)));
+        let place = e.max(place, least);
+        let place = e.cast(place, DType::INT64);
+        e.min(place, most)
+    };
+    if method == Method::Nearest {
+        // The small summand keeps exact multiples on their element despite rounding.
+        let summand = if coordinates == Coordinates::AlignCorners { 0.5 } else { 1e-5 };
+        let summand = number(e, summand);
+        let place = e.add(source, summand);
+        let place = floor(e, place);
+        return vec![(clamp(e, place), None)];
+    }
+    let low = floor(e, source);
+    let (t, one) = (e.sub(source, low), number(e, 1.0));
+    let rest = e.sub(one, t);
+    let neighbour = |e: &mut Expression<'_>, step: f64, weight: ValueId| {
+        let step = number(e, step);
+        let place = e.add(low, step);
+        (clamp(e, place), Some(weight))
+    };
+    if method == Method::Linear {
+        return vec![neighbour(e, 0.0, rest), neighbour(e, 1.0, t)];
+    }
+    // Horner's scheme on the coefficients from the highest.
+    let polynomial = |e: &mut Expression<'_>, x: ValueId, coefficients: [f64; 4]| {
+        let mut value = number(e, coefficients[0]);
+        for coefficient in &coefficients[1..] {
+            let (product, coefficient) = (e.mul(value, x), number(e, *coefficient));
+            value = e.add(product, coefficient);
+        }
+        value
+    };
+    let near = [CUBIC + 2.0, -(CUBIC + 3.0), 0.0, 1.0];
+    let far = [CUBIC, -5.0 * CUBIC, 8.0 * CUBIC, -4.0 * CUBIC];
+    let (after, before) = (e.add(one, t), e.add(one, rest));
+    let mut taps = Vec::new();
+    let sides = [(-1.0, after, far), (0.0, t, near), (1.0, rest, near), (2.0, before, far)];
+    for (step, distance, coefficients) in sides {
+        let weight = polynomial(e, distance, coefficients);
+        taps.push(neighbour(e, step, weight));
+    }
+    taps
+}
+
+fn define_resampling(
+    cx: &mut DefineCx<'_>,
+    layout: &str,
+    spatial: &str,
+    method: Method,
+    coordinates: Coordinates,
+) -> Defined {
+    let (data, (shape, dtype)) = (cx.tensor(0)?, cx.result()?);
+    let (layout, order) = (Layout::parse(layout)?, format!("NC{spatial}"));
+    let input = layout.logical_extents(&order, &data.shape)?;
+    let output = layout.logical_extents(&order, &shape)?;
+    let real = match method {
+        Method::Nearest => dtype,
+        _ if dtype.is_float() && dtype.bits() <= 32 => DType::FLOAT32,
+        _ => DType::FLOAT64,
+    };
+    cx.compute(|e, i| {
+        let out = layout.logical_indices(e, &order, &shape, i);
+        let mut taps = Vec::new();
+        for axis in 2..out.len() {
+            let x = out[axis].value(e);
+            taps.push(axis_taps(e, x, (input[axis], output[axis]), method, coordinates));
+        }
+        let value = resampled(e, &data, real, &taps, |e, places| {
+            let mut at = out[..2].to_vec();
+            at.extend(places.iter().zip(&input[2..]).map(|(at, extent)| Index::new(*at, *extent)));
+            layout.physical_indices(e, &order, &at)
+        });
+        e.cast(value, dtype)
+    })
+}
+
 /// Replaces `axis` of `data` by weighted sums along it.
 fn resample_axis(
     shape: &mut [i64],
@@ -102,7 +214,8 @@ fn resample_axis(
     hooks(
         FusionPattern::Injective,
         LayoutRule::Named { blocks: true },
-        Evaluate(evaluate_upsampling)
+        Evaluate(evaluate_upsampling),
+        Define(define_upsampling)
     )
 )]
 pub struct Upsampling<V = ValueId> {
@@ -136,7 +249,8 @@ pub struct Upsampling<V = ValueId> {
     hooks(
         FusionPattern::Injective,
         LayoutRule::Named { blocks: true },
-        Evaluate(evaluate_upsampling3d)
+        Evaluate(evaluate_upsampling3d),
+        Define(define_upsampling3d)
     )
 )]
 pub struct Upsampling3d<V = ValueId> {
@@ -256,6 +370,21 @@ fn evaluate_upsampling3d(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Upsampling3d<Value>>()?;
     let coordinates = coordinates(&op.coordinate_transformation_mode)?;
     resample::<Upsampling3d>(cx, &op.layout, "DHW", method(&op.method, METHODS_3D)?, coordinates)
+}
+
+fn define_upsampling(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Upsampling<Operand>>()?;
+    let coordinates = match op.align_corners {
+        true => Coordinates::AlignCorners,
+        false => Coordinates::Asymmetric,
+    };
+    define_resampling(cx, &op.layout, "HW", method(&op.method, METHODS_2D)?, coordinates)
+}
+
+fn define_upsampling3d(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Upsampling3d<Operand>>()?;
+    let coordinates = coordinates(&op.coordinate_transformation_mode)?;
+    define_resampling(cx, &op.layout, "DHW", method(&op.method, METHODS_3D)?, coordinates)
 }
 
 pub(crate) fn register(registry: &mut Registry) {

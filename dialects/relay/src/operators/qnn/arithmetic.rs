@@ -3,14 +3,18 @@
 use ir_core::infer::tuple;
 use ir_core::{DType, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
+use te::compute::Expression;
+use te::scalar::ScalarOp;
+
 use super::{
-    FixedPoint, Quantization, evaluate_as, infer_as, parameter, requantize, saturated,
-    scale_and_zero_point,
+    FixedPoint, Quantization, define_saturated, evaluate_as, infer_as, load_spread, parameter,
+    requantize, saturated, scale_and_zero_point,
 };
+use crate::define::{Define, DefineCx, Defined};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::elements::{self, Offsets};
 use crate::operators::nn::{activation, pooling};
-use crate::operators::{FusionPattern, elementwise, relation, shape};
+use crate::operators::{FusionPattern, elementwise, join, relation};
 
 // ---- two tensors -------------------------------------------------------------------------------
 
@@ -168,9 +172,52 @@ fn through_reals(cx: &EvalCx<'_>, f: impl Fn(f64) -> f64) -> Result<Value, EvalE
     saturated(data.dtype(), data.shape(), &to.quantize(&reals, data.dtype()))
 }
 
+/// As [`through_reals`]; `function` is one of `float64`.
+fn define_through_reals(
+    cx: &mut DefineCx<'_>,
+    function: fn(&mut Expression<'_>, ValueId) -> ValueId,
+) -> Defined {
+    let data = cx.tensor(0)?;
+    let [scale, zero, output_scale, output_zero] = [1, 2, 3, 4].map(|index| cx.tensor(index));
+    let numbers = [scale?, zero?, output_scale?, output_zero?];
+    cx.compute(|e, i| {
+        let x = e.load(&data, i);
+        let [scale, zero, output_scale, output_zero] =
+            [0, 1, 2, 3].map(|index| load_spread(e, &numbers[index], &[], 0));
+        let (x, zero) = (e.cast(x, DType::INT64), e.cast(zero, DType::INT64));
+        let shifted = e.sub(x, zero);
+        let shifted = e.cast(shifted, DType::FLOAT32);
+        let real = e.mul(shifted, scale);
+        let real = e.cast(real, DType::FLOAT64);
+        let value = function(e, real);
+        let value = e.cast(value, DType::FLOAT32);
+        let (scaled, zero) = (e.div(value, output_scale), e.cast(output_zero, DType::FLOAT32));
+        let shifted = e.add(scaled, zero);
+        let rounded = e.scalar(ScalarOp::Round, &[shifted]);
+        let whole = e.cast(rounded, DType::INT64);
+        define_saturated(e, whole, data.dtype)
+    })
+}
+
+/// `x · min(max(x + 3, 0), 6) / 6`.
+fn define_hard_swish(e: &mut Expression<'_>, x: ValueId) -> ValueId {
+    let [zero, three, six] = [0.0, 3.0, 6.0].map(|value| e.number_like(x, value));
+    let shifted = e.add(x, three);
+    let shifted = e.max(shifted, zero);
+    let bounded = e.min(shifted, six);
+    let product = e.mul(x, bounded);
+    e.div(product, six)
+}
+
+/// `1 / √x`.
+fn define_rsqrt(e: &mut Expression<'_>, x: ValueId) -> ValueId {
+    let (one, root) = (e.number_like(x, 1.0), e.scalar(ScalarOp::Sqrt, &[x]));
+    e.div(one, root)
+}
+
 /// Declares a quantized function of real numbers.
 macro_rules! unary {
-    ($($(#[doc = $doc:tt])* $name:ident = $text:tt, $function:expr;)*) => {$(
+    ($($(#[doc = $doc:tt])* $name:ident = $text:tt, $define:expr, $function:expr;)*) => {$(
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
         ///
@@ -179,7 +226,11 @@ macro_rules! unary {
         #[op(
             name = $text,
             infer = unary_relation,
-            hooks(FusionPattern::Elementwise, Evaluate(|cx| through_reals(cx, $function)))
+            hooks(
+                FusionPattern::Elementwise,
+                Evaluate(|cx| through_reals(cx, $function)),
+                Define(|cx| define_through_reals(cx, $define))
+            )
         )]
         pub struct $name<V = ValueId> {
             /// The quantized numbers.
@@ -198,23 +249,23 @@ macro_rules! unary {
 
 unary! {
     /// The absolute value.
-    Abs = "relay.qnn.abs", f64::abs;
+    Abs = "relay.qnn.abs", |e, x| e.scalar(ScalarOp::Abs, &[x]), f64::abs;
     /// The error function.
-    Erf = "relay.qnn.erf", elementwise::erf;
+    Erf = "relay.qnn.erf", |e, x| e.scalar(ScalarOp::Erf, &[x]), elementwise::erf;
     /// The exponential.
-    Exp = "relay.qnn.exp", f64::exp;
+    Exp = "relay.qnn.exp", |e, x| e.scalar(ScalarOp::Exp, &[x]), f64::exp;
     /// `x * min(max(x + 3, 0), 6) / 6`.
-    HardSwish = "relay.qnn.hardswish", |x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0;
+    HardSwish = "relay.qnn.hardswish", define_hard_swish, |x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0;
     /// The natural logarithm.
-    Log = "relay.qnn.log", f64::ln;
+    Log = "relay.qnn.log", |e, x| e.scalar(ScalarOp::Log, &[x]), f64::ln;
     /// `1 / √x`.
-    Rsqrt = "relay.qnn.rsqrt", |x| 1.0 / x.sqrt();
+    Rsqrt = "relay.qnn.rsqrt", define_rsqrt, |x| 1.0 / x.sqrt();
     /// `1 / (1 + exp(-x))`.
-    Sigmoid = "relay.qnn.sigmoid", |x| 1.0 / (1.0 + (-x).exp());
+    Sigmoid = "relay.qnn.sigmoid", |e, x| e.scalar(ScalarOp::Sigmoid, &[x]), |x| 1.0 / (1.0 + (-x).exp());
     /// The square root.
-    Sqrt = "relay.qnn.sqrt", f64::sqrt;
+    Sqrt = "relay.qnn.sqrt", |e, x| e.scalar(ScalarOp::Sqrt, &[x]), f64::sqrt;
     /// The hyperbolic tangent.
-    Tanh = "relay.qnn.tanh", f64::tanh;
+    Tanh = "relay.qnn.tanh", |e, x| e.scalar(ScalarOp::Tanh, &[x]), f64::tanh;
 }
 
 /// Declares an operator on one quantized tensor with attributes, which are in braces.
@@ -404,7 +455,7 @@ fn concatenate_relation(op: Concatenate<Type>, cx: &mut InferCx<'_>) -> Result<T
     for &ty in fields {
         relation::expect_integers(ir_core::infer::tensor(ty)?)?;
     }
-    infer_as::<shape::Concatenate>(cx, 1)
+    infer_as::<join::Concatenate>(cx, 1)
 }
 
 fn evaluate_concatenate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
@@ -420,7 +471,7 @@ fn evaluate_concatenate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         joined.push(saturated(tensor.dtype(), tensor.shape(), &elements)?);
     }
     let operands = [Value::tuple(joined)];
-    Ok(evaluate_as::<shape::Concatenate>(cx, &operands, cx.result)?.into())
+    Ok(evaluate_as::<join::Concatenate>(cx, &operands, cx.result)?.into())
 }
 
 pub(super) fn register(registry: &mut Registry) {

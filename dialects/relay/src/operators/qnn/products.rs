@@ -5,7 +5,8 @@
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
-use super::{Spread, evaluate_as, infer_as, parameter};
+use super::{Spread, define_as, evaluate_as, infer_as, load_spread, parameter};
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
 use crate::operators::nn::{convolution, linear, transposed_convolution};
@@ -86,6 +87,22 @@ fn evaluate_product<T: Op>(
     Ok(evaluate_as::<T>(cx, &factors, cx.result)?.into())
 }
 
+/// As [`evaluate_product`].
+fn define_product<T: Op>(cx: &mut DefineCx<'_>, channel_axis: Option<usize>) -> Defined {
+    let mut factors = Vec::new();
+    for (operand, axis) in [(0, 0), (1, channel_axis.unwrap_or(0))] {
+        let (tensor, zero_point) = (cx.tensor(operand)?, cx.tensor(operand + 2)?);
+        let name = cx.stage_of(if operand == 0 { "lhs" } else { "rhs" });
+        let shifted = cx.builder.compute(&name, &tensor.shape, |e, i| {
+            let (x, zero) = (e.load(&tensor, i), load_spread(e, &zero_point, i, axis));
+            let (x, zero) = (e.cast(x, DType::INT64), e.cast(zero, DType::INT64));
+            e.sub(x, zero)
+        });
+        factors.push(Operand::Tensor(shifted));
+    }
+    define_as::<T>(cx, &factors)
+}
+
 /// The position of output channels in a kernel's layout, where they are in one piece.
 fn output_channels(layout: &str, name: char) -> Option<usize> {
     Layout::parse(layout).ok().filter(Layout::is_plain)?.position(name)
@@ -106,6 +123,10 @@ product! {
             let op = cx.fields::<Conv2d<Value>>()?;
             let axis = output_channels(&op.kernel_layout, 'O');
             evaluate_product::<convolution::Conv2d>(cx, axis)
+        }), Define(|cx| {
+            let op = cx.fields::<Conv2d<Operand>>()?;
+            let axis = output_channels(&op.kernel_layout, 'O');
+            define_product::<convolution::Conv2d>(cx, axis)
         }))
     )]
     Conv2d(data: "The input, in `data_layout`.", weight: "The kernel, in `kernel_layout`.") {
@@ -155,6 +176,10 @@ product! {
             let op = cx.fields::<Conv2dTranspose<Value>>()?;
             let axis = output_channels(&op.kernel_layout, 'O');
             evaluate_product::<transposed_convolution::Conv2dTranspose>(cx, axis)
+        }), Define(|cx| {
+            let op = cx.fields::<Conv2dTranspose<Operand>>()?;
+            let axis = output_channels(&op.kernel_layout, 'O');
+            define_product::<transposed_convolution::Conv2dTranspose>(cx, axis)
         }))
     )]
     Conv2dTranspose(data: "The input, in `data_layout`.", weight: "The kernel, in `kernel_layout`.") {
@@ -204,7 +229,8 @@ product! {
         },
         hooks(
             FusionPattern::OutFusable,
-            Evaluate(|cx| evaluate_product::<linear::Dense>(cx, Some(0)))
+            Evaluate(|cx| evaluate_product::<linear::Dense>(cx, Some(0))),
+            Define(|cx| define_product::<linear::Dense>(cx, Some(0)))
         )
     )]
     Dense(data: "The input.", weight: "The weight, one row per output.") {
@@ -230,6 +256,10 @@ product! {
             let op = cx.fields::<ContribDensePack<Value>>()?;
             let axis = output_channels(&op.weight_layout, 'N');
             evaluate_product::<linear::ContribDensePack>(cx, axis)
+        }), Define(|cx| {
+            let op = cx.fields::<ContribDensePack<Operand>>()?;
+            let axis = output_channels(&op.weight_layout, 'N');
+            define_product::<linear::ContribDensePack>(cx, axis)
         }))
     )]
     ContribDensePack(data: "The input.", weight: "The weight, in `weight_layout`.") {
@@ -252,7 +282,10 @@ product! {
         infer = |op: BatchMatmul<Type>, cx: &mut InferCx<'_>| {
             product_relation::<linear::BatchMatmul>(cx, op.out_dtype, None)
         },
-        hooks(Evaluate(|cx| evaluate_product::<linear::BatchMatmul>(cx, None)))
+        hooks(
+            Evaluate(|cx| evaluate_product::<linear::BatchMatmul>(cx, None)),
+            Define(|cx| define_product::<linear::BatchMatmul>(cx, None))
+        )
     )]
     BatchMatmul(x: "The first factors.", y: "The second factors.") {
         /// Whether `x` is `(B, K, M)`.

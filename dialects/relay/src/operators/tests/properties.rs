@@ -105,7 +105,9 @@ fn valid(name: &str, c: &mut Choices) -> Case {
             case(operands)
         }
         "sum" | "prod" | "mean" | "max" | "min" | "all" | "any" | "argmax" | "argmin" => {
-            let case = case(vec![c.tensor(dtype, &shape, -2, 3)]);
+            // The sums of means must fit 64 bits.
+            let least = if dtype == DType::UINT64 { 0 } else { -2 };
+            let case = case(vec![c.tensor(dtype, &shape, least, 3)]);
             let case = case.with("keepdims", &(c.below(2) == 0));
             match c.below(3) {
                 0 => case,
