@@ -2,7 +2,8 @@
 
 // ANCHOR: dialect
 use ir_core::{
-    Dialect, FuncMut, FunctionPass, InsertPoint, Op, OpId, Pass, PassContext, PassResult, ValueMap,
+    Dialect, FuncMut, FunctionPass, InsertPoint, ItemDef, Op, OpId, Pass, PassContext, PassResult,
+    ValueMap,
 };
 
 /// Runs its region `count` times.
@@ -35,6 +36,7 @@ pub fn dialect() -> Dialect {
             registry.op::<Repeat>();
             registry.op::<Say>();
             registry.op::<End>();
+            registry.add_item(ItemDef::new("toy.main", "What a program does."));
         },
     }
 }

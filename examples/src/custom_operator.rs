@@ -4,7 +4,7 @@
 use ir_core::{InferCx, Op, Scalar, Stop, TensorData, Type, ValueId};
 use relay::define::{self, Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use relay::operators::FusionPattern;
+use relay::operators::{FusionPattern, LayoutRule};
 use te::scalar::ScalarOp;
 
 /// `data · sigmoid(beta · data)`, elementwise.
@@ -12,7 +12,12 @@ use te::scalar::ScalarOp;
 #[op(
     name = "relay.contrib.swish",
     infer = swish_relation,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_swish), Define(define_swish))
+    hooks(
+        FusionPattern::Elementwise,
+        LayoutRule::Pointwise,
+        Evaluate(evaluate_swish),
+        Define(define_swish)
+    )
 )]
 pub struct Swish<V = ValueId> {
     /// Any shape, of floats.

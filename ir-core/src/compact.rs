@@ -28,6 +28,7 @@ impl Body {
             for &arg in self.block_args(old) {
                 let copy = new.add_block_arg(block, self.ty(arg));
                 new.set_name_hint(copy, self.name_hint(arg));
+                new.set_argument_loc(copy, self.value_loc(arg));
                 values[arg.index()] = Some(copy);
             }
             self.first_op(old).map(|op| (op, block))
@@ -45,6 +46,9 @@ impl Body {
                 .regions(self.regions(op).len())
                 .at(self.loc(op));
             let copy = new.insert_op(InsertPoint::End(block), parts);
+            for (index, loc) in self.own_operand_locs(op) {
+                new.set_operand_loc(copy, index, loc);
+            }
             for (old, result) in self.results(op).zip(new.results(copy)) {
                 new.set_name_hint(result, self.name_hint(old));
                 values[old.index()] = Some(result);
@@ -79,8 +83,10 @@ mod tests {
             let y = body.add_block_arg(block, Type::unit());
             body.set_name_hint(y, NameHint { name: Some("y".into()), binding: Binding::Let });
             let operands = [x, y];
+            body.set_argument_loc(y, Loc::offset(7));
             let parts = OpParts::new("t.inner", &operands, &[]).at(Loc::offset(9));
-            body.insert_op(InsertPoint::End(block), parts);
+            let inner = body.insert_op(InsertPoint::End(block), parts);
+            body.set_operand_loc(inner, 1, Loc::offset(8));
         }
         let result = body.result(outer, 0);
         body.insert_op(end, OpParts::new("t.end", &[result], &[]));
@@ -95,7 +101,10 @@ mod tests {
             let block = body.region_block(outer, index);
             let y = body.block_args(block)[0];
             assert_eq!(body.name_hint(y).binding, Binding::Let);
-            assert_eq!(body.loc(body.first_op(block).unwrap()), Loc::offset(9));
+            let inner = body.first_op(block).unwrap();
+            assert_eq!((body.loc(inner), body.value_loc(y)), (Loc::offset(9), Loc::offset(7)));
+            assert_eq!(body.operand_loc(inner, 0), Loc::offset(9));
+            assert_eq!(body.operand_loc(inner, 1), Loc::offset(8));
             assert_eq!(body.uses(y).count(), 1);
         }
         assert!(!body.compact());

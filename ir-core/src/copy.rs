@@ -96,28 +96,35 @@ fn copy_shallow(
     let operands: SmallVec<[ValueId; 8]> =
         body.operands(op).map(|value| map.get(&value).copied().unwrap_or(value)).collect();
     let results: SmallVec<[Type; 2]> = body.results(op).map(|value| body.ty(value)).collect();
-    let loc: Loc = match source {
-        Some((_, base)) => body.loc(op).outside(base),
-        None => body.loc(op),
+    let moved = |loc: Loc| match source {
+        Some((_, base)) => loc.outside(base),
+        None => loc,
     };
+    let loc = moved(body.loc(op));
+    let operand_locs = body.own_operand_locs(op);
     let parts = OpParts::new(body.op_name(op), &operands, &results)
         .attrs(body.attrs(op))
         .regions(body.regions(op).len())
         .at(loc);
     let mut values: Vec<(ValueId, NameHint)> =
         body.results(op).map(|value| (value, body.name_hint(value))).collect();
-    let mut args: Vec<(usize, ValueId, Type)> = vec![];
+    let mut args: Vec<(usize, Type, Loc)> = vec![];
     for (index, region) in body.regions(op).iter().enumerate() {
         for &arg in body.block_args(body.block_of(*region)) {
-            args.push((index, arg, body.ty(arg)));
+            args.push((index, body.ty(arg), moved(body.value_loc(arg))));
             values.push((arg, body.name_hint(arg)));
         }
     }
     let new = target.insert_op(at, parts);
     let results: Vec<ValueId> = target.results(new).collect();
-    let args = args.into_iter().map(|(index, _, ty)| {
+    for (index, loc) in operand_locs {
+        target.set_operand_loc(new, index, moved(loc));
+    }
+    let args = args.into_iter().map(|(index, ty, loc)| {
         let block = target.region_block(new, index);
-        target.add_block_arg(block, ty)
+        let arg = target.add_block_arg(block, ty);
+        target.set_argument_loc(arg, loc);
+        arg
     });
     let copies: Vec<ValueId> = results.into_iter().chain(args).collect();
     for ((value, hint), copy) in values.into_iter().zip(copies) {

@@ -32,7 +32,9 @@ pub mod types;
 pub mod verify;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
-pub use body::{Binding, Body, InsertPoint, NameHint, OpParts, ValueDef};
+pub use body::{
+    Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts, ValueDef,
+};
 pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};
 pub use dtype::{DType, DTypeKind};
@@ -45,12 +47,12 @@ pub use module::{Item, Module, Signature, Signatures};
 pub use op::{Op, OpFields};
 pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult};
 pub use random::Random;
-pub use registry::{Dialect, Effects, OpDef, OpInfo, Registry, Traits};
+pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
 pub use smallvec::SmallVec;
 pub use tensor::{Scalar, TensorData};
 pub use types::{
-    Dim, DimExpr, DimExprData, DimOp, FunctionType, TensorType, Type, TypeData, TypeParam,
+    Dim, DimExpr, DimExprData, DimFacts, DimOp, FunctionType, TensorType, Type, TypeData, TypeParam,
 };
 pub use verify::{Verified, verify};
 

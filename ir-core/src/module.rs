@@ -1,6 +1,8 @@
 //! Modules: named, isolated items.
 
-use std::sync::Arc;
+use std::any::{Any, TypeId};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -55,8 +57,45 @@ pub struct Module {
     pub sources: SourceMap,
 }
 
-/// The signatures of all items of a module.
-pub type Signatures = IndexMap<Symbol, Signature, FxBuildHasher>;
+/// The signatures of all items of a module, by name and in order of definition. It never changes,
+/// so what a dialect derives from all of them is kept with it: see [`Signatures::derived`].
+#[derive(Default, Debug)]
+pub struct Signatures {
+    signatures: IndexMap<Symbol, Signature, FxBuildHasher>,
+    derived: Mutex<Vec<(TypeId, Arc<dyn Any + Send + Sync>)>>,
+}
+
+impl Signatures {
+    /// What `derive` makes of these signatures, made at the first call for its type `T`.
+    pub fn derived<T: Any + Send + Sync>(&self, derive: fn(&Signatures) -> T) -> Arc<T> {
+        let find = || {
+            let derived = self.derived.lock().unwrap_or_else(|error| error.into_inner());
+            let found = derived.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+            found.1.clone().downcast().ok()
+        };
+        if let Some(known) = find() {
+            return known;
+        }
+        // Nothing is locked meanwhile: `derive` may look at these signatures as it likes.
+        let made = Arc::new(derive(self));
+        let mut derived = self.derived.lock().unwrap_or_else(|error| error.into_inner());
+        derived.push((TypeId::of::<T>(), made.clone()));
+        made
+    }
+}
+
+impl Deref for Signatures {
+    type Target = IndexMap<Symbol, Signature, FxBuildHasher>;
+    fn deref(&self) -> &Self::Target {
+        &self.signatures
+    }
+}
+
+impl FromIterator<(Symbol, Signature)> for Signatures {
+    fn from_iter<I: IntoIterator<Item = (Symbol, Signature)>>(items: I) -> Signatures {
+        Signatures { signatures: items.into_iter().collect(), derived: Mutex::default() }
+    }
+}
 
 impl Module {
     /// A module without items.

@@ -21,12 +21,15 @@ pub struct PassContext<'a> {
     pub diagnostics: Vec<Diagnostic>,
     /// Counters, printed by `--stats`.
     pub statistics: IndexMap<&'static str, u64, FxBuildHasher>,
+    /// Text for whoever watches the run.
+    pub log: Vec<u8>,
 }
 
 impl<'a> PassContext<'a> {
     /// A context without findings.
     pub fn new(registry: &'a Registry, threads: usize) -> PassContext<'a> {
-        PassContext { registry, threads, diagnostics: vec![], statistics: IndexMap::default() }
+        let statistics = IndexMap::default();
+        PassContext { registry, threads, diagnostics: vec![], statistics, log: vec![] }
     }
 
     /// Adds `amount` to counter `name`.

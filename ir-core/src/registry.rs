@@ -12,12 +12,13 @@ use smallvec::SmallVec;
 
 use crate::attributes::{Attr, AttrDict};
 use crate::body::Body;
-use crate::diagnostics::did_you_mean;
+use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ids::{OpId, ValueId};
 use crate::infer::InferFn;
 use crate::intern::Symbol;
-use crate::module::Signatures;
+use crate::module::{Item, Signatures};
 use crate::pass::PassDef;
+use crate::text::ItemSyntax;
 
 bitflags::bitflags! {
     /// Facts of an operation that generic passes use.
@@ -110,6 +111,41 @@ pub struct VerifyCx<'a> {
     pub registry: &'a Registry,
     /// The module's items.
     pub signatures: &'a Signatures,
+}
+
+/// What the check of a kind of item may look at.
+pub struct ItemCx<'a> {
+    /// The item's name.
+    pub name: Symbol,
+    /// The item.
+    pub item: &'a Item,
+    /// What exists.
+    pub registry: &'a Registry,
+    /// The module's items.
+    pub signatures: &'a Signatures,
+}
+
+/// Checks an item as a whole; what its body holds is checked on its own.
+pub type VerifyItemFn = fn(&ItemCx<'_>) -> Vec<Diagnostic>;
+
+/// A kind of item, such as the functions or the data types of a dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemDef {
+    /// Full name, `dialect.kind`.
+    pub name: &'static str,
+    /// What such an item is, as Markdown; the first line is the summary.
+    pub doc: &'static str,
+    /// Further checks.
+    pub verify: Option<VerifyItemFn>,
+    /// Readable text; `None` where such items have only the generic form, or a text of their own.
+    pub syntax: Option<ItemSyntax>,
+}
+
+impl ItemDef {
+    /// A kind of item without checks of its own.
+    pub const fn new(name: &'static str, doc: &'static str) -> ItemDef {
+        ItemDef { name, doc, verify: None, syntax: None }
+    }
 }
 
 /// What a fold hook may look at.
@@ -316,6 +352,7 @@ pub struct PipelineDef {
 pub struct Registry {
     dialects: IndexMap<&'static str, Dialect, FxBuildHasher>,
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
+    items: IndexMap<Symbol, ItemDef, FxBuildHasher>,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
 }
@@ -343,6 +380,12 @@ impl Registry {
     /// Adds the operation that a struct declares.
     pub fn op<T: crate::op::Op>(&mut self) {
         self.add_op(T::info());
+    }
+
+    /// Adds a kind of item. Panics when the name is taken.
+    pub fn add_item(&mut self, item: ItemDef) {
+        let earlier = self.items.insert(Symbol::new(item.name), item);
+        assert!(earlier.is_none(), "the kind of item `{}` is registered twice", item.name);
     }
 
     /// Adds a pass. Panics when the name is taken.
@@ -444,6 +487,16 @@ impl Registry {
     /// All operations in order of registration.
     pub fn ops(&self) -> impl Iterator<Item = &OpInfo> {
         self.ops.values()
+    }
+
+    /// All kinds of items in order of registration.
+    pub fn items(&self) -> impl Iterator<Item = &ItemDef> {
+        self.items.values()
+    }
+
+    /// The kind of item called `name`.
+    pub fn item(&self, name: impl Into<Symbol>) -> Option<&ItemDef> {
+        self.items.get(&name.into())
     }
 
     /// All passes in order of registration.

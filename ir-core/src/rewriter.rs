@@ -91,6 +91,11 @@ impl FuncMut<'_> {
         };
         let results = [ty];
         let parts = OpParts::new(name, operands, &results).attrs(attrs).at(loc);
+        if let Err(message) = parts.check_width() {
+            return Err(
+                Diagnostic::error("E0101", format!("`{name}`: {message}")).at(self.span(loc))
+            );
+        }
         let op = self.body.insert_op(at, parts);
         Ok(self.body.result(op, 0))
     }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
+use bytes::Bytes;
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
@@ -12,12 +12,13 @@ use crate::dtype::{DType, DTypeKind};
 use crate::types::Type;
 
 /// An immutable dense tensor: row-major elements in native byte order, one lane-group after
-/// another, `bool` as one byte of 0 or 1. Clones share the bytes.
+/// another, `bool` as one byte of 0 or 1. Clones share the bytes, which may belong to someone else,
+/// such as a file mapped into memory. Their address may be odd: nothing but bytes is read there.
 #[derive(Clone)]
 pub struct TensorData {
     dtype: DType,
     shape: SmallVec<[i64; 4]>,
-    bytes: Arc<[u8]>,
+    bytes: Bytes,
 }
 
 /// Why bytes do not make a tensor.
@@ -50,11 +51,12 @@ pub fn tensor_bytes(shape: &[i64], dtype: DType) -> Option<usize> {
 }
 
 impl TensorData {
-    /// A tensor of raw `bytes`. Errors when their number does not fit the shape.
+    /// A tensor of raw `bytes`, which are not copied: a vector is taken over, and [`Bytes`] are
+    /// shared with whoever else holds them. Errors when their number does not fit the shape.
     pub fn from_bytes(
         dtype: DType,
         shape: &[i64],
-        bytes: impl Into<Arc<[u8]>>,
+        bytes: impl Into<Bytes>,
     ) -> Result<TensorData, TensorSizeError> {
         let bytes = bytes.into();
         let expected = tensor_bytes(shape, dtype);
@@ -191,7 +193,7 @@ impl PartialEq for TensorData {
     fn eq(&self, other: &TensorData) -> bool {
         self.dtype == other.dtype
             && self.shape == other.shape
-            && (Arc::ptr_eq(&self.bytes, &other.bytes) || self.bytes == other.bytes)
+            && (std::ptr::eq::<[u8]>(&*self.bytes, &*other.bytes) || self.bytes == other.bytes)
     }
 }
 

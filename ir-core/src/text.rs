@@ -3,12 +3,16 @@
 
 pub mod attributes;
 pub mod cursor;
+pub mod items;
 pub mod layout;
 pub mod lexer;
+pub mod literals;
+pub mod numbered;
 mod parser;
 mod printer;
 pub mod types;
 
 pub use attributes::{LargeTensors, PrintOptions};
+pub use items::{ItemSyntax, ParsedItem};
 pub use parser::parse;
 pub use printer::{print, print_item, print_with};

@@ -144,16 +144,56 @@ impl DimOp {
     }
 }
 
-static DIM_EXPRS: LazyLock<Interner<DimExprData>> = LazyLock::new(Interner::new);
+/// An interned expression with what it contains, computed once from its parts: expressions share
+/// parts, and a walk over all of one could take exponentially long.
+struct DimExprEntry {
+    data: DimExprData,
+    facts: DimFacts,
+}
+
+/// What an extent contains.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DimFacts {
+    /// Some part is an unknown of a running inference.
+    pub has_variable: bool,
+    /// Some part is a shape parameter.
+    pub has_parameter: bool,
+    /// Some part is `?`.
+    pub has_any: bool,
+}
+
+impl DimFacts {
+    fn of(data: &DimExprData) -> DimFacts {
+        match data {
+            DimExprData::Parameter(_) => DimFacts { has_parameter: true, ..DimFacts::default() },
+            DimExprData::Variable(_) => DimFacts { has_variable: true, ..DimFacts::default() },
+            DimExprData::Binary(_, a, b) => {
+                let (a, b) = (a.facts(), b.facts());
+                DimFacts {
+                    has_variable: a.has_variable || b.has_variable,
+                    has_parameter: a.has_parameter || b.has_parameter,
+                    has_any: a.has_any || b.has_any,
+                }
+            }
+        }
+    }
+}
+
+static DIM_EXPRS: LazyLock<Interner<DimExprEntry>> = LazyLock::new(Interner::new);
 
 impl DimExpr {
     /// The interned expression.
     pub fn new(data: DimExprData) -> DimExpr {
-        DimExpr(DIM_EXPRS.intern(&Key(&data), || data))
+        let entry = || DimExprEntry { data, facts: DimFacts::of(&data) };
+        DimExpr(DIM_EXPRS.intern(&Key(&data), entry))
     }
     /// What this expression is.
     pub fn data(self) -> DimExprData {
-        *DIM_EXPRS.value(self.0)
+        DIM_EXPRS.value(self.0).data
+    }
+    /// What this expression contains.
+    pub fn facts(self) -> DimFacts {
+        DIM_EXPRS.value(self.0).facts
     }
 }
 
@@ -182,6 +222,15 @@ impl Dim {
             (DimOp::Sub, x, y) if x == y => Dim::Known(0),
             (DimOp::Min | DimOp::Max, x, y) if x == y => x,
             _ => Dim::Expr(DimExpr::new(DimExprData::Binary(op, a, b))),
+        }
+    }
+
+    /// What this extent contains.
+    pub fn facts(self) -> DimFacts {
+        match self {
+            Dim::Known(_) => DimFacts::default(),
+            Dim::Any => DimFacts { has_any: true, ..DimFacts::default() },
+            Dim::Expr(expr) => expr.facts(),
         }
     }
 
@@ -235,25 +284,32 @@ impl Equivalent<TypeEntry> for Key<'_, TypeData> {
     }
 }
 
-impl Equivalent<DimExprData> for Key<'_, DimExprData> {
-    fn equivalent(&self, data: &DimExprData) -> bool {
-        self.0 == data
+impl Equivalent<DimExprEntry> for Key<'_, DimExprData> {
+    fn equivalent(&self, entry: &DimExprEntry) -> bool {
+        *self.0 == entry.data
     }
 }
 
-impl std::hash::Hash for TypeEntry {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.data.hash(state);
-    }
+/// Entries of interners are told apart by what they are, of which the facts follow.
+macro_rules! identified_by_data {
+    ($($entry:ty),*) => {$(
+        impl std::hash::Hash for $entry {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.data.hash(state);
+            }
+        }
+
+        impl PartialEq for $entry {
+            fn eq(&self, other: &$entry) -> bool {
+                self.data == other.data
+            }
+        }
+
+        impl Eq for $entry {}
+    )*};
 }
 
-impl PartialEq for TypeEntry {
-    fn eq(&self, other: &TypeEntry) -> bool {
-        self.data == other.data
-    }
-}
-
-impl Eq for TypeEntry {}
+identified_by_data!(TypeEntry, DimExprEntry);
 
 static TYPES: LazyLock<Interner<TypeEntry>> = LazyLock::new(Interner::new);
 static UNKNOWN: LazyLock<Type> = LazyLock::new(|| Type::new(TypeData::Unknown));
@@ -410,16 +466,11 @@ fn facts_of(data: &TypeData) -> TypeFacts {
             }
         }
     }
-    while let Some(dim) = dims.pop() {
-        match dim {
-            Dim::Known(_) => {}
-            Dim::Any => facts.has_any = true,
-            Dim::Expr(expr) => match expr.data() {
-                DimExprData::Parameter(_) => facts.has_parameter = true,
-                DimExprData::Variable(_) => facts.has_variable = true,
-                DimExprData::Binary(_, a, b) => dims.extend([a, b]),
-            },
-        }
+    for dim in dims {
+        let part = dim.facts();
+        facts.has_variable |= part.has_variable;
+        facts.has_parameter |= part.has_parameter;
+        facts.has_any |= part.has_any;
     }
     facts
 }
@@ -590,6 +641,16 @@ mod tests {
         }));
         assert_eq!(id.to_string(), "fn [A](List[A], ()) -> (List[A],)");
         assert!(id.facts().has_parameter && !id.facts().has_any && rows.facts().has_any);
+    }
+
+    /// `n` doubled so often that its text would have more characters than a machine has bytes.
+    #[test]
+    fn facts_of_shared_extents_are_read_off() {
+        let doubled = |from: Dim| (0..200).fold(from, |dim, _| Dim::binary(DimOp::Add, dim, dim));
+        let facts = Type::tensor([doubled(Dim::parameter("n"))], DType::INT8).facts();
+        assert!(facts.has_parameter && !facts.has_variable && !facts.has_any);
+        let facts = Type::tensor([doubled(Dim::variable(0))], DType::INT8).facts();
+        assert!(!facts.has_parameter && facts.has_variable && !facts.has_any);
     }
 
     #[test]

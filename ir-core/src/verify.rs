@@ -15,7 +15,7 @@ use crate::infer::{InferCx, Stop};
 use crate::intern::Symbol;
 use crate::location::Span;
 use crate::module::{Item, Module, Signatures};
-use crate::registry::{Arity, Field, OpDef, Registry, Traits, VerifyCx};
+use crate::registry::{Arity, Field, ItemCx, OpDef, Registry, Traits, VerifyCx};
 use crate::types::{Dim, Type, TypeData, TypeParam};
 
 /// Something that the verifier found no error in. Only [`verify`] makes one.
@@ -57,15 +57,31 @@ pub fn verify<'a>(
     if diagnostics.is_empty() { Ok(Verified(module)) } else { Err(diagnostics) }
 }
 
-/// Checks one item against the signatures of its module. The findings are in program order.
+/// Checks one item against the signatures of its module. What is wrong with the item as a whole
+/// comes first, then what is wrong in its body, in program order.
 pub fn verify_item(
     name: Symbol,
     item: &Item,
     signatures: &Signatures,
     registry: &Registry,
 ) -> Vec<Diagnostic> {
-    let Some(body) = &item.body else { return Vec::new() };
     let base = item.signature.span;
+    let mut diagnostics = Vec::new();
+    match registry.item(item.signature.op) {
+        Some(def) => {
+            let cx = ItemCx { name, item, registry, signatures };
+            diagnostics.extend(def.verify.into_iter().flat_map(|verify| verify(&cx)));
+        }
+        None => {
+            let kind = item.signature.op;
+            let known = registry.items().map(|def| def.name);
+            let mut found =
+                Diagnostic::error("E0129", format!("`@{name}` is of the unknown kind `{kind}`"));
+            found.help = did_you_mean(kind.as_str(), known);
+            diagnostics.push(found.at(base));
+        }
+    }
+    let Some(body) = &item.body else { return diagnostics };
     let mut verifier = Verifier {
         body,
         registry,
@@ -74,8 +90,9 @@ pub fn verify_item(
         done: vec![false; body.op_capacity()],
         open: vec![false; body.block_capacity()],
         infos: FxHashMap::default(),
+        suggestions: FxHashMap::default(),
         attrs: FxHashMap::default(),
-        diagnostics: Vec::new(),
+        diagnostics,
     };
     verifier.check_signature(name, item.signature.ty);
     verifier.walk();
@@ -92,6 +109,8 @@ struct Verifier<'a> {
     /// By block: whether the walk is inside it.
     open: Vec<bool>,
     infos: FxHashMap<Symbol, Option<&'a OpDef>>,
+    /// By the name of an unknown operation: what may have been meant.
+    suggestions: FxHashMap<Symbol, Option<String>>,
     /// What is wrong with the attributes of an operation name; empty where nothing is.
     attrs: FxHashMap<(Symbol, AttrDict), Vec<String>>,
     diagnostics: Vec<Diagnostic>,
@@ -217,8 +236,10 @@ impl Verifier<'_> {
         let name = body.op_name(op);
         let registry = self.registry;
         let Some(def) = *self.infos.entry(name).or_insert_with(|| registry.def(name)) else {
-            let known = registry.ops().map(|info| info.def.name);
-            let help = did_you_mean(name.as_str(), known);
+            let help = self.suggestions.entry(name).or_insert_with(|| {
+                did_you_mean(name.as_str(), registry.ops().map(|info| info.def.name))
+            });
+            let help = help.clone();
             let message = format!("no operation `{name}` is registered");
             self.error("E0120", Some(op), message).help = help;
             return;

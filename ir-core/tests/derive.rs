@@ -116,7 +116,8 @@ fn a_pass_edits_a_function() {
     let scale = Scale { data: x, factor: 2.0, axes: vec![0], out_dtype: None, rest: None };
     f.build(InsertPoint::End(entry), Loc::UNKNOWN, &scale).unwrap();
     let error = f.build(InsertPoint::End(entry), Loc::UNKNOWN, &Scale { axes: vec![], ..scale });
-    assert_eq!(error.unwrap_err().message, "`t.scale`: no axes");
+    let error = error.unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), ("E0101", "`t.scale`: no axes"));
     let edits = f.body.edits();
     let mut cx = PassContext::new(&registry, 1);
     let def = registry.find_pass("double-scales").unwrap();

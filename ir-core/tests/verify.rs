@@ -3,7 +3,7 @@
 use ir_core::registry::{Arity, AttrField, Field, OpDef, OpInfo, VerifyCx};
 use ir_core::text::parse;
 use ir_core::verify::compatible;
-use ir_core::{AttrValue, DType, Dim, InferCx, Registry, Stop, Traits, Type, verify};
+use ir_core::{AttrValue, DType, Dim, InferCx, ItemDef, Registry, Stop, Traits, Type, verify};
 
 const A: Field = Field { name: "a", arity: Arity::One, doc: "" };
 
@@ -25,6 +25,7 @@ fn no_int16(cx: &VerifyCx<'_>) -> Result<(), String> {
 
 fn registry() -> Registry {
     let mut registry = Registry::new();
+    registry.add_item(ItemDef::new("t.func", ""));
     let axis = const {
         &[AttrField {
             name: "axis",

@@ -46,4 +46,19 @@ pub const CODES: &[Code] = &[
         explanation: "Tensor expressions have loops of known extents, so symbolic extents and `?` \
                       must be known before.",
     },
+    Code {
+        code: SCHEDULES,
+        title: "a function has two schedules",
+        explanation: "`lower-schedule` makes one kernel of each compute function. Where several \
+                      `te.schedule` items name it, keep one.",
+    },
+    Code {
+        code: LOWER,
+        title: "a compute function cannot be lowered",
+        explanation: "Its schedule asks for what no loops can do: they nest too deeply, or are too \
+                      long to count; or the function has no body.",
+    },
 ];
+
+pub(crate) const SCHEDULES: &str = "E0630";
+pub(crate) const LOWER: &str = "E0631";

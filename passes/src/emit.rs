@@ -152,3 +152,30 @@ pub fn replace(f: &mut FuncMut<'_>, op: OpId, value: ValueId) {
     f.replace(op, value);
     erase_unused(f, used);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir_core::{Body, Module, Signature, Type};
+
+    #[test]
+    fn a_scalar_takes_its_type_from_a_tensor_only() {
+        let registry = Registry::new().with(relay::dialect());
+        let mut body = Body::new();
+        let entry = body.entry();
+        let x = body.add_block_arg(entry, Type::unknown());
+        let end = body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &[x], &[]));
+        let (ty, attrs) = (Type::unknown(), AttrDict::empty());
+        let mut signature = Signature { op: "relay.func".into(), ty, attrs, span: None };
+        let signatures = Module::new().signatures();
+        let mut f = FuncMut {
+            name: "main".into(),
+            signature: &mut signature,
+            body: &mut body,
+            signatures: &signatures,
+            registry: &registry,
+        };
+        let error = Emit::before(&mut f, end, "test").scalar(1.0, x).unwrap_err();
+        assert_eq!(error.code, "E0601");
+    }
+}

@@ -1,13 +1,15 @@
-//! The passes over relay modules, one file each.
+//! The passes over modules, one file each.
 //!
 //! To add a pass, write a struct of its options with `#[derive(Pass)]` in a file of its own and
 //! name it in [`register`].
 
 use ir_core::Registry;
 
+pub mod alter_op_layout;
 pub mod canonicalize;
 pub mod codes;
 pub mod combine_parallel;
+pub mod convert_layout;
 pub mod cse;
 pub mod dce;
 pub mod defunctionalize;
@@ -22,6 +24,9 @@ pub mod fuse;
 pub mod infer_type;
 pub mod inline;
 pub mod lambda_lift;
+pub mod layouts;
+pub mod loops;
+pub mod lower_schedule;
 pub mod lower_te;
 pub mod math;
 pub mod normal_forms;
@@ -32,12 +37,14 @@ pub mod worklist;
 
 /// Adds all passes to `registry`, in alphabetical order.
 pub fn register(registry: &mut Registry) {
+    registry.pass::<alter_op_layout::AlterOpLayout>();
     registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
     registry.pass::<canonicalize::Canonicalize>();
     registry.pass::<math::CanonicalizeCast>();
     registry.pass::<combine_parallel::CombineParallelBatchMatmul>();
     registry.pass::<combine_parallel::CombineParallelConv2d>();
     registry.pass::<combine_parallel::CombineParallelDense>();
+    registry.pass::<convert_layout::ConvertLayout>();
     registry.pass::<cse::Cse>();
     registry.pass::<dce::Dce>();
     registry.pass::<defunctionalize::Defunctionalize>();
@@ -54,11 +61,15 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<infer_type::InferType>();
     registry.pass::<inline::Inline>();
     registry.pass::<lambda_lift::LambdaLift>();
+    registry.pass::<lower_schedule::LowerSchedule>();
     registry.pass::<lower_te::LowerTe>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<simplify_inference::SimplifyInference>();
+    registry.pass::<loops::SimplifyLoops>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();
     registry.pass::<normal_forms::ToGnf>();
+    registry.pass::<loops::UnrollLoops>();
+    registry.pass::<loops::VectorizeLoops>();
 }

@@ -52,8 +52,9 @@ fn lowered(module: &Module, registry: &Registry) -> Result<Module, String> {
     let mut module = module.clone();
     run(&mut module, "fuse", registry)?;
     run(&mut module, "lower-te", registry)?;
-    let result = verify::verify(&module, registry).map(|_| ());
-    result.map_err(|found| panic!("{found:?}"))?;
+    if let Err(found) = verify::verify(&module, registry) {
+        panic!("{found:?}");
+    }
     Ok(module)
 }
 

@@ -15,19 +15,13 @@ pub const CODES: &[Code] = &[
         code: "E0721",
         title: "the input is not text",
         explanation: "Relay text and the generic form are UTF-8. The place of the first byte that \
-                      is not is given; a binary model needs an importer.",
+                      is not is given. Of binary models, `.onnx` files are read.",
     },
     Code {
         code: "E0722",
         title: "the input is too large",
         explanation: "An input text has less than 2 GiB, since places in it are 31-bit offsets. \
                       Keep large constants out of the text, in a .npz or .safetensors file.",
-    },
-    Code {
-        code: "E0723",
-        title: "not available yet",
-        explanation: "The command line names something that this version does not have. The \
-                      message lists what it has.",
     },
     Code {
         code: "E0724",
@@ -73,17 +67,36 @@ pub const CODES: &[Code] = &[
         explanation: "The shape or element type of an array is not that of the parameter with its \
                       name.",
     },
+    Code {
+        code: "E0733",
+        title: "the program is not compiled",
+        explanation: "Compiled programs start at `@main`, take tensors of known extents and are \
+                      straight-line code. With `--executor auto` the interpreter runs the others, \
+                      and the notes say why.",
+    },
+    Code {
+        code: "E0734",
+        title: "two executors differ",
+        explanation: "With `--compare`, a result of one executor differs from that of the other by \
+                      more than a thousandth of the largest element, or at all for integers. This \
+                      is an error of the compiler.",
+    },
 ];
 
 /// The codes of all crates.
 pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     let relay = relay::text::codes::CODES.iter().chain(relay::inference::CODES);
-    let relay = relay.chain(relay::interpreter::CODES);
+    let relay = relay.chain(relay::interpreter::CODES).chain(te::interpreter::CODES);
     let relay = relay.map(|&(code, title, explanation)| Code { code, title, explanation });
     let mut all: Vec<Code> = relay.collect();
     all.extend(ir_core::diagnostics::codes::CODES);
     all.extend(ir_core::pipeline::codes::CODES);
+    all.extend(te::schedule::codes::CODES);
+    all.extend(te::text::codes::CODES);
     all.extend(passes::codes::CODES);
+    all.extend(target_core::codes::CODES);
+    all.extend(onnx_frontend::CODES);
+    all.extend(target_core::codes::CODES);
     all.extend(CODES);
     all.sort_by_key(|entry| entry.code);
     all

@@ -1,6 +1,7 @@
 //! The command-line tools, as functions that tests and other tools call in process.
 
 pub mod codes;
+pub mod executor;
 pub mod io;
 pub mod lit;
 mod process;
@@ -22,8 +23,14 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// The optimization levels, `-O0` to `-O3`. `-O3` is the original's order of passes.
-const LEVELS: [(&str, &str, &str); 4] = [
+/// The pipeline `compile`.
+pub(crate) const COMPILE: &str = "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
+     simplify-expr,canonicalize-cast,canonicalize,fold-explicit-padding,fold-constant,\
+     alter-op-layout{width=16},fold-constant,dce,fuse{strategy=dominator}";
+
+/// The optimization levels, `-O0` to `-O3`, and what compilation runs. `-O3` is the original's
+/// order of passes.
+const LEVELS: [(&str, &str, &str); 5] = [
     ("O0", "", "Nothing."),
     (
         "O1",
@@ -40,5 +47,10 @@ const LEVELS: [(&str, &str, &str); 4] = [
         "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
          simplify-expr,canonicalize-cast,canonicalize,fold-constant,dce,fuse{strategy=dominator}",
         "O2, with scales folded into weights, which may change rounding.",
+    ),
+    (
+        "compile",
+        COMPILE,
+        "O3, with layouts for vectors of 16 numbers: what comes before code generation.",
     ),
 ];

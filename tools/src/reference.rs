@@ -239,16 +239,26 @@ fn capital(text: &str) -> String {
 
 /// The page of the command line of relay-opt.
 pub fn command_line() -> String {
-    let [main, run] = crate::relay_opt::help();
     let clean = |text: &str| {
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_string()
     };
-    format!(
-        "# Command line\n\n{GENERATED}\n\n## relay-opt\n\n```text\n{}\n```\n\n\
-         ## relay-opt run\n\n```text\n{}\n```\n",
-        clean(&main),
-        clean(&run)
-    )
+    let mut page = format!("# Command line\n\n{GENERATED}\n");
+    for (name, help) in crate::relay_opt::help() {
+        push(&mut page, &format!("\n## {name}\n\n```text\n{}\n```\n", clean(&help)));
+    }
+    page
+}
+
+/// The section of the page on importing ONNX on the operators that can be imported.
+pub fn onnx_operators() -> String {
+    let mut text = String::new();
+    for family in onnx_frontend::FAMILIES {
+        push(&mut text, &format!("\n### {}\n\n| operator | becomes |\n|---|---|\n", family.title));
+        for operator in family.operators {
+            push(&mut text, &format!("| {} | {} |\n", operator.name, operator.doc));
+        }
+    }
+    text
 }
 
 /// The section of the language page on the operations that the forms of the language are.

@@ -4,10 +4,12 @@
 //! calls [`main_with`] with a registry that has them; see [`crate::registry`].
 
 mod args;
+mod bench_model;
 mod emit;
 mod expectations;
 mod input;
 mod language;
+mod model;
 mod optimize;
 mod reference;
 mod report;
@@ -50,8 +52,8 @@ pub fn main_with(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
     }
 }
 
-/// The help of relay-opt, then that of `relay-opt run`, as plain text.
-pub fn help() -> [String; 2] {
+/// The help of relay-opt, then that of each of its commands, by name, as plain text.
+pub fn help() -> Vec<(String, String)> {
     args::help()
 }
 
@@ -70,6 +72,9 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
     };
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
+        Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
+        Some(args::Command::Import(command)) => model::import(command, registry, io),
+        Some(args::Command::Inspect(command)) => model::inspect(command, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),

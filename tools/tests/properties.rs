@@ -417,6 +417,80 @@ fn arbitrary_bytes_give_errors() {
     }
 }
 
+/// The programs in text that the repository holds, in the order of their names.
+fn fixtures() -> Vec<(String, String)> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders = vec![root.join("lit-tests/relay"), root.join("examples")];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                // Large models take long to compile and have nothing that small ones lack.
+                Some(kind) if kind == "relay" => {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    if text.len() < 4_000 {
+                        found.push((path.display().to_string(), text));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// `text` with tokens left out, doubled, or in each other's place.
+fn with_moved_tokens(text: &str, random: &mut Random) -> String {
+    let mut lexer = ir_core::text::lexer::Lexer::new(text);
+    let mut tokens: Vec<&str> = Vec::new();
+    loop {
+        let token = lexer.next_token();
+        if token.kind == ir_core::text::lexer::TokenKind::End {
+            break;
+        }
+        tokens.push(token.text(text));
+    }
+    for _ in 0..1 + random.below(3) {
+        if tokens.is_empty() {
+            break;
+        }
+        let (one, two) = (random.below(tokens.len()), random.below(tokens.len()));
+        match random.below(4) {
+            0 => drop(tokens.remove(one)),
+            1 => tokens.insert(one, tokens[one]),
+            2 => tokens[one] = tokens[two],
+            _ => tokens.swap(one, two),
+        }
+    }
+    tokens.join(" ")
+}
+
+#[test]
+fn moved_tokens_give_errors_with_places() {
+    let registry = tools::registry();
+    let fixtures = fixtures();
+    assert!(fixtures.len() > 100, "only {} fixtures", fixtures.len());
+    for seed in seeds(2000) {
+        let mut random = Random::new(seed);
+        let (name, text) = &fixtures[random.below(fixtures.len())];
+        let text = with_moved_tokens(text, &mut random);
+        let ran = opt(&registry, &["-"], text.as_bytes());
+        let context = || format!("seed {seed}, from {name}: {}\n{text}", ran.err);
+        assert!([OK, DIAGNOSTICS].contains(&ran.status), "{}", context());
+        // A text without a place would be an error of the compiler, or about the whole file.
+        let lines: Vec<&str> = ran.err.lines().collect();
+        for (index, line) in lines.iter().enumerate().filter(|(_, l)| l.starts_with("error[")) {
+            let place = lines.get(index + 1).is_some_and(|next| next.contains("--> <stdin>:"));
+            assert!(place, "no place for {line}: {}", context());
+        }
+        let errors = lines.iter().any(|line| line.starts_with("error["));
+        assert_eq!(errors, ran.status == DIAGNOSTICS, "{}", context());
+    }
+}
+
 #[test]
 fn truncated_models_give_errors() {
     let registry = tools::registry();

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use ir_core::registry::VerifyFn;
 use ir_core::{
-    FuncMut, FunctionPass, InsertPoint, Module, ModulePass, OpParts, Pass, PassContext, PassResult,
-    Registry, Type, ValueId,
+    FuncMut, FunctionPass, InsertPoint, Module, ModulePass, OpDef, OpInfo, OpParts, Pass,
+    PassContext, PassResult, Registry, Type, ValueId,
 };
 use tools::io::Io;
 use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK, USAGE, main_with};
@@ -78,6 +79,9 @@ fn registry() -> Registry {
     registry.pass::<TestCrash>();
     registry.pass::<TestBreak>();
     registry.pass::<TestMiscompile>();
+    let verify: VerifyFn = |_| panic!("no way to check this");
+    let def = OpDef { verify: Some(verify), ..OpDef::new("test.panic", "Panics.") };
+    registry.add_op(OpInfo::new(def));
     registry
 }
 
@@ -237,7 +241,7 @@ fn errors_of_the_input_are_located() {
         ),
         (&["rum"], b"", &["cannot read `rum`", "`relay-opt --help` for the subcommands"]),
         (&["."], b"", &["E0720", "cannot read `.`"]),
-        (&["model.onnx"], b"", &["E0723", "reading ONNX is not available yet"]),
+        (&["missing.onnx"], b"", &["E0800", "cannot read"]),
         (&["-"], b"def\n@\xff\x00", &["E0721", "found byte 0xff at offset 5, line 2"]),
     ] {
         expect(&run_in(PathBuf::new(), args, stdin), DIAGNOSTICS, &[], parts);
@@ -324,6 +328,24 @@ fn a_crash_leaves_a_reproducer() {
     expect(&broken, DIAGNOSTICS, &[], &["E0725", "line 3 of a reproducer is not `// pipeline"]);
     let both = run_in(folder, &["--run-reproducer", &path, "--pass", "cse"], b"");
     expect(&both, USAGE, &[], &["cannot be used with"]);
+}
+
+#[test]
+fn a_crash_of_the_verifier_leaves_a_reproducer() {
+    let text = "\"relay.func\" @main : fn () -> () {\n  %0 = \"test.panic\"() : () -> ()\n  \
+                \"relay.yield\"(%0) : (()) -> ()\n}\n";
+    let ran = run_in(folder("panic"), &["--crash-reproducer", "."], text.as_bytes());
+    let parts = ["E0727", "relay-opt crashed: no way to check this", "reproducer: "];
+    expect(&ran, INTERNAL, &[], &parts);
+}
+
+#[test]
+fn inputs_of_two_gigabytes_are_refused() {
+    let folder = folder("large");
+    // The file takes no space: nothing is ever written to it.
+    std::fs::File::create(folder.join("large.relay")).unwrap().set_len(1 << 31).unwrap();
+    let ran = run_in(folder, &["large.relay"], b"");
+    expect(&ran, DIAGNOSTICS, &[], &["E0722", "`large.relay` is too large"]);
 }
 
 #[test]

@@ -9,7 +9,11 @@
 //! - A type that a value has already is an annotation or from an earlier inference. It is kept,
 //!   and what is found must fit it; inferring twice changes nothing.
 //! - Functions with a complete declared type are used by it; the others are inferred in groups of
-//!   mutual recursion, callees first, and generalised.
+//!   mutual recursion, callees first, and generalised. A function value is polymorphic only in
+//!   the type parameters that it declares, as in the original, which generalises nothing.
+//! - The work is linear in the program, up to the depth of types, which is bounded: types are put
+//!   together from parts that are not looked into again, and what is too deep is poisoned where
+//!   it is found.
 //! - One cause gives one diagnostic: what depends on something wrong gets an unknown type in
 //!   silence.
 
@@ -43,6 +47,13 @@ use environment::Environment;
 /// Infers the type of every value and every function of `module`. Errors and warnings come back
 /// in the order of their places; what could not be inferred stays unknown.
 pub fn infer_module(module: &mut Module, registry: &Registry) -> Vec<Diagnostic> {
+    infer_counted(module, registry).0
+}
+
+/// The same, and how many steps it took: operations visited, relations tried, and parts of types
+/// looked at.
+fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnostic>, u64) {
+    let mut steps = 0;
     let signatures = module.signatures();
     let mut env = Environment::new(registry, signatures.iter().map(|(name, s)| (*name, s)));
     for (name, item) in &module.items {
@@ -65,6 +76,7 @@ pub fn infer_module(module: &mut Module, registry: &Registry) -> Vec<Diagnostic>
             engine.add(*name, signature, Arc::make_mut(body));
         }
         engine.run();
+        steps += engine.steps();
         diagnostics.append(&mut engine.diagnostics);
         drop(engine);
         for (name, signature, body) in functions {
@@ -76,7 +88,7 @@ pub fn infer_module(module: &mut Module, registry: &Registry) -> Vec<Diagnostic>
         }
     }
     in_source_order(&mut diagnostics);
-    diagnostics
+    (diagnostics, steps)
 }
 
 /// Infers one function, given the signatures of the others. Types that are there are kept; unknown

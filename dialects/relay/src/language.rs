@@ -7,8 +7,8 @@
 mod verify;
 
 use ir_core::{
-    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, Loc, Op, OpFields, OpId,
-    OpParts, Registry, Symbol, TensorData, Type, ValueId,
+    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, ItemDef, Loc, Op, OpFields,
+    OpId, OpParts, Registry, Symbol, TensorData, Type, ValueId,
 };
 
 /// The kind of a function item. Its signature holds the function type and, as attributes, what
@@ -36,7 +36,7 @@ pub struct Global {
 
 /// An operator used as a function value: `map(tanh, xs)`.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.operator")]
+#[op(name = "relay.operator", verify = verify::operator)]
 pub struct Operator {
     /// The operator without the dialect's prefix: `nn.relu`.
     pub name: String,
@@ -369,6 +369,18 @@ pub fn yielded(body: &Body, block: BlockId) -> Option<ValueId> {
 }
 
 pub(crate) fn register(registry: &mut Registry) {
+    registry.add_item(ItemDef {
+        verify: Some(verify::function_item),
+        ..ItemDef::new(FUNC, "A function: its parameters are the arguments of its body's block.")
+    });
+    registry.add_item(ItemDef {
+        verify: Some(verify::type_item),
+        ..ItemDef::new(TYPE, "A data type: its attributes name parameters and constructors.")
+    });
+    registry.add_item(ItemDef::new(
+        crate::text::EXTERNAL,
+        "A function of the original's tensor-level language, kept as text.",
+    ));
     registry.op::<Constant>();
     registry.op::<Global>();
     registry.op::<Operator>();

@@ -17,6 +17,7 @@ pub mod image;
 pub mod index;
 pub mod join;
 pub mod layout;
+pub mod layout_rule;
 pub mod memory;
 pub mod nn;
 pub mod pattern;
@@ -25,9 +26,11 @@ pub mod reduce;
 pub mod relation;
 pub mod shape;
 pub mod sort;
+pub mod spectrum;
 #[cfg(test)]
 mod tests;
 
+pub use layout_rule::LayoutRule;
 pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
 
 /// Operators that belong together.
@@ -50,10 +53,12 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Indexing", register: index::register },
     Family { title: "Dynamic shapes", register: dynamic::register },
     Family { title: "Sorting", register: sort::register },
+    Family { title: "Fourier transforms", register: spectrum::register },
     Family { title: "Images", register: image::register },
     Family { title: "Annotations", register: annotation::register },
     Family { title: "Layouts", register: layout::register },
     Family { title: "Convolution", register: nn::convolution::register },
+    Family { title: "Correlation and dilation", register: nn::correlation::register },
     Family { title: "Transposed convolution", register: nn::transposed_convolution::register },
     Family { title: "Pooling", register: nn::pooling::register },
     Family { title: "Adaptive pooling", register: nn::adaptive_pooling::register },

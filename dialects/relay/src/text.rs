@@ -61,7 +61,8 @@ pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagno
     parser::Parser::new(file, text, registry).run()
 }
 
-/// Writes `module`. Items of other dialects are left out. Errors are those of `out`.
+/// Writes `module`. Items of other dialects are written in the syntax that those registered, after
+/// the items of this one; kinds without a syntax are left out. Errors are those of `out`.
 pub fn print(
     module: &Module,
     registry: &Registry,

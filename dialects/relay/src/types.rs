@@ -1,7 +1,8 @@
 //! Helpers over types.
 
-use ir_core::{Dim, DimExprData, Symbol, Type, TypeData, TypeParam};
-use rustc_hash::FxHashSet;
+use indexmap::IndexSet;
+use ir_core::{Dim, DimExpr, DimExprData, Symbol, Type, TypeData, TypeParam};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 /// The type and shape parameters that `ty` refers to without binding them, in order of first
 /// occurrence.
@@ -12,25 +13,35 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
         Dim(Dim),
         Unbind(usize),
     }
-    let (mut free, mut bound): (Vec<Symbol>, Vec<Symbol>) = (vec![], vec![]);
+    type Names = IndexSet<Symbol, FxBuildHasher>;
+    fn note(name: Symbol, binders: &FxHashMap<Symbol, u32>, free: &mut Names) {
+        if binders.get(&name).is_none_or(|count| *count == 0) {
+            free.insert(name);
+        }
+    }
+    let mut free = Names::default();
+    let mut bound: Vec<Symbol> = Vec::new();
+    // How often each name is among those bound.
+    let mut binders: FxHashMap<Symbol, u32> = FxHashMap::default();
     // Types without bound names around them are visited once, however often they are shared.
     let mut seen: FxHashSet<Type> = FxHashSet::default();
     let mut pending = vec![Step::Type(ty)];
     while let Some(step) = pending.pop() {
         let found = match step {
             Step::Unbind(count) => {
-                bound.truncate(bound.len() - count);
+                for name in bound.drain(bound.len() - count..) {
+                    binders.entry(name).and_modify(|count| *count -= 1);
+                }
                 None
             }
-            Step::Dim(Dim::Known(_) | Dim::Any) => None,
-            Step::Dim(Dim::Expr(expr)) => match expr.data() {
-                DimExprData::Parameter(name) => Some(name),
-                DimExprData::Variable(_) => None,
-                DimExprData::Binary(_, a, b) => {
-                    pending.extend([Step::Dim(b), Step::Dim(a)]);
-                    None
-                }
-            },
+            Step::Dim(dim) => {
+                for_each_dim_leaf(dim, |leaf| {
+                    if let DimExprData::Parameter(name) = leaf {
+                        note(name, &binders, &mut free);
+                    }
+                });
+                None
+            }
             Step::Type(ty) if !ty.facts().has_parameter => None,
             Step::Type(ty) if bound.is_empty() && !seen.insert(ty) => None,
             Step::Type(ty) => match ty.data() {
@@ -46,6 +57,9 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 }
                 TypeData::Function(function) => {
                     bound.extend_from_slice(&function.type_params);
+                    for name in &function.type_params {
+                        *binders.entry(*name).or_default() += 1;
+                    }
                     pending.push(Step::Unbind(function.type_params.len()));
                     pending.push(Step::Type(function.result));
                     pending.extend(function.params.iter().rev().map(|ty| Step::Type(*ty)));
@@ -65,12 +79,26 @@ pub fn free_parameters(ty: Type) -> Vec<Symbol> {
                 }
             },
         };
-        if let Some(name) = found
-            && !bound.contains(&name)
-            && !free.contains(&name)
-        {
-            free.push(name);
+        if let Some(name) = found {
+            note(name, &binders, &mut free);
         }
     }
-    free
+    free.into_iter().collect()
+}
+
+/// Calls `visit` with every parameter and variable in `dim`, each once.
+pub(crate) fn for_each_dim_leaf(dim: Dim, mut visit: impl FnMut(DimExprData)) {
+    let mut seen: FxHashSet<DimExpr> = FxHashSet::default();
+    let mut pending = vec![dim];
+    while let Some(dim) = pending.pop() {
+        let Dim::Expr(expr) = dim else { continue };
+        match expr.data() {
+            DimExprData::Binary(_, a, b) => {
+                if seen.insert(expr) {
+                    pending.extend([b, a]);
+                }
+            }
+            leaf => visit(leaf),
+        }
+    }
 }

@@ -241,6 +241,96 @@ fn placements() {
     );
 }
 
+/// Expected numbers are those of `numpy.fft` for `dft`, and of loops in numpy for `stft`.
+#[test]
+fn spectra() {
+    check(
+        "concatenate(dft(%a, %b))",
+        &[&[5], &[5]],
+        &[
+            1.0, -3.197802, -9.716441, -3.283559, -9.802198, 5.0, 5.562627, -17.144368, -2.654006,
+            -0.764253,
+        ],
+    );
+    check(
+        "concatenate(dft(%a, %b, inverse=True))",
+        &[&[5], &[5]],
+        &[
+            0.2, -1.96044, -0.656712, -1.943288, -0.63956, 1.0, -0.152851, -0.530801, -3.428874,
+            1.112525,
+        ],
+    );
+    check(
+        "stft(%a, %b, n_fft=4, hop_length=3, win_length=3, onesided=False)",
+        &[&[7], &[3]],
+        &[
+            18.0, 0.0, -8.0, 0.0, 6.0, -10.392305, -11.0, -6.928203, 6.0, 10.392305, -11.0,
+            6.928203, 18.0, 0.0, -8.0, 0.0,
+        ],
+    );
+    check(
+        "stft(%a, %b, n_fft=4, normalized=True)",
+        &[&[2, 6], &[4]],
+        &[
+            1.5, 0.0, -6.0, 0.0, 19.5, 0.0, 6.0, -12.5, -4.5, 3.5, 1.5, -8.0, 6.5, 0.0, 7.0, 0.0,
+            -14.5, 0.0, -10.5, 0.0, -7.0, 0.0, 18.5, 0.0, -2.0, -4.5, -1.5, 11.5, 4.5, 0.0, -1.5,
+            0.0, 10.0, 0.0, -11.5, 0.0,
+        ],
+    );
+}
+
+/// Expected numbers are those of loops in numpy.
+#[test]
+fn relatives_of_convolution() {
+    check(
+        "nn.correlation(%a, %b, padding=[1, 1, 0, 0])",
+        &[&[1, 2, 3, 3], &[1, 2, 3, 3]],
+        &[
+            0.0, 0.0, 0.0, 4.0, 0.0, 0.0, -10.0, 0.5, 0.0, 0.0, 14.5, 2.5, 0.0, 0.5, 0.0, -6.5,
+            -2.5, 4.0, -2.5, 1.0, -9.5, 2.0, 11.0, 3.0, 0.0, -5.5, 0.0, -6.0, 15.0, 3.5, -6.0, 1.5,
+            -8.5, 1.5, 7.5, 3.5,
+        ],
+    );
+    check(
+        "nn.correlation(%a, %b, kernel_size=3, max_displacement=2, stride1=2, stride2=2, \
+         padding=[2], is_multiply=False)",
+        &[&[1, 1, 5, 5], &[1, 1, 5, 5]],
+        &[
+            2.888889, 3.333333, 3.222222, 5.333333, 3.111111, 2.0, 3.0, 2.0, 2.444444, 2.666667,
+            2.777778, 3.111111, 2.222222, 0.0, 1.555556, 0.0, 3.555556, 4.666667, 4.111111,
+            4.111111, 5.555556, 4.0, 5.555556, 3.444444, 3.888889, 5.333333, 3.333333, 3.888889,
+            5.333333, 5.0, 3.555556, 3.555556, 3.0, 2.555556, 3.222222, 2.777778,
+        ],
+    );
+    check(
+        "image.dilation2d(%a, %b, strides=[2, 1], padding=[1, 0, 0, 1], dilations=[1, 2])",
+        &[&[1, 2, 4, 4], &[2, 2, 2]],
+        &[5.0, 5.0, 5.0, 9.0, 5.0, 5.0, 4.0, 4.0, 4.0, 7.0, 3.0, 3.0],
+    );
+}
+
+/// Expected numbers are those of `numpy.concatenate`.
+#[test]
+fn queues() {
+    let expected = &[1.0, -5.0, 2.0, 0.0, -2.0, 5.0];
+    check("nn.fifo_buffer(%a, %b, axis=-1)", &[&[2, 2], &[2, 3]], expected);
+}
+
+/// Expected numbers are those of `numpy.einsum`.
+#[test]
+fn axes_under_dots_broadcast() {
+    check(
+        "einsum((%a, %b), equation=\"...ij,...jk->...ik\")",
+        &[&[2, 1, 1, 2], &[2, 2, 2]],
+        &[12.0, -31.0, -28.0, 6.0, 9.0, -25.0, -28.0, 15.0],
+    );
+    check(
+        "einsum((%a, %b), equation=\"b...,...\")",
+        &[&[2, 3], &[1]],
+        &[10.0, -10.0, -4.0, -2.0, 4.0, 6.0],
+    );
+}
+
 /// One call of every operator: the evaluated type is the inferred one.
 const CALLS: &[(&str, &[&[i64]])] = &[
     ("nn.conv1d(%a, %b)", &[&[1, 2, 5], &[3, 2, 2]]),
@@ -256,6 +346,11 @@ const CALLS: &[(&str, &[&[i64]])] = &[
          kernel_layout=\"OIHW1i2o\")",
         &[&[1, 2, 4, 4, 2], &[2, 1, 3, 3, 1, 2]],
     ),
+    ("nn.correlation(%a, %b, max_displacement=2)", &[&[1, 2, 7, 6], &[1, 2, 7, 6]]),
+    ("image.dilation2d(%a, %b, data_layout=\"NHWC\")", &[&[1, 5, 4, 2], &[2, 2, 3]]),
+    ("nn.fifo_buffer(%a, %b)", &[&[2, 3], &[4, 3]]),
+    ("dft(%a, %b)", &[&[2, 4], &[2, 4]]),
+    ("stft(%a, %b, n_fft=5, hop_length=2, onesided=False)", &[&[2, 8], &[5]]),
     ("nn.conv1d_transpose(%a, %b)", &[&[1, 2, 5], &[2, 3, 2]]),
     ("nn.conv2d_transpose(%a, %b, strides=[2, 2])", &[&[1, 2, 5, 5], &[2, 3, 2, 2]]),
     ("nn.conv3d_transpose(%a, %b, padding=[1])", &[&[1, 2, 3, 3, 3], &[2, 3, 2, 2, 2]]),
@@ -372,6 +467,24 @@ fn mistakes_are_explained() {
             "multiple of 4",
         ),
         ("einsum((%a, %b), equation=\"ij,jk\")", &[&[2, 3], &[2, 3]], "axis j 3, found 2"),
+        ("einsum((%a, %b), equation=\"ij\")", &[&[2], &[2]], "expected 1 tensors"),
+        ("einsum((%a,), equation=\"...i->i\")", &[&[2, 3]], "under the dots are not in the result"),
+        ("einsum((%a,), equation=\"i.\")", &[&[2, 3]], "axes are letters, or three dots"),
+        ("einsum((%a,), equation=\"...ij\")", &[&[2]], "rank 2 or more, found 1"),
+        ("einsum((%a, %b), equation=\"...,...\")", &[&[2], &[3]], "shapes that broadcast"),
+        ("dft(%a, %b)", &[&[4], &[5]], "expected equal shapes, found (4,) and (5,)"),
+        ("stft(%a, %b)", &[&[9], &[4]], "expected `n_fft` of at least 1, found -1"),
+        ("stft(%a, %b, n_fft=4)", &[&[9], &[3]], "expected equal shapes, found (4,) and (3,)"),
+        ("stft(%a, %b, n_fft=8)", &[&[7], &[8]], "expected a padded extent of at least 8"),
+        ("stft(%a, %b, n_fft=4, win_length=5)", &[&[9], &[5]], "`win_length` of at most 4"),
+        ("nn.correlation(%a, %b, kernel_size=2)", &[&[1, 1, 9, 9], &[1, 1, 9, 9]], "an odd"),
+        (
+            "nn.correlation(%a, %b, max_displacement=3)",
+            &[&[1, 1, 6, 6], &[1, 1, 6, 6]],
+            "expected a padded extent above 6, found 6",
+        ),
+        ("image.dilation2d(%a, %b)", &[&[1, 2, 5, 5], &[3, 2, 2]], "channels of the weight 2"),
+        ("nn.fifo_buffer(%a, %b)", &[&[4], &[3]], "expected data of at most 3, found 4"),
     ] {
         let error = run(call, shapes).map(|(ty, _)| ty).expect_err(call);
         assert!(error.contains(expected), "{call}: {error}");

@@ -355,6 +355,7 @@ fn mistakes_are_reported_where_they_are() {
             "E0210 the constructor `A` is declared twice",
         ),
         ("def @main(%x: int32, %x: int32) { () }", "E0210 the parameter `%x` is named twice"),
+        ("def @main[A, A](%x: A) { () }", "E0210 the type parameter `A` is named twice"),
         ("def @main() { %0 = 1; %0 = 2; %0 }", "E0211 `%0` is bound twice in one scope"),
         ("def @main(%x: Lst) { %x }", "E0212 unknown type `Lst`"),
         (
@@ -450,7 +451,8 @@ fn nesting_costs_no_native_stack() {
 #[test]
 fn garbage_is_refused_in_linear_time() {
     let text = "}{)( def @ %x 1.2.3 $$ ".repeat(200_000);
-    let found = errors(&text);
+    assert_eq!(errors(&text), ["E0201 expected an expression, found `}`"]);
+    let found = errors(&"def @f( ".repeat(200_000));
     assert_eq!(found.len(), 1_001);
     assert!(found.iter().any(|found| found == "E0218 reading stopped after 1000 errors"));
 }

@@ -17,8 +17,9 @@
 mod build;
 mod verify;
 
-use ir_core::{AttrValue, Body, Op, OpId, Registry, Type, ValueId, registry};
+use ir_core::{AttrValue, Body, ItemDef, Op, OpId, Registry, Type, ValueId, registry};
 
+pub(crate) use build::function_type;
 pub use build::{ComputeBuilder, Expression, Tensor};
 
 /// The kind of a compute function; its signature holds the type `fn (tensors) -> tensor`, or a
@@ -203,6 +204,10 @@ pub(crate) fn register(registry: &mut Registry) {
         arity: registry::Arity::Many,
         doc: "One tensor for each value that its block yields.",
     }];
+    registry.add_item(ItemDef {
+        syntax: Some(crate::text::SYNTAX),
+        ..ItemDef::new(FUNC, "What is computed: a list of stages.")
+    });
     registry.op::<Compute>();
     let mut reduce = Reduce::info();
     reduce.def.results = RESULTS;

@@ -18,6 +18,7 @@ pub mod loops;
 pub mod lower;
 pub mod scalar;
 pub mod schedule;
+pub mod text;
 
 use ir_core::Dialect;
 
@@ -30,6 +31,7 @@ pub fn dialect() -> Dialect {
             scalar::register(registry);
             compute::register(registry);
             loops::register(registry);
+            schedule::ops::register(registry);
         },
     }
 }

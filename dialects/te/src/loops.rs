@@ -16,16 +16,19 @@
 //! Buffers do not overlap. Loops count from 0. Extents are constants. A kernel ends with an empty
 //! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
+mod plan;
 mod simplify;
 mod unroll;
 mod vectorize;
 mod verify;
 
-use ir_core::{AttrValue, DType, InferCx, Op, Registry, Stop, Type, ValueId};
+use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Stop, Type, ValueId};
 
+pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};
+pub(crate) use verify::THREADS;
 
 use crate::compute::FUNC;
 use crate::scalar::scalar_type;
@@ -299,6 +302,10 @@ fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 
 /// The operations of kernels.
 pub(crate) fn register(registry: &mut Registry) {
+    registry.add_item(ItemDef {
+        syntax: Some(crate::text::SYNTAX),
+        ..ItemDef::new(KERNEL, "How it is computed: loops over buffers.")
+    });
     registry.op::<For>();
     registry.op::<If>();
     registry.op::<Alloc>();

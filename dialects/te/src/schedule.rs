@@ -11,15 +11,22 @@
 //! them; the *leaf* axes, in order, are the loops.
 
 mod access;
+pub mod codes;
 mod dataflow;
+mod default;
 pub mod ops;
+mod record;
+pub mod replay;
+mod verify;
 
 pub use access::Access;
+pub use default::default_schedule;
 
 use ir_core::{Body, Item, ValueId};
 
+use self::ops::Handle;
 use crate::compute::{Compute, FUNC, Return, Stage as StageView};
-use crate::loops::{ForKind, Scope};
+use crate::loops::{ForKind, Scope, THREADS};
 
 /// A stage of a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -81,6 +88,7 @@ pub struct Schedule {
     pub(crate) body: Body,
     pub(crate) stages: Vec<StageState>,
     pub(crate) axes: Vec<AxisState>,
+    record: record::Record,
 }
 
 /// Why a primitive was refused: a message that starts in lower case.
@@ -97,10 +105,12 @@ impl Schedule {
                 function.signature.op
             ));
         };
-        let mut schedule = Schedule { body: Body::clone(body), stages: vec![], axes: vec![] };
+        let (body, record) = (Body::clone(body), record::Record::default());
+        let mut schedule = Schedule { body, stages: vec![], axes: vec![], record };
         for view in StageView::all(&schedule.body) {
             schedule.add_stage(&view);
         }
+        schedule.start_record();
         Ok(schedule)
     }
 
@@ -192,6 +202,11 @@ impl Schedule {
         &self.axes[axis.0].name
     }
 
+    /// The stage that `axis` belongs to.
+    pub fn owner(&self, axis: Axis) -> Stage {
+        self.axes[axis.0].stage
+    }
+
     /// Number of iterations of `axis` where its stage is computed as a whole.
     pub fn extent(&self, axis: Axis) -> i64 {
         self.axes[axis.0].extent
@@ -200,6 +215,16 @@ impl Schedule {
     /// Whether `axis` belongs to a reduction.
     pub fn is_reduction(&self, axis: Axis) -> bool {
         self.axes[axis.0].reduction
+    }
+
+    /// Whether `stage` is computed in loops of its own, before what reads it.
+    pub fn is_root(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Root
+    }
+
+    /// Whether `stage` is computed wherever it is read.
+    pub fn is_inline(&self, stage: Stage) -> bool {
+        self.stages[stage.0].attach == Attach::Inline
     }
 
     /// Whether `stage` is a result of the function.
@@ -258,6 +283,8 @@ impl Schedule {
         let state = &mut self.stages[stage.0];
         state.leaves.splice(position..=position, [outer, inner]);
         state.relations.push(Relation::Split { parent: axis, outer, inner, factor });
+        let split = ops::Split { axis: axis.into(), factor: Some(factor), parts: None };
+        self.record(&split, &[outer.into(), inner.into()]);
         Ok((outer, inner))
     }
 
@@ -292,6 +319,8 @@ impl Schedule {
         let state = &mut self.stages[stage.0];
         state.leaves.splice(position..=inner_position, [fused]);
         state.relations.push(Relation::Fuse { outer, inner, fused });
+        let (outer, inner) = (outer.into(), inner.into());
+        self.record(&ops::Fuse { outer, inner }, &[fused.into()]);
         Ok(fused)
     }
 
@@ -316,7 +345,10 @@ impl Schedule {
         for (position, axis) in positions.into_iter().zip(order) {
             self.stages[stage.0].leaves[position] = *axis;
         }
-        self.check().inspect_err(|_| self.stages[stage.0].leaves = before)
+        self.check().inspect_err(|_| self.stages[stage.0].leaves = before)?;
+        let axes = order.iter().copied().map(Handle::Axis).collect();
+        self.record(&ops::Reorder { axes }, &[]);
+        Ok(())
     }
 
     /// Splits two axes and moves the inner halves inside both outer ones. Returns the outer of
@@ -357,28 +389,41 @@ impl Schedule {
 
     /// Makes the iterations of a spatial loop lanes of vector instructions.
     pub fn vectorize(&mut self, axis: Axis) -> Result<(), Refused> {
-        self.annotate(axis, ForKind::Vectorized, None)
+        self.annotate(axis, ForKind::Vectorized, None)?;
+        self.record(&ops::Vectorize { axis: axis.into() }, &[]);
+        Ok(())
     }
 
     /// Writes out the iterations of a loop.
     pub fn unroll(&mut self, axis: Axis) -> Result<(), Refused> {
-        self.annotate(axis, ForKind::Unrolled, None)
+        self.annotate(axis, ForKind::Unrolled, None)?;
+        self.record(&ops::Unroll { axis: axis.into() }, &[]);
+        Ok(())
     }
 
     /// Runs the iterations of a spatial loop on several threads.
     pub fn parallel(&mut self, axis: Axis) -> Result<(), Refused> {
-        self.annotate(axis, ForKind::Parallel, None)
+        self.annotate(axis, ForKind::Parallel, None)?;
+        self.record(&ops::Parallel { axis: axis.into() }, &[]);
+        Ok(())
     }
 
     /// Gives each iteration of a spatial loop a thread of the device axis `thread`.
     pub fn bind(&mut self, axis: Axis, thread: &str) -> Result<(), Refused> {
-        self.annotate(axis, ForKind::Thread, Some(thread))
+        if !THREADS.contains(&thread) {
+            return Err(format!("expected one of {}, found `{thread}`", THREADS.join(", ")));
+        }
+        self.annotate(axis, ForKind::Thread, Some(thread))?;
+        self.record(&ops::Bind { axis: axis.into(), thread: thread.to_string() }, &[]);
+        Ok(())
     }
 
     /// Attaches a note for the target to a loop.
     pub fn pragma(&mut self, axis: Axis, key: &str, value: &str) -> Result<(), Refused> {
         self.leaf(axis)?;
-        self.axes[axis.0].pragmas.push((key.to_string(), value.to_string()));
+        let (key, value) = (key.to_string(), value.to_string());
+        self.axes[axis.0].pragmas.push((key.clone(), value.clone()));
+        self.record(&ops::Pragma { axis: axis.into(), key, value }, &[]);
         Ok(())
     }
 
@@ -391,7 +436,9 @@ impl Schedule {
         }
         let before = self.stages[stage.0].attach;
         self.stages[stage.0].attach = Attach::At(consumer, axis);
-        self.check().inspect_err(|_| self.stages[stage.0].attach = before)
+        self.check().inspect_err(|_| self.stages[stage.0].attach = before)?;
+        self.record(&ops::ComputeAt { stage: stage.into(), axis: axis.into() }, &[]);
+        Ok(())
     }
 
     /// Computes `stage` wherever it is read. Refused for reductions and results of the function.
@@ -410,14 +457,18 @@ impl Schedule {
         }
         let before = self.stages[stage.0].attach;
         self.stages[stage.0].attach = Attach::Inline;
-        self.check().inspect_err(|_| self.stages[stage.0].attach = before)
+        self.check().inspect_err(|_| self.stages[stage.0].attach = before)?;
+        self.record(&ops::ComputeInline { stage: stage.into() }, &[]);
+        Ok(())
     }
 
     /// Computes `stage` in loops of its own, before what reads it.
     pub fn compute_root(&mut self, stage: Stage) -> Result<(), Refused> {
         let before = self.stages[stage.0].attach;
         self.stages[stage.0].attach = Attach::Root;
-        self.check().inspect_err(|_| self.stages[stage.0].attach = before)
+        self.check().inspect_err(|_| self.stages[stage.0].attach = before)?;
+        self.record(&ops::ComputeRoot { stage: stage.into() }, &[]);
+        Ok(())
     }
 
     /// Says where the results of `stage` live. Refused for a result of the function.
@@ -426,6 +477,7 @@ impl Schedule {
             return Err(format!("`{}` is a result of the function", self.stage_name(stage)));
         }
         self.stages[stage.0].scope = Some(scope);
+        self.record(&ops::SetScope { stage: stage.into(), scope }, &[]);
         Ok(())
     }
 
@@ -445,6 +497,7 @@ impl Schedule {
             ));
         }
         self.stages[stage.0].initialize_at = Some(axis);
+        self.record(&ops::DecomposeReduction { stage: stage.into(), axis: axis.into() }, &[]);
         Ok(())
     }
 
@@ -474,6 +527,8 @@ impl Schedule {
             return Err(format!("`{}` is a result of the function", state.name));
         }
         self.stages[stage.0].alignments.push((axis, factor, offset));
+        let (stage, axis) = (stage.into(), axis.into());
+        self.record(&ops::StorageAlign { stage, axis, factor, offset }, &[]);
         Ok(())
     }
 
@@ -495,7 +550,7 @@ pub(crate) fn outputs(body: &Body) -> Vec<ValueId> {
 }
 
 /// The usual names of axes: `i, j, k, …` and, of reductions, `r0, r1, …`.
-fn default_name(position: usize, reduction: bool) -> String {
+pub(crate) fn default_name(position: usize, reduction: bool) -> String {
     const NAMES: [&str; 6] = ["i", "j", "k", "l", "m", "n"];
     match (reduction, NAMES.get(position)) {
         (false, Some(name)) => name.to_string(),

@@ -35,8 +35,9 @@ mod pass;
 /// Keys of `#[op(…)]`: `name` (required); `traits(…)` and `effects(…)`, constants of `Traits` and
 /// `Effects`; `infer`, a function `fn(Struct<Type>, &mut InferCx) -> Result<Type, Stop>`; `verify`
 /// and `fold`, functions of the types in `registry`; `regions(name, …)`, with a last `name..` for
-/// any number; `results = 0` for an operation without a result; `open_attrs` to allow undeclared
-/// attributes; `hooks(…)`, expressions whose values are attached as hooks.
+/// any number; `results(name, …)` likewise, or `results = 0`, for an operation that has not one
+/// result; `open_attrs` to allow undeclared attributes; `hooks(…)`, expressions whose values are
+/// attached as hooks.
 #[proc_macro_derive(Op, attributes(op, default, key))]
 pub fn derive_op(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -22,7 +22,8 @@ struct Options {
     fold: Option<Expr>,
     regions: Vec<Expr>,
     hooks: Vec<Expr>,
-    no_result: bool,
+    /// `None` for one, unnamed.
+    results: Option<Vec<Expr>>,
     open_attrs: bool,
 }
 
@@ -44,16 +45,17 @@ impl Options {
                     if !zero {
                         return Err(Error::new_spanned(meta, "expected `results = 0`"));
                     }
-                    options.no_result = true;
+                    options.results = Some(vec![]);
                 }
                 ("open_attrs", Meta::Path(_)) => options.open_attrs = true,
-                ("traits" | "effects" | "regions" | "hooks", Meta::List(list)) => {
+                ("traits" | "effects" | "regions" | "results" | "hooks", Meta::List(list)) => {
                     let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
                     let exprs = parser.parse2(list.tokens.clone())?.into_iter().collect();
                     match key.as_str() {
                         "traits" => options.traits = exprs,
                         "effects" => options.effects = exprs,
                         "regions" => options.regions = exprs,
+                        "results" => options.results = Some(exprs),
                         _ => options.hooks = exprs,
                     }
                 }
@@ -94,6 +96,19 @@ fn key(field: &Field, ident: &Ident) -> Result<String> {
         Some(attr) => fields::string(&attr.meta.require_name_value()?.value),
         None => Ok(ident.to_string().trim_start_matches("r#").to_string()),
     }
+}
+
+/// The declaration of a region or result: `name`, or `names..` for any number.
+fn field(declared: &Expr) -> TokenStream {
+    let (name, arity) = match declared {
+        Expr::Range(syn::ExprRange { start: Some(name), end: None, .. }) => {
+            (quote!(#name).to_string(), quote!(Many))
+        }
+        name => (quote!(#name).to_string(), quote!(One)),
+    };
+    quote!(::ir_core::registry::Field {
+        name: #name, arity: ::ir_core::registry::Arity::#arity, doc: "",
+    })
 }
 
 pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
@@ -240,20 +255,14 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
         })),
         None => quote!(::core::option::Option::None),
     };
-    let regions = options.regions.iter().map(|region| {
-        // `clauses..` stands for any number of regions.
-        let (name, arity) = match region {
-            Expr::Range(syn::ExprRange { start: Some(name), end: None, .. }) => {
-                (quote!(#name).to_string(), quote!(Many))
-            }
-            name => (quote!(#name).to_string(), quote!(One)),
-        };
-        quote!(::ir_core::registry::Field {
-            name: #name, arity: ::ir_core::registry::Arity::#arity, doc: "",
-        })
-    });
-    let results =
-        if options.no_result { quote!(&[]) } else { quote!(::ir_core::registry::ONE_RESULT) };
+    let regions = options.regions.iter().map(field);
+    let results = match &options.results {
+        None => quote!(::ir_core::registry::ONE_RESULT),
+        Some(results) => {
+            let results = results.iter().map(field);
+            quote!(&[#(#results),*])
+        }
+    };
     let view = with(quote!(::ir_core::ValueId));
     let generic = with(quote!(__V));
     Ok(quote! {

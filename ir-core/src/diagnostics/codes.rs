@@ -30,7 +30,9 @@ pub const CODES: &[Code] = &[
         title: "unexpected token",
         explanation: "The generic form of an operation is \
                       `%0 = \"dialect.op\"(%a) ({ ... }) {key = value} : (T) -> T`; that of an \
-                      item is `\"dialect.kind\" @name {key = value} : T { ... }`.",
+                      item is `\"dialect.kind\" @name {key = value} : T { ... }`. Items in \
+                      readable form, such as `te.func @f(%x: T) { ... }`, follow the grammar of \
+                      their dialect.",
     },
     Code {
         code: "E0112",
@@ -117,6 +119,12 @@ pub const CODES: &[Code] = &[
         title: "the type of an item does not fit its body",
         explanation: "The parameters of a function are the arguments of its body's first block, \
                       and what the body ends with is its result.",
+    },
+    Code {
+        code: "E0129",
+        title: "unknown kind of item",
+        explanation: "No dialect registers this kind of item. The first string of an item of the \
+                      generic form names it: `\"relay.func\"`, `\"relay.type\"`.",
     },
 ];
 

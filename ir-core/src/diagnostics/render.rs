@@ -3,7 +3,7 @@
 //! All three give findings in the order of their places: by file as added to the source map, then
 //! by position; findings without a place come last; ties keep the order given.
 
-use std::io;
+use std::{fmt, io};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use indexmap::IndexMap;
@@ -70,13 +70,18 @@ impl<'a> Files<'a> {
 
     fn sorted<'d>(&self, diagnostics: &'d [Diagnostic]) -> Vec<&'d Diagnostic> {
         let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
-        sorted.sort_by_key(|diagnostic| match &diagnostic.primary {
+        sorted.sort_by_key(|diagnostic| self.key(diagnostic));
+        sorted
+    }
+
+    /// What diagnostics are sorted by.
+    fn key(&self, diagnostic: &Diagnostic) -> (usize, u32) {
+        match &diagnostic.primary {
             Some(Label { span, .. }) => {
                 (self.files.get_index_of(&span.file).unwrap_or(usize::MAX - 1), span.start)
             }
             None => (usize::MAX, 0),
-        });
-        sorted
+        }
     }
 
     /// File, line, column and end of `span`, as JSON.
@@ -95,6 +100,60 @@ impl<'a> Files<'a> {
             place["message"] = label.message.as_str().into();
         }
         place
+    }
+}
+
+/// Brings `diagnostics` into the order in which they are written.
+pub fn sort(diagnostics: &mut [Diagnostic], sources: &SourceMap) {
+    let files = Files::new(diagnostics, sources);
+    diagnostics.sort_by_key(|diagnostic| files.key(diagnostic));
+}
+
+/// How many findings were left out of what is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Omitted {
+    /// Errors.
+    pub errors: usize,
+    /// Warnings and notes.
+    pub others: usize,
+}
+
+impl Omitted {
+    /// Whether nothing was left out.
+    pub fn is_empty(self) -> bool {
+        self == Omitted::default()
+    }
+
+    /// The last line of a JSON log, in the form of [`json()`], with the counts under `omitted`.
+    pub fn json(self) -> Value {
+        json!({
+            "severity": severity(Severity::Note),
+            "code": "",
+            "message": self.to_string(),
+            "primary": null,
+            "secondary": [],
+            "notes": [],
+            "help": null,
+            "omitted": { "errors": self.errors, "others": self.others },
+        })
+    }
+}
+
+/// `… and 2 more errors`.
+impl fmt::Display for Omitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Omitted { errors, others } = *self;
+        match (errors, others) {
+            (_, 0) => write!(f, "… and {errors} more error{}", plural(errors)),
+            (0, _) => write!(f, "… and {others} more warning{}", plural(others)),
+            _ => write!(
+                f,
+                "… and {errors} more error{} and {others} more warning{}",
+                plural(errors),
+                plural(others)
+            ),
+        }
     }
 }
 
@@ -198,9 +257,10 @@ pub fn json(
 }
 
 /// Writes diagnostics as one SARIF 2.1.0 log of tool `tool`. `codes` describes the rules; codes
-/// outside it are named only.
+/// outside it are named only. What was left out is counted in the properties of the run.
 pub fn sarif(
     diagnostics: &[Diagnostic],
+    omitted: Omitted,
     sources: &SourceMap,
     tool: &str,
     codes: &[&[Code]],
@@ -259,7 +319,7 @@ pub fn sarif(
             })
         })
         .collect();
-    let log = json!({
+    let mut log = json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
@@ -268,6 +328,10 @@ pub fn sarif(
             "results": results,
         }],
     });
+    if !omitted.is_empty() {
+        log["runs"][0]["properties"] =
+            json!({ "omittedErrors": omitted.errors, "omittedOthers": omitted.others });
+    }
     writeln!(out, "{log:#}")
 }
 
@@ -344,7 +408,7 @@ mod tests {
         assert_eq!(lines[3]["primary"]["column"], 9001);
 
         let mut out = Vec::new();
-        sarif(&diagnostics, &sources, "relay-opt", &[CODES], &mut out).unwrap();
+        sarif(&diagnostics, Omitted::default(), &sources, "relay-opt", &[CODES], &mut out).unwrap();
         let log: Value = serde_json::from_slice(&out).unwrap();
         let run = &log["runs"][0];
         assert_eq!(run["results"].as_array().unwrap().len(), 5);

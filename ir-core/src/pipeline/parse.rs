@@ -146,6 +146,17 @@ impl Pipeline {
         Ok(Pipeline { steps })
     }
 
+    /// Sets option `key` of every pass called `pass` to `value`, whatever it was. Errors, a
+    /// message, where the pass does not take it.
+    pub fn set_option(&mut self, pass: &str, key: &str, value: &str) -> Result<(), String> {
+        for step in self.steps.iter_mut().filter(|step| step.def.name == pass) {
+            step.options.retain(|(option, _)| option != key);
+            step.options.push((key.to_string(), value.to_string()));
+            step.pass = (step.def.make)(&step.options)?;
+        }
+        Ok(())
+    }
+
     /// The passes in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps

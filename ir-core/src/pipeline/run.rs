@@ -9,6 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::body::Body;
 use crate::diagnostics::Diagnostic;
+use crate::fingerprint;
 use crate::intern::Symbol;
 use crate::module::{Module, Signature, Signatures};
 use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
@@ -60,7 +61,7 @@ pub struct Report {
 pub struct StepReport {
     /// The pass and its options, as text.
     pub pass: String,
-    /// Whether it edited anything.
+    /// Whether it edited anything; for a module pass, whether the module is another than before.
     pub changed: bool,
     /// Live operations of the module before and after.
     pub op_counts: (usize, usize),
@@ -102,6 +103,7 @@ struct Finished {
 struct Findings {
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
+    log: Vec<u8>,
     panic: Option<String>,
 }
 
@@ -111,6 +113,7 @@ struct Executed {
     items: Vec<ItemRun>,
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
+    log: Vec<u8>,
     crash: Option<Crash>,
 }
 
@@ -169,7 +172,8 @@ pub fn run(
             }
         };
         let wall = start.elapsed();
-        let Executed { changed, items, diagnostics, statistics, crash } = executed;
+        let Executed { changed, items, diagnostics, statistics, log: said, crash } = executed;
+        log.write_all(&said)?;
         let failed = diagnostics.iter().any(Diagnostic::is_error);
         report.diagnostics.extend(diagnostics);
         report.steps.push(StepReport {
@@ -224,7 +228,7 @@ fn collect(
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
     let result = catch_panic(|| work(&mut cx));
-    let mut diagnostics = std::mem::take(&mut cx.diagnostics);
+    let mut diagnostics = cx.diagnostics;
     let panic = match result {
         Ok(Ok(())) => None,
         Ok(Err(diagnostic)) => {
@@ -233,7 +237,7 @@ fn collect(
         }
         Err(message) => Some(message),
     };
-    Findings { diagnostics, statistics: std::mem::take(&mut cx.statistics), panic }
+    Findings { diagnostics, statistics: cx.statistics, log: cx.log, panic }
 }
 
 fn run_module_pass(
@@ -243,9 +247,10 @@ fn run_module_pass(
     registry: &Registry,
     threads: usize,
 ) -> Executed {
-    let before = Snapshot::of(module);
+    // A pass may replace bodies, so that their counts of edits tell nothing.
+    let before = fingerprint::of_module(module);
     let findings = collect(registry, threads, |cx| pass.run(module, cx));
-    let changed = !before.still_holds(module);
+    let changed = findings.panic.is_some() || fingerprint::of_module(module) != before;
     if changed && findings.panic.is_none() {
         for item in module.items.values_mut() {
             if let Some(body) = &mut item.body {
@@ -253,9 +258,9 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, panic } = findings;
+    let Findings { diagnostics, statistics, log, panic } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
-    Executed { changed, items: vec![], diagnostics, statistics, crash }
+    Executed { changed, items: vec![], diagnostics, statistics, log, crash }
 }
 
 fn run_function_pass(
@@ -281,6 +286,7 @@ fn run_function_pass(
         items: Vec::with_capacity(jobs.len()),
         diagnostics: vec![],
         statistics: Statistics::default(),
+        log: vec![],
         crash: None,
     };
     for finished in run_jobs(jobs, threads, &work) {
@@ -292,6 +298,7 @@ fn run_function_pass(
         executed.changed |= changed;
         executed.items.push(ItemRun { name: job.name, changed, time });
         executed.diagnostics.extend(findings.diagnostics);
+        executed.log.extend(findings.log);
         for (counter, amount) in findings.statistics {
             *executed.statistics.entry(counter).or_default() += amount;
         }
@@ -369,51 +376,5 @@ fn run_job(
 fn compact(body: &mut Arc<Body>) {
     if body.op_capacity() > 2 * body.op_count() {
         Arc::make_mut(body).compact();
-    }
-}
-
-/// What is compared to tell whether a module pass changed anything.
-struct Snapshot {
-    items: Vec<(Symbol, Signature, Option<BodyState>)>,
-}
-
-/// Enough of a body to recognize it.
-#[derive(PartialEq)]
-struct BodyState {
-    edits: u64,
-    op_count: usize,
-    op_capacity: usize,
-    value_capacity: usize,
-}
-
-impl BodyState {
-    fn of(body: &Body) -> BodyState {
-        BodyState {
-            edits: body.edits(),
-            op_count: body.op_count(),
-            op_capacity: body.op_capacity(),
-            value_capacity: body.value_capacity(),
-        }
-    }
-}
-
-impl Snapshot {
-    fn of(module: &Module) -> Snapshot {
-        let items = module.items.iter().map(|(name, item)| {
-            (*name, item.signature.clone(), item.body.as_deref().map(BodyState::of))
-        });
-        Snapshot { items: items.collect() }
-    }
-
-    fn still_holds(&self, module: &Module) -> bool {
-        let same = |((name, signature, state), (now, item)): (
-            &(Symbol, Signature, Option<BodyState>),
-            (&Symbol, &crate::module::Item),
-        )| {
-            name == now
-                && *signature == item.signature
-                && *state == item.body.as_deref().map(BodyState::of)
-        };
-        self.items.len() == module.items.len() && self.items.iter().zip(&module.items).all(same)
     }
 }

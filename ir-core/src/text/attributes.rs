@@ -207,6 +207,11 @@ fn write_tensor(tensor: &TensorData, options: &PrintOptions, line: &mut Line) {
     push(line, format_args!("dense<{}, ", tensor.ty()));
     // Numbers stand for bytes only where they give the same bytes back.
     let exact = |values: &mut dyn Iterator<Item = Scalar>| {
+        // Every NaN prints alike.
+        let values = values.map(|value| match value {
+            Scalar::Float(value) if value.is_nan() => Scalar::Float(f64::NAN),
+            value => value,
+        });
         TensorData::from_scalars(dtype, tensor.shape(), values).is_ok_and(|copy| copy == *tensor)
     };
     let lane = (dtype.bytes() / dtype.lanes() as usize).max(1);

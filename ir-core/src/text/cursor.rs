@@ -41,6 +41,14 @@ impl<'t> Cursor<'t> {
         }
     }
 
+    /// Byte `offset` of `text`, which must lie between tokens and outside of braces.
+    pub fn at(file: impl Into<Symbol>, text: &'t str, offset: u32) -> Cursor<'t> {
+        let mut cursor = Cursor::new(file, "");
+        cursor.text = text;
+        cursor.jump(offset);
+        cursor
+    }
+
     /// The whole text.
     pub fn source(&self) -> &'t str {
         self.text
@@ -58,7 +66,12 @@ impl<'t> Cursor<'t> {
 
     /// The token after the current one.
     pub fn after(&self) -> Token {
-        self.lexer.clone().next_token()
+        self.lookahead().next_token()
+    }
+
+    /// The tokens after the current one.
+    pub fn lookahead(&self) -> Lexer<'t> {
+        self.lexer.clone()
     }
 
     /// Text of `token`.

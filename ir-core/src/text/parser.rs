@@ -22,9 +22,10 @@ use smallvec::SmallVec;
 use super::attributes::{generic_scope, parse_dict};
 use super::cursor::{Cursor, Failed};
 use super::lexer::{Number, Token, TokenKind, number};
+use super::numbered::Numbered;
 use super::types::parse_type;
 use crate::attributes::AttrDict;
-use crate::body::{Binding, Body, InsertPoint, MAX_RESULTS, NameHint, OpParts};
+use crate::body::{Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ids::{BlockId, OpId, ValueId};
 use crate::intern::Symbol;
@@ -36,12 +37,24 @@ use crate::types::Type;
 /// Parses a module. It holds what could be read, whatever else is wrong; check the diagnostics
 /// for errors. Attributes of registered operations are brought into their normal form.
 pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
+    parse_with(file, text, registry, MAX_OPERANDS)
+}
+
+/// The same, where an operation has at most `max_operands` operands.
+fn parse_with(
+    file: &str,
+    text: &str,
+    registry: &Registry,
+    max_operands: usize,
+) -> (Module, Vec<Diagnostic>) {
     let mut parser = Parser {
+        max_operands,
         cursor: Cursor::new(file, text),
         registry,
-        names: FxHashMap::default(),
+        names: Names::default(),
         defined: Vec::new(),
         types: Vec::new(),
+        dicts: Vec::new(),
         attrs: FxHashMap::default(),
         base: 0,
     };
@@ -74,6 +87,32 @@ pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagno
 /// A value's name in the text: name and number; without a name, `%12`.
 type Key = (Option<Symbol>, u32);
 
+/// A value and the token that defines it; no value where its statement could not be read.
+type Defined = (Option<ValueId>, Token);
+
+/// The values of an item by name.
+#[derive(Default)]
+struct Names {
+    numbered: Numbered<Defined>,
+    named: FxHashMap<(Symbol, u32), Defined>,
+}
+
+impl Names {
+    fn get(&self, (name, number): Key) -> Option<&Defined> {
+        match name {
+            None => self.numbered.get(number),
+            Some(name) => self.named.get(&(name, number)),
+        }
+    }
+
+    fn insert(&mut self, (name, number): Key, defined: Defined) -> Option<Defined> {
+        match name {
+            None => self.numbered.insert(number, defined),
+            Some(name) => self.named.insert((name, number), defined),
+        }
+    }
+}
+
 /// A value's name where it is defined.
 #[derive(Clone, Copy)]
 struct Name {
@@ -101,14 +140,18 @@ struct Open {
 }
 
 struct Parser<'t, 'r> {
+    /// The most operands of one operation.
+    max_operands: usize,
     cursor: Cursor<'t>,
     registry: &'r Registry,
-    /// The values of the current item; `None` for those of a statement that could not be read.
-    names: FxHashMap<Key, (Option<ValueId>, Token)>,
+    /// The values of the current item.
+    names: Names,
     /// The names of the current item that have a text, for suggestions.
     defined: Vec<Symbol>,
     /// The types read last, with their text.
     types: Vec<(&'t str, Type)>,
+    /// The dictionaries read last, with their text.
+    dicts: Vec<(&'t str, AttrDict)>,
     /// Normal forms of attributes by operation; the messages where they have none.
     attrs: FxHashMap<(Symbol, AttrDict), Result<AttrDict, Vec<String>>>,
     /// Where the current item starts.
@@ -151,7 +194,7 @@ impl<'t> Parser<'t, '_> {
 
     /// Parses a body after its `{`, and the `}`.
     fn body(&mut self) -> Body {
-        self.names.clear();
+        self.names = Names::default();
         self.defined.clear();
         let mut body = Body::new();
         let mut block = body.entry();
@@ -230,6 +273,7 @@ impl<'t> Parser<'t, '_> {
             self.cursor.expect(TokenKind::Colon)?;
             let ty = self.ty()?;
             let value = body.add_block_arg(block, ty);
+            body.set_argument_loc(value, Loc::offset(name.token.start - self.base));
             self.define(body, name, Some(value), Binding::Graph);
             if !self.cursor.eat(TokenKind::Comma) {
                 self.cursor.expect(TokenKind::RightParen)?;
@@ -295,7 +339,7 @@ impl<'t> Parser<'t, '_> {
         self.cursor.expect(TokenKind::LeftParen)?;
         while !self.cursor.eat(TokenKind::RightParen) {
             let name = self.name()?;
-            match self.names.get(&name.key) {
+            match self.names.get(name.key) {
                 Some((Some(value), _)) => operands.push(*value),
                 Some((None, _)) => incomplete = true,
                 None => {
@@ -307,6 +351,13 @@ impl<'t> Parser<'t, '_> {
                 self.cursor.expect(TokenKind::RightParen)?;
                 break;
             }
+        }
+        if operands.len() > self.max_operands {
+            let message = format!("an operation has at most {} operands", self.max_operands);
+            let found = format!("found {}", operands.len());
+            let span = self.cursor.span(token.start, self.cursor.previous_end());
+            let error = Diagnostic::error("E0115", message).at(span).note(found);
+            return Err(self.cursor.report(error.help("split it, such as a tuple into tuples")));
         }
         let names = SmallVec::from_slice(names);
         let statement = Statement { depth, binding, names, op_name, operands, incomplete };
@@ -369,7 +420,7 @@ impl<'t> Parser<'t, '_> {
         let mut attrs = AttrDict::empty();
         let start = self.cursor.token();
         if start.kind == TokenKind::LeftBrace {
-            attrs = parse_dict(&mut self.cursor)?;
+            attrs = self.dict()?;
         }
         attrs = self.normalize(statement, attrs, start);
         let colon = self.cursor.expect(TokenKind::Colon)?;
@@ -440,23 +491,32 @@ impl<'t> Parser<'t, '_> {
 
     /// Parses a type. Modules repeat few types, so the text is compared with those read last.
     fn ty(&mut self) -> Result<Type, Failed> {
-        const REMEMBERED: usize = 8;
-        let start = self.cursor.token().start as usize;
-        let rest = &self.cursor.source()[start..];
-        if let Some(index) = self.types.iter().position(|(text, _)| rest.starts_with(text)) {
-            let (text, ty) = self.types[index];
-            self.types[..=index].rotate_right(1);
-            self.cursor.jump((start + text.len()) as u32);
+        if let Some(ty) = recall(&mut self.types, &mut self.cursor) {
             return Ok(ty);
         }
+        let start = self.cursor.token().start as usize;
         let ty = parse_type(&mut self.cursor, &mut generic_scope)?;
         let text: &'t str = &self.cursor.source()[start..self.cursor.previous_end() as usize];
         // Only text that ends with a bracket is a whole type whatever follows it.
         if text.ends_with([']', ')']) {
-            self.types.truncate(REMEMBERED - 1);
-            self.types.insert(0, (text, ty));
+            remember(&mut self.types, text, ty);
         }
         Ok(ty)
+    }
+
+    /// Parses a dictionary. Modules repeat few of them, as with types.
+    fn dict(&mut self) -> Result<AttrDict, Failed> {
+        if let Some(dict) = recall(&mut self.dicts, &mut self.cursor) {
+            return Ok(dict);
+        }
+        let start = self.cursor.token().start as usize;
+        let dict = parse_dict(&mut self.cursor)?;
+        let text: &'t str = &self.cursor.source()[start..self.cursor.previous_end() as usize];
+        // Long ones hold constants, which are rarely equal.
+        if text.len() <= 200 {
+            remember(&mut self.dicts, text, dict);
+        }
+        Ok(dict)
     }
 
     /// Parses `%x`, `%x#1` or `%12`.
@@ -532,10 +592,47 @@ impl<'t> Parser<'t, '_> {
     }
 }
 
+/// What stands at the cursor, past which it goes, where its text was read lately.
+fn recall<T: Copy>(known: &mut [(&str, T)], cursor: &mut Cursor<'_>) -> Option<T> {
+    let start = cursor.token().start as usize;
+    let rest = &cursor.source()[start..];
+    let index = known.iter().position(|(text, _)| rest.starts_with(text))?;
+    let (text, value) = known[index];
+    known[..=index].rotate_right(1);
+    cursor.jump((start + text.len()) as u32);
+    Some(value)
+}
+
+/// Remembers that `text` stands for `value`, and forgets what was read longest ago.
+fn remember<'t, T>(known: &mut Vec<(&'t str, T)>, text: &'t str, value: T) {
+    const REMEMBERED: usize = 8;
+    known.truncate(REMEMBERED - 1);
+    known.insert(0, (text, value));
+}
+
 fn spelled((name, number): Key) -> String {
     match (name, number) {
         (None, number) => format!("%{number}"),
         (Some(name), 0) => format!("%{name}"),
         (Some(name), number) => format!("%{name}#{number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_operands_are_an_error_in_their_place() {
+        let text = "\"t.f\" @main : fn (()) -> () {\n  ^(%x: ()):\n  \
+                    %y = \"t.op\"(%x, %x, %x) : ((), (), ()) -> ()\n  \
+                    \"t.end\"(%y) : (()) -> ()\n}\n";
+        let found = |limit| parse_with("test", text, &Registry::new(), limit).1;
+        assert!(found(3).iter().all(|error| error.code != "E0115"), "{:?}", found(3));
+        let errors = found(2);
+        let error = errors.iter().find(|error| error.code == "E0115").unwrap();
+        assert_eq!(error.message, "an operation has at most 2 operands");
+        let span = error.primary.as_ref().unwrap().span;
+        assert_eq!(&text[span.start as usize..span.end as usize], "\"t.op\"(%x, %x, %x)");
     }
 }

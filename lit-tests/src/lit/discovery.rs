@@ -14,7 +14,7 @@ pub struct Test {
 }
 
 /// The extensions of test files.
-pub const EXTENSIONS: [&str; 3] = ["relay", "test", "check"];
+pub const EXTENSIONS: [&str; 4] = ["relay", "te", "test", "check"];
 
 /// The test files under `root`, sorted by name; `root` itself if it is a file.
 ///

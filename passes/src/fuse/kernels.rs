@@ -69,6 +69,12 @@ fn outline_group(f: &mut FuncMut<'_>, members: &[OpId], kernels: &mut FxHashMap<
     let result = f.body.result(root, 0);
     let (result_type, hint, loc) = (f.body.ty(result), f.body.name_hint(result), f.body.loc(root));
     let kernel = kernels.get(&key).copied();
+    // Groups come in another order than the program's; the kernel stands before all its calls.
+    if let Some(made) = kernel.and_then(|kernel| f.body.defining_op(kernel))
+        && f.body.is_before(root, made)
+    {
+        f.body.move_op(made, InsertPoint::Before(root));
+    }
     let kernel = kernel.unwrap_or_else(|| {
         let attributes = attributes(f, members);
         let at = InsertPoint::Before(root);

@@ -37,7 +37,7 @@ impl Buffer {
 
     /// The bytes as a tensor. Errors when their number does not fit.
     pub fn to_tensor(&self, dtype: DType, shape: &[i64]) -> Result<TensorData, TensorSizeError> {
-        TensorData::from_bytes(dtype, shape, self.as_ref())
+        TensorData::from_bytes(dtype, shape, self.as_ref().to_vec())
     }
 
     /// Number of bytes.

@@ -46,4 +46,11 @@ pub const CODES: &[Code] = &[
         explanation: "A kernel is called with one buffer for each of its parameters, each of the parameter's \
                       size and aligned to 64 bytes.",
     },
+    Code {
+        code: "E0910",
+        title: "a program cannot be laid out for a target",
+        explanation: "Programs run as kernels that a main kernel calls. One of its functions has no \
+                      schedule, its buffers are larger than any memory, or there is no main kernel: \
+                      see the pass `lower-te`.",
+    },
 ];

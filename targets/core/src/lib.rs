@@ -13,6 +13,8 @@
 mod buffer;
 mod capabilities;
 pub mod codes;
+pub mod cpu;
+pub mod program;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};
@@ -79,6 +81,9 @@ pub trait Executable: Send + Sync {
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic>;
 }
 
+/// Makes a target from `key=value` options. The error is a message.
+pub type MakeTarget = fn(&[(String, String)]) -> Result<Box<dyn Target>, String>;
+
 /// A target that can be named.
 #[derive(Clone, Copy)]
 pub struct Registration {
@@ -88,8 +93,8 @@ pub struct Registration {
     pub doc: &'static str,
     /// Its options.
     pub options: &'static [OptionField],
-    /// Makes it from `key=value` options. The error is a message.
-    pub make: fn(&[(String, String)]) -> Result<Box<dyn Target>, String>,
+    /// Makes it from `key=value` options.
+    pub make: MakeTarget,
 }
 
 impl Registration {
@@ -97,7 +102,7 @@ impl Registration {
     pub const fn new<O: Options>(
         name: &'static str,
         doc: &'static str,
-        make: fn(&[(String, String)]) -> Result<Box<dyn Target>, String>,
+        make: MakeTarget,
     ) -> Registration {
         Registration { name, doc, options: O::FIELDS, make }
     }

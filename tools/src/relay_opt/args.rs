@@ -4,7 +4,7 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, 
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
-/// The input is Relay text or the generic form of the IR. Passes are given as pipeline text,
+/// The input is Relay text, the generic form of the IR, or an ONNX model. Passes are given as pipeline text,
 /// `a,b{key=value,flag},c`. Exit status: 0 success, 1 errors in the input, 2 wrong usage,
 /// 3 an error of the compiler.
 #[derive(Parser, Debug)]
@@ -26,12 +26,15 @@ pub(super) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     Run(RunModel),
+    Bench(BenchModel),
+    Import(ImportModel),
+    Inspect(InspectModel),
 }
 
 /// Optimizing, the default.
 #[derive(Args, Debug)]
 pub(super) struct Optimize {
-    /// The program; `-` is standard input. At most 2 GiB
+    /// The program; `-` is standard input. At most 2 GiB of text, or a model `.onnx`
     #[arg(default_value = "-")]
     pub(super) input: String,
     /// Where the result goes; `-` is standard output
@@ -44,6 +47,12 @@ pub(super) struct Optimize {
     #[arg(short = 'O', value_name = "LEVEL", action = ArgAction::Append,
           value_parser = ["0", "1", "2", "3"])]
     pub(super) level: Vec<String>,
+    #[command(flatten)]
+    pub(super) model: ModelOptions,
+    /// Leaves constants of more bytes than this out of what is printed, which then does not read
+    /// back. The default is to leave out none, and for models those over 1024
+    #[arg(long, value_name = "BYTES")]
+    pub(super) elide_constants: Option<usize>,
     /// Form of the result: relay, generic or json. The default is the form of the input
     #[arg(long, value_name = "FORM")]
     pub(super) emit: Option<String>,
@@ -65,6 +74,9 @@ pub(super) struct Optimize {
     /// Prints what each pass changed, as a unified diff
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_ir_diff: bool,
+    /// Prints the loops after each primitive of a schedule that `lower-schedule` applies
+    #[arg(long, help_heading = "Watching passes")]
+    pub(super) print_schedule_steps: bool,
     /// Prints where the time went
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
           default_missing_value = "human", help_heading = "Watching passes")]
@@ -108,6 +120,9 @@ pub(super) struct Optimize {
     /// How diagnostics print
     #[arg(long, value_name = "FORM", default_value = "human")]
     pub(super) diagnostic_format: DiagnosticForm,
+    /// Prints at most N errors, and at most N warnings, and counts the others; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(super) max_errors: usize,
 
     /// Lists the passes and the named pipelines
     #[arg(long, help_heading = "Reference")]
@@ -138,11 +153,23 @@ pub(super) struct Optimize {
 /// Runs a function of a model and writes what it returns.
 #[derive(Args, Debug)]
 pub(super) struct RunModel {
-    /// The model; `-` is standard input
+    /// The model: text, or `.onnx`; `-` is standard input
     pub(super) model: String,
-    /// What runs it
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// What runs it: `interp`, the reference interpreter; `graph`, compiled kernels, where the
+    /// arrays of `--params` are constants; `auto`, the latter where it can
     #[arg(long, value_name = "NAME", default_value = "interp")]
-    pub(super) executor: String,
+    pub(super) executor: Executor,
+    /// What kernels are compiled for, such as `c` or `c{isa=avx2}`
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
+    /// Threads of compiled kernels. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// Runs it with this executor as well, and compares the results
+    #[arg(long, value_name = "NAME")]
+    pub(super) compare: Option<Executor>,
     /// Arrays for parameters, by name: a .npz or .safetensors file
     #[arg(long, value_name = "FILE")]
     pub(super) inputs: Option<String>,
@@ -158,9 +185,112 @@ pub(super) struct RunModel {
     /// Ends a run that takes more than this many steps with an error
     #[arg(long, value_name = "N")]
     pub(super) step_limit: Option<u64>,
+    /// Prints at most N errors, and at most N warnings, and counts the others; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(super) max_errors: usize,
     /// Where the results go, as `out_0`, `out_1` and so on: a .npz or .safetensors file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<String>,
+}
+
+/// What runs a program.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Executor {
+    /// The reference interpreter.
+    Interp,
+    /// Compiled kernels on planned memory.
+    Graph,
+    /// `graph` where the program can be compiled, else `interp`.
+    Auto,
+}
+
+/// Compiles a model and measures how long it runs.
+#[derive(Args, Debug)]
+pub(super) struct BenchModel {
+    /// The model; `-` is standard input
+    pub(super) model: String,
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// What kernels are compiled for, such as `c` or `c{isa=avx2}`
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
+    /// Threads of compiled kernels. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// Constants for parameters, by name: a .npz or .safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub(super) params: Option<String>,
+    /// Parameters that stay inputs; the others without an array become random constants. The
+    /// default is the first
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    pub(super) input: Vec<String>,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(super) fill: u64,
+    /// Measures for so many seconds
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(super) seconds: f64,
+    /// Prints JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How ONNX models are read.
+#[derive(Args, Debug)]
+pub(super) struct ModelOptions {
+    /// Sets an extent that an ONNX model names; the others are open
+    #[arg(long, value_name = "NAME=N", value_parser = extent, action = ArgAction::Append)]
+    pub(super) dim: Vec<(String, i64)>,
+    /// Makes the other named extents of an ONNX model variables of the function's type
+    #[arg(long)]
+    pub(super) shape_variables: bool,
+}
+
+impl ModelOptions {
+    /// The same for the importer.
+    pub(super) fn options(&self) -> onnx_frontend::Options {
+        onnx_frontend::Options {
+            dims: self.dim.iter().cloned().collect(),
+            shape_variables: self.shape_variables,
+            ..onnx_frontend::Options::default()
+        }
+    }
+}
+
+/// An extent with its name.
+fn extent(text: &str) -> Result<(String, i64), String> {
+    let extent = text.split_once('=').and_then(|(name, extent)| {
+        let extent = extent.trim().parse().ok().filter(|extent| *extent >= 0)?;
+        Some((name.trim().to_string(), extent))
+    });
+    extent.ok_or_else(|| "expected a name and a number, such as batch=1".to_string())
+}
+
+/// Turns an ONNX model into Relay text.
+#[derive(Args, Debug)]
+pub(super) struct ImportModel {
+    /// The model
+    pub(super) model: String,
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// Where the text goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(super) output: String,
+    /// Where constants of more than 1024 bytes go, which become parameters of the function: a .npz
+    /// or .safetensors file for `relay-opt run --params`. The default is the output with the
+    /// extension .safetensors; on standard output all constants stay in the text
+    #[arg(long, value_name = "FILE")]
+    pub(super) params: Option<String>,
+}
+
+/// Says what an ONNX model is: its inputs and outputs, operators and size.
+#[derive(Args, Debug)]
+pub(super) struct InspectModel {
+    /// The model
+    pub(super) model: String,
+    /// Prints JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// `on` or `off`.
@@ -203,11 +333,14 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     Ok((cli, texts.join(",")))
 }
 
-/// The help of the program and of its command `run`, as plain text.
-pub(super) fn help() -> [String; 2] {
+/// The help of the program and of each of its commands, by name, as plain text.
+pub(super) fn help() -> Vec<(String, String)> {
     let mut command = Cli::command();
     command.build();
-    let main = command.render_long_help().to_string();
-    let run = command.find_subcommand_mut("run").map(|run| run.render_long_help().to_string());
-    [main, run.unwrap_or_default()]
+    let mut help = vec![("relay-opt".to_string(), command.render_long_help().to_string())];
+    for subcommand in command.get_subcommands_mut() {
+        let name = format!("relay-opt {}", subcommand.get_name());
+        help.push((name, subcommand.render_long_help().to_string()));
+    }
+    help
 }

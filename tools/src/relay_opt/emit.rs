@@ -43,7 +43,7 @@ impl Emit {
         }
     }
 
-    /// Prints `module`.
+    /// Prints `module`. Constants of more than `elide` bytes are left out.
     ///
     /// # Errors
     /// Those of writing to `out`.
@@ -51,10 +51,11 @@ impl Emit {
         self,
         module: &Module,
         registry: &Registry,
+        elide: Option<usize>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match self {
-            Emit::Text(form) => form.print(module, registry, out),
+            Emit::Text(form) => form.print(module, registry, elide, out),
             Emit::Json => json(module, out),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 
 use ir_core::Diagnostic;
 
@@ -26,12 +25,6 @@ pub(super) struct Input {
 /// # Errors
 /// A diagnostic where it cannot be read, is too large, or is not UTF-8.
 pub(super) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
-    let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
-    if extension.is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
-        let message = format!("reading ONNX is not available yet: `{path}`");
-        let help = "expected Relay text or the generic form of the IR";
-        return Err(Diagnostic::error("E0723", message).help(help));
-    }
     let unreadable = |error: io::Error| {
         let message = format!("cannot read `{path}`: {}", plain(&error));
         let diagnostic = Diagnostic::error("E0720", message);
@@ -73,7 +66,7 @@ fn not_text(file: &str, bytes: &[u8], at: usize) -> Diagnostic {
         "E0721",
         format!("`{file}` is not text: expected UTF-8, found {found} at offset {at}, line {line}"),
     )
-    .help("expected Relay text or the generic form of the IR, not a binary model")
+    .help("expected Relay text, the generic form of the IR, or an ONNX model `.onnx`")
 }
 
 /// The parts of `text`: between lines `// -----` where `split` holds, else all of it. What comes

@@ -44,7 +44,7 @@ impl Form {
         }
     }
 
-    /// Prints `module` in this form.
+    /// Prints `module` in this form. Constants of more than `elide` bytes are left out.
     ///
     /// # Errors
     /// Those of writing to `out`.
@@ -52,19 +52,25 @@ impl Form {
         self,
         module: &Module,
         registry: &Registry,
+        elide: Option<usize>,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
         match self {
             Form::Relay => {
-                relay::text::print(module, registry, &relay::text::PrintOptions::default(), out)
+                let options = relay::text::PrintOptions {
+                    elide_constants_over: elide,
+                    ..relay::text::PrintOptions::default()
+                };
+                relay::text::print(module, registry, &options, out)
             }
             // Whoever reads the output, a pipe or a reproducer, must get the constants back.
-            Form::Generic => ir_core::text::print_with(
-                module,
-                registry,
-                &ir_core::text::PrintOptions::complete(),
-                out,
-            ),
+            Form::Generic => {
+                let options = match elide {
+                    None => ir_core::text::PrintOptions::complete(),
+                    Some(_) => ir_core::text::PrintOptions::default(),
+                };
+                ir_core::text::print_with(module, registry, &options, out)
+            }
         }
     }
 }

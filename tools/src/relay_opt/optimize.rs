@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ir_core::diagnostics::did_you_mean;
 use ir_core::pipeline::{
@@ -18,7 +18,7 @@ use super::input::{self, Input};
 use super::language::{Form, infer, verify};
 use super::report::Reporter;
 use super::semantics::Trials;
-use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, plain};
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain};
 use crate::io::Io;
 
 /// What became of one part of the input.
@@ -37,6 +37,10 @@ struct Session<'a> {
     registry: &'a Registry,
     pipeline: Pipeline,
     emit: Option<Emit>,
+    /// Constants of more bytes are not printed.
+    elide: Option<usize>,
+    /// Whether the input is an ONNX model.
+    is_model: bool,
     before: Selection,
     after: Selection,
     reporter: Reporter,
@@ -59,7 +63,7 @@ pub(super) fn optimize(
             return Ok(USAGE);
         }
     };
-    let mut reporter = Reporter::new(args.diagnostic_format);
+    let mut reporter = Reporter::new(args.diagnostic_format, args.max_errors);
     // The passes of a reproducer are known only once it is read.
     let mut read = None;
     let (pipeline, reproduced) = match &args.run_reproducer {
@@ -73,20 +77,34 @@ pub(super) fn optimize(
         },
     };
     reporter.source(PIPELINE_FILE, &pipeline);
-    let pipeline = match Pipeline::parse(&pipeline, registry) {
+    let mut pipeline = match Pipeline::parse(&pipeline, registry) {
         Ok(pipeline) => pipeline,
         Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
     };
+    if args.print_schedule_steps
+        && let Err(message) = pipeline.set_option("lower-schedule", "print-steps", "")
+    {
+        writeln!(io.stderr, "error: {message}")?;
+        return Ok(USAGE);
+    }
     if args.print_pipeline {
         writeln!(io.stdout, "{pipeline}")?;
         return Ok(OK);
     }
-    let input = match read.map_or_else(|| input::read(&args.input, io), Ok) {
-        Ok(input) => input,
-        Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+    let is_model = read.is_none() && model::is_onnx(&args.input);
+    let input = match read {
+        Some(input) => input,
+        // A model is no text; the session reads it.
+        None if is_model => Input { file: args.input.clone(), text: String::new() },
+        None => match input::read(&args.input, io) {
+            Ok(input) => input,
+            Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        },
     };
     reporter.source(&input.file, &input.text);
-    let mut session = Session { args, registry, pipeline, emit, before, after, reporter };
+    let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
+    let mut session =
+        Session { args, registry, pipeline, emit, elide, is_model, before, after, reporter };
     session.run(&input, reproduced.as_deref(), io)
 }
 
@@ -165,7 +183,8 @@ impl Session<'_> {
                 PartResult::Failed => status = DIAGNOSTICS,
                 PartResult::Internal(reason) => {
                     self.reporter.finish(io)?;
-                    let text = reproduced.unwrap_or(part.text());
+                    let model = self.is_model.then(|| self.model_text(&io.directory));
+                    let text = reproduced.or(model.as_deref()).unwrap_or(part.text());
                     self.write_reproducer(text, reason, io)?;
                     return Ok(INTERNAL);
                 }
@@ -190,11 +209,17 @@ impl Session<'_> {
         timing: &mut Timing,
         io: &mut Io<'_>,
     ) -> io::Result<PartResult> {
-        let form = Form::of(text);
+        let form = if self.is_model { Form::Relay } else { Form::of(text) };
         let registry = self.registry;
+        let (is_model, options, directory) = (self.is_model, &self.args.model, &io.directory);
         let mut found = Vec::new();
         let mut internal = None;
-        let read = timing.phase("parse", || catch_panic(|| form.parse(file, text, registry)));
+        let read = timing.phase(if is_model { "import" } else { "parse" }, || {
+            catch_panic(|| match is_model {
+                true => model::read(file, options, registry, directory),
+                false => form.parse(file, text, registry),
+            })
+        });
         let (mut module, diagnostics) = read.unwrap_or_else(|message| {
             internal = Some(message);
             (Module::new(), vec![])
@@ -262,7 +287,7 @@ impl Session<'_> {
             _ => form,
         };
         let print = |module: &Module, registry: &Registry, out: &mut dyn Write| {
-            text_form.print(module, registry, out)
+            text_form.print(module, registry, self.elide, out)
         };
         let mut print_ir = PrintIr::new(&print);
         print_ir.before = self.before.clone();
@@ -302,6 +327,7 @@ impl Session<'_> {
         io: &mut Io<'_>,
     ) -> io::Result<Option<PartResult>> {
         let emit = self.emit.unwrap_or(Emit::Text(form));
+        let elide = self.elide;
         let separator: &[u8] = if index > 0 { b"// -----\n" } else { b"" };
         let registry = self.registry;
         let to_file = self.args.output != "-";
@@ -321,7 +347,7 @@ impl Session<'_> {
         let printed = timing.phase("print", || {
             catch_panic(|| {
                 out.write_all(separator)?;
-                emit.print(module, registry, out)
+                emit.print(module, registry, elide, out)
             })
         });
         match printed {
@@ -336,6 +362,18 @@ impl Session<'_> {
                 Ok(Some(PartResult::Internal(message)))
             }
         }
+    }
+
+    /// The model as text, for a reproducer; empty where it cannot be imported.
+    fn model_text(&self, directory: &Path) -> String {
+        let text = catch_panic(|| {
+            let options = &self.args.model;
+            let (module, _) = model::read(&self.args.input, options, self.registry, directory);
+            let mut text = Vec::new();
+            let printed = Form::Relay.print(&module, self.registry, None, &mut text);
+            printed.map(|()| String::from_utf8_lossy(&text).into_owned())
+        });
+        text.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     fn cannot_write(&mut self, error: &io::Error, io: &mut Io<'_>) -> io::Result<()> {

@@ -2,22 +2,34 @@
 
 use std::io;
 
-use ir_core::diagnostics::render;
+use ir_core::diagnostics::render::{self, Omitted};
 use ir_core::{Diagnostic, SourceMap};
 
 use super::args::DiagnosticForm;
 use crate::io::Io;
 
-/// Collects diagnostics and writes them in the form that was asked for.
+/// Collects diagnostics and writes them in the form that was asked for, up to a limit.
 pub(super) struct Reporter {
     form: DiagnosticForm,
+    /// How many errors are written, and how many warnings and notes; 0 is all.
+    limit: usize,
     sources: SourceMap,
     pending: Vec<Diagnostic>,
+    /// Errors, and warnings and notes, that were written.
+    written: [usize; 2],
+    omitted: Omitted,
 }
 
 impl Reporter {
-    pub(super) fn new(form: DiagnosticForm) -> Reporter {
-        Reporter { form, sources: SourceMap::default(), pending: vec![] }
+    pub(super) fn new(form: DiagnosticForm, limit: usize) -> Reporter {
+        Reporter {
+            form,
+            limit,
+            sources: SourceMap::default(),
+            pending: vec![],
+            written: [0; 2],
+            omitted: Omitted::default(),
+        }
     }
 
     /// Adds a text that diagnostics point into.
@@ -39,15 +51,20 @@ impl Reporter {
         &self.sources
     }
 
-    /// Reports `diagnostics`, in place order where they come together.
+    /// Reports `diagnostics`, in place order where they come together. Past the limit they are
+    /// counted only.
     ///
     /// # Errors
     /// Those of writing to standard error.
     pub(super) fn report(
         &mut self,
-        diagnostics: Vec<Diagnostic>,
+        mut diagnostics: Vec<Diagnostic>,
         io: &mut Io<'_>,
     ) -> io::Result<()> {
+        if self.limit > 0 {
+            render::sort(&mut diagnostics, &self.sources);
+            diagnostics.retain(|diagnostic| self.admit(diagnostic));
+        }
         match self.form {
             DiagnosticForm::Human => {
                 render::human(&diagnostics, &self.sources, io.styled, io.stderr)
@@ -61,15 +78,41 @@ impl Reporter {
         }
     }
 
-    /// Writes what waits for the end of the run.
+    /// Whether `diagnostic` is within the limit; counts it.
+    fn admit(&mut self, diagnostic: &Diagnostic) -> bool {
+        let error = diagnostic.is_error();
+        let written = &mut self.written[usize::from(!error)];
+        if *written < self.limit {
+            *written += 1;
+            return true;
+        }
+        match error {
+            true => self.omitted.errors += 1,
+            false => self.omitted.others += 1,
+        }
+        false
+    }
+
+    /// Writes what waits for the end of the run: how many diagnostics were left out, and a SARIF
+    /// log.
     ///
     /// # Errors
     /// Those of writing to standard error.
     pub(super) fn finish(&mut self, io: &mut Io<'_>) -> io::Result<()> {
-        if self.form != DiagnosticForm::Sarif {
-            return Ok(());
+        let omitted = std::mem::take(&mut self.omitted);
+        match self.form {
+            DiagnosticForm::Human if !omitted.is_empty() => {
+                writeln!(io.stderr, "{omitted}; `--max-errors 0` prints all")
+            }
+            DiagnosticForm::Json if !omitted.is_empty() => {
+                writeln!(io.stderr, "{}", omitted.json())
+            }
+            DiagnosticForm::Human | DiagnosticForm::Json => Ok(()),
+            DiagnosticForm::Sarif => {
+                let (pending, codes) =
+                    (std::mem::take(&mut self.pending), &[&crate::codes::ALL[..]]);
+                render::sarif(&pending, omitted, &self.sources, "relay-opt", codes, io.stderr)
+            }
         }
-        let pending = std::mem::take(&mut self.pending);
-        render::sarif(&pending, &self.sources, "relay-opt", &[&crate::codes::ALL], io.stderr)
     }
 }

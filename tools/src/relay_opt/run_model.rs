@@ -8,12 +8,14 @@ use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData};
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Interpreter, Options, Value, check_type, random_value};
 use relay::language::FUNC;
+use rustc_hash::FxHashSet;
+use target_core::{Target, Targets};
 
-use super::args::{DiagnosticForm, RunModel};
-use super::input;
+use super::args::{DiagnosticForm, Executor, ModelOptions, RunModel};
 use super::language::{Form, infer, verify};
 use super::report::Reporter;
-use super::{DIAGNOSTICS, OK, USAGE};
+use super::{DIAGNOSTICS, OK, input, model};
+use crate::executor::{self, Program};
 use crate::io::Io;
 
 /// Elements of each result that are printed.
@@ -27,17 +29,12 @@ const PREFIXES: [&str; 2] = ["in_", "param_"];
 /// # Errors
 /// Those of writing to the streams.
 pub(super) fn run_model(args: &RunModel, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
-    if args.executor != "interp" {
-        let found = &args.executor;
-        let help = did_you_mean(found, ["interp"]).unwrap_or("there is `interp`".to_string());
-        writeln!(io.stderr, "error: executor `{found}` is not available; {help}")?;
-        return Ok(USAGE);
-    }
-    let mut reporter = Reporter::new(DiagnosticForm::Human);
+    let mut reporter = Reporter::new(DiagnosticForm::Human, args.max_errors);
     let mut found = Vec::new();
     let outputs = run(args, registry, &mut reporter, &mut found, io);
     let failed = found.iter().any(Diagnostic::is_error);
     reporter.report(found, io)?;
+    reporter.finish(io)?;
     match outputs {
         Some(outputs) if !failed => {
             write_table(&outputs, io.stdout)?;
@@ -55,36 +52,57 @@ fn run(
     found: &mut Vec<Diagnostic>,
     io: &mut Io<'_>,
 ) -> Option<Vec<(String, Value)>> {
-    let input = input::read(&args.model, io).map_err(|error| found.push(error)).ok()?;
-    reporter.source(&input.file, &input.text);
-    let form = Form::of(&input.text);
-    let (mut module, diagnostics) = form.parse(&input.file, &input.text, registry);
-    reporter.sources(&module.sources);
-    found.extend(diagnostics);
-    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
-    if !failed(found) && form == Form::Relay {
-        found.extend(infer(&mut module, registry));
-    }
-    if !failed(found) {
-        found.extend(verify(&module, registry));
-    }
+    let module = load(&args.model, &args.options, registry, reporter, found, io)?;
     let mut arrays = Arrays::default();
     // Of two arrays of one name, that of `--inputs` counts.
-    for path in [&args.params, &args.inputs].into_iter().flatten() {
+    let mut constants = FxHashSet::default();
+    for (path, constant) in [(&args.params, true), (&args.inputs, false)] {
+        let Some(path) = path else { continue };
         match arrays::load(&io.directory.join(path)) {
-            Ok(loaded) => arrays.extend(loaded),
+            Ok(loaded) => {
+                for name in loaded.keys() {
+                    match constant {
+                        true => constants.insert(name.clone()),
+                        false => constants.remove(name),
+                    };
+                }
+                arrays.extend(loaded);
+            }
             Err(error) => found.push(error),
         }
     }
+    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
     if failed(found) {
         return None;
     }
     let name = args.function.trim_start_matches('@');
-    let result = arguments(name, &module, &arrays, args.fill, found).and_then(|arguments| {
+    let arguments = arguments(name, &module, (&arrays, &constants), args.fill, found);
+    let arguments = arguments.map_err(|error| found.push(error)).ok()?;
+    let interpret = |arguments: Vec<Argument>| {
         let options = Options { step_limit: args.step_limit, ..Options::default() };
-        Interpreter::new(&module, registry).options(options).call(name, arguments)
-    });
-    let value = result.map_err(|error| found.push(error)).ok()?;
+        let values = arguments.into_iter().map(|argument| argument.value).collect();
+        Interpreter::new(&module, registry).options(options).call(name, values)
+    };
+    let run = |executor: Executor, found: &mut Vec<Diagnostic>| match executor {
+        Executor::Interp => interpret(arguments.clone()).map_err(|error| vec![error]),
+        Executor::Graph => compiled(args, name, &module, registry, arguments.clone(), found),
+        Executor::Auto => match compiled(args, name, &module, registry, arguments.clone(), found) {
+            Ok(value) => Ok(value),
+            Err(errors) => {
+                let mut remark = Diagnostic::remark("E0733", "the program runs in the interpreter");
+                remark.notes = errors.into_iter().map(|error| error.message).collect();
+                found.push(remark);
+                interpret(arguments.clone()).map_err(|error| vec![error])
+            }
+        },
+    };
+    let value = run(args.executor, found).map_err(|errors| found.extend(errors)).ok()?;
+    if let Some(other) = args.compare {
+        let reference = run(other, found).map_err(|errors| found.extend(errors)).ok()?;
+        if let Some(difference) = difference(&value, &reference) {
+            found.push(Diagnostic::error("E0734", difference));
+        }
+    }
     let outputs = flatten(value);
     if let Some(path) = &args.output {
         let mut arrays = Arrays::default();
@@ -108,6 +126,135 @@ fn run(
     Some(outputs)
 }
 
+/// The model at `path`, its types inferred, verified; `None` where an error is among `found`.
+pub(super) fn load(
+    path: &str,
+    options: &ModelOptions,
+    registry: &Registry,
+    reporter: &mut Reporter,
+    found: &mut Vec<Diagnostic>,
+    io: &mut Io<'_>,
+) -> Option<Module> {
+    let (form, mut module, diagnostics);
+    if model::is_onnx(path) {
+        form = Form::Relay;
+        (module, diagnostics) = model::read(path, options, registry, &io.directory);
+    } else {
+        let input = input::read(path, io).map_err(|error| found.push(error)).ok()?;
+        reporter.source(&input.file, &input.text);
+        form = Form::of(&input.text);
+        (module, diagnostics) = form.parse(&input.file, &input.text, registry);
+    }
+    reporter.sources(&module.sources);
+    found.extend(diagnostics);
+    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
+    if !failed(found) && form == Form::Relay {
+        found.extend(infer(&mut module, registry));
+    }
+    if !failed(found) {
+        found.extend(verify(&module, registry));
+    }
+    (!failed(found)).then_some(module)
+}
+
+/// The targets that kernels can be compiled for.
+pub(super) fn targets() -> Targets {
+    Targets::new().with(target_c::registration())
+}
+
+/// The target that `text` names, on `threads` threads. An option that the text sets counts.
+pub(super) fn target(text: &str, threads: Option<u16>) -> Result<Box<dyn Target>, Diagnostic> {
+    let Some(threads) = threads else { return targets().parse(text) };
+    let text = match text.strip_suffix('}') {
+        Some(options) => format!("{options},threads={threads}}}"),
+        None => format!("{text}{{threads={threads}}}"),
+    };
+    targets().parse(&text)
+}
+
+/// Compiles the function and runs it. The arrays of `--params` are constants.
+fn compiled(
+    args: &RunModel,
+    name: &str,
+    module: &Module,
+    registry: &Registry,
+    arguments: Vec<Argument>,
+    found: &mut Vec<Diagnostic>,
+) -> Result<Value, Vec<Diagnostic>> {
+    if name != "main" {
+        let message = format!("compiled programs start at @main, not at @{name}");
+        return Err(vec![Diagnostic::error("E0733", message)]);
+    }
+    let target = target(&args.target, args.threads).map_err(|error| vec![error])?;
+    let mut module = module.clone();
+    let mut constants = Vec::new();
+    let mut inputs = Vec::new();
+    for Argument { name, value, constant } in arguments {
+        let Value::Tensor(tensor) = value else {
+            let message =
+                format!("parameter `{name}` is no tensor: compiled programs take tensors");
+            return Err(vec![Diagnostic::error("E0733", message)]);
+        };
+        match constant {
+            true => constants.push((name, tensor)),
+            false => inputs.push(tensor),
+        }
+    }
+    executor::bind(&mut module, &constants);
+    let threads = target.capabilities().threads;
+    let (mut program, _) = Program::build(module, registry, &*target, threads, found)?;
+    let run = |program: &mut Program| {
+        program.set_inputs(&inputs)?;
+        program.run()?;
+        program.outputs()
+    };
+    let mut outputs = run(&mut program).map_err(|error| vec![error])?;
+    Ok(match outputs.len() {
+        1 => Value::Tensor(outputs.swap_remove(0)),
+        _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),
+    })
+}
+
+/// Where two results differ by more than rounding does: over a thousandth of the largest element,
+/// for floats; at all, for others.
+fn difference(found: &Value, expected: &Value) -> Option<String> {
+    let (found, expected) = (flatten(found.clone()), flatten(expected.clone()));
+    if found.len() != expected.len() {
+        return Some(format!("{} results, and {} to compare with", found.len(), expected.len()));
+    }
+    for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+        let (Value::Tensor(found), Value::Tensor(expected)) = (found, expected) else { continue };
+        if found.ty() != expected.ty() {
+            return Some(format!(
+                "{name} is {}, and to compare with {}",
+                found.ty(),
+                expected.ty()
+            ));
+        }
+        let expected_values = expected.to_f64();
+        let largest = expected_values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        let bound = if found.dtype().is_float() { 1e-3 * largest.max(1e-30) } else { 0.0 };
+        for (place, (a, b)) in found.to_f64().iter().zip(&expected_values).enumerate() {
+            let close = (a - b).abs() <= bound || a == b || (a.is_nan() && b.is_nan());
+            if !close {
+                return Some(format!("{name} differs at element {place}: {a} and {b}"));
+            }
+        }
+    }
+    None
+}
+
+/// A value for a parameter.
+#[derive(Clone)]
+pub(super) struct Argument {
+    /// The parameter.
+    pub(super) name: String,
+    /// Its value.
+    pub(super) value: Value,
+    /// Whether it is the same in every run.
+    pub(super) constant: bool,
+}
+
 fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnostic> {
     match module.get(name) {
         Some(item) if item.signature.op == FUNC && item.body.is_some() => Ok(item),
@@ -128,10 +275,10 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
 fn arguments(
     name: &str,
     module: &Module,
-    arrays: &Arrays,
+    (arrays, constants): (&Arrays, &FxHashSet<String>),
     seed: Option<u64>,
     found: &mut Vec<Diagnostic>,
-) -> Result<Vec<Value>, Diagnostic> {
+) -> Result<Vec<Argument>, Diagnostic> {
     let item = find_function(module, name)?;
     let (signature, signatures) = (&item.signature, module.signatures());
     let (Some(body), Some(function)) = (&item.body, signature.ty.as_function()) else {
@@ -164,13 +311,19 @@ fn arguments(
             if let Some(place) = place {
                 used[place] = true;
             }
-            values.push(value);
+            values.push(Argument {
+                name: parameter.to_string(),
+                value,
+                constant: constants.contains(array),
+            });
         } else if let Some(seed) = seed {
             // Fixed keys: the same hash in every run.
             let mut hasher = DefaultHasher::new();
             (seed, parameter.as_str()).hash(&mut hasher);
             match random_value(*ty, &signatures, hasher.finish()) {
-                Ok(value) => values.push(value),
+                Ok(value) => {
+                    values.push(Argument { name: parameter.to_string(), value, constant: false });
+                }
                 Err(message) => {
                     let message = format!("cannot fill parameter `{parameter}`: {message}");
                     found.push(Diagnostic::error("E0730", message).at(signature.span));

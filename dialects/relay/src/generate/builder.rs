@@ -1,7 +1,8 @@
 //! Building bodies operation by operation, types given.
 
 use ir_core::{
-    BlockId, Body, InsertPoint, OpFields, OpId, OpParts, Scalar, TensorData, Type, ValueId,
+    AttrDict, BlockId, Body, InsertPoint, OpFields, OpId, OpParts, Scalar, TensorData, Type,
+    ValueId,
 };
 
 use crate::language::{Constant, Fn, If, Match, Pattern, Yield};
@@ -119,12 +120,34 @@ impl Builder {
         recursive: bool,
         mut fill: impl FnMut(&mut Builder, &[ValueId]) -> ValueId,
     ) -> ValueId {
+        let op = Fn { recursive, attributes: AttrDict::empty() };
+        self.function_of(&op, params, result, &mut fill)
+    }
+
+    /// Appends a kernel: a function marked `Primitive=1`, which takes nothing from outside.
+    pub fn kernel(
+        &mut self,
+        params: &[Type],
+        result: Type,
+        mut fill: impl FnMut(&mut Builder, &[ValueId]) -> ValueId,
+    ) -> ValueId {
+        let attributes = AttrDict::empty().with("Primitive", &1i64);
+        self.function_of(&Fn { recursive: false, attributes }, params, result, &mut fill)
+    }
+
+    fn function_of(
+        &mut self,
+        op: &Fn,
+        params: &[Type],
+        result: Type,
+        fill: &mut dyn FnMut(&mut Builder, &[ValueId]) -> ValueId,
+    ) -> ValueId {
         let ty = Type::function(params.iter().copied(), result);
-        let op = Fn { recursive, attributes: ir_core::AttrDict::empty() };
-        let op = self.with_regions(&op, ty, 1);
+        let recursive = op.recursive;
+        let op = self.with_regions(op, ty, 1);
         let mut args = params.to_vec();
         args.extend(recursive.then_some(ty));
-        self.region(op, 0, &args, &mut fill);
+        self.region(op, 0, &args, fill);
         self.body.result(op, 0)
     }
 }

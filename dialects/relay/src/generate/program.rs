@@ -386,7 +386,7 @@ impl Generator<'_> {
             return self.leaf(builder, scope, ty);
         }
         self.budget -= 1;
-        let value = match self.random.below(14) {
+        let value = match self.random.below(15) {
             0 | 1 => self.leaf(builder, scope, ty),
             2 => self.choice(builder, scope, ty, depth),
             3 => self.case(builder, scope, ty, depth),
@@ -395,6 +395,7 @@ impl Generator<'_> {
             6 => self.polymorphic_call(builder, scope, ty, depth),
             7 => self.cell(builder, scope, ty, depth),
             8 => self.projection(builder, scope, ty, depth),
+            9 => self.kernel_call(builder, scope, ty, depth),
             _ => self.constructive(builder, scope, ty, depth),
         };
         let found = builder.body.ty(value);
@@ -614,15 +615,66 @@ impl Generator<'_> {
         depth: usize,
     ) -> ValueId {
         let condition = self.expression(builder, scope, Type::scalar(DType::BOOL), depth - 1);
+        // A value that both branches use, so that it belongs to neither.
+        let shared =
+            self.random.one_in(3).then(|| self.constructive(builder, scope, ty, depth - 1));
         let (mut one, mut two) = (scope.clone(), scope.clone());
         // Both branches need the generator, one after the other.
         let this = std::cell::RefCell::new(self);
+        let branch = |builder: &mut Builder, scope: &mut Scope| {
+            let mut this = this.borrow_mut();
+            let value = this.expression(builder, scope, ty, depth - 1);
+            match shared {
+                Some(shared) => this.either(builder, shared, value, ty),
+                None => value,
+            }
+        };
         builder.if_else(
             condition,
             ty,
-            |builder| this.borrow_mut().expression(builder, &mut one, ty, depth - 1),
-            |builder| this.borrow_mut().expression(builder, &mut two, ty, depth - 1),
+            |builder| branch(builder, &mut one),
+            |builder| branch(builder, &mut two),
         )
+    }
+
+    /// One of two values of type `ty`, with a use of both.
+    fn either(&mut self, builder: &mut Builder, one: ValueId, two: ValueId, ty: Type) -> ValueId {
+        let tuple = builder.add(&Tuple { fields: vec![one, two] }, Type::tuple([ty, ty]));
+        builder.add(&TupleGet { tuple, index: self.random.below(2) as i64 }, ty)
+    }
+
+    /// A kernel, as fusion makes them, applied: operators on its parameter and on constants.
+    fn kernel_call(
+        &mut self,
+        builder: &mut Builder,
+        scope: &mut Scope,
+        ty: Type,
+        depth: usize,
+    ) -> ValueId {
+        let float = ty.as_tensor().is_some_and(|tensor| tensor.dtype.is_float());
+        if !float {
+            return self.constructive(builder, scope, ty, depth);
+        }
+        let length = 1 + self.random.below(3);
+        let kernel = builder.kernel(&[ty], ty, |builder, params| {
+            let mut value = params[0];
+            for _ in 0..length {
+                let next = match self.random.one_in(2) {
+                    true => {
+                        let name = UNARY_FLOAT[self.random.below(UNARY_FLOAT.len())];
+                        self.operator(builder, name, &[value])
+                    }
+                    false => {
+                        let name = BINARY[self.random.below(BINARY.len())];
+                        self.operator(builder, name, &[value, params[0]])
+                    }
+                };
+                value = next.filter(|next| builder.body.ty(*next) == ty).unwrap_or(value);
+            }
+            value
+        });
+        let arg = self.expression(builder, scope, ty, depth - 1);
+        builder.add(&call(kernel, &[arg]), ty)
     }
 
     fn case(
@@ -704,7 +756,14 @@ impl Generator<'_> {
         let function = Type::function([param], ty);
         let function = self.expression_of_function(builder, scope, function, depth);
         let arg = self.expression(builder, scope, param, depth - 1);
-        builder.add(&call(function, &[arg]), ty)
+        let value = builder.add(&call(function, &[arg]), ty);
+        if !self.random.one_in(3) {
+            return value;
+        }
+        // The same closure again, on something else.
+        let arg = self.constructive(builder, scope, param, depth - 1);
+        let again = builder.add(&call(function, &[arg]), ty);
+        self.either(builder, value, again, ty)
     }
 
     fn expression_of_function(

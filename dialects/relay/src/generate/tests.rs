@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use ir_core::{Body, Module, OpId, Registry, Type, verify};
+use ir_core::{AttrDict, Body, Module, OpId, Registry, Type, verify};
 use proptest::prelude::*;
 
 use super::{ill_typed_mutation, random_module, shrink};
 use crate::inference::infer_module;
 use crate::interpreter::{Interpreter, Options, approx_equal, check_type, random_arguments};
+use crate::language::is_primitive;
 
 fn registry() -> Registry {
     Registry::new().with(crate::dialect())
@@ -174,6 +175,48 @@ fn every_form_occurs() {
     ] {
         assert!(seen.contains(&format!("relay.{form}").as_str().into()), "`{form}` never occurs");
     }
+}
+
+#[test]
+fn what_passes_trip_over_occurs() {
+    let registry = registry();
+    let (mut kernels, mut shared, mut called_twice) = (0, 0, 0);
+    for seed in 0..100 {
+        let module = random_module(&registry, seed, 60);
+        for body in module.items.values().filter_map(|item| item.body.as_ref()) {
+            for op in body.walk() {
+                let Some(value) = body.results(op).next() else { continue };
+                match body.op_name(op).as_str() {
+                    "relay.fn" => {
+                        let attributes: Option<AttrDict> = body.attrs(op).value("attributes");
+                        kernels += usize::from(attributes.is_some_and(is_primitive));
+                        let arguments: BTreeSet<_> = body
+                            .uses(value)
+                            .filter(|(user, index)| {
+                                *index == 0 && body.op_name(*user) == "relay.call"
+                            })
+                            .map(|(user, _)| {
+                                body.operand(user, 1.min(body.operand_count(user) - 1))
+                            })
+                            .collect();
+                        called_twice += usize::from(arguments.len() > 1);
+                    }
+                    "relay.constant" => {}
+                    _ => {
+                        let users = |block| {
+                            body.uses(value).any(|(user, _)| body.op_block(user) == Some(block))
+                        };
+                        shared += body
+                            .walk()
+                            .filter(|op| body.op_name(*op) == "relay.if")
+                            .filter(|op| (0..2).all(|index| users(body.region_block(*op, index))))
+                            .count();
+                    }
+                }
+            }
+        }
+    }
+    assert!(kernels > 20 && shared > 20 && called_twice > 20, "{kernels} {shared} {called_twice}");
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 use ir_core::types::MAX_TYPE_DEPTH;
 use ir_core::{
-    Attr, BlockId, Body, Diagnostic, InferCx, Loc, OpId, OpInfo, Signature, SmallVec, Span, Stop,
-    Symbol, Type, TypeData, ValueDef, ValueId,
+    Attr, Body, Diagnostic, InferCx, Loc, OpId, OpInfo, Signature, SmallVec, Span, Stop, Symbol,
+    Type, TypeData, ValueDef, ValueId,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::codes;
 use super::environment::{Environment, Rule};
-use super::kinds::{Kinds, Scope};
+use super::kinds::{Kinds, Problem, Scope};
 use super::shown;
 use super::solver::{Mismatch, RelationId, Solver, Variable};
 use crate::language::yielded;
@@ -53,6 +53,12 @@ pub(super) struct Engine<'e, 'a> {
     pub(super) diagnostics: Vec<Diagnostic>,
     relations: Vec<Relation<'a>>,
     queue: VecDeque<RelationId>,
+    /// Operations visited and relations tried.
+    visits: u64,
+    /// The type parameters where the visit is.
+    pub(super) scope: Scope,
+    /// The unit of each function.
+    pub(super) by_name: FxHashMap<Symbol, usize>,
     /// Functions with something wrong in a match: their matches are not checked further.
     pub(super) bad_matches: FxHashSet<(usize, OpId)>,
 }
@@ -65,6 +71,8 @@ struct Frame {
     op: Option<OpId>,
     region: usize,
     next: Option<OpId>,
+    /// The number of type parameters in scope around the operation.
+    scope: usize,
 }
 
 impl<'e, 'a> Engine<'e, 'a> {
@@ -77,6 +85,9 @@ impl<'e, 'a> Engine<'e, 'a> {
             diagnostics: Vec::new(),
             relations: Vec::new(),
             queue: VecDeque::new(),
+            visits: 0,
+            scope: Scope::default(),
+            by_name: FxHashMap::default(),
             bad_matches: FxHashSet::default(),
         }
     }
@@ -86,6 +97,7 @@ impl<'e, 'a> Engine<'e, 'a> {
         let declared = super::declared_type(signature, body);
         let ty = self.solver.open(declared, false);
         let (open, matches) = (Vec::new(), Vec::new());
+        self.by_name.insert(name, self.units.len());
         self.units.push(Unit { name, signature, body, ty, open, matches });
     }
 
@@ -102,6 +114,11 @@ impl<'e, 'a> Engine<'e, 'a> {
         self.finish();
     }
 
+    /// How much work the inference was.
+    pub(super) fn steps(&self) -> u64 {
+        self.visits + self.solver.steps()
+    }
+
     // ---- places ----------------------------------------------------------------------------
 
     pub(super) fn body(&self, unit: usize) -> &Body {
@@ -116,10 +133,13 @@ impl<'e, 'a> Engine<'e, 'a> {
         self.span(unit, self.body(unit).loc(op))
     }
 
-    /// Where `value` comes from; a parameter of the function is at the function's name.
+    /// Where `value` comes from; an argument without a place is where its function or branch is.
     pub(super) fn value_span(&self, unit: usize, value: ValueId) -> Option<Span> {
+        if let Some(span) = self.span(unit, self.body(unit).value_loc(value)) {
+            return Some(span);
+        }
         match self.body(unit).def(value) {
-            ValueDef::Result(op, _) => self.op_span(unit, op),
+            ValueDef::Result(..) => None,
             ValueDef::Argument(block, _) => match self.body(unit).block_parent(block) {
                 Some(op) => self.op_span(unit, op),
                 None => self.units[unit].signature.span,
@@ -196,40 +216,30 @@ impl<'e, 'a> Engine<'e, 'a> {
         }
     }
 
-    /// The type parameters that enclose `block`.
-    fn scope(&self, unit: usize, block: BlockId) -> Scope {
-        let mut binders: Vec<&'static [Symbol]> = Vec::new();
-        let params = |ty: Type| ty.as_function().map_or(&[][..], |f| &f.type_params[..]);
-        let body = self.body(unit);
-        let mut block = block;
-        while let Some(op) = body.block_parent(block) {
-            if body.op_name(op) == "relay.fn" {
-                body.results(op).for_each(|result| binders.push(params(body.ty(result))));
-            }
-            match body.op_block(op) {
-                Some(outer) => block = outer,
-                None => break,
-            }
-        }
-        binders.push(params(self.units[unit].ty));
-        let mut scope = Scope::default();
-        // Duplicates are reported where the binder is.
-        binders.iter().rev().for_each(|names| scope.bind(names, &mut Vec::new()));
-        scope
+    /// Checks the names and kinds in `ty`, where the visit of the function is.
+    fn check_in_scope(&mut self, ty: Type, problems: &mut Vec<Problem>) {
+        self.scope.forget_kinds();
+        self.kinds.check(ty, &mut self.scope, problems);
     }
 
-    /// Checks the names and kinds in a written type of `value`.
+    /// Makes the type parameters of a function those in scope.
+    fn enter_scope(&mut self, unit: usize) {
+        self.scope = Scope::default();
+        let binder = self.units[unit].ty.as_function().map_or(&[][..], |f| &f.type_params[..]);
+        // Duplicates are reported where the type of the function is checked.
+        self.scope.bind(binder, &mut Vec::new());
+    }
+
+    /// Checks the names and kinds in a written type of `value`, which is where the visit is.
     pub(super) fn check_kinds(&mut self, unit: usize, value: ValueId, ty: Type) {
         if self.kinds.is_checked(ty) {
             return;
         }
-        let block = self.body(unit).def_block(value).unwrap_or(self.body(unit).entry());
-        let mut scope = match ty.facts().has_parameter {
-            true => self.scope(unit, block),
-            false => Scope::default(),
-        };
         let mut problems = Vec::new();
-        self.kinds.check(ty, &mut scope, &mut problems);
+        self.check_in_scope(ty, &mut problems);
+        if problems.is_empty() {
+            return;
+        }
         let (span, name) = (self.value_span(unit, value), self.value_name(unit, value));
         let found = problems.into_iter().map(|problem| problem.into_diagnostic(span, &name));
         self.diagnostics.extend(found);
@@ -242,7 +252,7 @@ impl<'e, 'a> Engine<'e, 'a> {
         if present == found {
             return;
         }
-        if found.facts().depth > MAX_TYPE_DEPTH {
+        if self.solver.depth(found) > MAX_TYPE_DEPTH {
             let subject = self.value_name(unit, value);
             self.report_deep(self.value_span(unit, value), &subject);
             return self.poison(unit, value);
@@ -266,7 +276,7 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     // ---- messages --------------------------------------------------------------------------
 
-    fn report_deep(&mut self, span: Option<Span>, subject: &str) {
+    pub(super) fn report_deep(&mut self, span: Option<Span>, subject: &str) {
         self.report(
             Diagnostic::error(
                 codes::DEEP,
@@ -290,9 +300,17 @@ impl<'e, 'a> Engine<'e, 'a> {
         origin: Option<(Option<Span>, String)>,
         reason: &str,
     ) {
+        let open = [expected, found];
         let (expected, found) = (self.solver.close(expected), self.solver.close(found));
         let diagnostic = match mismatch {
-            Mismatch::Deep => return self.report_deep(span, subject),
+            Mismatch::Deep => {
+                // What contains it is as deep: once is enough.
+                for ty in open {
+                    let ty = self.solver.resolve(ty);
+                    self.solver.poison_all(ty, &mut FxHashSet::default());
+                }
+                return self.report_deep(span, subject);
+            }
             Mismatch::Infinite => Diagnostic::error(
                 codes::INFINITE,
                 format!("the type of {subject} would contain itself"),
@@ -367,6 +385,7 @@ impl<'e, 'a> Engine<'e, 'a> {
             let found = problems.into_iter().map(|p| p.into_diagnostic(span, &subject));
             self.diagnostics.extend(found);
         }
+        self.enter_scope(unit);
         let Some(function) = ty.as_function() else { return };
         let entry = self.body(unit).entry();
         let params = self.body(unit).block_args(entry).to_vec();
@@ -381,10 +400,14 @@ impl<'e, 'a> Engine<'e, 'a> {
     }
 
     fn visit(&mut self, unit: usize) {
+        self.enter_scope(unit);
         let entry = self.body(unit).entry();
-        let mut frames = vec![Frame { op: None, region: 0, next: self.body(unit).first_op(entry) }];
+        let mut frames =
+            vec![Frame { op: None, region: 0, next: self.body(unit).first_op(entry), scope: 0 }];
         while let Some(frame) = frames.last_mut() {
             if let Some(op) = frame.next {
+                self.visits += 1;
+                let scope = self.scope.len();
                 let body = &*self.units[unit].body;
                 frame.next = body.next_op(op);
                 let regions = body.has_regions(op);
@@ -399,7 +422,7 @@ impl<'e, 'a> Engine<'e, 'a> {
                     None => self.poison_results(unit, op),
                 }
                 if regions {
-                    frames.push(Frame { op: Some(op), region: 0, next: first });
+                    frames.push(Frame { op: Some(op), region: 0, next: first, scope });
                 }
                 continue;
             }
@@ -410,6 +433,7 @@ impl<'e, 'a> Engine<'e, 'a> {
                 frame.next = body.first_op(body.region_block(op, frame.region));
                 continue;
             }
+            self.scope.truncate(frame.scope);
             frames.pop();
             self.leave(unit, op);
         }
@@ -440,7 +464,7 @@ impl<'e, 'a> Engine<'e, 'a> {
     // ---- relations -------------------------------------------------------------------------
 
     /// Finds the result type of an operator at once where its operand types are known.
-    fn relation(&mut self, unit: usize, op: OpId, info: &'a OpInfo) {
+    pub(super) fn relation(&mut self, unit: usize, op: OpId, info: &'a OpInfo) {
         let body = &*self.units[unit].body;
         if body.result_count(op) != 1 {
             return self.poison_results(unit, op);
@@ -644,6 +668,7 @@ impl<'e, 'a> Engine<'e, 'a> {
             return;
         }
         relation.queued = false;
+        self.visits += 1;
         let (unit, op, info, result) = (relation.unit, relation.op, relation.info, relation.result);
         let Some(infer) = info.def.infer else { return };
         let given = relation.operands.clone();

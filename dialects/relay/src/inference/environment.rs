@@ -22,12 +22,15 @@ pub(super) enum Form {
     Fn,
     If,
     Match,
+    Tuple,
+    TupleGet,
+    RefCreate,
     RefRead,
     RefWrite,
     Yield,
 }
 
-const FORMS: [(&str, Form); 11] = [
+const FORMS: [(&str, Form); 14] = [
     ("relay.global", Form::Global),
     ("relay.operator", Form::Operator),
     ("relay.constructor", Form::Constructor),
@@ -36,6 +39,9 @@ const FORMS: [(&str, Form); 11] = [
     ("relay.fn", Form::Fn),
     ("relay.if", Form::If),
     ("relay.match", Form::Match),
+    ("relay.tuple", Form::Tuple),
+    ("relay.tuple_get", Form::TupleGet),
+    ("relay.ref", Form::RefCreate),
     ("relay.ref_read", Form::RefRead),
     ("relay.ref_write", Form::RefWrite),
     ("relay.yield", Form::Yield),
@@ -114,34 +120,46 @@ impl DataTypes {
     /// Checks the declarations themselves.
     pub(super) fn check(&self, diagnostics: &mut Vec<Diagnostic>) {
         for (name, adt) in &self.adts {
-            let mut problems = Vec::new();
-            let mut kinds = Kinds::new(self);
-            let mut scope = Scope::default();
-            scope.bind(&adt.decl.params, &mut problems);
-            for constructor in &adt.decl.constructors {
-                let owner = self.constructors.get(&constructor.name);
-                let tag = adt.decl.constructors.iter().position(|c| c.name == constructor.name);
-                if let (Some((owner, first)), Some(tag)) = (owner, tag) {
-                    let again = std::ptr::eq(constructor, &adt.decl.constructors[tag]);
-                    if owner != name || *first != tag || !again {
-                        let span = self.adts.get(owner).and_then(|adt| adt.span);
-                        let text = format!("constructor `{}` is declared twice", constructor.name);
-                        diagnostics.push(
-                            Diagnostic::error(codes::DUPLICATE_CONSTRUCTOR, text)
-                                .at(adt.span)
-                                .related(span, format!("`{owner}` declares it first"))
-                                .help("rename one of them"),
-                        );
-                    }
-                }
-                for field in &constructor.fields {
-                    kinds.check(*field, &mut scope, &mut problems);
-                }
-            }
-            diagnostics.extend(
-                problems.into_iter().map(|p| p.into_diagnostic(adt.span, &format!("`{name}`"))),
-            );
+            diagnostics.extend(self.check_declaration(*name, adt));
         }
+    }
+
+    /// Checks the declaration `adt` of data type `name`.
+    pub(crate) fn check_declaration(&self, name: Symbol, adt: &Adt) -> Vec<Diagnostic> {
+        let mut diagnostics = Vec::new();
+        let mut problems = Vec::new();
+        let mut kinds = Kinds::new(self);
+        let mut scope = Scope::default();
+        scope.bind(&adt.decl.params, &mut problems);
+        for (tag, constructor) in adt.decl.constructors.iter().enumerate() {
+            if let Some((owner, first)) = self.constructors.get(&constructor.name)
+                && (*owner, *first) != (name, tag)
+            {
+                let span = self.adts.get(owner).and_then(|adt| adt.span);
+                let text = format!("constructor `{}` is declared twice", constructor.name);
+                diagnostics.push(
+                    Diagnostic::error(codes::DUPLICATE_CONSTRUCTOR, text)
+                        .at(adt.span)
+                        .related(span, format!("`{owner}` declares it first"))
+                        .help("rename one of them"),
+                );
+            }
+            for field in &constructor.fields {
+                kinds.check(*field, &mut scope, &mut problems);
+            }
+        }
+        let subject = format!("`{name}`");
+        diagnostics.extend(problems.into_iter().map(|p| p.into_diagnostic(adt.span, &subject)));
+        diagnostics
+    }
+
+    /// Checks that what the type of function `name` mentions is declared.
+    pub(crate) fn check_function(&self, name: Symbol, signature: &Signature) -> Vec<Diagnostic> {
+        let mut problems = Vec::new();
+        Kinds::new(self).check(signature.ty, &mut Scope::default(), &mut problems);
+        let subject = format!("`@{name}`");
+        let found = problems.into_iter().map(|p| p.into_diagnostic(signature.span, &subject));
+        found.collect()
     }
 }
 

@@ -8,31 +8,37 @@ use super::codes;
 use super::engine::Engine;
 use super::patterns;
 use super::shown;
-use super::solver::{Variable, shape_parameters};
+use super::solver::Variable;
 use crate::language::Match;
 use crate::types::free_parameters;
 
-/// The names for the type parameters of a generalised function.
-fn fresh_names(shape: bool, taken: &mut FxHashSet<Symbol>) -> Symbol {
-    let letters = if shape { 'a'..='z' } else { 'A'..='Z' };
-    let mut round = 0;
-    loop {
-        for letter in letters.clone() {
-            // Extents read best from `n` on: n, o, …
-            let letter = match shape {
-                true => char::from((letter as u8 - b'a' + 13) % 26 + b'a'),
-                false => letter,
-            };
-            let name = match round {
+/// Names for the type parameters of a generalised function that are not `taken`.
+struct Names<'t> {
+    taken: &'t FxHashSet<Symbol>,
+    own: FxHashSet<Symbol>,
+    /// How many names for types and for extents have been tried.
+    tried: [usize; 2],
+}
+
+impl Names<'_> {
+    fn fresh(&mut self, shape: bool) -> Symbol {
+        loop {
+            let tried = &mut self.tried[usize::from(shape)];
+            let (letter, round) = ((*tried % 26) as u8, *tried / 26);
+            *tried += 1;
+            let letter = char::from(match shape {
+                // Extents read best from `n` on: n, o, …
+                true => (letter + 13) % 26 + b'a',
+                false => letter + b'A',
+            });
+            let name = Symbol::new(&match round {
                 0 => letter.to_string(),
                 round => format!("{letter}{round}"),
-            };
-            let name = Symbol::new(&name);
-            if taken.insert(name) {
+            });
+            if !self.taken.contains(&name) && self.own.insert(name) {
                 return name;
             }
         }
-        round += 1;
     }
 }
 
@@ -44,6 +50,15 @@ impl Engine<'_, '_> {
             return;
         }
         let needed = self.needed();
+        let mut taken: FxHashSet<Symbol> = self.env.types.adts.keys().copied().collect();
+        for unit in &self.units {
+            taken.extend(unit.ty.as_function().iter().flat_map(|f| f.type_params.iter()));
+            let body = &*unit.body;
+            for op in body.walk().filter(|op| body.op_name(*op) == "relay.fn") {
+                let function = body.results(op).next().and_then(|v| body.ty(v).as_function());
+                taken.extend(function.iter().flat_map(|f| f.type_params.iter()));
+            }
+        }
         for unit in 0..self.units.len() {
             let ty = self.solver.resolve(self.units[unit].ty);
             let free: Vec<Variable> = self
@@ -53,21 +68,11 @@ impl Engine<'_, '_> {
                 .filter(|variable| !needed.contains(variable))
                 .filter(|variable| !self.solver.is_poisoned(*variable))
                 .collect();
-            let mut taken: FxHashSet<Symbol> = shape_parameters(ty);
-            taken.extend(self.env.types.adts.keys().copied());
-            for unit in &self.units {
-                taken.extend(unit.ty.as_function().iter().flat_map(|f| f.type_params.iter()));
-                let body = &*unit.body;
-                for op in body.walk() {
-                    if body.op_name(op) == "relay.fn" {
-                        let function =
-                            body.results(op).next().and_then(|v| body.ty(v).as_function());
-                        taken.extend(function.iter().flat_map(|f| f.type_params.iter()));
-                    }
-                }
-            }
+            // What another function of the group has named already.
+            let own = free_parameters(ty).into_iter().collect();
+            let mut names = Names { taken: &taken, own, tried: [0, 0] };
             for &variable in &free {
-                let name = fresh_names(matches!(variable, Variable::Dim(_)), &mut taken);
+                let name = names.fresh(matches!(variable, Variable::Dim(_)));
                 self.solver.generalise(variable, name);
             }
         }
@@ -89,9 +94,11 @@ impl Engine<'_, '_> {
     /// Writes what was found into the bodies and signatures; reports what was not.
     pub(super) fn finish(&mut self) {
         let unanswered = self.unanswered();
+        let mut poisoned: FxHashSet<Type> = FxHashSet::default();
         for unit in 0..self.units.len() {
+            let mut deep = false;
             for value in self.open_values(unit) {
-                self.close_value(unit, value, &unanswered);
+                deep |= self.close_value(unit, value, &unanswered, &mut poisoned, deep);
             }
             let ty = self.solver.close(self.units[unit].ty);
             self.units[unit].signature.ty = ty;
@@ -126,28 +133,34 @@ impl Engine<'_, '_> {
         first.into_iter().chain(last).filter(|value| open.contains(value)).collect()
     }
 
-    fn close_value(&mut self, unit: usize, value: ValueId, unanswered: &FxHashSet<(usize, OpId)>) {
+    /// Writes what was found for the type of `value`, and reports what was not. Whether its type
+    /// nests too deeply, which is reported unless it was for another value of the function.
+    /// `poisoned` are the types whose variables have all been reported.
+    fn close_value(
+        &mut self,
+        unit: usize,
+        value: ValueId,
+        unanswered: &FxHashSet<(usize, OpId)>,
+        poisoned: &mut FxHashSet<Type>,
+        reported_deep: bool,
+    ) -> bool {
         let open = self.body(unit).ty(value);
         let open = self.solver.resolve(open);
+        if open.facts().depth > MAX_TYPE_DEPTH {
+            if !reported_deep {
+                let (span, name) = (self.value_span(unit, value), self.value_name(unit, value));
+                self.report_deep(span, &name);
+            }
+            self.solver.poison_all(open, poisoned);
+            self.units[unit].body.set_ty(value, Type::unknown());
+            return true;
+        }
         let ty = self.solver.close(open);
         self.units[unit].body.set_ty(value, ty);
         if !open.facts().has_variable {
-            if open.facts().depth > MAX_TYPE_DEPTH {
-                let (span, name) = (self.value_span(unit, value), self.value_name(unit, value));
-                self.report(
-                    Diagnostic::error(
-                        codes::DEEP,
-                        format!("the type of {name} nests deeper than {MAX_TYPE_DEPTH} levels"),
-                    )
-                    .at(span)
-                    .help("use a recursive data type such as `List`"),
-                );
-                self.units[unit].body.set_ty(value, Type::unknown());
-            }
-            return;
+            return false;
         }
-        let variables = self.solver.variables(open);
-        let consequence = variables.iter().any(|variable| self.solver.is_poisoned(*variable))
+        let consequence = self.solver.poison_all(open, poisoned)
             || match self.body(unit).def(value) {
                 ValueDef::Result(op, _) if unanswered.contains(&(unit, op)) => {
                     let body = self.body(unit);
@@ -155,11 +168,8 @@ impl Engine<'_, '_> {
                 }
                 _ => false,
             };
-        for variable in variables {
-            self.solver.poison(variable);
-        }
         if consequence {
-            return;
+            return false;
         }
         let (span, name) = (self.value_span(unit, value), self.value_name(unit, value));
         let help = match self.body(unit).def(value) {
@@ -176,6 +186,7 @@ impl Engine<'_, '_> {
             diagnostic = diagnostic.note(format!("this much is known: {}", shown(ty)));
         }
         self.report(diagnostic);
+        false
     }
 
     fn check_match(&mut self, unit: usize, op: OpId) {

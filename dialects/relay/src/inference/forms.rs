@@ -1,10 +1,13 @@
 //! The forms of the language: what each says about the types of its parts.
 
 use ir_core::registry::Arity;
+use ir_core::types::MAX_TYPE_DEPTH;
 use ir_core::{
     BlockId, DType, Diagnostic, FunctionType, OpFields, OpId, OpInfo, SmallVec, Symbol, Type,
     TypeData, TypeParam, ValueId,
 };
+
+use rustc_hash::FxHashSet;
 
 use super::codes;
 use super::engine::Engine;
@@ -12,7 +15,7 @@ use super::environment::{Form, Rule};
 use super::shown;
 use crate::language::{
     Call, Construct, Constructor, Global, If, Match, Operator, Pattern, RefRead, RefWrite,
-    fn_params, fn_self, yielded,
+    TupleGet, fn_params, fn_self, yielded,
 };
 
 type Values = SmallVec<[ValueId; 4]>;
@@ -50,6 +53,12 @@ impl<'e, 'a> Engine<'e, 'a> {
             Form::Match => {
                 Match::decode(&operands, attrs).and_then(|form| self.patterns(unit, op, &form))
             }
+            Form::Tuple | Form::RefCreate => {
+                self.wrap(unit, op, form, &operands);
+                Ok(())
+            }
+            Form::TupleGet => TupleGet::decode(&operands, attrs)
+                .map(|form| self.project(unit, op, form.tuple, form.index)),
             Form::RefRead => RefRead::decode(&operands, attrs).map(|form| {
                 if let Some(inner) = self.cell(unit, op, form.reference) {
                     let result = self.body(unit).result(op, 0);
@@ -122,8 +131,8 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     fn global(&mut self, unit: usize, op: OpId, name: Symbol) {
         let result = self.body(unit).result(op, 0);
-        if let Some(other) = self.units.iter().find(|unit| unit.name == name) {
-            let ty = other.ty;
+        if let Some(other) = self.by_name.get(&name) {
+            let ty = self.units[*other].ty;
             return self.assign(unit, result, ty);
         }
         match self.env.functions.get(&name) {
@@ -286,7 +295,7 @@ impl<'e, 'a> Engine<'e, 'a> {
                 },
             );
         }
-        let output = self.solver.resolve(function.result);
+        let output = self.solver.settle(function.result);
         self.assign(unit, result, output);
     }
 
@@ -371,6 +380,8 @@ impl<'e, 'a> Engine<'e, 'a> {
         if !present.is_unknown() {
             self.check_kinds(unit, result, present);
         }
+        let binder = declared.map_or(&[][..], |declared| &declared.type_params[..]);
+        self.scope.bind(binder, &mut Vec::new());
         let mut types = Vec::with_capacity(params.len());
         for (index, &param) in params.iter().enumerate() {
             let of_block = self.body(unit).ty(param);
@@ -386,15 +397,19 @@ impl<'e, 'a> Engine<'e, 'a> {
             }
             types.push(ty);
         }
-        let output = match declared {
-            Some(declared) => self.solver.open(declared.result, false),
+        let type_params = declared.map_or_else(Default::default, |f| f.type_params.clone());
+        let declared_result = declared.map(|f| f.result).filter(|result| !result.is_unknown());
+        let output = match declared_result {
+            Some(result) => self.solver.open(result, false),
+            // Nobody sees the type of a function that does not refer to itself before its end.
+            // What its body gives is then its result, without a variable that stands for it.
+            None if this.is_none() && (declared.is_some() || present.is_unknown()) => {
+                Type::unknown()
+            }
             None => self.solver.fresh(),
         };
-        let ty = Type::new(TypeData::Function(FunctionType {
-            type_params: declared.map_or_else(Default::default, |f| f.type_params.clone()),
-            params: types.into(),
-            result: output,
-        }));
+        let function = FunctionType { type_params, params: types.into(), result: output };
+        let ty = Type::new(TypeData::Function(function));
         if declared.is_none() && !present.is_unknown() {
             // An annotation that is no function type.
             self.assign(unit, result, ty);
@@ -412,27 +427,97 @@ impl<'e, 'a> Engine<'e, 'a> {
         let ty = self.body(unit).ty(result);
         let (Some(function), Some(&value)) = (ty.as_function(), values.first()) else { return };
         let found = self.ty(unit, value);
+        if function.result.is_unknown() {
+            // A function that gives something wrong is not wrong a second time.
+            if self.is_poison(found) {
+                let poison = self.solver.fresh_poisoned();
+                return self.set(unit, result, poison);
+            }
+            let function = FunctionType { result: found, ..function.clone() };
+            let ty = Type::new(TypeData::Function(function));
+            if self.solver.depth(ty) > MAX_TYPE_DEPTH {
+                let subject = self.value_name(unit, result);
+                self.report_deep(self.op_span(unit, op), &subject);
+                let poison = self.solver.fresh_poisoned();
+                return self.set(unit, result, poison);
+            }
+            return self.set(unit, result, ty);
+        }
         let span = self.value_span(unit, value);
-        self.require(
+        let fits = self.require(
             span,
             |_| "the result of a function".to_string(),
             function.result,
             found,
             |this| Some((this.op_span(unit, op), "the function declares its result".to_string())),
         );
+        if !fits || self.is_poison(function.result) {
+            let output = self.solver.resolve(function.result);
+            self.solver.poison_all(output, &mut FxHashSet::default());
+            if self.is_poison(function.result) {
+                let poison = self.solver.fresh_poisoned();
+                self.set(unit, result, poison);
+            }
+        }
+    }
+
+    // ---- tuples ----------------------------------------------------------------------------
+
+    /// A tuple or a reference: of whatever types its parts are.
+    fn wrap(&mut self, unit: usize, op: OpId, form: Form, operands: &[ValueId]) {
+        let result = self.body(unit).result(op, 0);
+        let types: SmallVec<[Type; 4]> =
+            operands.iter().map(|value| self.ty(unit, *value)).collect();
+        // What is made from something wrong is not wrong a second time.
+        if types.iter().any(|ty| self.is_poison(*ty)) {
+            return self.poison(unit, result);
+        }
+        let types = types.into_iter().map(|ty| self.solver.settle(ty));
+        let ty = match form {
+            Form::RefCreate => match types.last() {
+                Some(inner) => Type::reference(inner),
+                None => return self.malformed(unit, op, "it has no operand"),
+            },
+            _ => Type::tuple(types),
+        };
+        self.assign(unit, result, ty);
+    }
+
+    /// A field of a tuple whose fields are known; otherwise its relation tells what is wrong, or
+    /// waits.
+    fn project(&mut self, unit: usize, op: OpId, tuple: ValueId, index: i64) {
+        let result = self.body(unit).result(op, 0);
+        let ty = self.ty(unit, tuple);
+        let fields = self.solver.shallow(ty).as_tuple();
+        let index = usize::try_from(index).ok();
+        match index.and_then(|index| fields?.get(index).copied()) {
+            Some(field) => {
+                let field = self.solver.settle(field);
+                self.assign(unit, result, field);
+            }
+            None => {
+                if let Some(info) = self.env.registry.info(self.body(unit).op_name(op)) {
+                    self.relation(unit, op, info);
+                }
+            }
+        }
     }
 
     // ---- branches --------------------------------------------------------------------------
 
     fn condition(&mut self, unit: usize, op: OpId, condition: ValueId) {
         let found = self.ty(unit, condition);
-        let span = self.value_span(unit, condition);
+        let span = self.span(unit, self.body(unit).operand_loc(op, 0));
         self.require(
             span,
             |_| "the condition of an `if`".to_string(),
             Type::scalar(DType::BOOL),
             found,
-            |this| Some((this.op_span(unit, op), "an `if` expects a scalar bool".to_string())),
+            |this| {
+                let from = this.value_span(unit, condition).filter(|from| Some(*from) != span);
+                let name = this.value_name(unit, condition);
+                from.map(|from| (Some(from), format!("{name} comes from here")))
+            },
         );
     }
 
@@ -473,7 +558,7 @@ impl<'e, 'a> Engine<'e, 'a> {
         let ty = self.ty(unit, reference);
         let ty = self.solver.shallow(ty);
         if let TypeData::Ref(inner) = ty.data() {
-            return Some(self.solver.resolve(*inner));
+            return Some(self.solver.settle(*inner));
         }
         let inner = match self.is_poison(ty) {
             true => self.solver.fresh_poisoned(),
@@ -557,7 +642,7 @@ impl<'e, 'a> Engine<'e, 'a> {
                 |_| Some((adt.span, format!("`{name}` is declared here"))),
             );
         }
-        let ty = self.solver.resolve(Type::named(adt_name, params));
+        let ty = self.solver.settle(Type::named(adt_name, params));
         self.assign(unit, result, ty);
     }
 
@@ -589,7 +674,7 @@ impl<'e, 'a> Engine<'e, 'a> {
                     Pattern::Wildcard => {}
                     Pattern::Variable => {
                         if let Some(arg) = args.next() {
-                            let ty = self.solver.resolve(ty);
+                            let ty = self.solver.settle(ty);
                             self.assign(unit, arg, ty);
                         }
                     }

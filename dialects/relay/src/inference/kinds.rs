@@ -1,10 +1,9 @@
 //! Kinds: names in types exist, are applied to the right number of parameters, and stand either
 //! for types or for extents.
 
-use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
-use ir_core::{Diagnostic, Dim, DimExprData, Span, Symbol, Type, TypeData, TypeParam};
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use ir_core::{Diagnostic, Dim, DimExprData, SmallVec, Span, Symbol, Type, TypeData, TypeParam};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::codes;
 use super::environment::DataTypes;
@@ -18,9 +17,15 @@ enum Kind {
     Shape,
 }
 
-/// The type parameters in scope, and the kind of each once a use has shown it.
+/// The type parameters in scope, innermost last, and what the type under check has shown of them.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Scope(IndexMap<Symbol, Option<Kind>, FxBuildHasher>);
+pub(super) struct Scope {
+    names: Vec<Symbol>,
+    /// The places of each name among `names`, innermost last.
+    places: FxHashMap<Symbol, SmallVec<[u32; 1]>>,
+    /// The kinds that uses have shown, by place.
+    kinds: FxHashMap<u32, Kind>,
+}
 
 /// Something wrong with a type.
 pub(super) struct Problem {
@@ -41,15 +46,39 @@ impl Problem {
 impl Scope {
     /// Adds the parameters of a binder.
     pub(super) fn bind(&mut self, names: &[Symbol], problems: &mut Vec<Problem>) {
-        for (index, name) in names.iter().enumerate() {
-            if names[..index].contains(name) {
+        let mut own: FxHashSet<Symbol> = FxHashSet::default();
+        for name in names {
+            if !own.insert(*name) {
                 problems.push(Problem {
                     code: codes::DUPLICATE_PARAMETER,
                     message: format!("type parameter `{name}` is declared twice"),
                     help: "give the parameters different names".to_string(),
                 });
             }
-            self.0.insert(*name, None);
+            self.places.entry(*name).or_default().push(self.names.len() as u32);
+            self.names.push(*name);
+        }
+    }
+
+    /// Makes the parameters of any kind again, for the next type.
+    pub(super) fn forget_kinds(&mut self) {
+        self.kinds.clear();
+    }
+
+    /// How many parameters there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Takes away the innermost parameters, so that `len` are left.
+    pub(super) fn truncate(&mut self, len: usize) {
+        while self.names.len() > len
+            && let Some(name) = self.names.pop()
+        {
+            self.kinds.remove(&(self.names.len() as u32));
+            if let Some(places) = self.places.get_mut(&name) {
+                places.pop();
+            }
         }
     }
 
@@ -58,28 +87,27 @@ impl Scope {
             Kind::Type => "a type",
             Kind::Shape => "an extent",
         };
-        match self.0.get_mut(&name) {
-            Some(known @ None) => *known = Some(kind),
-            Some(Some(known)) if *known != kind => problems.push(Problem {
+        let Some(place) = self.places.get(&name).and_then(|places| places.last()) else {
+            let near = did_you_mean(name.as_str(), self.names.iter().map(|name| name.as_str()));
+            return problems.push(Problem {
+                code: codes::UNKNOWN_TYPE,
+                message: format!("`{name}` is not a type parameter in scope"),
+                help: near.unwrap_or_else(|| {
+                    format!("declare it: `fn [{name}](…)` or `def @f[{name}](…)`")
+                }),
+            });
+        };
+        let known = *self.kinds.entry(*place).or_insert(kind);
+        if known != kind {
+            problems.push(Problem {
                 code: codes::KIND,
                 message: format!(
                     "`{name}` is used as {} here and as {} elsewhere",
                     say(kind),
-                    say(*known)
+                    say(known)
                 ),
                 help: "use two parameters".to_string(),
-            }),
-            Some(Some(_)) => {}
-            None => {
-                let near = did_you_mean(name.as_str(), self.0.keys().map(|name| name.as_str()));
-                problems.push(Problem {
-                    code: codes::UNKNOWN_TYPE,
-                    message: format!("`{name}` is not a type parameter in scope"),
-                    help: near.unwrap_or_else(|| {
-                        format!("declare it: `fn [{name}](…)` or `def @f[{name}](…)`")
-                    }),
-                });
-            }
+            });
         }
     }
 }
@@ -101,11 +129,10 @@ impl<'a> Kinds<'a> {
             || self.checked.contains(&ty)
     }
 
-    /// Checks `ty`; a name with several faults is reported for each once per type.
+    /// Checks `ty`, in which names are from `scope`; a name with several faults is reported for
+    /// each once per type.
     pub(super) fn check(&mut self, ty: Type, scope: &mut Scope, problems: &mut Vec<Problem>) {
         let mut seen: FxHashSet<Type> = FxHashSet::default();
-        // Binders inside types open a scope of their own: the scopes of the types on the stack.
-        let mut scopes: Vec<Scope> = Vec::new();
         enum Step {
             Visit(Type),
             Leave(usize),
@@ -114,7 +141,7 @@ impl<'a> Kinds<'a> {
         while let Some(step) = steps.pop() {
             let ty = match step {
                 Step::Leave(outer) => {
-                    scopes.truncate(outer);
+                    scope.truncate(outer);
                     continue;
                 }
                 Step::Visit(ty) => ty,
@@ -125,12 +152,10 @@ impl<'a> Kinds<'a> {
             }
             let before = problems.len();
             if let Some(function) = ty.as_function().filter(|f| !f.type_params.is_empty()) {
-                let mut inner = scopes.last().unwrap_or(scope).clone();
-                inner.bind(&function.type_params, problems);
-                steps.push(Step::Leave(scopes.len()));
-                scopes.push(inner);
+                // Binders inside types open a scope of their own.
+                steps.push(Step::Leave(scope.len()));
+                scope.bind(&function.type_params, problems);
             }
-            let scope = scopes.last_mut().unwrap_or(scope);
             match ty.data() {
                 TypeData::Parameter(name) => scope.learn(*name, Kind::Type, problems),
                 TypeData::Named { name, params } => self.named(*name, params, scope, problems),
@@ -176,7 +201,7 @@ impl<'a> Kinds<'a> {
             if name.as_str().contains('.') {
                 return;
             }
-            let known = self.types.adts.keys().chain(scope.0.keys()).map(|name| name.as_str());
+            let known = self.types.adts.keys().chain(&scope.names).map(|name| name.as_str());
             problems.push(Problem {
                 code: codes::UNKNOWN_TYPE,
                 message: format!("unknown type `{name}`"),

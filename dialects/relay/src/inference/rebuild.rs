@@ -4,7 +4,9 @@
 //! here visits a shared part once.
 
 use ir_core::{Dim, DimExpr, DimExprData, FunctionType, TensorType, Type, TypeData, TypeParam};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+
+pub(super) use crate::types::for_each_dim_leaf;
 
 /// What becomes of a type that [`Rebuild::ty`] comes across.
 pub(super) enum Leaf {
@@ -22,6 +24,8 @@ pub(super) trait Rebuild {
     const SHARING: bool = true;
     /// Whether what [`Rebuild::dim`] answers is rewritten in turn.
     const FOLLOW_DIMS: bool = false;
+    /// Counts a part that is looked at.
+    fn step(&mut self) {}
     /// Whether something inside `ty` may change.
     fn relevant(&self, ty: Type) -> bool;
     /// What becomes of `ty`.
@@ -38,13 +42,22 @@ enum Step {
 
 /// `ty` rewritten by `rules`.
 pub(super) fn rebuild<R: Rebuild>(ty: Type, rules: &mut R) -> Type {
+    rebuild_with(ty, rules, &mut FxHashMap::default())
+}
+
+/// `ty` rewritten by `rules`; `memo` is what earlier calls with the same rules found.
+pub(super) fn rebuild_with<R: Rebuild>(
+    ty: Type,
+    rules: &mut R,
+    memo: &mut FxHashMap<Type, Type>,
+) -> Type {
     if !rules.relevant(ty) {
         return ty;
     }
-    let mut memo: FxHashMap<Type, Type> = FxHashMap::default();
     let mut done: Vec<Type> = Vec::new();
     let mut steps = vec![Step::Visit(ty)];
     while let Some(step) = steps.pop() {
+        rules.step();
         match step {
             Step::Visit(ty) => {
                 if !rules.relevant(ty) {
@@ -189,21 +202,4 @@ pub(super) fn rebuild_dim<R: Rebuild>(dim: Dim, rules: &mut R) -> Dim {
         }
     }
     memo.get(&root).copied().unwrap_or(dim)
-}
-
-/// Calls `visit` with every parameter and variable in `dim`, each once.
-pub(super) fn for_each_dim_leaf(dim: Dim, mut visit: impl FnMut(DimExprData)) {
-    let mut seen: FxHashSet<DimExpr> = FxHashSet::default();
-    let mut pending = vec![dim];
-    while let Some(dim) = pending.pop() {
-        let Dim::Expr(expr) = dim else { continue };
-        match expr.data() {
-            DimExprData::Binary(_, a, b) => {
-                if seen.insert(expr) {
-                    pending.extend([b, a]);
-                }
-            }
-            leaf => visit(leaf),
-        }
-    }
 }

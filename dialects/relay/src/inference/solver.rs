@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::rebuild::{
     Leaf, Rebuild, for_each_dim, for_each_dim_leaf, for_each_part, rebuild, rebuild_dim,
+    rebuild_with,
 };
 
 /// The index of a pending relation.
@@ -21,16 +22,27 @@ pub(super) enum Variable {
     Dim(u32),
 }
 
+/// What a type contains, variables filled in.
+#[derive(Clone, Copy, Default)]
+struct Summary {
+    /// The newest variable that the type mentions, not counting what variables are bound to.
+    newest: Option<u32>,
+    /// Levels of nesting, at least: a variable that was open counts as a leaf.
+    depth: u32,
+}
+
 struct Cell<T> {
     binding: Option<T>,
     /// Something went wrong where this variable comes from, and has been reported.
     poisoned: bool,
+    /// Levels of nesting of what it was bound to, at least; 1 while it is open.
+    depth: u32,
     waiters: Vec<RelationId>,
 }
 
 impl<T> Cell<T> {
     fn new(poisoned: bool) -> Cell<T> {
-        Cell { binding: None, poisoned, waiters: Vec::new() }
+        Cell { binding: None, poisoned, depth: 1, waiters: Vec::new() }
     }
 }
 
@@ -56,6 +68,18 @@ pub(crate) struct Solver {
     pub(super) woken: Vec<RelationId>,
     /// Extents that must be equal and cannot be compared yet.
     pub(super) equations: Vec<(Dim, Dim)>,
+    /// Types with everything known filled in; forgotten as soon as more becomes known. Types
+    /// nest, and without this each level would pay for all those inside it.
+    resolved: FxHashMap<Type, Type>,
+    /// Types without variables, as they are written into bodies. These never change.
+    closed: FxHashMap<Type, Type>,
+    /// What is known of types at little cost; see [`Solver::summary`].
+    summaries: FxHashMap<Type, Summary>,
+    /// The newest variable in what an older one was bound to. Only variables newer than this are
+    /// sure to be bound to older ones only.
+    disorder: Option<u32>,
+    /// Parts of types that have been looked at.
+    steps: u64,
 }
 
 impl Solver {
@@ -120,9 +144,25 @@ impl Solver {
 
     /// `ty` with everything known filled in.
     pub(crate) fn resolve(&mut self, ty: Type) -> Type {
-        match ty.facts().has_variable {
-            true => rebuild(ty, &mut Resolve(self)),
-            false => ty,
+        if !ty.facts().has_variable {
+            return ty;
+        }
+        let mut memo = std::mem::take(&mut self.resolved);
+        let ty = rebuild_with(ty, &mut Resolve(self), &mut memo);
+        self.resolved = memo;
+        ty
+    }
+
+    /// How much work on types this inference has done so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Something more is known: what was resolved before may not be up to date.
+    fn forget(&mut self) {
+        if !self.resolved.is_empty() {
+            // A new map, since clearing a large one costs its size.
+            self.resolved = FxHashMap::default();
         }
     }
 
@@ -137,7 +177,10 @@ impl Solver {
     /// `ty` as it is written into a body: what is still open becomes unknown, and extents `?`.
     pub(super) fn close(&mut self, ty: Type) -> Type {
         let ty = self.resolve(ty);
-        rebuild(ty, &mut Close)
+        let mut memo = std::mem::take(&mut self.closed);
+        let ty = rebuild_with(ty, &mut Close(self), &mut memo);
+        self.closed = memo;
+        ty
     }
 
     /// `ty` with a new variable for each unknown part.
@@ -161,6 +204,7 @@ impl Solver {
         };
         let mut pending = vec![ty];
         while let Some(ty) = pending.pop() {
+            self.steps += 1;
             if !ty.facts().has_variable || !seen.insert(ty) {
                 continue;
             }
@@ -197,6 +241,43 @@ impl Solver {
         }
     }
 
+    /// Poisons all variables of the resolved type `ty`; whether one of them was poisoned before.
+    /// `done` are the types for which this has been called since something became known.
+    pub(super) fn poison_all(&mut self, ty: Type, done: &mut FxHashSet<Type>) -> bool {
+        let mut before = false;
+        let mut inside: FxHashSet<Type> = FxHashSet::default();
+        let mut found: Vec<Variable> = Vec::new();
+        let mut pending = vec![ty];
+        while let Some(ty) = pending.pop() {
+            self.steps += 1;
+            if !ty.facts().has_variable {
+                continue;
+            }
+            if done.contains(&ty) {
+                before = true;
+                continue;
+            }
+            if !inside.insert(ty) {
+                continue;
+            }
+            if let TypeData::Variable(index) = *ty.data() {
+                found.push(Variable::Type(index));
+            }
+            for_each_dim(ty, |dim| {
+                for_each_dim_leaf(dim, |leaf| {
+                    if let DimExprData::Variable(index) = leaf {
+                        found.push(Variable::Dim(index));
+                    }
+                });
+            });
+            for_each_part(ty, |part| pending.push(part));
+        }
+        before |= found.iter().any(|variable| self.is_poisoned(*variable));
+        found.into_iter().for_each(|variable| self.poison(variable));
+        done.extend(inside);
+        before
+    }
+
     /// Whether what `variable` comes from has been reported as wrong.
     pub(super) fn is_poisoned(&self, variable: Variable) -> bool {
         match variable {
@@ -214,8 +295,11 @@ impl Solver {
     }
 
     fn set(&mut self, index: u32, ty: Type) {
+        self.forget();
+        let depth = self.depth(ty);
         let cell = &mut self.types[index as usize];
         cell.binding = Some(ty);
+        cell.depth = depth;
         let waiters = std::mem::take(&mut cell.waiters);
         if let TypeData::Variable(other) = *ty.data() {
             // Two unknowns that became one: nothing is known that a relation could use.
@@ -229,6 +313,7 @@ impl Solver {
     }
 
     fn set_dim(&mut self, index: u32, dim: Dim) {
+        self.forget();
         let cell = &mut self.dims[index as usize];
         cell.binding = Some(dim);
         let (waiters, poisoned) = (std::mem::take(&mut cell.waiters), cell.poisoned);
@@ -242,6 +327,16 @@ impl Solver {
 
     /// Makes an unbound variable `ty`, unless `ty` contains it or becomes too deep.
     fn bind(&mut self, index: u32, ty: Type) -> Result<(), Mismatch> {
+        let Summary { newest, depth } = self.summary(ty);
+        if depth > MAX_TYPE_DEPTH {
+            return Err(Mismatch::Deep);
+        }
+        // What older variables lead to, but for those in disorder, is older still. So a variable
+        // that is newer than all of it does not occur in it.
+        if Some(index) > newest.max(self.disorder) {
+            self.set(index, ty);
+            return Ok(());
+        }
         let resolved = self.resolve(ty);
         if resolved.facts().depth > MAX_TYPE_DEPTH {
             return Err(Mismatch::Deep);
@@ -251,8 +346,57 @@ impl Solver {
         {
             return Err(Mismatch::Infinite);
         }
+        self.disorder = self.disorder.max(self.summary(resolved).newest);
         self.set(index, resolved);
         Ok(())
+    }
+
+    /// The levels of nesting of `ty`, at least: what variables stand for may have become deeper.
+    pub(super) fn depth(&mut self, ty: Type) -> u32 {
+        self.summary(ty).depth
+    }
+
+    /// `ty` with everything known filled in, where that is little work.
+    pub(super) fn settle(&mut self, ty: Type) -> Type {
+        const SMALL: u32 = 8;
+        let ty = self.shallow(ty);
+        if self.depth(ty) <= SMALL { self.resolve(ty) } else { ty }
+    }
+
+    /// A part is looked at once, whatever it is part of.
+    fn summary(&mut self, ty: Type) -> Summary {
+        if !ty.facts().has_variable {
+            return Summary { newest: None, depth: ty.facts().depth };
+        }
+        let mut steps = vec![(ty, false)];
+        while let Some((ty, parts_done)) = steps.pop() {
+            if self.summaries.contains_key(&ty) && !is_variable(ty) {
+                continue;
+            }
+            self.steps += 1;
+            if let TypeData::Variable(index) = *ty.data() {
+                let depth = self.types[index as usize].depth;
+                self.summaries.insert(ty, Summary { newest: Some(index), depth });
+            } else if !parts_done {
+                steps.push((ty, true));
+                for_each_part(ty, |part| {
+                    if part.facts().has_variable {
+                        steps.push((part, false));
+                    }
+                });
+            } else {
+                let mut all = Summary::default();
+                for_each_part(ty, |part| {
+                    let leaf = Summary { newest: None, depth: part.facts().depth };
+                    let part = self.summaries.get(&part).copied().unwrap_or(leaf);
+                    all.newest = all.newest.max(part.newest);
+                    all.depth = all.depth.max(part.depth);
+                });
+                all.depth += 1;
+                self.summaries.insert(ty, all);
+            }
+        }
+        self.summaries.get(&ty).copied().unwrap_or_default()
     }
 
     /// Makes `found` fit where `expected` is required. The first mismatch is returned, after
@@ -265,6 +409,7 @@ impl Solver {
         let mut seen: FxHashSet<(Type, Type)> = FxHashSet::default();
         let mut pending = vec![(expected, found)];
         while let Some((expected, found)) = pending.pop() {
+            self.steps += 1;
             let (expected, found) = (self.shallow(expected), self.shallow(found));
             if expected == found || expected.is_unknown() || found.is_unknown() {
                 continue;
@@ -276,9 +421,12 @@ impl Solver {
             let mismatch = Err(Mismatch::Types(expected, found));
             let outcome = match (expected.data(), found.data()) {
                 (&TypeData::Variable(a), &TypeData::Variable(b)) => {
-                    // The variable with fewer waiters joins the other.
-                    let few = |i: u32| self.types[i as usize].waiters.len();
+                    // The variable with fewer waiters joins the other; the newer one the older.
+                    let few = |i: u32| (self.types[i as usize].waiters.len(), std::cmp::Reverse(i));
                     let (from, to) = if few(a) < few(b) { (a, b) } else { (b, a) };
+                    if to > from {
+                        self.disorder = self.disorder.max(Some(to));
+                    }
                     self.set(from, Type::variable(to));
                     Ok(())
                 }
@@ -378,7 +526,8 @@ impl Solver {
         match (a, b) {
             (Dim::Any, _) | (_, Dim::Any) => Ok(()),
             (Dim::Known(_), Dim::Known(_)) => Err(Mismatch::Dims(a, b)),
-            _ => match (solve_for_variable(a, b), has_dim_variable(a) || has_dim_variable(b)) {
+            _ => match (solve_for_variable(a, b), a.facts().has_variable || b.facts().has_variable)
+            {
                 (Some((index, value)), _) => self.bind_dim(index, value, Mismatch::Dims(a, b)),
                 (None, true) => {
                     self.equations.push((a, b));
@@ -517,6 +666,10 @@ fn with_any_of(a: Type, b: Type) -> Type {
     done.pop().unwrap_or(a)
 }
 
+fn is_variable(ty: Type) -> bool {
+    matches!(ty.data(), TypeData::Variable(_))
+}
+
 fn dim_variable(dim: Dim) -> Option<u32> {
     match dim {
         Dim::Expr(expr) => match expr.data() {
@@ -527,16 +680,10 @@ fn dim_variable(dim: Dim) -> Option<u32> {
     }
 }
 
-fn has_dim_variable(dim: Dim) -> bool {
-    let mut found = false;
-    for_each_dim_leaf(dim, |leaf| found |= matches!(leaf, DimExprData::Variable(_)));
-    found
-}
-
 /// The variable and its value when `a = b` is `v + k = n`, `v - k = n`, `v * k = n` or such.
 fn solve_for_variable(a: Dim, b: Dim) -> Option<(u32, Dim)> {
-    let (mut open, mut value) = if has_dim_variable(a) { (a, b) } else { (b, a) };
-    if has_dim_variable(value) {
+    let (mut open, mut value) = if a.facts().has_variable { (a, b) } else { (b, a) };
+    if value.facts().has_variable {
         return None;
     }
     loop {
@@ -545,7 +692,7 @@ fn solve_for_variable(a: Dim, b: Dim) -> Option<(u32, Dim)> {
             DimExprData::Variable(index) => return Some((index, value)),
             DimExprData::Parameter(_) => return None,
             DimExprData::Binary(op, x, y) => {
-                let (inner, other, left) = match (has_dim_variable(x), has_dim_variable(y)) {
+                let (inner, other, left) = match (x.facts().has_variable, y.facts().has_variable) {
                     (true, false) => (x, y, true),
                     (false, true) => (y, x, false),
                     _ => return None,
@@ -715,6 +862,9 @@ struct Resolve<'a>(&'a mut Solver);
 
 impl Rebuild for Resolve<'_> {
     const FOLLOW_DIMS: bool = true;
+    fn step(&mut self) {
+        self.0.steps += 1;
+    }
     fn relevant(&self, ty: Type) -> bool {
         ty.facts().has_variable
     }
@@ -735,9 +885,12 @@ impl Rebuild for Resolve<'_> {
     }
 }
 
-struct Close;
+struct Close<'a>(&'a mut Solver);
 
-impl Rebuild for Close {
+impl Rebuild for Close<'_> {
+    fn step(&mut self) {
+        self.0.steps += 1;
+    }
     fn relevant(&self, ty: Type) -> bool {
         ty.facts().has_variable
     }
@@ -760,6 +913,9 @@ struct Open<'a> {
 impl Rebuild for Open<'_> {
     // Two unknown parts are unknown independently of each other.
     const SHARING: bool = false;
+    fn step(&mut self) {
+        self.solver.steps += 1;
+    }
     fn relevant(&self, ty: Type) -> bool {
         ty.facts().has_unknown
     }

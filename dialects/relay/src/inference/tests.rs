@@ -276,8 +276,8 @@ fn branches_and_conditions() {
     ill_typed(
         "def @main(%x: float32, %y: int32) { if (%y) { %x } else { %y } }",
         &[
-            "E0301: the condition of an `if`: expected bool, found int32",
             "E0301: the else branch: expected float32, found int32",
+            "E0301: the condition of an `if`: expected bool, found int32",
         ],
     );
     ill_typed(
@@ -461,32 +461,242 @@ fn the_prelude_is_well_typed() {
     assert_eq!(type_of(&module, "iterate"), "fn [A](fn (A) -> A, int32) -> fn (A) -> A");
 }
 
-#[test]
-fn a_million_operations_infer_in_linear_time() {
+/// The steps that the inference of `text` takes, and its errors.
+fn steps(text: &str) -> (u64, Vec<String>) {
     let registry = registry();
-    let time = |count: usize| {
-        let mut body = Body::new();
-        let entry = body.entry();
-        let mut value = body.add_block_arg(entry, Type::tensor([4, 4], DType::FLOAT32));
-        let unknown = [Type::unknown()];
-        for _ in 0..count {
-            let operands = [value, value];
-            let parts = OpParts::new("relay.add", &operands, &unknown);
-            let op = body.insert_op(InsertPoint::End(entry), parts);
-            value = body.result(op, 0);
-        }
-        body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &[value], &[]));
-        let mut module = Module::new();
-        module.items.insert("main".into(), Item::new("relay.func", Type::unknown(), Some(body)));
-        let start = std::time::Instant::now();
-        assert!(infer_module(&mut module, &registry).is_empty());
-        let time = start.elapsed();
-        let result = module.get("main").unwrap().signature.ty.as_function().unwrap().result;
-        assert_eq!(result.to_string(), "Tensor[(4, 4), float32]");
-        time
+    let mut module = read(text, &registry);
+    let (diagnostics, steps) = super::infer_counted(&mut module, &registry);
+    (steps, diagnostics.iter().map(line).collect())
+}
+
+#[test]
+fn a_million_operations_take_a_step_each() {
+    let registry = registry();
+    let mut body = Body::new();
+    let entry = body.entry();
+    let mut value = body.add_block_arg(entry, Type::tensor([4, 4], DType::FLOAT32));
+    let unknown = [Type::unknown()];
+    for _ in 0..1_000_000 {
+        let operands = [value, value];
+        let parts = OpParts::new("relay.add", &operands, &unknown);
+        let op = body.insert_op(InsertPoint::End(entry), parts);
+        value = body.result(op, 0);
+    }
+    body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &[value], &[]));
+    let mut module = Module::new();
+    module.items.insert("main".into(), Item::new("relay.func", Type::unknown(), Some(body)));
+    let (errors, steps) = super::infer_counted(&mut module, &registry);
+    assert!(errors.is_empty());
+    let result = module.get("main").unwrap().signature.ty.as_function().unwrap().result;
+    assert_eq!(result.to_string(), "Tensor[(4, 4), float32]");
+    assert!(steps < 1_000_100, "{steps}");
+}
+
+/// Programs that nest `n` deep, or are `n` wide, by what they repeat.
+fn large(n: usize) -> Vec<(&'static str, String)> {
+    let nest = |head: &str, open: &str, inner: &str, close: &str, tail: &str| {
+        format!("{head} {} {inner} {} {tail}", open.repeat(n), close.repeat(n))
     };
-    let (small, large) = (time(100_000), time(1_000_000));
-    // Ten times the operations; a quadratic algorithm takes a hundred times as long.
-    assert!(large < small * 50, "{small:?} for 100,000 operations, {large:?} for 1,000,000");
-    eprintln!("{small:?} {large:?}");
+    let numbered = |piece: &dyn Fn(usize) -> String| (0..n).map(piece).collect::<String>();
+    let backwards = |piece: &dyn Fn(usize) -> String| (0..n).rev().map(piece).collect::<String>();
+    let main = "def @main(%x) {";
+    let typed = "def @main(%c: bool, %x: int32) {";
+    let list = format!("{LIST} def @main(%l: List[int32], %x: int32) {{");
+    vec![
+        ("functions", nest(main, "fn () {", "%x", "}", "}")),
+        ("functions with parameters", nest(main, "fn (%y) {", "%x", "}", "}")),
+        ("polymorphic functions", nest(main, "fn [A](%y: A) {", "%y", "}", "}")),
+        (
+            "functions that give functions",
+            format!(
+                "def @main() {{ let %f0 = fn (%x) {{ %x }}; {} %f{n} }}",
+                numbered(&|i| format!("let %f{} = fn (%x) {{ %f{i} }};", i + 1)),
+            ),
+        ),
+        (
+            "functions that call themselves and give functions",
+            format!(
+                "{typed} {} %x {} }}",
+                numbered(&|i| format!("let %f{i} = fn (%x) {{ if (%c) {{ %f{i}(%x) }} else {{")),
+                backwards(&|i| format!("}} }}; %f{i}")),
+            ),
+        ),
+        ("tuples", nest(main, "(", "%x", ",)", "}")),
+        ("tuples in a row", format!("{main} {} %x }}", "let %x = (%x,);".repeat(n))),
+        ("references", nest(main, "ref(", "%x", ")", "}")),
+        ("branches", nest(typed, "if (%c) {", "%x", "} else { %x }", "}")),
+        ("second branches", nest(typed, "if (%c) { %x } else {", "%x", "}", "}")),
+        ("clauses", nest(&list, "match (%l) { Nil => 1, Cons(_, %l) =>", "%x", "}", "}")),
+        ("matched values", nest(&list, "match (", "%l", ") { Nil => %l, Cons(_, %t) => %t }", "}")),
+        ("calls", nest("def @f(%x) { %x } def @main(%x) {", "@f(", "%x", ")", "}")),
+        ("calls of a parameter", nest("def @main(%f, %x) {", "%f(", "%x", ")", "}")),
+        ("calls that wrap", nest("def @f(%x) { (%x,) } def @main(%x) {", "@f(", "%x", ")", "}")),
+        (
+            "parameters",
+            format!(
+                "def @main({}) {{ 1 }}",
+                numbered(&|i| format!("%x{i},")).trim_end_matches(',')
+            ),
+        ),
+        (
+            "functions of one group",
+            numbered(&|i| format!("def @f{i}(%x) {{ @f{}(%x) }} ", (i + 1) % n)),
+        ),
+        (
+            "nested types",
+            (0..n / 500)
+                .map(|i| {
+                    let (open, close) = ("(".repeat(500), ",)".repeat(500));
+                    format!("def @f{i}(%x) {{ let %y: {open} _ {close} = %x; %y }} ")
+                })
+                .collect(),
+        ),
+    ]
+}
+
+#[test]
+fn work_grows_with_the_program_and_no_faster() {
+    for ((name, small), (_, large)) in large(3_000).into_iter().zip(large(30_000)) {
+        let ((few, _), (many, errors)) = (steps(&small), steps(&large));
+        assert!(many < few * 20, "{name}: {few} steps, then {many} for ten times as much");
+        // Each cause once, however much of the program it spoils.
+        let deep = errors.iter().filter(|error| error.starts_with("E0308")).count();
+        assert!(deep <= 31, "{name}: {deep} errors");
+    }
+}
+
+// ---- places ------------------------------------------------------------------------------------
+
+/// The texts that the diagnostics of `text` point at: the main places, then the others. A location
+/// is where something starts, so what follows is shown up to the next blank or bracket.
+fn places(text: &str) -> Vec<(String, Vec<String>)> {
+    let registry = registry();
+    let (mut module, found) = parse("test", text, &registry);
+    assert!(found.is_empty(), "{found:?}");
+    let shown = |span: ir_core::Span| -> String {
+        let rest = &text[span.start as usize..];
+        rest.chars().take_while(|c| !" ,:;()".contains(*c)).collect()
+    };
+    let places = |diagnostic: &Diagnostic| {
+        let primary = diagnostic.primary.as_ref().map(|label| shown(label.span));
+        let related = diagnostic.secondary.iter().map(|label| shown(label.span)).collect();
+        (primary.unwrap_or_default(), related)
+    };
+    infer_module(&mut module, &registry).iter().map(places).collect()
+}
+
+#[test]
+fn parameters_have_places_of_their_own() {
+    let related = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+    assert_eq!(
+        places("def @main(%a: int32, %b: float32) { add(%a, %b) }"),
+        [("add".to_string(), related(&["%a", "%b"]))]
+    );
+    assert_eq!(
+        places("def @main() { let %f = fn (%a, %b) { %a }; 1 }"),
+        [("%a".to_string(), vec![]), ("%b".to_string(), vec![])]
+    );
+    let clause = format!(
+        "{LIST} def @main(%l: List[int32], %y: float32) {{
+           match (%l) {{ Cons(%h, _) => add(%h, %y), Nil => 1, }} }}"
+    );
+    assert_eq!(places(&clause), [("add".to_string(), related(&["%h", "%y"]))]);
+}
+
+#[test]
+fn a_condition_is_wrong_where_it_is_used() {
+    assert_eq!(
+        places("def @main(%c: int32) { let %d = exp(1f); if (%c) { 1 } else { 2 } }"),
+        [("%c".to_string(), vec!["%c".to_string()])]
+    );
+    assert_eq!(
+        places("def @main(%c: int32) { if (add(%c, 1)) { 1 } else { 2 } }"),
+        [("add".to_string(), vec![])]
+    );
+}
+
+// ---- type parameters ---------------------------------------------------------------------------
+
+#[test]
+fn function_values_are_polymorphic_in_what_they_declare() {
+    well_typed("def @main() { let %id = fn [A](%x: A) -> A { %x }; (%id(1), %id(1f)) }");
+    ill_typed(
+        "def @main() { let %id = fn (%x) { %x }; (%id(1), %id(1f)) }",
+        &["E0301: argument 1 of `%id`: expected int32, found float32"],
+    );
+}
+
+#[test]
+fn an_inner_type_parameter_shadows_an_outer_one() {
+    let module = well_typed(
+        "def @main[A](%x: A) { let %id = fn [A](%y: A) -> A { %y }; (%id(1), %id(%x)) }",
+    );
+    assert_eq!(local(&module, "id"), "fn [A1](A1) -> A1");
+    assert_eq!(type_of(&module, "main"), "fn [A](A) -> (int32, A)");
+    ill_typed(
+        "def @main[A](%x: A) { let %f = fn [A](%y: A) -> A { %x }; %f(1) }",
+        &["E0301: the result of a function: expected A1, found A"],
+    );
+    // The outer one is meant again after the inner one has ended, and inside a type.
+    well_typed(
+        "def @main[A](%x: A, %f: fn (fn [A](A) -> A, A) -> A) -> A {
+           let %id = fn [A](%y: A) -> A { %y };
+           let %z: A = %f(%id, %x);
+           %z
+         }",
+    );
+}
+
+// ---- one function ------------------------------------------------------------------------------
+
+/// Infers `@main` of `text` alone, the types of the others being what their signatures say.
+fn infer_main(text: &str) -> (Module, Vec<String>) {
+    let registry = registry();
+    let mut module = read(text, &registry);
+    let signatures = module.signatures();
+    let name = Symbol::new("main");
+    let item = module.items.get_mut(&name).unwrap();
+    let mut signature = item.signature.clone();
+    let mut function = ir_core::FuncMut {
+        name,
+        signature: &mut signature,
+        body: item.body_mut().unwrap(),
+        signatures: &signatures,
+        registry: &registry,
+    };
+    let errors = super::infer_function(&mut function).iter().map(line).collect();
+    item.signature = signature;
+    (module, errors)
+}
+
+#[test]
+fn one_function_is_inferred_with_the_signatures_of_the_others() {
+    let (module, errors) = infer_main(
+        "def @f[A](%x: A) -> (A, int32) { (%x, 1) }
+         def @main(%y: float32) { let %z = @f(tanh(%y)); %z.0 }",
+    );
+    assert_eq!(errors, [""; 0]);
+    assert_eq!(local(&module, "z"), "(float32, int32)");
+    assert_eq!(type_of(&module, "main"), "fn (float32) -> float32");
+    // The other function keeps its open body: only one was asked for.
+    let other = module.body("f").unwrap();
+    assert!(other.walk().any(|op| other.results(op).any(|v| other.ty(v).is_unknown())));
+}
+
+#[test]
+fn errors_of_one_function_are_its_own() {
+    let (_, errors) =
+        infer_main("def @f(%x: int32) -> int32 { add(%x, 1f) } def @main(%y: float32) { @f(%y) }");
+    assert_eq!(errors, ["E0301: argument 1 of `@f`: expected int32, found float32"]);
+}
+
+#[test]
+fn inferring_one_function_again_changes_nothing() {
+    let registry = registry();
+    let (mut module, errors) =
+        infer_main("def @main(%y: float32) { let %f = fn (%x) { %x }; %f(%y) }");
+    assert_eq!(errors, [""; 0]);
+    let before = (module.body("main").unwrap().edits(), type_of(&module, "main"));
+    assert!(infer_module(&mut module, &registry).is_empty());
+    assert_eq!(before, (module.body("main").unwrap().edits(), type_of(&module, "main")));
 }

@@ -1,8 +1,12 @@
 //! What the verifier checks of the forms of the language: that every operation has the type that
 //! its parts ask for.
 
-use ir_core::registry::VerifyCx;
-use ir_core::{DType, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId};
+use std::sync::Arc;
+
+use ir_core::registry::{ItemCx, VerifyCx};
+use ir_core::{
+    DType, Diagnostic, InferCx, OpId, Signatures, Stop, Type, TypeData, TypeParam, ValueId,
+};
 
 use super::{
     Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefRead, RefWrite, Tuple,
@@ -43,8 +47,46 @@ fn region_value(cx: &VerifyCx<'_>, index: usize) -> Result<ValueId, String> {
         .ok_or_else(|| format!("region {index} does not end with `relay.yield`"))
 }
 
-fn data_types(cx: &VerifyCx<'_>) -> DataTypes {
-    DataTypes::new(cx.signatures.iter().map(|(name, signature)| (*name, signature)))
+/// The data types that the module declares.
+fn data_types(signatures: &Signatures) -> Arc<DataTypes> {
+    signatures.derived(|signatures| {
+        DataTypes::new(signatures.iter().map(|(name, signature)| (*name, signature)))
+    })
+}
+
+/// A function item has a function type, of types that are declared.
+pub(super) fn function_item(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+    let (name, signature) = (cx.name, &cx.item.signature);
+    let ty = signature.ty;
+    if ty.facts().has_unknown || ty.facts().has_variable {
+        // It is yet to be inferred, which is said elsewhere.
+        return Vec::new();
+    }
+    if ty.as_function().is_none() {
+        let message = format!("`@{name}` is a function, but its type is {}", shown(ty));
+        return vec![Diagnostic::error("E0128", message).at(signature.span)];
+    }
+    data_types(cx.signatures).check_function(name, signature)
+}
+
+/// A data type item is a declaration, and what it mentions is declared.
+pub(super) fn type_item(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+    let name = cx.name;
+    let wrong = |message: String, help: &str| {
+        vec![Diagnostic::error("E0122", message).at(cx.item.signature.span).help(help)]
+    };
+    if cx.item.body.is_some() {
+        return wrong(format!("the data type `{name}` has a body"), "leave the braces out");
+    }
+    let types = data_types(cx.signatures);
+    match types.adts.get(&name) {
+        Some(adt) => types.check_declaration(name, adt),
+        None => wrong(
+            format!("the attributes of `{name}` declare no data type"),
+            "expected `params`, a list of strings, `constructors`, a list of dictionaries with \
+             `name` and `fields`, and the truth value `extern`",
+        ),
+    }
 }
 
 pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
@@ -59,9 +101,23 @@ pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
     fits(&mut Solver::new(), what, result(cx), signature.ty)
 }
 
+/// An operator as a value is one that exists.
+pub(super) fn operator(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: super::Operator = view(cx)?;
+    let known = cx.registry.def(format!("relay.{}", form.name).as_str());
+    if known.is_none_or(|def| def.infer.is_none()) {
+        return Err(format!("unknown operator `{}`", form.name));
+    }
+    match result(cx).as_function() {
+        Some(_) => Ok(()),
+        None => Err(format!("expected a function type, found {}", shown(result(cx)))),
+    }
+}
+
 pub(super) fn constructor(cx: &VerifyCx<'_>) -> Result<(), String> {
     let form: Constructor = view(cx)?;
-    let Some(declared) = constructor_type(&data_types(cx), form.name.as_str().into()) else {
+    let Some(declared) = constructor_type(&data_types(cx.signatures), form.name.as_str().into())
+    else {
         return Err(format!("unknown constructor `{}`", form.name));
     };
     fits(&mut Solver::new(), || format!("constructor `{}`", form.name), result(cx), declared)
@@ -69,7 +125,7 @@ pub(super) fn constructor(cx: &VerifyCx<'_>) -> Result<(), String> {
 
 pub(super) fn construct(cx: &VerifyCx<'_>) -> Result<(), String> {
     let form: Construct = view(cx)?;
-    let types = data_types(cx);
+    let types = data_types(cx.signatures);
     let Some((name, adt, tag)) = types.constructor(form.name.as_str().into()) else {
         return Err(format!("unknown constructor `{}`", form.name));
     };
@@ -160,7 +216,7 @@ pub(super) fn clauses(cx: &VerifyCx<'_>) -> Result<(), String> {
         let expected = form.patterns.len();
         return Err(format!("expected {expected} regions, one for each pattern, found {regions}"));
     }
-    let types = data_types(cx);
+    let types = data_types(cx.signatures);
     let mut solver = Solver::new();
     for (index, pattern) in form.patterns.iter().enumerate() {
         let args = cx.body.block_args(cx.body.region_block(cx.op, index));

@@ -6,6 +6,7 @@ use ir_core::{DType, Op, Registry, Scalar, ValueId};
 use te::scalar::ScalarOp;
 
 use super::FusionPattern::Broadcast;
+use super::LayoutRule::Pointwise;
 use super::{elements, relation};
 use crate::define::{self, Define, DefineCx, Defined};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
@@ -31,7 +32,7 @@ macro_rules! arithmetic {
             infer = relation::$relation,
             hooks(
                 Broadcast,
-                Evaluate(|cx| calculate(cx, $int, $float)),
+                Pointwise, Evaluate(|cx| calculate(cx, $int, $float)),
                 Define(|cx| $define(cx, ScalarOp::$op))
             )
         )]
@@ -215,7 +216,7 @@ macro_rules! comparisons {
             infer = relation::broadcast_compare,
             hooks(
                 Broadcast,
-                Evaluate(|cx| compare(cx, |order| matches!(order, $pattern))),
+                Pointwise, Evaluate(|cx| compare(cx, |order| matches!(order, $pattern))),
                 Define(|cx| define::arithmetic(cx, ScalarOp::$op))
             )
         )]

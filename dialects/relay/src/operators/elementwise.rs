@@ -5,6 +5,7 @@ use te::compute::Expression;
 use te::scalar::ScalarOp;
 
 use super::FusionPattern::Elementwise;
+use super::LayoutRule::Pointwise;
 use super::{elements, relation};
 use crate::define::{self, Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
@@ -25,7 +26,7 @@ macro_rules! real_functions {
             infer = relation::identity,
             hooks(
                 Elementwise,
-                Evaluate(|cx| elements::map_real(cx, |$x| $value)),
+                Pointwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)),
                 Define(|cx| define::$define(cx, ScalarOp::$op))
             )
         )]
@@ -114,7 +115,7 @@ macro_rules! number_functions {
             infer = relation::identity,
             hooks(
                 Elementwise,
-                Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)),
+                Pointwise, Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)),
                 Define(|cx| $define(cx $(, $arg)*))
             )
         )]
@@ -191,7 +192,7 @@ number_functions! {
     name = "relay.copy",
     infer = relation::identity,
     fold = relation::fold_first,
-    hooks(Elementwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())), Define(define::copied))
+    hooks(Elementwise, Pointwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())), Define(define::copied))
 )]
 pub struct Copy<V = ValueId> {
     /// Any shape.
@@ -205,7 +206,7 @@ pub struct Copy<V = ValueId> {
 #[op(
     name = "relay.logical_not",
     infer = relation::identity,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         elements::map(data, data.dtype(), |v| Scalar::Int((!v.as_bool()).into()))
     }), Define(|cx| define::logic(cx, ScalarOp::Not)))
@@ -222,7 +223,7 @@ pub struct LogicalNot<V = ValueId> {
 #[op(
     name = "relay.bitwise_not",
     infer = relation::identity_integers,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         let dtype = data.dtype();
         elements::map(data, dtype, |v| match dtype.is_bool() {
@@ -246,7 +247,7 @@ macro_rules! float_tests {
         #[op(
             name = $text,
             infer = relation::predicate,
-            hooks(Elementwise, Evaluate(|cx| {
+            hooks(Elementwise, Pointwise, Evaluate(|cx| {
                 elements::map(cx.tensor(0)?, DType::BOOL, |v| {
                     Scalar::Int($test(v.as_f64()).into())
                 })
@@ -281,7 +282,7 @@ float_tests! {
 #[op(
     name = "relay.clip",
     infer = relation::identity,
-    hooks(Elementwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)), Define(define_clip))
+    hooks(Elementwise, Pointwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)), Define(define_clip))
 )]
 pub struct Clip<V = ValueId> {
     /// Any shape.
@@ -356,7 +357,7 @@ fn integer_range(dtype: DType) -> (f64, f64) {
     fold = relation::fold_same_type,
     hooks(
         Elementwise,
-        Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)),
+        Pointwise, Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)),
         Define(define_cast)
     )
 )]
@@ -416,7 +417,7 @@ fn convert(cx: &EvalCx<'_>, dtype: DType) -> Result<Value, EvalError> {
     name = "relay.reinterpret",
     infer = infer_reinterpret,
     fold = relation::fold_same_type,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let (data, op) = (cx.tensor(0)?, cx.fields::<Reinterpret<Value>>()?);
         let bytes = data.bytes().to_vec();
         Ok(ir_core::TensorData::from_bytes(op.dtype, data.shape(), bytes)?.into())
@@ -448,7 +449,7 @@ fn infer_reinterpret(op: Reinterpret<Type>, cx: &mut InferCx<'_>) -> Result<Type
 #[op(
     name = "relay.fixed_point_multiply",
     infer = relation::identity_integers,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Pointwise, Evaluate(|cx| {
         let (data, op) = (cx.tensor(0)?, cx.fields::<FixedPointMultiply<Value>>()?);
         let dtype = data.dtype();
         elements::map(data, dtype, |v| {

@@ -6,6 +6,7 @@ use te::compute::Expression;
 use te::scalar::ScalarOp;
 
 use super::FusionPattern::Injective;
+use super::LayoutRule;
 use super::attributes::{Integers, keywords};
 use super::elements;
 use super::relation::Dims;
@@ -435,7 +436,7 @@ macro_rules! resizes {
                 let size: Dims = size.into_iter().map(Dim::Known).collect();
                 op.resize().infer(cx, &size, op.out_dtype)
             },
-            hooks(Injective, Evaluate(|cx| {
+            hooks(Injective, LayoutRule::Named { blocks: false }, Evaluate(|cx| {
                 let op = cx.fields::<$name<Value>>()?;
                 op.resize().evaluate(cx.tensor(0)?, &op.sizes()?, op.out_dtype)
             }), Define(|cx| {

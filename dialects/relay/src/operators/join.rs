@@ -5,6 +5,7 @@ use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId
 use te::compute::Tensor;
 
 use super::FusionPattern::Injective;
+use super::LayoutRule;
 use super::attributes::Sections;
 use super::elements::{self, Offsets};
 use super::relation::{self, Dims};
@@ -19,7 +20,7 @@ use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 #[op(
     name = "relay.concatenate",
     infer = infer_concatenate,
-    hooks(Injective, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
+    hooks(Injective, LayoutRule::Joined, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
 )]
 pub struct Concatenate<V = ValueId> {
     /// A tuple of tensors, at least one.

@@ -88,6 +88,35 @@ impl Layout {
         }
     }
 
+    /// The layout without blocks whose axes are the upper-case letters of `names`, the first of
+    /// each.
+    pub fn plain(names: &str) -> Layout {
+        let mut axes: SmallVec<[LayoutAxis; 6]> = SmallVec::new();
+        for name in names.chars().filter(char::is_ascii_uppercase) {
+            if axes.iter().all(|axis| axis.name != name) {
+                axes.push(LayoutAxis { name, block: None });
+            }
+        }
+        Layout { axes }
+    }
+
+    /// This layout with a further block of `extent` of axis `name`, innermost.
+    pub fn with_block(&self, name: char, extent: i64) -> Layout {
+        let block = LayoutAxis { name, block: Some(extent) };
+        Layout { axes: self.axes.iter().copied().chain([block]).collect() }
+    }
+
+    /// This layout without the axes, and their blocks, that `keep` does not choose by name.
+    pub fn keep(&self, keep: impl Fn(char) -> bool) -> Layout {
+        Layout { axes: self.axes.iter().copied().filter(|axis| keep(axis.name)).collect() }
+    }
+
+    /// Whether both are orders, blocks aside, of the same axes.
+    pub fn same_axes(&self, other: &Layout) -> bool {
+        let covers = |a: &Layout, b: &Layout| b.axes.iter().all(|x| a.position(x.name).is_some());
+        covers(self, other) && covers(other, self)
+    }
+
     /// The axes from left to right.
     pub fn axes(&self) -> &[LayoutAxis] {
         &self.axes
@@ -342,11 +371,11 @@ fn layout_transform_relation(
     cx: &mut InferCx<'_>,
 ) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let source = Layout::parse(&op.src_layout).map_err(Stop::Error)?;
-    let target = Layout::parse(&op.dst_layout).map_err(Stop::Error)?;
+    let source = Layout::parse(&op.src_layout)?;
+    let target = Layout::parse(&op.dst_layout)?;
     let order = source.names();
-    let extents = source.logical(&order, &data.shape).map_err(Stop::Error)?;
-    let shape = target.physical(&order, &extents).map_err(Stop::Error)?;
+    let extents = source.logical(&order, &data.shape)?;
+    let shape = target.physical(&order, &extents)?;
     Ok(Type::tensor(shape, data.dtype))
 }
 

@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod adaptive_pooling;
 pub mod convolution;
+pub mod correlation;
 pub mod einsum;
 pub mod linear;
 pub mod loss;
@@ -14,4 +15,4 @@ pub mod rearrangement;
 mod relation;
 pub mod resampling;
 pub mod transposed_convolution;
-mod window;
+pub(super) mod window;

@@ -2,8 +2,9 @@
 //!
 //! A quantized tensor holds integers `q` that stand for the real numbers `scale * (q -
 //! zero_point)`. Scales (`float32`) and zero points (`int32`) are operands: scalars, or vectors
-//! along an axis. Every operator here is defined by arithmetic written after the original's lowering,
-//! so that its reference evaluator gives the same integers.
+//! along an axis. The arithmetic follows the original's lowering, step by step: where it rounds,
+//! and which products are of fixed-point numbers. It was not compared with the original's output;
+//! tests compare it with real arithmetic, from which the integers differ by at most one.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 

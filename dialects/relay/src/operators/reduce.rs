@@ -7,6 +7,7 @@ use te::compute::{Combiner, Expression};
 use te::scalar::ScalarOp;
 
 use super::FusionPattern::Reduce;
+use super::LayoutRule;
 use super::attributes::Integers;
 use super::elements::{self, Offsets};
 use super::relation;
@@ -92,7 +93,7 @@ macro_rules! reductions {
         #[op(
             name = $text,
             infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes().infer(cx, None),
-            hooks(Reduce, Evaluate(|cx| {
+            hooks(Reduce, LayoutRule::Reduced, Evaluate(|cx| {
                 let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
                 let dtype = data.dtype();
                 op.axes().evaluate(data, dtype, |group| $function(group, dtype))

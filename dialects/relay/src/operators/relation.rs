@@ -67,6 +67,14 @@ pub fn expect_integers(tensor: &TensorType) -> Result<(), Stop> {
     }
 }
 
+/// Requires a floating-point element type.
+pub fn expect_floats(tensor: &TensorType) -> Result<(), Stop> {
+    match tensor.dtype.is_float() {
+        true => Ok(()),
+        false => Err(Stop::Error(format!("expected float elements, found {}", tensor.dtype))),
+    }
+}
+
 /// Requires an element type.
 pub fn expect_dtype(tensor: &TensorType, dtype: DType) -> Result<(), Stop> {
     match tensor.dtype == dtype {

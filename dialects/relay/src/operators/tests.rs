@@ -1,4 +1,4 @@
-//! Tests of the operators without `nn`: values, and that relations agree with evaluators.
+//! Tests of the operators without `nn`, quantized ones included: values, and that relations agree with evaluators.
 
 use ir_core::{Attr, AttrData, AttrDict, DType, InferCx, Registry, Scalar, TensorData, Type};
 
@@ -9,6 +9,7 @@ use crate::define::{Define, define_alone};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value, approx_equal, flatten};
 
 mod properties;
+mod quantized;
 mod values;
 
 /// The operators under test.
@@ -23,7 +24,9 @@ fn registry() -> Registry {
     super::index::register(&mut registry);
     super::dynamic::register(&mut registry);
     super::sort::register(&mut registry);
+    super::spectrum::register(&mut registry);
     super::image::register(&mut registry);
+    super::qnn::register(&mut registry);
     registry
 }
 

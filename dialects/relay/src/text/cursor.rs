@@ -42,6 +42,8 @@ pub(super) struct Cursor<'t> {
     diagnostics: Vec<Diagnostic>,
     /// Set when reading was given up; from then on every token is the end.
     stopped: bool,
+    /// Set while a part is skipped after an error: nobody looks at its tokens.
+    skipping: bool,
 }
 
 impl<'t> Cursor<'t> {
@@ -58,6 +60,7 @@ impl<'t> Cursor<'t> {
             previous_end: 0,
             diagnostics: Vec::new(),
             stopped: false,
+            skipping: false,
         };
         cursor.current = cursor.lex();
         cursor
@@ -74,24 +77,37 @@ impl<'t> Cursor<'t> {
         self.diagnostics.len()
     }
 
-    /// The next token. Malformed ones are reported, and skipped where they stand for nothing.
+    /// The next token. A malformed one is reported here, and stays an error token, at which nothing
+    /// further is reported, where it could stand for anything.
     fn lex(&mut self) -> Token {
-        loop {
-            let token = self.lexer.next_token();
-            let TokenKind::Error(error) = token.kind else { return token };
-            if self.stopped {
-                return Token { kind: TokenKind::End, ..token };
+        let mut token = self.lexer.next_token();
+        let TokenKind::Error(error) = token.kind else { return token };
+        if self.stopped {
+            return Token { kind: TokenKind::End, ..token };
+        }
+        if error == LexError::UnknownCharacter {
+            let mut lexer = self.lexer.clone();
+            let mut next = lexer.next_token();
+            while next.kind == token.kind && next.start == token.end {
+                (token.end, self.lexer) = (next.end, lexer.clone());
+                next = lexer.next_token();
             }
+        }
+        let kind = match error {
+            LexError::BadEscape => TokenKind::String,
+            LexError::UnterminatedComment | LexError::TooLong => TokenKind::End,
+            _ => token.kind,
+        };
+        if !self.skipping || kind == TokenKind::End {
             let found = Diagnostic::error(codes::TOKEN, error.message());
             self.report(found.at(self.span(token)).help(error.help()));
-            let kind = match error {
-                LexError::BadSuffix => TokenKind::Integer,
-                LexError::UnterminatedString | LexError::BadEscape => TokenKind::String,
-                LexError::UnterminatedComment | LexError::TooLong => TokenKind::End,
-                LexError::UnknownCharacter => continue,
-            };
-            return Token { kind, ..token };
         }
+        Token { kind, ..token }
+    }
+
+    /// The file that is read.
+    pub(super) fn file(&self) -> Symbol {
+        self.file
     }
 
     /// The current token.
@@ -175,10 +191,12 @@ impl<'t> Cursor<'t> {
         found
     }
 
-    /// Reports that `expected` should stand at the current token.
+    /// Reports that `expected` should stand at the current token, unless that is malformed, which
+    /// has been reported.
     pub(super) fn unexpected(&mut self, expected: &str) -> Reported {
         let token = self.current;
         let found = match token.kind {
+            TokenKind::Error(_) => return Reported,
             TokenKind::Identifier => format!("`{}`", clip(token.text(self.source))),
             TokenKind::Local | TokenKind::Graph | TokenKind::Global | TokenKind::Integer => {
                 format!("`{}`", clip(token.text(self.source)))
@@ -248,8 +266,17 @@ impl<'t> Cursor<'t> {
                 let next = self.peek_at(1);
                 next.is_word(self.source, "type")
             }
-            _ => false,
+            _ => self.at_dialect_item(),
         }
+    }
+
+    /// Whether an item of another dialect starts at the current token: no other place has a dotted
+    /// word before a global.
+    pub(super) fn at_dialect_item(&mut self) -> bool {
+        self.current.kind == TokenKind::Identifier
+            && self.peek_at(1).kind == TokenKind::Dot
+            && self.peek_at(2).kind == TokenKind::Identifier
+            && self.peek_at(3).kind == TokenKind::Global
     }
 
     /// Skips a part that is not ours to lex, up to byte `place`, which starts a line.
@@ -262,21 +289,38 @@ impl<'t> Cursor<'t> {
 
     /// Skips to the next item.
     pub(super) fn skip_to_item(&mut self) {
+        self.skipping = true;
         while !self.at_item() {
             self.bump();
         }
+        self.skipping = false;
         self.open.clear();
     }
 
     /// Skips to the `;` that ends a statement inside `depth` open brackets, or to the bracket that
     /// closes the innermost of them. Whether there is one before the next item.
     pub(super) fn skip_statement(&mut self, depth: usize) -> bool {
+        self.skipping = true;
+        let found = self.find_end_of_statement(depth);
+        self.skipping = false;
+        found
+    }
+
+    fn find_end_of_statement(&mut self, depth: usize) -> bool {
         loop {
             if self.at_item() {
                 return false;
             }
             let opener = match self.current.kind {
                 TokenKind::Semicolon if self.open.len() == depth => return true,
+                // A string without an end takes the rest of its line, with the `;` at its end.
+                TokenKind::Error(LexError::UnterminatedString)
+                    if self.current.text(self.source).trim_end().ends_with(';') =>
+                {
+                    self.open.truncate(depth);
+                    self.current.kind = TokenKind::Semicolon;
+                    return true;
+                }
                 TokenKind::RightParen => TokenKind::LeftParen,
                 TokenKind::RightBrace => TokenKind::LeftBrace,
                 TokenKind::RightBracket => TokenKind::LeftBracket,

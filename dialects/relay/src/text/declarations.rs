@@ -1,5 +1,8 @@
 //! Items: functions and data types, and the heads that definitions share with function literals.
 
+use ir_core::diagnostics::did_you_mean;
+use ir_core::text::ParsedItem;
+use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
 use ir_core::{
     Attr, AttrDict, Binding, Diagnostic, Item, NameHint, Signature, Symbol, Type, ValueId,
@@ -24,6 +27,8 @@ pub(super) const EXTERNAL_TEXT: &str = "text";
 pub(super) struct Parameter {
     pub name: Symbol,
     pub ty: Type,
+    /// First byte of its name.
+    pub start: u32,
 }
 
 /// Everything of a function before its body.
@@ -60,6 +65,7 @@ impl Parser<'_> {
                 self.external(token);
                 Ok(())
             }
+            _ if self.cursor.at_dialect_item() => self.dialect_item(),
             _ if self.module.get("main").is_none() => self.bare_expression(),
             _ => {
                 let error = self.cursor.unexpected("`def`, `type` or `extern type`");
@@ -94,6 +100,34 @@ impl Parser<'_> {
         self.add_item(name, Item { signature, body: None }, place, &format!("@{name}"));
     }
 
+    /// An item of another dialect, which reads it.
+    fn dialect_item(&mut self) -> Result<(), Reported> {
+        let first = self.cursor.peek();
+        let last = self.cursor.peek_at(2);
+        let kind = self.cursor.source.get(first.start as usize..last.end as usize);
+        let kind = kind.unwrap_or_default();
+        let registry = self.registry;
+        let Some(syntax) = registry.item(kind).and_then(|def| def.syntax) else {
+            let message = format!("unknown kind of item `{kind}`");
+            let mut found = Diagnostic::error(codes::SYNTAX, message)
+                .at(self.cursor.range(first.start, last.end));
+            let known = registry.items().filter(|def| def.syntax.is_some()).map(|def| def.name);
+            found.help = did_you_mean(kind, known);
+            self.cursor.report(found);
+            self.cursor.bump();
+            return Err(Reported);
+        };
+        let mut inner = Cursor::at(self.cursor.file(), self.cursor.source, first.start);
+        let parsed = (syntax.parse)(&mut inner, registry);
+        self.cursor.seek(inner.token().start.max(last.end) as usize);
+        for diagnostic in inner.diagnostics {
+            self.cursor.report(diagnostic);
+        }
+        let ParsedItem { name, place, item } = parsed.map_err(|Failed| Reported)?;
+        self.add_item(name, item, place, &format!("@{name}"));
+        Ok(())
+    }
+
     /// `def @name[A](%x: T, key = value) -> T { … }`.
     fn definition(&mut self) -> Result<(), Reported> {
         let start = self.cursor.bump().start;
@@ -105,7 +139,7 @@ impl Parser<'_> {
         let head = self.function_head()?;
         let params: Vec<ValueId> = self.bind_parameters(&head);
         self.cursor.expect(TokenKind::LeftBrace)?;
-        let done = self.function_body();
+        let done = self.function_body(true);
         if done.is_ok() {
             self.cursor.expect(TokenKind::RightBrace).ok();
         }
@@ -129,7 +163,7 @@ impl Parser<'_> {
             let name = Symbol::new(&token.name(self.cursor.source));
             let ty = self.optional_annotation()?;
             self.cursor.expect(TokenKind::Semicolon)?;
-            params.push(Parameter { name, ty });
+            params.push(Parameter { name, ty, start: token.start });
         }
         let head = Head {
             type_params: Vec::new(),
@@ -138,7 +172,7 @@ impl Parser<'_> {
             result: Type::unknown(),
         };
         self.bind_parameters(&head);
-        let done = self.function_body();
+        let done = self.function_body(false);
         let failed = done.is_err() || self.cursor.errors() > errors;
         let place = self.cursor.span(start);
         self.finish_function(name, &head, place, failed);
@@ -156,6 +190,7 @@ impl Parser<'_> {
         let entry = function.body.entry();
         let bind = |param: &Parameter| {
             let value = function.body.add_block_arg(entry, param.ty);
+            function.body.set_argument_loc(value, function.loc(param.start));
             let hint = NameHint { name: Some(param.name), binding: Binding::Let };
             function.body.set_name_hint(value, hint);
             function.bind(param.name, Meaning::Value(value));
@@ -218,7 +253,7 @@ impl Parser<'_> {
             }
             given.push(own);
             let ty = self.optional_annotation()?;
-            params.push(Parameter { name, ty });
+            params.push(Parameter { name, ty, start: token.start });
             if self.cursor.kind() != TokenKind::RightParen {
                 self.cursor.expect(TokenKind::Comma)?;
             }

@@ -67,7 +67,7 @@ impl Metadata {
     pub(super) fn constant(&self, index: usize) -> Result<TensorData, String> {
         let node = self.node("relay.Constant", index)?;
         let data = node.get("attrs").and_then(|attrs| attrs.get("data"));
-        let data = data.and_then(number).ok_or("the constant names no array")?;
+        let data = data.and_then(number).ok_or("the constant was left out, or names no array")?;
         let array = self.arrays.get(data).and_then(Value::as_str);
         let array = array.ok_or_else(|| format!("there is no array {data} in `b64ndarrays`"))?;
         let bytes = base64_decode(array).ok_or_else(|| format!("array {data} is no base64"))?;
@@ -308,10 +308,9 @@ fn base64_write(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
 /// Collects what a printed text refers to, and writes the metadata section.
 #[derive(Default)]
 pub(super) struct MetadataWriter {
-    constants: Vec<TensorData>,
+    /// Constants in the order of their numbers, without those that are left out.
+    constants: Vec<Option<TensorData>>,
     objects: IndexMap<String, Vec<AttrDict>>,
-    /// Constants that were left out.
-    elided: usize,
 }
 
 /// A node that is being written.
@@ -324,14 +323,14 @@ enum Node {
 impl MetadataWriter {
     /// The number of a new constant.
     pub(super) fn constant(&mut self, tensor: TensorData) -> usize {
-        self.constants.push(tensor);
+        self.constants.push(Some(tensor));
         self.constants.len() - 1
     }
 
     /// The number of a constant that only the text mentions.
     pub(super) fn elide(&mut self) -> usize {
-        self.elided += 1;
-        self.elided - 1 + self.constants.len()
+        self.constants.push(None);
+        self.constants.len() - 1
     }
 
     /// The number of an object among those of its `kind`; equal ones share a number.
@@ -348,16 +347,24 @@ impl MetadataWriter {
 
     /// Writes the section, where there is anything in it.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.constants.is_empty() && self.objects.is_empty() {
+        let written: Vec<&TensorData> = self.constants.iter().flatten().collect();
+        if written.is_empty() && self.objects.is_empty() {
             return Ok(());
         }
         let mut nodes: Vec<Node> = Vec::new();
         // Nodes 0 and 1 are null and the root; node `i + 2` is `nodes[i]`.
         let mut sections: Vec<(String, usize)> = Vec::new();
-        if !self.constants.is_empty() {
+        if !written.is_empty() {
             let device = default_device(&mut nodes);
-            let members = self.constants.iter().enumerate();
-            let members = members.map(|(index, t)| constant_node(&mut nodes, index, t, device));
+            let mut array = 0;
+            let members = self.constants.iter().map(|constant| match constant {
+                // The null node keeps the numbers of the others right.
+                None => 0,
+                Some(tensor) => {
+                    array += 1;
+                    constant_node(&mut nodes, array - 1, tensor, device)
+                }
+            });
             let members = members.collect();
             sections.push(("relay.Constant".to_string(), push(&mut nodes, Node::Array(members))));
         }
@@ -373,12 +380,12 @@ impl MetadataWriter {
             write_node(node, out)?;
         }
         out.write_all(b"\n  ], \n  \"b64ndarrays\": [")?;
-        for (index, tensor) in self.constants.iter().enumerate() {
+        for (index, tensor) in written.iter().enumerate() {
             out.write_all(if index == 0 { b"\n    \"" } else { b", \n    \"" })?;
             base64_write(&array_bytes(tensor), out)?;
             out.write_all(b"\"")?;
         }
-        out.write_all(if self.constants.is_empty() { b"" } else { b"\n  " })?;
+        out.write_all(if written.is_empty() { b"" } else { b"\n  " })?;
         out.write_all(b"], \n  \"attrs\": {\"tvm_version\": \"0.14.0\"}\n}\n")
     }
 }

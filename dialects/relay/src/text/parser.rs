@@ -1,15 +1,18 @@
 //! The parser: what it knows of the module, and of the function that it reads.
 
 use indexmap::IndexMap;
-use ir_core::diagnostics::did_you_mean_with;
+use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::text::lexer::TokenKind;
+use ir_core::text::numbered::Numbered;
 use ir_core::{
-    AttrDict, BlockId, Body, Diagnostic, Module, OpDef, OpId, Registry, Span, Symbol, Type, ValueId,
+    AttrDict, BlockId, Body, Diagnostic, Loc, MAX_OPERANDS, Module, OpDef, OpId, Registry, Span,
+    Symbol, Type, ValueId,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::cursor::Cursor;
 use super::metadata::Metadata;
+use super::types::TypeParams;
 use super::{FORMS, VERSION, codes};
 use crate::language::TYPE;
 
@@ -20,8 +23,8 @@ pub(super) struct Parser<'t> {
     pub module: Module,
     /// The function that is being read.
     pub function: Function,
-    /// Type and shape parameters in scope, innermost last.
-    pub type_params: Vec<Symbol>,
+    /// Type and shape parameters in scope.
+    pub type_params: TypeParams,
     /// Declared types: number of parameters and place.
     pub types: FxHashMap<Symbol, (usize, Span)>,
     /// Declared constructors.
@@ -38,6 +41,8 @@ pub(super) struct Parser<'t> {
     pub metadata: Option<Result<Metadata, String>>,
     operators: FxHashMap<&'t str, Option<Operator<'t>>>,
     file: Symbol,
+    /// The most operands of one operation.
+    pub max_operands: usize,
 }
 
 /// A declared constructor.
@@ -118,7 +123,7 @@ pub(super) struct Function {
     pub locals: FxHashMap<Symbol, Local>,
     /// What names stood for before they were shadowed.
     pub shadowed: Vec<(Symbol, Option<Local>)>,
-    pub graph: FxHashMap<u32, GraphLocal>,
+    pub graph: Numbered<GraphLocal>,
     pub graph_shadowed: Vec<(u32, Option<GraphLocal>)>,
     /// Graph variables whose scope has ended.
     pub graph_closed: FxHashMap<u32, GraphLocal>,
@@ -128,6 +133,11 @@ pub(super) struct Function {
 }
 
 impl Function {
+    /// The location of byte `start` of the text.
+    pub(super) fn loc(&self, start: u32) -> Loc {
+        Loc::offset(start.saturating_sub(self.base))
+    }
+
     /// Brings `name` into scope.
     pub(super) fn bind(&mut self, name: Symbol, meaning: Meaning) {
         let before = self.locals.insert(name, Local { meaning });
@@ -149,7 +159,10 @@ impl Function {
     /// Brings graph variable `number` into scope.
     pub(super) fn bind_graph(&mut self, number: u32, local: GraphLocal) {
         let before = self.graph.insert(number, local);
-        self.graph_shadowed.push((number, before));
+        // What the outermost block binds stays to the end.
+        if local.block != self.body.entry() {
+            self.graph_shadowed.push((number, before));
+        }
     }
 
     /// Ends the scope of all graph variables bound since there were `mark` of them.
@@ -159,7 +172,7 @@ impl Function {
         {
             let ended = match before {
                 Some(local) => self.graph.insert(number, local),
-                None => self.graph.remove(&number),
+                None => self.graph.remove(number),
             };
             if let Some(ended) = ended {
                 self.graph_closed.insert(number, ended);
@@ -177,7 +190,7 @@ impl<'t> Parser<'t> {
             registry,
             module,
             function: Function::default(),
-            type_params: Vec::new(),
+            type_params: TypeParams::default(),
             types: FxHashMap::default(),
             constructors: IndexMap::default(),
             type_uses: IndexMap::default(),
@@ -187,6 +200,7 @@ impl<'t> Parser<'t> {
             metadata: None,
             operators: FxHashMap::default(),
             file,
+            max_operands: MAX_OPERANDS,
         }
     }
 
@@ -247,7 +261,11 @@ impl<'t> Parser<'t> {
                         "the type `{name}` takes {}, found {params}",
                         counted(*expected, "parameter")
                     );
-                    let found = Diagnostic::error(codes::TYPE, message).at(span);
+                    let help = match expected {
+                        0 => format!("write `{name}`"),
+                        n => format!("write `{name}[{}]`", vec!["…"; *n].join(", ")),
+                    };
+                    let found = Diagnostic::error(codes::TYPE, message).at(span).help(help);
                     self.cursor.report(found.related(*declared, "declared here"));
                 }
                 None => {
@@ -255,7 +273,10 @@ impl<'t> Parser<'t> {
                     let mut known: Vec<&str> = known.collect();
                     known.sort_unstable();
                     let found = Diagnostic::error(codes::TYPE, format!("unknown type `{name}`"));
-                    self.report_unknown(found.at(span), "", name, &known);
+                    let help = did_you_mean(name.as_str(), known).unwrap_or_else(|| {
+                        format!("declare it: `type {name} {{ … }}`, or as a type parameter")
+                    });
+                    self.cursor.report(found.at(span).help(help));
                 }
             }
         }
@@ -369,4 +390,26 @@ fn wrong_fields(name: Symbol, declared: &DeclaredConstructor, found: usize) -> D
 /// `1 field`, `2 fields`.
 pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_operands_are_an_error_in_their_place() {
+        let registry = Registry::new().with(crate::dialect());
+        let text = "def @main(%x: int32) { let %t = (%x, %x, %x); %t.0 }";
+        let found = |limit| {
+            let mut parser = Parser::new("test", text, &registry);
+            parser.max_operands = limit;
+            parser.run().1
+        };
+        assert!(found(3).is_empty(), "{:?}", found(3));
+        let errors = found(2);
+        assert_eq!(errors[0].message, "an operation has at most 2 operands");
+        let span = errors[0].primary.as_ref().map(|label| label.span);
+        let place = span.map(|span| &text[span.start as usize..span.end as usize]);
+        assert_eq!(place, Some("(%x, %x, %x)"));
+    }
 }

@@ -7,15 +7,17 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use ir_core::text::LargeTensors;
 use ir_core::text::lexer::quote_into;
+use ir_core::text::literals::scalar_text;
 use ir_core::{
-    Attr, AttrData, AttrDict, Binding, BlockId, Body, EntityId, Item, Loc, Module, OpId, Registry,
-    Signature, Span, Symbol, TensorData, Type, ValueId,
+    Attr, AttrData, AttrDict, AttrValue, Binding, BlockId, Body, DType, EntityId, Item, Loc,
+    Module, OpId, Registry, Signature, Span, Symbol, TensorData, Type, ValueId,
 };
 use rustc_hash::FxHashMap;
 
 use super::declarations::{EXTERNAL_TEXT, PARAMETER_ATTRIBUTES, parameter_attributes};
-use super::literals::{float_attr_text, scalar_text};
+use super::literals::float_attr_text;
 use super::metadata::{KIND, MetadataWriter};
 use super::names::{Names, write_name, write_word};
 use super::sinking::covering_block;
@@ -136,12 +138,16 @@ pub(super) fn print(
 
 impl<'a> Printer<'a> {
     fn module(&mut self) -> io::Result<()> {
-        let _ = writeln!(self.text, "#[version = \"{VERSION}\"]");
         let module = self.module;
         let of_kind = |kind: &'static str| {
             module.items.iter().filter(move |(_, item)| item.signature.op == kind)
         };
+        let own = |item: &Item| [TYPE, FUNC, EXTERNAL].contains(&item.signature.op.as_str());
+        // The version is that of this dialect's text.
         let mut first = true;
+        if module.items.is_empty() || module.items.values().any(own) {
+            let _ = writeln!(self.text, "#[version = \"{VERSION}\"]");
+        }
         for (name, item) in of_kind(TYPE).chain(of_kind(FUNC)).chain(of_kind(EXTERNAL)) {
             if !std::mem::take(&mut first) {
                 self.text.push('\n');
@@ -153,6 +159,21 @@ impl<'a> Printer<'a> {
             }
         }
         self.flush()?;
+        let options = ir_core::text::PrintOptions {
+            large_tensors: match self.options.elide_constants_over {
+                Some(_) => LargeTensors::Elide,
+                None => LargeTensors::Bytes,
+            },
+            ..Default::default()
+        };
+        for (name, item) in &module.items {
+            if let Some(syntax) = self.registry.item(item.signature.op).and_then(|def| def.syntax) {
+                if !std::mem::take(&mut first) {
+                    self.out.write_all(b"\n")?;
+                }
+                (syntax.print)(*name, item, self.registry, &options, self.out)?;
+            }
+        }
         self.metadata.write(&mut Separated { out: self.out, begun: false })
     }
 
@@ -683,7 +704,7 @@ impl<'a> Printer<'a> {
     }
 
     fn constant(&mut self, value: TensorData) {
-        if let Some(text) = scalar_text(&value) {
+        if let Some(text) = scalar_text(&value, DType::INT32) {
             self.text.push_str(&text);
             return;
         }
@@ -698,12 +719,16 @@ impl<'a> Printer<'a> {
     /// The pattern of a clause and its arrow.
     fn clause(&mut self, function: &Function<'_>, op: OpId, index: usize, indent: usize) {
         let body = function.body;
-        let patterns: Vec<Pattern> = body.attrs(op).value("patterns").unwrap_or_default();
+        // Only this pattern is decoded: reading all of them for each clause would be quadratic.
+        let pattern = match body.attrs(op).get("patterns").map(Attr::data) {
+            Some(AttrData::Array(patterns)) => patterns.get(index).copied(),
+            _ => None,
+        };
         let variables = body.block_args(body.region_block(op, index)).to_vec();
         let mut variables = variables.into_iter();
         self.indent(indent);
-        if let Some(pattern) = patterns.get(index) {
-            self.pattern(function, pattern, &mut variables);
+        if let Some(pattern) = pattern.and_then(Pattern::from_attr) {
+            self.pattern(function, &pattern, &mut variables);
         }
         self.text.push_str(" => {\n");
     }

@@ -1,8 +1,12 @@
 //! Types and extents.
 
+use ir_core::diagnostics::did_you_mean;
 use ir_core::text::lexer::{Number, Token, TokenKind, number};
 use ir_core::types::MAX_TYPE_DEPTH;
-use ir_core::{DType, Diagnostic, Dim, DimOp, FunctionType, Symbol, Type, TypeData, TypeParam};
+use ir_core::{
+    DType, Diagnostic, Dim, DimOp, FunctionType, Span, Symbol, Type, TypeData, TypeParam,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::codes;
 use super::cursor::Reported;
@@ -23,6 +27,77 @@ enum Open {
     Ref,
     /// `Name[`.
     Named { first: usize, name: Symbol, start: u32 },
+}
+
+/// The type and shape parameters in scope. Inside a function all have different names, whatever
+/// the text calls them: one that shadows another must not be taken for it.
+#[derive(Default)]
+pub(super) struct TypeParams {
+    /// Name in the text, name of its own, and what the name in the text stood for before.
+    bound: Vec<(Symbol, Symbol, Option<Symbol>)>,
+    /// What the names in the text stand for.
+    meaning: FxHashMap<Symbol, Symbol>,
+    /// How many parameters of one name in the text there are.
+    depths: FxHashMap<Symbol, u32>,
+    /// The names of their own.
+    own: FxHashSet<Symbol>,
+}
+
+impl TypeParams {
+    /// The parameter that `name` stands for.
+    pub(super) fn get(&self, name: Symbol) -> Option<Symbol> {
+        self.meaning.get(&name).copied()
+    }
+
+    /// The names in the text, outermost first.
+    fn names(&self) -> Vec<Symbol> {
+        self.bound.iter().map(|(name, ..)| *name).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bound.len()
+    }
+
+    /// Brings a parameter into scope that the text calls `name`.
+    fn bind(&mut self, name: Symbol) -> Symbol {
+        let shadowed = self.depths.entry(name).or_default();
+        let mut own = match *shadowed {
+            0 => name,
+            depth => Symbol::new(&format!("{name}{depth}")),
+        };
+        let mut number = *shadowed + 1;
+        *shadowed += 1;
+        while !self.own.insert(own) {
+            own = Symbol::new(&format!("{name}{number}"));
+            number += 1;
+        }
+        let before = self.meaning.insert(name, own);
+        self.bound.push((name, own, before));
+        own
+    }
+
+    /// Ends the scope of all but the first `len` parameters.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.split_off(len);
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = TypeParams::default();
+    }
+
+    /// The same; returns the parameters whose scope ended.
+    fn split_off(&mut self, len: usize) -> Vec<Symbol> {
+        let ended: Vec<_> = self.bound.drain(len.min(self.bound.len())..).collect();
+        for (name, own, before) in ended.iter().rev() {
+            self.own.remove(own);
+            self.depths.entry(*name).and_modify(|depth| *depth -= 1);
+            match before {
+                Some(before) => self.meaning.insert(*name, *before),
+                None => self.meaning.remove(name),
+            };
+        }
+        ended.into_iter().map(|(_, own, _)| own).collect()
+    }
 }
 
 impl Parser<'_> {
@@ -170,7 +245,7 @@ impl Parser<'_> {
         token: Token,
     ) -> Result<Option<Type>, Reported> {
         let name = Symbol::new(word);
-        if self.type_params.contains(&name) {
+        if let Some(name) = self.type_params.get(name) {
             return Ok(Some(Type::parameter(name)));
         }
         if let Ok(dtype) = word.parse::<DType>() {
@@ -203,26 +278,28 @@ impl Parser<'_> {
         Type::named(name, params.into_iter().map(TypeParam::Type))
     }
 
-    /// `[A, n]`, where it stands: the names, now in scope.
+    /// `[A, n]`, where it stands: the parameters, now in scope. One that shadows another gets a
+    /// name of its own.
     pub(super) fn type_param_names(&mut self) -> Result<Vec<Symbol>, Reported> {
         let mut names = Vec::new();
+        let mut places: FxHashMap<Symbol, Span> = FxHashMap::default();
         if !self.cursor.eat(TokenKind::LeftBracket) {
             return Ok(names);
         }
         while !self.cursor.eat(TokenKind::RightBracket) {
             let token = self.cursor.expect(TokenKind::Identifier)?;
             let name = Symbol::new(token.text(self.cursor.source));
-            if names.contains(&name) {
+            let place = self.cursor.span(token);
+            if let Some(first) = places.insert(name, place) {
                 let message = format!("the type parameter `{name}` is named twice");
-                let place = self.cursor.span(token);
-                self.cursor.report(Diagnostic::error(codes::DUPLICATE, message).at(place));
+                let found = Diagnostic::error(codes::DUPLICATE, message).at(place);
+                self.cursor.report(found.related(first, "first named here"));
             }
-            names.push(name);
+            names.push(self.type_params.bind(name));
             if self.cursor.kind() != TokenKind::RightBracket {
                 self.cursor.expect(TokenKind::Comma)?;
             }
         }
-        self.type_params.extend(&names);
         Ok(names)
     }
 
@@ -236,8 +313,8 @@ impl Parser<'_> {
             let dim = self.parse_dim(0)?;
             if dim.known().is_some_and(|extent| extent < 0) {
                 let message = format!("expected an extent of at least 0, found {dim}");
-                let place = self.cursor.since(start);
-                self.cursor.report(Diagnostic::error(codes::TYPE, message).at(place));
+                let found = Diagnostic::error(codes::TYPE, message).at(self.cursor.since(start));
+                self.cursor.report(found.help("write `?` for an extent that is not known"));
             }
             shape.push(dim);
             if self.cursor.kind() != TokenKind::RightParen {
@@ -352,14 +429,18 @@ impl Parser<'_> {
 
     fn shape_parameter(&mut self, token: Token) -> Dim {
         let name = Symbol::new(token.text(self.cursor.source));
-        if !self.type_params.contains(&name) {
+        let Some(parameter) = self.type_params.get(name) else {
             let message = format!("undefined shape parameter `{name}`");
-            let help = format!("declare it with the function: `def @f[{name}](…)`, or write `?`");
+            let known = self.type_params.names();
+            let help = did_you_mean(name.as_str(), known.iter().map(|name| name.as_str()));
+            let help = help.unwrap_or_else(|| {
+                format!("declare it with the function: `def @f[{name}](…)`, or write `?`")
+            });
             let place = self.cursor.span(token);
             self.cursor.report(Diagnostic::error(codes::TYPE, message).at(place).help(help));
             return Dim::Any;
-        }
-        Dim::parameter(name)
+        };
+        Dim::parameter(parameter)
     }
 }
 

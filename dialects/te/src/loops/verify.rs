@@ -7,7 +7,8 @@ use super::{Alloc, Atomic, Call, For, ForKind, If, Scope, Store};
 use crate::compute::{Combiner, FUNC};
 use crate::scalar::dtype_of;
 
-const THREADS: [&str; 6] =
+/// The thread axes of a device.
+pub(crate) const THREADS: [&str; 6] =
     ["blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"];
 
 pub(super) fn for_loop(cx: &VerifyCx<'_>) -> Result<(), String> {

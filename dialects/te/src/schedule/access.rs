@@ -17,6 +17,8 @@ pub struct Access {
     pub steps: Vec<Option<i64>>,
     /// By dimension of the tensor, the same in that dimension.
     pub by_dimension: Vec<Vec<Option<i64>>>,
+    /// How many elements further the next lane reads, where an axis is taken in vectors.
+    pub lane: Option<i64>,
     /// Whether it is read under a condition only.
     pub conditional: bool,
 }
@@ -31,12 +33,30 @@ impl Access {
 impl Schedule {
     /// The loads of `stage`, in program order.
     pub fn accesses(&self, stage: Stage) -> Vec<Access> {
+        self.accesses_in_vectors(stage, usize::MAX, 1)
+    }
+
+    /// The loads of `stage` where root axis `axis` is taken in vectors of `lanes`: its steps are
+    /// then from vector to vector. An index such as `⌊j / 16⌋` is regular only so.
+    pub fn accesses_in_vectors(&self, stage: Stage, axis: usize, lanes: i64) -> Vec<Access> {
         let body = self.body();
         let Some(view) = StageView::of(body, self.stage_op(stage)) else { return vec![] };
         let mut indices = Indices::default();
-        let vars: Vec<Var> =
-            view.shape.iter().chain(&view.reduction).map(|extent| indices.var(*extent)).collect();
-        let args: Vec<Index> = vars.iter().map(|var| indices.of_var(*var)).collect();
+        let lane = indices.var(lanes);
+        let mut vars: Vec<Var> = Vec::new();
+        let mut args: Vec<Index> = Vec::new();
+        for (position, &extent) in view.shape.iter().chain(&view.reduction).enumerate() {
+            let in_vectors = position == axis;
+            let var = indices.var(if in_vectors { extent / lanes + 1 } else { extent });
+            vars.push(var);
+            let index = indices.of_var(var);
+            args.push(match in_vectors {
+                true => indices.of_var(lane).plus_scaled(&index, lanes),
+                false => index,
+            });
+        }
+        let spatial = vars.len();
+        vars.push(lane);
         let block = body.region_block(view.op, 0);
         let known = index_values(body, block, &args, &mut indices);
         let mut accesses = Vec::new();
@@ -64,7 +84,8 @@ impl Schedule {
                 }
                 stride = stride.saturating_mul(*extent);
             }
-            accesses.push(Access { tensor, steps, by_dimension, conditional });
+            let lane = steps.split_off(spatial).pop().flatten();
+            accesses.push(Access { lane, tensor, steps, by_dimension, conditional });
         }
         accesses
     }

@@ -3,6 +3,7 @@
 use ir_core::{AttrDict, InsertPoint, OpFields, OpId, OpParts, Symbol, Type, ValueId, ValueMap};
 use rustc_hash::FxHashMap;
 
+use super::ops::{self, Handle};
 use super::{Axis, Refused, Relation, Schedule, Stage};
 use crate::compute::{
     Compute, Expression, Load, LoadIf, Reduce, Stage as StageView, Tensor, Yield,
@@ -44,6 +45,8 @@ impl Schedule {
         let view = self.view(cache)?;
         let cache = self.add_stage(&view);
         self.stages[cache.0].scope = Some(scope);
+        let results = self.handles_with(cache, stage);
+        self.record(&ops::CacheWrite { stage: stage.into(), scope }, &results);
         Ok(cache)
     }
 
@@ -101,6 +104,9 @@ impl Schedule {
         let view = self.view(copy)?;
         let stage = self.add_stage(&view);
         self.stages[stage.0].scope = Some(scope);
+        let readers = readers.iter().copied().map(Handle::Stage).collect();
+        let results = self.handles(stage);
+        self.record(&ops::CacheRead { readers, tensor: tensor.to_string(), scope }, &results);
         Ok(stage)
     }
 
@@ -177,7 +183,10 @@ impl Schedule {
         let view = self.view(whole)?;
         self.reset_axes(stage, &view);
         let view = self.view(partial)?;
-        Ok(self.add_stage(&view))
+        let partial = self.add_stage(&view);
+        let results = self.handles_with(partial, stage);
+        self.record(&ops::Rfactor { axis: axis.into() }, &results);
+        Ok(partial)
     }
 
     /// Writes the element of a reduction with `axis` as its last dimension: every reduced index is
@@ -271,6 +280,25 @@ impl Schedule {
             self.body.name_hint(**param).name.is_some_and(|hint| hint.as_str() == name)
         });
         named.copied().ok_or_else(|| format!("no stage or parameter is called `{name}`"))
+    }
+
+    /// `stage` and its axes.
+    pub(super) fn handles(&self, stage: Stage) -> Vec<Handle> {
+        let axes = self.axes(stage).iter().copied().map(Handle::Axis);
+        std::iter::once(Handle::Stage(stage)).chain(axes).collect()
+    }
+
+    /// `made` and its axes, and the new axes of `rewritten`.
+    pub(super) fn handles_with(&self, made: Stage, rewritten: Stage) -> Vec<Handle> {
+        let axes = self.axes(rewritten).iter().copied().map(Handle::Axis);
+        self.handles(made).into_iter().chain(axes).collect()
+    }
+
+    /// The names that [`cache_read`](Schedule::cache_read) takes: stages, then parameters.
+    pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
+        let params = self.body.block_args(self.body.entry()).iter();
+        let params = params.filter_map(|param| Some(self.body.name_hint(*param).name?.as_str()));
+        self.stages().map(|stage| self.stage_name(stage)).chain(params)
     }
 
     fn fresh_stage_name(&self, base: &str) -> String {

@@ -92,7 +92,7 @@ impl Expr {
     pub(super) fn address(base: &str, index: &Expr) -> Expr {
         match index.text.as_str() {
             "0" => Expr::atom(base),
-            _ => Expr::binary("+", &Expr::atom(base), index),
+            _ => Expr::new(format!("&{base}[{}]", index.text), UNARY),
         }
     }
 }

@@ -142,7 +142,9 @@ impl Helpers {
             }
             IsNan | IsFinite | IsInf => {
                 self.math = true;
-                return Expr::call(op.name().trim_start_matches("te."), &[&a.expr]);
+                let call = Expr::call(op.name().trim_start_matches("te."), &[&a.expr]);
+                // Not 1 but some number other than 0.
+                return Expr::binary("!=", &call, &Expr::atom("0"));
             }
             _ if own => {
                 let name = math::function(self, op, wide, None);
@@ -420,7 +422,7 @@ impl Helpers {
     // ---- 16-bit floats -----------------------------------------------------------------------
 
     /// The function that gives the bits of a `float` as `dtype`, rounded to nearest even.
-    pub(super) fn to_half(&mut self, dtype: DType) -> String {
+    pub(super) fn half_of(&mut self, dtype: DType) -> String {
         self.string = true;
         if dtype == DType::BFLOAT16 {
             let body = "\
@@ -502,7 +504,7 @@ return value;
 
     /// The function that rounds a `float` to `dtype`.
     fn round(&mut self, dtype: DType) -> String {
-        let (to, of) = (self.to_half(dtype), self.of_half(dtype));
+        let (to, of) = (self.half_of(dtype), self.of_half(dtype));
         let body = format!("return {of}({to}(value));");
         let name = format!("round_{}", suffix(dtype));
         self.define(name, |_, n| function("float", n, "float value", &body))
@@ -536,7 +538,7 @@ return {round}(narrow);"
         let (t, bits) = (storage(dtype), storage(unsigned(dtype)));
         let any = [Operand::any("a", dtype), Operand::any("b", dtype)];
         let (of, to) = match is_half(dtype) {
-            true => (self.of_half(dtype), self.to_half(dtype)),
+            true => (self.of_half(dtype), self.half_of(dtype)),
             false => (String::new(), String::new()),
         };
         let v = value(dtype);
@@ -687,7 +689,7 @@ do {{
                 )
             }
             _ => {
-                let scalar = self.to_half(dtype);
+                let scalar = self.half_of(dtype);
                 format!(
                     "{halves} half;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
                      half[lane] = {scalar}(value[lane]);\n}}\nreturn half;"
@@ -1012,23 +1014,31 @@ fn comparison(op: ScalarOp) -> &'static str {
     }
 }
 
-/// `op` on `bool`: what the arithmetic of 0 and 1 comes to, a nonzero result being true.
+/// `op` on `bool`: what the arithmetic of 0 and 1 comes to, a nonzero result being true. Both
+/// operands are evaluated, as the language says; besides, GCC 12 gives wrong results for some loops
+/// over bytes with `||` and `?:` in them, when it vectorizes them with AVX-512.
 fn of_bools(op: ScalarOp, a: &Expr, b: &Expr) -> Expr {
     use ScalarOp::*;
     let not = |expr: &Expr| Expr::unary("!", expr);
     match op {
-        Add | Max | Or => Expr::binary("||", a, b),
-        Mul | Min | And | Div | FloorDiv => Expr::binary("&&", a, b),
+        Add | Max | Or => Expr::binary("|", a, b),
+        Mul | Min | And | Div | FloorDiv => Expr::binary("&", a, b),
         Sub | Xor | Ne => Expr::binary("!=", a, b),
         Eq => Expr::binary("==", a, b),
         Mod | FloorMod => Expr::atom("false"),
-        Pow => Expr::binary("||", a, &not(b)),
+        Pow => Expr::binary("|", a, &not(b)),
         Not => not(a),
-        ShiftRight | Gt => Expr::binary("&&", a, &not(b)),
-        Lt => Expr::binary("&&", &not(a), b),
-        Le => Expr::binary("||", &not(a), b),
-        Ge => Expr::binary("||", a, &not(b)),
+        ShiftRight | Gt => Expr::binary("&", a, &not(b)),
+        Lt => Expr::binary("&", &not(a), b),
+        Le => Expr::binary("|", &not(a), b),
+        Ge => Expr::binary("|", a, &not(b)),
         // Neg, Abs, ShiftLeft; the rest takes floats only.
         _ => a.clone(),
     }
+}
+
+/// `a` where `condition`, else `b`, all of them `bool`.
+pub(super) fn bool_choice(condition: &Expr, a: &Expr, b: &Expr) -> Expr {
+    let chosen = Expr::binary("&", condition, a);
+    Expr::binary("|", &chosen, &Expr::binary("&", &Expr::unary("!", condition), b))
 }

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use ir_core::diagnostics::Diagnostic;
 use ir_core::{BlockId, Body, DType, EntityId, Item, OpId, Symbol, ValueId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use te::compute::{Combiner, Load};
+use te::compute::{Combiner, Load, Yield};
 use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
 use te::scalar::{ScalarOp, dtype_of};
 
@@ -71,8 +71,10 @@ struct Outlined {
 /// What is left to write.
 enum Step {
     Op(OpId),
-    /// Ends a loop or branch.
+    /// Ends a branch.
     Close,
+    /// Ends a loop over the variable.
+    EndLoop(String),
     /// Ends one branch and starts the other.
     Else(BlockId),
     /// Ends a parallel loop.
@@ -282,6 +284,13 @@ impl Emitter<'_> {
                     self.depth -= 1;
                     self.line("}");
                 }
+                Step::EndLoop(name) => {
+                    self.depth -= 1;
+                    self.line("}");
+                    // Loops beside one another may share a name.
+                    self.names.release(&name);
+                    self.scope.shift_remove(&name);
+                }
                 Step::Else(block) => {
                     self.depth -= 1;
                     self.line("} else {");
@@ -310,8 +319,12 @@ impl Emitter<'_> {
             self.call(op, &call);
         } else if let Some(data) = body.view::<Data>(op) {
             self.data(op, &data);
+        } else if body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()) {
+            // The end of the kernel.
         } else if body.view::<Barrier>(op).is_some() {
             self.refuse(op, "C has no threads of a block, and so no barrier".to_string());
+        } else if body.view::<Yield>(op).is_some() {
+            // Ends every block, and says nothing.
         } else if body.result_count(op) == 1 {
             self.value(op);
         } else {
@@ -337,7 +350,7 @@ impl Emitter<'_> {
         } else {
             self.line(&format!("for (int64_t {name} = 0; {name} < {extent}; {name}++) {{"));
             self.depth += 1;
-            steps.push(Step::Close);
+            steps.push(Step::EndLoop(name.clone()));
         }
         self.declare(&name, "int64_t", false);
         self.values.insert(index, Repr::Scalar(Expr::atom(name)));
@@ -441,6 +454,11 @@ impl Emitter<'_> {
         }
     }
 
+    fn is_empty(&self, block: BlockId) -> bool {
+        let first = self.body.first_op(block);
+        first.is_none_or(|op| self.body.view::<Yield>(op).is_some())
+    }
+
     fn branch(&mut self, op: OpId, branch: &If, steps: &mut Vec<Step>) {
         let block = |index: usize| {
             self.body.regions(op).get(index).map(|region| self.body.block_of(*region))
@@ -457,7 +475,7 @@ impl Emitter<'_> {
         self.line(&format!("if ({}) {{", condition.text));
         self.depth += 1;
         steps.push(match else_block {
-            Some(block) if self.body.first_op(block).is_some() => Step::Else(block),
+            Some(block) if !self.is_empty(block) => Step::Else(block),
             _ => Step::Close,
         });
         steps.extend(then_first);
@@ -599,13 +617,13 @@ impl Emitter<'_> {
         }
         let (old, added) = (self.body.operand(sum, 0), self.body.operand(sum, 1));
         let (_, load) = self.body.view_def::<Load>(old)?;
-        let scalar_or_register = dtype.lanes() == 1
+        // Vectors in memory are read and written by functions.
+        let assignable = !self.has_vectors(dtype)
             || matches!(self.buffers.get(&store.buffer)?, Buffer::Variables { .. });
         let same = load.tensor == store.buffer
             && load.indices == store.indices
-            && self.plan.get(old) == Place::Inline
-            && !matches!(self.values.get(&store.value), Some(Repr::Lanes(_)));
-        (same && scalar_or_register).then_some(added)
+            && self.plan.get(old) == Place::Inline;
+        (same && assignable).then_some(added)
     }
 
     /// `value` as it is stored.
@@ -613,7 +631,7 @@ impl Emitter<'_> {
         if !is_half(dtype) {
             return value;
         }
-        let narrow = self.helpers.to_half(scalar(dtype));
+        let narrow = self.helpers.half_of(scalar(dtype));
         Expr::call(&narrow, &[&value])
     }
 

@@ -93,13 +93,26 @@ const WORDS: [&str; 80] = [
 pub(super) struct Names(HashSet<String>);
 
 impl Names {
+    /// Lets `name` be handed out again, once what it stood for is out of scope.
+    pub(super) fn release(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     /// `base` as a C name, with the first number that makes it unique.
     pub(super) fn fresh(&mut self, base: &str) -> String {
-        let base = sanitized(base);
+        let mut base = sanitized(base);
+        if base.split('_').any(is_type) {
+            // No number would make it another.
+            base.insert(0, 'v');
+            base = base.replace('_', "");
+        }
         if !base.ends_with('_') && !is_reserved(&base) && self.0.insert(base.clone()) {
             return base;
         }
-        let separator = if base.ends_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
+        // `i32` is a type, `i_32` is not.
+        let is_kind = KINDS.contains(&base.as_str());
+        let separator =
+            if is_kind || base.ends_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
         let mut number = 1;
         loop {
             let name = format!("{base}{separator}{number}");
@@ -110,6 +123,9 @@ impl Names {
         }
     }
 }
+
+/// What names of types begin with.
+const KINDS: [&str; 4] = ["bf", "f", "i", "u"];
 
 /// `name` with what C does not allow replaced.
 pub(super) fn sanitized(name: &str) -> String {
@@ -142,7 +158,7 @@ fn is_reserved(name: &str) -> bool {
 
 /// Whether `text` is how helpers call a type.
 fn is_type(text: &str) -> bool {
-    let digits = ["bf", "f", "i", "u"].iter().find_map(|kind| text.strip_prefix(kind));
+    let digits = KINDS.iter().find_map(|kind| text.strip_prefix(kind));
     digits.is_some_and(|rest| {
         let (bits, lanes) = rest.split_once('x').unwrap_or((rest, "1"));
         let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

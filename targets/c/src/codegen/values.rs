@@ -14,7 +14,7 @@ use super::affine::Linear;
 use super::expr::{
     ATOM, Expr, UNARY, computed, integer, is_half, scalar, signed, storage, stored_bits, value,
 };
-use super::helpers::{Lane, Operand, Regroup};
+use super::helpers::{Lane, Operand, Regroup, bool_choice};
 use super::kernel::{Buffer, Emitter};
 use super::plan::Place;
 
@@ -351,7 +351,10 @@ impl Emitter<'_> {
         if splat || self.by_lane(dtype, &reprs) {
             let (condition, a, b) =
                 (self.lane(condition, truth), self.lane(a, dtype), self.lane(b, dtype));
-            let expr = Expr::choice(&condition, &a, &b);
+            let expr = match dtype.is_bool() {
+                true => bool_choice(&condition, &a, &b),
+                false => Expr::choice(&condition, &a, &b),
+            };
             return match (dtype.lanes(), splat) {
                 (1, _) => Repr::Scalar(expr),
                 (_, true) => Repr::Splat(expr),

@@ -1,16 +1,15 @@
 //! Writing kernels by hand, and running them with the compilers that are there.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
-use ir_core::diagnostics::render;
 use ir_core::{
     AttrDict, AttrValue, BlockId, Body, DType, Diagnostic, InferCx, InsertPoint, Item, Module,
     NameHint, OpFields, OpParts, Registry, Scalar, Symbol, TensorData, Type, ValueId, verify,
 };
+use target_c::CTarget;
 use target_c::codegen::Style;
 use target_c::runtime::{Cache, Compiler};
-use target_c::{COptions, CTarget};
 use target_core::{Buffer, Executable};
-use te::compute::Load;
+use te::compute::{Load, Yield};
 use te::loops::{Alloc, Broadcast, For, ForKind, KERNEL, OUTPUTS, Ramp, Scope, Store};
 use te::scalar::{Cast, Constant, ScalarOp, Select};
 
@@ -51,7 +50,7 @@ impl Writer {
 
     pub fn raw(&mut self, name: &str, operands: &[ValueId], attrs: AttrDict) -> ValueId {
         let types: Vec<Type> = operands.iter().map(|value| self.body.ty(*value)).collect();
-        let info = self.registry.find_op(Symbol::new(name)).expect("a registered operation");
+        let info = self.registry.info(name).expect("a registered operation");
         let infer = info.def.infer.expect("a type relation");
         let ty =
             infer(&mut InferCx::new(&types, attrs)).unwrap_or_else(|_| panic!("{name} {types:?}"));
@@ -147,6 +146,7 @@ impl Writer {
         self.name(index, name);
         let outer = std::mem::replace(&mut self.block, inner);
         body(self, index);
+        self.effect(&Yield { values: vec![] });
         self.block = outer;
     }
 
@@ -165,13 +165,16 @@ impl Writer {
         let (first, second) = (self.body.region_block(op, 0), self.body.region_block(op, 1));
         let outer = std::mem::replace(&mut self.block, first);
         then_branch(self);
+        self.effect(&Yield { values: vec![] });
         self.block = second;
         else_branch(self);
+        self.effect(&Yield { values: vec![] });
         self.block = outer;
     }
 
     /// The kernel, whose last `outputs` parameters are results.
-    pub fn finish(self, outputs: i64) -> Item {
+    pub fn finish(mut self, outputs: i64) -> Item {
+        self.effect(&Yield { values: vec![] });
         let params: Vec<Type> =
             self.body.block_args(self.body.entry()).iter().map(|arg| self.body.ty(*arg)).collect();
         let mut item = Item::new(KERNEL, Type::function(params, Type::unit()), Some(self.body));
@@ -187,7 +190,6 @@ pub fn module(items: impl IntoIterator<Item = (&'static str, Item)>) -> Module {
 }
 
 pub fn show(diagnostics: &[Diagnostic], module: &Module) -> String {
-    let _ = render::render;
     diagnostics.iter().map(|d| format!("{d:?}\n")).collect::<String>()
         + &format!("{}", module.op_count())
 }
@@ -253,13 +255,24 @@ pub fn run_everywhere(
     inputs: &[TensorData],
     check: impl Fn(&str, Vec<TensorData>),
 ) {
+    run_on(&isas(), module, name, inputs, check);
+}
+
+/// The same with the instruction sets `isas`.
+pub fn run_on(
+    isas: &[&str],
+    module: &Module,
+    name: &str,
+    inputs: &[TensorData],
+    check: impl Fn(&str, Vec<TensorData>),
+) {
     let registry = registry();
     let verified = match verify(module, &registry) {
         Ok(verified) => verified,
         Err(errors) => panic!("{}", show(&errors, module)),
     };
     for (command, compiler) in compilers() {
-        for isa in isas() {
+        for isa in isas {
             let loaded = target(isa).load_with(verified, &compiler, &cache());
             let loaded = loaded.unwrap_or_else(|errors| panic!("{errors:#?}"));
             check(&format!("{command} {isa}"), call(&loaded, name, inputs));

@@ -9,6 +9,7 @@ use te::scalar::ScalarOp;
 use crate::define::{Define, DefineCx, Defined, Operand, load_broadcast, nonzero};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::{Broadcast, Injective, Opaque};
+use crate::operators::LayoutRule;
 use crate::operators::attributes::keywords;
 use crate::operators::elements::{self, Offsets};
 use crate::operators::relation::{self, Dims};
@@ -456,7 +457,7 @@ fn define_adv_index(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.where",
     infer = infer_where,
-    hooks(Broadcast, Evaluate(evaluate_where), Define(define_where))
+    hooks(Broadcast, LayoutRule::Pointwise, Evaluate(evaluate_where), Define(define_where))
 )]
 pub struct Where<V = ValueId> {
     /// Normally `bool`, any shape.

@@ -4,10 +4,11 @@ use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData
 use te::compute::Combiner;
 use te::scalar::ScalarOp;
 
-use super::numeric::{Number, dispatch};
+use super::numeric::{Number, dispatch, map_along, size};
+use super::relation::vectors_along;
 use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::{FusionPattern, ReshapeOnly, relation};
+use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
 ///
@@ -17,7 +18,7 @@ use crate::operators::{FusionPattern, ReshapeOnly, relation};
     name = "relay.nn.relu",
     traits(IDEMPOTENT),
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_relu), Define(define_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu), Define(define_relu))
 )]
 pub struct Relu<V = ValueId> {
     /// The input.
@@ -52,7 +53,7 @@ fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value,
 #[op(
     name = "relay.nn.leaky_relu",
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
+    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
 )]
 pub struct LeakyRelu<V = ValueId> {
     /// The input.
@@ -87,7 +88,7 @@ fn define_leaky_relu(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.prelu",
     infer = prelu_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_prelu), Define(define_prelu))
+    hooks(FusionPattern::Broadcast, LayoutRule::Along, Evaluate(evaluate_prelu), Define(define_prelu))
 )]
 pub struct Prelu<V = ValueId> {
     /// The input.
@@ -100,26 +101,14 @@ pub struct Prelu<V = ValueId> {
 }
 
 fn prelu_relation(op: Prelu<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let data = cx.tensor(0)?;
-    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
-    cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
+    vectors_along(cx, op.axis, 1..2)?;
     Ok(op.data)
 }
 
 fn evaluate_prelu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Prelu<Value>>()?;
-    let (data, alpha) = (cx.tensor(0)?, cx.tensor(1)?.to_f64());
-    let axis = relation::axis(op.axis, data.rank())?;
-    if alpha.len() as i64 != data.shape()[axis] {
-        return Err(EvalError::new("expected as many slopes as channels"));
-    }
-    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
-    let mut out = data.to_f64();
-    for (block, values) in out.chunks_mut(inner.max(1)).enumerate() {
-        let slope = alpha[block % alpha.len()];
-        values.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x *= slope);
-    }
-    f64::write(data.dtype(), data.shape(), &out)
+    let slope = |x: f64, alpha: f64| if x <= 0.0 { x * alpha } else { x };
+    map_along(cx.tensor(0)?, cx.tensor(1)?, op.axis, slope)
 }
 
 fn define_prelu(cx: &mut DefineCx<'_>) -> Defined {
@@ -144,7 +133,7 @@ fn define_prelu(cx: &mut DefineCx<'_>) -> Defined {
     infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
-        Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
         Define(|cx| define_softmax(cx, cx.fields::<Softmax<Operand>>()?.axis, false))
     )
 )]
@@ -165,7 +154,7 @@ pub struct Softmax<V = ValueId> {
     infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
-        Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
         Define(|cx| define_softmax(cx, cx.fields::<FastSoftmax<Operand>>()?.axis, false))
     )
 )]
@@ -186,7 +175,7 @@ pub struct FastSoftmax<V = ValueId> {
     infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
-        Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),
+        LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),
         Define(|cx| define_softmax(cx, cx.fields::<LogSoftmax<Operand>>()?.axis, true))
     )
 )]
@@ -199,7 +188,7 @@ pub struct LogSoftmax<V = ValueId> {
 }
 
 fn softmax_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    relation::axis(axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    relation::axis(axis, cx.tensor(0)?.rank())?;
     Ok(data)
 }
 
@@ -207,7 +196,7 @@ fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalErr
     let data = cx.tensor(0)?;
     let axis = relation::axis(axis, data.rank())?;
     let extent = data.shape()[axis] as usize;
-    let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let inner = size(&data.shape()[axis + 1..]);
     let mut out = data.to_f64();
     for block in out.chunks_mut((extent * inner).max(1)) {
         for start in 0..inner {

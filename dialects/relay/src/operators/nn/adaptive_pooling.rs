@@ -3,13 +3,13 @@
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 use te::compute::{Combiner, Expression};
 
-use super::numeric::{Number, dispatch, result_shape};
+use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
 use super::window::{least, per_axis};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of an adaptive or global pool of any spatial rank.
 struct AdaptivePool {
@@ -22,15 +22,24 @@ struct AdaptivePool {
     out_layout: String,
 }
 
-/// Declares a pool; what is before the name are its doc comment and `#[op(…)]`.
+/// Declares a pool; what is before the name is its doc comment.
 macro_rules! adaptive_pool {
     (
-        $(#[$meta:meta])*
-        $name:ident, $spatial:literal, $layout:literal, maximum = $maximum:literal,
+        $(#[doc = $doc:tt])*
+        $name:ident = $text:tt, $spatial:literal, $layout:literal, maximum = $maximum:literal,
         $($output_size:ident)?
     ) => {
         #[derive(Op, Clone, Debug)]
-        $(#[$meta])*
+        $(#[doc = $doc])*
+        #[op(
+            name = $text,
+            infer = $name::infer,
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate),
+                Define($name::define)
+            )
+        )]
         pub struct $name<V = ValueId> {
             /// The input, in `layout`.
             pub data: V,
@@ -63,7 +72,7 @@ macro_rules! adaptive_pool {
 
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                self.pool().result(cx.tensor(0)?).map_err(Stop::Error)
+                Ok(self.pool().result(cx.tensor(0)?)?)
             }
         }
 
@@ -89,12 +98,7 @@ adaptive_pool! {
     ///
     /// `out[n, c, 0, 0] = mean_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
     /// Relay operator level 2.
-    #[op(
-        name = "relay.nn.global_avg_pool2d",
-        infer = GlobalAvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(GlobalAvgPool2d::evaluate), Define(GlobalAvgPool2d::define))
-    )]
-    GlobalAvgPool2d, "HW", "NCHW", maximum = false,
+    GlobalAvgPool2d = "relay.nn.global_avg_pool2d", "HW", "NCHW", maximum = false,
 }
 
 adaptive_pool! {
@@ -102,12 +106,7 @@ adaptive_pool! {
     ///
     /// `out[n, c, 0, 0] = max_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
     /// Relay operator level 2.
-    #[op(
-        name = "relay.nn.global_max_pool2d",
-        infer = GlobalMaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(GlobalMaxPool2d::evaluate), Define(GlobalMaxPool2d::define))
-    )]
-    GlobalMaxPool2d, "HW", "NCHW", maximum = true,
+    GlobalMaxPool2d = "relay.nn.global_max_pool2d", "HW", "NCHW", maximum = true,
 }
 
 adaptive_pool! {
@@ -116,36 +115,21 @@ adaptive_pool! {
     /// `out[n, c, x]` is the mean of `data[n, c, start..end]` with `start = x * W / OW` rounded
     /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
     /// operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_avg_pool1d",
-        infer = AdaptiveAvgPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool1d::evaluate), Define(AdaptiveAvgPool1d::define))
-    )]
-    AdaptiveAvgPool1d, "W", "NCW", maximum = false, output_size
+    AdaptiveAvgPool1d = "relay.nn.adaptive_avg_pool1d", "W", "NCW", maximum = false, output_size
 }
 
 adaptive_pool! {
     /// The means over `output_size` parts of two axes.
     ///
     /// As `nn.adaptive_avg_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_avg_pool2d",
-        infer = AdaptiveAvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool2d::evaluate), Define(AdaptiveAvgPool2d::define))
-    )]
-    AdaptiveAvgPool2d, "HW", "NCHW", maximum = false, output_size
+    AdaptiveAvgPool2d = "relay.nn.adaptive_avg_pool2d", "HW", "NCHW", maximum = false, output_size
 }
 
 adaptive_pool! {
     /// The means over `output_size` parts of three axes.
     ///
     /// As `nn.adaptive_avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_avg_pool3d",
-        infer = AdaptiveAvgPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveAvgPool3d::evaluate), Define(AdaptiveAvgPool3d::define))
-    )]
-    AdaptiveAvgPool3d, "DHW", "NCDHW", maximum = false, output_size
+    AdaptiveAvgPool3d = "relay.nn.adaptive_avg_pool3d", "DHW", "NCDHW", maximum = false, output_size
 }
 
 adaptive_pool! {
@@ -154,36 +138,21 @@ adaptive_pool! {
     /// `out[n, c, x]` is the maximum of `data[n, c, start..end]` with `start = x * W / OW` rounded
     /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
     /// operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_max_pool1d",
-        infer = AdaptiveMaxPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool1d::evaluate), Define(AdaptiveMaxPool1d::define))
-    )]
-    AdaptiveMaxPool1d, "W", "NCW", maximum = true, output_size
+    AdaptiveMaxPool1d = "relay.nn.adaptive_max_pool1d", "W", "NCW", maximum = true, output_size
 }
 
 adaptive_pool! {
     /// The largest elements of `output_size` parts of two axes.
     ///
     /// As `nn.adaptive_max_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_max_pool2d",
-        infer = AdaptiveMaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool2d::evaluate), Define(AdaptiveMaxPool2d::define))
-    )]
-    AdaptiveMaxPool2d, "HW", "NCHW", maximum = true, output_size
+    AdaptiveMaxPool2d = "relay.nn.adaptive_max_pool2d", "HW", "NCHW", maximum = true, output_size
 }
 
 adaptive_pool! {
     /// The largest elements of `output_size` parts of three axes.
     ///
     /// As `nn.adaptive_max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.adaptive_max_pool3d",
-        infer = AdaptiveMaxPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AdaptiveMaxPool3d::evaluate), Define(AdaptiveMaxPool3d::define))
-    )]
-    AdaptiveMaxPool3d, "DHW", "NCDHW", maximum = true, output_size
+    AdaptiveMaxPool3d = "relay.nn.adaptive_max_pool3d", "DHW", "NCDHW", maximum = true, output_size
 }
 
 impl AdaptivePool {
@@ -237,7 +206,6 @@ fn pool<T: Number>(
     let order = op.order();
     let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
     let output = out_layout.logical_extents(&order, shape)?;
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let planes = size(&output[..2]);
     let mut result = vec![T::ZERO; size(&output)];

@@ -1,15 +1,15 @@
 //! Convolutions over one, two and three spatial axes.
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
 use te::compute::{Combiner, Tensor};
 
-use super::numeric::{Number, compute_dtype, dispatch, result_shape};
-use super::relation::{divide, layout_or, require};
-use super::window::{Margin, Step, Windows, margins, pad_stage, per_axis};
+use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
+use super::relation::{divide, kernel, layout_or, require};
+use super::window::{Margin, Step, Windows, margins, pad_stage};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a convolution of any spatial rank.
 struct Convolution {
@@ -27,11 +27,23 @@ struct Convolution {
     out_dtype: Option<DType>,
 }
 
-/// Declares a convolution; what is before the name are its doc comment and `#[op(…)]`.
+/// Declares a convolution; what is before the name is its doc comment.
 macro_rules! convolution {
-    ($(#[$meta:meta])* $name:ident, $spatial:literal, $data_layout:literal, $kernel_layout:literal) => {
+    (
+        $(#[doc = $doc:tt])*
+        $name:ident = $text:tt, $spatial:literal, $data_layout:literal, $kernel_layout:literal
+    ) => {
         #[derive(Op, Clone, Debug)]
-        $(#[$meta])*
+        $(#[doc = $doc])*
+        #[op(
+            name = $text,
+            infer = $name::infer,
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Convolution, Evaluate($name::evaluate),
+                Define($name::define)
+            )
+        )]
         pub struct $name<V = ValueId> {
             /// The input, in `data_layout`.
             pub data: V,
@@ -96,9 +108,9 @@ macro_rules! convolution {
 
         impl $name<Value> {
             fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-                let op = cx.fields::<$name<Value>>()?;
+                let op = cx.fields::<$name<Value>>()?.convolution();
                 let (shape, dtype) = result_shape::<$name>(cx)?;
-                op.convolution().evaluate(cx, &shape, dtype)
+                dispatch!(compute_dtype(cx, dtype)?, convolve(&op, cx, &shape, dtype))
             }
         }
 
@@ -119,12 +131,7 @@ convolution! {
     /// where `i` runs over the input channels of the group of `o`. With data `(N, C, W)` and
     /// weight `(O, C / groups, KW)` the result is `(N, O, (W + padding - (KW - 1) * dilation - 1)
     /// / stride + 1)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.conv1d",
-        infer = Conv1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(Conv1d::evaluate), Define(Conv1d::define))
-    )]
-    Conv1d, "W", "NCW", "OIW"
+    Conv1d = "relay.nn.conv1d", "W", "NCW", "OIW"
 }
 
 convolution! {
@@ -136,12 +143,7 @@ convolution! {
     /// `OH = (H + padding - (KH - 1) * dilation - 1) / stride + 1`. A depthwise convolution has as
     /// many groups as input channels; its weight may also be `(C, multiplier, KH, KW)` with
     /// `O = C * multiplier`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.conv2d",
-        infer = Conv2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(Conv2d::evaluate), Define(Conv2d::define))
-    )]
-    Conv2d, "HW", "NCHW", "OIHW"
+    Conv2d = "relay.nn.conv2d", "HW", "NCHW", "OIHW"
 }
 
 convolution! {
@@ -149,12 +151,7 @@ convolution! {
     ///
     /// As `nn.conv2d` with a depth axis: data `(N, C, D, H, W)`, weight `(O, C / groups, KD, KH,
     /// KW)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.conv3d",
-        infer = Conv3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(Conv3d::evaluate), Define(Conv3d::define))
-    )]
-    Conv3d, "DHW", "NCDHW", "OIDHW"
+    Conv3d = "relay.nn.conv3d", "DHW", "NCDHW", "OIDHW"
 }
 
 convolution! {
@@ -162,12 +159,7 @@ convolution! {
     ///
     /// Computes `nn.conv2d`; data is in a layout such as `NCHW16c`, the weight in one such as
     /// `OIHW16i16o`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.contrib_conv2d_NCHWc",
-        infer = ContribConv2dNchwc::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(ContribConv2dNchwc::evaluate), Define(ContribConv2dNchwc::define))
-    )]
-    ContribConv2dNchwc, "HW", "NCHW", "OIHW"
+    ContribConv2dNchwc = "relay.nn.contrib_conv2d_NCHWc", "HW", "NCHW", "OIHW"
 }
 
 convolution! {
@@ -175,12 +167,7 @@ convolution! {
     ///
     /// Computes `nn.conv2d` with as many groups as channels; data is in a layout such as
     /// `NCHW16c`, the weight in one such as `OIHW1i16o`. Relay operator level 10.
-    #[op(
-        name = "relay.nn.contrib_depthwise_conv2d_NCHWc",
-        infer = ContribDepthwiseConv2dNchwc::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(ContribDepthwiseConv2dNchwc::evaluate), Define(ContribDepthwiseConv2dNchwc::define))
-    )]
-    ContribDepthwiseConv2dNchwc, "HW", "NCHW", "OIHW"
+    ContribDepthwiseConv2dNchwc = "relay.nn.contrib_depthwise_conv2d_NCHWc", "HW", "NCHW", "OIHW"
 }
 
 impl Convolution {
@@ -195,14 +182,15 @@ impl Convolution {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
         let data = cx.tensor(0)?;
         let rank = self.spatial.len();
-        let data_layout = Layout::parse(&self.data_layout).map_err(Stop::Error)?;
-        let kernel_layout = Layout::parse(&self.kernel_layout).map_err(Stop::Error)?;
-        let out_layout = layout_or(&self.out_layout, &data_layout).map_err(Stop::Error)?;
-        let steps =
-            Step::all(rank, &self.strides, &self.dilation, &self.padding).map_err(Stop::Error)?;
-        let input = data_layout.logical(&self.data_order(), &data.shape).map_err(Stop::Error)?;
-        let kernel = self.kernel(cx, &kernel_layout, data, input[1])?;
-
+        let data_layout = Layout::parse(&self.data_layout)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout)?;
+        let steps = Step::all(rank, &self.strides, &self.dilation, &self.padding)?;
+        let input = data_layout.logical(&self.data_order(), &data.shape)?;
+        let kernel = kernel(cx, &kernel_layout, &self.kernel_order(), &self.kernel_size, || {
+            let Some(channels) = self.channels else { return Err(Stop::Stuck) };
+            Ok([channels.into(), divide("a number of input channels", input[1], self.groups)?])
+        })?;
         let channels = match self.is_depthwise(input[1], kernel[0]) {
             true => Dim::binary(DimOp::Mul, kernel[0], kernel[1]),
             false => {
@@ -218,9 +206,9 @@ impl Convolution {
         let mut output = vec![input[0], channels];
         for (axis, step) in steps.iter().enumerate() {
             let windows = step.windows(input[axis + 2], kernel[axis + 2], false);
-            output.push(windows.map_err(Stop::Error)?);
+            output.push(windows?);
         }
-        let shape = out_layout.physical(&self.data_order(), &output).map_err(Stop::Error)?;
+        let shape = out_layout.physical(&self.data_order(), &output)?;
         Ok(Type::tensor(shape, self.out_dtype.unwrap_or(data.dtype)))
     }
 
@@ -228,49 +216,6 @@ impl Convolution {
     fn is_depthwise(&self, inputs: Dim, kernels: Dim) -> bool {
         let groups = Dim::Known(self.groups);
         self.groups > 1 && inputs == groups && kernels == groups
-    }
-
-    /// Extents of the kernel in logical order: those of the weight, checked against the
-    /// attributes, or those that the attributes give, which then is the type of the weight.
-    fn kernel(
-        &self,
-        cx: &mut InferCx<'_>,
-        layout: &Layout,
-        data: &TensorType,
-        inputs: Dim,
-    ) -> Result<Vec<Dim>, Stop> {
-        let order = self.kernel_order();
-        let rank = self.spatial.len();
-        let sizes = match &self.kernel_size {
-            Some(sizes) => {
-                let sizes = per_axis("kernel_size", sizes, rank, 1).map_err(Stop::Error)?;
-                Some(sizes.into_iter().map(Dim::Known).collect::<Vec<_>>())
-            }
-            None => None,
-        };
-        match (cx.tensor(1), self.channels, sizes) {
-            (Ok(weight), _, sizes) => {
-                let kernel = layout.logical(&order, &weight.shape).map_err(Stop::Error)?;
-                for (&expected, &found) in sizes.iter().flatten().zip(&kernel[2..]) {
-                    require(cx, "kernel extent", expected, found)?;
-                }
-                Ok(kernel)
-            }
-            (Err(Stop::Stuck), Some(channels), Some(sizes)) => {
-                let inputs = divide("a number of input channels", inputs, self.groups)?;
-                let mut kernel = vec![Dim::Known(channels), inputs];
-                kernel.extend(sizes);
-                let shape = layout.physical(&order, &kernel).map_err(Stop::Error)?;
-                cx.refine(1, Type::tensor(shape, data.dtype));
-                Ok(kernel)
-            }
-            (Err(stop), _, _) => Err(stop),
-        }
-    }
-
-    fn evaluate(&self, cx: &EvalCx<'_>, shape: &[i64], dtype: DType) -> Result<Value, EvalError> {
-        let operands = (cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype());
-        dispatch!(compute_dtype(operands.0, operands.1, dtype), convolve(self, cx, shape, dtype))
     }
 }
 
@@ -292,7 +237,6 @@ fn convolve<T: Number>(
     let steps = Step::all(op.spatial.len(), &op.strides, &op.dilation, &op.padding)?;
     let windows = Windows::new(&steps, &input[2..], &output[2..], &kernel[2..]);
 
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
     let (inputs, outputs, groups) = (input[1] as usize, output[1] as usize, op.groups as usize);
     let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);

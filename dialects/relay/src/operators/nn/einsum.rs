@@ -1,22 +1,25 @@
 //! Sums of products by Einstein's notation.
 
-use ir_core::infer::tuple;
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use std::fmt;
 
+use ir_core::infer::tuple;
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
 use te::compute::Combiner;
 
-use super::numeric::{Number, dispatch, result_type};
+use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::require;
 use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
+use crate::operators::{FusionPattern, elements, relation};
 
 /// A sum of products, written with a letter per axis: `ij,jk->ik` is a matrix product.
 ///
 /// The operand is a tuple of as many tensors as there are lists of letters before the arrow. Axes
 /// with the same letter have the same extent; the sum runs over the letters that are not after
-/// the arrow. Without an arrow the result has the letters that occur once, in alphabetical order.
-/// The result has the element type of the first tensor. Relay operator level 11.
+/// the arrow. In `...ij,...jk->...ik` the dots are all axes without a letter: aligned at the last
+/// of them, they broadcast. Without an arrow the result has the axes of the dots, then the letters
+/// that occur once, in alphabetical order. The result has the element type of the first tensor.
+/// Relay operator level 11.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "relay.einsum",
@@ -26,91 +29,136 @@ use crate::operators::FusionPattern;
 pub struct Einsum<V = ValueId> {
     /// The tensors, a tuple.
     pub data: V,
-    /// The letters.
+    /// The letters and dots.
     pub equation: String,
 }
 
-/// The letters of every operand and of the result.
+/// What an axis is called.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Axis {
+    /// Under the dots, with so many axes to the right of it there.
+    Dots(usize),
+    Letter(char),
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Axis::Dots(_) => f.write_str("..."),
+            Axis::Letter(letter) => write!(f, "{letter}"),
+        }
+    }
+}
+
+/// The axes of every operand and of the result.
 struct Equation {
-    operands: Vec<Vec<char>>,
-    result: Vec<char>,
+    operands: Vec<Vec<Axis>>,
+    result: Vec<Axis>,
 }
 
 impl Equation {
-    fn parse(text: &str) -> Result<Equation, String> {
+    /// Reads an equation between tensors of `ranks`.
+    fn parse(text: &str, ranks: &[usize]) -> Result<Equation, String> {
         let wrong =
             |what: &str| format!("expected an equation such as ij,jk->ik, found `{text}`: {what}");
         let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (operands, result) = match compact.split_once("->") {
-            Some((operands, result)) => (operands, Some(result.chars().collect::<Vec<_>>())),
+            Some((operands, result)) => (operands, Some(result)),
             None => (compact.as_str(), None),
         };
-        let operands: Vec<Vec<char>> =
-            operands.split(',').map(|letters| letters.chars().collect()).collect();
-        let mut all: Vec<char> = operands.iter().flatten().copied().collect();
-        if all.iter().chain(result.iter().flatten()).any(|c| !c.is_ascii_alphabetic()) {
-            return Err(wrong("axes are letters"));
+        let lists: Vec<&str> = operands.split(',').collect();
+        if lists.len() != ranks.len() {
+            return Err(format!(
+                "expected {} tensors for `{text}`, found {}",
+                lists.len(),
+                ranks.len()
+            ));
         }
-        all.sort_unstable();
-        let count = |letter: char| all.iter().filter(|&&c| c == letter).count();
-        let result = match result {
-            Some(result) => result,
-            None => all.iter().copied().filter(|&letter| count(letter) == 1).collect(),
-        };
-        for (i, &letter) in result.iter().enumerate() {
-            if count(letter) == 0 {
-                return Err(wrong(&format!("no operand has the axis {letter}")));
+        // The axes of a list in which the dots stand for so many.
+        let axes = |list: &str, dots: usize| {
+            let (before, after) = list.split_once("...").unwrap_or((list, ""));
+            let letters = before.chars().chain(after.chars());
+            if letters.clone().any(|c| !c.is_ascii_alphabetic()) {
+                return Err(wrong("axes are letters, or three dots for several"));
             }
-            if result[..i].contains(&letter) {
-                return Err(wrong(&format!("the result has the axis {letter} twice")));
+            let mut axes: Vec<Axis> = letters.map(Axis::Letter).collect();
+            let place = before.chars().count();
+            axes.splice(place..place, (0..dots).rev().map(Axis::Dots));
+            Ok(axes)
+        };
+        let mut operands: Vec<Vec<Axis>> = Vec::with_capacity(lists.len());
+        let mut most_dots = 0;
+        for (list, &rank) in lists.iter().zip(ranks) {
+            let letters = axes(list, 0)?.len();
+            let dots = match (rank.checked_sub(letters), list.contains("...")) {
+                (Some(0), false) => 0,
+                (Some(dots), true) => dots,
+                (_, has_dots) => {
+                    let more = if has_dots { " or more" } else { "" };
+                    return Err(format!("expected a tensor of rank {letters}{more}, found {rank}"));
+                }
+            };
+            most_dots = most_dots.max(dots);
+            operands.push(axes(list, dots)?);
+        }
+        let mut all: Vec<Axis> = operands.iter().flatten().copied().collect();
+        all.sort_unstable();
+        let count = |axis: Axis| all.iter().filter(|&&a| a == axis).count();
+        let result = match result {
+            Some(list) if most_dots > 0 && !list.contains("...") => {
+                return Err(wrong("the axes under the dots are not in the result"));
+            }
+            Some(list) => axes(list, if list.contains("...") { most_dots } else { 0 })?,
+            None => {
+                let once = |axis: &Axis| matches!(axis, Axis::Letter(_)) && count(*axis) == 1;
+                let dots = (0..most_dots).rev().map(Axis::Dots);
+                dots.chain(all.iter().copied().filter(once)).collect()
+            }
+        };
+        for (i, &axis) in result.iter().enumerate() {
+            if count(axis) == 0 {
+                return Err(wrong(&format!("no operand has the axis {axis}")));
+            }
+            if result[..i].contains(&axis) {
+                return Err(wrong(&format!("the result has the axis {axis} twice")));
             }
         }
         Ok(Equation { operands, result })
     }
 
-    /// The letters of the result, then those that are summed over.
-    fn letters(&self) -> Vec<char> {
-        let mut letters = self.result.clone();
-        for &letter in self.operands.iter().flatten() {
-            if !letters.contains(&letter) {
-                letters.push(letter);
+    /// The axes of the result, then those that are summed over.
+    fn axes(&self) -> Vec<Axis> {
+        let mut axes = self.result.clone();
+        for &axis in self.operands.iter().flatten() {
+            if !axes.contains(&axis) {
+                axes.push(axis);
             }
         }
-        letters
+        axes
     }
 }
 
 fn einsum_relation(op: Einsum<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let equation = Equation::parse(&op.equation).map_err(Stop::Error)?;
-    let fields = tuple(op.data)?;
-    if fields.len() != equation.operands.len() {
-        return Err(Stop::Error(format!(
-            "expected {} tensors for `{}`, found {}",
-            equation.operands.len(),
-            op.equation,
-            fields.len()
-        )));
-    }
-    let mut extents: Vec<(char, Dim)> = Vec::new();
-    let mut dtype: Option<DType> = None;
-    for (letters, &field) in equation.operands.iter().zip(fields) {
-        let tensor = ir_core::infer::tensor(field)?;
-        let expected = *dtype.get_or_insert(tensor.dtype);
-        if expected != tensor.dtype {
-            return Err(Stop::Error(format!("expected {expected}, found {}", tensor.dtype)));
+    let tensors = tuple(op.data)?.iter().map(|&field| ir_core::infer::tensor(field));
+    let tensors: Vec<&TensorType> = tensors.collect::<Result<_, _>>()?;
+    let ranks: Vec<usize> = tensors.iter().map(|tensor| tensor.rank()).collect();
+    let equation = Equation::parse(&op.equation, &ranks)?;
+    let Some(&first) = tensors.first() else {
+        return Err(Stop::error("expected at least one tensor"));
+    };
+    let mut extents: Vec<(Axis, Dim)> = Vec::new();
+    for (axes, tensor) in equation.operands.iter().zip(&tensors) {
+        if first.dtype != tensor.dtype {
+            return Err(Stop::Error(format!("expected {}, found {}", first.dtype, tensor.dtype)));
         }
-        if tensor.rank() != letters.len() {
-            return Err(Stop::Error(format!(
-                "expected a tensor of rank {}, found rank {}",
-                letters.len(),
-                tensor.rank()
-            )));
-        }
-        for (&letter, &dim) in letters.iter().zip(&tensor.shape) {
-            match extents.iter_mut().find(|(known, _)| *known == letter) {
-                None => extents.push((letter, dim)),
-                Some((_, known)) => {
-                    require(cx, &format!("extent of axis {letter}"), *known, dim)?;
+        for (&axis, &dim) in axes.iter().zip(&tensor.shape) {
+            match (axis, extents.iter_mut().find(|(known, _)| *known == axis)) {
+                (_, None) => extents.push((axis, dim)),
+                (Axis::Dots(_), Some((_, known))) => {
+                    *known = relation::broadcast_dims(cx, &[*known], &[dim])?[0];
+                }
+                (Axis::Letter(_), Some((_, known))) => {
+                    require(cx, &format!("extent of axis {axis}"), *known, dim)?;
                     if *known == Dim::Any {
                         *known = dim;
                     }
@@ -118,41 +166,47 @@ fn einsum_relation(op: Einsum<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop>
             }
         }
     }
-    let extent = |letter: &char| extents.iter().find(|(known, _)| known == letter).map(|e| e.1);
+    let extent = |axis: &Axis| extents.iter().find(|(known, _)| known == axis).map(|e| e.1);
     let shape: Vec<Dim> = equation.result.iter().filter_map(extent).collect();
-    let Some(dtype) = dtype else { return Err(Stop::error("expected at least one tensor")) };
-    Ok(Type::tensor(shape, dtype))
+    Ok(Type::tensor(shape, first.dtype))
 }
 
 fn evaluate_einsum(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Einsum<Value>>()?;
-    let ty = result_type::<Einsum>(cx)?;
-    let Some((shape, dtype)) = ty.as_tensor().and_then(|t| Some((t.known_shape()?, t.dtype)))
-    else {
-        return Err(EvalError::new("expected tensors of known shape"));
-    };
-    let fields = op.data.as_tuple().unwrap_or_default();
-    let tensors: Option<Vec<&TensorData>> = fields.iter().map(Value::as_tensor).collect();
-    let Some(tensors) = tensors else { return Err(EvalError::new("expected tensors")) };
-    let equation = Equation::parse(&op.equation)?;
+    let (shape, dtype) = result_shape::<Einsum>(cx)?;
+    let tensors = elements::tensors(&op.data)?;
+    let ranks: Vec<usize> = tensors.iter().map(|tensor| tensor.rank()).collect();
+    let equation = Equation::parse(&op.equation, &ranks)?;
     dispatch!(dtype, run(&equation, &tensors, &shape, dtype))
 }
 
 fn define_einsum(cx: &mut DefineCx<'_>) -> Defined {
-    let equation = Equation::parse(&cx.fields::<Einsum<Operand>>()?.equation)?;
-    let (tensors, letters) = (cx.tensors(0)?, equation.letters());
-    let extent = |letter: &char| {
+    let (op, tensors) = (cx.fields::<Einsum<Operand>>()?, cx.tensors(0)?);
+    let ranks: Vec<usize> = tensors.iter().map(|tensor| tensor.shape.len()).collect();
+    let equation = Equation::parse(&op.equation, &ranks)?;
+    let axes = equation.axes();
+    let extent = |axis: &Axis| {
         let operands = equation.operands.iter().zip(&tensors);
-        let mut axes = operands.flat_map(|(axes, tensor)| axes.iter().zip(&tensor.shape));
-        axes.find(|(axis, _)| *axis == letter).map_or(1, |(_, extent)| *extent)
+        let extents = operands.flat_map(|(axes, tensor)| axes.iter().zip(&tensor.shape));
+        // An extent of 1 broadcasts.
+        extents
+            .filter(|(own, _)| *own == axis)
+            .map(|(_, extent)| *extent)
+            .fold(1, |a, b| if a == 1 { b } else { a })
     };
-    let extents: Vec<i64> = letters[equation.result.len()..].iter().map(extent).collect();
+    let extents: Vec<i64> = axes[equation.result.len()..].iter().map(extent).collect();
     cx.reduce(&extents, Combiner::Sum, |e, i, r| {
         let indices: Vec<ValueId> = i.iter().chain(r).copied().collect();
         let mut product = None;
-        for (axes, tensor) in equation.operands.iter().zip(&tensors) {
-            let places = axes.iter().filter_map(|axis| letters.iter().position(|l| l == axis));
-            let at: Vec<ValueId> = places.map(|place| indices[place]).collect();
+        for (own, tensor) in equation.operands.iter().zip(&tensors) {
+            let mut at = Vec::with_capacity(own.len());
+            for (axis, &extent) in own.iter().zip(&tensor.shape) {
+                let place = axes.iter().position(|other| other == axis);
+                at.push(match place.filter(|_| extent != 1) {
+                    Some(place) => indices[place],
+                    None => e.index(0),
+                });
+            }
             let factor = e.load(tensor, &at);
             product = Some(product.map_or(factor, |product| e.mul(product, factor)));
         }
@@ -166,43 +220,50 @@ fn run<T: Number>(
     shape: &[i64],
     dtype: DType,
 ) -> Result<Value, EvalError> {
-    let letters = equation.letters();
-    let position = |letter: &char| letters.iter().position(|l| l == letter);
-    let mut extents = vec![0usize; letters.len()];
-    // Per operand, the distance of neighbours along every letter.
-    let mut strides = vec![vec![0usize; letters.len()]; tensors.len()];
+    let names = equation.axes();
+    let position = |axis: &Axis| names.iter().position(|name| name == axis);
+    let mut extents: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
+    extents.resize(names.len(), 0);
+    // Per operand, the distance of neighbours along every axis.
+    let mut strides = vec![vec![0usize; names.len()]; tensors.len()];
     for ((tensor, axes), strides) in tensors.iter().zip(&equation.operands).zip(&mut strides) {
         let mut stride = 1;
-        for (letter, &extent) in axes.iter().zip(tensor.shape()).rev() {
-            if let Some(letter) = position(letter) {
-                extents[letter] = extent as usize;
-                strides[letter] += stride;
+        for (axis, &extent) in axes.iter().zip(tensor.shape()).rev() {
+            let extent = extent as usize;
+            if let Some(position) = position(axis) {
+                if position >= shape.len() {
+                    extents[position] = extent;
+                }
+                // An extent of 1 broadcasts.
+                if extent == extents[position] {
+                    strides[position] += stride;
+                }
             }
-            stride *= extent as usize;
+            stride *= extent;
         }
     }
     let elements: Vec<Vec<T>> = tensors.iter().map(|tensor| T::read(tensor)).collect();
-    let summed: usize = extents[equation.result.len()..].iter().product();
-    let mut out = vec![T::ZERO; shape.iter().product::<i64>() as usize];
-    let mut index = vec![0usize; letters.len()];
+    let summed: usize = extents[shape.len()..].iter().product();
+    let mut out = vec![T::ZERO; size(shape)];
+    let mut index = vec![0usize; names.len()];
     let mut places = vec![0usize; tensors.len()];
     for out in &mut out {
         for _ in 0..summed {
             let factors = elements.iter().zip(&places).map(|(elements, &place)| elements[place]);
             *out = out.plus(factors.fold(T::of(1.0), T::times));
-            for letter in (0..letters.len()).rev() {
-                index[letter] += 1;
-                let wraps = index[letter] == extents[letter];
+            for axis in (0..names.len()).rev() {
+                index[axis] += 1;
+                let wraps = index[axis] == extents[axis];
                 for (place, strides) in places.iter_mut().zip(&strides) {
                     match wraps {
-                        true => *place -= strides[letter] * (extents[letter] - 1),
-                        false => *place += strides[letter],
+                        true => *place -= strides[axis] * (extents[axis] - 1),
+                        false => *place += strides[axis],
                     }
                 }
                 if !wraps {
                     break;
                 }
-                index[letter] = 0;
+                index[axis] = 0;
             }
         }
     }

@@ -3,12 +3,12 @@
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
 use te::compute::{Combiner, Expression};
 
-use super::numeric::{Number, compute_dtype, dispatch, result_shape};
-use super::relation::{require, require_rank};
+use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
+use super::relation::{require, require_rank, vectors_along};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
-use crate::operators::{FusionPattern, relation};
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -112,19 +112,26 @@ fn last(shape: &[i64], from_end: usize) -> usize {
 }
 
 fn evaluate_dense(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(cx: &EvalCx<'_>, shape: &[i64], dtype: DType) -> Result<Value, EvalError> {
-        let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-        let (inner, units) = (last(data.shape(), 1), last(weight.shape(), 2));
-        let rows = data.shape().iter().rev().skip(1).product::<i64>() as usize;
-        let (a, b) = (T::read(data), T::read(weight));
-        let mut out = Vec::with_capacity(rows * units);
-        let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
-        multiply(&a, &b, [rows, inner, units], &mut out);
-        T::write(dtype, shape, &out)
-    }
     let (shape, dtype) = result_shape::<Dense>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, dense(cx, "NC", &shape, dtype))
+}
+
+/// A fully connected layer with a weight in `layout`.
+fn dense<T: Number>(
+    cx: &EvalCx<'_>,
+    layout: &str,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (extents, b) = Layout::parse(layout)?.unpack("NC", weight.shape(), &T::read(weight))?;
+    let (units, inner) = (extents[0] as usize, extents[1] as usize);
+    let rows = data.shape().split_last().map_or(1, |(_, outer)| size(outer));
+    let a = T::read(data);
+    let mut out = Vec::with_capacity(rows * units);
+    let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
+    multiply(&a, &b, [rows, inner, units], &mut out);
+    T::write(dtype, shape, &out)
 }
 
 /// The product over `inner` elements whose factors stand at the indices that `left` and `right`
@@ -192,8 +199,8 @@ pub struct ContribDensePack<V = ValueId> {
 
 fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-    let layout = Layout::parse(&op.weight_layout).map_err(Stop::Error)?;
-    let weight = layout.logical("NC", &weight.shape).map_err(Stop::Error)?;
+    let layout = Layout::parse(&op.weight_layout)?;
+    let weight = layout.logical("NC", &weight.shape)?;
     let Some((&inputs, outer)) = data.shape.split_last() else {
         return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
     };
@@ -206,27 +213,9 @@ fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Resu
 }
 
 fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(
-        cx: &EvalCx<'_>,
-        layout: &Layout,
-        shape: &[i64],
-        dtype: DType,
-    ) -> Result<Value, EvalError> {
-        let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-        let (extents, b) = layout.unpack("NC", weight.shape(), &T::read(weight))?;
-        let (units, inner) = (extents[0] as usize, extents[1] as usize);
-        let rows = data.shape().iter().rev().skip(1).product::<i64>() as usize;
-        let a = T::read(data);
-        let mut out = Vec::with_capacity(rows * units);
-        let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
-        multiply(&a, &b, [rows, inner, units], &mut out);
-        T::write(dtype, shape, &out)
-    }
     let op = cx.fields::<ContribDensePack<Value>>()?;
     let (shape, dtype) = result_shape::<ContribDensePack>(cx)?;
-    let layout = Layout::parse(&op.weight_layout)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(cx, &layout, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, dense(cx, &op.weight_layout, &shape, dtype))
 }
 
 fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
@@ -303,20 +292,19 @@ fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let inner = if op.transpose_b { b_columns } else { last(b.shape(), 2) };
         let (rows, columns) = (last(shape, 2), last(shape, 1));
         let (a, b) = (T::read(a), T::read(b));
-        let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+        let mut out = Vec::with_capacity(size(shape));
         let b = Matrix::new(&b, b_columns, op.transpose_b);
         for a in a.chunks_exact((rows * inner).max(1)) {
             let a = Matrix::new(a, a_columns, op.transpose_a);
             multiply(&a, &b, [rows, inner, columns], &mut out);
         }
         // An empty sum has no elements to run over.
-        out.resize(shape.iter().product::<i64>() as usize, T::ZERO);
+        out.resize(size(shape), T::ZERO);
         T::write(dtype, shape, &out)
     }
     let op = cx.fields::<Matmul<Value>>()?;
     let (shape, dtype) = result_shape::<Matmul>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(&op, cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
 }
 
 fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
@@ -405,7 +393,7 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let inner = if op.transpose_a { x[1] } else { x[2] } as usize;
         let (rows, columns) = (shape[1] as usize, shape[2] as usize);
         let (a_elements, b_elements) = (T::read(a), T::read(b));
-        let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+        let mut out = Vec::with_capacity(size(shape));
         for batch in 0..shape[0] as usize {
             // A batch of extent 1 stands for all.
             let a = batch.min(x[0] as usize - 1) * rows * inner;
@@ -418,8 +406,7 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     }
     let op = cx.fields::<BatchMatmul<Value>>()?;
     let (shape, dtype) = result_shape::<BatchMatmul>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, run(&op, cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
 }
 
 fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
@@ -453,7 +440,7 @@ fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.bias_add",
     infer = bias_add_relation,
-    hooks(FusionPattern::Broadcast, Evaluate(evaluate_bias_add), Define(define_bias_add))
+    hooks(FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
 )]
 pub struct BiasAdd<V = ValueId> {
     /// The input.
@@ -466,40 +453,20 @@ pub struct BiasAdd<V = ValueId> {
 }
 
 fn bias_add_relation(op: BiasAdd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let data = cx.tensor(0)?;
-    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
-    cx.refine(1, Type::tensor([data.shape[axis]], data.dtype));
+    vectors_along(cx, op.axis, 1..2)?;
     Ok(op.data)
 }
 
 fn evaluate_bias_add(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(axis: i64, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-        let (data, bias) = (cx.tensor(0)?, T::read(cx.tensor(1)?));
-        let axis = relation::axis(axis, data.rank())?;
-        if bias.len() as i64 != data.shape()[axis] {
-            return Err(EvalError::new(format!(
-                "expected a bias of {} elements, found {}",
-                data.shape()[axis],
-                bias.len()
-            )));
-        }
-        let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
-        let mut out = T::read(data);
-        for (block, values) in out.chunks_mut(inner.max(1)).enumerate() {
-            let bias = bias[block % bias.len()];
-            values.iter_mut().for_each(|value| *value = value.plus(bias));
-        }
-        T::write(data.dtype(), data.shape(), &out)
-    }
     let op = cx.fields::<BiasAdd<Value>>()?;
-    let dtype = cx.tensor(0)?.dtype();
-    dispatch!(dtype, run(op.axis, cx))
+    let (data, bias) = (cx.tensor(0)?, cx.tensor(1)?);
+    dispatch!(data.dtype(), map_along(data, bias, op.axis, Number::plus))
 }
 
 fn define_bias_add(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<BiasAdd<Operand>>()?;
     let (data, bias) = (cx.tensor(0)?, cx.tensor(1)?);
-    let axis = relation::axis(op.axis, data.shape.len())?;
+    let axis = crate::operators::relation::axis(op.axis, data.shape.len())?;
     cx.compute(|e, i| {
         let (x, y) = (e.load(&data, i), along(e, &bias, i, axis));
         e.add(x, y)

@@ -4,8 +4,8 @@ use ir_core::{DType, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
-use super::numeric::Number;
-use super::relation::divide;
+use super::numeric::{Number, size};
+use super::relation::{divide, vectors_along};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, Reduction, along, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, relation};
@@ -48,12 +48,7 @@ pub struct BatchNorm<V = ValueId> {
 }
 
 fn batch_norm_relation(op: BatchNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let data = cx.tensor(0)?;
-    let axis = relation::axis(op.axis, data.rank()).map_err(Stop::Error)?;
-    let channel = Type::tensor([data.shape[axis]], data.dtype);
-    for operand in 1..5 {
-        cx.refine(operand, channel);
-    }
+    let channel = vectors_along(cx, op.axis, 1..5)?;
     Ok(Type::tuple([op.data, channel, channel]))
 }
 
@@ -213,7 +208,7 @@ impl<'a> Affine<'a> {
         let data = cx.tensor(0)?;
         let axis = relation::axis(axis, data.rank())?;
         let channels = data.shape()[axis] as usize;
-        let inner = data.shape()[axis + 1..].iter().product::<i64>() as usize;
+        let inner = size(&data.shape()[axis + 1..]);
         let gamma = if scale { cx.tensor(1)?.to_f64() } else { vec![1.0; channels] };
         let beta = if center { cx.tensor(2)?.to_f64() } else { vec![0.0; channels] };
         if gamma.len() != channels || beta.len() != channels {
@@ -266,11 +261,7 @@ impl<'a> Affine<'a> {
 
 /// Refines `gamma` and `beta` to vectors along `axis`.
 fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let tensor = cx.tensor(0)?;
-    let axis = relation::axis(axis, tensor.rank()).map_err(Stop::Error)?;
-    let channel = Type::tensor([tensor.shape[axis]], tensor.dtype);
-    cx.refine(1, channel);
-    cx.refine(2, channel);
+    vectors_along(cx, axis, 1..3)?;
     Ok(data)
 }
 
@@ -356,7 +347,7 @@ pub struct InstanceNorm<V = ValueId> {
 
 /// Errors when the axis of channels is that of the batch.
 fn require_batch(axis: i64, rank: usize) -> Result<usize, Stop> {
-    match relation::axis(axis, rank).map_err(Stop::Error)? {
+    match relation::axis(axis, rank)? {
         0 => Err(Stop::error("expected an axis of channels after the first, found axis 0")),
         axis => Ok(axis),
     }
@@ -481,7 +472,7 @@ pub struct L2Normalize<V = ValueId> {
 fn l2_normalize_relation(op: L2Normalize<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let rank = cx.tensor(0)?.rank();
     for &axis in op.axis.iter().flatten() {
-        relation::axis(axis, rank).map_err(Stop::Error)?;
+        relation::axis(axis, rank)?;
     }
     Ok(op.data)
 }
@@ -572,7 +563,7 @@ pub struct Lrn<V = ValueId> {
 }
 
 fn lrn_relation(op: Lrn<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    relation::axis(op.axis, cx.tensor(0)?.rank()).map_err(Stop::Error)?;
+    relation::axis(op.axis, cx.tensor(0)?.rank())?;
     if op.size < 1 || op.size % 2 == 0 {
         return Err(Stop::Error(format!("expected an odd `size`, found {}", op.size)));
     }
@@ -584,7 +575,7 @@ fn evaluate_lrn(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let tensor = cx.tensor(0)?;
     let axis = relation::axis(op.axis, tensor.rank())?;
     let extent = tensor.shape()[axis] as usize;
-    let inner = tensor.shape()[axis + 1..].iter().product::<i64>() as usize;
+    let inner = size(&tensor.shape()[axis + 1..]);
     let reach = usize::try_from(op.size / 2).unwrap_or(0);
     let data = tensor.to_f64();
     let out: Vec<f64> = (0..data.len())

@@ -1,9 +1,9 @@
 //! What evaluators compute with: `f64` for floats, `i64` for integers.
 
-use ir_core::{DType, InferCx, Op, Stop, TensorData, Type};
+use ir_core::{DType, InferCx, Op, TensorData, Type};
 
 use crate::interpreter::{EvalCx, EvalError, Value};
-use crate::operators::elements;
+use crate::operators::{elements, relation};
 
 /// A number that stands for an element during evaluation. Integers wrap as `int64` does; results
 /// are rounded or wrapped once, when they are written.
@@ -95,39 +95,53 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// The element type in which a product of `a` and `b` with result `out` is computed: a float one
-/// when any is.
-pub(crate) fn compute_dtype(a: DType, b: DType, out: DType) -> DType {
-    [a, b].into_iter().find(|dtype| dtype.is_float()).unwrap_or(out)
+/// The element type in which a product of the first two operands with result `out` is computed: a
+/// float one when any is.
+pub(crate) fn compute_dtype(cx: &EvalCx<'_>, out: DType) -> Result<DType, EvalError> {
+    let dtypes = [cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype()];
+    Ok(dtypes.into_iter().find(|dtype| dtype.is_float()).unwrap_or(out))
 }
 
-/// The result type of `T` on the operands at hand, whose extents are all known: what the type
-/// relation says about their types.
-pub(crate) fn result_type<T: Op>(cx: &EvalCx<'_>) -> Result<Type, EvalError> {
-    let operand = |value: &Value| match (value.as_tensor(), value.as_tuple()) {
-        (Some(tensor), _) => tensor.ty(),
-        (_, Some(fields)) => Type::tuple(
-            fields.iter().map(|field| field.as_tensor().map_or_else(Type::unknown, TensorData::ty)),
-        ),
-        _ => Type::unknown(),
-    };
-    let types: Vec<Type> = cx.operands.iter().map(operand).collect();
-    let Some(infer) = T::info().def.infer else { return Ok(cx.result) };
-    match infer(&mut InferCx::new(&types, cx.attrs)) {
-        Ok(ty) => Ok(ty),
-        Err(Stop::Error(message)) => Err(EvalError(message)),
-        Err(Stop::Stuck) => Err(EvalError::new("expected tensors as operands")),
-    }
+/// The number of elements of a shape that a tensor at hand has.
+pub(crate) fn size(shape: &[i64]) -> usize {
+    shape.iter().product::<i64>() as usize
 }
 
-/// As [`result_type`], for operators with one tensor as result: its shape and element type.
+/// Shape and element type of the result of `T`, one tensor, on the operands at hand, whose extents
+/// are all known: what the type relation says about their types.
 pub(crate) fn result_shape<T: Op>(cx: &EvalCx<'_>) -> Result<(Vec<i64>, DType), EvalError> {
-    let ty = result_type::<T>(cx)?;
-    let tensor = ty.as_tensor();
-    let shape = tensor.and_then(|t| Some((t.known_shape()?.to_vec(), t.dtype)));
-    let Some((shape, dtype)) = shape else {
-        return Err(EvalError::new(format!("expected a tensor of known shape, found {ty}")));
+    let types = cx.operands.iter().map(elements::type_of).collect::<Result<Vec<Type>, _>>()?;
+    let ty = match T::info().def.infer {
+        Some(infer) => infer(&mut InferCx::new(&types, cx.attrs))?,
+        None => cx.result,
     };
+    let shape = elements::shape_of(ty)?;
     elements::count(&shape)?;
-    Ok((shape, dtype))
+    let dtype = ty.as_tensor().map_or(DType::FLOAT32, |tensor| tensor.dtype);
+    Ok((shape.to_vec(), dtype))
+}
+
+/// `data` with every element replaced by `function` of it and the element of `vector` with the
+/// same index along `axis`.
+pub(crate) fn map_along<T: Number>(
+    data: &TensorData,
+    vector: &TensorData,
+    axis: i64,
+    function: impl Fn(T, T) -> T,
+) -> Result<Value, EvalError> {
+    let axis = relation::axis(axis, data.rank())?;
+    let (extent, inner) = (data.shape()[axis], size(&data.shape()[axis + 1..]));
+    let vector = T::read(vector);
+    if vector.len() as i64 != extent {
+        return Err(EvalError(format!(
+            "expected a vector of {extent} elements, found {}",
+            vector.len()
+        )));
+    }
+    let mut out = T::read(data);
+    for (block, elements) in out.chunks_mut(inner.max(1)).enumerate() {
+        let other = vector[block % vector.len()];
+        elements.iter_mut().for_each(|element| *element = function(*element, other));
+    }
+    T::write(data.dtype(), data.shape(), &out)
 }

@@ -9,7 +9,7 @@ use super::numeric::{Number, dispatch, result_shape};
 use super::window::{offset, per_axis};
 use crate::define::{Define, DefineCx, Defined, Operand, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// For every index along an axis of a result, the index along the same axis of the operand, or
 /// `None` for the fill value.
@@ -193,7 +193,7 @@ fn define_padding(
     name = "relay.nn.pad",
     infer = pad_relation,
     fold = fold_pad,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_pad), Define(define_pad))
+    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad), Define(define_pad))
 )]
 pub struct Pad<V = ValueId> {
     /// The input.
@@ -218,8 +218,8 @@ fn pad_mode(mode: &str) -> Result<Margin, String> {
 
 fn pad_relation(op: Pad<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let mode = pad_mode(&op.pad_mode).map_err(Stop::Error)?;
-    let widths = widths(&op.pad_width, data.rank()).map_err(Stop::Error)?;
+    let mode = pad_mode(&op.pad_mode)?;
+    let widths = widths(&op.pad_width, data.rank())?;
     mode.check(&data.shape, &widths)?;
     match cx.tensor(1) {
         Ok(value) if value.rank() > 0 => {
@@ -264,7 +264,7 @@ fn define_pad(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.mirror_pad",
     infer = mirror_pad_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_mirror_pad), Define(define_mirror_pad))
+    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_mirror_pad), Define(define_mirror_pad))
 )]
 pub struct MirrorPad<V = ValueId> {
     /// The input.
@@ -286,8 +286,8 @@ fn mirror_mode(mode: &str) -> Result<Margin, String> {
 
 fn mirror_pad_relation(op: MirrorPad<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let widths = widths(&op.pad_width, data.rank()).map_err(Stop::Error)?;
-    mirror_mode(&op.mode).map_err(Stop::Error)?.check(&data.shape, &widths)?;
+    let widths = widths(&op.pad_width, data.rank())?;
+    mirror_mode(&op.mode)?.check(&data.shape, &widths)?;
     padded(op.data, &widths)
 }
 
@@ -331,7 +331,7 @@ fn dilate_relation(op: Dilate<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop>
             op.strides.len()
         )));
     }
-    per_axis("strides", &op.strides, data.rank(), 1).map_err(Stop::Error)?;
+    per_axis("strides", &op.strides, data.rank(), 1)?;
     let dilated = data.shape.iter().zip(&op.strides).map(|(&dim, &stride)| match dim {
         Dim::Known(0) => dim,
         _ => offset(Dim::binary(DimOp::Mul, offset(dim, -1), Dim::Known(stride)), 1),

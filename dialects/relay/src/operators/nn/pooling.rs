@@ -3,13 +3,13 @@
 use ir_core::{DType, Dim, InferCx, Op, Registry, SmallVec, Stop, TensorType, Type, ValueId};
 use te::compute::{Combiner, Expression, Tensor};
 
-use super::numeric::{Number, dispatch, result_shape};
+use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
 use super::window::{Margin, Reach, Step, Windows, least, margins, pad_stage, per_axis};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, strided, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a pool of any spatial rank.
 struct Pool {
@@ -34,16 +34,25 @@ enum PoolKind {
     Average { include_padding: bool },
 }
 
-/// Declares a pool; what is before the name are its doc comment and `#[op(…)]`.
+/// Declares a pool; what is before the name is its doc comment.
 macro_rules! pool {
     (
-        $(#[$meta:meta])*
-        $name:ident($operand:ident, $($before:ident: $before_doc:tt)?),
+        $(#[doc = $doc:tt])*
+        $name:ident = $text:tt ($operand:ident, $($before:ident: $before_doc:tt)?),
         $spatial:literal, $layout:literal, $kind:expr
-        $(, $include:ident)?
+        $(, $include:ident)? $(; $define:path)?
     ) => {
         #[derive(Op, Clone, Debug)]
-        $(#[$meta])*
+        $(#[doc = $doc])*
+        #[op(
+            name = $text,
+            infer = $name::infer,
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate)
+                $(, Define($define))?
+            )
+        )]
         pub struct $name<V = ValueId> {
             $(#[doc = $before_doc] pub $before: V,)?
             /// The input, in `layout`.
@@ -102,7 +111,7 @@ macro_rules! forward {
     ($($name:ident),*) => {$(
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                self.pool().infer(cx.tensor(0)?)
+                Ok(self.pool().result(cx.tensor(0)?)?)
             }
         }
 
@@ -130,7 +139,7 @@ macro_rules! backward {
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
                 let data = cx.tensor(1)?;
-                let pool = self.pool().infer(data)?;
+                let pool = self.pool().result(data)?;
                 // The gradient has the shape of the pool's result and its own element type.
                 let grad = match cx.tensor(0) {
                     Ok(grad) => match pool.as_tensor() {
@@ -172,36 +181,21 @@ pool! {
     /// `out[n, c, x] = max_k data[n, c, x * stride + k * dilation - padding]`. With data `(N, C,
     /// W)` the result is `(N, C, (W + padding - (K - 1) * dilation - 1) / stride + 1)`, rounded
     /// down, or up with `ceil_mode`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool1d",
-        infer = MaxPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool1d::evaluate), Define(MaxPool1d::define))
-    )]
-    MaxPool1d(data,), "W", "NCW", |_| PoolKind::Max
+    MaxPool1d = "relay.nn.max_pool1d" (data,), "W", "NCW", |_| PoolKind::Max; MaxPool1d::define
 }
 
 pool! {
     /// The largest element of every window along two axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool2d",
-        infer = MaxPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool2d::evaluate), Define(MaxPool2d::define))
-    )]
-    MaxPool2d(data,), "HW", "NCHW", |_| PoolKind::Max
+    MaxPool2d = "relay.nn.max_pool2d" (data,), "HW", "NCHW", |_| PoolKind::Max; MaxPool2d::define
 }
 
 pool! {
     /// The largest element of every window along three axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool3d",
-        infer = MaxPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool3d::evaluate), Define(MaxPool3d::define))
-    )]
-    MaxPool3d(data,), "DHW", "NCDHW", |_| PoolKind::Max
+    MaxPool3d = "relay.nn.max_pool3d" (data,), "DHW", "NCDHW", |_| PoolKind::Max; MaxPool3d::define
 }
 
 pool! {
@@ -210,39 +204,24 @@ pool! {
     /// `out[n, c, x] = mean_k data[n, c, x * stride + k * dilation - padding]`, over the elements
     /// inside the input, or with `count_include_pad` over the whole window, whose padding is zero.
     /// The shape is that of `nn.max_pool1d`; integers truncate. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool1d",
-        infer = AvgPool1d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool1d::evaluate), Define(AvgPool1d::define))
-    )]
-    AvgPool1d(data,), "W", "NCW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    AvgPool1d = "relay.nn.avg_pool1d" (data,), "W", "NCW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool1d::define
 }
 
 pool! {
     /// The mean of every window along two axes.
     ///
     /// As `nn.avg_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool2d",
-        infer = AvgPool2d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool2d::evaluate), Define(AvgPool2d::define))
-    )]
-    AvgPool2d(data,), "HW", "NCHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    AvgPool2d = "relay.nn.avg_pool2d" (data,), "HW", "NCHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool2d::define
 }
 
 pool! {
     /// The mean of every window along three axes.
     ///
     /// As `nn.avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool3d",
-        infer = AvgPool3d::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool3d::evaluate), Define(AvgPool3d::define))
-    )]
-    AvgPool3d(data,), "DHW", "NCDHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    AvgPool3d = "relay.nn.avg_pool3d" (data,), "DHW", "NCDHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool3d::define
 }
 
 pool! {
@@ -250,13 +229,8 @@ pool! {
     ///
     /// Adds the gradient of every window to its largest element, of several the first. The result
     /// has the type of `data`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.max_pool2d_grad",
-        infer = MaxPool2dGrad::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(MaxPool2dGrad::evaluate), Define(MaxPool2dGrad::define))
-    )]
-    MaxPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
-    |_| PoolKind::Max
+    MaxPool2dGrad = "relay.nn.max_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
+    |_| PoolKind::Max; MaxPool2dGrad::define
 }
 
 pool! {
@@ -264,13 +238,8 @@ pool! {
     ///
     /// Spreads the gradient of every window evenly over its elements. The result has the type of
     /// `data`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.avg_pool2d_grad",
-        infer = AvgPool2dGrad::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(AvgPool2dGrad::evaluate), Define(AvgPool2dGrad::define))
-    )]
-    AvgPool2dGrad(data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad
+    AvgPool2dGrad = "relay.nn.avg_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
+    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool2dGrad::define
 }
 
 impl Pool {
@@ -291,10 +260,6 @@ impl Pool {
 
     fn sizes(&self) -> Result<Vec<i64>, String> {
         per_axis("pool_size", &self.pool_size, self.spatial.len(), 1)
-    }
-
-    fn infer(&self, data: &TensorType) -> Result<Type, Stop> {
-        self.result(data).map_err(Stop::Error)
     }
 
     fn result(&self, data: &TensorType) -> Result<Type, String> {
@@ -333,7 +298,6 @@ fn pool<T: Number>(
     let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
     let output = out_layout.logical_extents(&order, shape)?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let start = if op.kind == PoolKind::Max { T::lowest(dtype) } else { T::ZERO };
     let divisors = op.divisors(&windows, out_size)?;
@@ -373,7 +337,6 @@ fn pool_gradient<T: Number>(
     let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
     let (output, grad) = out_layout.unpack(&order, grad.shape(), &T::read(grad))?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let divisors = op.divisors(&windows, out_size)?;
     let mut result = vec![T::ZERO; data.len()];

@@ -1,15 +1,15 @@
-//! Operators that trade batch, depth and space.
+//! Operators that trade batch, depth and space, and the queue of a stream.
 
 use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
 
-use super::numeric::{Number, dispatch, result_shape};
+use super::numeric::{Number, dispatch, result_shape, size};
 use super::padding::{AxisMap, gather_axes};
-use super::relation::divide;
+use super::relation::{divide, require, require_rank};
 use super::window::{offset, per_axis};
 use crate::define::{self, Define, DefineCx, Defined, Index, Operand, strided, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::{Layout, transpose};
+use crate::operators::{FusionPattern, LayoutRule, relation};
 
 fn times(dim: Dim, n: i64) -> Dim {
     Dim::binary(DimOp::Mul, dim, Dim::Known(n))
@@ -17,7 +17,7 @@ fn times(dim: Dim, n: i64) -> Dim {
 
 /// Reads the block size. Errors when it is below one.
 fn block_size(block: i64) -> Result<i64, Stop> {
-    let sizes = per_axis("block_size", &[block], 1, 1).map_err(Stop::Error)?;
+    let sizes = per_axis("block_size", &[block], 1, 1)?;
     Ok(sizes[0])
 }
 
@@ -29,7 +29,11 @@ fn block_size(block: i64) -> Result<i64, Stop> {
 #[op(
     name = "relay.nn.depth_to_space",
     infer = depth_to_space_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_depth_to_space), Define(define_depth_to_space))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: false },
+        Evaluate(evaluate_depth_to_space), Define(define_depth_to_space)
+    )
 )]
 pub struct DepthToSpace<V = ValueId> {
     /// The input, in `layout`.
@@ -46,39 +50,52 @@ pub struct DepthToSpace<V = ValueId> {
 
 fn depth_to_space_relation(op: DepthToSpace<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let layout = Layout::parse(&op.layout).map_err(Stop::Error)?;
+    let layout = Layout::parse(&op.layout)?;
     let block = block_size(op.block_size)?;
     if !["DCR", "CRD"].contains(&op.mode.as_str()) {
         return Err(Stop::Error(format!("expected `mode` DCR or CRD, found `{}`", op.mode)));
     }
-    let x = layout.logical("NCHW", &data.shape).map_err(Stop::Error)?;
+    let x = layout.logical("NCHW", &data.shape)?;
     let channels = divide("a number of channels", x[1], block * block)?;
     let extents = [x[0], channels, times(x[2], block), times(x[3], block)];
-    let shape = layout.physical("NCHW", &extents).map_err(Stop::Error)?;
+    let shape = layout.physical("NCHW", &extents)?;
     Ok(Type::tensor(shape, data.dtype))
 }
 
 fn evaluate_depth_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<DepthToSpace<Value>>()?;
+    let b = op.block_size;
+    regroup::<DepthToSpace>(cx, &op.layout, |[n, c, h, w]| match op.mode.as_str() {
+        "CRD" => ([n, c / (b * b), b, b, h, w], [0, 1, 4, 2, 5, 3]),
+        _ => ([n, b, b, c / (b * b), h, w], [0, 3, 4, 1, 5, 2]),
+    })
+}
+
+/// The result of `T` whose operand, `(N, C, H, W)` once out of its layout, has its axes split into
+/// the extents and reordered as `split` says.
+fn regroup<T: Op>(
+    cx: &EvalCx<'_>,
+    layout: &str,
+    split: impl FnOnce([i64; 4]) -> ([i64; 6], [usize; 6]),
+) -> Result<Value, EvalError> {
     fn run<T: Number>(
-        op: &DepthToSpace<Value>,
         data: &TensorData,
+        layout: &Layout,
         output: &[i64],
+        split: impl FnOnce([i64; 4]) -> ([i64; 6], [usize; 6]),
     ) -> Result<Value, EvalError> {
-        let layout = Layout::parse(&op.layout)?;
-        let (x, data_elements) = layout.unpack("NCHW", data.shape(), &T::read(data))?;
-        let (b, channels) = (op.block_size, output[1]);
-        let (split, order) = match op.mode.as_str() {
-            "CRD" => ([x[0], channels, b, b, x[2], x[3]], [0, 1, 4, 2, 5, 3]),
-            _ => ([x[0], b, b, channels, x[2], x[3]], [0, 3, 4, 1, 5, 2]),
-        };
-        let elements = transpose(&split, &data_elements, &order);
+        let (extents, elements) = layout.unpack("NCHW", data.shape(), &T::read(data))?;
+        let extents = <[i64; 4]>::try_from(extents)
+            .map_err(|_| EvalError::new("expected data of four axes"))?;
+        let (split, order) = split(extents);
+        let elements = transpose(&split, &elements, &order);
         let (shape, elements) = layout.pack("NCHW", output, &elements)?;
         T::write(data.dtype(), &shape, &elements)
     }
-    let op = cx.fields::<DepthToSpace<Value>>()?;
-    let (shape, dtype) = result_shape::<DepthToSpace>(cx)?;
-    let output = Layout::parse(&op.layout)?.logical_extents("NCHW", &shape)?;
-    dispatch!(dtype, run(&op, cx.tensor(0)?, &output))
+    let (shape, dtype) = result_shape::<T>(cx)?;
+    let layout = Layout::parse(layout)?;
+    let output = layout.logical_extents("NCHW", &shape)?;
+    dispatch!(dtype, run(cx.tensor(0)?, &layout, &output, split))
 }
 
 fn define_depth_to_space(cx: &mut DefineCx<'_>) -> Defined {
@@ -111,7 +128,11 @@ fn define_depth_to_space(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.space_to_depth",
     infer = space_to_depth_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_space_to_depth), Define(define_space_to_depth))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: false },
+        Evaluate(evaluate_space_to_depth), Define(define_space_to_depth)
+    )
 )]
 pub struct SpaceToDepth<V = ValueId> {
     /// The input, in `layout`.
@@ -128,37 +149,25 @@ pub struct SpaceToDepth<V = ValueId> {
 
 fn space_to_depth_relation(op: SpaceToDepth<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let layout = Layout::parse(&op.layout).map_err(Stop::Error)?;
+    let layout = Layout::parse(&op.layout)?;
     let block = block_size(op.block_size)?;
     if op.mode != "DCR" {
         return Err(Stop::Error(format!("expected `mode` DCR, found `{}`", op.mode)));
     }
-    let x = layout.logical("NCHW", &data.shape).map_err(Stop::Error)?;
+    let x = layout.logical("NCHW", &data.shape)?;
     let height = divide("a height", x[2], block)?;
     let width = divide("a width", x[3], block)?;
     let extents = [x[0], times(x[1], block * block), height, width];
-    let shape = layout.physical("NCHW", &extents).map_err(Stop::Error)?;
+    let shape = layout.physical("NCHW", &extents)?;
     Ok(Type::tensor(shape, data.dtype))
 }
 
 fn evaluate_space_to_depth(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(
-        op: &SpaceToDepth<Value>,
-        data: &TensorData,
-        output: &[i64],
-    ) -> Result<Value, EvalError> {
-        let layout = Layout::parse(&op.layout)?;
-        let (x, elements) = layout.unpack("NCHW", data.shape(), &T::read(data))?;
-        let b = op.block_size;
-        let split = [x[0], x[1], output[2], b, output[3], b];
-        let elements = transpose(&split, &elements, &[0, 3, 5, 1, 2, 4]);
-        let (shape, elements) = layout.pack("NCHW", output, &elements)?;
-        T::write(data.dtype(), &shape, &elements)
-    }
     let op = cx.fields::<SpaceToDepth<Value>>()?;
-    let (shape, dtype) = result_shape::<SpaceToDepth>(cx)?;
-    let output = Layout::parse(&op.layout)?.logical_extents("NCHW", &shape)?;
-    dispatch!(dtype, run(&op, cx.tensor(0)?, &output))
+    let b = op.block_size;
+    regroup::<SpaceToDepth>(cx, &op.layout, |[n, c, h, w]| {
+        ([n, c, h / b, b, w / b, b], [0, 3, 5, 1, 2, 4])
+    })
 }
 
 fn define_space_to_depth(cx: &mut DefineCx<'_>) -> Defined {
@@ -229,9 +238,9 @@ fn volume(blocks: &[(i64, i64, i64)]) -> Result<i64, String> {
 
 fn space_to_batch_relation(op: SpaceToBatchNd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let blocks = blocks("paddings", &op.block_shape, &op.paddings, data).map_err(Stop::Error)?;
+    let blocks = blocks("paddings", &op.block_shape, &op.paddings, data)?;
     let mut shape = data.shape.clone();
-    shape[0] = times(shape[0], volume(&blocks).map_err(Stop::Error)?);
+    shape[0] = times(shape[0], volume(&blocks)?);
     for (dim, &(block, before, after)) in shape[1..].iter_mut().zip(&blocks) {
         *dim = divide("a padded extent", offset(*dim, before + after), block)?;
     }
@@ -324,9 +333,9 @@ pub struct BatchToSpaceNd<V = ValueId> {
 
 fn batch_to_space_relation(op: BatchToSpaceNd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let blocks = blocks("crops", &op.block_shape, &op.crops, data).map_err(Stop::Error)?;
+    let blocks = blocks("crops", &op.block_shape, &op.crops, data)?;
     let mut shape = data.shape.clone();
-    shape[0] = divide("a batch", shape[0], volume(&blocks).map_err(Stop::Error)?)?;
+    shape[0] = divide("a batch", shape[0], volume(&blocks)?)?;
     for (dim, &(block, before, after)) in shape[1..].iter_mut().zip(&blocks) {
         let extent = times(*dim, block);
         *dim = offset(extent, -(before + after));
@@ -370,6 +379,61 @@ fn evaluate_batch_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(dtype, run(&op, cx.tensor(0)?, &shape))
 }
 
+/// The latest elements of a stream: `data` is appended to `buffer`, whose oldest elements leave.
+///
+/// Along `axis`, the result is the end of `buffer` followed by `data`, as long as `buffer`. Other
+/// extents are equal, and `data` is at most as long as `buffer`. The result has the type of
+/// `buffer`. Relay operator level 3.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.fifo_buffer",
+    infer = fifo_buffer_relation,
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_fifo_buffer))
+)]
+pub struct FifoBuffer<V = ValueId> {
+    /// The new elements.
+    pub data: V,
+    /// The elements so far.
+    pub buffer: V,
+    /// The axis of time; counted from the end where negative.
+    #[default(0)]
+    pub axis: i64,
+}
+
+fn fifo_buffer_relation(op: FifoBuffer<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (data, buffer) = (cx.tensor(0)?, cx.tensor(1)?);
+    relation::same_dtype(data, buffer)?;
+    require_rank("data", data, buffer.rank())?;
+    let time = relation::axis(op.axis, buffer.rank())?;
+    for (axis, (&new, &old)) in data.shape.iter().zip(&buffer.shape).enumerate() {
+        if axis != time {
+            require(cx, "extent of data", old, new)?;
+        } else if let (Dim::Known(new), Dim::Known(old)) = (new, old)
+            && new > old
+        {
+            return Err(Stop::Error(format!("expected data of at most {old}, found {new}")));
+        }
+    }
+    Ok(op.buffer)
+}
+
+fn evaluate_fifo_buffer(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<FifoBuffer<Value>>()?;
+    result_shape::<FifoBuffer>(cx)?;
+    let (data, buffer) = (cx.tensor(0)?, cx.tensor(1)?);
+    let axis = relation::axis(op.axis, buffer.rank())?;
+    let inner = size(&buffer.shape()[axis + 1..]);
+    let row = |tensor: &TensorData| tensor.shape()[axis] as usize * inner * tensor.dtype().bytes();
+    let (new, old) = (row(data), row(buffer));
+    let mut bytes = Vec::with_capacity(buffer.bytes().len());
+    let rows = data.bytes().chunks(new.max(1)).chain(std::iter::repeat(&[][..]));
+    for (old, new) in buffer.bytes().chunks(old.max(1)).zip(rows) {
+        bytes.extend_from_slice(&old[new.len()..]);
+        bytes.extend_from_slice(new);
+    }
+    Ok(TensorData::from_bytes(buffer.dtype(), buffer.shape(), bytes)?.into())
+}
+
 fn define_batch_to_space(cx: &mut DefineCx<'_>) -> Defined {
     let (op, data, (shape, _)) =
         (cx.fields::<BatchToSpaceNd<Operand>>()?, cx.tensor(0)?, cx.result()?);
@@ -393,4 +457,5 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.op::<SpaceToDepth>();
     registry.op::<SpaceToBatchNd>();
     registry.op::<BatchToSpaceNd>();
+    registry.op::<FifoBuffer>();
 }

@@ -5,11 +5,11 @@ use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId
 use te::compute::Expression;
 use te::scalar::ScalarOp;
 
-use super::numeric::{Number, result_shape};
+use super::numeric::{Number, result_shape, size};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, Tap, resampled};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// Coefficient of the cubic kernel.
 const CUBIC: f64 = -0.75;
@@ -189,10 +189,10 @@ fn resample_axis(
     axis: usize,
     weights: &[Vec<(usize, f64)>],
 ) -> Vec<f64> {
-    let inner = shape[axis + 1..].iter().product::<i64>() as usize;
+    let inner = size(&shape[axis + 1..]);
     let block = inner * shape[axis] as usize;
     shape[axis] = weights.len() as i64;
-    let mut out = Vec::with_capacity(shape.iter().product::<i64>() as usize);
+    let mut out = Vec::with_capacity(size(shape));
     for source in data.chunks(block.max(1)) {
         for terms in weights {
             out.extend((0..inner).map(|i| {
@@ -211,7 +211,12 @@ fn resample_axis(
 #[op(
     name = "relay.nn.upsampling",
     infer = upsampling_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_upsampling), Define(define_upsampling))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: true },
+        Evaluate(evaluate_upsampling),
+        Define(define_upsampling)
+    )
 )]
 pub struct Upsampling<V = ValueId> {
     /// The input, in `layout`.
@@ -241,7 +246,12 @@ pub struct Upsampling<V = ValueId> {
 #[op(
     name = "relay.nn.upsampling3d",
     infer = upsampling3d_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_upsampling3d), Define(define_upsampling3d))
+    hooks(
+        FusionPattern::Injective,
+        LayoutRule::Named { blocks: true },
+        Evaluate(evaluate_upsampling3d),
+        Define(define_upsampling3d)
+    )
 )]
 pub struct Upsampling3d<V = ValueId> {
     /// The input, in `layout`.
@@ -316,15 +326,15 @@ fn scaled(data: &TensorType, layout: &str, spatial: &str, scales: &[f64]) -> Res
 }
 
 fn upsampling_relation(op: Upsampling<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    method(&op.method, METHODS_2D).map_err(Stop::Error)?;
-    scaled(cx.tensor(0)?, &op.layout, "HW", &[op.scale_h, op.scale_w]).map_err(Stop::Error)
+    method(&op.method, METHODS_2D)?;
+    Ok(scaled(cx.tensor(0)?, &op.layout, "HW", &[op.scale_h, op.scale_w])?)
 }
 
 fn upsampling3d_relation(op: Upsampling3d<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    method(&op.method, METHODS_3D).map_err(Stop::Error)?;
-    coordinates(&op.coordinate_transformation_mode).map_err(Stop::Error)?;
+    method(&op.method, METHODS_3D)?;
+    coordinates(&op.coordinate_transformation_mode)?;
     let scales = [op.scale_d, op.scale_h, op.scale_w];
-    scaled(cx.tensor(0)?, &op.layout, "DHW", &scales).map_err(Stop::Error)
+    Ok(scaled(cx.tensor(0)?, &op.layout, "DHW", &scales)?)
 }
 
 fn resample<T: Op>(

@@ -5,13 +5,13 @@ use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
 
 use te::compute::{Combiner, Tensor};
 
-use super::numeric::{Number, compute_dtype, dispatch, result_shape};
-use super::relation::{divide, layout_or, require};
+use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
+use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Margin, Step, Windows, margins, offset, pad_stage, per_axis};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// The attributes of a transposed convolution of any spatial rank.
 struct Transposed {
@@ -32,14 +32,24 @@ struct Transposed {
     out_dtype: Option<DType>,
 }
 
-/// Declares a transposed convolution; what is before the name are its doc comment and `#[op(…)]`.
+/// Declares a transposed convolution; what is before the name is its doc comment.
 macro_rules! transposed {
     (
-        $(#[$meta:meta])*
-        $name:ident, $spatial:literal, $data_layout:literal, $kernel_layout:literal, $order:literal
+        $(#[doc = $doc:tt])*
+        $name:ident = $text:tt, $spatial:literal, $data_layout:literal, $kernel_layout:literal,
+        $order:literal
     ) => {
         #[derive(Op, Clone, Debug)]
-        $(#[$meta])*
+        $(#[doc = $doc])*
+        #[op(
+            name = $text,
+            infer = $name::infer,
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Convolution,
+                Evaluate($name::evaluate), Define($name::define)
+            )
+        )]
         pub struct $name<V = ValueId> {
             /// The input, in `data_layout`.
             pub data: V,
@@ -112,8 +122,7 @@ macro_rules! transposed {
             fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
                 let op = cx.fields::<$name<Value>>()?.transposed();
                 let (shape, dtype) = result_shape::<$name>(cx)?;
-                let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-                dispatch!(compute, convolve_transposed(&op, cx, &shape, dtype))
+                dispatch!(compute_dtype(cx, dtype)?, convolve_transposed(&op, cx, &shape, dtype))
             }
         }
 
@@ -134,12 +143,7 @@ transposed! {
     /// stride - padding + (KW - 1) * dilation + 1 + output_padding)`. In `kernel_layout` the
     /// letter `O` stands for the axis of input channels and `I` for that of output channels, as
     /// in the original. Relay operator level 2.
-    #[op(
-        name = "relay.nn.conv1d_transpose",
-        infer = Conv1dTranspose::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(Conv1dTranspose::evaluate), Define(Conv1dTranspose::define))
-    )]
-    Conv1dTranspose, "W", "NCW", "OIW", "OIW"
+    Conv1dTranspose = "relay.nn.conv1d_transpose", "W", "NCW", "OIW", "OIW"
 }
 
 transposed! {
@@ -149,12 +153,7 @@ transposed! {
     /// k]`. With data `(N, C, H, W)` and weight `(C, O / groups, KH, KW)` the result is `(N, O,
     /// OH, OW)`, where `OH = (H - 1) * stride - padding + (KH - 1) * dilation + 1 +
     /// output_padding`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.conv2d_transpose",
-        infer = Conv2dTranspose::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(Conv2dTranspose::evaluate), Define(Conv2dTranspose::define))
-    )]
-    Conv2dTranspose, "HW", "NCHW", "IOHW", "IOHW"
+    Conv2dTranspose = "relay.nn.conv2d_transpose", "HW", "NCHW", "IOHW", "IOHW"
 }
 
 transposed! {
@@ -162,12 +161,7 @@ transposed! {
     ///
     /// As `nn.conv2d_transpose` with a depth axis: data `(N, C, D, H, W)`, weight `(C, O / groups,
     /// KD, KH, KW)`. Relay operator level 2.
-    #[op(
-        name = "relay.nn.conv3d_transpose",
-        infer = Conv3dTranspose::infer,
-        hooks(FusionPattern::OutFusable, Evaluate(Conv3dTranspose::evaluate), Define(Conv3dTranspose::define))
-    )]
-    Conv3dTranspose, "DHW", "NCDHW", "IODHW", "IODHW"
+    Conv3dTranspose = "relay.nn.conv3d_transpose", "DHW", "NCDHW", "IODHW", "IODHW"
 }
 
 impl Transposed {
@@ -182,12 +176,11 @@ impl Transposed {
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
         let data = cx.tensor(0)?;
         let rank = self.spatial.len();
-        let data_layout = Layout::parse(&self.data_layout).map_err(Stop::Error)?;
-        let kernel_layout = Layout::parse(&self.kernel_layout).map_err(Stop::Error)?;
-        let out_layout = layout_or(&self.out_layout, &data_layout).map_err(Stop::Error)?;
-        let steps = self.steps().map_err(Stop::Error)?;
-        let extra =
-            per_axis("output_padding", &self.output_padding, rank, 0).map_err(Stop::Error)?;
+        let data_layout = Layout::parse(&self.data_layout)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout)?;
+        let steps = self.steps()?;
+        let extra = per_axis("output_padding", &self.output_padding, rank, 0)?;
         for (step, &extra) in steps.iter().zip(&extra) {
             let limit = step.stride.max(step.dilation);
             if extra >= limit {
@@ -196,34 +189,13 @@ impl Transposed {
                 )));
             }
         }
-        let input = data_layout.logical(&self.data_order(), &data.shape).map_err(Stop::Error)?;
+        let input = data_layout.logical(&self.data_order(), &data.shape)?;
         divide("a number of input channels", input[1], self.groups)?;
-        let sizes = match &self.kernel_size {
-            Some(sizes) => {
-                let sizes = per_axis("kernel_size", sizes, rank, 1).map_err(Stop::Error)?;
-                Some(sizes.into_iter().map(Dim::Known).collect::<Vec<_>>())
-            }
-            None => None,
-        };
-        let kernel = match (cx.tensor(1), self.channels, sizes) {
-            (Ok(weight), _, sizes) => {
-                let kernel = kernel_layout.logical(self.kernel_order, &weight.shape);
-                let kernel = kernel.map_err(Stop::Error)?;
-                for (&expected, &found) in sizes.iter().flatten().zip(&kernel[2..]) {
-                    require(cx, "kernel extent", expected, found)?;
-                }
-                kernel
-            }
-            (Err(Stop::Stuck), Some(channels), Some(sizes)) => {
-                let outputs = divide("a number of output channels", channels.into(), self.groups)?;
-                let mut kernel = vec![input[1], outputs];
-                kernel.extend(sizes);
-                let shape = kernel_layout.physical(self.kernel_order, &kernel);
-                cx.refine(1, Type::tensor(shape.map_err(Stop::Error)?, data.dtype));
-                kernel
-            }
-            (Err(stop), _, _) => return Err(stop),
-        };
+        let kernel = kernel(cx, &kernel_layout, self.kernel_order, &self.kernel_size, || {
+            let Some(channels) = self.channels else { return Err(Stop::Stuck) };
+            let outputs = divide("a number of output channels", channels.into(), self.groups)?;
+            Ok([input[1], outputs])
+        })?;
         require(cx, "input channels of the weight", input[1], kernel[0])?;
         let channels = Dim::binary(DimOp::Mul, kernel[1], Dim::Known(self.groups));
         if let Some(expected) = self.channels {
@@ -249,7 +221,7 @@ impl Transposed {
             }
             output.push(extent);
         }
-        let shape = out_layout.physical(&self.data_order(), &output).map_err(Stop::Error)?;
+        let shape = out_layout.physical(&self.data_order(), &output)?;
         Ok(Type::tensor(shape, self.out_dtype.unwrap_or(data.dtype)))
     }
 }
@@ -272,7 +244,6 @@ fn convolve_transposed<T: Number>(
     // The windows of the convolution whose adjoint this is slide over the result.
     let windows = Windows::new(&op.steps()?, &output[2..], &input[2..], &kernel[2..]);
 
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
     let (inputs, outputs, groups) = (input[1] as usize, output[1] as usize, op.groups as usize);
     let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);
@@ -369,30 +340,29 @@ fn backward_weight_relation(
     cx: &mut InferCx<'_>,
 ) -> Result<Type, Stop> {
     let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
-    let [grad_layout, data_layout, out_layout] = op.layouts().map_err(Stop::Error)?;
-    let output = grad_layout.logical("NCHW", &grad.shape).map_err(Stop::Error)?;
-    let input = data_layout.logical("NCHW", &data.shape).map_err(Stop::Error)?;
-    let sizes = per_axis("kernel_size", &op.kernel_size, 2, 1).map_err(Stop::Error)?;
+    let [grad_layout, data_layout, out_layout] = op.layouts()?;
+    let output = grad_layout.logical("NCHW", &grad.shape)?;
+    let input = data_layout.logical("NCHW", &data.shape)?;
+    let sizes = per_axis("kernel_size", &op.kernel_size, 2, 1)?;
     require(cx, "batch of the gradient", input[0], output[0])?;
     if let Some(channels) = op.channels {
         require(cx, "channels of the gradient", Dim::Known(channels), output[1])?;
     }
     divide("a number of output channels", output[1], op.groups)?;
-    for (axis, step) in op.steps().map_err(Stop::Error)?.iter().enumerate() {
+    for (axis, step) in op.steps()?.iter().enumerate() {
         let windows = step.windows(input[axis + 2], Dim::Known(sizes[axis]), false);
-        require(cx, "extent of the gradient", windows.map_err(Stop::Error)?, output[axis + 2])?;
+        require(cx, "extent of the gradient", windows?, output[axis + 2])?;
     }
     let inputs = divide("a number of input channels", input[1], op.groups)?;
     let kernel = [output[1], inputs, sizes[0].into(), sizes[1].into()];
-    let shape = out_layout.physical("OIHW", &kernel).map_err(Stop::Error)?;
+    let shape = out_layout.physical("OIHW", &kernel)?;
     Ok(Type::tensor(shape, op.out_dtype.unwrap_or(grad.dtype)))
 }
 
 fn evaluate_backward_weight(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<Conv2dBackwardWeight<Value>>()?;
     let (shape, dtype) = result_shape::<Conv2dBackwardWeight>(cx)?;
-    let compute = compute_dtype(cx.tensor(0)?.dtype(), cx.tensor(1)?.dtype(), dtype);
-    dispatch!(compute, backward_weight(&op, cx, &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, backward_weight(&op, cx, &shape, dtype))
 }
 
 fn backward_weight<T: Number>(
@@ -408,7 +378,6 @@ fn backward_weight<T: Number>(
     let kernel = out_layout.logical_extents("OIHW", shape)?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &kernel[2..]);
 
-    let size = |extents: &[i64]| extents.iter().product::<i64>() as usize;
     let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
     let (inputs, outputs) = (input[1] as usize, output[1] as usize);
     let (group_inputs, group_outputs) = (kernel[1] as usize, outputs / op.groups as usize);

@@ -11,7 +11,7 @@ const MAX_EXTENT: i64 = i32::MAX as i64;
 
 /// `values` with one entry per spatial axis; a single one counts for all. Errors when there are
 /// more or fewer, or one is below `least`.
-pub(super) fn per_axis(
+pub(crate) fn per_axis(
     name: &str,
     values: &[i64],
     rank: usize,
@@ -57,13 +57,13 @@ pub(super) fn offset(dim: Dim, n: i64) -> Dim {
 
 /// Step, spread and margins of a window along one axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// Distance of neighbouring windows.
-    pub(super) stride: i64,
+    pub(crate) stride: i64,
     /// Distance of neighbouring elements of a window.
-    pub(super) dilation: i64,
+    pub(crate) dilation: i64,
     /// Padding before and after.
-    pub(super) padding: (i64, i64),
+    pub(crate) padding: (i64, i64),
 }
 
 impl Step {
@@ -84,7 +84,7 @@ impl Step {
     /// The number of windows of `kernel` elements along an axis of extent `input`:
     /// `(input + padding - (kernel - 1) * dilation - 1) / stride + 1`, the quotient rounded down,
     /// or up with `ceil`. Errors when not even one fits.
-    pub(super) fn windows(&self, input: Dim, kernel: Dim, ceil: bool) -> Result<Dim, String> {
+    pub(crate) fn windows(&self, input: Dim, kernel: Dim, ceil: bool) -> Result<Dim, String> {
         let (before, after) = self.padding;
         // The `+ 1` goes into the dividend, so that an extent that stays the same stays simple.
         let round = self.stride + if ceil { self.stride - 1 } else { 0 };

@@ -8,9 +8,9 @@ use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId
 use super::{Spread, define_as, evaluate_as, infer_as, load_spread, parameter};
 use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::FusionPattern;
 use crate::operators::layout::Layout;
 use crate::operators::nn::{convolution, linear, transposed_convolution};
+use crate::operators::{FusionPattern, LayoutRule};
 
 /// Declares a product; what is before the name are its doc comment and `#[op(…)]`, what is in
 /// braces its attributes.
@@ -119,7 +119,7 @@ product! {
             let axis = output_channels(&op.kernel_layout, 'O');
             product_relation::<convolution::Conv2d>(cx, op.out_dtype, axis)
         },
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| {
+        hooks(FusionPattern::OutFusable, LayoutRule::Convolution, Evaluate(|cx| {
             let op = cx.fields::<Conv2d<Value>>()?;
             let axis = output_channels(&op.kernel_layout, 'O');
             evaluate_product::<convolution::Conv2d>(cx, axis)
@@ -172,7 +172,7 @@ product! {
             let axis = output_channels(&op.kernel_layout, 'O');
             product_relation::<transposed_convolution::Conv2dTranspose>(cx, op.out_dtype, axis)
         },
-        hooks(Evaluate(|cx| {
+        hooks(LayoutRule::Convolution, Evaluate(|cx| {
             let op = cx.fields::<Conv2dTranspose<Value>>()?;
             let axis = output_channels(&op.kernel_layout, 'O');
             evaluate_product::<transposed_convolution::Conv2dTranspose>(cx, axis)

@@ -1,0 +1,46 @@
+//! The diagnostic codes of schedules.
+
+use ir_core::diagnostics::codes::Code;
+
+/// Every code that checking and replaying a schedule reports, in order.
+pub const CODES: &[Code] = &[
+    Code {
+        code: SCHEDULE,
+        title: "a schedule without a compute function",
+        explanation: "The attribute `function` of a `te.schedule` names a `te.func` of the module: \
+                      `\"te.schedule\" @s {function = @f} : () { ... }`.",
+    },
+    Code {
+        code: PRIMITIVE,
+        title: "no primitive of a schedule, or one on the wrong handles",
+        explanation: "The body of a `te.schedule` is a list of primitives such as `te.split` and \
+                      ends with an empty `te.yield`. Their operands and results are handles of \
+                      type `te.stage[]` or `te.axis[]`; those that give a stage also give one \
+                      handle for each of its axes.",
+    },
+    Code {
+        code: REFUSED,
+        title: "a primitive of a schedule was refused",
+        explanation: "No primitive changes what is computed, so one that cannot be done, or that \
+                      would have a stage read where it is not computed, is refused. The note shows \
+                      the loops at this point; `--help-op` describes the primitive.",
+    },
+    Code {
+        code: STALE,
+        title: "the handle of an axis is stale",
+        explanation: "The loop is gone: it was split or fused, or its stage was rewritten by \
+                      `te.cache_write` or `te.rfactor`. Use the results of that operation.",
+    },
+    Code {
+        code: UNKNOWN,
+        title: "a schedule names something that its function does not have",
+        explanation: "`te.stage` takes the name of a stage, `te.cache_read` also that of a \
+                      parameter.",
+    },
+];
+
+pub(super) const SCHEDULE: &str = "E0810";
+pub(super) const PRIMITIVE: &str = "E0811";
+pub(super) const REFUSED: &str = "E0812";
+pub(super) const STALE: &str = "E0813";
+pub(super) const UNKNOWN: &str = "E0814";

@@ -1,0 +1,736 @@
+//! From graphs to bodies: names, constants, control flow, and the operations in between.
+
+use bytes::Bytes;
+use ir_core::{
+    Attr, AttrData, AttrDict, BlockId, Body, Diagnostic, Dim, Effects, InferCx, InsertPoint, Item,
+    Loc, LocData, Module, NameHint, OpId, OpParts, Registry, SmallVec, Stop, Symbol, TensorData,
+    TensorType, Type, TypeData, ValueId,
+};
+use relay::interpreter::{EvalCx, Evaluate};
+use relay::language::FUNC;
+use rustc_hash::FxHashMap;
+
+use crate::node::Cx;
+use crate::operators::{self, Convert};
+use crate::proto::{Extent, Graph, Node, Tensor, ValueInfo, ValueType};
+use crate::tensors::{Files, element_type};
+use crate::wire::WireError;
+use crate::{Import, Options, Weights};
+
+/// Results of at most this many elements are computed while a model is imported: shapes and what
+/// they are made from.
+const FOLD_LIMIT: i64 = 4096;
+
+/// … from operands of at most this many.
+const FOLD_OPERAND_LIMIT: usize = 1 << 16;
+
+/// At most this many nodes of inner graphs are converted: loops in loops grow fast.
+const MAX_INNER_NODES: usize = 1_000_000;
+
+/// Graphs nest at most this deep.
+pub(crate) const MAX_DEPTH: usize = 32;
+
+/// A value of the model.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// A constant, which becomes an operation where one needs it.
+    Constant(TensorData),
+    /// The result of an operation, or a parameter.
+    Computed(ValueId),
+}
+
+/// What is known about an element of a vector of extents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Element {
+    /// Its value.
+    Known(i64),
+    /// It is an extent of a value.
+    Extent(ValueId, usize),
+    /// Nothing.
+    Unknown,
+}
+
+/// Why a node cannot be converted.
+pub(crate) enum Fault {
+    /// What was expected and found.
+    Message(String),
+    /// An extent that must be known is not.
+    Open(String),
+    /// The same, reported at a node inside.
+    Reported(Box<Diagnostic>),
+}
+
+impl From<String> for Fault {
+    fn from(message: String) -> Fault {
+        Fault::Message(message)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(message: &str) -> Fault {
+        Fault::Message(message.to_string())
+    }
+}
+
+impl From<Box<Diagnostic>> for Fault {
+    fn from(diagnostic: Box<Diagnostic>) -> Fault {
+        Fault::Reported(diagnostic)
+    }
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Fault {
+        Fault::Reported(Box::new(crate::damaged(&error)))
+    }
+}
+
+/// Operands of an operator.
+#[derive(Clone, Copy)]
+enum Operands<'v> {
+    /// One each.
+    Each(&'v [Value]),
+    /// One, a tuple of these.
+    Tuple(&'v [Value]),
+}
+
+/// What became of an operator.
+enum Applied {
+    /// Its value.
+    Folded(relay::interpreter::Value),
+    /// An operation with this result.
+    Inserted(ValueId),
+}
+
+type Reported<T> = Result<T, Box<Diagnostic>>;
+
+/// A model while it is imported.
+pub(crate) struct Importer<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) file: &'a [u8],
+    pub(crate) opset: i64,
+    pub(crate) body: Body,
+    files: Files<'a>,
+    options: &'a Options,
+    /// Where operations go.
+    block: BlockId,
+    loc: Loc,
+    /// Values by name, those of the innermost graph last.
+    scopes: Vec<FxHashMap<&'a str, Value>>,
+    /// What is known about vectors of extents.
+    elements: FxHashMap<ValueId, Vec<Element>>,
+    /// The operations of constants, so that each block has one of a kind.
+    constants: FxHashMap<(BlockId, Attr), ValueId>,
+    /// Nodes of inner graphs that were converted.
+    inner_nodes: usize,
+    /// Names of extents that the model has.
+    dim_names: Vec<Symbol>,
+    /// Constants that become parameters.
+    weights: Weights,
+}
+
+impl<'a> Importer<'a> {
+    pub(crate) fn new(
+        registry: &'a Registry,
+        model: &'a Bytes,
+        files: Files<'a>,
+        opset: i64,
+        options: &'a Options,
+    ) -> Importer<'a> {
+        let body = Body::new();
+        let block = body.entry();
+        Importer {
+            registry,
+            file: model,
+            opset,
+            body,
+            files,
+            options,
+            block,
+            loc: Loc::UNKNOWN,
+            scopes: vec![FxHashMap::default()],
+            elements: FxHashMap::default(),
+            constants: FxHashMap::default(),
+            inner_nodes: 0,
+            dim_names: Vec::new(),
+            weights: Weights::default(),
+        }
+    }
+
+    /// The module whose `@main` computes `graph`.
+    pub(crate) fn run(mut self, graph: &Graph<'a>) -> Reported<Import> {
+        self.initializers(graph)?;
+        let mut params = Vec::new();
+        for input in &graph.inputs {
+            // Of an old file, the inputs say which constants may be overridden; none is.
+            if self.scopes[0].contains_key(input.name) {
+                continue;
+            }
+            let ty = self.input_type(input)?;
+            self.parameter(input.name, ty);
+            params.push(ty);
+        }
+        let large: Vec<&'a str> = match self.options.weights_over {
+            None => Vec::new(),
+            Some(limit) => {
+                let names = graph.initializers.iter().map(|tensor| tensor.name);
+                names.filter(|name| self.is_constant_over(name, limit)).collect()
+            }
+        };
+        for name in large {
+            if let Some(Value::Constant(tensor)) = self.scopes[0].get(name).cloned() {
+                self.parameter(name, tensor.ty());
+                params.push(tensor.ty());
+                self.weights.insert(name.to_string(), tensor);
+            }
+        }
+        for name in self.options.dims.keys() {
+            let name = Symbol::new(name);
+            if !self.dim_names.contains(&name) {
+                let known: Vec<&str> = self.dim_names.iter().map(|name| name.as_str()).collect();
+                return Err(Box::new(unknown_dim(name.as_str(), &known)));
+            }
+        }
+        self.nodes(graph)?;
+        let outputs = self.outputs(graph)?;
+        self.loc = Loc::UNKNOWN;
+        let result = match outputs.as_slice() {
+            [] => {
+                let message = "the graph has no outputs";
+                return Err(Box::new(Diagnostic::error("E0806", message)));
+            }
+            [one] => self.materialize(one),
+            many => self.tuple(many),
+        };
+        self.insert("relay.yield", &[result], &[], AttrDict::empty(), 0);
+        self.sweep();
+        let mut type_params: Vec<Symbol> = match self.options.shape_variables {
+            true => self.dim_names.clone(),
+            false => Vec::new(),
+        };
+        type_params.retain(|name| !self.options.dims.contains_key(name.as_str()));
+        let ty = Type::new(TypeData::Function(ir_core::FunctionType {
+            type_params: type_params.into(),
+            params: params.into(),
+            result: self.body.ty(result),
+        }));
+        let mut module = Module::new();
+        module.items.insert(Symbol::new("main"), Item::new(FUNC, ty, Some(self.body)));
+        Ok(Import { module, weights: self.weights })
+    }
+
+    /// Adds a parameter of `@main`.
+    fn parameter(&mut self, name: &'a str, ty: Type) {
+        let value = self.body.add_block_arg(self.body.entry(), ty);
+        let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
+        self.body.set_name_hint(value, hint);
+        self.scopes[0].insert(name, Value::Computed(value));
+    }
+
+    fn is_constant_over(&self, name: &str, limit: usize) -> bool {
+        match self.scopes[0].get(name) {
+            Some(Value::Constant(tensor)) => tensor.bytes().len() > limit,
+            _ => false,
+        }
+    }
+
+    /// Erases operations that nobody uses, such as those of shapes that turned out to be known.
+    fn sweep(&mut self) {
+        let mut ops = self.body.post_order();
+        // Users stand after what they use, so that one walk from the end finds all.
+        while let Some(op) = ops.pop() {
+            let effects = Effects::WRITE | Effects::DIVERGE;
+            if self.body.is_live(op)
+                && self.body.result_count(op) > 0
+                && self.body.results(op).all(|result| self.body.is_unused(result))
+                && !self.registry.effects(&self.body, op).intersects(effects)
+            {
+                self.body.erase(op);
+            }
+        }
+    }
+
+    fn initializers(&mut self, graph: &Graph<'a>) -> Reported<()> {
+        if let Some(offset) = graph.sparse_initializer {
+            let message = format!("sparse constants are not supported, at byte {offset}");
+            return Err(Box::new(Diagnostic::error("E0805", message)));
+        }
+        for tensor in &graph.initializers {
+            let data = self.load(tensor).map_err(|message| {
+                let (name, offset) = (tensor.name, tensor.range.start);
+                let message = format!("constant `{name}`, at byte {offset}: {message}");
+                Box::new(Diagnostic::error("E0805", message))
+            })?;
+            self.define(tensor.name, Value::Constant(data));
+        }
+        Ok(())
+    }
+
+    /// The elements of `tensor`. The error is a message.
+    pub(crate) fn load(&mut self, tensor: &Tensor<'a>) -> Result<TensorData, String> {
+        self.files.load(tensor)
+    }
+
+    fn input_type(&mut self, input: &ValueInfo<'a>) -> Reported<Type> {
+        let fault = |message: String| {
+            let (name, offset) = (input.name, input.offset);
+            let message = format!("input `{name}`, at byte {offset}: {message}");
+            Box::new(Diagnostic::error("E0806", message))
+        };
+        match &input.ty {
+            ValueType::Tensor(element, Some(extents)) => {
+                let dtype = element_type(*element).map_err(fault)?;
+                let dims = extents.iter().map(|extent| self.dim(*extent));
+                let dims: Vec<Dim> = dims.collect::<Result<_, String>>().map_err(fault)?;
+                Ok(Type::tensor(dims, dtype))
+            }
+            ValueType::Tensor(_, None) => Err(fault("expected a tensor of known rank".to_string())),
+            ValueType::Unknown => Err(fault("expected a type, found none".to_string())),
+            ValueType::Other(found) => Err(fault(format!("expected a tensor, found {found}"))),
+        }
+    }
+
+    fn dim(&mut self, extent: Extent<'a>) -> Result<Dim, String> {
+        match extent {
+            Extent::Known(extent @ 0..) => Ok(Dim::Known(extent)),
+            Extent::Known(extent) => Err(format!("expected extents of at least 0, found {extent}")),
+            Extent::Unknown | Extent::Named("") => Ok(Dim::Any),
+            Extent::Named(name) => {
+                let symbol = Symbol::new(name);
+                if !self.dim_names.contains(&symbol) {
+                    self.dim_names.push(symbol);
+                }
+                Ok(match self.options.dims.get(name) {
+                    Some(extent) => Dim::Known(*extent),
+                    None if self.options.shape_variables => Dim::parameter(symbol),
+                    None => Dim::Any,
+                })
+            }
+        }
+    }
+
+    // ---- names -----------------------------------------------------------------------------
+
+    fn define(&mut self, name: &'a str, value: Value) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name, value);
+        }
+    }
+
+    pub(crate) fn lookup(&self, name: &str) -> Result<Value, String> {
+        let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
+        found
+            .cloned()
+            .ok_or_else(|| format!("expected a value `{name}` before its use, found none"))
+    }
+
+    // ---- graphs ----------------------------------------------------------------------------
+
+    fn nodes(&mut self, graph: &Graph<'a>) -> Reported<()> {
+        for node in &graph.nodes {
+            let outer = self.loc;
+            self.loc = Loc::new(LocData::Imported(Symbol::new(node.title())));
+            let converted = self.node(node);
+            self.loc = outer;
+            converted.map_err(|fault| match fault {
+                Fault::Reported(diagnostic) => diagnostic,
+                Fault::Message(message) => Box::new(node_error(node, message)),
+                Fault::Open(message) => {
+                    let help = "set the extents that the model names with --dim NAME=N";
+                    Box::new(node_error(node, message).help(help))
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: &Node<'a>) -> Result<(), Fault> {
+        let Some(operator) = operators::find(node) else {
+            return Err(Fault::Message("there is no such operator".to_string()));
+        };
+        let input = |name: &&str| match name.is_empty() {
+            true => Ok(None),
+            false => self.lookup(name).map(Some),
+        };
+        let inputs = node.inputs.iter().map(input).collect::<Result<Vec<_>, String>>()?;
+        let mut cx = Cx::new(self, node, inputs);
+        let results = match operator.convert {
+            Convert::One(convert) => vec![convert(&mut cx)?],
+            Convert::Many(convert) => convert(&mut cx)?,
+        };
+        for (index, name) in node.outputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            match results.get(index) {
+                Some(value) => self.define(name, value.clone()),
+                None => {
+                    let message = format!("result {index} is not supported");
+                    return Err(Fault::Message(message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn outputs(&mut self, graph: &Graph<'a>) -> Reported<Vec<Value>> {
+        let outputs = graph.outputs.iter().map(|output| {
+            self.lookup(output.name).map_err(|message| {
+                let message = format!("output, at byte {}: {message}", output.offset);
+                Box::new(Diagnostic::error("E0806", message))
+            })
+        });
+        outputs.collect()
+    }
+
+    /// The results of a graph inside a node, computed here. `arguments` are the values of its
+    /// inputs.
+    pub(crate) fn inline(
+        &mut self,
+        graph: &Graph<'a>,
+        arguments: &[Value],
+    ) -> Result<Vec<Value>, Fault> {
+        if self.scopes.len() > MAX_DEPTH {
+            return Err(format!("expected graphs nested at most {MAX_DEPTH} deep").into());
+        }
+        self.inner_nodes += graph.nodes.len() + 1;
+        if self.inner_nodes > MAX_INNER_NODES {
+            return Err(
+                format!("expected at most {MAX_INNER_NODES} nodes in all iterations").into()
+            );
+        }
+        let inputs = graph.inputs.iter().map(|input| input.name);
+        self.scopes.push(inputs.zip(arguments.iter().cloned()).collect());
+        let results = self.initializers(graph).and_then(|()| {
+            self.nodes(graph)?;
+            self.outputs(graph)
+        });
+        self.scopes.pop();
+        Ok(results?)
+    }
+
+    /// The results of one of two graphs without inputs, by a scalar `bool`.
+    pub(crate) fn branch(
+        &mut self,
+        condition: &Value,
+        graphs: [&Graph<'a>; 2],
+    ) -> Result<Vec<Value>, Fault> {
+        let condition = self.materialize(condition);
+        let op = self.insert_op("relay.if", &[condition], &[Type::unknown()], AttrDict::empty(), 2);
+        let outer = self.block;
+        let mut types: Vec<Vec<Type>> = Vec::new();
+        for (index, graph) in graphs.into_iter().enumerate() {
+            self.block = self.body.region_block(op, index);
+            let results = self.inline(graph, &[]);
+            if let Ok(results) = &results {
+                types.push(results.iter().map(|value| self.ty(value)).collect());
+                let result = match results.as_slice() {
+                    [one] => self.materialize(one),
+                    many => self.tuple(many),
+                };
+                self.insert("relay.yield", &[result], &[], AttrDict::empty(), 0);
+            }
+            self.block = outer;
+            results?;
+        }
+        let (first, second) = (&types[0], &types[1]);
+        if first.len() != second.len() {
+            let (a, b) = (first.len(), second.len());
+            return Err(format!("expected branches with as many results, found {a} and {b}").into());
+        }
+        let joined = first.iter().zip(second).map(|(a, b)| join(*a, *b));
+        let joined: Vec<Type> = joined.collect::<Result<_, String>>()?;
+        let result = self.body.result(op, 0);
+        Ok(match joined.as_slice() {
+            [one] => {
+                self.body.set_ty(result, *one);
+                vec![Value::Computed(result)]
+            }
+            many => {
+                self.body.set_ty(result, Type::tuple(many.iter().copied()));
+                (0..many.len()).map(|index| self.field(result, index, many[index])).collect()
+            }
+        })
+    }
+
+    // ---- values ----------------------------------------------------------------------------
+
+    pub(crate) fn ty(&self, value: &Value) -> Type {
+        match value {
+            Value::Constant(tensor) => tensor.ty(),
+            Value::Computed(value) => self.body.ty(*value),
+        }
+    }
+
+    pub(crate) fn tensor(&self, value: &Value) -> Result<&'static TensorType, String> {
+        let ty = self.ty(value);
+        ty.as_tensor().ok_or_else(|| format!("expected a tensor, found {ty}"))
+    }
+
+    /// The value as the result of an operation.
+    pub(crate) fn materialize(&mut self, value: &Value) -> ValueId {
+        let tensor = match value {
+            Value::Computed(value) => return *value,
+            Value::Constant(tensor) => tensor,
+        };
+        let attr = Attr::new(AttrData::Tensor(tensor.clone()));
+        if let Some(value) = self.constants.get(&(self.block, attr)) {
+            return *value;
+        }
+        let attrs = AttrDict::new([(Symbol::new("value"), attr)]);
+        let value = self.insert("relay.constant", &[], &[tensor.ty()], attrs, 0);
+        self.constants.insert((self.block, attr), value);
+        value
+    }
+
+    fn tuple(&mut self, fields: &[Value]) -> ValueId {
+        let fields: Vec<ValueId> = fields.iter().map(|field| self.materialize(field)).collect();
+        let ty = Type::tuple(fields.iter().map(|field| self.body.ty(*field)));
+        self.insert("relay.tuple", &fields, &[ty], AttrDict::empty(), 0)
+    }
+
+    fn field(&mut self, tuple: ValueId, index: usize, ty: Type) -> Value {
+        let attrs = AttrDict::empty().with("index", &(index as i64));
+        Value::Computed(self.insert("relay.tuple_get", &[tuple], &[ty], attrs, 0))
+    }
+
+    fn insert_op(
+        &mut self,
+        name: &str,
+        operands: &[ValueId],
+        types: &[Type],
+        attrs: AttrDict,
+        regions: usize,
+    ) -> OpId {
+        let parts = OpParts::new(name, operands, types).attrs(attrs).regions(regions).at(self.loc);
+        self.body.insert_op(InsertPoint::End(self.block), parts)
+    }
+
+    /// Inserts an operation and returns its result; of one without, what it ends with.
+    fn insert(
+        &mut self,
+        name: &str,
+        operands: &[ValueId],
+        types: &[Type],
+        attrs: AttrDict,
+        regions: usize,
+    ) -> ValueId {
+        let op = self.insert_op(name, operands, types, attrs, regions);
+        match types {
+            [] => operands[0],
+            _ => self.body.result(op, 0),
+        }
+    }
+
+    // ---- operators -------------------------------------------------------------------------
+
+    /// Operator `name` of the relay dialect on `operands`, its type inferred; computed right away
+    /// where all operands are constants and the result is small.
+    pub(crate) fn apply(
+        &mut self,
+        name: &str,
+        operands: &[Value],
+        attrs: AttrDict,
+    ) -> Result<Value, String> {
+        match self.apply_to(name, Operands::Each(operands), attrs)? {
+            Applied::Folded(value) => match value.as_tensor() {
+                Some(tensor) => Ok(Value::Constant(tensor.clone())),
+                None => Err(format!("`{name}`: expected a tensor, found {}", value.describe())),
+            },
+            Applied::Inserted(value) => Ok(Value::Computed(value)),
+        }
+    }
+
+    /// As [`apply`](Importer::apply), for an operator on a tuple of `fields`.
+    pub(crate) fn apply_to_tuple(
+        &mut self,
+        name: &str,
+        fields: &[Value],
+        attrs: AttrDict,
+    ) -> Result<Value, String> {
+        match self.apply_to(name, Operands::Tuple(fields), attrs)? {
+            Applied::Folded(value) => match value.as_tensor() {
+                Some(tensor) => Ok(Value::Constant(tensor.clone())),
+                None => Err(format!("`{name}`: expected a tensor, found {}", value.describe())),
+            },
+            Applied::Inserted(value) => Ok(Value::Computed(value)),
+        }
+    }
+
+    /// As [`apply`](Importer::apply), for an operator that returns a tuple: its fields.
+    pub(crate) fn apply_for_tuple(
+        &mut self,
+        name: &str,
+        operands: &[Value],
+        attrs: AttrDict,
+    ) -> Result<Vec<Value>, String> {
+        let none = |ty: String| format!("`{name}`: expected a tuple of tensors, found {ty}");
+        match self.apply_to(name, Operands::Each(operands), attrs)? {
+            Applied::Folded(value) => {
+                let fields = value.as_tuple().map(|fields| fields.iter().map(|f| f.as_tensor()));
+                let fields: Option<Vec<_>> = fields.and_then(Iterator::collect);
+                let fields = fields.ok_or_else(|| none(value.describe()))?;
+                Ok(fields.into_iter().cloned().map(Value::Constant).collect())
+            }
+            Applied::Inserted(tuple) => {
+                let ty = self.body.ty(tuple);
+                let fields = ty.as_tuple().ok_or_else(|| none(ty.to_string()))?;
+                Ok(fields.iter().enumerate().map(|(at, ty)| self.field(tuple, at, *ty)).collect())
+            }
+        }
+    }
+
+    fn apply_to(
+        &mut self,
+        name: &str,
+        operands: Operands<'_>,
+        attrs: AttrDict,
+    ) -> Result<Applied, String> {
+        let (Operands::Each(values) | Operands::Tuple(values)) = operands;
+        let mut types: SmallVec<[Type; 4]> = values.iter().map(|value| self.ty(value)).collect();
+        if let Operands::Tuple(_) = operands {
+            types = SmallVec::from_iter([Type::tuple(types)]);
+        }
+        let constant = |index: usize| match (operands, values.get(index)) {
+            (Operands::Each(_), Some(Value::Constant(tensor))) => {
+                Some(Attr::new(AttrData::Tensor(tensor.clone())))
+            }
+            _ => None,
+        };
+        let (name, attrs, ty) = self.infer(name, &types, attrs, &constant)?;
+        if let Some(value) = self.fold(&name, operands, attrs, ty) {
+            return Ok(Applied::Folded(value));
+        }
+        let values: Vec<ValueId> = match operands {
+            Operands::Each(values) => values.iter().map(|value| self.materialize(value)).collect(),
+            Operands::Tuple(fields) => vec![self.tuple(fields)],
+        };
+        Ok(Applied::Inserted(self.insert(&name, &values, &[ty], attrs, 0)))
+    }
+
+    /// The full name, the attributes in canonical form, and the type of the result.
+    fn infer(
+        &self,
+        name: &str,
+        types: &[Type],
+        attrs: AttrDict,
+        constant: &dyn Fn(usize) -> Option<Attr>,
+    ) -> Result<(String, AttrDict, Type), String> {
+        let full = format!("relay.{name}");
+        let infer = self.registry.def(full.as_str()).and_then(|def| Some((def, def.infer?)));
+        let Some((def, infer)) = infer else {
+            return Err(format!("the registry has no operator `{name}`"));
+        };
+        let attrs = def.normalize_attrs(attrs).map_err(|errors| errors.join("; "))?;
+        match infer(&mut InferCx::with_constants(types, attrs, constant)) {
+            Ok(ty) => Ok((full, attrs, ty)),
+            Err(Stop::Error(message)) => Err(format!("`{name}`: {message}")),
+            Err(Stop::Stuck) => Err(format!("`{name}`: the type of the result is not known")),
+        }
+    }
+
+    /// The value of an operator on constants, where it is small.
+    fn fold(
+        &self,
+        name: &str,
+        operands: Operands<'_>,
+        attrs: AttrDict,
+        ty: Type,
+    ) -> Option<relay::interpreter::Value> {
+        use relay::interpreter::Value as Known;
+        let (Operands::Each(values) | Operands::Tuple(values)) = operands;
+        let info = self.registry.info(name)?;
+        let evaluate = info.hook::<Evaluate>()?;
+        let parts = match ty.as_tuple() {
+            Some(fields) => fields,
+            None => &[ty],
+        };
+        let small = |ty: &Type| {
+            let shape = ty.as_tensor().map(|tensor| (tensor.known_shape(), tensor.elements()));
+            shape.is_some_and(|(known, count)| match known {
+                Some(_) => count.is_some_and(|count| count <= FOLD_LIMIT),
+                None => true,
+            })
+        };
+        if values.is_empty() || info.def.effects != Effects::empty() || !parts.iter().all(small) {
+            return None;
+        }
+        let known = values.iter().map(|value| match value {
+            Value::Constant(tensor) if tensor.len() <= FOLD_OPERAND_LIMIT => {
+                Some(Known::Tensor(tensor.clone()))
+            }
+            _ => None,
+        });
+        let known: Vec<Known> = known.collect::<Option<_>>()?;
+        let known = match operands {
+            Operands::Each(_) => known,
+            Operands::Tuple(_) => vec![Known::tuple(known)],
+        };
+        // What fails here fails at run time as well, where it is reported.
+        let value = (evaluate.0)(&EvalCx { operands: &known, attrs, result: ty }).ok()?;
+        let size = value.as_tensor().map_or(0, TensorData::len);
+        (size as i64 <= FOLD_LIMIT).then_some(value)
+    }
+
+    // ---- vectors of extents ----------------------------------------------------------------
+
+    /// What is known about the elements of a scalar or vector of integers.
+    pub(crate) fn elements(&self, value: &Value) -> Option<Vec<Element>> {
+        match value {
+            Value::Constant(tensor) if tensor.rank() <= 1 && tensor.dtype().is_integer() => {
+                Some(tensor.to_i64().into_iter().map(Element::Known).collect())
+            }
+            Value::Constant(_) => None,
+            Value::Computed(value) => self.elements.get(value).cloned(),
+        }
+    }
+
+    /// Remembers what is known about the elements of `value`; a constant where that is all.
+    pub(crate) fn with_elements(&mut self, value: Value, elements: Vec<Element>) -> Value {
+        let (Value::Computed(id), Ok(tensor)) = (&value, self.tensor(&value)) else { return value };
+        let known: Option<Vec<i64>> = elements
+            .iter()
+            .map(|element| match element {
+                Element::Known(value) => Some(*value),
+                _ => None,
+            })
+            .collect();
+        let shape = tensor.known_shape();
+        if let (Some(known), Some(shape)) = (known, shape)
+            && let Ok(tensor) = TensorData::from_i64(tensor.dtype, &shape, &known)
+        {
+            return Value::Constant(tensor);
+        }
+        self.elements.insert(*id, elements);
+        value
+    }
+}
+
+/// The type of a value that has one of two types: extents that differ are open.
+fn join(a: Type, b: Type) -> Result<Type, String> {
+    if a == b {
+        return Ok(a);
+    }
+    match (a.as_tensor(), b.as_tensor()) {
+        (Some(x), Some(y)) if x.dtype == y.dtype && x.rank() == y.rank() => {
+            let dims = x.shape.iter().zip(&y.shape);
+            let dims = dims.map(|(x, y)| if x == y { *x } else { Dim::Any });
+            Ok(Type::tensor(dims, x.dtype))
+        }
+        _ => Err(format!(
+            "expected branches with results of one rank and element type, found {a} and {b}"
+        )),
+    }
+}
+
+/// The error at `node`.
+fn node_error(node: &Node<'_>, message: String) -> Diagnostic {
+    let (operator, title, offset) = (node.operator(), node.title(), node.offset);
+    Diagnostic::error("E0803", format!("{operator} `{title}`: {message}"))
+        .note(format!("the node stands at byte {offset}"))
+}
+
+fn unknown_dim(name: &str, known: &[&str]) -> Diagnostic {
+    let error = Diagnostic::error("E0808", format!("no input has an extent named `{name}`"));
+    match ir_core::diagnostics::did_you_mean(name, known.iter().copied()) {
+        Some(help) => error.help(help),
+        None if known.is_empty() => error.help("all extents of the inputs are numbers or unnamed"),
+        None => error.help(format!("there are {}", known.join(", "))),
+    }
+}

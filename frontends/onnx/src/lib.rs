@@ -1,0 +1,202 @@
+//! Reads ONNX models as modules of the relay dialect.
+//!
+//! [`import`] maps a file into memory and converts its graph node by node. Types are inferred on
+//! the way by the operators' own relations, and what only depends on shapes is computed at once,
+//! so that a model with static inputs has static shapes throughout. Constants share the pages of
+//! the file. Input is never trusted: whatever the bytes are, the result is a module or
+//! diagnostics.
+//!
+//! The operators stand in one table, [`FAMILIES`].
+
+mod codes;
+mod file;
+mod importer;
+mod node;
+mod operators;
+mod proto;
+mod summary;
+mod tensors;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+use ir_core::{Diagnostic, Module, Registry, TensorData};
+use rustc_hash::FxBuildHasher;
+
+pub use codes::CODES;
+pub use operators::{FAMILIES, Family, Operator};
+pub use summary::{Summary, SummaryOperator, SummaryValue, summarize};
+
+use importer::{Importer, MAX_DEPTH};
+use proto::{AttributeValue, Graph, Model};
+use tensors::Files;
+use wire::WireError;
+
+/// The versions of the default operator set that can be read.
+pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
+
+/// How a model is imported.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// Extents by the name that the model gives them. The others are `?`.
+    pub dims: BTreeMap<String, i64>,
+    /// Whether named extents without a number become shape variables of `@main`, not `?`.
+    pub shape_variables: bool,
+    /// Constants of more bytes than this become parameters of `@main`, after the inputs.
+    pub weights_over: Option<usize>,
+}
+
+/// Tensors by name, in the order of the model.
+pub type Weights = IndexMap<String, TensorData, FxBuildHasher>;
+
+/// An imported model.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// The module; `@main` computes the model.
+    pub module: Module,
+    /// Arguments of the parameters that stand for constants, by name.
+    pub weights: Weights,
+}
+
+/// The bytes of the model at `path`, mapped into memory. The file must not change afterwards.
+///
+/// # Errors
+/// A diagnostic where it cannot be read.
+pub fn map(path: &Path) -> Result<Bytes, Diagnostic> {
+    file::map(path).map_err(|error| {
+        let message = format!("cannot read `{}`: {}", path.display(), plain(&error));
+        Diagnostic::error("E0800", message)
+    })
+}
+
+/// The module of the model at `path`.
+///
+/// # Errors
+/// Diagnostics where it cannot be read or imported.
+pub fn import(
+    path: &Path,
+    options: &Options,
+    registry: &Registry,
+) -> Result<Import, Vec<Diagnostic>> {
+    let bytes = map(path).map_err(|error| vec![error])?;
+    import_bytes(&bytes, Some(path), options, registry)
+}
+
+/// The module of the model `bytes`. Files of constants lie beside `path`; without one, there are
+/// none.
+///
+/// # Errors
+/// Diagnostics where it cannot be imported.
+pub fn import_bytes(
+    bytes: &Bytes,
+    path: Option<&Path>,
+    options: &Options,
+    registry: &Registry,
+) -> Result<Import, Vec<Diagnostic>> {
+    let model = Model::read(bytes).map_err(|error| vec![damaged(&error)])?;
+    let Some(graph) = &model.graph else {
+        return Err(vec![no_graph()]);
+    };
+    let opset = opset(&model);
+    if !OPSETS.contains(&opset) {
+        let (least, greatest) = OPSETS.into_inner();
+        let message =
+            format!("expected version {least} to {greatest} of the operator set, found {opset}");
+        let help = "export the model again with another opset version";
+        return Err(vec![Diagnostic::error("E0807", message).help(help)]);
+    }
+    if let Some(diagnostic) = unsupported(bytes, graph).map_err(|error| vec![damaged(&error)])? {
+        return Err(vec![diagnostic]);
+    }
+    let files = Files::new(bytes, path);
+    let importer = Importer::new(registry, bytes, files, opset, options);
+    importer.run(graph).map_err(|error| vec![*error])
+}
+
+/// The version of the default operator set.
+fn opset(model: &Model<'_>) -> i64 {
+    let default = |(domain, _): &&(&str, i64)| matches!(*domain, "" | "ai.onnx");
+    model.opsets.iter().find(default).map_or(1, |(_, version)| *version)
+}
+
+fn no_graph() -> Diagnostic {
+    Diagnostic::error("E0806", "the model has no graph")
+}
+
+/// The error of bytes that are no model.
+fn damaged(error: &WireError) -> Diagnostic {
+    Diagnostic::error("E0801", format!("expected an ONNX model: {error}"))
+}
+
+/// How often each operator occurs in a graph and those inside it, and the first node of each.
+fn histogram<'a>(
+    file: &'a [u8],
+    graph: &Graph<'a>,
+) -> Result<IndexMap<String, Occurrences<'a>>, WireError> {
+    let mut counts: IndexMap<String, Occurrences<'a>> = IndexMap::new();
+    let mut pending = vec![(graph.clone(), 0)];
+    while let Some((graph, depth)) = pending.pop() {
+        for node in &graph.nodes {
+            let entry = counts.entry(node.operator()).or_insert_with(|| Occurrences {
+                count: 0,
+                first: node.title(),
+                offset: node.offset,
+                is_supported: operators::find(node).is_some(),
+            });
+            entry.count += 1;
+            for attribute in &node.attributes {
+                if let AttributeValue::Graph(range) = &attribute.value
+                    && depth < MAX_DEPTH
+                {
+                    pending.push((Graph::read(file, range.clone())?, depth + 1));
+                }
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// What is known about the nodes of an operator.
+struct Occurrences<'a> {
+    count: usize,
+    first: &'a str,
+    offset: usize,
+    is_supported: bool,
+}
+
+/// The diagnostic of all operators that cannot be imported.
+fn unsupported(file: &[u8], graph: &Graph<'_>) -> Result<Option<Diagnostic>, WireError> {
+    let mut missing: Vec<(String, Occurrences<'_>)> = histogram(file, graph)?
+        .into_iter()
+        .filter(|(_, occurrences)| !occurrences.is_supported)
+        .collect();
+    missing.sort_by(|a, b| a.0.cmp(&b.0));
+    let nodes: usize = missing.iter().map(|(_, occurrences)| occurrences.count).sum();
+    let names: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
+    let Some(only) = names.first() else { return Ok(None) };
+    let message = match names.len() {
+        1 => format!("the operator {only} cannot be imported"),
+        _ => format!("{} operators cannot be imported: {}", names.len(), names.join(", ")),
+    };
+    let mut diagnostic = Diagnostic::error("E0802", message);
+    for (name, Occurrences { count, first, offset, .. }) in &missing {
+        let times = if *count == 1 { "once".to_string() } else { format!("{count} times") };
+        diagnostic =
+            diagnostic.note(format!("{name}: {times}, first in node `{first}` at byte {offset}"));
+    }
+    let help = match (nodes, operators::near(only)) {
+        (1, Some(help)) => help,
+        _ => "add them to the table of `frontends/onnx/src/operators.rs`".to_string(),
+    };
+    Ok(Some(diagnostic.help(help)))
+}
+
+/// The message of a system error without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}

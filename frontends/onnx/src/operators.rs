@@ -1,0 +1,106 @@
+//! The operators, one entry each, in one table.
+//!
+//! To add one, write its entry in the table of its family: its name, what it becomes, and a
+//! function that makes that from a [`Cx`]. The documentation lists what the entries say.
+
+mod activation;
+mod arithmetic;
+mod control;
+mod convolution;
+mod index;
+mod linear;
+mod normalization;
+mod pooling;
+mod quantization;
+mod recurrent;
+mod reduce;
+mod resize;
+mod shape;
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::importer::{Fault, Value};
+use crate::node::Cx;
+use crate::proto::Node;
+
+/// Converts a node to a value.
+pub(crate) type ConvertOne = fn(&mut Cx<'_, '_>) -> Result<Value, Fault>;
+
+/// Converts a node to several values.
+pub(crate) type ConvertMany = fn(&mut Cx<'_, '_>) -> Result<Vec<Value>, Fault>;
+
+/// How a node is converted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Convert {
+    /// To its only result.
+    One(ConvertOne),
+    /// To its results in order; those that no node can ask for are left out.
+    Many(ConvertMany),
+}
+
+/// An operator that can be imported.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator {
+    /// Its name in the default operator set.
+    pub name: &'static str,
+    /// What it becomes, and what of it cannot be imported, as Markdown.
+    pub doc: &'static str,
+    pub(crate) convert: Convert,
+}
+
+/// Operators that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Heading in the reference.
+    pub title: &'static str,
+    /// The operators.
+    pub operators: &'static [Operator],
+}
+
+/// All operators, by family.
+pub const FAMILIES: &[Family] = &[
+    Family { title: "Arithmetic and logic", operators: arithmetic::OPERATORS },
+    Family { title: "Activations", operators: activation::OPERATORS },
+    Family { title: "Reductions", operators: reduce::OPERATORS },
+    Family { title: "Shapes", operators: shape::OPERATORS },
+    Family { title: "Indexing", operators: index::OPERATORS },
+    Family { title: "Matrix products", operators: linear::OPERATORS },
+    Family { title: "Convolution", operators: convolution::OPERATORS },
+    Family { title: "Pooling", operators: pooling::OPERATORS },
+    Family { title: "Normalization", operators: normalization::OPERATORS },
+    Family { title: "Images", operators: resize::OPERATORS },
+    Family { title: "Recurrent networks", operators: recurrent::OPERATORS },
+    Family { title: "Quantization", operators: quantization::OPERATORS },
+    Family { title: "Constants and control flow", operators: control::OPERATORS },
+];
+
+/// An entry with one result.
+const fn one(name: &'static str, doc: &'static str, convert: ConvertOne) -> Operator {
+    Operator { name, doc, convert: Convert::One(convert) }
+}
+
+/// An entry with several results.
+const fn many(name: &'static str, doc: &'static str, convert: ConvertMany) -> Operator {
+    Operator { name, doc, convert: Convert::Many(convert) }
+}
+
+static BY_NAME: LazyLock<FxHashMap<&'static str, &'static Operator>> = LazyLock::new(|| {
+    let operators = FAMILIES.iter().flat_map(|family| family.operators);
+    operators.map(|operator| (operator.name, operator)).collect()
+});
+
+/// The entry of the operator of `node`.
+pub(crate) fn find(node: &Node<'_>) -> Option<&'static Operator> {
+    match node.domain {
+        "" | "ai.onnx" => BY_NAME.get(node.op_type).copied(),
+        _ => None,
+    }
+}
+
+/// The operators nearest to a name that is none.
+pub(crate) fn near(name: &str) -> Option<String> {
+    let names = FAMILIES.iter().flat_map(|family| family.operators);
+    ir_core::diagnostics::did_you_mean(name, names.map(|operator| operator.name))
+}

@@ -1,0 +1,209 @@
+//! Activations and softmax.
+
+use ir_core::DType;
+
+use super::{Operator, many, one};
+use crate::importer::{Fault, Value};
+use crate::node::{Cx, attr, from_front};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    one("Celu", "`exp`, `maximum`, `minimum`", |cx| {
+        let (data, alpha) = (cx.input(0)?, cx.float("alpha", 1.0)?);
+        let scaled = cx.with_scalar("divide", &data, alpha)?;
+        exponential(cx, &data, &scaled, alpha)
+    }),
+    many("Dropout", "its operand, and ones as mask; a training mode is not supported", dropout),
+    one("Elu", "`exp`, `maximum`, `minimum`", |cx| {
+        let (data, alpha) = (cx.input(0)?, cx.float("alpha", 1.0)?);
+        exponential(cx, &data, &data.clone(), alpha)
+    }),
+    one("Gelu", "`erf`, or `tanh` as `approximate` says", gelu),
+    one("HardSigmoid", "`multiply`, `add`, `clip`", |cx| {
+        let data = cx.input(0)?;
+        let (alpha, beta) = (cx.float("alpha", 0.2)?, cx.float("beta", 0.5)?);
+        hard_sigmoid(cx, &data, alpha, beta)
+    }),
+    one("HardSwish", "`multiply`, `add`, `clip`", |cx| {
+        let data = cx.input(0)?;
+        let gate = hard_sigmoid(cx, &data, 1.0 / 6.0, 0.5)?;
+        cx.op("multiply", &[&data, &gate])
+    }),
+    one("LeakyRelu", "`nn.leaky_relu`", |cx| {
+        let (data, alpha) = (cx.input(0)?, cx.float("alpha", 0.01)?);
+        cx.op_with("nn.leaky_relu", &[&data], attr("alpha", alpha))
+    }),
+    one("LogSoftmax", "`nn.log_softmax`", |cx| softmax(cx, "nn.log_softmax")),
+    one("Mish", "`tanh` of a softplus, `multiply`", |cx| {
+        let data = cx.input(0)?;
+        let gate = softplus(cx, &data)?;
+        let gate = cx.op("tanh", &[&gate])?;
+        cx.op("multiply", &[&data, &gate])
+    }),
+    one("PRelu", "`nn.prelu` for a slope per channel, else `where`", prelu),
+    one("Relu", "`nn.relu`", |cx| cx.unary("nn.relu")),
+    one("Selu", "`exp`, `maximum`, `minimum`", |cx| {
+        let data = cx.input(0)?;
+        let alpha = cx.float("alpha", 1.673_263_192_176_818_8)?;
+        let gamma = cx.float("gamma", 1.050_701_022_148_132_3)?;
+        let elu = exponential(cx, &data, &data.clone(), alpha)?;
+        cx.with_scalar("multiply", &elu, gamma)
+    }),
+    one("Shrink", "`where`", |cx| {
+        let data = cx.input(0)?;
+        let (bias, lambda) = (cx.float("bias", 0.0)?, cx.float("lambd", 0.5)?);
+        let is_low = cx.with_scalar("less", &data, -lambda)?;
+        let is_high = cx.with_scalar("greater", &data, lambda)?;
+        let low = cx.with_scalar("add", &data, bias)?;
+        let high = cx.with_scalar("subtract", &data, bias)?;
+        let zero = cx.scalar_like(0.0, &data)?;
+        let upper = cx.op("where", &[&is_high, &high, &zero])?;
+        cx.op("where", &[&is_low, &low, &upper])
+    }),
+    one("Sigmoid", "`sigmoid`", |cx| cx.unary("sigmoid")),
+    one("Softmax", "`nn.softmax`; of old versions, over all axes from `axis` on", |cx| {
+        softmax(cx, "nn.softmax")
+    }),
+    one("Softplus", "`exp`, `log`", |cx| {
+        let data = cx.input(0)?;
+        softplus(cx, &data)
+    }),
+    one("Softsign", "`abs`, `divide`", |cx| {
+        let data = cx.input(0)?;
+        softsign(cx, &data)
+    }),
+    one("Tanh", "`tanh`", |cx| cx.unary("tanh")),
+    one("ThresholdedRelu", "`where`", |cx| {
+        let (data, alpha) = (cx.input(0)?, cx.float("alpha", 1.0)?);
+        thresholded_relu(cx, &data, alpha)
+    }),
+];
+
+/// `max(data, 0) + alpha · (exp(min(exponent, 0)) - 1)`.
+pub(super) fn exponential(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    exponent: &Value,
+    alpha: f64,
+) -> Result<Value, Fault> {
+    let positive = cx.op("nn.relu", &[data])?;
+    let negative = cx.with_scalar("minimum", exponent, 0.0)?;
+    let grown = cx.op("exp", &[&negative])?;
+    let grown = cx.with_scalar("subtract", &grown, 1.0)?;
+    let grown = cx.with_scalar("multiply", &grown, alpha)?;
+    cx.op("add", &[&positive, &grown])
+}
+
+/// `min(max(alpha · data + beta, 0), 1)`.
+pub(super) fn hard_sigmoid(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    alpha: f64,
+    beta: f64,
+) -> Result<Value, Fault> {
+    let line = cx.with_scalar("multiply", data, alpha)?;
+    let line = cx.with_scalar("add", &line, beta)?;
+    cx.op_with("clip", &[&line], attr("a_min", 0.0).with("a_max", &1.0))
+}
+
+/// `log(1 + exp(data))`, without overflow.
+pub(super) fn softplus(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
+    let magnitude = cx.op("abs", &[data])?;
+    let fallen = cx.op("negative", &[&magnitude])?;
+    let grown = cx.op("exp", &[&fallen])?;
+    let grown = cx.with_scalar("add", &grown, 1.0)?;
+    let rest = cx.op("log", &[&grown])?;
+    let positive = cx.op("nn.relu", &[data])?;
+    cx.op("add", &[&positive, &rest])
+}
+
+/// `data / (1 + |data|)`.
+pub(super) fn softsign(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
+    let magnitude = cx.op("abs", &[data])?;
+    let divisor = cx.with_scalar("add", &magnitude, 1.0)?;
+    cx.op("divide", &[data, &divisor])
+}
+
+/// `data` where it is more than `alpha`, else 0.
+pub(super) fn thresholded_relu(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    alpha: f64,
+) -> Result<Value, Fault> {
+    let is_high = cx.with_scalar("greater", data, alpha)?;
+    let zero = cx.scalar_like(0.0, data)?;
+    cx.op("where", &[&is_high, data, &zero])
+}
+
+fn gelu(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let data = cx.input(0)?;
+    let inner = match cx.text("approximate", "none")? {
+        "none" => {
+            let scaled = cx.with_scalar("multiply", &data, std::f64::consts::FRAC_1_SQRT_2)?;
+            cx.op("erf", &[&scaled])?
+        }
+        "tanh" => {
+            let square = cx.op("multiply", &[&data, &data])?;
+            let cube = cx.op("multiply", &[&square, &data])?;
+            let cube = cx.with_scalar("multiply", &cube, 0.044715)?;
+            let sum = cx.op("add", &[&data, &cube])?;
+            let scaled = cx.with_scalar("multiply", &sum, (2.0 / std::f64::consts::PI).sqrt())?;
+            cx.op("tanh", &[&scaled])?
+        }
+        other => return Err(format!("expected `approximate` none or tanh, found `{other}`").into()),
+    };
+    let gate = cx.with_scalar("add", &inner, 1.0)?;
+    let half = cx.with_scalar("multiply", &data, 0.5)?;
+    cx.op("multiply", &[&half, &gate])
+}
+
+fn softmax(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {
+    let data = cx.input(0)?;
+    let rank = cx.rank(&data)?;
+    if cx.opset() >= 13 {
+        let axis = cx.axis(-1, rank)?;
+        return cx.op_with(name, &[&data], attr("axis", axis as i64));
+    }
+    let axis = cx.int("axis", 1)?;
+    let axis = if axis == rank as i64 { rank } else { from_front(axis, rank)? };
+    if axis + 1 == rank {
+        return cx.op_with(name, &[&data], attr("axis", axis as i64));
+    }
+    // Old versions take the exponentials of a matrix row: all axes from this one on.
+    let matrix = super::shape::flatten(cx, &data, axis)?;
+    let matrix = cx.op_with(name, &[&matrix], attr("axis", 1i64))?;
+    cx.op("reshape_like", &[&matrix, &data])
+}
+
+fn prelu(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (data, slope) = (cx.input(0)?, cx.input(1)?);
+    let (x, s) = (cx.ty(&data)?, cx.ty(&slope)?);
+    let per_channel = x.rank() >= 2
+        && s.rank() + 1 == x.rank()
+        && s.shape.iter().skip(1).all(|dim| dim.known() == Some(1))
+        && s.shape.first() == x.shape.get(1)
+        && s.shape.first().is_some_and(|dim| dim.known().is_some());
+    if per_channel {
+        let slope = cx.reshape(&slope, &[-1])?;
+        return cx.op("nn.prelu", &[&data, &slope]);
+    }
+    let is_negative = cx.with_scalar("less", &data, 0.0)?;
+    let scaled = cx.op("multiply", &[&data, &slope])?;
+    cx.op("where", &[&is_negative, &scaled, &data])
+}
+
+fn dropout(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
+    let data = cx.input(0)?;
+    let training = match cx.optional(2) {
+        None => false,
+        Some(mode) => cx.known_ints(&mode) != Some(vec![0]),
+    };
+    if training {
+        return Err("expected inference, found a training mode".into());
+    }
+    let mut results = vec![data.clone()];
+    if cx.wants(1) {
+        let ones = cx.op("ones_like", &[&data])?;
+        results.push(if cx.opset() < 10 { ones } else { cx.cast(&ones, DType::BOOL)? });
+    }
+    Ok(results)
+}

@@ -1,0 +1,195 @@
+//! Convolutions.
+
+use super::{Operator, one};
+use crate::importer::{Fault, Value};
+use crate::node::{Cx, attr, bounded};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    one("Conv", "`nn.conv1d`, `nn.conv2d` or `nn.conv3d`, and `nn.bias_add`", convolution),
+    one(
+        "ConvTranspose",
+        "`nn.conv1d_transpose`, `nn.conv2d_transpose` or `nn.conv3d_transpose`, \
+        and `nn.bias_add`",
+        transposed,
+    ),
+];
+
+/// The window of a convolution or pool.
+pub(super) struct Window {
+    pub(super) kernel: Vec<i64>,
+    pub(super) strides: Vec<i64>,
+    pub(super) dilations: Vec<i64>,
+    /// Before all axes, then after all.
+    pub(super) pads: Vec<i64>,
+}
+
+impl Window {
+    /// The window of a node over `data`.
+    pub(super) fn of(cx: &mut Cx<'_, '_>, data: &Value, kernel: Vec<i64>) -> Result<Window, Fault> {
+        let rank = kernel.len();
+        let (strides, dilations) = steps(cx, rank)?;
+        bounded("kernel_shape", &kernel, 1)?;
+        let mut window = Window { kernel, strides, dilations, pads: vec![0; 2 * rank] };
+        match cx.text("auto_pad", "NOTSET")? {
+            "NOTSET" | "" => {
+                if let Some(pads) = cx.ints("pads")? {
+                    bounded("pads", &pads, 0)?;
+                    if pads.len() != 2 * rank {
+                        let (expected, found) = (2 * rank, pads.len());
+                        return Err(format!("expected {expected} pads, found {found}").into());
+                    }
+                    window.pads = pads;
+                }
+            }
+            "VALID" => {}
+            mode @ ("SAME_UPPER" | "SAME_LOWER") => {
+                let extents = cx.spatial(data)?;
+                for (axis, extent) in extents.iter().enumerate() {
+                    let stride = window.strides[axis];
+                    let count = (extent + stride - 1) / stride;
+                    let total = ((count - 1) * stride + window.reach(axis) - extent).max(0);
+                    let before = if mode == "SAME_UPPER" { total / 2 } else { total - total / 2 };
+                    (window.pads[axis], window.pads[axis + rank]) = (before, total - before);
+                }
+            }
+            other => return Err(format!("expected a known `auto_pad`, found `{other}`").into()),
+        }
+        Ok(window)
+    }
+
+    /// Elements from the first to the last of a window along `axis`.
+    pub(super) fn reach(&self, axis: usize) -> i64 {
+        (self.kernel[axis] - 1) * self.dilations[axis] + 1
+    }
+}
+
+/// The strides and dilations of a node with `rank` spatial axes.
+fn steps(cx: &Cx<'_, '_>, rank: usize) -> Result<(Vec<i64>, Vec<i64>), Fault> {
+    let per_axis = |name: &str| -> Result<Vec<i64>, Fault> {
+        let values = cx.ints(name)?.unwrap_or_else(|| vec![1; rank]);
+        bounded(name, &values, 1)?;
+        match values.len() == rank {
+            true => Ok(values),
+            false => Err(format!("expected `{name}` of {rank} numbers, found {values:?}").into()),
+        }
+    };
+    Ok((per_axis("strides")?, per_axis("dilations")?))
+}
+
+/// The spatial extents of the kernel: those of the weight, which the attribute repeats.
+fn kernel(cx: &Cx<'_, '_>, weight: &Value) -> Result<Vec<i64>, Fault> {
+    let kernel = cx.spatial(weight)?;
+    match cx.ints("kernel_shape")? {
+        Some(given) if given != kernel => {
+            Err(format!("expected `kernel_shape` {kernel:?} as the weight has, found {given:?}")
+                .into())
+        }
+        _ => Ok(kernel),
+    }
+}
+
+/// The operator for as many spatial axes as `kernel` has.
+fn by_rank(
+    names: [&'static str; 3],
+    cx: &Cx<'_, '_>,
+    data: &Value,
+    kernel: &[i64],
+) -> Result<&'static str, Fault> {
+    let rank = cx.rank(data)?;
+    match names.get(kernel.len().wrapping_sub(1)) {
+        Some(name) if rank == kernel.len() + 2 => Ok(name),
+        _ => Err(format!(
+            "expected an input with 1 to 3 spatial axes and a kernel of as many, found rank {rank} \
+             and {kernel:?}"
+        )
+        .into()),
+    }
+}
+
+fn with_bias(cx: &mut Cx<'_, '_>, result: Value) -> Result<Value, Fault> {
+    match cx.optional(2) {
+        Some(bias) => cx.op_with("nn.bias_add", &[&result, &bias], attr("axis", 1i64)),
+        None => Ok(result),
+    }
+}
+
+fn convolution(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (data, weight) = (cx.input(0)?, cx.input(1)?);
+    let kernel = kernel(cx, &weight)?;
+    let name = by_rank(["nn.conv1d", "nn.conv2d", "nn.conv3d"], cx, &data, &kernel)?;
+    let window = Window::of(cx, &data, kernel)?;
+    let channels = cx.ty(&weight)?.shape[0].known();
+    let attrs = attr("strides", window.strides)
+        .with("padding", &window.pads)
+        .with("dilation", &window.dilations)
+        .with("groups", &cx.int("group", 1)?)
+        .with("channels", &channels)
+        .with("kernel_size", &window.kernel);
+    let result = cx.op_with(name, &[&data, &weight], attrs)?;
+    with_bias(cx, result)
+}
+
+fn transposed(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (data, weight) = (cx.input(0)?, cx.input(1)?);
+    let kernel = kernel(cx, &weight)?;
+    let rank = kernel.len();
+    let names = ["nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"];
+    let name = by_rank(names, cx, &data, &kernel)?;
+    let groups = cx.int("group", 1)?;
+    let mode = cx.text("auto_pad", "NOTSET")?;
+    let mut output_padding = cx.ints("output_padding")?.unwrap_or_else(|| vec![0; rank]);
+    output_padding.resize(rank, 0);
+    bounded("output_padding", &output_padding, 0)?;
+    let output_shape = cx.ints("output_shape")?;
+    bounded("output_shape", output_shape.as_deref().unwrap_or_default(), 0)?;
+    // The pads of `auto_pad` follow from the extents of the result, computed below.
+    let mut window = match mode {
+        "NOTSET" | "" => Window::of(cx, &data, kernel)?,
+        _ => {
+            let (strides, dilations) = steps(cx, rank)?;
+            Window { kernel, strides, dilations, pads: vec![0; 2 * rank] }
+        }
+    };
+    let same = matches!(mode, "SAME_UPPER" | "SAME_LOWER");
+    if same || output_shape.is_some() {
+        let extents = cx.spatial(&data)?;
+        for axis in 0..rank {
+            let stride = window.strides[axis];
+            let wanted = match &output_shape {
+                // Of a shape with batch and channels, the spatial part.
+                Some(shape) if shape.len() >= rank => shape[shape.len() - rank + axis],
+                Some(shape) => {
+                    return Err(format!(
+                        "expected `output_shape` of {rank} numbers, found {shape:?}"
+                    )
+                    .into());
+                }
+                None => extents[axis] * stride,
+            };
+            let full = (extents[axis] - 1) * stride + window.reach(axis) + output_padding[axis];
+            let total = full - wanted;
+            if total < 0 {
+                // Longer than without padding: the end grows.
+                output_padding[axis] -= total;
+            }
+            let total = total.max(0);
+            let less = total / 2;
+            let before = if mode == "SAME_UPPER" { less } else { total - less };
+            (window.pads[axis], window.pads[axis + rank]) = (before, total - before);
+        }
+    }
+    let channels = cx.ty(&weight)?.shape[1].known().map(|channels| channels.saturating_mul(groups));
+    let layout = ["IOW", "IOHW", "IODHW"][rank - 1].to_string();
+    let mut attrs = attr("strides", window.strides)
+        .with("padding", &window.pads)
+        .with("dilation", &window.dilations)
+        .with("output_padding", &output_padding)
+        .with("groups", &groups)
+        .with("channels", &channels)
+        .with("kernel_size", &window.kernel);
+    if rank > 1 {
+        attrs = attrs.with("kernel_layout", &layout);
+    }
+    let result = cx.op_with(name, &[&data, &weight], attrs)?;
+    with_bias(cx, result)
+}

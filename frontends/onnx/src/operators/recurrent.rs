@@ -1,0 +1,476 @@
+//! Recurrent networks, step after step.
+//!
+//! The products of the inputs and their weights are one product for all steps; a step multiplies
+//! the state. With lengths, the sequences of the other direction are turned around within their
+//! length, and a step after the end of a sequence changes nothing.
+
+use ir_core::Dim;
+
+use super::activation::{exponential, hard_sigmoid, softplus, softsign, thresholded_relu};
+use super::{Operator, many};
+use crate::importer::{Fault, Value};
+use crate::node::{Cx, attr};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    many("GRU", "`nn.dense` and gates, one step after the other; a known number of steps", |cx| {
+        network(cx, &Cell { gates: 3, defaults: &["Sigmoid", "Tanh"], step: gru })
+    }),
+    many("LSTM", "`nn.dense` and gates, one step after the other; a known number of steps", |cx| {
+        network(cx, &Cell { gates: 4, defaults: &["Sigmoid", "Tanh", "Tanh"], step: lstm })
+    }),
+    many(
+        "RNN",
+        "`nn.dense` and activations, one step after the other; a known number of steps",
+        |cx| network(cx, &Cell { gates: 1, defaults: &["Tanh"], step: rnn }),
+    ),
+];
+
+/// Longer sequences are not unrolled.
+const MAX_STEPS: i64 = 10_000;
+
+/// A kind of cell.
+struct Cell {
+    /// Rows of the weights per unit of the state.
+    gates: i64,
+    /// The activations of one direction.
+    defaults: &'static [&'static str],
+    /// From the products of the inputs and the state before to the state after.
+    step: fn(&mut Cx<'_, '_>, &Direction, &Value, &State) -> Result<State, Fault>,
+}
+
+/// What a step hands to the next: the output, and for LSTM the cell.
+#[derive(Clone)]
+struct State {
+    hidden: Value,
+    cell: Option<Value>,
+}
+
+/// The parameters of one direction.
+struct Direction {
+    /// (gates · hidden, hidden).
+    recurrence: Value,
+    /// The same by gate, (hidden, hidden) each, for a GRU that resets before the product.
+    by_gate: Option<Vec<Value>>,
+    /// The bias of the recurrence where it is kept apart: (hidden), that of the last gate of GRU.
+    last_bias: Option<Value>,
+    /// Weights of the cell in the gates: input, output, forget, each (hidden).
+    peepholes: Option<Vec<Value>>,
+    activations: Vec<Activation>,
+    clip: Option<f64>,
+    coupled: bool,
+}
+
+/// A named function with its parameters.
+#[derive(Clone)]
+struct Activation {
+    name: String,
+    alpha: Option<f64>,
+    beta: Option<f64>,
+}
+
+impl Activation {
+    fn apply(&self, cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
+        let (alpha, beta) = (self.alpha, self.beta);
+        match self.name.as_str() {
+            "Relu" => cx.op("nn.relu", &[data]),
+            "Tanh" => cx.op("tanh", &[data]),
+            "Sigmoid" => cx.op("sigmoid", &[data]),
+            "Affine" => {
+                let scaled = cx.with_scalar("multiply", data, alpha.unwrap_or(1.0))?;
+                cx.with_scalar("add", &scaled, beta.unwrap_or(0.0))
+            }
+            "LeakyRelu" => {
+                cx.op_with("nn.leaky_relu", &[data], attr("alpha", alpha.unwrap_or(0.01)))
+            }
+            "ThresholdedRelu" => thresholded_relu(cx, data, alpha.unwrap_or(1.0)),
+            "ScaledTanh" => {
+                let scaled = cx.with_scalar("multiply", data, beta.unwrap_or(1.0))?;
+                let result = cx.op("tanh", &[&scaled])?;
+                cx.with_scalar("multiply", &result, alpha.unwrap_or(1.0))
+            }
+            "HardSigmoid" => hard_sigmoid(cx, data, alpha.unwrap_or(0.2), beta.unwrap_or(0.5)),
+            "Elu" => exponential(cx, data, &data.clone(), alpha.unwrap_or(1.0)),
+            "Softsign" => softsign(cx, data),
+            "Softplus" => softplus(cx, data),
+            other => Err(format!("expected a known activation, found `{other}`").into()),
+        }
+    }
+
+    /// How many of the lists of parameters it takes from.
+    fn takes(name: &str) -> (bool, bool) {
+        match name {
+            "Affine" | "ScaledTanh" | "HardSigmoid" => (true, true),
+            "LeakyRelu" | "ThresholdedRelu" | "Elu" => (true, false),
+            _ => (false, false),
+        }
+    }
+}
+
+/// The activations of all directions.
+fn activations(cx: &Cx<'_, '_>, cell: &Cell, directions: usize) -> Result<Vec<Activation>, Fault> {
+    let names = cx.texts("activations")?.unwrap_or_else(|| {
+        cell.defaults.repeat(directions).into_iter().map(str::to_string).collect()
+    });
+    let expected = cell.defaults.len() * directions;
+    if names.len() != expected {
+        return Err(format!("expected {expected} activations, found {}", names.len()).into());
+    }
+    let mut alphas = cx.floats("activation_alpha")?.unwrap_or_default().into_iter();
+    let mut betas = cx.floats("activation_beta")?.unwrap_or_default().into_iter();
+    let known = |name: &str| {
+        // Names are compared without case.
+        const NAMES: [&str; 11] = [
+            "Relu",
+            "Tanh",
+            "Sigmoid",
+            "Affine",
+            "LeakyRelu",
+            "ThresholdedRelu",
+            "ScaledTanh",
+            "HardSigmoid",
+            "Elu",
+            "Softsign",
+            "Softplus",
+        ];
+        let known = NAMES.iter().find(|known| known.eq_ignore_ascii_case(name));
+        known.map_or(name.to_string(), |known| known.to_string())
+    };
+    let activation = |name: &String| {
+        let name = known(name);
+        let (alpha, beta) = Activation::takes(&name);
+        let alpha = if alpha { alphas.next() } else { None };
+        let beta = if beta { betas.next() } else { None };
+        Activation { name, alpha, beta }
+    };
+    Ok(names.iter().map(activation).collect())
+}
+
+/// Field `index` along the first axis, without that axis.
+fn part(cx: &mut Cx<'_, '_>, value: &Value, count: usize) -> Result<Vec<Value>, Fault> {
+    let parts = cx.split(value, count as i64, 0)?;
+    parts.iter().map(|part| cx.squeeze(part, &[0])).collect()
+}
+
+fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
+    let (mut data, weights, recurrences) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let batch_first = cx.flag("layout", false)?;
+    if batch_first {
+        data = cx.transpose(&data, &[1, 0, 2])?;
+    }
+    let dims = &cx.ty(&data)?.shape;
+    let [steps, batch, _] = dims[..] else {
+        return Err(format!("expected an input of rank 3, found rank {}", dims.len()).into());
+    };
+    let Some(steps) = steps.known() else {
+        return Err(Fault::Open("expected a known number of steps".to_string()));
+    };
+    let directions = match cx.text("direction", "forward")? {
+        "forward" => vec![false],
+        "reverse" => vec![true],
+        "bidirectional" => vec![false, true],
+        other => return Err(format!("expected a known direction, found `{other}`").into()),
+    };
+    let count = directions.len();
+    let Some(&Dim::Known(hidden)) = cx.ty(&recurrences)?.shape.last() else {
+        return Err("expected a known size of the state".into());
+    };
+    if !(1..=MAX_STEPS).contains(&steps) {
+        return Err(format!("expected 1 to {MAX_STEPS} steps, found {steps}").into());
+    }
+    let lengths = lengths(cx, steps)?;
+    let weights = part(cx, &weights, count)?;
+    let recurrences = part(cx, &recurrences, count)?;
+    let optional = |cx: &mut Cx<'_, '_>, index: usize| match cx.optional(index) {
+        Some(value) => part(cx, &value, count).map(Some),
+        None => Ok(None),
+    };
+    let biases = optional(cx, 3)?;
+    let peepholes = if cell.gates == 4 { optional(cx, 7)? } else { None };
+    let mut initial: Vec<Option<Vec<Value>>> = Vec::new();
+    for index in [5, 6].into_iter().take(if cell.gates == 4 { 2 } else { 1 }) {
+        let value = match cx.optional(index) {
+            Some(value) if batch_first => Some(cx.transpose(&value, &[1, 0, 2])?),
+            other => other,
+        };
+        initial.push(value.map(|value| part(cx, &value, count)).transpose()?);
+    }
+    let dtype = cx.dtype(&data)?;
+    let zeros = match batch.known() {
+        Some(batch) => cx.full(dtype, &[batch, hidden], 0.0)?,
+        None => {
+            let shape = cx.shape_of(&data)?;
+            let batch = super::shape::part(cx, &shape, 1, 2)?;
+            let shape = cx.concatenate(&[batch, cx.int_vector(&[hidden])], 0)?;
+            cx.op_with("dyn.zeros", &[&shape], attr("dtype", dtype))?
+        }
+    };
+    let activations = activations(cx, cell, count)?;
+    let reset_after = cx.flag("linear_before_reset", false)?;
+    let (mut sequences, mut finals) = (Vec::new(), Vec::new());
+    for (index, reversed) in directions.into_iter().enumerate() {
+        let bias = match &biases {
+            Some(biases) => Some(halves(cx, &biases[index], cell.gates, reset_after)?),
+            None => None,
+        };
+        let peepholes = match &peepholes {
+            Some(peepholes) => Some(cx.split(&peepholes[index], 3, 0)?),
+            None => None,
+        };
+        let per = cell.defaults.len();
+        let direction = Direction {
+            recurrence: cx.shared(&recurrences[index]),
+            by_gate: match cell.gates == 3 && !reset_after {
+                true => Some(cx.split(&recurrences[index], 3, 0)?),
+                false => None,
+            },
+            last_bias: bias.as_ref().and_then(|(_, last)| last.clone()),
+            peepholes,
+            activations: activations[index * per..(index + 1) * per].to_vec(),
+            clip: cx.float_if("clip")?,
+            coupled: cx.flag("input_forget", false)?,
+        };
+        let state = |list: usize| match &initial[list] {
+            Some(values) => values[index].clone(),
+            None => zeros.clone(),
+        };
+        let mut state = State { hidden: state(0), cell: (cell.gates == 4).then(|| state(1)) };
+        let ordered = turned(cx, &data, reversed, &lengths)?;
+        let products = products(cx, &ordered, &weights[index], bias.map(|(sum, _)| sum), steps)?;
+        let mut outputs = Vec::new();
+        for (step, product) in products.iter().enumerate() {
+            let after = (cell.step)(cx, &direction, product, &state)?;
+            let (state_after, output) = masked(cx, &lengths, step as i64, state, after, &zeros)?;
+            state = state_after;
+            outputs.push(cx.expand_dims(&output, 0)?);
+        }
+        let sequence = cx.concatenate(&outputs, 0)?;
+        let sequence = turned(cx, &sequence, reversed, &lengths)?;
+        sequences.push(cx.expand_dims(&sequence, 1)?);
+        finals.push(state);
+    }
+    let all = cx.concatenate(&sequences, 1)?;
+    let mut last = |value: fn(&State) -> Option<&Value>| {
+        let parts = finals.iter().filter_map(value).map(|value| cx.expand_dims(value, 0));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let joined = cx.concatenate(&parts, 0)?;
+        if batch_first { cx.transpose(&joined, &[1, 0, 2]) } else { Ok(joined) }
+    };
+    let mut results = vec![all, last(|state| Some(&state.hidden))?];
+    if cell.gates == 4 {
+        results.push(last(|state| state.cell.as_ref())?);
+    }
+    if batch_first {
+        results[0] = cx.transpose(&results[0], &[2, 0, 1, 3])?;
+    }
+    Ok(results)
+}
+
+/// The lengths of the sequences, where they are not all that of the input.
+fn lengths(cx: &Cx<'_, '_>, steps: i64) -> Result<Option<Value>, Fault> {
+    let Some(lengths) = cx.optional(4) else { return Ok(None) };
+    let full = cx.known_ints(&lengths).is_some_and(|all| all.iter().all(|n| *n == steps));
+    Ok((!full).then_some(lengths))
+}
+
+/// `value` (steps, batch, …) in the order of a direction.
+fn turned(
+    cx: &mut Cx<'_, '_>,
+    value: &Value,
+    reversed: bool,
+    lengths: &Option<Value>,
+) -> Result<Value, Fault> {
+    match (reversed, lengths) {
+        (false, _) => Ok(value.clone()),
+        (true, None) => cx.op_with("reverse", &[value], attr("axis", 0i64)),
+        (true, Some(lengths)) => {
+            let attrs = attr("seq_axis", 0i64).with("batch_axis", &1i64);
+            cx.op_with("reverse_sequence", &[value, lengths], attrs)
+        }
+    }
+}
+
+/// The bias of the inputs and that of the recurrence, added up; of a GRU that resets after the
+/// product, the last part of the recurrence's stays apart.
+fn halves(
+    cx: &mut Cx<'_, '_>,
+    bias: &Value,
+    gates: i64,
+    reset_after: bool,
+) -> Result<(Value, Option<Value>), Fault> {
+    let both = cx.split(bias, 2, 0)?;
+    if gates != 3 || !reset_after {
+        return Ok((cx.op("add", &[&both[0], &both[1]])?, None));
+    }
+    let (input, state) = (cx.split(&both[0], 3, 0)?, cx.split(&both[1], 3, 0)?);
+    let update = cx.op("add", &[&input[0], &state[0]])?;
+    let reset = cx.op("add", &[&input[1], &state[1]])?;
+    let sum = cx.concatenate(&[update, reset, input[2].clone()], 0)?;
+    Ok((sum, Some(state[2].clone())))
+}
+
+/// For every step the product of its input and the weights, and the bias: (batch, gates · hidden).
+fn products(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    weight: &Value,
+    bias: Option<Value>,
+    steps: i64,
+) -> Result<Vec<Value>, Fault> {
+    let Some(Dim::Known(inputs)) = cx.ty(weight)?.shape.last().copied() else {
+        return Err("expected a known size of the input".into());
+    };
+    let rows = cx.reshape(data, &[-1, inputs])?;
+    let mut product = cx.op("nn.dense", &[&rows, weight])?;
+    if let Some(bias) = bias {
+        product = cx.op_with("nn.bias_add", &[&product, &bias], attr("axis", 1i64))?;
+    }
+    cx.split(&product, steps, 0)
+}
+
+/// The state after a step, which only changes sequences that have not ended, and the output, which
+/// is 0 for the others.
+fn masked(
+    cx: &mut Cx<'_, '_>,
+    lengths: &Option<Value>,
+    step: i64,
+    before: State,
+    after: State,
+    zeros: &Value,
+) -> Result<(State, Value), Fault> {
+    let Some(lengths) = lengths else {
+        let output = after.hidden.clone();
+        return Ok((after, output));
+    };
+    let step = cx.int_scalar(cx.dtype(lengths)?, step);
+    let runs = cx.op("greater", &[lengths, &step])?;
+    let runs = cx.expand_dims(&runs, 1)?;
+    let mut chosen = |new: &Value, old: &Value| cx.op("where", &[&runs, new, old]);
+    let hidden = chosen(&after.hidden, &before.hidden)?;
+    let cell = match (&after.cell, &before.cell) {
+        (Some(new), Some(old)) => Some(chosen(new, old)?),
+        _ => None,
+    };
+    let output = chosen(&after.hidden, zeros)?;
+    Ok((State { hidden, cell }, output))
+}
+
+impl Direction {
+    /// Activation `index` of `data`, which is clipped before.
+    fn activate(&self, cx: &mut Cx<'_, '_>, index: usize, data: &Value) -> Result<Value, Fault> {
+        match self.clip {
+            None => self.activations[index].apply(cx, data),
+            Some(bound) => {
+                let attrs = attr("a_min", -bound).with("a_max", &bound);
+                let data = cx.op_with("clip", &[data], attrs)?;
+                self.activations[index].apply(cx, &data)
+            }
+        }
+    }
+
+    /// `gate` and the cell through its peephole `index`.
+    fn peep(
+        &self,
+        cx: &mut Cx<'_, '_>,
+        gate: &Value,
+        cell: &Value,
+        index: usize,
+    ) -> Result<Value, Fault> {
+        match &self.peepholes {
+            None => Ok(gate.clone()),
+            Some(peepholes) => {
+                let seen = cx.op("multiply", &[cell, &peepholes[index]])?;
+                cx.op("add", &[gate, &seen])
+            }
+        }
+    }
+}
+
+fn rnn(
+    cx: &mut Cx<'_, '_>,
+    own: &Direction,
+    product: &Value,
+    state: &State,
+) -> Result<State, Fault> {
+    let recurrence = cx.op("nn.dense", &[&state.hidden, &own.recurrence])?;
+    let sum = cx.op("add", &[product, &recurrence])?;
+    Ok(State { hidden: own.activate(cx, 0, &sum)?, cell: None })
+}
+
+/// Gates in the order input, output, forget, cell.
+fn lstm(
+    cx: &mut Cx<'_, '_>,
+    own: &Direction,
+    product: &Value,
+    state: &State,
+) -> Result<State, Fault> {
+    let Some(cell) = &state.cell else { return Err("an LSTM has a cell".into()) };
+    let recurrence = cx.op("nn.dense", &[&state.hidden, &own.recurrence])?;
+    let sum = cx.op("add", &[product, &recurrence])?;
+    let gates = cx.split(&sum, 4, 1)?;
+    let input = own.peep(cx, &gates[0], cell, 0)?;
+    let input = own.activate(cx, 0, &input)?;
+    let forget = match own.coupled {
+        true => {
+            let one = cx.scalar_like(1.0, &input)?;
+            cx.op("subtract", &[&one, &input])?
+        }
+        false => {
+            let forget = own.peep(cx, &gates[2], cell, 2)?;
+            own.activate(cx, 0, &forget)?
+        }
+    };
+    let candidate = own.activate(cx, 1, &gates[3])?;
+    let kept = cx.op("multiply", &[&forget, cell])?;
+    let added = cx.op("multiply", &[&input, &candidate])?;
+    let cell = cx.op("add", &[&kept, &added])?;
+    let output = own.peep(cx, &gates[1], &cell, 1)?;
+    let output = own.activate(cx, 0, &output)?;
+    let shown = own.activations[2].apply(cx, &cell)?;
+    let hidden = cx.op("multiply", &[&output, &shown])?;
+    Ok(State { hidden, cell: Some(cell) })
+}
+
+/// Gates in the order update, reset, candidate.
+fn gru(
+    cx: &mut Cx<'_, '_>,
+    own: &Direction,
+    product: &Value,
+    state: &State,
+) -> Result<State, Fault> {
+    let inputs = cx.split(product, 3, 1)?;
+    let hidden = &state.hidden;
+    // What the candidate takes from the state: a product that waits for the reset, or a weight.
+    let (gates, last) = match own.by_gate.as_deref() {
+        Some([update, reset, candidate]) => {
+            let update = cx.op("nn.dense", &[hidden, update])?;
+            ([update, cx.op("nn.dense", &[hidden, reset])?], candidate.clone())
+        }
+        _ => {
+            let recurrence = cx.op("nn.dense", &[hidden, &own.recurrence])?;
+            let parts = cx.split(&recurrence, 3, 1)?;
+            let candidate = match &own.last_bias {
+                Some(bias) => cx.op_with("nn.bias_add", &[&parts[2], bias], attr("axis", 1i64))?,
+                None => parts[2].clone(),
+            };
+            ([parts[0].clone(), parts[1].clone()], candidate)
+        }
+    };
+    let update = cx.op("add", &[&inputs[0], &gates[0]])?;
+    let update = own.activate(cx, 0, &update)?;
+    let reset = cx.op("add", &[&inputs[1], &gates[1]])?;
+    let reset = own.activate(cx, 0, &reset)?;
+    let recurrence = match own.by_gate {
+        None => cx.op("multiply", &[&reset, &last])?,
+        Some(_) => {
+            let left = cx.op("multiply", &[&reset, hidden])?;
+            cx.op("nn.dense", &[&left, &last])?
+        }
+    };
+    let candidate = cx.op("add", &[&inputs[2], &recurrence])?;
+    let candidate = own.activate(cx, 1, &candidate)?;
+    let one = cx.scalar_like(1.0, &update)?;
+    let rest = cx.op("subtract", &[&one, &update])?;
+    let new = cx.op("multiply", &[&rest, &candidate])?;
+    let old = cx.op("multiply", &[&update, hidden])?;
+    Ok(State { hidden: cx.op("add", &[&new, &old])?, cell: None })
+}

@@ -1,0 +1,421 @@
+//! The messages of an ONNX file, as far as they matter here.
+//!
+//! Names are texts of the file, elements are places in it: reading a message copies nothing large.
+//! A graph inside an attribute stays a place until someone reads it with [`Graph::read`].
+
+use std::ops::Range;
+
+use crate::wire::{Field, Reader, WireError};
+
+/// A model: a graph and what it means.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Model<'a> {
+    /// Version of the file format.
+    pub ir_version: i64,
+    /// What wrote the file.
+    pub producer_name: &'a str,
+    /// Its version.
+    pub producer_version: &'a str,
+    /// The operator sets in use: domain and version.
+    pub opsets: Vec<(&'a str, i64)>,
+    /// The graph.
+    pub graph: Option<Graph<'a>>,
+    /// Names of the functions that the model declares, `domain.name`.
+    pub functions: Vec<String>,
+}
+
+/// Nodes in the order of their computation, and what they start from.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Graph<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// The nodes.
+    pub nodes: Vec<Node<'a>>,
+    /// Constants by name.
+    pub initializers: Vec<Tensor<'a>>,
+    /// Sparse constants: the place of the first.
+    pub sparse_initializer: Option<usize>,
+    /// Inputs; of an old file, the initializers are among them.
+    pub inputs: Vec<ValueInfo<'a>>,
+    /// Outputs.
+    pub outputs: Vec<ValueInfo<'a>>,
+}
+
+/// An application of an operator.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Node<'a> {
+    /// Place of the message in the file.
+    pub offset: usize,
+    /// Name; often empty.
+    pub name: &'a str,
+    /// Operator.
+    pub op_type: &'a str,
+    /// Operator set; the default one is empty.
+    pub domain: &'a str,
+    /// Names of the operands; an empty one is left out.
+    pub inputs: Vec<&'a str>,
+    /// Names of the results; an empty one is not wanted.
+    pub outputs: Vec<&'a str>,
+    /// Attributes.
+    pub attributes: Vec<Attribute<'a>>,
+}
+
+/// An attribute of a node.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Attribute<'a> {
+    /// Place of the message in the file.
+    pub offset: usize,
+    /// Name.
+    pub name: &'a str,
+    /// The value.
+    pub value: AttributeValue<'a>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Default, Debug)]
+pub(crate) enum AttributeValue<'a> {
+    /// Nothing that is known here.
+    #[default]
+    None,
+    /// A float.
+    Float(f32),
+    /// An integer.
+    Int(i64),
+    /// Bytes, mostly a text.
+    String(&'a [u8]),
+    /// A tensor.
+    Tensor(Tensor<'a>),
+    /// The place of a graph.
+    Graph(Range<usize>),
+    /// A list of floats.
+    Floats(Vec<f32>),
+    /// A list of integers.
+    Ints(Vec<i64>),
+    /// A list of texts.
+    Strings(Vec<&'a [u8]>),
+    /// A reference to an attribute of the enclosing function, or something else without a meaning
+    /// here: what it is.
+    Other(&'static str),
+}
+
+/// A tensor; its elements stay where they are.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Tensor<'a> {
+    /// Place of the message in the file.
+    pub range: Range<usize>,
+    /// Name.
+    pub name: &'a str,
+    /// Extents.
+    pub dims: Vec<i64>,
+    /// Number of the element type.
+    pub data_type: i64,
+    /// Place of the elements as bytes.
+    pub raw: Option<Range<usize>>,
+    /// Whether the elements stand in another file.
+    pub is_external: bool,
+    /// Where there: keys and values.
+    pub external: Vec<(&'a str, &'a str)>,
+}
+
+/// A name and its type.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct ValueInfo<'a> {
+    /// Place of the message in the file.
+    pub offset: usize,
+    /// Name.
+    pub name: &'a str,
+    /// Type, where one is given.
+    pub ty: ValueType<'a>,
+}
+
+/// The type of a value.
+#[derive(Clone, Default, Debug)]
+pub(crate) enum ValueType<'a> {
+    /// None is given.
+    #[default]
+    Unknown,
+    /// A tensor: the number of its element type, and its extents where its rank is known.
+    Tensor(i64, Option<Vec<Extent<'a>>>),
+    /// Something that is no tensor: what it is.
+    Other(&'static str),
+}
+
+/// An extent in a type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent<'a> {
+    /// A number.
+    Known(i64),
+    /// A name that stands for a number.
+    Named(&'a str),
+    /// Nothing is known.
+    Unknown,
+}
+
+type Outcome<T> = Result<T, WireError>;
+
+/// Calls `each` with every field of the message at `range`.
+fn fields(
+    file: &[u8],
+    range: Range<usize>,
+    mut each: impl FnMut(&Field) -> Outcome<()>,
+) -> Outcome<()> {
+    let mut reader = Reader::new(file, range);
+    while let Some(field) = reader.field()? {
+        each(&field)?;
+    }
+    Ok(())
+}
+
+impl<'a> Model<'a> {
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// Where it is no model.
+    pub(crate) fn read(file: &'a [u8]) -> Outcome<Model<'a>> {
+        let mut model = Model::default();
+        fields(file, 0..file.len(), |field| {
+            match field.number {
+                1 => model.ir_version = field.int()?,
+                2 => model.producer_name = field.text(file)?,
+                3 => model.producer_version = field.text(file)?,
+                7 => model.graph = Some(Graph::read(file, field.range()?)?),
+                8 => {
+                    let mut opset = ("", 0);
+                    fields(file, field.range()?, |field| {
+                        match field.number {
+                            1 => opset.0 = field.text(file)?,
+                            2 => opset.1 = field.int()?,
+                            _ => {}
+                        }
+                        Ok(())
+                    })?;
+                    model.opsets.push(opset);
+                }
+                25 => {
+                    let (mut name, mut domain) = ("", "");
+                    fields(file, field.range()?, |field| {
+                        match field.number {
+                            1 => name = field.text(file)?,
+                            10 => domain = field.text(file)?,
+                            _ => {}
+                        }
+                        Ok(())
+                    })?;
+                    model.functions.push(format!("{domain}.{name}"));
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(model)
+    }
+}
+
+impl<'a> Graph<'a> {
+    /// Reads the graph at `range`.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) fn read(file: &'a [u8], range: Range<usize>) -> Outcome<Graph<'a>> {
+        let mut graph = Graph::default();
+        fields(file, range, |field| {
+            match field.number {
+                1 => graph.nodes.push(Node::read(file, field)?),
+                2 => graph.name = field.text(file)?,
+                5 => graph.initializers.push(Tensor::read(file, field.range()?)?),
+                11 => graph.inputs.push(ValueInfo::read(file, field)?),
+                12 => graph.outputs.push(ValueInfo::read(file, field)?),
+                15 => graph.sparse_initializer = graph.sparse_initializer.or(Some(field.offset)),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(graph)
+    }
+}
+
+impl<'a> Node<'a> {
+    fn read(file: &'a [u8], field: &Field) -> Outcome<Node<'a>> {
+        let mut node = Node { offset: field.offset, ..Node::default() };
+        fields(file, field.range()?, |field| {
+            match field.number {
+                1 => node.inputs.push(field.text(file)?),
+                2 => node.outputs.push(field.text(file)?),
+                3 => node.name = field.text(file)?,
+                4 => node.op_type = field.text(file)?,
+                5 => node.attributes.push(Attribute::read(file, field)?),
+                7 => node.domain = field.text(file)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(node)
+    }
+
+    /// What to call the node in messages and locations: its name, else that of its first result.
+    pub(crate) fn title(&self) -> &'a str {
+        let mut names = [self.name].into_iter().chain(self.outputs.iter().copied());
+        names.find(|name| !name.is_empty()).unwrap_or("")
+    }
+
+    /// The operator with its operator set where that is not the default one.
+    pub(crate) fn operator(&self) -> String {
+        match self.domain {
+            "" | "ai.onnx" => self.op_type.to_string(),
+            domain => format!("{domain}.{}", self.op_type),
+        }
+    }
+}
+
+impl<'a> Attribute<'a> {
+    fn read(file: &'a [u8], field: &Field) -> Outcome<Attribute<'a>> {
+        use AttributeValue as Value;
+        let mut attribute = Attribute { offset: field.offset, ..Attribute::default() };
+        // An empty list is absent, so that only the kind tells it.
+        let (mut kind, mut reference) = (0, false);
+        let (mut float, mut int, mut string) = (None, None, None);
+        let (mut tensor, mut graph, mut other) = (None, None, None);
+        let (mut floats, mut ints, mut strings) = (Vec::new(), Vec::new(), Vec::new());
+        fields(file, field.range()?, |field| {
+            match field.number {
+                1 => attribute.name = field.text(file)?,
+                2 => float = Some(field.float()?),
+                3 => int = Some(field.int()?),
+                4 => string = Some(&file[field.range()?]),
+                5 => tensor = Some(Tensor::read(file, field.range()?)?),
+                6 => graph = Some(field.range()?),
+                7 => field.floats(file, &mut floats)?,
+                8 => field.ints(file, &mut ints)?,
+                9 => strings.push(&file[field.range()?]),
+                10 => other = Some("a list of tensors"),
+                11 => other = Some("a list of graphs"),
+                14 | 15 => other = Some("a type"),
+                20 => kind = field.int()?,
+                21 => reference = !field.text(file)?.is_empty(),
+                22 | 23 => other = Some("a sparse tensor"),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        attribute.value = match kind {
+            _ if reference => Value::Other("an attribute of the enclosing function"),
+            1 => Value::Float(float.unwrap_or(0.0)),
+            2 => Value::Int(int.unwrap_or(0)),
+            3 => Value::String(string.unwrap_or_default()),
+            4 => tensor.map_or(Value::None, Value::Tensor),
+            5 => graph.map_or(Value::None, Value::Graph),
+            6 => Value::Floats(floats),
+            7 => Value::Ints(ints),
+            8 => Value::Strings(strings),
+            // Files of the first versions give no kind.
+            0 => float
+                .map(Value::Float)
+                .or(int.map(Value::Int))
+                .or(string.map(Value::String))
+                .or(tensor.map(Value::Tensor))
+                .or(graph.map(Value::Graph))
+                .or((!floats.is_empty()).then_some(Value::Floats(floats)))
+                .or((!ints.is_empty()).then_some(Value::Ints(ints)))
+                .or((!strings.is_empty()).then_some(Value::Strings(strings)))
+                .or(other.map(Value::Other))
+                .unwrap_or_default(),
+            _ => Value::Other(other.unwrap_or("a value of an unknown kind")),
+        };
+        Ok(attribute)
+    }
+}
+
+impl<'a> Tensor<'a> {
+    fn read(file: &'a [u8], range: Range<usize>) -> Outcome<Tensor<'a>> {
+        let mut tensor = Tensor { range: range.clone(), ..Tensor::default() };
+        fields(file, range, |field| {
+            match field.number {
+                1 => field.ints(file, &mut tensor.dims)?,
+                2 => tensor.data_type = field.int()?,
+                8 => tensor.name = field.text(file)?,
+                9 => tensor.raw = Some(field.range()?),
+                13 => {
+                    let mut entry = ("", "");
+                    fields(file, field.range()?, |field| {
+                        match field.number {
+                            1 => entry.0 = field.text(file)?,
+                            2 => entry.1 = field.text(file)?,
+                            _ => {}
+                        }
+                        Ok(())
+                    })?;
+                    tensor.external.push(entry);
+                }
+                14 => tensor.is_external = field.int()? == 1,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(tensor)
+    }
+}
+
+impl<'a> ValueInfo<'a> {
+    fn read(file: &'a [u8], field: &Field) -> Outcome<ValueInfo<'a>> {
+        let mut info = ValueInfo { offset: field.offset, ..ValueInfo::default() };
+        fields(file, field.range()?, |field| {
+            match field.number {
+                1 => info.name = field.text(file)?,
+                2 => info.ty = ValueType::read(file, field.range()?)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(info)
+    }
+}
+
+impl<'a> ValueType<'a> {
+    fn read(file: &'a [u8], range: Range<usize>) -> Outcome<ValueType<'a>> {
+        let mut ty = ValueType::Unknown;
+        fields(file, range, |field| {
+            match field.number {
+                1 => {
+                    let (mut element, mut shape) = (0, None);
+                    fields(file, field.range()?, |field| {
+                        match field.number {
+                            1 => element = field.int()?,
+                            2 => shape = Some(read_shape(file, field.range()?)?),
+                            _ => {}
+                        }
+                        Ok(())
+                    })?;
+                    ty = ValueType::Tensor(element, shape);
+                }
+                4 => ty = ValueType::Other("a sequence"),
+                5 => ty = ValueType::Other("a map"),
+                7 => ty = ValueType::Other("an opaque value"),
+                8 => ty = ValueType::Other("a sparse tensor"),
+                9 => ty = ValueType::Other("an optional value"),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(ty)
+    }
+}
+
+fn read_shape<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<Vec<Extent<'a>>> {
+    let mut shape = Vec::new();
+    fields(file, range, |field| {
+        if field.number == 1 {
+            let mut extent = Extent::Unknown;
+            fields(file, field.range()?, |field| {
+                match field.number {
+                    1 => extent = Extent::Known(field.int()?),
+                    2 => extent = Extent::Named(field.text(file)?),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            shape.push(extent);
+        }
+        Ok(())
+    })?;
+    Ok(shape)
+}

@@ -1,0 +1,124 @@
+//! What a model is, without importing it.
+
+use ir_core::Diagnostic;
+use ir_core::tensor::tensor_bytes;
+use rustc_hash::FxHashSet;
+
+use crate::proto::{Extent, Model, ValueInfo, ValueType};
+use crate::tensors::element_type;
+use crate::{damaged, histogram, no_graph};
+
+/// What a model is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Version of the file format.
+    pub ir_version: i64,
+    /// What wrote the file, and its version.
+    pub producer: String,
+    /// Operator sets and their versions; the default one is `ai.onnx`.
+    pub opsets: Vec<(String, i64)>,
+    /// Name of the graph.
+    pub graph: String,
+    /// Inputs without those that are constants.
+    pub inputs: Vec<SummaryValue>,
+    /// Outputs.
+    pub outputs: Vec<SummaryValue>,
+    /// Operators by name.
+    pub operators: Vec<SummaryOperator>,
+    /// Number of constants.
+    pub constants: usize,
+    /// Number of their elements.
+    pub parameters: u64,
+    /// Number of their bytes.
+    pub bytes: u64,
+}
+
+/// An input or output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SummaryValue {
+    /// Name.
+    pub name: String,
+    /// Type, `float32[batch, 3, 224, 224]`.
+    pub ty: String,
+}
+
+/// An operator of the model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SummaryOperator {
+    /// Name, with its operator set where that is not the default one.
+    pub name: String,
+    /// Number of nodes, those in inner graphs included.
+    pub count: usize,
+    /// Whether it can be imported.
+    pub is_supported: bool,
+}
+
+/// What the model `file` is.
+///
+/// # Errors
+/// A diagnostic where it is no model.
+pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostic> {
+    let model = Model::read(file).map_err(|error| damaged(&error))?;
+    let Some(graph) = &model.graph else { return Err(no_graph()) };
+    let operators = histogram(file, graph).map_err(|error| damaged(&error))?;
+    let mut operators: Vec<SummaryOperator> = operators
+        .into_iter()
+        .map(|(name, found)| {
+            let (count, is_supported) = (found.count, found.is_supported);
+            SummaryOperator { name, count, is_supported }
+        })
+        .collect();
+    operators.sort_by(|a, b| a.name.cmp(&b.name));
+    let constants: FxHashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
+    let (mut parameters, mut bytes) = (0u64, 0u64);
+    for tensor in &graph.initializers {
+        if let Ok(dtype) = element_type(tensor.data_type)
+            && let Some(size) = tensor_bytes(&tensor.dims, dtype)
+        {
+            parameters = parameters.saturating_add((size / dtype.bytes()) as u64);
+            bytes = bytes.saturating_add(size as u64);
+        }
+    }
+    let inputs = graph.inputs.iter().filter(|input| !constants.contains(input.name));
+    Ok(Summary {
+        ir_version: model.ir_version,
+        producer: format!("{} {}", model.producer_name, model.producer_version).trim().to_string(),
+        opsets: model
+            .opsets
+            .iter()
+            .map(|(domain, version)| {
+                let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+                (domain.to_string(), *version)
+            })
+            .collect(),
+        graph: graph.name.to_string(),
+        inputs: inputs.map(value).collect(),
+        outputs: graph.outputs.iter().map(value).collect(),
+        operators,
+        constants: graph.initializers.len(),
+        parameters,
+        bytes,
+    })
+}
+
+fn value(info: &ValueInfo<'_>) -> SummaryValue {
+    let ty = match &info.ty {
+        ValueType::Unknown => "?".to_string(),
+        ValueType::Other(what) => what.to_string(),
+        ValueType::Tensor(element, extents) => {
+            let dtype = element_type(*element).map_or("?".to_string(), |dtype| dtype.to_string());
+            match extents {
+                None => format!("{dtype}[…]"),
+                Some(extents) => {
+                    let extents = extents.iter().map(|extent| match extent {
+                        Extent::Known(extent) => extent.to_string(),
+                        Extent::Named(name) if !name.is_empty() => name.to_string(),
+                        _ => "?".to_string(),
+                    });
+                    format!("{dtype}[{}]", extents.collect::<Vec<_>>().join(", "))
+                }
+            }
+        }
+    };
+    SummaryValue { name: info.name.to_string(), ty }
+}

@@ -1,0 +1,187 @@
+//! Models that cannot be imported.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use onnx_frontend::Options;
+use support::*;
+
+fn simple(nodes: Vec<Message>, constants: Vec<Message>) -> Bytes {
+    model(17, graph(nodes, vec![value("x", FLOAT, &["2", "3"])], &["y"], constants))
+}
+
+#[test]
+fn damage_has_a_place() {
+    insta::assert_snapshot!(error(&Bytes::from_static(b"version https://git-lfs")), @"E0801 expected an ONNX model: expected a wire type from 0 to 5, found 6 at byte 0");
+    insta::assert_snapshot!(error(&Bytes::new()), @"E0806 the model has no graph");
+    let mut bytes = simple(vec![node("Relu", &["x"], &["y"])], vec![]).to_vec();
+    bytes.truncate(40);
+    insta::assert_snapshot!(error(&bytes.into()), @"E0801 expected an ONNX model: expected 51 bytes, found 30 at byte 9");
+}
+
+#[test]
+fn all_missing_operators_are_listed() {
+    let nodes = vec![
+        node("Det", &["x"], &["a"]),
+        node("Relu", &["a"], &["b"]),
+        node("Det", &["b"], &["c"]),
+        node("Swirl", &["c"], &["y"]).text(7, "com.example"),
+    ];
+    insta::assert_snapshot!(error(&simple(nodes, vec![])), @r#"
+    E0802 2 operators cannot be imported: Det, com.example.Swirl
+    Det: 2 times, first in node `a_node` at byte 11
+    com.example.Swirl: once, first in node `y_node` at byte 75
+    add them to the table of `frontends/onnx/src/operators.rs`
+    "#);
+    insta::assert_snapshot!(error(&simple(vec![node("Rleu", &["x"], &["y"])], vec![])), @r#"
+    E0802 the operator Rleu cannot be imported
+    Rleu: once, first in node `y_node` at byte 10
+    did you mean `Relu`, `Celu` or `Elu`?
+    "#);
+}
+
+#[test]
+fn a_wrong_node_is_named() {
+    let error = |node: Message| error(&simple(vec![node], vec![]));
+    insta::assert_snapshot!(error(node("Relu", &["z"], &["y"])), @r#"
+    E0803 Relu `y_node`: expected a value `z` before its use, found none
+    the node stands at byte 10
+    "#);
+    insta::assert_snapshot!(error(node("Relu", &[], &["y"])), @r#"
+    E0803 Relu `y_node`: operand 0 is missing
+    the node stands at byte 10
+    "#);
+    insta::assert_snapshot!(error(node("Concat", &["x", "x"], &["y"])), @r#"
+    E0803 Concat `y_node`: attribute `axis` is missing
+    the node stands at byte 10
+    "#);
+    let concat = node("Concat", &["x", "x"], &["y"]).with("axis", Attribute::Text("one"));
+    insta::assert_snapshot!(error(concat), @r#"
+    E0803 Concat `y_node`: attribute `axis`, at byte 37: expected an integer, found a string
+    the node stands at byte 10
+    "#);
+    insta::assert_snapshot!(error(node("MatMul", &["x", "x"], &["y"])), @r#"
+    E0803 MatMul `y_node`: `nn.matmul`: expected inner extent of the weight 3, found 2
+    the node stands at byte 10
+    "#);
+    insta::assert_snapshot!(error(node("Relu", &["x"], &["", "y"])), @r#"
+    E0803 Relu `_node`: result 1 is not supported
+    the node stands at byte 10
+    "#);
+    let pool = node("MaxPool", &["x"], &["y"]).with("kernel_shape", Attribute::Ints(vec![2]));
+    insta::assert_snapshot!(error(pool), @r#"
+    E0803 MaxPool `y_node`: expected an input with 1 to 3 spatial axes and a kernel of as many, found rank 2 and [2]
+    the node stands at byte 10
+    "#);
+}
+
+#[test]
+fn extents_that_must_be_known_can_be_set() {
+    let nodes = vec![node("Squeeze", &["x"], &["y"])];
+    let file = model(17, graph(nodes, vec![value("x", FLOAT, &["n", "3"])], &["y"], vec![]));
+    insta::assert_snapshot!(error(&file), @r#"
+    E0803 Squeeze `y_node`: expected known extents, found Tensor[(?, 3), float32]
+    the node stands at byte 10
+    set the extents that the model names with --dim NAME=N
+    "#);
+}
+
+#[test]
+fn graphs_and_constants_are_checked() {
+    let relu = || vec![node("Relu", &["x"], &["y"])];
+    insta::assert_snapshot!(error(&model(6, graph(relu(), vec![], &["y"], vec![]))), @r#"
+    E0807 expected version 7 to 23 of the operator set, found 6
+    export the model again with another opset version
+    "#);
+    insta::assert_snapshot!(error(&Message::new().int(1, 8).0.into()), @"E0806 the model has no graph");
+    insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", FLOAT, &[2], &[0; 7])])), @"E0805 constant `w`, at byte 37: expected 8 bytes, found 7");
+    insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", FLOAT, &[-1], &[])])), @"E0805 constant `w`, at byte 37: the extents [-1] are negative or too large");
+    insta::assert_snapshot!(error(&simple(relu(), vec![tensor("w", 8, &[0], &[])])), @"E0805 constant `w`, at byte 37: expected numbers or truth values, found elements of string type");
+    let untyped = vec![Message::new().text(1, "x")];
+    insta::assert_snapshot!(error(&model(17, graph(relu(), untyped, &["y"], vec![]))), @"E0806 input `x`, at byte 35: expected a type, found none");
+    let input = || vec![value("x", FLOAT, &["2"])];
+    insta::assert_snapshot!(error(&model(17, graph(relu(), input(), &["z"], vec![]))), @"E0806 output, at byte 52: expected a value `z` before its use, found none");
+    insta::assert_snapshot!(error(&model(17, graph(relu(), input(), &[], vec![]))), @"E0806 the graph has no outputs");
+}
+
+/// A fresh folder for one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("onnx-frontend-{}-{name}", std::process::id()));
+    fs::create_dir_all(folder.join("models")).unwrap();
+    folder
+}
+
+#[test]
+fn elements_may_stand_in_files_beside_the_model_and_nowhere_else() {
+    let folder = folder("external");
+    let path = folder.join("models/model.onnx");
+    fs::write(folder.join("models/weights"), [0u8; 20]).unwrap();
+    fs::write(folder.join("secret"), [0u8; 20]).unwrap();
+    let found = |location: &str, offset: &str| {
+        let entry = |key: &str, value: &str| Message::new().text(1, key).text(2, value);
+        let entries = [("location", location), ("offset", offset), ("length", "8")];
+        let entries = entries.map(|(key, value)| entry(key, value));
+        let tensor = Message::new().int(1, 2).int(2, FLOAT).text(8, "w").messages(13, entries);
+        let constants = vec![tensor.int(14, 1)];
+        let file = model(17, graph(vec![], vec![], &["w"], constants));
+        let options = Options::default();
+        match onnx_frontend::import_bytes(&file, Some(&path), &options, &registry()) {
+            Ok(_) => "imported".to_string(),
+            Err(found) => found[0].message.split(": ").skip(1).collect::<Vec<_>>().join(": "),
+        }
+    };
+    assert_eq!(found("weights", "12"), "imported");
+    assert_eq!(found("./weights", "4"), "imported");
+    let short = "expected 8 bytes from offset 16 in `weights`, which has 20";
+    assert_eq!(found("weights", "16"), short);
+    let outside =
+        |name: &str| format!("the elements' file `{name}` is outside of the model's folder");
+    assert_eq!(found("../secret", "0"), outside("../secret"));
+    let absolute = folder.join("secret").to_string_lossy().into_owned();
+    assert_eq!(found(&absolute, "0"), outside(&absolute));
+    assert_eq!(found("", "0"), outside(""));
+    assert!(found("missing", "0").contains("No such file"));
+    assert!(found("weights", "many").contains("expected a number as the offset"));
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(folder.join("secret"), folder.join("models/link")).unwrap();
+        assert_eq!(found("link", "0"), outside("link"));
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn nesting_and_loops_are_bounded() {
+    let mut body = graph(vec![node("Identity", &["x"], &["r"])], vec![], &["r"], vec![]);
+    for _ in 0..100 {
+        let inner = node("If", &["c"], &["r"])
+            .with("then_branch", Attribute::Graph(body.clone()))
+            .with("else_branch", Attribute::Graph(graph(vec![], vec![], &["x"], vec![])));
+        body = graph(vec![inner], vec![], &["r"], vec![]);
+    }
+    let nodes = vec![
+        node("If", &["c"], &["y"])
+            .with("then_branch", Attribute::Graph(body))
+            .with("else_branch", Attribute::Graph(graph(vec![], vec![], &["x"], vec![]))),
+    ];
+    let constants = vec![tensor("c", BOOL, &[], &[1])];
+    assert!(error(&simple(nodes, constants)).contains("expected graphs nested at most 32 deep"));
+
+    let mut body = vec![node("Add", &["a", "a"], &["b"])];
+    for _ in 0..4 {
+        let graph = graph(
+            [body, vec![node("Identity", &["go"], &["again"])]].concat(),
+            vec![value("i", INT64, &[]), value("go", BOOL, &[]), value("a", FLOAT, &["2"])],
+            &["again", "b"],
+            vec![],
+        );
+        body = vec![node("Loop", &["n", "", "a"], &["b"]).with("body", Attribute::Graph(graph))];
+    }
+    let nodes = [vec![node("Identity", &["x"], &["a"])], body].concat();
+    let constants = vec![tensor("n", INT64, &[], &1000i64.to_le_bytes())];
+    let file = model(17, graph(nodes, vec![value("x", FLOAT, &["2"])], &["b"], constants));
+    assert!(error(&file).contains("in all iterations"));
+}

@@ -1,0 +1,108 @@
+//! The order of operations in a block: attaching, detaching, moving, comparing.
+
+use super::rows::Link;
+use super::{Body, InsertPoint};
+use crate::ids::{BlockId, EntityId, OpId};
+
+impl Body {
+    /// Whether `a` comes before `b`, both in one block.
+    #[inline]
+    pub fn is_before(&self, a: OpId, b: OpId) -> bool {
+        self.links[a.index()].order < self.links[b.index()].order
+    }
+
+    /// Inserts a detached operation. Panics when it is attached already.
+    pub fn attach(&mut self, op: OpId, at: InsertPoint) {
+        assert!(self.ops[op].block.is_none(), "{op:?} is attached already");
+        let (block, prev, next) = match at {
+            InsertPoint::End(block) => (block, self.blocks[block].last, None),
+            InsertPoint::Start(block) => (block, None, self.blocks[block].first),
+            InsertPoint::Before(anchor) => {
+                (self.attached_block(anchor), self.prev_op(anchor), Some(anchor))
+            }
+            InsertPoint::After(anchor) => {
+                (self.attached_block(anchor), Some(anchor), self.next_op(anchor))
+            }
+        };
+        self.ops[op].block = Some(block);
+        match prev {
+            Some(prev) => self.links[prev.index()].next = Some(op),
+            None => self.blocks[block].first = Some(op),
+        }
+        match next {
+            Some(next) => self.links[next.index()].prev = Some(op),
+            None => self.blocks[block].last = Some(op),
+        }
+        let order = self.order_between(prev, next);
+        self.links[op.index()] = Link { prev, next, order: order.unwrap_or(0) };
+        if order.is_none() {
+            self.renumber(block);
+        }
+        self.edits += 1;
+    }
+
+    /// Takes `op` out of its block, keeping it and everything inside.
+    pub fn detach(&mut self, op: OpId) {
+        let Some(block) = self.ops[op].block.take() else { return };
+        let Link { prev, next, .. } = std::mem::take(&mut self.links[op.index()]);
+        match prev {
+            Some(prev) => self.links[prev.index()].next = next,
+            None => self.blocks[block].first = next,
+        }
+        match next {
+            Some(next) => self.links[next.index()].prev = prev,
+            None => self.blocks[block].last = prev,
+        }
+        self.edits += 1;
+    }
+
+    /// Moves `op` to `at`.
+    pub fn move_op(&mut self, op: OpId, at: InsertPoint) {
+        self.detach(op);
+        self.attach(op, at);
+    }
+
+    /// Moves all operations of block `from` to `at`, in order. Arguments stay.
+    pub fn move_block_ops(&mut self, from: BlockId, at: InsertPoint) {
+        let ops: Vec<OpId> = self.block_ops(from).collect();
+        let mut at = at;
+        for op in ops {
+            self.move_op(op, at);
+            at = InsertPoint::After(op);
+        }
+    }
+
+    fn attached_block(&self, op: OpId) -> BlockId {
+        match self.ops[op].block {
+            Some(block) => block,
+            None => panic!("{op:?} is detached"),
+        }
+    }
+
+    /// A number strictly between those of two neighbours; `None` when there is none left.
+    fn order_between(&self, prev: Option<OpId>, next: Option<OpId>) -> Option<u32> {
+        const STRIDE: u32 = 16;
+        let low = prev.map_or(0, |op| self.links[op.index()].order);
+        match next {
+            None => low.checked_add(STRIDE),
+            Some(next) => {
+                let high = self.links[next.index()].order;
+                let middle = low + (high - low) / 2;
+                (low < middle && middle < high).then_some(middle)
+            }
+        }
+    }
+
+    fn renumber(&mut self, block: BlockId) {
+        let count = self.block_ops(block).count() as u32;
+        let stride = (u32::MAX / (count + 1)).clamp(1, 1 << 12);
+        let mut next = self.blocks[block].first;
+        let mut order = 0;
+        while let Some(op) = next {
+            order += stride;
+            let link = &mut self.links[op.index()];
+            link.order = order;
+            next = link.next;
+        }
+    }
+}

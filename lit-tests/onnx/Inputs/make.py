@@ -1,0 +1,86 @@
+"""Writes the models of this folder: python make.py. Needs the packages onnx 1.17 or later and numpy."""
+import os
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T, helper as h, numpy_helper as nh
+
+
+def save(name, nodes, inputs, outputs, constants=(), opset=17, **options):
+    constants = [nh.from_array(np.asarray(value), name) for name, value in constants]
+    inputs = [h.make_tensor_value_info(n, t, s) for n, t, s in inputs]
+    outputs = [h.make_tensor_value_info(n, t, s) for n, t, s in outputs]
+    graph = h.make_graph(nodes, name, inputs, outputs, constants)
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], producer_name="make.py")
+    model.ir_version = 8
+    if "location" in options and os.path.exists(options["location"]):
+        os.remove(options["location"])
+    onnx.save(model, f"{name}.onnx", **options)
+
+
+def numbers(*shape):
+    return (np.arange(np.prod(shape), dtype=np.float32) % 7 - 3).reshape(shape) / 4
+
+
+node = h.make_node
+
+# A perceptron over batches of any size, its weights in a file beside it.
+save("mlp",
+     [node("Gemm", ["x", "w1", "b1"], ["h"], name="/fc1/Gemm", transB=1), node("Relu", ["h"], ["r"], name="/Relu"),
+      node("Gemm", ["r", "w2", "b2"], ["y"], name="/fc2/Gemm", transB=1)],
+     [("x", T.FLOAT, ["batch", 8])], [("y", T.FLOAT, ["batch", 3])],
+     [("w1", numbers(64, 8)), ("b1", numbers(64)), ("w2", numbers(3, 64)), ("b2", numbers(3))],
+     save_as_external_data=True, location="mlp.weights", size_threshold=1024)
+
+# A small convolutional network.
+save("cnn",
+     [node("Conv", ["image", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1], strides=[2, 2]),
+      node("BatchNormalization", ["c", "s", "o", "m", "v"], ["n"], name="norm"),
+      node("Relu", ["n"], ["r"], name="relu"),
+      node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+      node("GlobalAveragePool", ["p"], ["g"], name="mean"), node("Flatten", ["g"], ["f"], name="flat"),
+      node("Softmax", ["f"], ["probabilities"], name="softmax")],
+     [("image", T.FLOAT, [1, 3, 8, 8])], [("probabilities", T.FLOAT, [1, 4])],
+     [("w", numbers(4, 3, 3, 3)), ("b", numbers(4)), ("s", numbers(4) + 1), ("o", numbers(4)),
+      ("m", numbers(4)), ("v", np.ones(4, np.float32))])
+
+# Shapes computed from shapes, as exporters write `x.view(x.size(0), -1, 2)`.
+save("view",
+     [node("Shape", ["x"], ["shape"]), node("Constant", [], ["zero"], value=nh.from_array(np.int64(0))),
+      node("Gather", ["shape", "zero"], ["size"], axis=0), node("Unsqueeze", ["size", "axis"], ["sizes"]),
+      node("Concat", ["sizes", "rest"], ["newshape"], axis=0), node("Reshape", ["x", "newshape"], ["y"], name="view")],
+     [("x", T.FLOAT, ["n", 4, 6])], [("y", T.FLOAT, ["n", 12, 2])],
+     [("axis", np.array([0], np.int64)), ("rest", np.array([12, 2], np.int64))])
+
+# A recurrent layer in both directions.
+save("lstm",
+     [node("LSTM", ["x", "w", "r", "b"], ["y", "h", "c"], name="lstm", hidden_size=2, direction="bidirectional")],
+     [("x", T.FLOAT, [3, 1, 4])],
+     [("y", T.FLOAT, [3, 2, 1, 2]), ("h", T.FLOAT, [2, 1, 2]), ("c", T.FLOAT, [2, 1, 2])],
+     [("w", numbers(2, 8, 4)), ("r", numbers(2, 8, 2)), ("b", numbers(2, 16))])
+
+# A branch that depends on the input.
+def branch(op, result):
+    return h.make_graph([node(op, ["x", "x"], [result])], op, [], [h.make_tensor_value_info(result, T.FLOAT, [2])])
+
+
+save("branch",
+     [node("ReduceSum", ["x"], ["sum"], keepdims=0), node("Greater", ["sum", "zero"], ["positive"]),
+      node("If", ["positive"], ["y"], name="if", then_branch=branch("Add", "a"), else_branch=branch("Mul", "b"))],
+     [("x", T.FLOAT, [2])], [("y", T.FLOAT, [2])], [("zero", np.float32(0))])
+
+# Operators that cannot be imported.
+save("unsupported",
+     [node("Relu", ["x"], ["a"]), node("Det", ["a"], ["b"], name="first"), node("Det", ["a"], ["c"], name="second"),
+      node("Swirl", ["b"], ["d"], domain="com.example"), node("Add", ["c", "d"], ["y"])],
+     [("x", T.FLOAT, [2, 2])], [("y", T.FLOAT, [])])
+
+# A node that needs a known extent, and an operator set that is too old.
+save("squeeze", [node("Squeeze", ["x"], ["y"], name="squeeze")], [("x", T.FLOAT, ["n", 3])], [("y", T.FLOAT, [])])
+save("old", [node("Relu", ["x"], ["y"])], [("x", T.FLOAT, [2])], [("y", T.FLOAT, [2])], opset=5)
+
+# Inputs.
+for name, parameter, values in [
+        ("mlp", "x", np.arange(16).reshape(2, 8) / 8 - 1), ("cnn", "image", (np.arange(192) % 5).reshape(1, 3, 8, 8) / 4),
+        ("lstm", "x", (np.arange(12) / 6 - 1).reshape(3, 1, 4)), ("branch", "x", [1, 2]), ("branch-else", "x", [-1, -2])]:
+    np.savez(f"{name}.npz", **{parameter: np.array(values, np.float32)})

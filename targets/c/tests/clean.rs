@@ -1,0 +1,123 @@
+//! Generated code is free of warnings and of undefined behaviour: all scalar operations and a few
+//! kernels, under both compilers, with the sanitizers for addresses and undefined behaviour.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Writer, bits, module};
+use ir_core::{DType, Module, verify};
+use target_c::codegen::{Source, Style, generate};
+use te::loops::{ForKind, Scope};
+use te::scalar::ScalarOp;
+
+const COUNT: i64 = 48;
+
+/// All operations on some types, with and without vectors.
+fn operations() -> Module {
+    let mut items = vec![];
+    let dtypes = ["float32", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint64"];
+    for name in dtypes.iter().chain(&["bool", "int4", "float64"]) {
+        let dtype: DType = name.parse().unwrap();
+        let mut w = Writer::new();
+        let (a, b) = (w.param("a", &[COUNT], dtype), w.param("b", &[COUNT], dtype));
+        let ops = ScalarOp::ALL.iter().filter_map(|op| Some((*op, op.result_dtype(dtype)?)));
+        let ops: Vec<_> = ops.collect();
+        let outputs: Vec<_> =
+            ops.iter().map(|(op, result)| w.param(op.name(), &[COUNT], *result)).collect();
+        for ((op, _), &output) in ops.iter().zip(&outputs) {
+            for lanes in [1, 16] {
+                w.repeat(ForKind::Parallel, "i", COUNT / lanes, |w, i| {
+                    let base = w.affine(i, lanes, 0);
+                    let place = if lanes == 1 { base } else { w.ramp(base, lanes) };
+                    let operands: Vec<_> =
+                        [a, b].iter().take(op.arity()).map(|x| w.load(*x, &[place])).collect();
+                    let value = w.scalar(*op, &operands);
+                    w.store(value, output, &[place]);
+                });
+            }
+        }
+        let count = outputs.len() as i64;
+        items.push((&*format!("all_{name}").leak(), w.finish(count)));
+    }
+    // Workspace, stack and variables.
+    let mut w = Writer::new();
+    let x = w.param("x", &[COUNT], DType::FLOAT32);
+    let y = w.param("y", &[COUNT], DType::FLOAT32);
+    w.repeat(ForKind::Parallel, "i", COUNT, |w, i| {
+        for scope in [Scope::Global, Scope::Local, Scope::Register] {
+            let buffer = w.alloc("buffer", &[2], DType::FLOAT32, scope);
+            let (zero, value) = (w.index(0), w.load(x, &[i]));
+            w.store(value, buffer, &[zero]);
+            let value = w.load(buffer, &[zero]);
+            w.store(value, y, &[i]);
+        }
+    });
+    items.push(("scopes", w.finish(1)));
+    module(items)
+}
+
+/// A program that calls every kernel once, each buffer in memory of its own.
+fn driver(source: &Source) -> String {
+    let mut text = format!("{}\n#include <stdlib.h>\n\nint main(void)\n{{\n", source.text);
+    text += "    unsigned char *workspace, *buffers[200];\n    unsigned seed = 1;\n";
+    for kernel in &source.kernels {
+        text += &format!(
+            "    workspace = aligned_alloc(64, {});\n",
+            kernel.workspace.next_multiple_of(64).max(64)
+        );
+        for (index, ty) in kernel.params.iter().enumerate() {
+            let tensor = ty.as_tensor().unwrap();
+            let bytes = ir_core::tensor::tensor_bytes(&tensor.known_shape().unwrap(), tensor.dtype)
+                .unwrap();
+            let mask = if tensor.dtype.is_bool() { "1u" } else { "255u" };
+            text += &format!(
+                "    buffers[{index}] = malloc({bytes});\n    for (int i = 0; i < {bytes}; i++) {{\n        \
+                 seed = seed * 1103515245u + 12345u;\n        \
+                 buffers[{index}][i] = (unsigned char)(seed >> 16 & {mask});\n    }}\n"
+            );
+        }
+        text +=
+            &format!("    {}_entry((void *const *)(void *)buffers, workspace);\n", kernel.symbol);
+        for index in 0..kernel.params.len() {
+            text += &format!("    free(buffers[{index}]);\n");
+        }
+        text += "    free(workspace);\n";
+    }
+    text + "    return 0;\n}\n"
+}
+
+fn run(command: &str, arguments: &[&str], folder: &Path) {
+    let output = Command::new(command).args(arguments).current_dir(folder).output().expect("a run");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    let shown: String = messages.chars().take(4000).collect();
+    assert!(output.status.success(), "{command} {arguments:?}: {shown}");
+}
+
+#[test]
+fn no_warnings_and_no_undefined_behaviour() {
+    let module = operations();
+    let registry = common::registry();
+    let verified = verify(&module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    for (command, _) in common::compilers() {
+        for (isa, standard) in [("scalar", "-std=c11"), (target_core::host().isa, "-std=gnu11")] {
+            let style = Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: true };
+            let source = generate(verified, &style).unwrap_or_else(|errors| panic!("{errors:#?}"));
+            let folder =
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clean-{command}-{isa}"));
+            fs::create_dir_all(&folder).expect("a folder");
+            fs::write(folder.join("kernels.c"), driver(&source)).expect("a file");
+            let warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
+            let mut arguments = vec![standard, "-O2", "-march=native"];
+            arguments.extend(warnings);
+            let syntax = [&arguments[..], &["-c", "-o", "kernels.o", "kernels.c"]].concat();
+            run(command, &syntax, &folder);
+            arguments.extend(["-g", "-O1", "-fsanitize=address,undefined"]);
+            arguments.extend(["-fno-sanitize-recover=all", "-o", "kernels", "kernels.c", "-lm"]);
+            run(command, &arguments, &folder);
+            run("./kernels", &[], &folder);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The compiler, the cache and the loader, when all is well and when it is not.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Writer, cache, call, compilers, module, target};
+use ir_core::{DType, Item, Module, TensorData, verify};
+use target_c::runtime::{Cache, Compiler};
+use target_core::{Buffer, Executable, Targets};
+use te::scalar::ScalarOp;
+
+/// `y = x + number`.
+fn shift(number: f64) -> Item {
+    let mut w = Writer::new();
+    let x = w.param("x", &[8], DType::FLOAT32);
+    let y = w.param("y", &[8], DType::FLOAT32);
+    w.serial("i", 8, |w, i| {
+        let (value, number) = (w.load(x, &[i]), w.float(number));
+        let sum = w.scalar(ScalarOp::Add, &[value, number]);
+        w.store(sum, y, &[i]);
+    });
+    w.finish(1)
+}
+
+fn eight() -> TensorData {
+    TensorData::from_f64(DType::FLOAT32, &[8], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]).unwrap()
+}
+
+fn first(module: &Module, compiler: &Compiler, cache: &Cache) -> f64 {
+    let registry = common::registry();
+    let verified = verify(module, &registry).expect("a verified module");
+    let loaded = target("host").load_with(verified, compiler, cache).expect("kernels");
+    call(&loaded, "shift", &[eight()])[0].to_f64()[0]
+}
+
+/// An empty folder of this test.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    folder
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let files = |folder: &Path| -> Vec<PathBuf> {
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path()).collect()
+    };
+    files(folder).iter().filter(|path| path.is_dir()).flat_map(|path| files(path)).collect()
+}
+
+#[test]
+fn a_broken_entry_is_made_again() {
+    let Some((_, compiler)) = compilers().into_iter().next() else { return };
+    let folder = folder("broken");
+    let cache = Cache::at(&folder).unwrap();
+    let module = module([("shift", shift(3.0))]);
+    assert_eq!(first(&module, &compiler, &cache), 3.0);
+    let made = entries(&folder);
+    assert_eq!(made.len(), 1, "{made:?}");
+    // Another file under the old name, since the old one is mapped into this process.
+    fs::remove_file(&made[0]).unwrap();
+    fs::write(&made[0], b"half a file").unwrap();
+    assert_eq!(first(&module, &compiler, &cache), 3.0);
+    let again = entries(&folder);
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert!(fs::metadata(&again[0]).unwrap().len() > 100);
+    // Another program is another entry.
+    assert_eq!(first(&common::module([("shift", shift(4.0))]), &compiler, &cache), 4.0);
+    assert_eq!(entries(&folder).len(), 2);
+}
+
+#[test]
+fn refused_code_is_kept_with_the_messages() {
+    let Some((_, compiler)) = compilers().into_iter().next() else { return };
+    let cache = Cache::at(folder("refused")).unwrap();
+    let error = cache.shared_object(&compiler, &[], "int f(void) { return x; }\n").unwrap_err();
+    assert_eq!(error.code, "E0904");
+    let kept = error.notes[0].split('`').nth(1).expect("a file");
+    assert!(fs::read_to_string(kept).unwrap().contains("return x"));
+    assert!(error.notes.iter().any(|note| note.contains("undeclared")), "{error:?}");
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let error = Compiler::named("no-such-compiler-anywhere").unwrap_err();
+    assert_eq!(error.code, "E0903");
+    let file = folder("file");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "").unwrap();
+    assert_eq!(Cache::at(file.join("inside")).unwrap_err().code, "E0905");
+    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn buffers_are_checked_before_the_call() {
+    let Some((_, compiler)) = compilers().into_iter().next() else { return };
+    let module = module([("shift", shift(5.0))]);
+    let registry = common::registry();
+    let verified = verify(&module, &registry).expect("a verified module");
+    let loaded = target("host").load_with(verified, &compiler, &cache()).expect("kernels");
+    let good = || Buffer::zeroed(32);
+    let code = |result: Result<(), ir_core::Diagnostic>| result.unwrap_err().code;
+    assert_eq!(code(loaded.call("shift", &mut [good()])), "E0907");
+    assert_eq!(code(loaded.call("shift", &mut [good(), Buffer::zeroed(31)])), "E0907");
+    let error = loaded.call("shif", &mut [good(), good()]).unwrap_err();
+    assert_eq!(error.help.as_deref(), Some("did you mean `@shift`?"));
+    assert!(loaded.call("shift", &mut [good(), good()]).is_ok());
+}
+
+#[test]
+fn targets_are_named_by_text() {
+    let targets = Targets::new().with(target_c::registration());
+    let target =
+        targets.parse("c{isa=avx2, width=4, threads=3}").unwrap_or_else(|e| panic!("{e:?}"));
+    let capabilities = target.capabilities();
+    assert_eq!((capabilities.isa, capabilities.vector_bits), ("avx2", 128));
+    assert_eq!(capabilities.threads, 3);
+    let mistake = |text: &str| {
+        let error = targets.parse(text).err().expect("an error");
+        format!("{} {} {}", error.code, error.message, error.help.unwrap_or_default())
+    };
+    insta::assert_snapshot!(
+        ["d", "c{with=4}", "c{width=5}", "c{isa=avx3}", "c,c", "", "c{isa=avx2,isa=avx2}"]
+            .map(mistake)
+            .join("\n")
+    );
+}

@@ -1,0 +1,581 @@
+//! Default schedules for processors with vector registers.
+//!
+//! A function is scheduled from its *root* stages, those with loops of their own: its results, and
+//! what is worth storing. What a root stage reads is computed within it, in one of three ways:
+//!
+//! - elementwise stages are *inlined*;
+//! - a reduction of the same shape (convolution, matrix product, pooling) is computed in *register
+//!   tiles* of the root stage: a vector of the last dimension by as many other elements as
+//!   registers hold, so that every loaded number is used several times;
+//! - reductions over whole rows (softmax, normalization) and what they read are computed *row by
+//!   row*, so that a row stays in the nearest cache.
+//!
+//! The rules look only at extents and strides ([`Access`]), never at what operator it was.
+
+use te::compute::{Compute, Reduce};
+use te::loops::Scope;
+use te::schedule::{Access, Axis, Refused, Schedule, Stage};
+
+use crate::Capabilities;
+
+/// Loops of fewer points than this are not worth starting threads for.
+const PARALLEL_POINTS: i64 = 1 << 15;
+
+/// Stages are inlined while the expression stays below this many operations.
+const INLINE_OPS: usize = 256;
+
+/// The default schedule of the compute function `function` on `machine`. Errors where `function` is
+/// no compute function.
+pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Schedule, Refused> {
+    let mut schedule = Schedule::new(function)?;
+    inline(&mut schedule);
+    // Reductions that are results get a root stage that copies them from registers.
+    let reductions: Vec<Stage> = schedule
+        .stages()
+        .filter(|stage| schedule.is_output(*stage) && reduce(&schedule, *stage).is_some())
+        .collect();
+    for stage in reductions {
+        // Refused for several results: those are computed in place.
+        let _ = schedule.cache_write(stage, Scope::Register);
+    }
+    let roots: Vec<Stage> = schedule
+        .stages()
+        .filter(|stage| {
+            schedule.is_root(*stage)
+                && (schedule.is_output(*stage) || reduce(&schedule, *stage).is_none())
+        })
+        .collect();
+    for root in roots {
+        Rules { schedule: &mut schedule, machine }.root(root);
+    }
+    Ok(schedule)
+}
+
+fn reduce(schedule: &Schedule, stage: Stage) -> Option<Reduce> {
+    schedule.body().view(schedule.stage_op(stage))
+}
+
+fn points(schedule: &Schedule, stage: Stage) -> i64 {
+    let extents = schedule.axes(stage).iter().map(|axis| schedule.extent(*axis));
+    extents.fold(1i64, i64::saturating_mul)
+}
+
+/// Inlines the stages that cost less to compute again than to store.
+fn inline(schedule: &mut Schedule) {
+    let stages: Vec<Stage> = schedule.stages().collect();
+    let body = schedule.body();
+    let size =
+        |stage: Stage| body.block_ops(body.region_block(schedule.stage_op(stage), 0)).count();
+    let mut sizes: Vec<usize> = stages.iter().map(|stage| size(*stage)).collect();
+    let mut inlined: Vec<Stage> = Vec::new();
+    for (position, &stage) in stages.iter().enumerate() {
+        let is_map = body.view::<Compute>(schedule.stage_op(stage)).is_some();
+        for access in schedule.accesses(stage) {
+            if let Some(producer) = schedule.stage_of(access.tensor)
+                && inlined.contains(&producer)
+            {
+                let at = stages.iter().position(|other| *other == producer);
+                sizes[position] += at.map_or(0, |at| sizes[at]);
+            }
+        }
+        if !is_map || schedule.is_output(stage) || sizes[position] > INLINE_OPS {
+            continue;
+        }
+        let readers = schedule.readers(stage);
+        let own = points(schedule, stage).max(1);
+        let again = readers.iter().any(|reader| points(schedule, *reader) > own);
+        let dear = is_dear(schedule, stage);
+        if again && (dear || readers.iter().any(|reader| reduce(schedule, *reader).is_some())) {
+            continue;
+        }
+        if dear && readers.len() > 1 {
+            continue;
+        }
+        inlined.push(stage);
+    }
+    for stage in inlined {
+        // Refused only where a stage is read in a way that forbids it: then it is stored.
+        let _ = schedule.compute_inline(stage);
+    }
+}
+
+/// Whether an element of `stage` takes much longer than reading it.
+fn is_dear(schedule: &Schedule, stage: Stage) -> bool {
+    let body = schedule.body();
+    let block = body.region_block(schedule.stage_op(stage), 0);
+    body.block_ops(block).any(|op| {
+        te::scalar::ScalarOp::of(body.op_name(op)).is_some_and(|op| {
+            op.typing() == te::scalar::Typing::Float || op == te::scalar::ScalarOp::Pow
+        })
+    })
+}
+
+struct Rules<'a> {
+    schedule: &'a mut Schedule,
+    machine: &'a Capabilities,
+}
+
+/// Which loops of a tile: the factor by root axis, 1 where it is not tiled.
+struct Tile {
+    factors: Vec<i64>,
+}
+
+impl Rules<'_> {
+    /// Schedules the loops of `root` and what is computed in them.
+    fn root(&mut self, root: Stage) {
+        let producers: Vec<Stage> = self.producers(root);
+        let same_shape = |stage: &Stage| {
+            reduce(self.schedule, *stage).is_some() && self.reads_in_place(root, *stage)
+        };
+        let tiled: Vec<Stage> = producers.iter().copied().filter(same_shape).collect();
+        let done = match (tiled.as_slice(), producers.len()) {
+            ([one], 1) => self.tile(root, *one),
+            (_, 0) => false,
+            _ => self.rows(root),
+        };
+        if !done {
+            self.plain(root);
+        }
+    }
+
+    /// The stages with loops of their own that `stage` reads, itself or through inlined stages.
+    fn producers(&self, stage: Stage) -> Vec<Stage> {
+        let mut found = Vec::new();
+        let mut pending = vec![stage];
+        let mut seen = vec![stage];
+        while let Some(reader) = pending.pop() {
+            for access in self.schedule.accesses(reader) {
+                let Some(producer) = self.schedule.stage_of(access.tensor) else { continue };
+                if seen.contains(&producer) {
+                    continue;
+                }
+                seen.push(producer);
+                if self.schedule.is_inline(producer) {
+                    pending.push(producer);
+                } else if !self.schedule.is_output(producer) {
+                    found.push(producer);
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// Whether `root` reads each element of `producer` just where it computes its own, itself or
+    /// through inlined stages.
+    fn reads_in_place(&self, root: Stage, producer: Stage) -> bool {
+        let spatial = self.spatial(producer);
+        if spatial != self.spatial(root) {
+            return false;
+        }
+        let mut pending = vec![root];
+        let mut seen = vec![root];
+        while let Some(reader) = pending.pop() {
+            for access in self.schedule.accesses(reader) {
+                let Some(read) = self.schedule.stage_of(access.tensor) else { continue };
+                let inlined = self.schedule.is_inline(read);
+                if read != producer && !inlined {
+                    continue;
+                }
+                let in_place = access.by_dimension.len() == spatial.len()
+                    && access.by_dimension.iter().enumerate().all(|(dimension, steps)| {
+                        steps.iter().enumerate().all(|(axis, step)| {
+                            *step == Some(i64::from(axis == dimension))
+                                || spatial.get(axis) == Some(&1)
+                        })
+                    });
+                if !in_place && (read == producer || self.leads_to(read, producer)) {
+                    return false;
+                }
+                if inlined && !seen.contains(&read) {
+                    seen.push(read);
+                    pending.push(read);
+                }
+            }
+        }
+        true
+    }
+
+    fn leads_to(&self, stage: Stage, producer: Stage) -> bool {
+        self.producers(stage).contains(&producer)
+    }
+
+    fn spatial(&self, stage: Stage) -> Vec<i64> {
+        let axes = self.schedule.axes(stage).iter();
+        let spatial = axes.filter(|axis| !self.schedule.is_reduction(**axis));
+        spatial.map(|axis| self.schedule.extent(*axis)).collect()
+    }
+
+    /// Lanes for a loop of `extent` iterations over elements of `bits` bits: a power of two that
+    /// divides it, or all lanes where the rest is worth a loop of its own; `None` for short loops.
+    fn lanes(&self, extent: i64, bits: u32) -> Option<i64> {
+        let most = self.machine.lanes(bits as usize) as i64;
+        let dividing = most.min(1 << extent.trailing_zeros().min(16));
+        match () {
+            _ if most < 2 => None,
+            _ if dividing * 2 >= most && dividing >= 2 => Some(dividing),
+            _ if extent >= 4 * most => Some(most),
+            _ if dividing >= 4 => Some(dividing),
+            _ if extent > most => Some(most),
+            _ => None,
+        }
+    }
+
+    fn bits(&self, stage: Stage) -> u32 {
+        let body = self.schedule.body();
+        let result = body.result(self.schedule.stage_op(stage), 0);
+        body.ty(result).as_tensor().map_or(32, |tensor| tensor.dtype.bits().max(8))
+    }
+
+    /// Computes `producer`, a reduction of the shape of `root`, in register tiles of `root`.
+    fn tile(&mut self, root: Stage, producer: Stage) -> bool {
+        let axes = self.schedule.axes(root).to_vec();
+        let spatial = self.spatial(root);
+        let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else {
+            return self.reduce_in_vectors(root, producer);
+        };
+        let Some(lanes) = self.lanes(spatial[last], self.bits(producer)) else {
+            return self.reduce_in_vectors(root, producer);
+        };
+        let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
+        let contiguous = accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)));
+        if !contiguous || accesses.iter().all(|access| access.lane == Some(0)) {
+            return self.reduce_in_vectors(root, producer);
+        }
+        let tile = self.choose_tile(&spatial, last, lanes, &accesses);
+
+        // Outer loops, then the tile: its rows, then its vectors.
+        let (mut outer, mut inner) = (Vec::new(), Vec::new());
+        for (position, (&axis, &factor)) in axes.iter().zip(&tile.factors).enumerate() {
+            let mut axis = axis;
+            if position == last {
+                let Ok((rest, vector)) = self.schedule.split(axis, lanes) else { return false };
+                let _ = self.schedule.vectorize(vector);
+                inner.push((position, vector, false));
+                axis = rest;
+            }
+            if factor > 1 {
+                let Ok((rest, row)) = self.schedule.split(axis, factor) else { return false };
+                inner.insert(inner.len() - usize::from(position == last), (position, row, true));
+                outer.push((position, rest));
+            } else {
+                outer.push((position, axis));
+            }
+        }
+        // What changes the weights goes outermost, so that they stay in cache while the rest runs.
+        let weights = accesses.iter().find(|access| access.lane == Some(1));
+        let shared = accesses.iter().any(|access| access.lane == Some(0));
+        if let Some(weights) = weights.filter(|_| shared) {
+            outer.sort_by_key(|(position, _)| !weights.depends_on(*position));
+        }
+        let outer: Vec<Axis> = outer.into_iter().map(|(_, axis)| axis).collect();
+        let order: Vec<Axis> =
+            outer.iter().copied().chain(inner.iter().map(|(_, axis, _)| *axis)).collect();
+        if self.schedule.reorder(&order).is_err() {
+            return false;
+        }
+        for (_, axis, row) in &inner {
+            if *row {
+                let _ = self.schedule.unroll(*axis);
+            }
+        }
+        let work = points(self.schedule, producer);
+        let at = self.parallelize(&outer, work);
+        if self.schedule.compute_at(producer, at).is_err() {
+            return false;
+        }
+        let _ = self.schedule.set_scope(producer, Scope::Register);
+        self.tile_within(producer, last, &tile);
+        true
+    }
+
+    /// Orders the loops of a reduction that is computed in register tiles: those of the reduction,
+    /// then the rows of the tile, then its vectors.
+    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile) {
+        let axes = self.schedule.axes(producer).to_vec();
+        let (mut spatial, reduction): (Vec<Axis>, Vec<Axis>) =
+            axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
+        let lanes = tile.factors.get(spatial.len()).copied().unwrap_or(1);
+        let rows: Vec<Axis> = match self.schedule.split(spatial[last], lanes) {
+            Ok((vectors, vector)) => {
+                let _ = self.schedule.vectorize(vector);
+                spatial.remove(last);
+                spatial.push(vectors);
+                spatial.push(vector);
+                spatial[..spatial.len() - 1].to_vec()
+            }
+            Err(_) => spatial.clone(),
+        };
+        let order: Vec<Axis> = reduction.into_iter().chain(spatial).collect();
+        let _ = self.schedule.reorder(&order);
+        for axis in rows {
+            let _ = self.schedule.unroll(axis);
+        }
+    }
+
+    /// The tile that loads the fewest numbers for each combination, of those that fit in registers.
+    /// The factor after those of the axes is the number of lanes.
+    fn choose_tile(&self, spatial: &[i64], last: usize, lanes: i64, accesses: &[Access]) -> Tile {
+        let registers = self.machine.vector_registers.max(8) as i64;
+        let most = (registers - 4).max(4);
+        // Candidates: the two innermost axes besides the vector, and the vectors themselves.
+        let vectors = (spatial[last] + lanes - 1) / lanes;
+        let mut candidates: Vec<(usize, i64)> = spatial
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(axis, extent)| *axis != last && **extent > 1)
+            .map(|(axis, extent)| (axis, *extent))
+            .take(3)
+            .collect();
+        if vectors > 1 {
+            candidates.push((last, vectors));
+        }
+        let mut best: Option<(f64, Vec<i64>)> = None;
+        let mut factors = vec![1i64; candidates.len()];
+        loop {
+            let tile: i64 = factors.iter().product();
+            if tile <= most {
+                let cost = self.tile_cost(&candidates, &factors, accesses, tile);
+                if best.as_ref().is_none_or(|(least, _)| cost < *least - 1e-9) {
+                    best = Some((cost, factors.clone()));
+                }
+            }
+            // The next combination, counting with a digit for each candidate.
+            let Some(digit) = (0..factors.len()).find(|digit| {
+                let next = factors[*digit] + 1;
+                next <= candidates[*digit].1.min(most)
+            }) else {
+                break;
+            };
+            factors[digit] += 1;
+            factors[..digit].fill(1);
+        }
+        let mut tile = Tile { factors: vec![1; spatial.len()] };
+        if let Some((_, factors)) = best {
+            for ((axis, _), factor) in candidates.iter().zip(factors) {
+                tile.factors[*axis] = factor;
+            }
+        }
+        tile.factors.push(lanes);
+        tile
+    }
+
+    /// Cycles for each combination in a tile, roughly: loads, the latency of additions where there
+    /// are too few to overlap, and what is lost at the border of the tensor.
+    fn tile_cost(
+        &self,
+        candidates: &[(usize, i64)],
+        factors: &[i64],
+        accesses: &[Access],
+        tile: i64,
+    ) -> f64 {
+        let mut loads = 0.0;
+        for access in accesses {
+            let each =
+                candidates.iter().zip(factors).filter(|((axis, _), _)| access.depends_on(*axis));
+            loads += each.map(|(_, factor)| *factor as f64).product::<f64>();
+        }
+        let mut waste = 1.0;
+        for ((_, extent), factor) in candidates.iter().zip(factors) {
+            let covered = (extent + factor - 1) / factor * factor;
+            // Border tiles run element by element: they cost much more than whole ones.
+            let border = if covered == *extent { 0.0 } else { 8.0 * (extent % factor) as f64 };
+            waste *= (*extent as f64 + border) / *extent as f64;
+        }
+        let latency = (8.0 / tile as f64).max(1.0);
+        let loop_overhead = 2.0 / tile as f64;
+        (latency.max(0.5 * loads / tile as f64) + 0.2 * loads / tile as f64 + loop_overhead) * waste
+    }
+
+    /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the
+    /// innermost loop that is left of them.
+    fn parallelize(&mut self, outer: &[Axis], work: i64) -> Axis {
+        let mut at = outer[outer.len() - 1];
+        if self.machine.threads < 2 || work < PARALLEL_POINTS {
+            return at;
+        }
+        let enough = 8 * self.machine.threads as i64;
+        let mut fused = outer[0];
+        for &next in &outer[1..] {
+            if self.schedule.extent(fused) >= enough {
+                break;
+            }
+            let Ok(both) = self.schedule.fuse(fused, next) else { break };
+            if next == at {
+                at = both;
+            }
+            fused = both;
+        }
+        if outer.len() == 1 {
+            at = fused;
+        }
+        let _ = self.schedule.parallel(fused);
+        at
+    }
+
+    /// Reduces in vectors along the last axis of the reduction: for products of rows with rows.
+    fn reduce_in_vectors(&mut self, root: Stage, producer: Stage) -> bool {
+        let outer = self.schedule.axes(root).to_vec();
+        if outer.is_empty() {
+            return false;
+        }
+        let work = points(self.schedule, producer);
+        let before = self.schedule.clone();
+        let partial = self.partial_vectors(producer);
+        let at = self.parallelize(&outer, work);
+        for stage in [Some(producer), partial].into_iter().flatten() {
+            if self.schedule.compute_at(stage, at).is_err() {
+                *self.schedule = before;
+                return false;
+            }
+        }
+        let _ = self.schedule.set_scope(producer, Scope::Register);
+        if let Some(partial) = partial {
+            self.in_registers(partial);
+            if let Some(reduced) = self.schedule.loops(producer).last().copied() {
+                let _ = self.schedule.unroll(reduced);
+            }
+        }
+        true
+    }
+
+    /// Computes everything that `root` reads row by row: at the innermost of its loops that all of
+    /// it depends on.
+    fn rows(&mut self, root: Stage) -> bool {
+        let mut all = Vec::new();
+        let mut pending = vec![root];
+        while let Some(stage) = pending.pop() {
+            for producer in self.producers(stage) {
+                if !all.contains(&producer) {
+                    all.push(producer);
+                    pending.push(producer);
+                }
+            }
+        }
+        let axes = self.schedule.axes(root).to_vec();
+        // The leading dimensions that every producer has in common with the root stage.
+        let spatial = self.spatial(root);
+        let common = all
+            .iter()
+            .map(|stage| {
+                let own = self.spatial(*stage);
+                let reduced = reduce(self.schedule, *stage).is_some();
+                let same = own.iter().zip(&spatial).take_while(|(a, b)| a == b).count();
+                if reduced { same } else { same.min(spatial.len().saturating_sub(1)) }
+            })
+            .min()
+            .unwrap_or(0)
+            .min(spatial.len().saturating_sub(1));
+        let work =
+            all.iter().map(|stage| points(self.schedule, *stage)).fold(0i64, i64::saturating_add);
+        if common == 0 {
+            return false;
+        }
+        let before = self.schedule.clone();
+        let partials: Vec<Stage> =
+            all.iter().filter_map(|stage| self.partial_vectors(*stage)).collect();
+        let at = self.parallelize(&axes[..common], work);
+        for &stage in all.iter().chain(&partials) {
+            if self.schedule.compute_at(stage, at).is_err() {
+                *self.schedule = before;
+                return false;
+            }
+        }
+        for stage in partials {
+            self.in_registers(stage);
+        }
+        for stage in all {
+            if reduce(self.schedule, stage).is_none() {
+                self.vectorize_last(stage);
+            }
+        }
+        self.vectorize_last(root);
+        true
+    }
+
+    /// Factors the reduction `stage` into one partial result for each lane of a vector, where what
+    /// it reads along its last axis is contiguous. The stage of the partial results.
+    fn partial_vectors(&mut self, stage: Stage) -> Option<Stage> {
+        let axes = self.schedule.axes(stage).to_vec();
+        let last = axes.len().checked_sub(1)?;
+        if !self.schedule.is_reduction(axes[last]) {
+            return None;
+        }
+        let accesses = self.schedule.accesses(stage);
+        let contiguous =
+            accesses.iter().all(|access| matches!(access.steps.get(last), Some(Some(0 | 1))));
+        let extent = self.schedule.extent(axes[last]);
+        let most = self.machine.lanes(self.bits(stage) as usize) as i64;
+        let lanes = most.min(1 << extent.trailing_zeros().min(16));
+        if !contiguous || lanes < 4 || extent < 2 * lanes {
+            return None;
+        }
+        let before = self.schedule.clone();
+        let factored = self
+            .schedule
+            .split(axes[last], lanes)
+            .and_then(|(_, inner)| self.schedule.rfactor(inner));
+        factored.inspect_err(|_| *self.schedule = before).ok()
+    }
+
+    /// Keeps the partial results `stage` of a reduction in a vector register.
+    fn in_registers(&mut self, stage: Stage) {
+        let _ = self.schedule.set_scope(stage, Scope::Register);
+        let axes = self.schedule.axes(stage).to_vec();
+        let (spatial, reduction): (Vec<Axis>, Vec<Axis>) =
+            axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
+        let order: Vec<Axis> = reduction.into_iter().chain(spatial.iter().copied()).collect();
+        let _ = self.schedule.reorder(&order);
+        if let Some(vector) = spatial.last() {
+            let _ = self.schedule.vectorize(*vector);
+        }
+    }
+
+    /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous.
+    fn vectorize_last(&mut self, stage: Stage) {
+        let loops = self.schedule.loops(stage).to_vec();
+        let Some(&innermost) = loops.last() else { return };
+        let Some(position) = self.schedule.axes(stage).iter().position(|axis| *axis == innermost)
+        else {
+            return;
+        };
+        let contiguous = self
+            .schedule
+            .accesses(stage)
+            .iter()
+            .all(|access| matches!(access.steps.get(position), Some(Some(0 | 1))));
+        let extent = self.schedule.extent(innermost);
+        let Some(lanes) = self.lanes(extent, self.bits(stage)).filter(|_| contiguous) else {
+            return;
+        };
+        if let Ok((_, vector)) = self.schedule.split(innermost, lanes) {
+            let _ = self.schedule.vectorize(vector);
+        }
+    }
+
+    /// Elementwise loops: vectors in the innermost, threads on the outermost.
+    fn plain(&mut self, root: Stage) {
+        let axes = self.schedule.axes(root).to_vec();
+        let spatial: Vec<Axis> =
+            axes.into_iter().filter(|axis| !self.schedule.is_reduction(*axis)).collect();
+        if spatial.is_empty() {
+            return;
+        }
+        let work = points(self.schedule, root);
+        if reduce(self.schedule, root).is_none() {
+            self.vectorize_last(root);
+        }
+        let mut outer: Vec<Axis> = self
+            .schedule
+            .loops(root)
+            .iter()
+            .copied()
+            .filter(|axis| !self.schedule.is_reduction(*axis))
+            .collect();
+        if outer.len() > spatial.len() {
+            outer.pop();
+        }
+        self.parallelize(&outer, work);
+    }
+}

@@ -1,0 +1,146 @@
+//! Whole programs: every compute function scheduled and lowered, constants and memory laid out.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use ir_core::{Attr, Diagnostic, Item, Module, Symbol, TensorData, Type, ValueId};
+use rustc_hash::FxHashMap;
+use te::compute::FUNC;
+use te::loops::{Data, KERNEL, MemoryPlan, plan_memory, simplify, unroll, vectorize};
+
+use crate::{Capabilities, cpu};
+
+/// The kernel that a compute function becomes on `machine` by its default schedule. The error is a
+/// message.
+pub fn lower_function(function: &Item, machine: &Capabilities) -> Result<Item, String> {
+    let schedule = cpu::schedule(function, machine)?;
+    let mut kernel = te::lower::lower(&schedule)?;
+    kernel.signature.span = function.signature.span;
+    if let Some(body) = kernel.body_mut() {
+        vectorize(body);
+        unroll(body);
+        simplify(body);
+    }
+    Ok(kernel)
+}
+
+/// Replaces every compute function of `module` by its kernel on `machine`, on `threads` threads.
+/// The result does not depend on their number. Errors are what has no schedule.
+pub fn lower_functions(
+    module: &mut Module,
+    machine: &Capabilities,
+    threads: usize,
+) -> Result<(), Vec<Diagnostic>> {
+    let functions: Vec<Symbol> = module
+        .items
+        .iter()
+        .filter(|(_, item)| item.signature.op.as_str() == FUNC)
+        .map(|(name, _)| *name)
+        .collect();
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<Item, String>)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, functions.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = functions.get(index).and_then(|name| module.items.get(name))
+                    else {
+                        break;
+                    };
+                    let kernel = lower_function(item, machine);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((index, kernel));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    let mut errors = Vec::new();
+    for (index, result) in results {
+        let name = functions[index];
+        match result {
+            Ok(kernel) => {
+                module.items.insert(name, kernel);
+            }
+            Err(message) => {
+                let span = module.items.get(&name).and_then(|item| item.signature.span);
+                let message = format!("`@{name}` has no schedule: {message}");
+                errors.push(Diagnostic::error("E0910", message).at(span));
+            }
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// What surrounds the kernels of a program.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// The constants, as further inputs of the main kernel, between its inputs and its results.
+    pub data: Vec<TensorData>,
+    /// How many of the parameters are inputs of the program.
+    pub inputs: usize,
+    /// How many of them are results.
+    pub outputs: usize,
+    /// Where its buffers lie.
+    pub memory: MemoryPlan,
+}
+
+/// Takes the constants out of the kernel `main` of `module`, each once, as parameters, and plans
+/// the memory of its buffers. Errors where there is no such kernel, or its buffers are too large.
+pub fn lay_out(module: &mut Module, main: &str) -> Result<Layout, Diagnostic> {
+    let name = Symbol::new(main);
+    let missing = || Diagnostic::error("E0910", format!("there is no kernel `@{main}`"));
+    let item = module.items.get_mut(&name).ok_or_else(missing)?;
+    if item.signature.op.as_str() != KERNEL {
+        return Err(missing());
+    }
+    let outputs = item.signature.attrs.value::<i64>(te::loops::OUTPUTS).unwrap_or(0) as usize;
+    let span = item.signature.span;
+    let body = item.body_mut().ok_or_else(missing)?;
+    let entry = body.entry();
+    let inputs = body.block_args(entry).len().saturating_sub(outputs);
+
+    // Results stay the last parameters: they are added again after the constants.
+    let mut data = Vec::new();
+    let mut added = Vec::new();
+    let constants: Vec<_> =
+        body.block_ops(entry).filter_map(|op| Some((op, body.view::<Data>(op)?.value))).collect();
+    let mut known: FxHashMap<Attr, ValueId> = FxHashMap::default();
+    for (op, value) in constants {
+        let key = Attr::of(&value);
+        let result = body.result(op, 0);
+        let param = match known.get(&key) {
+            Some(param) => *param,
+            None => {
+                let param = body.add_block_arg(entry, value.ty());
+                let hint = body.name_hint(result);
+                body.set_name_hint(param, hint);
+                known.insert(key, param);
+                added.push(param);
+                data.push(value);
+                param
+            }
+        };
+        body.replace_all_uses(result, param);
+        body.erase(op);
+    }
+    if !added.is_empty() {
+        let results = body.block_args(entry)[inputs..inputs + outputs].to_vec();
+        for result in results {
+            let again = body.add_block_arg(entry, body.ty(result));
+            let hint = body.name_hint(result);
+            body.set_name_hint(again, hint);
+            body.replace_all_uses(result, again);
+        }
+        for _ in 0..outputs {
+            body.remove_block_arg(entry, inputs);
+        }
+    }
+    let memory =
+        plan_memory(body).map_err(|message| Diagnostic::error("E0910", message).at(span))?;
+    let params: Vec<Type> = body.block_args(entry).iter().map(|arg| body.ty(*arg)).collect();
+    item.signature.ty = Type::function(params, Type::unit());
+    Ok(Layout { data, inputs, outputs, memory })
+}

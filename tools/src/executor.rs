@@ -1,0 +1,189 @@
+//! The graph executor: a first-order program compiled for a target as a whole, and run.
+//!
+//! The program is optimized and fused, its kernels become tensor expressions, these are scheduled
+//! for the target and compiled, and a main kernel calls them on buffers whose places were planned.
+//! What comes out is one call.
+
+use std::time::{Duration, Instant};
+
+use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
+use ir_core::{
+    AttrDict, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts, Registry,
+    Symbol, TensorData, Type, TypeData, ValueId, verify,
+};
+use relay::language::{Constant, FUNC};
+use target_core::program::{Layout, lay_out, lower_functions};
+use target_core::{Buffer, Executable, Target};
+
+/// The passes that a program goes through for a target with vectors of `lanes` numbers, as pipeline
+/// text.
+pub fn pipeline(lanes: usize) -> String {
+    format!("{},lower-te", crate::COMPILE.replace("width=16", &format!("width={lanes}")))
+}
+
+/// The kernel that the executor calls.
+const MAIN: &str = "main";
+
+/// A program that is ready to run.
+pub struct Program {
+    executable: Box<dyn Executable>,
+    layout: Layout,
+    params: Vec<Type>,
+    /// Inputs, constants, results: the parameters of the main kernel.
+    buffers: Vec<Buffer>,
+}
+
+/// Where the time of building a program went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BuildTimes {
+    /// The passes on the whole program.
+    pub passes: Duration,
+    /// Schedules and loops.
+    pub lower: Duration,
+    /// Code generation and the target's compiler.
+    pub compile: Duration,
+}
+
+/// Makes the parameters of `@main` that `values` names constants. Returns the names that it has no
+/// parameter for.
+pub fn bind(module: &mut Module, values: &[(String, TensorData)]) -> Vec<String> {
+    let missing = || values.iter().map(|(name, _)| name.clone()).collect();
+    let Some(item) = module.items.get_mut(&Symbol::new(MAIN)) else { return missing() };
+    let TypeData::Function(function) = item.signature.ty.data() else { return missing() };
+    let function: FunctionType = function.clone();
+    let Some(body) = item.body_mut() else { return missing() };
+    let entry = body.entry();
+    let mut params: Vec<Type> = function.params.to_vec();
+    let mut unknown = Vec::new();
+    for (name, value) in values {
+        let place = body
+            .block_args(entry)
+            .iter()
+            .position(|arg| body.name_hint(*arg).name.is_some_and(|hint| hint.as_str() == name));
+        let Some(place) = place.filter(|place| params.get(*place) == Some(&value.ty())) else {
+            unknown.push(name.clone());
+            continue;
+        };
+        let arg = body.block_args(entry)[place];
+        let constant = Constant { value: value.clone() };
+        let attrs: AttrDict = <Constant as OpFields<ValueId>>::attrs(&constant);
+        let types = [value.ty()];
+        let name = <Constant as OpFields<ValueId>>::NAME;
+        let parts = OpParts::new(name, &[], &types).attrs(attrs).at(Loc::UNKNOWN);
+        let op = body.insert_op(InsertPoint::Start(entry), parts);
+        let result = body.result(op, 0);
+        body.replace_all_uses(arg, result);
+        body.remove_block_arg(entry, place);
+        params.remove(place);
+    }
+    let ty = FunctionType { params: params.into(), ..function };
+    item.signature.ty = Type::new(TypeData::Function(ty));
+    unknown
+}
+
+impl Program {
+    /// Compiles `@main` of `module`, a verified Relay program, for `target`. Warnings and remarks
+    /// of the passes go to `found`. Errors are what cannot be lowered, scheduled or compiled.
+    pub fn build(
+        mut module: Module,
+        registry: &Registry,
+        target: &dyn Target,
+        threads: usize,
+        found: &mut Vec<Diagnostic>,
+    ) -> Result<(Program, BuildTimes), Vec<Diagnostic>> {
+        let mut times = BuildTimes::default();
+        let start = Instant::now();
+        let text = pipeline(target.capabilities().lanes(32));
+        let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
+        let mut timing = Timing::new();
+        let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing];
+        let options = RunOptions { threads };
+        let mut log = Vec::new();
+        let report = run(&pipeline, &mut module, registry, options, &mut instruments, &mut log)
+            .map_err(|error| vec![Diagnostic::error("E0733", error.to_string())])?;
+        let failed = report.diagnostics.iter().any(Diagnostic::is_error);
+        if failed || !matches!(report.outcome, Outcome::Done) {
+            return Err(report.diagnostics);
+        }
+        found.extend(report.diagnostics);
+        times.passes = start.elapsed();
+
+        let start = Instant::now();
+        lower_functions(&mut module, target.capabilities(), threads)?;
+        module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
+        let layout = lay_out(&mut module, MAIN).map_err(|error| vec![error])?;
+        let verified = verify(&module, registry)?;
+        times.lower = start.elapsed();
+
+        let start = Instant::now();
+        let executable = target.load(verified)?;
+        times.compile = start.elapsed();
+        let kernel = executable.kernels().iter().find(|kernel| kernel.name == MAIN);
+        let params = kernel.map(|kernel| kernel.params.clone()).unwrap_or_default();
+        let mut buffers = Vec::with_capacity(params.len());
+        for ty in &params {
+            match Buffer::of_type(*ty) {
+                Some(buffer) => buffers.push(buffer),
+                None => {
+                    let message = format!("there is no buffer of type {ty}");
+                    return Err(vec![Diagnostic::error("E0733", message)]);
+                }
+            }
+        }
+        for (buffer, value) in buffers.iter_mut().skip(layout.inputs).zip(&layout.data) {
+            buffer.as_mut().copy_from_slice(value.bytes());
+        }
+        Ok((Program { executable, layout, params, buffers }, times))
+    }
+
+    /// The types of the inputs.
+    pub fn inputs(&self) -> &[Type] {
+        &self.params[..self.layout.inputs]
+    }
+
+    /// What surrounds the kernels.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The kernels, the main one included.
+    pub fn kernels(&self) -> &[target_core::Kernel] {
+        self.executable.kernels()
+    }
+
+    /// Sets the inputs. Errors where their number or types do not fit.
+    pub fn set_inputs(&mut self, inputs: &[TensorData]) -> Result<(), Diagnostic> {
+        if inputs.len() != self.layout.inputs {
+            let (expected, found) = (self.layout.inputs, inputs.len());
+            let message = format!("expected {expected} inputs, found {found}");
+            return Err(Diagnostic::error("E0733", message));
+        }
+        for ((input, ty), buffer) in inputs.iter().zip(&self.params).zip(&mut self.buffers) {
+            if input.ty() != *ty {
+                let message = format!("expected an input of type {ty}, found {}", input.ty());
+                return Err(Diagnostic::error("E0733", message));
+            }
+            buffer.as_mut().copy_from_slice(input.bytes());
+        }
+        Ok(())
+    }
+
+    /// Runs on the inputs that were set.
+    pub fn run(&mut self) -> Result<(), Diagnostic> {
+        self.executable.call(MAIN, &mut self.buffers)
+    }
+
+    /// The results of the last run.
+    pub fn outputs(&self) -> Result<Vec<TensorData>, Diagnostic> {
+        let first = self.params.len() - self.layout.outputs;
+        let mut outputs = Vec::new();
+        for (ty, buffer) in self.params.iter().zip(&self.buffers).skip(first) {
+            let tensor = ty
+                .as_tensor()
+                .and_then(|tensor| buffer.to_tensor(tensor.dtype, &tensor.known_shape()?).ok());
+            let message = || Diagnostic::error("E0733", format!("a result is no {ty}"));
+            outputs.push(tensor.ok_or_else(message)?);
+        }
+        Ok(outputs)
+    }
+}

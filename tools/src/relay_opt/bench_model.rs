@@ -1,0 +1,155 @@
+//! The subcommand `bench`: compiles a model and measures how long it runs.
+
+use std::io;
+use std::time::Instant;
+
+use ir_core::{Diagnostic, Module, Random, Registry, Symbol, TensorData};
+use relay::arrays;
+use serde_json::json;
+
+use super::args::{BenchModel, DiagnosticForm};
+use super::report::Reporter;
+use super::run_model::{load, target};
+use super::{DIAGNOSTICS, OK};
+use crate::executor::{self, BuildTimes, Program};
+use crate::io::Io;
+
+/// What was measured.
+struct Measured {
+    program: Program,
+    times: BuildTimes,
+    /// Seconds of each run, in order.
+    runs: Vec<f64>,
+}
+
+/// Runs the subcommand and returns the exit status.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(super) fn bench_model(
+    args: &BenchModel,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
+    let mut found = Vec::new();
+    let measured = load(&args.model, &args.options, registry, &mut reporter, &mut found, io)
+        .and_then(|module| {
+            let measured = measure(args, module, registry, &mut found, io);
+            measured.map_err(|errors| found.extend(errors)).ok()
+        });
+    let failed = found.iter().any(Diagnostic::is_error);
+    reporter.report(found, io)?;
+    reporter.finish(io)?;
+    match measured {
+        Some(measured) if !failed => print(args, &measured, io).map(|()| OK),
+        _ => Ok(DIAGNOSTICS),
+    }
+}
+
+fn measure(
+    args: &BenchModel,
+    mut module: Module,
+    registry: &Registry,
+    found: &mut Vec<Diagnostic>,
+    io: &Io<'_>,
+) -> Result<Measured, Vec<Diagnostic>> {
+    let one = |error: Diagnostic| vec![error];
+    let target = target(&args.target, args.threads).map_err(one)?;
+    let mut given = match &args.params {
+        Some(path) => arrays::load(&io.directory.join(path)).map_err(one)?,
+        None => arrays::Arrays::default(),
+    };
+    let mut constants = Vec::new();
+    for (position, (name, ty)) in parameters(&module).into_iter().enumerate() {
+        let is_input = match args.input.is_empty() {
+            true => position == 0,
+            false => args.input.contains(&name),
+        };
+        let value = match given.shift_remove(&name) {
+            Some(value) => value,
+            None if is_input => continue,
+            None => random(ty, args.fill + position as u64 + 1).map_err(one)?,
+        };
+        constants.push((name, value));
+    }
+    executor::bind(&mut module, &constants);
+    let threads = target.capabilities().threads;
+    let (mut program, times) = Program::build(module, registry, &*target, threads, found)?;
+    let inputs: Result<Vec<TensorData>, Diagnostic> =
+        program.inputs().iter().map(|ty| random(*ty, args.fill)).collect();
+    program.set_inputs(&inputs.map_err(one)?).map_err(one)?;
+    let mut runs = Vec::new();
+    program.run().map_err(one)?;
+    let begin = Instant::now();
+    while begin.elapsed().as_secs_f64() < args.seconds || runs.len() < 3 {
+        let start = Instant::now();
+        program.run().map_err(one)?;
+        runs.push(start.elapsed().as_secs_f64());
+    }
+    Ok(Measured { program, times, runs })
+}
+
+/// The parameters of `@main` with their types.
+fn parameters(module: &Module) -> Vec<(String, ir_core::Type)> {
+    let Some(body) = module.body(Symbol::new("main")) else { return vec![] };
+    let args = body.block_args(body.entry()).iter().enumerate();
+    args.map(|(index, arg)| {
+        let name = body.name_hint(*arg).name;
+        (name.map_or_else(|| format!("arg{index}"), |name| name.to_string()), body.ty(*arg))
+    })
+    .collect()
+}
+
+fn random(ty: ir_core::Type, seed: u64) -> Result<TensorData, Diagnostic> {
+    let tensor = ty.as_tensor().and_then(|tensor| Some((tensor.known_shape()?, tensor.dtype)));
+    let Some((shape, dtype)) = tensor else {
+        let message = format!("there are no random numbers of type {ty}");
+        return Err(Diagnostic::error("E0733", message));
+    };
+    let made = Random::new(seed).tensor(&shape, dtype);
+    made.map_err(|message| Diagnostic::error("E0733", message))
+}
+
+fn print(args: &BenchModel, measured: &Measured, io: &mut Io<'_>) -> io::Result<()> {
+    let Measured { program, times, runs } = measured;
+    let mut sorted = runs.clone();
+    sorted.sort_by(f64::total_cmp);
+    let (least, median) = (sorted[0], sorted[sorted.len() / 2]);
+    let memory = program.layout().memory;
+    if args.json {
+        let value = json!({
+            "runs": runs.len(),
+            "median_s": median,
+            "least_s": least,
+            "build_s": {
+                "passes": times.passes.as_secs_f64(),
+                "lower": times.lower.as_secs_f64(),
+                "compile": times.compile.as_secs_f64(),
+            },
+            "kernels": program.kernels().len() - 1,
+            "memory_bytes": {
+                "planned": memory.planned,
+                "sum": memory.sum,
+                "lower_bound": memory.lower_bound,
+            },
+        });
+        return writeln!(io.stdout, "{value:#}");
+    }
+    writeln!(io.stdout, "median   {:10.3} ms of {} runs", median * 1e3, runs.len())?;
+    writeln!(io.stdout, "least    {:10.3} ms", least * 1e3)?;
+    writeln!(
+        io.stdout,
+        "built in {:10.3} s: passes {:.3}, schedules and loops {:.3}, code and compiler {:.3}",
+        (times.passes + times.lower + times.compile).as_secs_f64(),
+        times.passes.as_secs_f64(),
+        times.lower.as_secs_f64(),
+        times.compile.as_secs_f64()
+    )?;
+    writeln!(
+        io.stdout,
+        "memory   {} bytes planned for buffers of {} in all; at least {} are live at once",
+        memory.planned, memory.sum, memory.lower_bound
+    )?;
+    writeln!(io.stdout, "kernels  {}", program.kernels().len() - 1)
+}

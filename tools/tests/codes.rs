@@ -1,0 +1,102 @@
+//! Every code has a test that a user could have written: a lit file that names it. Codes that no
+//! file can bring about are listed here, each with the reason and the Rust test that names it.
+
+use std::path::{Path, PathBuf};
+
+/// Code, why no lit file can show it, and the test that does.
+const ELSEWHERE: &[(&str, &str, &str)] = &[
+    (
+        "E0101",
+        "a pass that builds an ill-typed operation; none of ours does",
+        "ir-core/tests/derive.rs",
+    ),
+    (
+        "E0309",
+        "a malformed form; the parser makes none, and in the generic form the verifier finds it",
+        "dialects/relay/tests/unverified.rs",
+    ),
+    (
+        "E0310",
+        "an unknown function; the parser or the verifier finds it first",
+        "dialects/relay/tests/unverified.rs",
+    ),
+    (
+        "E0311",
+        "an unknown operator as a value; the parser or the verifier finds it first",
+        "dialects/relay/tests/unverified.rs",
+    ),
+    (
+        "E0401",
+        "an unknown constructor; the parser or the verifier finds it first",
+        "dialects/relay/tests/unverified.rs",
+    ),
+    (
+        "E0402",
+        "a constructor with too many fields; the parser or the verifier finds it first",
+        "dialects/relay/tests/unverified.rs",
+    ),
+    (
+        "E0504",
+        "a value of another kind than its type says, in a program that was not verified",
+        "dialects/relay/src/interpreter/tests.rs",
+    ),
+    (
+        "E0507",
+        "the command line's limit is 2 GiB of pending calls",
+        "dialects/relay/src/interpreter/tests.rs",
+    ),
+    (
+        "E0509",
+        "a call from outside with too few arguments; the command line counts them",
+        "dialects/relay/src/interpreter/tests.rs",
+    ),
+    ("E0734", "executors that differ; none of ours should", "tools/tests/executor.rs"),
+    ("E0850", "a kernel that reads outside of a buffer", "dialects/te/src/interpreter/tests.rs"),
+    ("E0601", "a pass that is given a program without types", "passes/src/emit.rs"),
+    ("E0705", "no pipeline of ours contains itself", "ir-core/tests/pipeline.rs"),
+    ("E0710", "a pass that panics; none of ours should", "tools/tests/relay_opt.rs"),
+    ("E0711", "a pass that breaks the program; none of ours should", "tools/tests/relay_opt.rs"),
+    ("E0712", "a pass that changes a result; none of ours should", "tools/tests/relay_opt.rs"),
+    ("E0722", "an input of 2 GiB", "tools/tests/relay_opt.rs"),
+    ("E0727", "a hook that panics; none of ours should", "tools/tests/relay_opt.rs"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The names and texts of all lit files.
+fn lit_files() -> String {
+    let mut text = String::new();
+    let mut pending = vec![root().join("lit-tests")];
+    while let Some(folder) = pending.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if path.is_dir() {
+                pending.push(path);
+            } else if matches!(extension, Some("relay" | "te" | "test" | "check")) {
+                text += &path.file_name().unwrap().to_string_lossy();
+                // Some inputs are no text on purpose.
+                text += &String::from_utf8_lossy(&std::fs::read(path).unwrap());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_code_has_a_test() {
+    let lit = lit_files();
+    let codes: Vec<&str> = tools::codes::ALL.iter().map(|entry| entry.code).collect();
+    let listed = |code: &str| ELSEWHERE.iter().any(|(listed, ..)| *listed == code);
+    let missing: Vec<&&str> =
+        codes.iter().filter(|code| !listed(code) && !lit.contains(**code)).collect();
+    assert!(missing.is_empty(), "no lit file names {missing:?}: add one under lit-tests/");
+    for (code, reason, path) in ELSEWHERE {
+        assert!(codes.contains(code), "{code} is no code any more: take it off the list");
+        assert!(!lit.contains(code), "a lit file names {code}: take it off the list ({reason})");
+        let test = std::fs::read_to_string(root().join(path)).unwrap();
+        assert!(test.contains(code), "{path} does not name {code} ({reason})");
+    }
+}
