@@ -35,8 +35,8 @@ use crate::layouts::{Change, Need, Plan, open_operations, propagate};
 ///     -> Tensor[(1, 16, 6, 6), float32] {
 ///   %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NCHW16c");
 ///   %1 = layout_transform(%w, src_layout="OIHW", dst_layout="OIHW16i16o");
-///   %2 = nn.conv2d(%0, %1, channels=16, kernel_size=[3, 3], data_layout="NCHW16c",
-///     kernel_layout="OIHW16i16o");
+///   %2 = nn.conv2d(%0,
+///       %1, channels=16, kernel_size=[3, 3], data_layout="NCHW16c", kernel_layout="OIHW16i16o");
 ///   %3 = nn.relu(%2);
 ///   layout_transform(%3, src_layout="NCHW16c", dst_layout="NCHW")
 /// }

@@ -47,7 +47,8 @@ impl OptionValue for Target {
 ///     %b: Tensor[(2), float32]) -> Tensor[(1, 2, 6, 6), float32] {
 ///   %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NHWC");
 ///   %1 = layout_transform(%w, src_layout="OIHW", dst_layout="HWIO");
-///   %2 = nn.conv2d(%0, %1, channels=2, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO");
+///   %2 = nn.conv2d(%0,
+///       %1, channels=2, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO");
 ///   %3 = nn.bias_add(%2, %b, axis=3);
 ///   layout_transform(%3, src_layout="NHWC", dst_layout="NCHW")
 /// }

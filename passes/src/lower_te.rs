@@ -35,6 +35,18 @@ use problems::{Problem, Problems};
 ///   %0(%x)
 /// }
 /// ```
+///
+/// becomes
+///
+/// ```relay
+///   call @fused_exp(%x, %0)
+/// }
+///
+/// te.func @fused_exp(%p0: Tensor[(4), float32]) -> Tensor[(4), float32] {
+///   exp[i < 4] = exp(%p0[i])
+///   return exp
+/// }
+/// ```
 #[derive(Pass)]
 #[pass(name = "lower-te", module)]
 pub struct LowerTe {}

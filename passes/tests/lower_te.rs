@@ -24,6 +24,10 @@ const UNDEFINED: &[(&str, &str)] = &[
     ("dyn.nn.upsampling", "its shape is known at run time only"),
     ("dyn.nn.upsampling3d", "its shape is known at run time only"),
     ("dyn.nn.pad", "its shape is known at run time only"),
+    ("dyn.ones", "its shape is known at run time only"),
+    ("dyn.zeros", "its shape is known at run time only"),
+    ("image.dilation2d", "not yet"),
+    ("nn.correlation", "not yet"),
     ("qnn.avg_pool2d", "its factors as fixed-point numbers: not yet"),
 ];
 

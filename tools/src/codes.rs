@@ -96,7 +96,6 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(passes::codes::CODES);
     all.extend(target_core::codes::CODES);
     all.extend(onnx_frontend::CODES);
-    all.extend(target_core::codes::CODES);
     all.extend(CODES);
     all.sort_by_key(|entry| entry.code);
     all

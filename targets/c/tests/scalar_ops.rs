@@ -263,3 +263,55 @@ fn casts_between_all_types() {
         }
     });
 }
+
+/// The functions that we compute ourselves, over all magnitudes of `float`.
+#[test]
+fn own_functions_are_within_two_units() {
+    const STEP: usize = 1009;
+    let ops = [ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf];
+    let numbers: Vec<f64> =
+        (0..=u32::MAX).step_by(STEP).map(|bits| f32::from_bits(bits).into()).collect();
+    let count = (numbers.len() / 16 * 16) as i64;
+    let data = TensorData::from_f64(DType::FLOAT32, &[count], &numbers[..count as usize]).unwrap();
+    let mut w = Writer::new();
+    let x = w.param("x", &[count], DType::FLOAT32);
+    let outputs: Vec<_> =
+        ops.iter().map(|op| w.param(op.name(), &[2, count], DType::FLOAT32)).collect();
+    for (op, output) in ops.iter().zip(outputs) {
+        for lanes in [1, 16] {
+            w.serial("i", count / lanes, |w, i| {
+                let base = w.affine(i, lanes, 0);
+                let place = if lanes == 1 { base } else { w.ramp(base, lanes) };
+                let value = w.load(x, &[place]);
+                let value = w.scalar(*op, &[value]);
+                let row = w.index((lanes > 1).into());
+                w.store(value, output, &[row, place]);
+            });
+        }
+    }
+    let module = module([("functions", w.finish(ops.len() as i64))]);
+    let isas = [target_core::host().isa];
+    common::run_on(&isas, &module, "functions", std::slice::from_ref(&data), |place, results| {
+        for (op, result) in ops.iter().zip(&results) {
+            let (mut worst, mut at) = (0.0, 0.0);
+            for (index, found) in result.elements().enumerate() {
+                let x = numbers[index % count as usize];
+                // Not rounded: the unit in the last place is that of the exact number.
+                let Ok(Scalar::Float(exact)) = op.evaluate(DType::FLOAT64, &[Scalar::Float(x)])
+                else {
+                    continue;
+                };
+                let rounded = f64::from(exact as f32);
+                let off = match rounded.is_finite() && found.as_f64().is_finite() {
+                    true => distance(DType::FLOAT32, exact, found.as_f64()),
+                    false => distance(DType::FLOAT32, rounded, found.as_f64()),
+                };
+                if off > worst {
+                    (worst, at) = (off, x);
+                }
+            }
+            eprintln!("{}: {worst:.2} ulp at {at:e} ({place})", op.name());
+            assert!(worst <= 2.0, "{}: {worst} ulp at {at:e} ({place})", op.name());
+        }
+    });
+}

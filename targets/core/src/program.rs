@@ -144,3 +144,14 @@ pub fn lay_out(module: &mut Module, main: &str) -> Result<Layout, Diagnostic> {
     item.signature.ty = Type::function(params, Type::unit());
     Ok(Layout { data, inputs, outputs, memory })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_has_a_main_kernel() {
+        let error = lay_out(&mut Module::new(), "main").unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), ("E0910", "there is no kernel `@main`"));
+    }
+}

@@ -243,6 +243,7 @@ fn division_by_integer_zero_shows_the_operands() {
         })]
     });
     let error = error.unwrap_err();
+    assert_eq!(error.code, "E0852");
     assert_eq!(error.to_string(), "`te.floordiv` of 7, 0: integer division by zero");
 }
 
@@ -254,7 +255,7 @@ fn arguments_must_fit() {
     let item = builder.finish(&[copy]).unwrap();
     let body = item.body.as_ref().unwrap();
     let error = run_compute(body, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "expected 1 inputs, found 0");
+    assert_eq!((error.code, error.to_string().as_str()), ("E0855", "expected 1 inputs, found 0"));
     let error = run_compute(body, &[eighths(&[3], 1)]).unwrap_err().to_string();
     assert_eq!(error, "expected Tensor[(2), float32] for `%x`, found Tensor[(3), float32]");
     let options = Options { step_limit: Some(3), ..Options::default() };
@@ -531,6 +532,7 @@ fn a_barrier_inside_a_thread_loop_is_refused() {
         w.add(&Barrier {}, &[], 0);
     });
     let error = w.run(&[], 1).unwrap_err();
+    assert_eq!(error.code, "E0854");
     assert!(error.message.contains("`te.barrier` cannot be run: a barrier inside a `thread` loop"));
     assert!(error.help.is_some());
 }

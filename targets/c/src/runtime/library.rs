@@ -118,3 +118,14 @@ fn size(ty: ir_core::Type) -> Option<usize> {
     let tensor = ty.as_tensor()?;
     ir_core::tensor::tensor_bytes(&tensor.known_shape()?, tensor.dtype)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_library_is_refused() {
+        let error = Library::load(Path::new(file!()), &[], "hook").err();
+        assert_eq!(error.map(|error| error.code), Some("E0906"));
+    }
+}
