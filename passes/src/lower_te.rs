@@ -39,6 +39,7 @@ use problems::{Problem, Problems};
 /// becomes
 ///
 /// ```relay
+/// te.kernel @main(%x: Tensor[(4), float32], %0: Tensor[(4), float32]) outputs 1 {
 ///   call @fused_exp(%x, %0)
 /// }
 ///

@@ -103,7 +103,11 @@ fn print(module: &Module, generic: bool, registry: &Registry) -> String {
     let options = PrintOptions { types: false, ..PrintOptions::default() };
     relay::text::print(module, registry, &options, &mut out).expect("memory takes every byte");
     let text = String::from_utf8(out).expect("the printer writes text");
-    text.split_once('\n').map_or(String::new(), |(_, text)| text.to_string())
+    // The version stands before functions of relay only.
+    match text.split_once('\n') {
+        Some((version, rest)) if version.starts_with("#[version") => rest.to_string(),
+        _ => text,
+    }
 }
 
 /// What is wrong with the example in the documentation of `pass`.

@@ -395,3 +395,26 @@ fn shown(tensor: &TensorData) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use ir_core::DType;
+
+    use super::*;
+
+    /// What E0734 reports: more than rounding, and shapes, types and numbers of results.
+    #[test]
+    fn differences_are_more_than_rounding() {
+        let floats = |values: &[f64]| {
+            let shape = [values.len() as i64];
+            Value::Tensor(TensorData::from_f64(DType::FLOAT32, &shape, values).unwrap())
+        };
+        assert_eq!(difference(&floats(&[1.0, 2.0]), &floats(&[1.0001, 2.0])), None);
+        assert_eq!(difference(&floats(&[f64::NAN]), &floats(&[f64::NAN])), None);
+        let found = difference(&floats(&[1.0, 2.0]), &floats(&[1.1, 2.0])).unwrap();
+        assert!(found.starts_with("out_0 differs at element 0"), "{found}");
+        assert!(difference(&floats(&[1.0]), &floats(&[1.0, 2.0])).is_some());
+        let both = Value::tuple([floats(&[1.0]), floats(&[2.0])]);
+        assert!(difference(&both, &floats(&[1.0])).is_some());
+    }
+}

@@ -19,7 +19,7 @@
 //! by `te.cache_write` or `te.rfactor`, which give the new axes as further results.
 //!
 //! To add a primitive, write the method of [`Schedule`] and, here, the struct with its hook
-//! [`Apply`], and name it in [`register`].
+//! [`Apply`], and name it in `register`.
 
 use ir_core::registry::ItemDef;
 use ir_core::{AttrDict, Op, OpFields, Registry, Type, ValueId};
