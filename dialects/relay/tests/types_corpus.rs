@@ -79,6 +79,19 @@ fn inferred(module: &Module) -> Inferred {
     found
 }
 
+/// `ty` with type parameters such as `A1` as `A`: an inner parameter that shadows one is renamed.
+fn without_numbers(ty: &str) -> String {
+    let mut out = String::new();
+    for word in ty.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let name = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        let letters = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let renamed = letters.len() == 1 && letters.chars().all(|c| c.is_ascii_uppercase());
+        out.push_str(if renamed { letters } else { name });
+        out.push_str(&word[name.len()..]);
+    }
+    out
+}
+
 /// How many comments were compared.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Compared {
@@ -103,7 +116,9 @@ fn differences(module: &Module, text: &str, compared: &mut Compared) -> BTreeSet
                 &inferred.all
             }
         };
-        if !candidates.contains(&ty) {
+        let renamed =
+            || candidates.iter().any(|found| without_numbers(found) == without_numbers(&ty));
+        if !candidates.contains(&ty) && !renamed() {
             different.insert(ty);
         }
     }
