@@ -49,7 +49,8 @@ fn padding_by_scalars_lanes_and_branches() {
     let guarded = |w: &mut Writer, i: ValueId, index: ValueId, wide: bool| {
         let (mut low, mut high, mut zero) = (w.index(0), w.index(32), w.float(-1.0));
         if wide {
-            (low, high, zero) = (w.broadcast(low, 16), w.broadcast(high, 16), w.broadcast(zero, 16));
+            (low, high, zero) =
+                (w.broadcast(low, 16), w.broadcast(high, 16), w.broadcast(zero, 16));
         }
         let above = w.scalar(ScalarOp::Ge, &[i, low]);
         let below = w.scalar(ScalarOp::Lt, &[i, high]);
@@ -191,10 +192,8 @@ fn calls_pass_workspace_and_constants_on() {
             w.store(product, scaled, &[i, j]);
         });
     });
-    let attrs = OpFields::<ValueId>::attrs(&Call {
-        kernel: ir_core::Symbol::new("sums"),
-        buffers: vec![],
-    });
+    let attrs =
+        OpFields::<ValueId>::attrs(&Call { kernel: ir_core::Symbol::new("sums"), buffers: vec![] });
     let buffers = [scaled, y];
     let parts = ir_core::OpParts::new("te.call", &buffers, &[]).attrs(attrs);
     w.body.insert_op(ir_core::InsertPoint::End(w.block), parts);

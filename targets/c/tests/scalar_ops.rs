@@ -54,8 +54,30 @@ fn operands(dtype: DType, seed: u64) -> TensorData {
     let count = COUNT as usize;
     if dtype.is_float() {
         let special = [
-            0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-3, 100.0, -100.0, 1e5, 6e4, -3e38, 1e-40,
-            f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 88.0, -88.0, -103.0, 3.5, -7.0, 0.625,
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -0.5,
+            2.5,
+            -2.5,
+            1e-3,
+            100.0,
+            -100.0,
+            1e5,
+            6e4,
+            -3e38,
+            1e-40,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            88.0,
+            -88.0,
+            -103.0,
+            3.5,
+            -7.0,
+            0.625,
         ];
         let mut values = special.to_vec();
         values.extend(numbers(count / 2, seed, -4.0, 4.0));
@@ -217,8 +239,7 @@ fn casts_between_all_types() {
         });
     }
     let module = module([("casts", w.finish(outputs.len() as i64))]);
-    let data: Vec<TensorData> =
-        inputs.iter().map(|(dtype, _)| operands(*dtype, 2)).collect();
+    let data: Vec<TensorData> = inputs.iter().map(|(dtype, _)| operands(*dtype, 2)).collect();
     let isas = [target_core::host().isa, "scalar"];
     common::run_on(&isas, &module, "casts", &data, |place, results| {
         for ((from, _, to, _), result) in outputs.iter().zip(&results) {
@@ -231,14 +252,67 @@ fn casts_between_all_types() {
                     continue;
                 }
                 let (expected, found) = (value.cast(*to), result.element(index).unwrap());
-                let same = expected == found
-                    || (expected.as_f64().is_nan() && found.as_f64().is_nan());
+                let same =
+                    expected == found || (expected.as_f64().is_nan() && found.as_f64().is_nan());
                 assert!(
                     same,
                     "{value:?} from {from} to {to}: expected {expected:?}, found {found:?} \
                      ({place}, {index})"
                 );
             }
+        }
+    });
+}
+
+/// The functions that we compute ourselves, over all magnitudes of `float`.
+#[test]
+fn own_functions_are_accurate() {
+    const STEP: usize = 1009;
+    let ops = [ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf];
+    let numbers: Vec<f64> =
+        (0..=u32::MAX).step_by(STEP).map(|bits| f32::from_bits(bits).into()).collect();
+    let count = (numbers.len() / 16 * 16) as i64;
+    let data = TensorData::from_f64(DType::FLOAT32, &[count], &numbers[..count as usize]).unwrap();
+    let mut w = Writer::new();
+    let x = w.param("x", &[count], DType::FLOAT32);
+    let outputs: Vec<_> =
+        ops.iter().map(|op| w.param(op.name(), &[2, count], DType::FLOAT32)).collect();
+    for (op, output) in ops.iter().zip(outputs) {
+        for lanes in [1, 16] {
+            w.serial("i", count / lanes, |w, i| {
+                let base = w.affine(i, lanes, 0);
+                let place = if lanes == 1 { base } else { w.ramp(base, lanes) };
+                let value = w.load(x, &[place]);
+                let value = w.scalar(*op, &[value]);
+                let row = w.index((lanes > 1).into());
+                w.store(value, output, &[row, place]);
+            });
+        }
+    }
+    let module = module([("functions", w.finish(ops.len() as i64))]);
+    let isas = [target_core::host().isa];
+    common::run_on(&isas, &module, "functions", std::slice::from_ref(&data), |place, results| {
+        for (op, result) in ops.iter().zip(&results) {
+            let (mut worst, mut at) = (0.0, 0.0);
+            for (index, found) in result.elements().enumerate() {
+                let x = numbers[index % count as usize];
+                // Not rounded: the unit in the last place is that of the exact number.
+                let Ok(Scalar::Float(exact)) = op.evaluate(DType::FLOAT64, &[Scalar::Float(x)])
+                else {
+                    continue;
+                };
+                let rounded = f64::from(exact as f32);
+                let off = match rounded.is_finite() && found.as_f64().is_finite() {
+                    true => distance(DType::FLOAT32, exact, found.as_f64()),
+                    false => distance(DType::FLOAT32, rounded, found.as_f64()),
+                };
+                if off > worst {
+                    (worst, at) = (off, x);
+                }
+            }
+            eprintln!("{}: {worst:.2} ulp at {at:e} ({place})", op.name());
+            let allowed = if *op == ScalarOp::Sigmoid { 2.5 } else { 1.5 };
+            assert!(worst <= allowed, "{}: {worst} ulp at {at:e} ({place})", op.name());
         }
     });
 }

@@ -141,10 +141,15 @@ impl Helpers {
                 Expr::call(&name, &[&a.expr, &b.expr])
             }
             IsNan | IsFinite | IsInf => {
-                self.math = true;
-                let call = Expr::call(op.name().trim_start_matches("te."), &[&a.expr]);
-                // Not 1 but some number other than 0.
-                return Expr::binary("!=", &call, &Expr::atom("0"));
+                let (name, body) = match op {
+                    IsNan => ("is_nan", "return a != a;"),
+                    IsFinite => ("is_finite", "return a - a == 0;"),
+                    _ => ("is_infinite", "return a == a && a - a != 0;"),
+                };
+                let name = format!("{name}_{}", suffix(wide));
+                let parameters = format!("{} a", value(wide));
+                let name = self.define(name, |_, n| function("bool", n, &parameters, body));
+                return Expr::call(&name, &[&a.expr]);
             }
             _ if own => {
                 let name = math::function(self, op, wide, None);

@@ -59,6 +59,7 @@ struct Variable {
 /// A parallel loop being written, as a function of its own.
 struct Outlined {
     op: OpId,
+    index: String,
     function: String,
     /// Variables that exist outside.
     outside: usize,
@@ -367,6 +368,7 @@ impl Emitter<'_> {
         self.outlined_count += 1;
         self.outlined = Some(Outlined {
             op,
+            index: index.to_string(),
             function: format!("{}_loop{}", self.symbol, self.outlined_count),
             outside: self.scope.len(),
             around: std::mem::take(&mut self.out),
@@ -408,7 +410,9 @@ impl Emitter<'_> {
             self.line("}");
         }
         let Some(outlined) = self.outlined.take() else { return };
-        let Outlined { op, function, outside, around, depth, workspace } = outlined;
+        let Outlined { op, index, function, outside, around, depth, workspace } = outlined;
+        self.names.release(&index);
+        self.scope.shift_remove(&index);
         let text = std::mem::replace(&mut self.out, around);
         (self.depth, self.workspace) = (depth, workspace);
         let extent = self.body.view::<For>(op).map_or(1, |op| op.extent);
@@ -546,7 +550,9 @@ impl Emitter<'_> {
             for piece in 0..pieces {
                 let base = if pieces == 1 { base.clone() } else { format!("{base}_{piece}") };
                 let name = self.names.fresh(&base);
-                if is_array {
+                if !variables.used[index] {
+                    // Compilers warn of variables that nothing uses.
+                } else if is_array {
                     self.line(&format!("{ty} {name}[{lanes}] = {{0}};"));
                 } else if declared.is_none() {
                     let zero = if lanes == 1 { "0" } else { "{0}" };

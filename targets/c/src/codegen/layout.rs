@@ -35,6 +35,8 @@ pub(super) struct Variables {
     pub(super) lanes: usize,
     /// By variable: the store that comes first and sets all of it, next to the allocation.
     pub(super) declared_at: Vec<Option<OpId>>,
+    /// By variable: whether anything reads or sets it.
+    pub(super) used: Vec<bool>,
 }
 
 /// Where everything lives.
@@ -278,9 +280,10 @@ fn variables(
             *slot = Some((user, whole));
         }
     }
+    let used = first.iter().map(Option::is_some).collect();
     let declared_at = first
         .into_iter()
         .map(|slot| slot.and_then(|(user, whole)| whole.then_some(user)))
         .collect();
-    Some(Variables { lanes, declared_at })
+    Some(Variables { lanes, declared_at, used })
 }

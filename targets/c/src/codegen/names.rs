@@ -111,7 +111,8 @@ impl Names {
         }
         // `i32` is a type, `i_32` is not.
         let is_kind = KINDS.contains(&base.as_str());
-        let separator = if is_kind || base.ends_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
+        let separator =
+            if is_kind || base.ends_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
         let mut number = 1;
         loop {
             let name = format!("{base}{separator}{number}");

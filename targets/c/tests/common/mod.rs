@@ -5,9 +5,9 @@ use ir_core::{
     AttrDict, AttrValue, BlockId, Body, DType, Diagnostic, InferCx, InsertPoint, Item, Module,
     NameHint, OpFields, OpParts, Registry, Scalar, Symbol, TensorData, Type, ValueId, verify,
 };
+use target_c::CTarget;
 use target_c::codegen::Style;
 use target_c::runtime::{Cache, Compiler};
-use target_c::CTarget;
 use target_core::{Buffer, Executable};
 use te::compute::{Load, Yield};
 use te::loops::{Alloc, Broadcast, For, ForKind, KERNEL, OUTPUTS, Ramp, Scope, Store};
@@ -52,7 +52,8 @@ impl Writer {
         let types: Vec<Type> = operands.iter().map(|value| self.body.ty(*value)).collect();
         let info = self.registry.info(name).expect("a registered operation");
         let infer = info.def.infer.expect("a type relation");
-        let ty = infer(&mut InferCx::new(&types, attrs)).unwrap_or_else(|_| panic!("{name} {types:?}"));
+        let ty =
+            infer(&mut InferCx::new(&types, attrs)).unwrap_or_else(|_| panic!("{name} {types:?}"));
         let parts = OpParts::new(name, operands, &[]).attrs(attrs);
         let results = [ty];
         let op = self
@@ -189,7 +190,8 @@ pub fn module(items: impl IntoIterator<Item = (&'static str, Item)>) -> Module {
 }
 
 pub fn show(diagnostics: &[Diagnostic], module: &Module) -> String {
-    diagnostics.iter().map(|d| format!("{d:?}\n")).collect::<String>() + &format!("{}", module.op_count())
+    diagnostics.iter().map(|d| format!("{d:?}\n")).collect::<String>()
+        + &format!("{}", module.op_count())
 }
 
 pub fn target(isa: &str) -> CTarget {
