@@ -266,7 +266,7 @@ fn casts_between_all_types() {
 
 /// The functions that we compute ourselves, over all magnitudes of `float`.
 #[test]
-fn own_functions_are_within_three_units() {
+fn own_functions_are_accurate() {
     const STEP: usize = 1009;
     let ops = [ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf];
     let numbers: Vec<f64> =
@@ -310,7 +310,9 @@ fn own_functions_are_within_three_units() {
                     (worst, at) = (off, x);
                 }
             }
-            assert!(worst <= 3.0, "{}: {worst} ulp at {at:e} ({place})", op.name());
+            eprintln!("{}: {worst:.2} ulp at {at:e} ({place})", op.name());
+            let allowed = if *op == ScalarOp::Sigmoid { 2.5 } else { 1.5 };
+            assert!(worst <= allowed, "{}: {worst} ulp at {at:e} ({place})", op.name());
         }
     });
 }
