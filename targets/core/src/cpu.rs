@@ -285,16 +285,24 @@ impl Rules<'_> {
             return false;
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);
-        self.tile_within(producer, last, &tile);
+        self.tile_within(producer, last, &tile, weights);
         true
     }
 
     /// Orders the loops of a reduction that is computed in register tiles: those of the reduction,
-    /// then the rows of the tile, then its vectors.
-    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile) {
+    /// as `weights` lie in memory, then the rows of the tile, then its vectors.
+    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile, weights: Option<&Access>) {
         let axes = self.schedule.axes(producer).to_vec();
-        let (mut spatial, reduction): (Vec<Axis>, Vec<Axis>) =
+        let (mut spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
+        if let Some(weights) = weights {
+            // Sequential reads are what caches and their prefetchers are made for.
+            let step = |axis: &Axis| {
+                let position = axes.iter().position(|other| other == axis)?;
+                weights.steps.get(position).copied().flatten()
+            };
+            reduction.sort_by_key(|axis| std::cmp::Reverse(step(axis).unwrap_or(i64::MAX)));
+        }
         let lanes = tile.factors.get(spatial.len()).copied().unwrap_or(1);
         let rows: Vec<Axis> = match self.schedule.split(spatial[last], lanes) {
             Ok((vectors, vector)) => {

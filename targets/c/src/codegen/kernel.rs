@@ -88,7 +88,7 @@ pub(super) struct Emitter<'a> {
     pub(super) ranges: Ranges,
     pub(super) affine: Affine,
     pub(super) plan: Plan,
-    pub(super) helpers: &'a mut Helpers,
+    pub(super) helpers: Helpers,
     pub(super) style: &'a Style,
     pub(super) names: Names,
     pub(super) values: FxHashMap<ValueId, Repr>,
@@ -125,6 +125,10 @@ pub(super) struct Written {
     /// Bytes of workspace.
     pub(super) workspace: usize,
     pub(super) has_parallel_loops: bool,
+    /// The kernels that it calls.
+    pub(super) callees: Vec<Symbol>,
+    /// The types, functions and headers that it needs.
+    pub(super) helpers: Helpers,
 }
 
 /// The function of a kernel.
@@ -132,7 +136,6 @@ pub(super) fn write(
     item: &Item,
     body: &Body,
     symbol: &str,
-    helpers: &mut Helpers,
     style: &Style,
     callees: &Callees,
 ) -> Result<Written, Vec<Diagnostic>> {
@@ -146,7 +149,7 @@ pub(super) fn write(
         ranges,
         affine,
         plan,
-        helpers,
+        helpers: Helpers::default(),
         style,
         names: Names::default(),
         values: FxHashMap::default(),
@@ -229,8 +232,16 @@ impl Emitter<'_> {
         out += &self.out;
         let text = format!("{}{}{prototype}\n{{\n{out}}}\n", self.constants, self.functions);
         let workspace = self.layout.bytes;
-        let has_parallel_loops = self.outlined_count > 0;
-        Written { text, prototype, names, types, workspace, has_parallel_loops }
+        Written {
+            text,
+            prototype,
+            names,
+            types,
+            workspace,
+            has_parallel_loops: self.outlined_count > 0,
+            callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
+            helpers: std::mem::take(&mut self.helpers),
+        }
     }
 
     /// Element type and extents of a buffer.
