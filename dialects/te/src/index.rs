@@ -182,6 +182,22 @@ impl Indices {
         (multiple, rest)
     }
 
+    /// `index` as `factor · whole + rest`, where `factor` divides `divisor` and `rest` is at least 0
+    /// and less than `factor`: then `⌊index / divisor⌋ = ⌊whole / (divisor / factor)⌋`, whatever
+    /// `rest` is. `None` where there is no such factor but 1.
+    fn without_low_part(&self, index: &Index, divisor: i64) -> Option<(Index, i64, Index)> {
+        let factors =
+            index.terms.iter().map(|(_, factor)| greatest_common_divisor(*factor, divisor));
+        let mut factors: SmallVec<[i64; 4]> = factors.filter(|factor| *factor > 1).collect();
+        factors.sort_unstable();
+        factors.dedup();
+        factors.into_iter().rev().find_map(|factor| {
+            let (whole, rest) = self.split(index, factor);
+            let Range { low, high } = self.range(&rest);
+            (low >= 0 && high < factor).then_some((whole, factor, rest))
+        })
+    }
+
     /// `⌊index / divisor⌋`, for a divisor of at least 1.
     pub fn quotient(&mut self, index: &Index, divisor: i64) -> Index {
         if divisor == 1 {
@@ -202,6 +218,9 @@ impl Indices {
         {
             let inner = inner.clone();
             return multiple.sum(&self.quotient_atom(inner, product, quotients));
+        }
+        if let Some((whole, factor, _)) = self.without_low_part(&rest, divisor) {
+            return multiple.sum(&self.quotient(&whole, divisor / factor));
         }
         multiple.sum(&self.quotient_atom(rest, divisor, quotients))
     }
@@ -226,6 +245,9 @@ impl Indices {
         {
             let inner = inner.clone();
             return self.remainder_of(inner, divisor);
+        }
+        if let Some((whole, factor, low)) = self.without_low_part(&rest, divisor) {
+            return self.remainder(&whole, divisor / factor).scaled(factor).sum(&low);
         }
         self.remainder_of(rest, divisor)
     }
@@ -427,6 +449,15 @@ impl Indices {
     }
 }
 
+/// The greatest common divisor of two numbers, of which the second is positive.
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.rem_euclid(b), b);
+    while a != 0 {
+        (a, b) = (b % a, a);
+    }
+    b
+}
+
 fn count(range: Range) -> Option<i64> {
     (range != Range::ALL).then(|| range.high.saturating_sub(range.low).saturating_add(1))
 }
@@ -484,6 +515,23 @@ mod tests {
         assert_eq!(t.range(&fused), Range { low: 0, high: 127 });
         let shifted = fused.plus(16 * 5);
         assert_eq!(t.quotient(&shifted, 16), i.plus(5));
+    }
+
+    #[test]
+    fn what_is_less_than_a_common_factor_does_not_matter() {
+        let mut indices = Indices::default();
+        let (lane, vector) = (indices.var(16), indices.var(64));
+        let (lane, vector) = (indices.of_var(lane), indices.of_var(vector));
+        // A vector of 16 within a panel of 128.
+        let column = lane.plus_scaled(&vector, 16);
+        let panel = indices.quotient(&vector, 8);
+        assert_eq!(indices.quotient(&column, 128), panel);
+        let within = indices.remainder(&vector, 8).scaled(16).sum(&lane);
+        assert_eq!(indices.remainder(&column, 128), within);
+        // A lane too many.
+        let wide = indices.var(17);
+        let column = indices.of_var(wide).plus_scaled(&vector, 16);
+        assert_ne!(indices.quotient(&column, 128), panel);
     }
 
     #[test]
