@@ -125,7 +125,10 @@ pub struct Interval {
 #[derive(Default)]
 pub struct Indices {
     atoms: IndexSet<AtomData, FxBuildHasher>,
+    /// What values each atom takes where it stands now.
     ranges: Vec<Range>,
+    /// What values it takes anywhere.
+    widest: Vec<Range>,
     vars: u32,
 }
 
@@ -142,6 +145,7 @@ impl Indices {
         let (row, new) = self.atoms.insert_full(data);
         if new {
             self.ranges.push(range);
+            self.widest.push(range);
         }
         Index { terms: SmallVec::from_slice(&[(Atom(row as u32), 1)]), constant: 0 }
     }
@@ -156,12 +160,27 @@ impl Indices {
         self.atom(AtomData::Value(value), Range::ALL)
     }
 
-    /// What values `index` takes at most.
+    /// What values `index` takes at most, where it stands now.
     pub fn range(&self, index: &Index) -> Range {
-        let start = Range { low: index.constant, high: index.constant };
-        index.terms.iter().fold(start, |range, (atom, factor)| {
-            range.plus_scaled(self.ranges[atom.0 as usize], *factor)
-        })
+        range_in(&self.ranges, index)
+    }
+
+    /// Says that `var` takes only values of `range` for now, some of those that it takes anywhere;
+    /// what it took before.
+    pub fn narrow(&mut self, var: Var, range: Range) -> Range {
+        match self.atoms.get_index_of(&AtomData::Var(var)) {
+            Some(row) => std::mem::replace(&mut self.ranges[row], range),
+            None => Range::ALL,
+        }
+    }
+
+    /// By how much `index` grows with `var`, and the values that the rest of it takes; `None`
+    /// where it does not grow steadily.
+    pub fn linear(&self, index: &Index, var: Var) -> Option<(i64, Range)> {
+        let step = self.step(index, var)?;
+        let row = self.atoms.get_index_of(&AtomData::Var(var))?;
+        let itself = Index { terms: SmallVec::from_slice(&[(Atom(row as u32), 1)]), constant: 0 };
+        Some((step, self.range(&index.plus_scaled(&itself, step.checked_neg()?))))
     }
 
     /// Splits `index` into a multiple of `divisor` and the rest.
@@ -217,15 +236,18 @@ impl Indices {
             && let Some(product) = by.checked_mul(divisor)
         {
             let inner = inner.clone();
-            return multiple.sum(&self.quotient_atom(inner, product, quotients));
+            return multiple.sum(&self.quotient_atom(inner, product));
         }
         if let Some((whole, factor, _)) = self.without_low_part(&rest, divisor) {
             return multiple.sum(&self.quotient(&whole, divisor / factor));
         }
-        multiple.sum(&self.quotient_atom(rest, divisor, quotients))
+        multiple.sum(&self.quotient_atom(rest, divisor))
     }
 
-    fn quotient_atom(&mut self, index: Index, divisor: i64, range: Range) -> Index {
+    fn quotient_atom(&mut self, index: Index, divisor: i64) -> Index {
+        // It may be used again where its variables are not as narrow.
+        let Range { low, high } = range_in(&self.widest, &index);
+        let range = Range { low: low.div_euclid(divisor), high: high.div_euclid(divisor) };
         self.atom(AtomData::Quotient(index, divisor), range)
     }
 
@@ -447,6 +469,15 @@ impl Indices {
         let operands = [write_sum(inner, e, written), e.index(by)];
         e.scalar(op, &operands)
     }
+}
+
+/// What values `index` takes where its atoms take those of `ranges`.
+fn range_in(ranges: &[Range], index: &Index) -> Range {
+    let start = Range { low: index.constant, high: index.constant };
+    index
+        .terms
+        .iter()
+        .fold(start, |range, (atom, factor)| range.plus_scaled(ranges[atom.0 as usize], *factor))
 }
 
 /// The greatest common divisor of two numbers, of which the second is positive.

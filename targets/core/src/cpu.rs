@@ -382,18 +382,20 @@ impl Rules<'_> {
         for access in accesses {
             let each =
                 candidates.iter().zip(factors).filter(|((axis, _), _)| access.depends_on(*axis));
-            loads += each.map(|(_, factor)| *factor as f64).product::<f64>();
+            let count = each.map(|(_, factor)| *factor as f64).product::<f64>();
+            // Vectors come from farther away than what stands in all lanes, which is read again.
+            loads += count * if access.lane == Some(0) { 1.0 } else { 1.5 };
         }
+        let loads = loads / tile as f64;
         let mut waste = 1.0;
         for ((_, extent), factor) in candidates.iter().zip(factors) {
             let covered = (extent + factor - 1) / factor * factor;
-            // Border tiles run element by element: they cost much more than whole ones.
-            let border = if covered == *extent { 0.0 } else { 8.0 * (extent % factor) as f64 };
-            waste *= (*extent as f64 + border) / *extent as f64;
+            // What is left over is a tile of its own, in which less is shared.
+            waste *= (covered + extent) as f64 / (2 * extent) as f64;
         }
         let latency = (8.0 / tile as f64).max(1.0);
         let loop_overhead = 2.0 / tile as f64;
-        (latency.max(0.5 * loads / tile as f64) + 0.2 * loads / tile as f64 + loop_overhead) * waste
+        (latency.max(loads) + 0.4 * loads + loop_overhead) * waste
     }
 
     /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the
