@@ -131,7 +131,8 @@ impl CTarget {
         kernels.sort_by_key(place);
         let hook = codegen::hook_name(&self.options.prefix);
         let library = Library::load(&object, &kernels, &hook).map_err(one)?;
-        Ok(Loaded { kernels, library, workspaces: Mutex::new(Vec::new()) })
+        let threads = self.capabilities.threads;
+        Ok(Loaded { kernels, threads, library, workspaces: Mutex::new(Vec::new()) })
     }
 }
 
@@ -182,6 +183,8 @@ impl Target for CTarget {
 /// Kernels in this process.
 pub struct Loaded {
     kernels: Vec<Kernel>,
+    /// How many threads a call uses.
+    threads: usize,
     library: Library,
     /// Workspaces of earlier calls, for later ones.
     workspaces: Mutex<Vec<Buffer>>,
@@ -204,7 +207,8 @@ impl Executable for Loaded {
         let free = || self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let reused = free().pop().filter(|buffer| buffer.len() >= bytes);
         let mut workspace = reused.unwrap_or_else(|| Buffer::zeroed(bytes));
-        let result = self.library.call(index, buffers, &mut workspace);
+        let call = || self.library.call(index, buffers, &mut workspace);
+        let result = runtime::with_threads(self.threads, call);
         free().push(workspace);
         result
     }

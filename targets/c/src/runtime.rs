@@ -9,3 +9,4 @@ pub use cache::Cache;
 pub use compiler::Compiler;
 pub(crate) use compiler::flags;
 pub(crate) use library::Library;
+pub(crate) use threads::with_threads;

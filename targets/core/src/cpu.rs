@@ -24,6 +24,9 @@ const PARALLEL_POINTS: i64 = 1 << 15;
 /// Stages are inlined while the expression stays below this many operations.
 const INLINE_OPS: usize = 256;
 
+/// Windows of at most so many elements are written out.
+const MOST_WINDOW: i64 = 7;
+
 /// The default schedule of the compute function `function` on `machine`. Errors where `function` is
 /// no compute function.
 pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Schedule, Refused> {
@@ -108,6 +111,11 @@ fn is_dear(schedule: &Schedule, stage: Stage) -> bool {
             op.typing() == te::scalar::Typing::Float || op == te::scalar::ScalarOp::Pow
         })
     })
+}
+
+/// Whether a number that is loaded serves several lanes.
+fn is_shared(accesses: &[Access]) -> bool {
+    accesses.iter().any(|access| access.lane == Some(0))
 }
 
 struct Rules<'a> {
@@ -285,21 +293,21 @@ impl Rules<'_> {
             return false;
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);
-        self.tile_within(producer, last, &tile, weights);
+        self.tile_within(producer, last, &tile, &accesses);
         true
     }
 
     /// Orders the loops of a reduction that is computed in register tiles: those of the reduction,
-    /// as `weights` lie in memory, then the rows of the tile, then its vectors.
-    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile, weights: Option<&Access>) {
+    /// as what is read in vectors lies in memory, then the rows of the tile, then its vectors.
+    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile, accesses: &[Access]) {
         let axes = self.schedule.axes(producer).to_vec();
         let (mut spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
-        if let Some(weights) = weights {
+        if let Some(vectors) = accesses.iter().find(|access| access.lane == Some(1)) {
             // Sequential reads are what caches and their prefetchers are made for.
             let step = |axis: &Axis| {
                 let position = axes.iter().position(|other| other == axis)?;
-                weights.steps.get(position).copied().flatten()
+                vectors.steps.get(position).copied().flatten()
             };
             reduction.sort_by_key(|axis| std::cmp::Reverse(step(axis).unwrap_or(i64::MAX)));
         }
@@ -314,10 +322,15 @@ impl Rules<'_> {
             }
             Err(_) => spatial.clone(),
         };
+        let innermost = reduction.last().copied();
         let order: Vec<Axis> = reduction.into_iter().chain(spatial).collect();
         let _ = self.schedule.reorder(&order);
         for axis in rows {
             let _ = self.schedule.unroll(axis);
+        }
+        let window = innermost.filter(|axis| self.schedule.extent(*axis) <= MOST_WINDOW);
+        if let Some(window) = window.filter(|_| !is_shared(accesses)) {
+            let _ = self.schedule.unroll(window);
         }
     }
 
@@ -325,7 +338,9 @@ impl Rules<'_> {
     /// The factor after those of the axes is the number of lanes.
     fn choose_tile(&self, spatial: &[i64], last: usize, lanes: i64, accesses: &[Access]) -> Tile {
         let registers = self.machine.vector_registers.max(8) as i64;
-        let most = (registers - 4).max(4);
+        // Where each number is loaded for one element only, as in pools, the registers hold what
+        // neighbours read of the same row.
+        let most = if is_shared(accesses) { (registers - 4).max(4) } else { registers / 4 };
         // Candidates: the two innermost axes besides the vector, and the vectors themselves.
         let vectors = (spatial[last] + lanes - 1) / lanes;
         let mut candidates: Vec<(usize, i64)> = spatial
