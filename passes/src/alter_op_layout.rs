@@ -1,9 +1,12 @@
 //! Layouts for vector units.
 
 use ir_core::{FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
+use relay::operators::attributes::Integers;
+use relay::operators::index::slice::{SliceMode, StridedSlice};
 use relay::operators::layout::{Layout, LayoutTransform};
 use relay::operators::nn::convolution::Conv2d;
 use relay::operators::nn::linear::{ContribDensePack, Dense};
+use relay::operators::nn::padding::Pad;
 
 use crate::emit::{self, Emit, with_attribute};
 use crate::layouts::{Change, Need, Plan, open_operations, propagate};
@@ -15,7 +18,8 @@ use crate::layouts::{Change, Need, Plan, open_operations, propagate};
 /// where it does not divide the channels; few input channels, such as those of a picture, are one
 /// block. Convolutions whose output channels no block divides stay, and so do those whose blocks
 /// would reach over a group. A `nn.dense` with a constant weight becomes
-/// `nn.contrib_dense_pack`. `layout_transform` brings tensors to the layouts; `fold-constant`
+/// `nn.contrib_dense_pack`, of which a `strided_slice` takes what is wanted where its units fill no
+/// block. `layout_transform` brings tensors to the layouts; `fold-constant`
 /// does so with those of constants.
 ///
 /// Operators in between are computed in blocks too where that moves fewer elements: elementwise
@@ -60,15 +64,8 @@ impl FunctionPass for AlterOpLayout {
         let altered = propagate(f, "alter-op-layout", &|f, op, data| self.conv2d(f, op, data))?;
         cx.count("altered", altered);
         for op in open_operations(f) {
-            let Some(pack) = self.dense(f, op) else { continue };
-            let mut emit = Emit::before(f, op, "alter-op-layout");
-            let weight = emit.op(&LayoutTransform {
-                data: pack.weight,
-                src_layout: "NC".to_string(),
-                dst_layout: pack.weight_layout.clone(),
-            })?;
-            let value = emit.op(&ContribDensePack { weight, ..pack })?;
-            emit::replace(f, op, value);
+            let Some(packed) = self.dense(f, op) else { continue };
+            packed.replace(f, op)?;
             cx.count("packed", 1);
         }
         Ok(())
@@ -137,25 +134,78 @@ impl AlterOpLayout {
         })
     }
 
-    /// The packed form of a dense layer, its weight not yet packed.
-    fn dense(&self, f: &FuncMut<'_>, op: OpId) -> Option<ContribDensePack> {
+    /// How a dense layer is packed.
+    fn dense(&self, f: &FuncMut<'_>, op: OpId) -> Option<Packed> {
         let dense: Dense = f.view(op)?;
         f.registry.constant(f.body, dense.weight)?;
         let units = f.body.ty(dense.weight).as_tensor()?.shape.first()?.known()?;
-        let block = self.block(units)?;
+        // What fills no block is made up with zeros, which cost less than single numbers do.
+        let blocks = [self.width / 4, self.width / 2, self.width];
+        let fitting = blocks.into_iter().find(|block| *block >= units).unwrap_or(self.width);
+        let block = self.block(units).unwrap_or(fitting.max(2));
+        let padded = units.checked_add(block - 1)? / block * block;
         // With few rows, reading the weight takes all the time: it is then read in one stream, for
         // as many vectors as are computed at once. Many rows share what they read.
-        let outer = f.body.ty(dense.data).as_tensor()?.shape.split_last()?.1;
-        let rows = outer.iter().try_fold(1i64, |rows, dim| rows.checked_mul(dim.known()?));
-        let most = if rows? <= FEW_ROWS { VECTORS } else { 1 };
-        let vectors = (1..=most).rev().find(|vectors| units % (block * vectors) == 0)?;
+        let data = f.body.ty(dense.data).as_tensor()?;
+        let outer = data.shape.split_last()?.1;
+        let extents: Option<Vec<i64>> = outer.iter().map(|dim| dim.known()).collect();
+        let rows = extents?.iter().try_fold(1i64, |rows, extent| rows.checked_mul(*extent))?;
+        let most = if rows <= FEW_ROWS { VECTORS } else { 1 };
+        let vectors = (1..=most).rev().find(|vectors| padded % (block * vectors) == 0)?;
         let layout = Layout::plain("NC").with_block('N', block * vectors);
-        Some(ContribDensePack {
+        Some(Packed { dense, rank: outer.len() + 1, units, padded, layout })
+    }
+}
+
+/// A dense layer, and how it is packed.
+struct Packed {
+    dense: Dense,
+    /// The rank of its data.
+    rank: usize,
+    /// How many units it has.
+    units: i64,
+    /// How many units the packed weight has.
+    padded: i64,
+    /// The layout of the weight.
+    layout: Layout,
+}
+
+impl Packed {
+    /// Puts the packed layer in the place of `op`.
+    fn replace(self, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
+        let Packed { dense, rank, units, padded, layout } = self;
+        let mut emit = Emit::before(f, op, "alter-op-layout");
+        let mut weight = dense.weight;
+        if padded > units {
+            let pad_value = emit.scalar(0.0, weight)?;
+            let pad_width = vec![vec![0, padded - units], vec![0, 0]];
+            let pad_mode = "constant".to_string();
+            weight = emit.op(&Pad { data: weight, pad_value, pad_width, pad_mode })?;
+        }
+        let weight_layout = layout.to_string();
+        weight = emit.op(&LayoutTransform {
+            data: weight,
+            src_layout: "NC".to_string(),
+            dst_layout: weight_layout.clone(),
+        })?;
+        let mut value = emit.op(&ContribDensePack {
             data: dense.data,
-            weight: dense.weight,
-            units: dense.units,
+            weight,
+            units: dense.units.map(|_| padded),
             out_dtype: dense.out_dtype,
-            weight_layout: layout.to_string(),
-        })
+            weight_layout,
+        })?;
+        if padded > units {
+            value = emit.op(&StridedSlice {
+                data: value,
+                begin: Integers(vec![0]),
+                end: Integers(vec![units]),
+                strides: None,
+                slice_mode: SliceMode::End,
+                axes: Some(Integers(vec![rank as i64 - 1])),
+            })?;
+        }
+        emit::replace(f, op, value);
+        Ok(())
     }
 }
