@@ -100,7 +100,7 @@ fn no_warnings_and_no_undefined_behaviour() {
     let verified = verify(&module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
     for (command, _) in common::compilers() {
         for (isa, standard) in [("scalar", "-std=c11"), (target_core::host().isa, "-std=gnu11")] {
-            let style = Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: true };
+            let style = Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: true, model: None };
             let source = generate(verified, &style).unwrap_or_else(|errors| panic!("{errors:#?}"));
             let folder =
                 Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clean-{command}-{isa}"));

@@ -123,7 +123,7 @@ pub(super) fn is_odd(dtype: DType) -> bool {
 }
 
 /// The C type of elements in memory.
-pub(super) fn storage(dtype: DType) -> &'static str {
+pub(crate) fn storage(dtype: DType) -> &'static str {
     match (dtype.kind(), stored_bits(dtype)) {
         (DTypeKind::Float, 32) => "float",
         (DTypeKind::Float, 64) => "double",
