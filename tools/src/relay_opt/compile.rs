@@ -31,8 +31,9 @@ pub(super) fn compile(
     let output = io.directory.join(&args.output);
     // Before the work, since the answer needs none of it.
     let allowed = folder::check(&output, args.force).map_err(|error| found.push(error));
-    let module =
-        allowed.ok().and_then(|()| load(&args.model, &args.options, registry, &mut reporter, &mut found, io));
+    let module = allowed
+        .ok()
+        .and_then(|()| load(&args.model, &args.options, registry, &mut reporter, &mut found, io));
     let files = module.and_then(|module| {
         let files = package(args, module, registry, &mut found, &io.directory);
         files.map_err(|errors| found.extend(errors)).ok()
@@ -68,7 +69,12 @@ fn package(
     let mut examples = given(read(&args.inputs).map_err(one)?, &all, found)?;
     executor::bind(&mut module, &constants);
     let mut inputs = Vec::new();
-    for (name, _) in parameters(&module) {
+    for (name, ty) in parameters(&module) {
+        if ty.as_tensor().is_none() {
+            let message =
+                format!("parameter `{name}` is no tensor: compiled programs take tensors");
+            return Err(vec![Diagnostic::error("E0733", message)]);
+        }
         let place = examples.iter().position(|(example, _)| *example == name);
         let example = place.map(|place| examples.swap_remove(place).1);
         inputs.push(Input { seed: seed_of(args.fill, &name), name, example });

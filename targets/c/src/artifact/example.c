@@ -147,8 +147,10 @@ static void print_float(float value)
         fputs(isnan(value) ? "NaN" : value < 0.0f ? "-inf" : "inf", stdout);
         return;
     }
+    /* Away from zero by a hair, so that a last digit in the middle rounds up. */
+    const double nudged = nextafter((double)value, 2.0 * (double)value);
     do {
-        snprintf(text, sizeof text, "%.*e", precision, (double)value);
+        snprintf(text, sizeof text, "%.*e", precision, nudged);
         precision++;
     } while (strtof(text, NULL) != value && precision < 9);
     const char *digit = text;

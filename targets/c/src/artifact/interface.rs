@@ -25,9 +25,10 @@ impl Program<'_> {
         format!(
             "\
 {title}
-   Set up {name}_inputs and {name}_outputs, and call {name}_run. Tensors are dense, row by row. An input may
-   be used several times; an output shares no memory with anything else that is passed. Pointers
-   are aligned as their types are. */
+   Set up {name}_inputs and {name}_outputs, and call {name}_run.
+
+   Tensors are dense, row by row. Pointers are aligned as their types are. An input may be passed
+   several times; an output shares no memory with anything else that is passed. */
 
 #ifndef {upper}_H
 #define {upper}_H
@@ -197,9 +198,11 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
 /* The constants of {name}, which lie in weights.bin. The assembler looks for that file in the
    current folder, and in those that `-I` names. */
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define SYMBOL(name) JOIN(__USER_LABEL_PREFIX__, name)
+#if defined(__APPLE__)
+#define SYMBOL(name) _##name
+#else
+#define SYMBOL(name) name
+#endif
 
 #if defined(__ELF__)
 #define WEIGHT(name, offset, bytes) \\
@@ -224,8 +227,7 @@ first:
 "
         );
         for weight in &self.weights {
-            let (field, offset, bytes) =
-                (&weight.tensor.field, weight.offset, weight.tensor.bytes);
+            let (field, offset, bytes) = (&weight.tensor.field, weight.offset, weight.tensor.bytes);
             text += &format!("WEIGHT(SYMBOL({field}), {offset}, {bytes})\n");
         }
         text + "\n#if defined(__ELF__)\n    .section .note.GNU-stack, \"\", %progbits\n#endif\n"

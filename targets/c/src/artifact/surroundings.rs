@@ -122,8 +122,8 @@ clean:
             false => format!("{name}.c, {name}.h, weights.S and weights.bin"),
         };
         let pedantic = match self.target.capabilities.vector_bits {
-            0 => "It is C11, for any compiler; the weights need an assembler that reads .incbin.",
-            _ => "It is C with GNU vectors, for GCC and Clang.",
+            0 => "The code is C11, for any compiler; weights.S is for GCC and Clang.",
+            _ => "The code is C11 with GNU vectors, for GCC and Clang.",
         };
         let objects = if self.weights.is_empty() { "" } else { " and weights.S" };
         format!(
@@ -137,11 +137,14 @@ With threads, where the compiler has OpenMP:
 
     cc {flags} -fopenmp -o example {sources} -lm
 
-In a program of your own, compile {name}.c{objects} with the same flags, include
-{name}.h, which says how {name}_run is called, and pass it {upper}_WORKSPACE_BYTES bytes
-of memory, aligned to {upper}_ALIGNMENT. What you need is {files}.
-{pedantic}
-It calls nothing but functions of the C library's math.h and string.h.
+In a program of your own, you need {files}:
+
+- compile {name}.c{objects} with the same flags;
+- include {name}.h, which says how {name}_run is called;
+- pass it a workspace of {upper}_WORKSPACE_BYTES bytes, aligned to {upper}_ALIGNMENT.
+
+{pedantic} It calls functions of
+the C library's math.h and string.h, and no others.
 "
         )
     }

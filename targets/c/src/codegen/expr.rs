@@ -75,7 +75,9 @@ impl Expr {
     }
 
     pub(super) fn choice(condition: &Expr, a: &Expr, b: &Expr) -> Expr {
-        let text = format!("{} ? {} : {}", condition.at(OR), a.at(OR), b.at(OR));
+        // `a & b` stays in parentheses, as Clang wants.
+        let least = if condition.level == BITS { COMPARE } else { OR };
+        let text = format!("{} ? {} : {}", condition.at(least), a.at(OR), b.at(OR));
         Expr::new(text, CHOICE)
     }
 

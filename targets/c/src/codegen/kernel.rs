@@ -157,7 +157,8 @@ pub(super) fn write(
     let ranges = Ranges::of(body);
     let affine = Affine::of(body, &ranges);
     let plan = Plan::of(body, &affine);
-    let workspace = |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
+    let workspace =
+        |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
     let layout = Layout::of(body, &affine, &ranges, workspace);
     let mut emitter = Emitter {
         body,
@@ -258,7 +259,16 @@ impl Emitter<'_> {
         let workspace = self.layout.bytes;
         let has_parallel_loops = self.outlined_count > 0;
         let takes_threads = self.threads.is_some();
-        Written { text, prototype, names, types, writes, workspace, has_parallel_loops, takes_threads }
+        Written {
+            text,
+            prototype,
+            names,
+            types,
+            writes,
+            workspace,
+            has_parallel_loops,
+            takes_threads,
+        }
     }
 
     /// The buffers that a call writes to.
