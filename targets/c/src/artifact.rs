@@ -205,6 +205,11 @@ impl<'a> Program<'a> {
         self.model.name.to_uppercase()
     }
 
+    /// The command of the compiler.
+    fn compiler(&self) -> &str {
+        self.target.options.compiler.as_deref().unwrap_or("cc")
+    }
+
     /// Bytes of `weights.bin`.
     fn weight_bytes(&self) -> usize {
         self.weights.last().map_or(0, |last| last.offset + last.tensor.bytes)
@@ -229,7 +234,7 @@ impl<'a> Program<'a> {
 /// `text` as part of a comment.
 fn comment(text: &str) -> String {
     let text = text.replace("*/", "* /").replace("/*", "/ *");
-    text.chars().map(|c| if c.is_control() || c == '\\' { '?' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect()
 }
 
 /// `text` as a string of C.
@@ -251,7 +256,7 @@ mod tests {
 
     #[test]
     fn names_stay_within_comments_and_strings() {
-        assert_eq!(comment("a*/ b\n\\"), "a* / b??");
+        assert_eq!(comment("a*/ b\n\\"), "a* / b__");
         assert_eq!(string("a\"é?1"), "\"a\\042\\303\\251\\0771\"");
     }
 }

@@ -1,5 +1,6 @@
 //! The command line of relay-opt.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Reads a program, runs passes over it, and prints the result.
@@ -245,7 +246,7 @@ pub(super) struct CompileModel {
     /// The model: text, or `.onnx`; `-` is standard input
     pub(super) model: String,
     /// The folder to write to: a new or empty one, or one that holds what this command wrote before
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     pub(super) output: String,
     #[command(flatten)]
     pub(super) options: ModelOptions,

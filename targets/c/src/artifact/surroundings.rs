@@ -80,6 +80,7 @@ impl Program<'_> {
     /// `Makefile`.
     pub(super) fn makefile(&self) -> String {
         let (name, flags, arguments) = (&self.model.name, self.flags.join(" "), self.arguments());
+        let compiler = self.compiler();
         let (mut objects, mut weights) = (format!("main.o {name}.o"), String::new());
         if !self.weights.is_empty() {
             objects += " weights.o";
@@ -88,7 +89,7 @@ impl Program<'_> {
         format!(
             "\
 # `make` builds the example, `make run` runs it, `make OPENMP=-fopenmp` uses threads.
-CC = cc
+CC = {compiler}
 CFLAGS = {flags}
 OPENMP =
 LDLIBS = -lm
@@ -116,6 +117,7 @@ clean:
     /// `README.txt`.
     pub(super) fn readme(&self) -> String {
         let (name, flags, arguments) = (&self.model.name, self.flags.join(" "), self.arguments());
+        let compiler = self.compiler();
         let (sources, upper) = (self.sources(), self.upper());
         let files = match self.weights.is_empty() {
             true => format!("{name}.c and {name}.h"),
@@ -130,12 +132,12 @@ clean:
             "\
 A compiled model. Build and run the example, which prints the results:
 
-    cc {flags} -o example {sources} -lm
+    {compiler} {flags} -o example {sources} -lm
     ./example{arguments}
 
 With threads, where the compiler has OpenMP:
 
-    cc {flags} -fopenmp -o example {sources} -lm
+    {compiler} {flags} -fopenmp -o example {sources} -lm
 
 In a program of your own, you need {files}:
 
