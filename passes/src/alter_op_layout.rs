@@ -49,6 +49,12 @@ pub struct AlterOpLayout {
     pub width: i64,
 }
 
+/// Dense layers of at most so many rows are bound by reading their weights.
+const FEW_ROWS: i64 = 4;
+
+/// Vectors that hide the latency of sums.
+const VECTORS: i64 = 8;
+
 impl FunctionPass for AlterOpLayout {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         let altered = propagate(f, "alter-op-layout", &|f, op, data| self.conv2d(f, op, data))?;
@@ -136,7 +142,14 @@ impl AlterOpLayout {
         let dense: Dense = f.view(op)?;
         f.registry.constant(f.body, dense.weight)?;
         let units = f.body.ty(dense.weight).as_tensor()?.shape.first()?.known()?;
-        let layout = Layout::plain("NC").with_block('N', self.block(units)?);
+        let block = self.block(units)?;
+        // With few rows, reading the weight takes all the time: it is then read in one stream, for
+        // as many vectors as are computed at once. Many rows share what they read.
+        let outer = f.body.ty(dense.data).as_tensor()?.shape.split_last()?.1;
+        let rows = outer.iter().try_fold(1i64, |rows, dim| rows.checked_mul(dim.known()?));
+        let most = if rows? <= FEW_ROWS { VECTORS } else { 1 };
+        let vectors = (1..=most).rev().find(|vectors| units % (block * vectors) == 0)?;
+        let layout = Layout::plain("NC").with_block('N', block * vectors);
         Some(ContribDensePack {
             data: dense.data,
             weight: dense.weight,

@@ -125,7 +125,10 @@ pub struct Interval {
 #[derive(Default)]
 pub struct Indices {
     atoms: IndexSet<AtomData, FxBuildHasher>,
+    /// What values each atom takes where it stands now.
     ranges: Vec<Range>,
+    /// What values it takes anywhere.
+    widest: Vec<Range>,
     vars: u32,
 }
 
@@ -142,6 +145,7 @@ impl Indices {
         let (row, new) = self.atoms.insert_full(data);
         if new {
             self.ranges.push(range);
+            self.widest.push(range);
         }
         Index { terms: SmallVec::from_slice(&[(Atom(row as u32), 1)]), constant: 0 }
     }
@@ -156,12 +160,27 @@ impl Indices {
         self.atom(AtomData::Value(value), Range::ALL)
     }
 
-    /// What values `index` takes at most.
+    /// What values `index` takes at most, where it stands now.
     pub fn range(&self, index: &Index) -> Range {
-        let start = Range { low: index.constant, high: index.constant };
-        index.terms.iter().fold(start, |range, (atom, factor)| {
-            range.plus_scaled(self.ranges[atom.0 as usize], *factor)
-        })
+        range_in(&self.ranges, index)
+    }
+
+    /// Says that `var` takes only values of `range` for now, some of those that it takes anywhere;
+    /// what it took before.
+    pub fn narrow(&mut self, var: Var, range: Range) -> Range {
+        match self.atoms.get_index_of(&AtomData::Var(var)) {
+            Some(row) => std::mem::replace(&mut self.ranges[row], range),
+            None => Range::ALL,
+        }
+    }
+
+    /// By how much `index` grows with `var`, and the values that the rest of it takes; `None`
+    /// where it does not grow steadily.
+    pub fn linear(&self, index: &Index, var: Var) -> Option<(i64, Range)> {
+        let step = self.step(index, var)?;
+        let row = self.atoms.get_index_of(&AtomData::Var(var))?;
+        let itself = Index { terms: SmallVec::from_slice(&[(Atom(row as u32), 1)]), constant: 0 };
+        Some((step, self.range(&index.plus_scaled(&itself, step.checked_neg()?))))
     }
 
     /// Splits `index` into a multiple of `divisor` and the rest.
@@ -180,6 +199,22 @@ impl Indices {
         multiple.constant = index.constant.div_euclid(divisor);
         rest.constant = index.constant.rem_euclid(divisor);
         (multiple, rest)
+    }
+
+    /// `index` as `factor · whole + rest`, where `factor` divides `divisor` and `rest` is at least 0
+    /// and less than `factor`: then `⌊index / divisor⌋ = ⌊whole / (divisor / factor)⌋`, whatever
+    /// `rest` is. `None` where there is no such factor but 1.
+    fn without_low_part(&self, index: &Index, divisor: i64) -> Option<(Index, i64, Index)> {
+        let factors =
+            index.terms.iter().map(|(_, factor)| greatest_common_divisor(*factor, divisor));
+        let mut factors: SmallVec<[i64; 4]> = factors.filter(|factor| *factor > 1).collect();
+        factors.sort_unstable();
+        factors.dedup();
+        factors.into_iter().rev().find_map(|factor| {
+            let (whole, rest) = self.split(index, factor);
+            let Range { low, high } = self.range(&rest);
+            (low >= 0 && high < factor).then_some((whole, factor, rest))
+        })
     }
 
     /// `⌊index / divisor⌋`, for a divisor of at least 1.
@@ -201,12 +236,18 @@ impl Indices {
             && let Some(product) = by.checked_mul(divisor)
         {
             let inner = inner.clone();
-            return multiple.sum(&self.quotient_atom(inner, product, quotients));
+            return multiple.sum(&self.quotient_atom(inner, product));
         }
-        multiple.sum(&self.quotient_atom(rest, divisor, quotients))
+        if let Some((whole, factor, _)) = self.without_low_part(&rest, divisor) {
+            return multiple.sum(&self.quotient(&whole, divisor / factor));
+        }
+        multiple.sum(&self.quotient_atom(rest, divisor))
     }
 
-    fn quotient_atom(&mut self, index: Index, divisor: i64, range: Range) -> Index {
+    fn quotient_atom(&mut self, index: Index, divisor: i64) -> Index {
+        // It may be used again where its variables are not as narrow.
+        let Range { low, high } = range_in(&self.widest, &index);
+        let range = Range { low: low.div_euclid(divisor), high: high.div_euclid(divisor) };
         self.atom(AtomData::Quotient(index, divisor), range)
     }
 
@@ -226,6 +267,9 @@ impl Indices {
         {
             let inner = inner.clone();
             return self.remainder_of(inner, divisor);
+        }
+        if let Some((whole, factor, low)) = self.without_low_part(&rest, divisor) {
+            return self.remainder(&whole, divisor / factor).scaled(factor).sum(&low);
         }
         self.remainder_of(rest, divisor)
     }
@@ -427,6 +471,24 @@ impl Indices {
     }
 }
 
+/// What values `index` takes where its atoms take those of `ranges`.
+fn range_in(ranges: &[Range], index: &Index) -> Range {
+    let start = Range { low: index.constant, high: index.constant };
+    index
+        .terms
+        .iter()
+        .fold(start, |range, (atom, factor)| range.plus_scaled(ranges[atom.0 as usize], *factor))
+}
+
+/// The greatest common divisor of two numbers, of which the second is positive.
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.rem_euclid(b), b);
+    while a != 0 {
+        (a, b) = (b % a, a);
+    }
+    b
+}
+
 fn count(range: Range) -> Option<i64> {
     (range != Range::ALL).then(|| range.high.saturating_sub(range.low).saturating_add(1))
 }
@@ -484,6 +546,23 @@ mod tests {
         assert_eq!(t.range(&fused), Range { low: 0, high: 127 });
         let shifted = fused.plus(16 * 5);
         assert_eq!(t.quotient(&shifted, 16), i.plus(5));
+    }
+
+    #[test]
+    fn what_is_less_than_a_common_factor_does_not_matter() {
+        let mut indices = Indices::default();
+        let (lane, vector) = (indices.var(16), indices.var(64));
+        let (lane, vector) = (indices.of_var(lane), indices.of_var(vector));
+        // A vector of 16 within a panel of 128.
+        let column = lane.plus_scaled(&vector, 16);
+        let panel = indices.quotient(&vector, 8);
+        assert_eq!(indices.quotient(&column, 128), panel);
+        let within = indices.remainder(&vector, 8).scaled(16).sum(&lane);
+        assert_eq!(indices.remainder(&column, 128), within);
+        // A lane too many.
+        let wide = indices.var(17);
+        let column = indices.of_var(wide).plus_scaled(&vector, 16);
+        assert_ne!(indices.quotient(&column, 128), panel);
     }
 
     #[test]

@@ -22,10 +22,10 @@ mod plan;
 mod ranges;
 mod values;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use ir_core::diagnostics::Diagnostic;
 use ir_core::{Module, Symbol, Verified};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 use target_core::Kernel;
 use te::loops::{Call, KERNEL, OUTPUTS};
 
@@ -78,64 +78,45 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// The kernels of `module` in C. The errors are those of all kernels.
 pub fn generate(module: Verified<'_, Module>, style: &Style) -> Result<Source, Vec<Diagnostic>> {
-    let kernels = kernels_of(module.get());
-    generate_some(module.get(), style, &symbols_of(&kernels, style), kernels)
+    let mut sources = generate_parts(module, style, 1)?;
+    Ok(sources.swap_remove(0))
 }
 
-/// The kernels of `module` in at most `parts` files that can be compiled at a time. Kernels that
-/// call one another are in one file.
+/// The kernels of `module` in one to `parts` files of about the same size, which can be compiled at
+/// a time and are linked together.
 pub fn generate_parts(
     module: Verified<'_, Module>,
     style: &Style,
     parts: usize,
 ) -> Result<Vec<Source>, Vec<Diagnostic>> {
     // A compiler takes longer to start than for so many operations.
-    const WORTHWHILE: usize = 400;
+    const WORTHWHILE: usize = 1000;
     let module = module.get();
     let kernels = kernels_of(module);
     let symbols = symbols_of(&kernels, style);
-    let size = |name: &Symbol| module.body(*name).map_or(0, |body| body.op_count());
-    let total: usize = kernels.iter().map(size).sum();
-    let parts = parts.min(total / WORTHWHILE + 1).max(1);
-    // Each kernel joins the group of the first one that it is connected to.
-    let mut group: IndexMap<Symbol, usize, FxBuildHasher> =
-        kernels.iter().enumerate().map(|(index, name)| (*name, index)).collect();
-    for name in &kernels {
-        let Some(body) = module.body(*name) else { continue };
-        for call in body.walk().filter_map(|op| body.view::<Call>(op)) {
-            let (Some(&one), Some(&other)) = (group.get(name), group.get(&call.kernel)) else {
-                continue;
-            };
-            let (kept, dropped) = (one.min(other), one.max(other));
-            group.values_mut().filter(|group| **group == dropped).for_each(|group| *group = kept);
-        }
-    }
-    let mut sizes: IndexMap<usize, usize, FxBuildHasher> = IndexMap::default();
-    for (name, group) in &group {
-        *sizes.entry(*group).or_default() += size(name);
-    }
+    let written = write_kernels(module, style, &symbols, kernels)?;
+    let sizes: Vec<usize> =
+        written.keys().map(|name| module.body(*name).map_or(0, |body| body.op_count())).collect();
+    let parts = parts.min(sizes.iter().sum::<usize>() / WORTHWHILE + 1).max(1);
     // The largest first, each into the part that is smallest so far.
-    sizes.sort_by(|one, size, other, other_size| other_size.cmp(size).then(one.cmp(other)));
+    let mut largest_first: Vec<usize> = (0..sizes.len()).collect();
+    largest_first.sort_by_key(|kernel| std::cmp::Reverse(sizes[*kernel]));
     let mut loads = vec![0usize; parts];
-    let mut part_of: FxHashMap<usize, usize> = FxHashMap::default();
-    for (group, size) in &sizes {
+    let mut part_of = vec![0usize; sizes.len()];
+    for kernel in largest_first {
         let part = (0..parts).min_by_key(|part| loads[*part]).unwrap_or(0);
-        loads[part] += size;
-        part_of.insert(*group, part);
+        loads[part] += sizes[kernel];
+        part_of[kernel] = part;
     }
-    let (mut sources, mut errors) = (Vec::new(), Vec::new());
-    for part in 0..parts {
-        let mine = |name: &&Symbol| group.get(*name).and_then(|g| part_of.get(g)) == Some(&part);
-        let mine: Vec<Symbol> = kernels.iter().filter(mine).copied().collect();
-        if mine.is_empty() && part > 0 {
-            continue;
-        }
-        match generate_some(module, style, &symbols, mine) {
-            Ok(source) => sources.push(source),
-            Err(mut found) => errors.append(&mut found),
-        }
-    }
-    if errors.is_empty() { Ok(sources) } else { Err(errors) }
+    // One of the files holds the variable of the caller's parallel loop.
+    let mut loops = written.values().zip(&part_of).filter(|(one, _)| one.has_parallel_loops);
+    let holder = loops.next().map(|(_, part)| *part);
+    let sources = (0..parts).map(|part| {
+        let mine = written.iter().zip(&part_of).filter(|(_, of)| **of == part);
+        let mine = mine.map(|((name, one), _)| (*name, one)).collect();
+        assemble(module, style, &symbols, mine, &written, holder == Some(part))
+    });
+    Ok(sources.collect())
 }
 
 fn kernels_of(module: &Module) -> Vec<Symbol> {
@@ -146,8 +127,10 @@ fn kernels_of(module: &Module) -> Vec<Symbol> {
     kernels.map(|(name, _)| *name).collect()
 }
 
-/// The functions of kernels.
-fn symbols_of(kernels: &[Symbol], style: &Style) -> Vec<(Symbol, String)> {
+/// The functions of kernels, in the order of the module.
+type Symbols = IndexMap<Symbol, String, FxBuildHasher>;
+
+fn symbols_of(kernels: &[Symbol], style: &Style) -> Symbols {
     let mut names = names::Names::default();
     // Is the function that runs parallel loops.
     names.fresh(&format!("{}parallel", style.prefix));
@@ -156,23 +139,22 @@ fn symbols_of(kernels: &[Symbol], style: &Style) -> Vec<(Symbol, String)> {
     kernels.iter().map(symbol).collect()
 }
 
-fn generate_some(
+/// The functions of all kernels, callees before callers, since these need the size of their
+/// workspace.
+fn write_kernels(
     module: &Module,
     style: &Style,
-    symbols: &[(Symbol, String)],
+    symbols: &Symbols,
     mut pending: Vec<Symbol>,
-) -> Result<Source, Vec<Diagnostic>> {
-    let mut helpers = Helpers::default();
+) -> Result<IndexMap<Symbol, Written, FxBuildHasher>, Vec<Diagnostic>> {
     let mut callees = Callees::default();
     let mut errors = Vec::new();
-    let symbol_of = |name: Symbol| symbols.iter().find(|(other, _)| *other == name);
-    // Callees first, since callers need the size of their workspace.
-    let mut written: Vec<(Symbol, Written)> = Vec::new();
+    let mut written = IndexMap::default();
     while !pending.is_empty() {
         let ready = |name: &Symbol| {
             let Some(body) = module.body(*name) else { return true };
             body.walk().filter_map(|op| body.view::<Call>(op)).all(|call| {
-                callees.known.contains_key(&call.kernel) || symbol_of(call.kernel).is_none()
+                callees.known.contains_key(&call.kernel) || !symbols.contains_key(&call.kernel)
             })
         };
         let (now, later): (Vec<Symbol>, Vec<Symbol>) = pending.iter().partition(|name| ready(name));
@@ -183,11 +165,11 @@ fn generate_some(
             break;
         }
         for name in now {
-            let (Some(item), Some((_, symbol))) = (module.get(name), symbol_of(name)) else {
+            let (Some(item), Some(symbol)) = (module.get(name), symbols.get(&name)) else {
                 continue;
             };
             let Some(body) = &item.body else { continue };
-            match kernel::write(item, body, symbol, &mut helpers, style, &callees) {
+            match kernel::write(item, body, symbol, style, &callees) {
                 Ok(one) => {
                     let callee = Callee {
                         symbol: symbol.clone(),
@@ -196,7 +178,7 @@ fn generate_some(
                         takes_threads: one.takes_threads,
                     };
                     callees.known.insert(name, callee);
-                    written.push((name, one));
+                    written.insert(name, one);
                 }
                 Err(mut found) => {
                     callees.known.insert(name, Callee::default());
@@ -206,30 +188,32 @@ fn generate_some(
         }
         pending = later;
     }
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    Ok(assemble(module, style, &helpers, symbols, &written))
+    if errors.is_empty() { Ok(written) } else { Err(errors) }
 }
 
+/// The file of the kernels `written`; those that they call may lie in others. `holds_hook` is
+/// whether this file is the one that holds the variable of the caller's parallel loop.
 fn assemble(
     module: &Module,
     style: &Style,
-    helpers: &Helpers,
-    symbols: &[(Symbol, String)],
-    written: &[(Symbol, Written)],
+    symbols: &Symbols,
+    written: IndexMap<Symbol, &Written, FxBuildHasher>,
+    all: &IndexMap<Symbol, Written, FxBuildHasher>,
+    holds_hook: bool,
 ) -> Source {
     let prefix = &style.prefix;
+    let mut helpers = Helpers::default();
+    written.values().for_each(|one| helpers.include(&one.helpers));
     let mut text = "/* Generated from tensor loops. Do not edit. */\n\n".to_string();
     text += &helpers.text();
-    if written.iter().any(|(_, one)| one.has_parallel_loops) {
+    if written.values().any(|one| one.has_parallel_loops) {
         text += "\n";
-        text += &parallel(style);
+        text += &parallel(style, holds_hook);
     }
     let mut prototypes = String::new();
     let (mut kernels, mut take_threads) = (Vec::new(), Vec::new());
     for (name, symbol) in symbols {
-        let Some((_, one)) = written.iter().find(|(other, _)| other == name) else { continue };
+        let Some(one) = written.get(name) else { continue };
         let Some(item) = module.get(*name) else { continue };
         prototypes += &format!("{};\n", one.prototype);
         let params = match item.signature.ty.as_function() {
@@ -251,14 +235,20 @@ fn assemble(
     }
     text += "\n";
     text += &prototypes;
-    for (name, one) in written {
+    let elsewhere: IndexSet<Symbol, FxBuildHasher> = written
+        .values()
+        .flat_map(|one| one.callees.iter().copied())
+        .filter(|name| !written.contains_key(name))
+        .collect();
+    for one in elsewhere.iter().filter_map(|name| all.get(name)) {
+        text += &format!("{};\n", one.prototype);
+    }
+    for (name, one) in &written {
         text += "\n";
         let ty = module.get(*name).map(|item| item.signature.ty.to_string()).unwrap_or_default();
         text += &format!("/* @{name}: {} */\n", ty.replace("*/", "* /"));
         text += &one.text;
-        if style.entries
-            && let Some((_, symbol)) = symbols.iter().find(|(other, _)| other == name)
-        {
+        if let Some(symbol) = symbols.get(name).filter(|_| style.entries) {
             text += "\n";
             text += &entry(symbol, one);
         }
@@ -284,8 +274,8 @@ fn assemble(
     Source { text, header, kernels, take_threads }
 }
 
-/// The function that runs parallel loops.
-fn parallel(style: &Style) -> String {
+/// The function that runs parallel loops, and the variable of the caller's, or its declaration.
+fn parallel(style: &Style, holds_hook: bool) -> String {
     let prefix = &style.prefix;
     if let Some(model) = &style.model {
         return format!(
@@ -314,8 +304,9 @@ static void {prefix}parallel(const {model}_threads *threads, void (*body)(void *
     let macro_name = format!("{}PARALLEL", prefix.to_uppercase());
     let hook = hook_name(prefix);
     let own = if style.entries {
+        let linkage = if holds_hook { "" } else { "extern " };
         format!(
-            "void (*{hook})(void (*)(void *, ptrdiff_t, ptrdiff_t), void *, ptrdiff_t);\n\
+            "{linkage}void (*{hook})(void (*)(void *, ptrdiff_t, ptrdiff_t), void *, ptrdiff_t);\n\
              #define {macro_name}(body, captures, count) \\\n    \
              do {{ \\\n        if ({hook} != NULL) {{ \\\n            \
              {hook}(body, captures, count); \\\n        }} else {{ \\\n            \

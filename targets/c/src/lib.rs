@@ -9,7 +9,6 @@ mod artifact;
 pub mod codegen;
 pub mod runtime;
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use ir_core::pass::OptionValue;
@@ -19,7 +18,7 @@ use target_core::{
     Artifact, Buffer, Capabilities, Costs, Executable, Kernel, Registration, Target, host,
 };
 
-use codegen::{Source, Style};
+use codegen::Style;
 use runtime::{Cache, Compiler, Library};
 
 /// Options of the target `c`.
@@ -121,43 +120,20 @@ impl CTarget {
         compiler: &Compiler,
         cache: &Cache,
     ) -> Result<Loaded, Vec<Diagnostic>> {
-        let sources =
-            codegen::generate_parts(module, &self.style(true), self.capabilities.threads)?;
-        let flags = self.flags();
-        let build = |source: &Source| -> Result<Library, Diagnostic> {
-            let object: PathBuf = cache.shared_object(compiler, &flags, &source.text)?;
-            let hook = codegen::hook_name(&self.options.prefix);
-            Library::load(&object, &source.kernels, &hook)
-        };
-        let results: Vec<Result<Library, Diagnostic>> = match sources.as_slice() {
-            [one] => vec![build(one)],
-            many => std::thread::scope(|scope| {
-                let threads: Vec<_> =
-                    many.iter().map(|source| scope.spawn(|| build(source))).collect();
-                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                    thread.join().unwrap_or_else(|_| {
-                        Err(Diagnostic::error("E0906", "a thread of the compiler crashed"))
-                    })
-                };
-                threads.into_iter().map(join).collect()
-            }),
-        };
-        let (mut libraries, mut errors) = (Vec::new(), Vec::new());
-        for result in results {
-            match result {
-                Ok(library) => libraries.push(library),
-                Err(error) => errors.push(error),
-            }
-        }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
+        // The same number on every machine, so that one cache serves several.
+        const FILES: usize = 16;
+        let sources = codegen::generate_parts(module, &self.style(true), FILES)?;
+        let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
+        let one = |error: Diagnostic| vec![error];
+        let object = cache.shared_object(compiler, &self.flags(), &texts).map_err(one)?;
         let mut kernels: Vec<Kernel> =
             sources.into_iter().flat_map(|source| source.kernels).collect();
         let place =
             |kernel: &Kernel| module.items.get_index_of(&ir_core::Symbol::new(&kernel.name));
         kernels.sort_by_key(place);
-        Ok(Loaded { kernels, libraries, workspaces: Mutex::new(Vec::new()) })
+        let hook = codegen::hook_name(&self.options.prefix);
+        let library = Library::load(&object, &kernels, &hook).map_err(one)?;
+        Ok(Loaded { kernels, library, workspaces: Mutex::new(Vec::new()) })
     }
 }
 
@@ -193,7 +169,7 @@ impl Target for CTarget {
         let checks = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
         flags.extend(checks.map(String::from));
         for artifact in artifacts.iter().filter(|artifact| artifact.name.ends_with(".c")) {
-            cache.shared_object(&compiler, &flags, &artifact.text)?;
+            cache.shared_object(&compiler, &flags, &[&artifact.text])?;
         }
         Ok(())
     }
@@ -216,7 +192,7 @@ impl Target for CTarget {
 /// Kernels in this process.
 pub struct Loaded {
     kernels: Vec<Kernel>,
-    libraries: Vec<Library>,
+    library: Library,
     /// Workspaces of earlier calls, for later ones.
     workspaces: Mutex<Vec<Buffer>>,
 }
@@ -227,20 +203,18 @@ impl Executable for Loaded {
     }
 
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic> {
-        let found =
-            self.libraries.iter().find_map(|library| Some((library, library.find(kernel)?)));
-        let Some((library, index)) = found else {
+        let Some(index) = self.kernels.iter().position(|one| one.name == kernel) else {
             let names = self.kernels.iter().map(|kernel| kernel.name.as_str());
             let help = ir_core::diagnostics::did_you_mean_with("@", kernel, names);
             let mut error = Diagnostic::error("E0907", format!("no kernel `@{kernel}`"));
             error.help = help;
             return Err(error);
         };
-        let bytes = self.kernels.iter().find(|one| one.name == kernel).map_or(0, |k| k.workspace);
+        let bytes = self.kernels[index].workspace;
         let free = || self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let reused = free().pop().filter(|buffer| buffer.len() >= bytes);
         let mut workspace = reused.unwrap_or_else(|| Buffer::zeroed(bytes));
-        let result = library.call(index, buffers, &mut workspace);
+        let result = self.library.call(index, buffers, &mut workspace);
         free().push(workspace);
         result
     }

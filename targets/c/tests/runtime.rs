@@ -74,7 +74,7 @@ fn a_broken_entry_is_made_again() {
 fn refused_code_is_kept_with_the_messages() {
     let Some((_, compiler)) = compilers().into_iter().next() else { return };
     let cache = Cache::at(folder("refused")).unwrap();
-    let error = cache.shared_object(&compiler, &[], "int f(void) { return x; }\n").unwrap_err();
+    let error = cache.shared_object(&compiler, &[], &["int f(void) { return x; }\n"]).unwrap_err();
     assert_eq!(error.code, "E0904");
     let kept = error.notes[0].split('`').nth(1).expect("a file");
     assert!(fs::read_to_string(kept).unwrap().contains("return x"));

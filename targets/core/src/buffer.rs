@@ -2,24 +2,57 @@
 
 use ir_core::tensor::{TensorSizeError, tensor_bytes};
 use ir_core::{DType, TensorData, Type};
+use memmap2::MmapMut;
 
 /// Alignment of buffers in bytes: a cache line, and the widest vector there is.
 pub const ALIGNMENT: usize = 64;
 
+/// Buffers of at least this many bytes lie in large pages where the system has them: a model reads
+/// all its weights in every run, and finding small pages would take much of the time.
+const LARGE: usize = 1 << 21;
+
 /// Bytes whose first lies on a multiple of [`ALIGNMENT`].
 pub struct Buffer {
-    // Never grows, so that the bytes stay where they are.
-    bytes: Box<[u8]>,
+    bytes: Bytes,
     start: usize,
     len: usize,
+}
+
+/// Memory that stays where it is.
+enum Bytes {
+    Heap(Box<[u8]>),
+    Pages(MmapMut),
+}
+
+impl Bytes {
+    fn slice(&self) -> &[u8] {
+        match self {
+            Bytes::Heap(bytes) => bytes,
+            Bytes::Pages(bytes) => bytes,
+        }
+    }
+
+    fn slice_mut(&mut self) -> &mut [u8] {
+        match self {
+            Bytes::Heap(bytes) => bytes,
+            Bytes::Pages(bytes) => bytes,
+        }
+    }
 }
 
 impl Buffer {
     /// `len` bytes of zero.
     pub fn zeroed(len: usize) -> Buffer {
+        let pages = if len >= LARGE { MmapMut::map_anon(len).ok() } else { None };
+        if let Some(pages) = pages {
+            // A page starts on a multiple of everything. Advice may be ignored.
+            #[cfg(target_os = "linux")]
+            let _ = pages.advise(memmap2::Advice::HugePage);
+            return Buffer { bytes: Bytes::Pages(pages), start: 0, len };
+        }
         let bytes = vec![0; len + ALIGNMENT].into_boxed_slice();
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Buffer { bytes, start, len }
+        Buffer { bytes: Bytes::Heap(bytes), start, len }
     }
 
     /// Zeros for a tensor of type `ty`; `None` for other types and unknown extents.
@@ -53,13 +86,13 @@ impl Buffer {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
+        &self.bytes.slice()[self.start..self.start + self.len]
     }
 }
 
 impl AsMut<[u8]> for Buffer {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
+        &mut self.bytes.slice_mut()[self.start..self.start + self.len]
     }
 }
 
@@ -82,6 +115,10 @@ mod tests {
             assert_eq!(buffer.as_ref().as_ptr() as usize % ALIGNMENT, 0);
             assert_eq!(buffer.to_tensor(DType::FLOAT32, &[3]), Ok(tensor.clone()));
         }
+        let mut large = Buffer::zeroed(LARGE + 1);
+        assert_eq!(large.as_ref().as_ptr() as usize % ALIGNMENT, 0);
+        large.as_mut()[LARGE] = 7;
+        assert!(large.clone().as_ref() == large.as_ref() && large.len() == LARGE + 1);
         assert!(Buffer::zeroed(0).is_empty());
         assert_eq!(Buffer::of_type(tensor.ty()).map(|buffer| buffer.len()), Some(12));
     }

@@ -285,16 +285,24 @@ impl Rules<'_> {
             return false;
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);
-        self.tile_within(producer, last, &tile);
+        self.tile_within(producer, last, &tile, weights);
         true
     }
 
     /// Orders the loops of a reduction that is computed in register tiles: those of the reduction,
-    /// then the rows of the tile, then its vectors.
-    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile) {
+    /// as `weights` lie in memory, then the rows of the tile, then its vectors.
+    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile, weights: Option<&Access>) {
         let axes = self.schedule.axes(producer).to_vec();
-        let (mut spatial, reduction): (Vec<Axis>, Vec<Axis>) =
+        let (mut spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
+        if let Some(weights) = weights {
+            // Sequential reads are what caches and their prefetchers are made for.
+            let step = |axis: &Axis| {
+                let position = axes.iter().position(|other| other == axis)?;
+                weights.steps.get(position).copied().flatten()
+            };
+            reduction.sort_by_key(|axis| std::cmp::Reverse(step(axis).unwrap_or(i64::MAX)));
+        }
         let lanes = tile.factors.get(spatial.len()).copied().unwrap_or(1);
         let rows: Vec<Axis> = match self.schedule.split(spatial[last], lanes) {
             Ok((vectors, vector)) => {
@@ -374,18 +382,20 @@ impl Rules<'_> {
         for access in accesses {
             let each =
                 candidates.iter().zip(factors).filter(|((axis, _), _)| access.depends_on(*axis));
-            loads += each.map(|(_, factor)| *factor as f64).product::<f64>();
+            let count = each.map(|(_, factor)| *factor as f64).product::<f64>();
+            // Vectors come from farther away than what stands in all lanes, which is read again.
+            loads += count * if access.lane == Some(0) { 1.0 } else { 1.5 };
         }
+        let loads = loads / tile as f64;
         let mut waste = 1.0;
         for ((_, extent), factor) in candidates.iter().zip(factors) {
             let covered = (extent + factor - 1) / factor * factor;
-            // Border tiles run element by element: they cost much more than whole ones.
-            let border = if covered == *extent { 0.0 } else { 8.0 * (extent % factor) as f64 };
-            waste *= (*extent as f64 + border) / *extent as f64;
+            // What is left over is a tile of its own, in which less is shared.
+            waste *= (covered + extent) as f64 / (2 * extent) as f64;
         }
         let latency = (8.0 / tile as f64).max(1.0);
         let loop_overhead = 2.0 / tile as f64;
-        (latency.max(0.5 * loads / tile as f64) + 0.2 * loads / tile as f64 + loop_overhead) * waste
+        (latency.max(loads) + 0.4 * loads + loop_overhead) * waste
     }
 
     /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::bounds::{Guard, Nest, Nests, index_value};
 use super::flatten::Flat;
 use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield};
-use crate::index::{Index, Indices, Var};
+use crate::index::{Index, Indices, Range, Var};
 use crate::loops::{Alloc, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
 use crate::scalar::{ScalarOp, Select, dtype_of};
 use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
@@ -203,7 +203,10 @@ impl Emitter<'_> {
                 continue;
             }
             let begun = self.indices.vars(&guard.index).any(|var| self.scope.contains_key(&var));
-            if let Some(index) = greatest.filter(|_| begun && !plain && tile.is_none()) {
+            // A check that never holds is none: loops further in are cut short instead.
+            let may_hold = |index: &Index| self.indices.range(index).low < guard.bound;
+            let check = greatest.filter(may_hold).filter(|_| begun && !plain && tile.is_none());
+            if let Some(index) = check {
                 tile = Some(Guard { index, bound: guard.bound });
             }
             pending.push(guard);
@@ -231,28 +234,99 @@ impl Emitter<'_> {
                 _ => self.element(nest, block),
             };
         };
-        let mut block = block;
-        if let Some(var) = level.var {
-            block = self.begin_loop(level.axis, level.extent, block, plain);
-            self.scope.insert(var, self.out.block_args(block)[0]);
-            self.depth += 1;
-        }
-        let too_deep = self.depth > super::MAX_DEPTH;
-        let mut result = match too_deep {
-            true => Err(format!("loops nest over {} deep", super::MAX_DEPTH)),
-            false => Ok(()),
+        let Some(var) = level.var else {
+            return self.inside(nest, phase, position, block, pending, plain);
         };
-        if phase != Phase::Initialize && result.is_ok() {
-            let here = self.attached.get(&(nest.stage, level.axis)).cloned().unwrap_or_default();
-            result = here.into_iter().try_for_each(|inner| self.stage(inner, block, plain));
+        // Iterations that bounds exclude are left out; those whose tiles are whole come first, in
+        // a loop of their own, which then needs no checks.
+        let kind = self.schedule.axes[level.axis.0].kind;
+        let mut parts = vec![0, level.extent];
+        if !matches!(kind, ForKind::Thread) {
+            for guard in &pending {
+                let Some((step, rest)) = self.indices.linear(&guard.index, var) else { continue };
+                if step <= 0 {
+                    continue;
+                }
+                let within = |value: i64| {
+                    let room = guard.bound.saturating_sub(value).saturating_sub(1);
+                    room.div_euclid(step).saturating_add(1).clamp(0, level.extent)
+                };
+                let last = parts.len() - 1;
+                parts[last] = parts[last].min(within(rest.low));
+                let splits = matches!(kind, ForKind::Serial | ForKind::Parallel) && !plain;
+                if splits && parts.len() == 2 {
+                    parts.insert(1, within(rest.high));
+                }
+            }
         }
-        let result =
-            result.and_then(|()| self.enter(nest, phase, position + 1, block, pending, plain));
-        if let Some(var) = level.var {
-            self.scope.remove(&var);
-            self.depth -= 1;
+        for part in parts.windows(2).filter(|part| part[0] < part[1]) {
+            let range = Range { low: part[0], high: part[1] - 1 };
+            let before = self.indices.narrow(var, range);
+            let result = self.iterate(nest, phase, position, block, range, &pending, plain);
+            self.indices.narrow(var, before);
+            result?;
         }
+        Ok(())
+    }
+
+    /// Writes the iterations `range` of loop `position` of `nest`.
+    #[expect(clippy::too_many_arguments)]
+    fn iterate(
+        &mut self,
+        nest: &Nest,
+        phase: Phase,
+        position: usize,
+        block: BlockId,
+        range: Range,
+        guards: &[Guard],
+        plain: bool,
+    ) -> Result<(), Refused> {
+        let level = &nest.loops[position];
+        let Some(var) = level.var else { return Ok(()) };
+        let extent = range.high - range.low + 1;
+        let mut inner = block;
+        let mut index = None;
+        if extent > 1 {
+            inner = self.begin_loop(level.axis, extent, block, plain);
+            index = Some(self.out.block_args(inner)[0]);
+        }
+        let mut e = Expression::new(&mut self.out, inner);
+        let index = match (index, range.low) {
+            (Some(index), 0) => index,
+            (Some(index), low) => {
+                let low = e.index(low);
+                e.add(index, low)
+            }
+            (None, low) => e.index(low),
+        };
+        self.scope.insert(var, index);
+        self.depth += 1;
+        let result = match self.depth > super::MAX_DEPTH {
+            true => Err(format!("loops nest over {} deep", super::MAX_DEPTH)),
+            false => self.inside(nest, phase, position, inner, guards.to_vec(), plain),
+        };
+        self.scope.remove(&var);
+        self.depth -= 1;
         result
+    }
+
+    /// Writes what stands in loop `position` of `nest`: the stages computed there, and the loops
+    /// further in.
+    fn inside(
+        &mut self,
+        nest: &Nest,
+        phase: Phase,
+        position: usize,
+        block: BlockId,
+        guards: Vec<Guard>,
+        plain: bool,
+    ) -> Result<(), Refused> {
+        if phase != Phase::Initialize {
+            let axis = nest.loops[position].axis;
+            let here = self.attached.get(&(nest.stage, axis)).cloned().unwrap_or_default();
+            here.into_iter().try_for_each(|stage| self.stage(stage, block, plain))?;
+        }
+        self.enter(nest, phase, position + 1, block, guards, plain)
     }
 
     /// Whether `index < bound` for all iterations, by ranges or by what conditions around say.

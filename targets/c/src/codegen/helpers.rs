@@ -60,6 +60,20 @@ fn function(result: &str, name: &str, parameters: &str, body: &str) -> String {
 }
 
 impl Helpers {
+    /// Adds what `other` needs.
+    pub(super) fn include(&mut self, other: &Helpers) {
+        let Helpers { types, functions, math, string, atomic } = other;
+        for (name, definition) in types {
+            self.types.entry(name.clone()).or_insert_with(|| definition.clone());
+        }
+        for (name, definition) in functions {
+            self.functions.entry(name.clone()).or_insert_with(|| definition.clone());
+        }
+        self.math |= math;
+        self.string |= string;
+        self.atomic |= atomic;
+    }
+
     /// The headers, types and functions as text.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();

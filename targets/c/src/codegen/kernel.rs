@@ -100,7 +100,7 @@ pub(super) struct Emitter<'a> {
     pub(super) ranges: Ranges,
     pub(super) affine: Affine,
     pub(super) plan: Plan,
-    pub(super) helpers: &'a mut Helpers,
+    pub(super) helpers: Helpers,
     pub(super) style: &'a Style,
     pub(super) names: Names,
     pub(super) values: FxHashMap<ValueId, Repr>,
@@ -143,6 +143,10 @@ pub(super) struct Written {
     pub(super) has_parallel_loops: bool,
     /// Whether its last parameter is the threads of the caller.
     pub(super) takes_threads: bool,
+    /// The kernels that it calls.
+    pub(super) callees: Vec<Symbol>,
+    /// The types, functions and headers that it needs.
+    pub(super) helpers: Helpers,
 }
 
 /// The function of a kernel.
@@ -150,7 +154,6 @@ pub(super) fn write(
     item: &Item,
     body: &Body,
     symbol: &str,
-    helpers: &mut Helpers,
     style: &Style,
     callees: &Callees,
 ) -> Result<Written, Vec<Diagnostic>> {
@@ -165,7 +168,7 @@ pub(super) fn write(
         ranges,
         affine,
         plan,
-        helpers,
+        helpers: Helpers::default(),
         style,
         names: Names::default(),
         values: FxHashMap::default(),
@@ -257,8 +260,6 @@ impl Emitter<'_> {
         out += &self.out;
         let text = format!("{}{}{prototype}\n{{\n{out}}}\n", self.constants, self.functions);
         let workspace = self.layout.bytes;
-        let has_parallel_loops = self.outlined_count > 0;
-        let takes_threads = self.threads.is_some();
         Written {
             text,
             prototype,
@@ -266,8 +267,10 @@ impl Emitter<'_> {
             types,
             writes,
             workspace,
-            has_parallel_loops,
-            takes_threads,
+            has_parallel_loops: self.outlined_count > 0,
+            takes_threads: self.threads.is_some(),
+            callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
+            helpers: std::mem::take(&mut self.helpers),
         }
     }
 

@@ -4,10 +4,12 @@
 //! hash that of the file itself. So a file that was cut off or changed is seen as such, and made
 //! again; and since files get their name last, by renaming, nobody sees half of one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ir_core::diagnostics::Diagnostic;
 
@@ -61,15 +63,17 @@ impl Cache {
         &self.folder
     }
 
-    /// The shared object of `source`, from the cache or from `compiler`.
+    /// The shared object of `sources`, from the cache or from `compiler`, which runs on several of
+    /// them at a time.
     pub fn shared_object(
         &self,
         compiler: &Compiler,
         flags: &[String],
-        source: &str,
+        sources: &[&str],
     ) -> Result<PathBuf, Diagnostic> {
         let mut hash = Hash::default();
-        for part in flags.iter().map(String::as_str).chain([compiler.version(), source]) {
+        let parts = flags.iter().map(String::as_str).chain([compiler.version()]);
+        for part in parts.chain(sources.iter().copied()) {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
@@ -78,27 +82,37 @@ impl Cache {
         if let Some(entry) = intact_entry(&folder) {
             return Ok(entry);
         }
-        self.build(compiler, flags, source, &key)
+        self.build(compiler, flags, sources, &key)
     }
 
     fn build(
         &self,
         compiler: &Compiler,
         flags: &[String],
-        source: &str,
+        sources: &[&str],
         key: &str,
     ) -> Result<PathBuf, Diagnostic> {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let scratch = self.folder.join(format!("making-{}-{number}", std::process::id()));
         fs::create_dir_all(&scratch).map_err(|error| unwritable(&scratch, &error))?;
         let scratch = Scratch(scratch);
-        let file = scratch.0.join("kernels.c");
-        fs::write(&file, source).map_err(|error| unwritable(&file, &error))?;
-        let mut arguments = flags.to_vec();
-        arguments
-            .extend(["-fPIC", "-shared", "-o", "kernels.so", "kernels.c", "-lm"].map(String::from));
+        for (index, source) in sources.iter().enumerate() {
+            let file = scratch.0.join(format!("kernels{index}.c"));
+            fs::write(&file, source).map_err(|error| unwritable(&file, &error))?;
+        }
+        let compile = |index: usize| -> Result<(), Diagnostic> {
+            let mut arguments = flags.to_vec();
+            let (object, source) = (format!("kernels{index}.o"), format!("kernels{index}.c"));
+            arguments.extend(["-fPIC", "-c", "-o", &object, &source].map(String::from));
+            let ran = compiler.run(&arguments, &scratch.0);
+            ran.map_err(|messages| self.refused(sources[index], key, &messages))
+        };
+        in_threads(sources.len(), &compile)?;
+        let mut arguments: Vec<String> = ["-shared", "-o", "kernels.so"].map(String::from).into();
+        arguments.extend((0..sources.len()).map(|index| format!("kernels{index}.o")));
+        arguments.push("-lm".to_string());
         if let Err(messages) = compiler.run(&arguments, &scratch.0) {
-            return Err(self.refused(source, key, &messages));
+            return Err(self.refused(&sources.concat(), key, &messages));
         }
         let made = scratch.0.join("kernels.so");
         let bytes = fs::read(&made).map_err(|error| unwritable(&made, &error))?;
@@ -122,6 +136,34 @@ impl Cache {
         };
         messages.lines().fold(diagnostic, Diagnostic::note)
     }
+}
+
+/// Runs `work` on 0 to `count`, on as many threads as there are processors. The error is the first
+/// by number.
+fn in_threads(
+    count: usize,
+    work: &(dyn Fn(usize) -> Result<(), Diagnostic> + Sync),
+) -> Result<(), Diagnostic> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count);
+    let next = AtomicUsize::new(0);
+    let errors = Mutex::new(BTreeMap::new());
+    let run = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                break;
+            }
+            if let Err(error) = work(index) {
+                errors.lock().unwrap_or_else(PoisonError::into_inner).insert(index, error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(run)));
+        run();
+    });
+    let errors = errors.into_inner().unwrap_or_else(PoisonError::into_inner);
+    errors.into_values().next().map_or(Ok(()), Err)
 }
 
 /// The file in `folder` whose contents are what its name says; others are removed.

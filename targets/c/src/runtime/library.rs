@@ -57,11 +57,6 @@ impl Library {
         Ok(Library { entries, _object: object })
     }
 
-    /// The number of the kernel called `name`.
-    pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.entries.iter().position(|(kernel, ..)| kernel.name == name)
-    }
-
     /// Runs kernel `index` on `buffers` and `workspace`. The error says what does not fit.
     pub(crate) fn call(
         &self,
