@@ -81,6 +81,12 @@ pub const CODES: &[Code] = &[
                       more than a thousandth of the largest element, or at all for integers. This \
                       is an error of the compiler.",
     },
+    Code {
+        code: "E0736",
+        title: "a folder holds other files",
+        explanation: "`relay-opt compile` writes to a folder that is new or empty, or that holds what it wrote \
+                      before, as `manifest.json` says. `--force` replaces files of other folders.",
+    },
 ];
 
 /// The codes of all crates.

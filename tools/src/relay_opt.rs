@@ -5,8 +5,10 @@
 
 mod args;
 mod bench_model;
+mod compile;
 mod emit;
 mod expectations;
+mod folder;
 mod input;
 mod language;
 mod model;
@@ -73,6 +75,7 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
         Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
+        Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => model::inspect(command, io),
         None => match reference::answer(&cli.optimize, registry, io)? {

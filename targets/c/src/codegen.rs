@@ -29,8 +29,9 @@ use rustc_hash::FxBuildHasher;
 use target_core::Kernel;
 use te::loops::{Call, KERNEL, OUTPUTS};
 
+pub(crate) use expr::storage;
 use helpers::Helpers;
-use kernel::{Callees, Written};
+use kernel::{Callee, Callees, Written};
 
 /// What the text looks like.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +43,9 @@ pub struct Style {
     /// Whether each kernel also gets a function of a list of buffers, for callers that know its
     /// type at run time only, and parallel loops run on the threads of that caller.
     pub entries: bool,
+    /// The model that the kernels belong to, if they do: they are `static` then, and take the
+    /// threads that parallel loops run on, of type `NAME_threads`.
+    pub model: Option<String>,
 }
 
 /// Generated code.
@@ -53,6 +57,8 @@ pub struct Source {
     pub header: String,
     /// The kernels, in the order of the module.
     pub kernels: Vec<Kernel>,
+    /// The kernels whose last parameter is the caller's threads, in the same order.
+    pub take_threads: Vec<String>,
 }
 
 /// How the entry of a kernel is called.
@@ -63,6 +69,11 @@ pub(crate) fn entry_name(symbol: &str) -> String {
 /// The variable that holds the caller's parallel loop.
 pub(crate) fn hook_name(prefix: &str) -> String {
     format!("{prefix}parallel_hook")
+}
+
+/// Whether `name` can be what public names start with.
+pub(crate) fn is_name(name: &str) -> bool {
+    names::Names::default().fresh(name) == name
 }
 
 /// The kernels of `module` in C. The errors are those of all kernels.
@@ -121,6 +132,8 @@ type Symbols = IndexMap<Symbol, String, FxBuildHasher>;
 
 fn symbols_of(kernels: &[Symbol], style: &Style) -> Symbols {
     let mut names = names::Names::default();
+    // Is the function that runs parallel loops.
+    names.fresh(&format!("{}parallel", style.prefix));
     let symbol =
         |name: &Symbol| (*name, names.fresh(&format!("{}{}", style.prefix, name.as_str())));
     kernels.iter().map(symbol).collect()
@@ -158,11 +171,17 @@ fn write_kernels(
             let Some(body) = &item.body else { continue };
             match kernel::write(item, body, symbol, style, &callees) {
                 Ok(one) => {
-                    callees.known.insert(name, (symbol.clone(), one.workspace));
+                    let callee = Callee {
+                        symbol: symbol.clone(),
+                        workspace: one.workspace,
+                        writes: one.writes.clone(),
+                        takes_threads: one.takes_threads,
+                    };
+                    callees.known.insert(name, callee);
                     written.insert(name, one);
                 }
                 Err(mut found) => {
-                    callees.known.insert(name, (symbol.clone(), 0));
+                    callees.known.insert(name, Callee::default());
                     errors.append(&mut found);
                 }
             }
@@ -192,7 +211,7 @@ fn assemble(
         text += &parallel(style, holds_hook);
     }
     let mut prototypes = String::new();
-    let mut kernels = Vec::new();
+    let (mut kernels, mut take_threads) = (Vec::new(), Vec::new());
     for (name, symbol) in symbols {
         let Some(one) = written.get(name) else { continue };
         let Some(item) = module.get(*name) else { continue };
@@ -202,6 +221,9 @@ fn assemble(
             None => vec![],
         };
         let outputs: i64 = item.signature.attrs.value(OUTPUTS).unwrap_or(0);
+        if one.takes_threads {
+            take_threads.push(name.to_string());
+        }
         kernels.push(Kernel {
             name: name.as_str().to_string(),
             symbol: symbol.clone(),
@@ -249,12 +271,36 @@ fn assemble(
          #include <stdint.h>\n\n{sizes}#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n{public}\n\
          #ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
     );
-    Source { text, header, kernels }
+    Source { text, header, kernels, take_threads }
 }
 
 /// The function that runs parallel loops, and the variable of the caller's, or its declaration.
 fn parallel(style: &Style, holds_hook: bool) -> String {
     let prefix = &style.prefix;
+    if let Some(model) = &style.model {
+        return format!(
+            "\
+/* Runs `body` on ranges that cover 0 to `count`: on `threads`, where there are some; else by OpenMP,
+   where that is on; else here. */
+static void {prefix}parallel(const {model}_threads *threads, void (*body)(void *, ptrdiff_t, ptrdiff_t),
+                        void *captures, ptrdiff_t count)
+{{
+    if (threads != NULL) {{
+        threads->run(threads->context, body, captures, count);
+        return;
+    }}
+#if defined(_OPENMP)
+#pragma omp parallel for schedule(static)
+    for (ptrdiff_t index = 0; index < count; index++) {{
+        body(captures, index, index + 1);
+    }}
+#else
+    body(captures, 0, count);
+#endif
+}}
+"
+        );
+    }
     let macro_name = format!("{}PARALLEL", prefix.to_uppercase());
     let hook = hook_name(prefix);
     let own = if style.entries {

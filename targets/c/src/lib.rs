@@ -5,6 +5,7 @@
 //! plain C11. Both are free of undefined behaviour for whatever numbers come in, need no library
 //! but that of C, and allocate nothing.
 
+mod artifact;
 pub mod codegen;
 pub mod runtime;
 
@@ -12,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ir_core::pass::OptionValue;
 use ir_core::{Diagnostic, Module, Options, Verified};
+use target_core::package::{File, Model};
 use target_core::{
     Artifact, Buffer, Capabilities, Costs, Executable, Kernel, Registration, Target, host,
 };
@@ -94,7 +96,7 @@ impl CTarget {
     /// How the generated text looks; with `entries` it can be called through a list of buffers.
     pub fn style(&self, entries: bool) -> Style {
         let prefix = self.options.prefix.clone();
-        Style { vector_bits: self.capabilities.vector_bits, prefix, entries }
+        Style { vector_bits: self.capabilities.vector_bits, prefix, entries, model: None }
     }
 
     /// The compiler that runs generated code.
@@ -177,6 +179,14 @@ impl Target for CTarget {
         let compiler = self.compiler().map_err(|error| vec![error])?;
         let cache = Cache::find().map_err(|error| vec![error])?;
         Ok(Box::new(self.load_with(module, &compiler, &cache)?))
+    }
+
+    fn package(
+        &self,
+        module: Verified<'_, Module>,
+        model: &Model,
+    ) -> Result<Vec<File>, Vec<Diagnostic>> {
+        artifact::package(self, module, model)
     }
 }
 

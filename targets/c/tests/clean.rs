@@ -53,6 +53,19 @@ fn operations() -> Module {
         }
     });
     items.push(("scopes", w.finish(1)));
+    // Operators within operators, where compilers want parentheses.
+    let mut w = Writer::new();
+    let [x, y, z] = ["x", "y", "z"].map(|name| w.param(name, &[COUNT], DType::INT32));
+    w.serial("i", COUNT, |w, i| {
+        let (a, b) = (w.load(x, &[i]), w.load(y, &[i]));
+        let (less, same) = (w.scalar(ScalarOp::Lt, &[a, b]), w.scalar(ScalarOp::Eq, &[a, b]));
+        for op in [ScalarOp::And, ScalarOp::Or, ScalarOp::Xor] {
+            let both = w.scalar(op, &[less, same]);
+            let chosen = w.select(both, a, b);
+            w.store(chosen, z, &[i]);
+        }
+    });
+    items.push(("choices", w.finish(1)));
     module(items)
 }
 
@@ -100,7 +113,12 @@ fn no_warnings_and_no_undefined_behaviour() {
     let verified = verify(&module, &registry).unwrap_or_else(|errors| panic!("{errors:#?}"));
     for (command, _) in common::compilers() {
         for (isa, standard) in [("scalar", "-std=c11"), (target_core::host().isa, "-std=gnu11")] {
-            let style = Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: true };
+            let style = Style {
+                vector_bits: bits(isa),
+                prefix: "te_".to_string(),
+                entries: true,
+                model: None,
+            };
             let source = generate(verified, &style).unwrap_or_else(|errors| panic!("{errors:#?}"));
             let folder =
                 Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clean-{command}-{isa}"));

@@ -53,4 +53,10 @@ pub const CODES: &[Code] = &[
                       schedule, its buffers are larger than any memory, or there is no main kernel: \
                       see the pass `lower-te`.",
     },
+    Code {
+        code: "E0911",
+        title: "not a name in the language of the target",
+        explanation: "What a compiled program is called begins the names of its functions and files. For C \
+                      it is made of letters, digits and `_`, and is no word of C.",
+    },
 ];

@@ -14,6 +14,7 @@ mod buffer;
 mod capabilities;
 pub mod codes;
 pub mod cpu;
+pub mod package;
 pub mod program;
 
 use ir_core::pass::{OptionField, Options};
@@ -22,6 +23,7 @@ use ir_core::{Diagnostic, Module, Type, Verified};
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use capabilities::{Capabilities, Costs, host};
+use package::{File, Model};
 
 /// Something that code is generated for.
 pub trait Target: Send + Sync {
@@ -43,6 +45,14 @@ pub trait Target: Send + Sync {
     /// The kernels of `module`, ready to be called. Errors are those of
     /// [`codegen`](Target::codegen), or say what is missing to run its result here.
     fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Vec<Diagnostic>>;
+
+    /// The files of `model`, whose kernels are `module`, for use without us. Errors are those of
+    /// [`codegen`](Target::codegen).
+    fn package(
+        &self,
+        module: Verified<'_, Module>,
+        model: &Model,
+    ) -> Result<Vec<File>, Vec<Diagnostic>>;
 }
 
 /// A file of generated code.

@@ -1,5 +1,6 @@
 //! The command line of relay-opt.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Reads a program, runs passes over it, and prints the result.
@@ -27,6 +28,7 @@ pub(super) struct Cli {
 pub(super) enum Command {
     Run(RunModel),
     Bench(BenchModel),
+    Compile(CompileModel),
     Import(ImportModel),
     Inspect(InspectModel),
 }
@@ -233,6 +235,43 @@ pub(super) struct BenchModel {
     /// Prints JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Compiles a model to C that needs nothing of this program.
+///
+/// Writes the code, its header and weights, an example with a Makefile, and a manifest. See
+/// `docs/compile.md`.
+#[derive(Args, Debug)]
+pub(super) struct CompileModel {
+    /// The model: text, or `.onnx`; `-` is standard input
+    pub(super) model: String,
+    /// The folder to write to: a new or empty one, or one that holds what this command wrote before
+    #[arg(short, long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
+    pub(super) output: String,
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// What to compile for: `c` is this machine, `c{isa=avx2}` others, `c{isa=scalar}` portable C11
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
+    /// Threads that the code counts on. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// Constants for parameters, by name: a .npz or .safetensors file. The other parameters are
+    /// inputs
+    #[arg(long, value_name = "FILE")]
+    pub(super) params: Option<String>,
+    /// Inputs of the example, by name: a .npz or .safetensors file. They are written beside it
+    #[arg(long, value_name = "FILE")]
+    pub(super) inputs: Option<String>,
+    /// Seed of the random numbers that the example takes for its other inputs, as `run` does
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(super) fill: u64,
+    /// What files and functions are called: `NAME.c`, `NAME_run`
+    #[arg(long, value_name = "NAME", default_value = "model")]
+    pub(super) name: String,
+    /// Writes to the folder even if it holds other files; those of the same names are replaced
+    #[arg(long)]
+    pub(super) force: bool,
 }
 
 /// How ONNX models are read.

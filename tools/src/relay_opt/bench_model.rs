@@ -91,7 +91,7 @@ fn measure(
 }
 
 /// The parameters of `@main` with their types.
-fn parameters(module: &Module) -> Vec<(String, ir_core::Type)> {
+pub(super) fn parameters(module: &Module) -> Vec<(String, ir_core::Type)> {
     let Some(body) = module.body(Symbol::new("main")) else { return vec![] };
     let args = body.block_args(body.entry()).iter().enumerate();
     args.map(|(index, arg)| {

@@ -22,7 +22,7 @@ use crate::io::Io;
 const SHOWN: usize = 6;
 
 /// Prefixes of array names that are ignored where no parameter has the whole name.
-const PREFIXES: [&str; 2] = ["in_", "param_"];
+pub(super) const PREFIXES: [&str; 2] = ["in_", "param_"];
 
 /// Runs the subcommand and returns the exit status.
 ///
@@ -317,10 +317,7 @@ fn arguments(
                 constant: constants.contains(array),
             });
         } else if let Some(seed) = seed {
-            // Fixed keys: the same hash in every run.
-            let mut hasher = DefaultHasher::new();
-            (seed, parameter.as_str()).hash(&mut hasher);
-            match random_value(*ty, &signatures, hasher.finish()) {
+            match random_value(*ty, &signatures, seed_of(seed, parameter.as_str())) {
                 Ok(value) => {
                     values.push(Argument { name: parameter.to_string(), value, constant: false });
                 }
@@ -354,6 +351,14 @@ fn arguments(
         Some(last) => Err(found.remove(last)),
         None => Ok(values),
     }
+}
+
+/// Where the random numbers of a parameter start.
+pub(super) fn seed_of(seed: u64, parameter: &str) -> u64 {
+    // Fixed keys: the same hash in every run.
+    let mut hasher = DefaultHasher::new();
+    (seed, parameter).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The parts of a result that are no tuples, named `out_0`, `out_1` and so on.

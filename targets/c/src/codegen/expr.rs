@@ -75,7 +75,9 @@ impl Expr {
     }
 
     pub(super) fn choice(condition: &Expr, a: &Expr, b: &Expr) -> Expr {
-        let text = format!("{} ? {} : {}", condition.at(OR), a.at(OR), b.at(OR));
+        // `a & b` stays in parentheses, as Clang wants.
+        let least = if condition.level == BITS { COMPARE } else { OR };
+        let text = format!("{} ? {} : {}", condition.at(least), a.at(OR), b.at(OR));
         Expr::new(text, CHOICE)
     }
 
@@ -123,7 +125,7 @@ pub(super) fn is_odd(dtype: DType) -> bool {
 }
 
 /// The C type of elements in memory.
-pub(super) fn storage(dtype: DType) -> &'static str {
+pub(crate) fn storage(dtype: DType) -> &'static str {
     match (dtype.kind(), stored_bits(dtype)) {
         (DTypeKind::Float, 32) => "float",
         (DTypeKind::Float, 64) => "double",

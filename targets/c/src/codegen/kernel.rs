@@ -21,8 +21,20 @@ use super::values::{LANE, Repr};
 /// What earlier kernels tell the later ones.
 #[derive(Default)]
 pub(super) struct Callees {
-    /// By kernel: its function, and the bytes of its workspace.
-    pub(super) known: FxHashMap<Symbol, (String, usize)>,
+    pub(super) known: FxHashMap<Symbol, Callee>,
+}
+
+/// A kernel that others may call.
+#[derive(Clone, Default)]
+pub(super) struct Callee {
+    /// Its function.
+    pub(super) symbol: String,
+    /// Bytes of its workspace.
+    pub(super) workspace: usize,
+    /// By buffer: whether it writes there.
+    pub(super) writes: Vec<bool>,
+    /// Whether it takes the threads of its caller.
+    pub(super) takes_threads: bool,
 }
 
 /// A buffer in C.
@@ -106,6 +118,8 @@ pub(super) struct Emitter<'a> {
     outlined_count: usize,
     /// How the workspace at hand is called.
     workspace: String,
+    /// How the threads of the caller are called, where the function takes them.
+    threads: Option<String>,
     /// Functions of parallel loops, and constant arrays.
     functions: String,
     constants: String,
@@ -122,9 +136,13 @@ pub(super) struct Written {
     pub(super) names: Vec<String>,
     /// Types of its buffers in C.
     pub(super) types: Vec<String>,
+    /// By buffer: whether it writes there.
+    pub(super) writes: Vec<bool>,
     /// Bytes of workspace.
     pub(super) workspace: usize,
     pub(super) has_parallel_loops: bool,
+    /// Whether its last parameter is the threads of the caller.
+    pub(super) takes_threads: bool,
     /// The kernels that it calls.
     pub(super) callees: Vec<Symbol>,
     /// The types, functions and headers that it needs.
@@ -142,7 +160,8 @@ pub(super) fn write(
     let ranges = Ranges::of(body);
     let affine = Affine::of(body, &ranges);
     let plan = Plan::of(body, &affine);
-    let workspace = |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.1);
+    let workspace =
+        |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
     let layout = Layout::of(body, &affine, &ranges, workspace);
     let mut emitter = Emitter {
         body,
@@ -164,6 +183,7 @@ pub(super) fn write(
         outlined: None,
         outlined_count: 0,
         workspace: "workspace".to_string(),
+        threads: None,
         functions: String::new(),
         constants: String::new(),
         errors: Vec::new(),
@@ -181,14 +201,16 @@ impl Emitter<'_> {
         for op in body.walk() {
             let store = body.view::<Store>(op).map(|store| store.buffer);
             let atomic = body.view::<Atomic>(op).map(|atomic| atomic.buffer);
-            let call = body.view::<Call>(op).map(|call| call.buffers).unwrap_or_default();
+            let call = body.view::<Call>(op).map(|call| self.written_by(&call)).unwrap_or_default();
             for buffer in store.into_iter().chain(atomic).chain(call) {
                 is_written[buffer.index()] = true;
             }
         }
         let outputs: i64 = self.item.signature.attrs.value(te::loops::OUTPUTS).unwrap_or(0);
         let inputs = params.len().saturating_sub(usize::try_from(outputs).unwrap_or(0));
-        let (mut names, mut types, mut list) = (vec![], vec![], vec![]);
+        let (mut names, mut types, mut writes, mut list) = (vec![], vec![], vec![], vec![]);
+        let model = self.style.model.as_ref().filter(|_| self.needs_threads());
+        self.threads = model.map(|_| self.names.fresh("threads"));
         for (index, &param) in params.iter().enumerate() {
             let hint = body.name_hint(param).name.map(|name| name.as_str().to_string());
             let fallback = if index < inputs { "input" } else { "output" };
@@ -203,22 +225,28 @@ impl Emitter<'_> {
                 self.errors.push(error.at(self.item.signature.span));
                 continue;
             };
-            let constant = if is_written[param.index()] || index >= inputs { "" } else { "const " };
+            let is_written = is_written[param.index()] || index >= inputs;
+            let constant = if is_written { "" } else { "const " };
             let ty = format!("{constant}{} *", storage(dtype));
             list.push(format!("{ty}restrict {name}"));
             self.declare(&name, &ty, true);
             self.buffers.insert(param, Buffer::Array { name: name.clone(), shape });
             names.push(name);
             types.push(ty);
+            writes.push(is_written);
         }
         if self.layout.bytes > 0 {
             list.push("unsigned char *restrict workspace".to_string());
             self.declare("workspace", "unsigned char *", true);
         }
+        if let (Some(model), Some(threads)) = (model, &self.threads) {
+            list.push(format!("const {model}_threads *{threads}"));
+        }
         if list.is_empty() {
             list.push("void".to_string());
         }
-        let prototype = format!("void {}({})", self.symbol, list.join(", "));
+        let linkage = if self.style.model.is_some() { "static " } else { "" };
+        let prototype = format!("{linkage}void {}({})", self.symbol, list.join(", "));
         self.statements(entry);
         let mut out = String::new();
         for name in &names {
@@ -237,11 +265,33 @@ impl Emitter<'_> {
             prototype,
             names,
             types,
+            writes,
             workspace,
             has_parallel_loops: self.outlined_count > 0,
+            takes_threads: self.threads.is_some(),
             callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
             helpers: std::mem::take(&mut self.helpers),
         }
+    }
+
+    /// The buffers that a call writes to.
+    fn written_by(&self, call: &Call) -> Vec<ValueId> {
+        let callee = self.callees.known.get(&call.kernel);
+        let writes = |index: usize| {
+            callee.and_then(|callee| callee.writes.get(index)).copied().unwrap_or(true)
+        };
+        let buffers = call.buffers.iter().enumerate();
+        buffers.filter(|(index, _)| writes(*index)).map(|(_, buffer)| *buffer).collect()
+    }
+
+    /// Whether it, or a kernel that it calls, has parallel loops.
+    fn needs_threads(&self) -> bool {
+        self.body.walk().any(|op| {
+            let callee = |call: Call| self.callees.known.get(&call.kernel);
+            let calls = |call: Call| callee(call).is_some_and(|callee| callee.takes_threads);
+            self.body.view::<For>(op).is_some_and(|op| is_parallel(&op))
+                || self.body.view::<Call>(op).is_some_and(calls)
+        })
     }
 
     /// Element type and extents of a buffer.
@@ -459,13 +509,14 @@ impl Emitter<'_> {
         );
         let list: Vec<&str> = captured.iter().map(|(name, _)| name.as_str()).collect();
         let list = list.join(", ");
-        let parallel = format!("{}parallel", self.style.prefix);
+        let threads = self.threads.as_ref().map_or(String::new(), |name| format!("{name}, "));
+        let parallel = format!("{}parallel({threads}{function}", self.style.prefix);
         if list.is_empty() {
-            self.line(&format!("{parallel}({function}, NULL, {count});"));
+            self.line(&format!("{parallel}, NULL, {count});"));
         } else {
             let name = self.names.fresh("parallel_loop");
             self.line(&format!("struct {function} {name} = {{{list}}};"));
-            self.line(&format!("{parallel}({function}, &{name}, {count});"));
+            self.line(&format!("{parallel}, &{name}, {count});"));
         }
     }
 
@@ -742,10 +793,11 @@ impl Emitter<'_> {
                 _ => return self.refuse(op, "a call needs buffers in memory".to_string()),
             }
         }
-        let Some((function, bytes)) = self.callees.known.get(&call.kernel) else {
+        let callees = self.callees;
+        let Some(callee) = callees.known.get(&call.kernel) else {
             return self.refuse(op, format!("`@{}` has no body to call", call.kernel));
         };
-        if *bytes > 0 {
+        if callee.workspace > 0 {
             let base = Expr::atom(&self.workspace);
             let offset = Expr::atom(self.layout.call(op).unwrap_or(0).to_string());
             arguments.push(match offset.text.as_str() {
@@ -753,8 +805,12 @@ impl Emitter<'_> {
                 _ => Expr::new(format!("{} + {}", base.text, offset.text), SUM).text,
             });
         }
-        let function = function.clone();
-        self.line(&format!("{function}({});", arguments.join(", ")));
+        if callee.takes_threads {
+            // Inside a parallel loop, the other threads are busy.
+            let threads = self.threads.clone().filter(|_| self.outlined.is_none());
+            arguments.push(threads.unwrap_or_else(|| "NULL".to_string()));
+        }
+        self.line(&format!("{}({});", callee.symbol, arguments.join(", ")));
     }
 
     fn data(&mut self, op: OpId, data: &Data) {

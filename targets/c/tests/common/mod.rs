@@ -206,7 +206,8 @@ pub fn target(isa: &str) -> CTarget {
 pub fn text(module: &Module, isa: &str) -> String {
     let registry = registry();
     let verified = verify(module, &registry).expect("a verified module");
-    let style = Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: false };
+    let style =
+        Style { vector_bits: bits(isa), prefix: "te_".to_string(), entries: false, model: None };
     target_c::codegen::generate(verified, &style).expect("C").text
 }
 

@@ -1,0 +1,295 @@
+/* Runs {name} once and prints the results. Generated: a start for a program of your own.
+
+       ./example [FILE...]
+
+   A FILE holds one input, in the order of {name}.h: its elements, row by row, in the byte order of
+   this machine. Inputs without a file, or with `-`, are random numbers: the same that
+   `relay-opt run --fill {seed}` takes, whose output looks like this one's. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "{name}.h"
+
+enum kind { KIND_FLOAT, KIND_BFLOAT, KIND_INT, KIND_UINT, KIND_BOOL };
+
+/* An input or a result. */
+struct tensor {
+    const char *name;
+    const char *type;
+    enum kind kind;
+    /* Bytes of an element, and number of elements. */
+    size_t bytes;
+    size_t count;
+    /* Of the random numbers. */
+    uint64_t seed;
+};
+
+{tables}
+/* At most so many elements are printed. */
+enum { SHOWN = 6 };
+
+/* ---- elements ------------------------------------------------------------------------------ */
+
+static void put(unsigned char *place, size_t bytes, uint64_t bits)
+{
+    const uint8_t bits8 = (uint8_t)bits;
+    const uint16_t bits16 = (uint16_t)bits;
+    const uint32_t bits32 = (uint32_t)bits;
+    switch (bytes) {
+    case 1: memcpy(place, &bits8, sizeof bits8); break;
+    case 2: memcpy(place, &bits16, sizeof bits16); break;
+    case 4: memcpy(place, &bits32, sizeof bits32); break;
+    default: memcpy(place, &bits, sizeof bits); break;
+    }
+}
+
+static uint64_t get(const unsigned char *place, size_t bytes)
+{
+    uint8_t bits8;
+    uint16_t bits16;
+    uint32_t bits32;
+    uint64_t bits;
+    switch (bytes) {
+    case 1: memcpy(&bits8, place, sizeof bits8); return bits8;
+    case 2: memcpy(&bits16, place, sizeof bits16); return bits16;
+    case 4: memcpy(&bits32, place, sizeof bits32); return bits32;
+    default: memcpy(&bits, place, sizeof bits); return bits;
+    }
+}
+
+/* A float of 16 bits, `fraction` of them after the point; the sign and the exponent are the rest. */
+static uint64_t to_half(double value, int fraction)
+{
+    const int bias = (1 << (14 - fraction)) - 1;
+    const uint64_t sign = value < 0.0 ? 0x8000u : 0u;
+    int exponent;
+    if (value == 0.0) {
+        return sign;
+    }
+    frexp(value, &exponent);
+    exponent = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+    const uint64_t units = (uint64_t)rint(ldexp(fabs(value), fraction - exponent));
+    return sign | (units + ((uint64_t)(exponent + bias - 1) << fraction));
+}
+
+static double of_half(uint64_t bits, int fraction)
+{
+    const int bias = (1 << (14 - fraction)) - 1;
+    const int exponent = (int)((bits & 0x7fffu) >> fraction);
+    const uint64_t units = bits & ((1u << fraction) - 1u);
+    double value;
+    if (exponent == 2 * bias + 1) {
+        value = units == 0 ? (double)INFINITY : (double)NAN;
+    } else {
+        const uint64_t leading = exponent == 0 ? 0u : 1u << fraction;
+        value = ldexp((double)(units + leading), (exponent == 0 ? 1 : exponent) - bias - fraction);
+    }
+    return (bits & 0x8000u) != 0 ? -value : value;
+}
+
+/* ---- random numbers ------------------------------------------------------------------------ */
+
+/* SplitMix64 (Steele et al., OOPSLA 2014). */
+static uint64_t random_bits(uint64_t *state)
+{
+    uint64_t bits = *state += 0x9e3779b97f4a7c15u;
+    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
+    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+    return bits ^ (bits >> 31);
+}
+
+/* A number below `bound`. */
+static uint64_t random_below(uint64_t *state, uint64_t bound)
+{
+    const uint64_t bits = random_bits(state);
+    return ((bits >> 32) * bound + (((bits & 0xffffffffu) * bound) >> 32)) >> 32;
+}
+
+/* Floats in [-1, 1), integers from -4 to 4, without a sign from 0 to 4. */
+static uint64_t random_element(const struct tensor *tensor, uint64_t *state)
+{
+    if (tensor->kind == KIND_BOOL) {
+        return random_below(state, 2);
+    }
+    if (tensor->kind == KIND_INT) {
+        return random_below(state, 9) - 4u;
+    }
+    if (tensor->kind == KIND_UINT) {
+        return random_below(state, 5);
+    }
+    const double value = (double)(random_bits(state) >> 11) / 9007199254740992.0 * 2.0 - 1.0;
+    const float narrow = (float)value;
+    uint64_t bits = 0;
+    uint32_t bits32;
+    if (tensor->bytes == 2) {
+        return to_half(value, tensor->kind == KIND_BFLOAT ? 7 : 10);
+    }
+    if (tensor->bytes == 4) {
+        memcpy(&bits32, &narrow, sizeof bits32);
+        return bits32;
+    }
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* ---- printing ------------------------------------------------------------------------------ */
+
+/* The shortest number that reads back as `value`. */
+static void print_float(float value)
+{
+    char text[32];
+    int precision = 0;
+    if (isnan(value) || isinf(value)) {
+        fputs(isnan(value) ? "NaN" : value < 0.0f ? "-inf" : "inf", stdout);
+        return;
+    }
+    /* Away from zero by a hair, so that a last digit in the middle rounds up. */
+    const double nudged = nextafter((double)value, 2.0 * (double)value);
+    do {
+        snprintf(text, sizeof text, "%.*e", precision, nudged);
+        precision++;
+    } while (strtof(text, NULL) != value && precision < 9);
+    const char *digit = text;
+    if (*digit == '-') {
+        putchar(*digit++);
+    }
+    const int exponent = atoi(strchr(digit, 'e') + 1);
+    const float size = fabsf(value);
+    const int is_short = size == 0.0f || (size >= 1e-4f && size < 1e16f);
+    /* Digits before the point. */
+    int before = is_short ? exponent + 1 : 1;
+    if (before <= 0) {
+        fputs("0.", stdout);
+        for (; before < 0; before++) {
+            putchar('0');
+        }
+    }
+    for (; *digit != 'e'; digit++) {
+        if (*digit == '.') {
+            continue;
+        }
+        putchar(*digit);
+        before--;
+        if (before == 0 && (is_short || digit[1] == '.')) {
+            putchar('.');
+            if (digit[1] == 'e') {
+                putchar('0');
+            }
+        }
+    }
+    for (; before > 0; before--) {
+        fputs(before == 1 ? "0.0" : "0", stdout);
+    }
+    if (!is_short) {
+        printf("e%d", exponent);
+    }
+}
+
+static void print_element(const struct tensor *tensor, const unsigned char *place)
+{
+    const uint64_t bits = get(place, tensor->bytes);
+    const uint32_t bits32 = (uint32_t)bits;
+    const int unused = 64 - 8 * (int)tensor->bytes;
+    float narrow;
+    double value;
+    if (tensor->kind == KIND_INT) {
+        printf("%lld", (long long)(bits << unused) / (1LL << unused));
+    } else if (tensor->kind == KIND_UINT || tensor->kind == KIND_BOOL) {
+        printf("%lld", (long long)bits);
+    } else if (tensor->bytes == 2) {
+        print_float((float)of_half(bits, tensor->kind == KIND_BFLOAT ? 7 : 10));
+    } else if (tensor->bytes == 4) {
+        memcpy(&narrow, &bits32, sizeof narrow);
+        print_float(narrow);
+    } else {
+        memcpy(&value, &bits, sizeof value);
+        print_float((float)value);
+    }
+}
+
+static void print(const struct tensor *tensor, const unsigned char *data)
+{
+    printf("%-*s  %-*s  ", NAME_WIDTH, tensor->name, TYPE_WIDTH, tensor->type);
+    for (size_t i = 0; i < tensor->count && i < SHOWN; i++) {
+        if (i > 0) {
+            putchar(' ');
+        }
+        print_element(tensor, data + i * tensor->bytes);
+    }
+    puts(tensor->count > SHOWN ? " \xe2\x80\xa6" : "");
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+/* Memory of `bytes` bytes at a multiple of {macro}_ALIGNMENT. */
+static void *allocate(size_t bytes)
+{
+    const size_t units = bytes / {macro}_ALIGNMENT + 1;
+    void *memory = aligned_alloc({macro}_ALIGNMENT, units * {macro}_ALIGNMENT);
+    if (memory == NULL) {
+        fprintf(stderr, "error: no memory for %zu bytes\n", bytes);
+        exit(EXIT_FAILURE);
+    }
+    return memory;
+}
+
+static void read_input(const struct tensor *tensor, const char *path, unsigned char *data)
+{
+    const size_t bytes = tensor->bytes * tensor->count;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        fprintf(stderr, "error: cannot read %s\n", path);
+        exit(EXIT_FAILURE);
+    }
+    const size_t found = fread(data, 1, bytes, file);
+    if (found != bytes || fgetc(file) != EOF) {
+        fprintf(stderr, "error: %s does not fit %s: expected %zu bytes, found %s\n", path,
+                tensor->name, bytes, found < bytes ? "fewer" : "more");
+        exit(EXIT_FAILURE);
+    }
+    fclose(file);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned char *in[INPUTS + 1] = {NULL};
+    unsigned char *out[OUTPUTS + 1] = {NULL};
+    if (argc > INPUTS + 1) {
+        fprintf(stderr, "error: expected at most %d files, found %d\n", INPUTS, argc - 1);
+        return EXIT_FAILURE;
+    }
+    for (int i = 0; i < INPUTS; i++) {
+        in[i] = allocate(inputs[i].bytes * inputs[i].count);
+        if (i + 1 < argc && strcmp(argv[i + 1], "-") != 0) {
+            read_input(&inputs[i], argv[i + 1], in[i]);
+            continue;
+        }
+        uint64_t state = inputs[i].seed;
+        for (size_t element = 0; element < inputs[i].count; element++) {
+            put(in[i] + element * inputs[i].bytes, inputs[i].bytes,
+                random_element(&inputs[i], &state));
+        }
+    }
+    for (int i = 0; i < OUTPUTS; i++) {
+        out[i] = allocate(outputs[i].bytes * outputs[i].count);
+    }
+    void *workspace = allocate({name}_workspace_bytes());
+    const int status = run(in, out, workspace);
+    if (status != {macro}_OK) {
+        fprintf(stderr, "error: {name}_run returns %d\n", status);
+        return EXIT_FAILURE;
+    }
+    for (int i = 0; i < OUTPUTS; i++) {
+        print(&outputs[i], out[i]);
+        free(out[i]);
+    }
+    for (int i = 0; i < INPUTS; i++) {
+        free(in[i]);
+    }
+    free(workspace);
+    return EXIT_SUCCESS;
+}

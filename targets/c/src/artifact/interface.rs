@@ -1,0 +1,235 @@
+//! What embedders call: the header, the function that it declares, and the symbols of weights.
+
+use target_core::ALIGNMENT;
+
+use super::{Program, Tensor, comment};
+
+impl Program<'_> {
+    /// The first lines of a file.
+    fn title(&self, what: &str) -> String {
+        let source = comment(&self.model.source);
+        let version = env!("CARGO_PKG_VERSION");
+        let target = self.target_text();
+        format!(
+            "/* {what}\n\n   Compiled from {source} by relay-opt {version} for {target}. Do not edit.\n"
+        )
+    }
+
+    /// `NAME.h`.
+    pub(super) fn header(&self) -> String {
+        let (name, upper) = (&self.model.name, self.upper());
+        let title = self.title("The interface of a compiled model.");
+        let workspace = self.main.workspace;
+        let inputs = self.fields(&self.inputs, "const ");
+        let outputs = self.fields(&self.outputs, "");
+        format!(
+            "\
+{title}
+   Set up {name}_inputs and {name}_outputs, and call {name}_run.
+
+   Tensors are dense, row by row. Pointers are aligned as their types are. An input may be passed
+   several times; an output shares no memory with anything else that is passed. */
+
+#ifndef {upper}_H
+#define {upper}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern \"C\" {{
+#endif
+
+/* The workspace, where intermediate results lie: its bytes, and what its address is a multiple of.
+   Nothing has to be kept in it between calls. */
+#define {upper}_WORKSPACE_BYTES {workspace}u
+#define {upper}_ALIGNMENT {ALIGNMENT}u
+
+/* What {name}_run returns. */
+enum {{
+    {upper}_OK = 0,
+    /* A pointer is null, or not aligned for its type. */
+    {upper}_BAD_INPUT = 1,
+    {upper}_BAD_OUTPUT = 2,
+    /* The workspace is null, or its address no multiple of {upper}_ALIGNMENT. */
+    {upper}_BAD_WORKSPACE = 3,
+    /* The threads have no function `run`. */
+    {upper}_BAD_THREADS = 4
+}};
+
+typedef struct {{
+{inputs}}} {name}_inputs;
+
+typedef struct {{
+{outputs}}} {name}_outputs;
+
+/* Threads of your own. `run` calls body(captures, begin, end) for ranges that together are 0 to
+   `count`, each number once, in any order and on any threads at a time, and returns when all have
+   returned. It may be called several times for one {name}_run, and gets `context` as it is here. */
+typedef struct {{
+    void (*run)(void *context, void (*body)(void *captures, ptrdiff_t begin, ptrdiff_t end),
+                void *captures, ptrdiff_t count);
+    void *context;
+}} {name}_threads;
+
+/* {upper}_WORKSPACE_BYTES, for callers that do not read this file. */
+size_t {name}_workspace_bytes(void);
+
+/* Computes the outputs from the inputs. Nothing is allocated, and nothing is kept: calls at one
+   time are safe, each with a workspace and outputs of its own. Without `threads`, which may be
+   null, parallel loops run by OpenMP where that was on when {name}.c was compiled, else here.
+   Returns {upper}_OK, or what is wrong; then no output was written. */
+int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace,
+    const {name}_threads *threads);
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"
+        )
+    }
+
+    /// The members of a struct.
+    fn fields(&self, tensors: &[Tensor], constness: &str) -> String {
+        let mut text = String::new();
+        for tensor in tensors {
+            let note = match tensor.dtype {
+                dtype if dtype.is_bool() => "; each 0 or 1",
+                dtype if dtype.is_float() && dtype.bits() < 32 => "; bits of floats",
+                _ => "",
+            };
+            let (name, ty) = (comment(&tensor.name), comment(&tensor.ty.to_string()));
+            let (elements, element, field) = (tensor.elements(), tensor.element(), &tensor.field);
+            let plural = if elements == 1 { "" } else { "s" };
+            text += &format!("    /* {name}: {ty}, {elements} element{plural}{note} */\n");
+            text += &format!("    {constness}{element} *{field};\n");
+        }
+        if tensors.is_empty() {
+            text += "    /* There are none; C wants a member. */\n    int unused;\n";
+        }
+        text
+    }
+
+    /// `NAME.c`.
+    pub(super) fn code(&self) -> String {
+        let (name, upper) = (&self.model.name, self.upper());
+        let mut text = self.title("A compiled model: see the header for how to call it.");
+        text.truncate(text.trim_end().len());
+        text += &format!(" */\n\n#include \"{name}.h\"\n\n{}", self.guard());
+        text += &self.source.text;
+        if !self.weights.is_empty() {
+            text += "\n/* Constants, in weights.S. */\n";
+        }
+        for weight in &self.weights {
+            let tensor = &weight.tensor;
+            let (element, field) = (tensor.element(), &tensor.field);
+            // An array of C has an element.
+            let elements = tensor.elements().max(1);
+            text += &format!("extern const {element} {field}[{elements}];\n");
+        }
+        text += &format!(
+            "\nsize_t {name}_workspace_bytes(void)\n{{\n    return {upper}_WORKSPACE_BYTES;\n}}\n"
+        );
+        text += "\nstatic bool is_aligned(const void *pointer, size_t alignment)\n{\n    \
+                 return pointer != NULL && (uintptr_t)pointer % alignment == 0;\n}\n";
+        text += &format!(
+            "\nint {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, \
+             void *workspace,\n    const {name}_threads *threads)\n{{\n"
+        );
+        for (side, tensors) in [("input", &self.inputs), ("output", &self.outputs)] {
+            let mut checks = vec![format!("{side}s == NULL")];
+            checks.extend(tensors.iter().map(|tensor| {
+                let (field, element) = (&tensor.field, tensor.element());
+                format!("!is_aligned({side}s->{field}, _Alignof({element}))")
+            }));
+            let (checks, code) = (checks.join("\n        || "), side.to_uppercase());
+            text += &format!("    if ({checks}) {{\n        return {upper}_BAD_{code};\n    }}\n");
+        }
+        text += &match self.main.workspace {
+            0 => "    (void)workspace;\n".to_string(),
+            _ => format!(
+                "    if (!is_aligned(workspace, {upper}_ALIGNMENT)) {{\n        \
+                 return {upper}_BAD_WORKSPACE;\n    }}\n"
+            ),
+        };
+        text += &format!(
+            "    if (threads != NULL && threads->run == NULL) {{\n        \
+             return {upper}_BAD_THREADS;\n    }}\n"
+        );
+        let mut arguments: Vec<String> =
+            self.inputs.iter().map(|input| format!("inputs->{}", input.field)).collect();
+        arguments.extend(self.weights.iter().map(|weight| weight.tensor.field.clone()));
+        arguments.extend(self.outputs.iter().map(|output| format!("outputs->{}", output.field)));
+        if self.main.workspace > 0 {
+            arguments.push("workspace".to_string());
+        }
+        if self.source.take_threads.contains(&self.main.name) {
+            arguments.push("threads".to_string());
+        }
+        let (function, arguments) = (&self.main.symbol, arguments.join(",\n        "));
+        text += &format!("    {function}({arguments});\n    return {upper}_OK;\n}}\n");
+        text
+    }
+
+    /// Refuses compilers for machines whose vectors are shorter, where code is slow.
+    fn guard(&self) -> String {
+        let machine = &self.target.capabilities;
+        let known = match machine.isa {
+            "avx512" if machine.vector_bits >= 512 => "__AVX512F__",
+            "avx512" | "avx2" if machine.vector_bits >= 256 => "__AVX2__",
+            _ => return String::new(),
+        };
+        let (upper, flags) = (self.upper(), self.flags.join(" "));
+        format!(
+            "#if !defined({known}) && !defined({upper}_ANY_MACHINE)\n\
+             #error \"written for {isa}: compile with {flags}, or write it again for this machine\"\n\
+             #endif\n\n",
+            isa = machine.isa
+        )
+    }
+
+    /// `weights.S`.
+    pub(super) fn assembly(&self) -> String {
+        let name = &self.model.name;
+        let mut text = format!(
+            "\
+/* The constants of {name}, which lie in weights.bin. The assembler looks for that file in the
+   current folder, and in those that `-I` names. */
+
+#if defined(__APPLE__)
+#define SYMBOL(name) _##name
+#else
+#define SYMBOL(name) name
+#endif
+
+#if defined(__ELF__)
+#define WEIGHT(name, offset, bytes) \\
+    .globl name; .hidden name; .type name, %object; .size name, bytes; .set name, first + offset
+    .section .rodata.{name}_weights, \"a\", %progbits
+#elif defined(__APPLE__)
+#define WEIGHT(name, offset, bytes) \\
+    .globl name; .private_extern name; .set name, first + offset
+    .const
+#else
+#define WEIGHT(name, offset, bytes) \\
+    .globl name; .set name, first + offset
+    .section .rdata, \"dr\"
+#endif
+
+    .balign {ALIGNMENT}
+first:
+    .incbin \"weights.bin\"
+    /* So that a constant without elements has a place. */
+    .byte 0
+
+"
+        );
+        for weight in &self.weights {
+            let (field, offset, bytes) = (&weight.tensor.field, weight.offset, weight.tensor.bytes);
+            text += &format!("WEIGHT(SYMBOL({field}), {offset}, {bytes})\n");
+        }
+        text + "\n#if defined(__ELF__)\n    .section .note.GNU-stack, \"\", %progbits\n#endif\n"
+    }
+}

@@ -1,0 +1,227 @@
+//! What comes with the code: an example, how to build it, and descriptions.
+
+use ir_core::DTypeKind;
+use serde_json::{Value, json};
+use target_core::ALIGNMENT;
+use target_core::package::File;
+
+use super::{Program, Tensor, string};
+
+impl Program<'_> {
+    /// `main.c`.
+    pub(super) fn example(&self) -> String {
+        let name = &self.model.name;
+        let all = || self.inputs.iter().chain(&self.outputs);
+        let outputs = self.outputs.iter();
+        let name_width = outputs.clone().map(|tensor| tensor.name.len()).max().unwrap_or(0);
+        let type_width = outputs.map(|tensor| tensor.ty.to_string().len()).max().unwrap_or(0);
+        let mut tables = format!(
+            "enum {{ INPUTS = {}, OUTPUTS = {} }};\n\
+             enum {{ NAME_WIDTH = {name_width}, TYPE_WIDTH = {type_width} }};\n\n",
+            self.inputs.len(),
+            self.outputs.len()
+        );
+        let seeds = self.model.inputs.iter().map(|input| input.seed).chain(std::iter::repeat(0));
+        let mut rows: Vec<String> = all().zip(seeds).map(|(one, seed)| row(one, seed)).collect();
+        let results = rows.split_off(self.inputs.len());
+        for (table, count, rows) in [("inputs", "INPUTS", rows), ("outputs", "OUTPUTS", results)] {
+            tables += &format!("static const struct tensor {table}[{count} + 1] = {{\n");
+            tables += &rows.concat();
+            tables += "    {NULL, NULL, KIND_FLOAT, 1, 0, 0},\n};\n\n";
+        }
+        tables += &format!(
+            "static int run(unsigned char *const *in, unsigned char *const *out, void *workspace)\n\
+             {{\n{}{}    return {name}_run(&arguments, &results, workspace, NULL);\n}}\n",
+            self.set("inputs", "arguments", "in", "const ", &self.inputs),
+            self.set("outputs", "results", "out", "", &self.outputs),
+        );
+        include_str!("example.c")
+            .replace("{name}", name)
+            .replace("{macro}", &self.upper())
+            .replace("{seed}", &self.model.seed.to_string())
+            .replace("{tables}", &tables)
+    }
+
+    /// Sets a struct of the interface from a list of buffers.
+    fn set(&self, ty: &str, of: &str, list: &str, constness: &str, tensors: &[Tensor]) -> String {
+        let name = &self.model.name;
+        if tensors.is_empty() {
+            return format!("    const {name}_{ty} {of} = {{0}};\n    (void){list};\n");
+        }
+        let mut text = format!("    const {name}_{ty} {of} = {{\n");
+        for (index, tensor) in tensors.iter().enumerate() {
+            let (field, element) = (&tensor.field, tensor.element());
+            text +=
+                &format!("        .{field} = ({constness}{element} *)(void *){list}[{index}],\n");
+        }
+        text + "    };\n"
+    }
+
+    /// The files that are compiled.
+    fn sources(&self) -> String {
+        let weights = if self.weights.is_empty() { "" } else { " weights.S" };
+        format!("main.c {}.c{weights}", self.model.name)
+    }
+
+    /// What is written on a command line that runs the example on the example inputs.
+    fn arguments(&self) -> String {
+        let mut text = String::new();
+        if self.model.inputs.iter().any(|input| input.example.is_some()) {
+            for (input, tensor) in self.model.inputs.iter().zip(&self.inputs) {
+                text += &match &input.example {
+                    Some(_) => format!(" inputs/{}.bin", tensor.field),
+                    None => " -".to_string(),
+                };
+            }
+        }
+        text
+    }
+
+    /// `Makefile`.
+    pub(super) fn makefile(&self) -> String {
+        let (name, flags, arguments) = (&self.model.name, self.flags.join(" "), self.arguments());
+        let compiler = self.compiler();
+        let (mut objects, mut weights) = (format!("main.o {name}.o"), String::new());
+        if !self.weights.is_empty() {
+            objects += " weights.o";
+            weights = "\nweights.o: weights.S weights.bin\n\t$(CC) $(CFLAGS) -c weights.S\n".into();
+        }
+        format!(
+            "\
+# `make` builds the example, `make run` runs it, `make OPENMP=-fopenmp` uses threads.
+CC = {compiler}
+CFLAGS = {flags}
+OPENMP =
+LDLIBS = -lm
+
+example: {objects}
+\t$(CC) $(CFLAGS) $(OPENMP) -o example {objects} $(LDLIBS)
+
+main.o: main.c {name}.h
+\t$(CC) $(CFLAGS) $(OPENMP) -c main.c
+
+{name}.o: {name}.c {name}.h
+\t$(CC) $(CFLAGS) $(OPENMP) -c {name}.c
+{weights}
+run: example
+\t./example{arguments}
+
+clean:
+\trm -f example {objects}
+
+.PHONY: run clean
+"
+        )
+    }
+
+    /// `README.txt`.
+    pub(super) fn readme(&self) -> String {
+        let (name, flags, arguments) = (&self.model.name, self.flags.join(" "), self.arguments());
+        let compiler = self.compiler();
+        let (sources, upper) = (self.sources(), self.upper());
+        let files = match self.weights.is_empty() {
+            true => format!("{name}.c and {name}.h"),
+            false => format!("{name}.c, {name}.h, weights.S and weights.bin"),
+        };
+        let pedantic = match self.target.capabilities.vector_bits {
+            0 => "The code is C11, for any compiler; weights.S is for GCC and Clang.",
+            _ => "The code is C11 with GNU vectors, for GCC and Clang.",
+        };
+        let objects = if self.weights.is_empty() { "" } else { " and weights.S" };
+        format!(
+            "\
+A compiled model. Build and run the example, which prints the results:
+
+    {compiler} {flags} -o example {sources} -lm
+    ./example{arguments}
+
+With threads, where the compiler has OpenMP:
+
+    {compiler} {flags} -fopenmp -o example {sources} -lm
+
+In a program of your own, you need {files}:
+
+- compile {name}.c{objects} with the same flags;
+- include {name}.h, which says how {name}_run is called;
+- pass it a workspace of {upper}_WORKSPACE_BYTES bytes, aligned to {upper}_ALIGNMENT.
+
+{pedantic} It calls functions of
+the C library's math.h and string.h, and no others.
+"
+        )
+    }
+
+    /// `manifest.json`.
+    pub(super) fn manifest(&self, files: &[File]) -> String {
+        let inputs = self.inputs.iter().zip(&self.model.inputs).map(|(tensor, input)| {
+            let mut value = described(tensor);
+            value["seed"] = input.seed.into();
+            if input.example.is_some() {
+                value["example"] = format!("inputs/{}.bin", tensor.field).into();
+            }
+            value
+        });
+        let constants = self.weights.iter().map(|weight| {
+            let tensor = &weight.tensor;
+            json!({
+                "symbol": tensor.field,
+                "name": tensor.name,
+                "dtype": tensor.dtype.to_string(),
+                "shape": tensor.shape,
+                "offset": weight.offset,
+                "bytes": tensor.bytes,
+            })
+        });
+        let kernels = self.source.kernels.iter().map(|kernel| {
+            let (name, symbol, bytes) = (&kernel.name, &kernel.symbol, kernel.workspace);
+            json!({ "name": name, "symbol": symbol, "workspace_bytes": bytes })
+        });
+        let mut names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        names.push("manifest.json");
+        let value = json!({
+            "generator": "relay-opt compile",
+            "version": env!("CARGO_PKG_VERSION"),
+            "name": self.model.name,
+            "source": self.model.source,
+            "target": self.target_text(),
+            "flags": self.flags,
+            "inputs": inputs.collect::<Vec<Value>>(),
+            "outputs": self.outputs.iter().map(described).collect::<Vec<Value>>(),
+            "workspace": { "bytes": self.main.workspace, "alignment": ALIGNMENT },
+            "weights": {
+                "bytes": self.weight_bytes(),
+                "alignment": ALIGNMENT,
+                "byte_order": if cfg!(target_endian = "big") { "big" } else { "little" },
+                "constants": constants.collect::<Vec<Value>>(),
+            },
+            "kernels": kernels.collect::<Vec<Value>>(),
+            "files": names,
+        });
+        format!("{value:#}\n")
+    }
+}
+
+/// A row of the example's tables.
+fn row(tensor: &Tensor, seed: u64) -> String {
+    let dtype = tensor.dtype;
+    let kind = match dtype.kind() {
+        _ if dtype.is_bool() => "BOOL",
+        DTypeKind::Int => "INT",
+        DTypeKind::UInt => "UINT",
+        DTypeKind::BFloat => "BFLOAT",
+        _ => "FLOAT",
+    };
+    let (name, ty) = (string(&tensor.name), string(&tensor.ty.to_string()));
+    let (bytes, count) = (dtype.bytes(), tensor.elements());
+    format!("    {{{name}, {ty}, KIND_{kind}, {bytes}, {count}, {seed:#x}u}},\n")
+}
+
+fn described(tensor: &Tensor) -> Value {
+    json!({
+        "name": tensor.name,
+        "field": tensor.field,
+        "dtype": tensor.dtype.to_string(),
+        "shape": tensor.shape,
+        "bytes": tensor.bytes,
+    })
+}

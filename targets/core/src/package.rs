@@ -1,0 +1,77 @@
+//! Programs as folders of files that others build and use, without us.
+
+use std::io::{self, Write};
+
+use ir_core::TensorData;
+
+use crate::ALIGNMENT;
+use crate::program::Layout;
+
+/// A program, as its users see it.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What its functions and files are called: a name in the target's language.
+    pub name: String,
+    /// Where it comes from, for readers.
+    pub source: String,
+    /// The main kernel.
+    pub main: String,
+    /// The inputs of the main kernel.
+    pub inputs: Vec<Input>,
+    /// What the seeds of its inputs were made from, for readers.
+    pub seed: u64,
+    /// What surrounds the kernels.
+    pub layout: Layout,
+}
+
+/// An input of a program.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Its name in the program.
+    pub name: String,
+    /// Where the numbers that [`Random::tensor`](ir_core::Random::tensor) makes for an example
+    /// start.
+    pub seed: u64,
+    /// An example, instead of such numbers.
+    pub example: Option<TensorData>,
+}
+
+/// A file of a program.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Name, relative to the folder; parts are separated by `/`.
+    pub name: String,
+    /// What it holds.
+    pub contents: Contents,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// Text.
+    Text(String),
+    /// The elements of tensors in the byte order of this machine, each at a multiple of
+    /// [`ALIGNMENT`] bytes.
+    Tensors(Vec<TensorData>),
+}
+
+impl Contents {
+    /// Writes them to `out`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let tensors = match self {
+            Contents::Text(text) => return out.write_all(text.as_bytes()),
+            Contents::Tensors(tensors) => tensors,
+        };
+        let mut padding = 0;
+        for tensor in tensors {
+            out.write_all(&[0; ALIGNMENT][..padding])?;
+            let bytes = tensor.bytes();
+            out.write_all(bytes)?;
+            padding = bytes.len().next_multiple_of(ALIGNMENT) - bytes.len();
+        }
+        Ok(())
+    }
+}

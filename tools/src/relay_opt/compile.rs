@@ -1,0 +1,130 @@
+//! The subcommand `compile`: a model as code that needs nothing of this program.
+
+use std::io;
+use std::path::Path;
+
+use ir_core::diagnostics::did_you_mean;
+use ir_core::{Diagnostic, Module, Registry, TensorData, Type, verify};
+use relay::arrays::{self, Arrays};
+use target_core::package::{File, Input, Model};
+
+use super::args::{CompileModel, DiagnosticForm};
+use super::bench_model::parameters;
+use super::folder;
+use super::report::Reporter;
+use super::run_model::{PREFIXES, load, seed_of, target};
+use super::{DIAGNOSTICS, OK};
+use crate::executor::{self, MAIN};
+use crate::io::Io;
+
+/// Runs the subcommand and returns the exit status.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(super) fn compile(
+    args: &CompileModel,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
+    let mut found = Vec::new();
+    let output = io.directory.join(&args.output);
+    // Before the work, since the answer needs none of it.
+    let allowed = folder::check(&output, args.force).map_err(|error| found.push(error));
+    let module = allowed
+        .ok()
+        .and_then(|()| load(&args.model, &args.options, registry, &mut reporter, &mut found, io));
+    let files = module.and_then(|module| {
+        let files = package(args, module, registry, &mut found, &io.directory);
+        files.map_err(|errors| found.extend(errors)).ok()
+    });
+    let written = files.filter(|_| !found.iter().any(Diagnostic::is_error)).and_then(|files| {
+        let written = folder::write(&output, &files, args.force);
+        written.map_err(|error| found.push(error)).ok().map(|()| files.len())
+    });
+    reporter.report(found, io)?;
+    reporter.finish(io)?;
+    let Some(count) = written else { return Ok(DIAGNOSTICS) };
+    let name = &args.output;
+    writeln!(io.stdout, "wrote {count} files to {name}; `make -C {name} run` runs the example")?;
+    Ok(OK)
+}
+
+/// The files of the artifact.
+fn package(
+    args: &CompileModel,
+    mut module: Module,
+    registry: &Registry,
+    found: &mut Vec<Diagnostic>,
+    directory: &Path,
+) -> Result<Vec<File>, Vec<Diagnostic>> {
+    let one = |error: Diagnostic| vec![error];
+    let target = target(&args.target, args.threads).map_err(one)?;
+    let all = parameters(&module);
+    let read = |path: &Option<String>| match path {
+        Some(path) => arrays::load(&directory.join(path)),
+        None => Ok(Arrays::default()),
+    };
+    let constants = given(read(&args.params).map_err(one)?, &all, found)?;
+    let mut examples = given(read(&args.inputs).map_err(one)?, &all, found)?;
+    executor::bind(&mut module, &constants);
+    let mut inputs = Vec::new();
+    for (name, ty) in parameters(&module) {
+        if ty.as_tensor().is_none() {
+            let message =
+                format!("parameter `{name}` is no tensor: compiled programs take tensors");
+            return Err(vec![Diagnostic::error("E0733", message)]);
+        }
+        let place = examples.iter().position(|(example, _)| *example == name);
+        let example = place.map(|place| examples.swap_remove(place).1);
+        inputs.push(Input { seed: seed_of(args.fill, &name), name, example });
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (layout, _) = executor::lower(&mut module, registry, &*target, threads, found)?;
+    let verified = verify(&module, registry)?;
+    let source = match args.model.as_str() {
+        "-" => "standard input".into(),
+        path => Path::new(path).file_name().unwrap_or_default().to_string_lossy(),
+    };
+    let model = Model {
+        name: args.name.clone(),
+        source: source.into_owned(),
+        main: MAIN.to_string(),
+        inputs,
+        seed: args.fill,
+        layout,
+    };
+    target.package(verified, &model)
+}
+
+/// The arrays by the names of their parameters. Those without one are warned of; those that do not
+/// fit theirs are errors.
+fn given(
+    arrays: Arrays,
+    parameters: &[(String, Type)],
+    found: &mut Vec<Diagnostic>,
+) -> Result<Vec<(String, TensorData)>, Vec<Diagnostic>> {
+    let names = || parameters.iter().map(|(name, _)| name.as_str());
+    let (mut given, mut errors) = (Vec::new(), Vec::new());
+    for (array, tensor) in arrays {
+        let short = PREFIXES.iter().find_map(|prefix| array.strip_prefix(prefix));
+        let place = names().position(|name| name == array);
+        let place = place.or_else(|| names().position(|name| Some(name) == short));
+        let Some((name, ty)) = place.and_then(|place| parameters.get(place)) else {
+            let message = format!("array `{array}` fits no parameter of @{MAIN}");
+            let mut warning = Diagnostic::warning("E0731", message);
+            warning.help = did_you_mean(&array, names());
+            found.push(warning);
+            continue;
+        };
+        if tensor.ty() != *ty {
+            let message = format!(
+                "array `{array}` does not fit its parameter: expected {ty}, found {}",
+                tensor.ty()
+            );
+            errors.push(Diagnostic::error("E0732", message));
+        }
+        given.push((name.clone(), tensor));
+    }
+    if errors.is_empty() { Ok(given) } else { Err(errors) }
+}
