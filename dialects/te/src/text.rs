@@ -84,6 +84,8 @@ mod statements;
 
 use ir_core::text::ItemSyntax;
 
+pub(crate) use forms::{Form, operands_in_text};
+
 /// The syntax of compute functions and kernels.
 pub(crate) const SYNTAX: ItemSyntax =
     ItemSyntax { print: printer::print_item, parse: parser::parse_item };

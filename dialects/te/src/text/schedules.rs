@@ -274,7 +274,9 @@ impl Parser<'_, '_, '_> {
         let mut entries: Vec<(Symbol, Attr)> = Vec::new();
         for field in sorted(Some(def)).filter(|field| field.default.is_none()) {
             if self.cursor.at_line_start() {
-                return Err(self.cursor.unexpected(&format!("{}, its {}", field.expects, field.name)));
+                return Err(self
+                    .cursor
+                    .unexpected(&format!("{}, its {}", field.expects, field.name)));
             }
             entries.push((Symbol::new(field.name), self.plain_attribute(field.expects)?));
         }
