@@ -81,6 +81,13 @@ pub const CODES: &[Code] = &[
                       more than a thousandth of the largest element, or at all for integers. This \
                       is an error of the compiler.",
     },
+    Code {
+        code: "E0735",
+        title: "more memory than there is",
+        explanation: "Before memory is taken, what a program needs is compared with what the \
+                      system has available: its parameters and results, and, of compiled \
+                      programs, the planned buffers and the constants.",
+    },
 ];
 
 /// The codes of all crates.

@@ -9,12 +9,15 @@ mod emit;
 mod expectations;
 mod input;
 mod language;
+mod lowering;
 mod model;
 mod optimize;
+mod profile;
 mod reference;
 mod report;
 mod run_model;
 mod semantics;
+mod targets;
 
 use std::io;
 
