@@ -1,6 +1,7 @@
 //! Progress of long work, on a terminal.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct Progress {
 
 struct Shown {
     bar: ProgressBar,
+    /// Steps that were started; the bar shows those that are done.
+    started: AtomicU64,
     /// Told when the work is done.
     done: Sender<()>,
     thread: Option<JoinHandle<()>>,
@@ -51,7 +54,8 @@ impl Progress {
             }
         };
         let thread = std::thread::Builder::new().name("progress".to_string()).spawn(show).ok();
-        Progress { shown: Some(Shown { bar, done, thread }) }
+        let started = AtomicU64::new(0);
+        Progress { shown: Some(Shown { bar, started, done, thread }) }
     }
 
     /// Expects so many more steps.
@@ -63,16 +67,16 @@ impl Progress {
 
     /// Goes on to the next step, `what`.
     pub fn step(&self, what: &str) {
-        if let Some(Shown { bar, .. }) = &self.shown {
+        if let Some(Shown { bar, started, .. }) = &self.shown {
             bar.set_message(what.to_string());
-            bar.inc(1);
+            bar.set_position(started.fetch_add(1, Ordering::Relaxed));
         }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        let Some(Shown { bar, done, thread }) = self.shown.take() else { return };
+        let Some(Shown { bar, done, thread, .. }) = self.shown.take() else { return };
         // The thread may be past waiting.
         let _ = done.send(());
         if let Some(thread) = thread {
