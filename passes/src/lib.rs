@@ -67,6 +67,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<simplify_inference::SimplifyInference>();
     registry.pass::<loops::SimplifyLoops>();
+    registry.pass::<loops::TidyLoops>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();
     registry.pass::<normal_forms::ToGnf>();

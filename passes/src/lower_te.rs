@@ -39,8 +39,8 @@ use problems::{Problem, Problems};
 /// becomes
 ///
 /// ```relay
-/// te.kernel @main(%x: Tensor[(4), float32], %0: Tensor[(4), float32]) outputs 1 {
-///   call @fused_exp(%x, %0)
+/// te.kernel @main(%x: Tensor[(4), float32], %output: Tensor[(4), float32]) outputs 1 {
+///   call @fused_exp(%x, %output)
 /// }
 ///
 /// te.func @fused_exp(%p0: Tensor[(4), float32]) -> Tensor[(4), float32] {
@@ -136,6 +136,16 @@ impl Lowering<'_> {
             return None;
         }
         self.results(result, &outputs);
+        for (number, &output) in outputs.iter().enumerate() {
+            if self.kernel.name_hint(output).name.is_none() {
+                let name = match outputs.len() {
+                    1 => Symbol::new("output"),
+                    _ => Symbol::new(&format!("output_{number}")),
+                };
+                let hint = NameHint { name: Some(name), ..NameHint::default() };
+                self.kernel.set_name_hint(output, hint);
+            }
+        }
         self.insert(Loc::UNKNOWN, OpParts::new(Yield::<ValueId>::NAME, &[], &[]));
         let params = self.kernel.block_args(entry).iter().map(|arg| self.kernel.ty(*arg));
         let ty = Type::function(params, Type::unit());

@@ -82,6 +82,13 @@ pub const CODES: &[Code] = &[
                       is an error of the compiler.",
     },
     Code {
+        code: "E0735",
+        title: "more memory than there is",
+        explanation: "Before memory is taken, what a program needs is compared with what the \
+                      system has available: its parameters and results, and, of compiled \
+                      programs, the planned buffers and the constants.",
+    },
+    Code {
         code: "E0736",
         title: "a folder holds other files",
         explanation: "`relay-opt compile` writes to a folder that is new or empty, or that holds what it wrote \

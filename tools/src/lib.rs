@@ -5,6 +5,7 @@ pub mod executor;
 pub mod io;
 pub mod lit;
 mod process;
+pub mod progress;
 pub mod reference;
 pub mod relay_opt;
 pub mod worker;

@@ -11,12 +11,15 @@ mod expectations;
 mod folder;
 mod input;
 mod language;
+mod lowering;
 mod model;
 mod optimize;
+mod profile;
 mod reference;
 mod report;
 mod run_model;
 mod semantics;
+mod targets;
 
 use std::io;
 

@@ -16,11 +16,13 @@
 
 mod build;
 mod verify;
+mod work;
 
 use ir_core::{AttrValue, Body, ItemDef, Op, OpId, Registry, Type, ValueId, registry};
 
 pub(crate) use build::function_type;
 pub use build::{ComputeBuilder, Expression, Tensor};
+pub use work::{Work, work};
 
 /// The kind of a compute function; its signature holds the type `fn (tensors) -> tensor`, or a
 /// tuple of tensors where it returns several.

@@ -18,6 +18,7 @@
 
 mod plan;
 mod simplify;
+mod tidy;
 mod unroll;
 mod vectorize;
 mod verify;
@@ -26,6 +27,7 @@ use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Stop, Type, Valu
 
 pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
+pub use tidy::tidy;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};
 pub(crate) use verify::THREADS;

@@ -40,7 +40,7 @@ pub const CODES: &[Code] = &[
 ];
 
 pub(super) const SCHEDULE: &str = "E0810";
-pub(super) const PRIMITIVE: &str = "E0811";
+pub(crate) const PRIMITIVE: &str = "E0811";
 pub(super) const REFUSED: &str = "E0812";
 pub(super) const STALE: &str = "E0813";
 pub(super) const UNKNOWN: &str = "E0814";

@@ -532,6 +532,7 @@ pub struct Tensorize<V = ValueId> {
 pub(crate) fn register(registry: &mut Registry) {
     registry.add_item(ItemDef {
         verify: Some(super::verify::schedule),
+        syntax: Some(crate::text::SCHEDULE_SYNTAX),
         ..ItemDef::new(SCHEDULE, "How a compute function becomes loops: a list of primitives.")
     });
     registry.op::<FindStage>();

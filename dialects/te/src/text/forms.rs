@@ -11,7 +11,7 @@ use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, 
 use crate::scalar::{Cast, Constant, ScalarOp, Select};
 
 /// An operation that has a form of its own.
-pub(super) enum Form {
+pub(crate) enum Form {
     Scalar(ScalarOp),
     Constant(Constant),
     Cast(Cast),
@@ -129,7 +129,7 @@ fn expression<T: OpFields<ValueId>>(body: &Body, op: OpId) -> Option<T> {
 
 impl Form {
     /// How `op` is written; `None` where it has no form of its own.
-    pub(super) fn of(body: &Body, op: OpId) -> Option<Form> {
+    pub(crate) fn of(body: &Body, op: OpId) -> Option<Form> {
         let name = body.op_name(op);
         if let Some(scalar) = ScalarOp::of(name) {
             let exact = body.operand_count(op) == scalar.arity()
@@ -142,7 +142,7 @@ impl Form {
     }
 
     /// Whether this may stand inside an expression.
-    pub(super) fn is_expression(&self) -> bool {
+    pub(crate) fn is_expression(&self) -> bool {
         use Form::*;
         matches!(
             self,
@@ -167,7 +167,7 @@ pub(super) fn needs_end(body: &Body, block: BlockId, registry: &Registry) -> boo
 
 /// The operands of `op` that are written as expressions, in the order in which they stand in the
 /// text. Tensors are written by name only.
-pub(super) fn operands_in_text(
+pub(crate) fn operands_in_text(
     form: Option<&Form>,
     body: &Body,
     op: OpId,

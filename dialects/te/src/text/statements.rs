@@ -90,14 +90,14 @@ impl Parser<'_, '_, '_> {
     }
 
     /// The column of byte `place`, from 0.
-    fn column(&self, place: u32) -> usize {
+    pub(super) fn column(&self, place: u32) -> usize {
         let before = self.cursor.source().get(..place as usize).unwrap_or("");
         before.len() - before.rfind('\n').map_or(0, |newline| newline + 1)
     }
 
     /// Goes to the next statement, or to the end of the block, after the statement from byte
     /// `start` on, inside `depth` braces and with an indentation of `column`, could not be read.
-    fn skip_statement(&mut self, start: u32, depth: u32, column: usize) {
+    pub(super) fn skip_statement(&mut self, start: u32, depth: u32, column: usize) {
         if self.cursor.token().start == start {
             self.cursor.bump();
         }
