@@ -75,13 +75,22 @@ impl Expr {
     }
 
     pub(super) fn choice(condition: &Expr, a: &Expr, b: &Expr) -> Expr {
-        let text = format!("{} ? {} : {}", condition.at(OR), a.at(OR), b.at(OR));
+        // `a & b` stays in parentheses, as Clang wants.
+        let least = if condition.level == BITS { COMPARE } else { OR };
+        let text = format!("{} ? {} : {}", condition.at(least), a.at(OR), b.at(OR));
         Expr::new(text, CHOICE)
     }
 
     pub(super) fn call(function: &str, arguments: &[&Expr]) -> Expr {
         let list: Vec<&str> = arguments.iter().map(|expr| expr.text.as_str()).collect();
         Expr::atom(format!("{function}({})", list.join(", ")))
+    }
+
+    /// Whether a function is called in it.
+    pub(super) fn has_call(&self) -> bool {
+        let text = self.text.as_bytes();
+        text.windows(2)
+            .any(|pair| pair[1] == b'(' && (pair[0].is_ascii_alphanumeric() || pair[0] == b'_'))
     }
 
     pub(super) fn element(base: &str, index: &Expr) -> Expr {
