@@ -125,7 +125,9 @@ impl CTarget {
         let build = |source: &Source| -> Result<Library, Diagnostic> {
             let object: PathBuf = cache.shared_object(compiler, &flags, &source.text)?;
             let hook = codegen::hook_name(&self.options.prefix);
+            // What cannot be loaded is made again the next time.
             Library::load(&object, &source.kernels, &hook)
+                .inspect_err(|_| drop(std::fs::remove_file(&object)))
         };
         let results: Vec<Result<Library, Diagnostic>> = match sources.as_slice() {
             [one] => vec![build(one)],

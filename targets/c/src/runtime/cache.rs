@@ -101,7 +101,13 @@ impl Cache {
             return Err(self.refused(source, key, &messages));
         }
         let made = scratch.0.join("kernels.so");
-        let bytes = fs::read(&made).map_err(|error| unwritable(&made, &error))?;
+        let bytes = match fs::read(&made) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(self.refused(source, key, "it ended well, and wrote no file"));
+            }
+            Err(error) => return Err(unwritable(&made, &error)),
+        };
         let folder = self.folder.join(key);
         fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
         let entry = folder.join(format!("{:032x}.so", Hash::of(&bytes)));
