@@ -22,7 +22,7 @@ pub fn pipeline(lanes: usize) -> String {
 }
 
 /// The kernel that the executor calls.
-const MAIN: &str = "main";
+pub(crate) const MAIN: &str = "main";
 
 /// A program that is ready to run.
 pub struct Program {
@@ -81,6 +81,41 @@ pub fn bind(module: &mut Module, values: &[(String, TensorData)]) -> Vec<String>
     unknown
 }
 
+/// Makes kernels for `target` of `module`, a verified Relay program that starts at `@main`, on
+/// `threads` threads; the result does not depend on their number. Warnings and remarks of the
+/// passes go to `found`. Errors are what cannot be lowered or scheduled.
+pub fn lower(
+    module: &mut Module,
+    registry: &Registry,
+    target: &dyn Target,
+    threads: usize,
+    found: &mut Vec<Diagnostic>,
+) -> Result<(Layout, BuildTimes), Vec<Diagnostic>> {
+    let mut times = BuildTimes::default();
+    let start = Instant::now();
+    let text = pipeline(target.capabilities().lanes(32));
+    let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
+    let mut timing = Timing::new();
+    let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing];
+    let options = RunOptions { threads };
+    let mut log = Vec::new();
+    let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
+        .map_err(|error| vec![Diagnostic::error("E0733", error.to_string())])?;
+    let failed = report.diagnostics.iter().any(Diagnostic::is_error);
+    if failed || !matches!(report.outcome, Outcome::Done) {
+        return Err(report.diagnostics);
+    }
+    found.extend(report.diagnostics);
+    times.passes = start.elapsed();
+
+    let start = Instant::now();
+    lower_functions(module, target.capabilities(), threads)?;
+    module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
+    let layout = lay_out(module, MAIN).map_err(|error| vec![error])?;
+    times.lower = start.elapsed();
+    Ok((layout, times))
+}
+
 impl Program {
     /// Compiles `@main` of `module`, a verified Relay program, for `target`. Warnings and remarks
     /// of the passes go to `found`. Errors are what cannot be lowered, scheduled or compiled.
@@ -91,29 +126,10 @@ impl Program {
         threads: usize,
         found: &mut Vec<Diagnostic>,
     ) -> Result<(Program, BuildTimes), Vec<Diagnostic>> {
-        let mut times = BuildTimes::default();
+        let (layout, mut times) = lower(&mut module, registry, target, threads, found)?;
         let start = Instant::now();
-        let text = pipeline(target.capabilities().lanes(32));
-        let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
-        let mut timing = Timing::new();
-        let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing];
-        let options = RunOptions { threads };
-        let mut log = Vec::new();
-        let report = run(&pipeline, &mut module, registry, options, &mut instruments, &mut log)
-            .map_err(|error| vec![Diagnostic::error("E0733", error.to_string())])?;
-        let failed = report.diagnostics.iter().any(Diagnostic::is_error);
-        if failed || !matches!(report.outcome, Outcome::Done) {
-            return Err(report.diagnostics);
-        }
-        found.extend(report.diagnostics);
-        times.passes = start.elapsed();
-
-        let start = Instant::now();
-        lower_functions(&mut module, target.capabilities(), threads)?;
-        module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
-        let layout = lay_out(&mut module, MAIN).map_err(|error| vec![error])?;
         let verified = verify(&module, registry)?;
-        times.lower = start.elapsed();
+        times.lower += start.elapsed();
 
         let start = Instant::now();
         let executable = target.load(verified)?;
