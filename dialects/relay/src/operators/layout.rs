@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use te::compute::Expression;
 
 use super::FusionPattern;
-use super::nn::numeric::{Number, dispatch};
 use crate::define::{Define, DefineCx, Defined, Index, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
