@@ -277,7 +277,7 @@ pub fn zip(
     Ok(TensorData::from_scalars(dtype, &shape, values?)?.into())
 }
 
-/// Applies `f` to the first two operands, of `float32`, as [`zip`] does, only faster: rounding once
+/// Applies `f` to the first two operands, of `float32`, as [`zip()`] does, only faster: rounding once
 /// more after arithmetic in `f64` changes nothing.
 pub fn zip_float32(cx: &EvalCx<'_>, f: impl Fn(f64, f64) -> f64) -> Result<Value, EvalError> {
     let (lhs, rhs) = (cx.tensor(0)?, cx.tensor(1)?);
