@@ -1012,8 +1012,8 @@ fn extremum_instruction(
         }
         (true, 16, _) => {
             let ordered = match number {
-                true => "(uint16_t)-1",
-                false => "(uint16_t)__builtin_ia32_cmpps512_mask(b, b, 7, (uint16_t)-1, 4)",
+                true => "-1",
+                false => "(int16_t)__builtin_ia32_cmpps512_mask(b, b, 7, (uint16_t)-1, 4)",
             };
             Some((
                 "defined(__AVX512F__) && !defined(__clang__)",

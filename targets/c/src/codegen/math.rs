@@ -161,8 +161,8 @@ return p * {first} * {second};"
     let scaled = match form.lanes {
         Some(16) => format!(
             "\
-#ifdef __AVX512F__
-return ({float})__builtin_ia32_scalefps512_mask(p, whole, p, (uint16_t)-1, 4);
+#if defined(__AVX512F__) && !defined(__clang__)
+return ({float})__builtin_ia32_scalefps512_mask(p, whole, p, -1, 4);
 #else
 {scaled}
 #endif"
