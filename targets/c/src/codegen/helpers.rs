@@ -1094,24 +1094,33 @@ fn of_bools(op: ScalarOp, a: &Expr, b: &Expr) -> Expr {
     use ScalarOp::*;
     let not = |expr: &Expr| Expr::unary("!", expr);
     match op {
-        Add | Max | Or => Expr::binary("|", a, b),
-        Mul | Min | And | Div | FloorDiv => Expr::binary("&", a, b),
+        Add | Max | Or => bits("|", a, b),
+        Mul | Min | And | Div | FloorDiv => bits("&", a, b),
         Sub | Xor | Ne => Expr::binary("!=", a, b),
         Eq => Expr::binary("==", a, b),
         Mod | FloorMod => Expr::atom("false"),
-        Pow => Expr::binary("|", a, &not(b)),
+        Pow => bits("|", a, &not(b)),
         Not => not(a),
-        ShiftRight | Gt => Expr::binary("&", a, &not(b)),
-        Lt => Expr::binary("&", &not(a), b),
-        Le => Expr::binary("|", &not(a), b),
-        Ge => Expr::binary("|", a, &not(b)),
+        ShiftRight | Gt => bits("&", a, &not(b)),
+        Lt => bits("&", &not(a), b),
+        Le => bits("|", &not(a), b),
+        Ge => bits("|", a, &not(b)),
         // Neg, Abs, ShiftLeft; the rest takes floats only.
         _ => a.clone(),
     }
 }
 
+/// `a symbol b` for `&` or `|` on `bool`. Clang takes a call on the right for a mistaken `&&`, unless
+/// it is one of numbers.
+fn bits(symbol: &str, a: &Expr, b: &Expr) -> Expr {
+    match b.has_call() {
+        true => Expr::binary(symbol, a, &Expr::cast("int", b)),
+        false => Expr::binary(symbol, a, b),
+    }
+}
+
 /// `a` where `condition`, else `b`, all of them `bool`.
 pub(super) fn bool_choice(condition: &Expr, a: &Expr, b: &Expr) -> Expr {
-    let chosen = Expr::binary("&", condition, a);
-    Expr::binary("|", &chosen, &Expr::binary("&", &Expr::unary("!", condition), b))
+    let chosen = bits("&", condition, a);
+    bits("|", &chosen, &bits("&", &Expr::unary("!", condition), b))
 }

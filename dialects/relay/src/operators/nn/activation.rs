@@ -1,12 +1,12 @@
 //! Activations, dropout and flattening.
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 use te::compute::Combiner;
 use te::scalar::ScalarOp;
 
 use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
-use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction};
+use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction, reals_of};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, relation};
 
@@ -216,11 +216,12 @@ fn define_softmax(cx: &mut DefineCx<'_>, axis: i64, logarithm: bool) -> Defined 
     let mut data = cx.tensor(0)?;
     let (shape, dtype) = cx.result()?;
     let axis = relation::axis(axis, shape.len())?;
-    if !dtype.is_float() {
+    let real = reals_of(dtype);
+    if dtype != real {
         let name = cx.stage_of("float");
         data = cx.builder.compute(&name, &shape, |e, i| {
             let x = e.load(&data, i);
-            e.cast(x, DType::FLOAT64)
+            e.cast(x, real)
         });
     }
     let reduction = Reduction::of_axis(&shape, axis);

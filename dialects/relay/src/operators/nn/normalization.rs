@@ -6,7 +6,9 @@ use te::scalar::ScalarOp;
 
 use super::numeric::{Number, size};
 use super::relation::{divide, vectors_along};
-use crate::define::{Define, DefineCx, Defined, Index, Operand, Reduction, along, within};
+use crate::define::{
+    Define, DefineCx, Defined, Index, Operand, Reduction, along, reals_of, within,
+};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, relation};
 
@@ -102,9 +104,9 @@ impl Scaling {
         })
     }
 
-    /// The element type of statistics: integers are normalized as reals.
+    /// The element type of statistics.
     fn computed_in(&self) -> DType {
-        if self.dtype.is_float() { self.dtype } else { DType::FLOAT64 }
+        reals_of(self.dtype)
     }
 
     /// `1 / sqrt(variance + epsilon)`.
@@ -529,7 +531,7 @@ fn define_l2_normalize(cx: &mut DefineCx<'_>) -> Defined {
     let data = cx.tensor(0)?;
     let reduced = relation::reduced_axes(op.axis.as_deref(), false, data.shape.len())?;
     let (reduction, name) = (Reduction::new(&data.shape, &reduced, false), cx.stage_of("sum"));
-    let real = if data.dtype.is_float() { data.dtype } else { DType::FLOAT64 };
+    let real = reals_of(data.dtype);
     let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, _, x| {
         let x = e.cast(x, real);
         e.mul(x, x)
@@ -610,7 +612,7 @@ fn define_lrn(cx: &mut DefineCx<'_>) -> Defined {
     let data = cx.tensor(0)?;
     let axis = relation::axis(op.axis, data.shape.len())?;
     let (extent, reach) = (data.shape[axis], (op.size / 2).min(data.shape[axis]));
-    let real = if data.dtype.is_float() { data.dtype } else { DType::FLOAT64 };
+    let real = reals_of(data.dtype);
     let name = cx.stage_of("sum");
     let window = [2 * reach + 1];
     let sum = cx.builder.reduce(&name, &data.shape, &window, Combiner::Sum, |e, i, r| {
