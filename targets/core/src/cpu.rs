@@ -7,8 +7,10 @@
 //! - a reduction of the same shape (convolution, matrix product, pooling) is computed in *register
 //!   tiles* of the root stage: a vector of the last dimension by as many other elements as
 //!   registers hold, so that every loaded number is used several times;
-//! - reductions over whole rows (softmax, normalization) and what they read are computed *row by
-//!   row*, so that a row stays in the nearest cache.
+//! - reductions over whole rows (softmax, normalization) and what they read are computed *a few rows
+//!   at a time*, so that a row stays in the nearest cache.
+//!
+//! Root stages that read across rows (transposes) go through *square tiles*.
 //!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
