@@ -42,6 +42,8 @@ pub(super) struct Nest {
     /// Extents of that region.
     pub(super) extents: Vec<i64>,
     pub(super) guards: Vec<Guard>,
+    /// Guards of what is combined, that do not keep from initializing.
+    pub(super) limits: Vec<Guard>,
 }
 
 /// The loops of all stages, and what their indices are made of.
@@ -211,7 +213,17 @@ impl Bounds<'_> {
                 guards.push(Guard { index: index.scaled(-1), bound: 1 });
             }
         }
-        Ok(Nest { stage, op: view.op, loops, spatial, reduction, min, extents, guards })
+        let mut limits = Vec::new();
+        for limit in &state.limits {
+            let places = state.roots.iter().zip(spatial.iter().chain(&reduction));
+            let terms = limit.index.iter().filter_map(|(axis, times)| {
+                places.clone().find(|(root, _)| *root == axis).map(|(_, index)| (index, *times))
+            });
+            let index =
+                terms.fold(Index::default(), |sum, (index, times)| sum.plus_scaled(index, times));
+            limits.push(Guard { index, bound: limit.bound });
+        }
+        Ok(Nest { stage, op: view.op, loops, spatial, reduction, min, extents, guards, limits })
     }
 }
 

@@ -239,16 +239,20 @@ fn define_softmax(cx: &mut DefineCx<'_>, axis: i64, logarithm: bool) -> Defined 
         true => e.scalar(ScalarOp::Exp, &[x]),
         false => x,
     });
+    // A logarithm or a division for each row, not for each element.
+    let name = cx.stage_of(if logarithm { "log" } else { "scale" });
+    let scale = cx.builder.compute(&name, &reduction.shape, |e, i| {
+        let sum = e.load(&sum, i);
+        if logarithm {
+            return e.scalar(ScalarOp::Log, &[sum]);
+        }
+        let one = e.number_like(sum, 1.0);
+        e.div(one, sum)
+    });
     cx.compute(|e, i| {
         let at = reduction.kept(e, i);
-        let (x, sum) = (e.load(&terms, i), e.load(&sum, &at));
-        let value = match logarithm {
-            true => {
-                let sum = e.scalar(ScalarOp::Log, &[sum]);
-                e.sub(x, sum)
-            }
-            false => e.div(x, sum),
-        };
+        let (x, scale) = (e.load(&terms, i), e.load(&scale, &at));
+        let value = if logarithm { e.sub(x, scale) } else { e.mul(x, scale) };
         e.cast(value, dtype)
     })
 }

@@ -78,7 +78,8 @@ fn define_batch_norm(cx: &mut DefineCx<'_>) -> Defined {
         let x = e.load(&data, i);
         let (mean, variance) =
             (along(e, &mean, i, scaling.axis), along(e, &variance, i, scaling.axis));
-        scaling.normalized(e, i, x, mean, variance, op.epsilon)
+        let scale = scaling.scale(e, variance, op.epsilon);
+        scaling.normalized(e, i, x, mean, scale)
     });
     Ok(vec![normalized, mean, variance])
 }
@@ -108,22 +109,29 @@ impl Scaling {
         reals_of(self.dtype)
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` at indices `i`.
+    /// `1 / sqrt(variance + epsilon)`.
+    fn scale(&self, e: &mut Expression<'_>, variance: ValueId, epsilon: f64) -> ValueId {
+        let real = self.computed_in();
+        let (variance, epsilon) = (e.cast(variance, real), e.number(real, epsilon));
+        let shifted = e.add(variance, epsilon);
+        let deviation = e.scalar(ScalarOp::Sqrt, &[shifted]);
+        let one = e.number(real, 1.0);
+        e.div(one, deviation)
+    }
+
+    /// `(x - mean) * scale * gamma + beta` at indices `i`.
     fn normalized(
         &self,
         e: &mut Expression<'_>,
         i: &[ValueId],
         x: ValueId,
         mean: ValueId,
-        variance: ValueId,
-        epsilon: f64,
+        scale: ValueId,
     ) -> ValueId {
         let real = self.computed_in();
-        let [x, mean, variance] = [x, mean, variance].map(|value| e.cast(value, real));
-        let (centered, epsilon) = (e.sub(x, mean), e.number(real, epsilon));
-        let shifted = e.add(variance, epsilon);
-        let deviation = e.scalar(ScalarOp::Sqrt, &[shifted]);
-        let mut value = e.div(centered, deviation);
+        let [x, mean] = [x, mean].map(|value| e.cast(value, real));
+        let centered = e.sub(x, mean);
+        let mut value = e.mul(centered, scale);
         if let Some(gamma) = &self.gamma {
             let gamma = along(e, gamma, i, self.axis);
             let gamma = e.cast(gamma, real);
@@ -179,12 +187,18 @@ impl Scaling {
         let [mean, variance] = &statistics[..] else {
             return Err("expected a mean and a variance".to_string());
         };
+        // A root and a division for each row, not for each element.
+        let name = cx.stage_of("scale");
+        let scale = cx.builder.compute(&name, shape, |e, i| {
+            let variance = e.load(variance, i);
+            self.scale(e, variance, epsilon)
+        });
         cx.compute(|e, i| {
             let x = e.load(&data, i);
             let place = Index::row_major(i, &data.shape).split(e, view);
             let group = reduction.kept(e, &place);
-            let (mean, variance) = (e.load(mean, &group), e.load(variance, &group));
-            self.normalized(e, i, x, mean, variance, epsilon)
+            let (mean, scale) = (e.load(mean, &group), e.load(&scale, &group));
+            self.normalized(e, i, x, mean, scale)
         })
     }
 }
