@@ -621,12 +621,12 @@ impl Rules<'_> {
         let axes = self.schedule.axes(stage).to_vec();
         let (mut spatial, reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
-        if let Some(last) = spatial.pop() {
-            if let Ok((vectors, vector)) = self.schedule.split(last, lanes) {
-                spatial.extend([vectors, vector]);
-                let _ = self.schedule.unroll(vectors);
-                let _ = self.schedule.vectorize(vector);
-            }
+        if let Some(last) = spatial.pop()
+            && let Ok((vectors, vector)) = self.schedule.split(last, lanes)
+        {
+            spatial.extend([vectors, vector]);
+            let _ = self.schedule.unroll(vectors);
+            let _ = self.schedule.vectorize(vector);
         }
         let order: Vec<Axis> = reduction.iter().chain(&spatial).copied().collect();
         let _ = self.schedule.reorder(&order);
