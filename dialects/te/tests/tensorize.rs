@@ -193,3 +193,37 @@ fn tensorizing_never_changes_results() {
     // Most of the others have the wrong operand transposed, or start anew within the reduction.
     assert!(accepted > 150, "{accepted} cases were accepted");
 }
+
+#[test]
+fn a_part_lies_within_its_buffer() {
+    const PROGRAM: &str = "
+te.kernel @copy(%x: Tensor[(4), float32], %y: Tensor[(2, 2), float32]) outputs 1 {
+  for i < 4 {
+    %y[i / 2, i % 2] = %x[i]
+  }
+}
+
+te.kernel @reverse(%x: Tensor[(8), float32], %y: Tensor[(8), float32]) outputs 1 {
+  for i < 2 {
+    call @copy(%x at i * 4, %y at 4 - i * 4)
+  }
+}
+
+te.kernel @beyond(%x: Tensor[(8), float32], %y: Tensor[(8), float32]) outputs 1 {
+  for i < 2 {
+    call @copy(%x at i * 4, %y at i * 5)
+  }
+}
+";
+    let (module, problems) = ir_core::text::parse("test", PROGRAM, &registry());
+    assert!(problems.is_empty(), "{problems:#?}");
+    text(&module);
+    let tensor =
+        |numbers: [f64; 8]| ir_core::TensorData::from_f64(DType::FLOAT32, &[8], &numbers).unwrap();
+    let inputs = [tensor([0., 1., 2., 3., 4., 5., 6., 7.])];
+    let run = |name| Options::default().run_kernel(&module, module.body(name).unwrap(), &inputs, 1);
+    assert_eq!(run("reverse").unwrap()[0], tensor([4., 5., 6., 7., 0., 1., 2., 3.]));
+    let error = run("beyond").unwrap_err();
+    let message = "`te.call` passes 4 elements of `%y` from element 5 on, which has 8";
+    assert_eq!((error.code, error.message.as_str()), ("E0850", message));
+}
