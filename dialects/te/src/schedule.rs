@@ -23,6 +23,7 @@ pub use access::Access;
 pub use default::default_schedule;
 
 use ir_core::{Body, Item, Symbol, ValueId};
+use rustc_hash::FxHashMap;
 
 use self::ops::Handle;
 use crate::compute::{Compute, FUNC, Intrinsic, Return, Stage as StageView, updates};
@@ -54,6 +55,25 @@ pub(crate) enum Relation {
     Fuse { outer: Axis, inner: Axis, fused: Axis },
 }
 
+/// Only iterations in which `index < bound` combine.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    /// Root axes, each with what it is multiplied by.
+    pub(crate) index: Vec<(Axis, i64)>,
+    pub(crate) bound: i64,
+}
+
+impl Limit {
+    /// This limit with other axes in the place of its own.
+    fn renamed(&self, axes: &FxHashMap<Axis, Axis>) -> Limit {
+        let index = self
+            .index
+            .iter()
+            .map(|(axis, times)| (axes.get(axis).copied().unwrap_or(*axis), *times));
+        Limit { index: index.collect(), bound: self.bound }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct AxisState {
     pub(crate) name: String,
@@ -78,6 +98,9 @@ pub(crate) struct StageState {
     pub(crate) scope: Option<Scope>,
     /// The leaf before whose loop a reduction is initialized.
     pub(crate) initialize_at: Option<Axis>,
+    /// What combines elements only where the sum of these axes, each times a number, is less than
+    /// a bound: a reduction was factored over a split that leaves a rest.
+    pub(crate) limits: Vec<Limit>,
     /// For an axis, the `(factor, offset)` that the stride of its dimension is brought to.
     pub(crate) alignments: Vec<(Axis, i64, i64)>,
     /// The outermost of the loops that a call of an intrinsic replaces, and the intrinsic.
@@ -130,6 +153,7 @@ impl Schedule {
             attach: Attach::Root,
             scope: None,
             initialize_at: None,
+            limits: vec![],
             alignments: vec![],
             tensorized: None,
         });
@@ -159,6 +183,7 @@ impl Schedule {
         state.roots = roots;
         state.relations.clear();
         state.initialize_at = None;
+        state.limits.clear();
         state.alignments.clear();
         state.tensorized = None;
     }

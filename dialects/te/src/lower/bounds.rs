@@ -43,6 +43,8 @@ pub(super) struct Nest {
     /// Extents of that region.
     pub(super) extents: Vec<i64>,
     pub(super) guards: Vec<Guard>,
+    /// Guards of what is combined, that do not keep from initializing.
+    pub(super) limits: Vec<Guard>,
     /// What stands in the place of some of the loops.
     pub(super) call: Option<PartCall>,
 }
@@ -214,7 +216,19 @@ impl Bounds<'_> {
                 guards.push(Guard { index: index.scaled(-1), bound: 1 });
             }
         }
-        Ok(Nest { stage, op: view.op, loops, spatial, reduction, min, extents, guards, call: None })
+        let mut limits = Vec::new();
+        for limit in &state.limits {
+            let places = state.roots.iter().zip(spatial.iter().chain(&reduction));
+            let terms = limit.index.iter().filter_map(|(axis, times)| {
+                places.clone().find(|(root, _)| *root == axis).map(|(_, index)| (index, *times))
+            });
+            let index =
+                terms.fold(Index::default(), |sum, (index, times)| sum.plus_scaled(index, times));
+            limits.push(Guard { index, bound: limit.bound });
+        }
+        let op = view.op;
+        let call = None;
+        Ok(Nest { stage, op, loops, spatial, reduction, min, extents, guards, limits, call })
     }
 }
 

@@ -175,7 +175,8 @@ impl Emitter<'_> {
             };
             let spatial = guards.iter().filter(of_elements).cloned().collect();
             self.enter(nest, Phase::Initialize, position, block, spatial, plain)?;
-            return self.enter(nest, Phase::Compute, position, block, guards, plain);
+            let all = guards.into_iter().chain(nest.limits.iter().cloned()).collect();
+            return self.enter(nest, Phase::Compute, position, block, all, plain);
         }
         if phase == Phase::Initialize && position < nest.loops.len() && reduced(position) {
             return self.enter(nest, phase, position + 1, block, guards, plain);
@@ -254,10 +255,19 @@ impl Emitter<'_> {
                 };
                 let last = parts.len() - 1;
                 parts[last] = parts[last].min(within(rest.low));
-                let splits = matches!(kind, ForKind::Serial | ForKind::Parallel) && !plain;
+                let splits = !plain && kind != ForKind::Vectorized;
                 if splits && parts.len() == 2 {
                     parts.insert(1, within(rest.high));
                 }
+            }
+        }
+        // What is left of a vector is done in shorter vectors.
+        if kind == ForKind::Vectorized && level.extent.count_ones() == 1 && !plain {
+            let end = parts.pop().unwrap_or(0);
+            let mut begun = 0;
+            while begun < end {
+                begun += 1 << (end - begun).ilog2();
+                parts.push(begun);
             }
         }
         for part in parts.windows(2).filter(|part| part[0] < part[1]) {

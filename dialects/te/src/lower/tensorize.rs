@@ -182,9 +182,13 @@ impl Matcher<'_> {
 
     /// Refuses loops that would be cut short.
     fn check_guards(&self) -> Result<(), Refused> {
-        for guard in &self.nest.guards {
-            let cut = self.indices.range(&guard.index).high >= guard.bound;
-            if cut && self.indices.vars(&guard.index).any(|var| self.inner.contains(&var)) {
+        let Nest { guards, limits, .. } = self.nest;
+        let limits = limits.iter().map(|guard| (guard, true));
+        for (guard, is_limit) in guards.iter().map(|guard| (guard, false)).chain(limits) {
+            let inside = self.indices.vars(&guard.index).any(|var| self.inner.contains(&var));
+            // What starts anew inside cannot leave out what a limit around excludes.
+            let matters = inside || (is_limit && !self.intrinsic.update);
+            if matters && self.indices.range(&guard.index).high >= guard.bound {
                 return Err(format!(
                     "the loops that `@{}` replaces are cut short at the border of `{}`: split by \
                      factors that divide",

@@ -453,7 +453,7 @@ pub struct CacheWrite<V = ValueId> {
 /// Factors a loop out of the reduction of its stage: gives a stage that reduces over the other
 /// axes, with this one as its last dimension, and its axes; and then the axes of the stage itself,
 /// which reduces over this one alone. The earlier axes of the stage are stale. Refused where its
-/// loops were changed other than by splitting the reduction, by factors that divide.
+/// loops were changed other than by splitting and fusing the reduction; a split may leave a rest.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.rfactor",

@@ -275,7 +275,8 @@ impl Emitter<'_> {
             out += "    (void)workspace;\n";
         }
         out += &self.out;
-        let text = format!("{}{}{prototype}\n{{\n{out}}}\n", self.constants, self.functions);
+        let text = format!("{}{prototype}\n{{\n{out}}}\n", self.functions);
+        let text = format!("{}{}", self.constants, without_unused(&text));
         let workspace = self.layout.bytes;
         Written {
             text,
@@ -524,7 +525,7 @@ impl Emitter<'_> {
         (self.depth, self.workspace) = (depth, workspace);
         let extent = self.body.view::<For>(op).map_or(1, |op| op.extent);
         let count = self.layout.tasks(op).map_or(extent, |tasks| tasks.count);
-        let words = words(&text);
+        let words: rustc_hash::FxHashSet<&str> = words(&text).collect();
         let captured: Vec<(&String, &Variable)> = self
             .scope
             .iter()
@@ -721,7 +722,7 @@ impl Emitter<'_> {
     }
 
     /// What is added, where the store adds to the very element that it sets.
-    fn compound(&self, store: &Store, dtype: DType) -> Option<ValueId> {
+    pub(super) fn compound(&self, store: &Store, dtype: DType) -> Option<ValueId> {
         if !dtype.is_float() || is_half(dtype) || self.plan.get(store.value) != Place::Inline {
             return None;
         }
@@ -929,10 +930,34 @@ fn coordinates(index: usize, lanes: usize, shape: &[i64]) -> String {
 }
 
 /// The names in a text.
-fn words(text: &str) -> std::collections::HashSet<&str> {
-    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect()
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
 }
 
 fn mentions(text: &str, name: &str) -> bool {
-    words(text).contains(name)
+    words(text).any(|word| word == name)
+}
+
+/// `text` without the variables that nothing uses: whether a value is written out depends on how
+/// its users are, which come later.
+fn without_unused(text: &str) -> String {
+    let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
+    words(text).for_each(|word| *counts.entry(word).or_default() += 1);
+    let mut kept: Vec<&str> = Vec::new();
+    // Users come after what they use.
+    for line in text.lines().rev() {
+        let declared = line
+            .trim_start()
+            .strip_prefix("const ")
+            .and_then(|line| line.split_once(" = "))
+            .and_then(|(declaration, _)| words(declaration).last());
+        if declared.is_some_and(|name| counts.get(name) == Some(&1)) {
+            for word in words(line) {
+                counts.entry(word).and_modify(|count| *count -= 1);
+            }
+        } else {
+            kept.push(line);
+        }
+    }
+    kept.iter().rev().flat_map(|line| [line, "\n"]).collect()
 }
