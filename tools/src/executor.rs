@@ -97,7 +97,7 @@ pub fn lower(
     let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
     let mut timing = Timing::new();
     let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing];
-    let options = RunOptions { threads };
+    let options = RunOptions { threads, ..RunOptions::default() };
     let mut log = Vec::new();
     let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
         .map_err(|error| vec![Diagnostic::error("E0733", error.to_string())])?;

@@ -7,6 +7,7 @@ pub mod lit;
 mod process;
 pub mod reference;
 pub mod relay_opt;
+pub mod rule_check;
 pub mod worker;
 
 use ir_core::Registry;

@@ -10,7 +10,7 @@ use ir_core::pipeline::{
     BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
     Selection, Timing, VerifyEach, VerifySemantics, catch_panic, run, write_statistics,
 };
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Module, Registry, SourceMap};
 
 use super::args::{Optimize, Switch, TimingForm};
 use super::emit::Emit;
@@ -43,6 +43,8 @@ struct Session<'a> {
     is_model: bool,
     before: Selection,
     after: Selection,
+    /// The files of `--rules`.
+    rules: SourceMap,
     reporter: Reporter,
 }
 
@@ -91,6 +93,16 @@ pub(super) fn optimize(
         writeln!(io.stdout, "{pipeline}")?;
         return Ok(OK);
     }
+    let mut rules = SourceMap::default();
+    for path in &args.rules {
+        match input::read(path, io) {
+            Ok(input) => {
+                reporter.source(&input.file, &input.text);
+                rules.add(input.file.as_str(), input.text);
+            }
+            Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        }
+    }
     let is_model = read.is_none() && model::is_onnx(&args.input);
     let input = match read {
         Some(input) => input,
@@ -104,7 +116,18 @@ pub(super) fn optimize(
     reporter.source(&input.file, &input.text);
     let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
     let mut session =
-        Session { args, registry, pipeline, emit, elide, is_model, before, after, reporter };
+        Session {
+            args,
+            registry,
+            pipeline,
+            emit,
+            elide,
+            is_model,
+            before,
+            after,
+            rules,
+            reporter,
+        };
     session.run(&input, reproduced.as_deref(), io)
 }
 
@@ -275,7 +298,7 @@ impl Session<'_> {
 
     /// Runs the passes under the instruments that were asked for.
     fn passes(
-        &self,
+        &mut self,
         module: &mut Module,
         form: Form,
         timing: &mut Timing,
@@ -307,9 +330,10 @@ impl Session<'_> {
         let threads = args.threads.map(usize::from).unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
-        let options = RunOptions { threads };
+        let options = RunOptions { threads, sources: self.rules.clone() };
         let report =
             run(&self.pipeline, module, self.registry, options, &mut instruments, io.stderr)?;
+        self.reporter.sources(&report.sources);
         if args.stats {
             write_statistics(&report, io.stderr)?;
         }
