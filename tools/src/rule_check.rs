@@ -2,7 +2,7 @@
 //! operands, and must agree.
 
 use ir_core::{
-    Attr, AttrData, AttrDict, AttrValue, DType, Diagnostic, Dim, DimExprData, InferCx, Random,
+    Attr, AttrData, AttrDict, DType, Diagnostic, Dim, DimExprData, InferCx, Random,
     Registry, Scalar, SmallVec, Symbol, TensorData, Type, TypeData,
 };
 use relay::interpreter::{EvalCx, Evaluate, Value, approx_equal};
