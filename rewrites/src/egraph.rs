@@ -83,11 +83,8 @@ impl Analysis<Node> for Kinds {
     }
 
     fn merge(&mut self, a: &mut Facts, b: Facts) -> DidMerge {
-        let merged = Facts {
-            ty: a.ty,
-            constant: a.constant.or(b.constant),
-            weight: a.weight || b.weight,
-        };
+        let merged =
+            Facts { ty: a.ty, constant: a.constant.or(b.constant), weight: a.weight || b.weight };
         let changed = (merged != *a, merged != b);
         *a = merged;
         DidMerge(changed.0, changed.1)
@@ -187,7 +184,8 @@ impl Graph {
     /// Leaves the operations `name` of `class` out of everything that follows.
     pub fn subsume(&mut self, class: Class, name: Symbol) {
         let kinds = &self.graph.analysis.kinds;
-        let named = |node: &&Node| matches!(&kinds[node.kind as usize], Kind::Op(op, ..) if *op == name);
+        let named =
+            |node: &&Node| matches!(&kinds[node.kind as usize], Kind::Op(op, ..) if *op == name);
         let nodes = self.graph[class.0].nodes.iter().filter(named).cloned();
         self.subsumed.extend(nodes.collect::<Vec<_>>());
     }

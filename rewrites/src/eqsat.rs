@@ -5,9 +5,7 @@
 //! where they are and are what the results are for. Values from outside of a block are leaves, so
 //! nothing moves into or out of a branch or a function.
 
-use ir_core::{
-    BlockId, Diagnostic, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueId,
-};
+use ir_core::{BlockId, Diagnostic, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::body_graph::is_pure;
@@ -137,7 +135,8 @@ impl Block {
         let candidates = Candidates::new(f, &self, model);
         let start = candidates.start(f, &self);
         let before = self.original_cost(f, model);
-        let found = improve(&candidates.snapshot, &start, 2_000_000 + 200 * self.inside.len() as u64);
+        let found =
+            improve(&candidates.snapshot, &start, 2_000_000 + 200 * self.inside.len() as u64);
         let after = cost(&candidates.snapshot, &found).unwrap_or(f64::INFINITY);
         report.cost.0 += before;
         let placed = match after < before - 1e-9 {
@@ -338,11 +337,8 @@ impl Candidates {
             nodes.push(class_nodes);
             forms.push(class_forms);
         }
-        let mut this = Candidates {
-            snapshot: Snapshot { classes: nodes, roots: vec![] },
-            forms,
-            index,
-        };
+        let mut this =
+            Candidates { snapshot: Snapshot { classes: nodes, roots: vec![] }, forms, index };
         let used = block.outside.iter().flat_map(|(_, used)| used);
         let mut roots: Vec<usize> = used.filter_map(|value| this.of(block, *value)).collect();
         roots.sort_unstable();

@@ -48,8 +48,10 @@ pub fn evaluate(
             (functions.get(*name)?.eval)(&arguments.collect::<Option<Vec<_>>>()?)?
         }
         Expr::Index(list, index) => {
-            let (list, index) = (Vec::<Attr>::from_attr(attr(list)?)?, i64::from_attr(attr(index)?)?);
-            let index = if index < 0 { index.checked_add_unsigned(list.len() as u64)? } else { index };
+            let (list, index) =
+                (Vec::<Attr>::from_attr(attr(list)?)?, i64::from_attr(attr(index)?)?);
+            let index =
+                if index < 0 { index.checked_add_unsigned(list.len() as u64)? } else { index };
             *list.get(usize::try_from(index).ok()?)?
         }
         Expr::Negative(a) => match attr(a)?.data() {

@@ -137,7 +137,9 @@ pub const GENERAL: &[RuleFunction] = &[
         name: "range",
         params: &["n"],
         doc: "`[0, 1, …, n - 1]`.",
-        eval: |a| Some(Attr::of(&(0..a[0].attr::<i64>().filter(|n| *n <= 64)?).collect::<Vec<_>>())),
+        eval: |a| {
+            Some(Attr::of(&(0..a[0].attr::<i64>().filter(|n| *n <= 64)?).collect::<Vec<_>>()))
+        },
     },
     RuleFunction {
         name: "compose",

@@ -281,7 +281,8 @@ fn stopped(
     statistics: &Statistics,
     limits: Limits,
 ) -> Diagnostic {
-    let message = format!("rewriting of @{} was stopped after {} rewrites", f.name, limits.rewrites);
+    let message =
+        format!("rewriting of @{} was stopped after {} rewrites", f.name, limits.rewrites);
     let mut most: Vec<(u64, &str)> = statistics
         .applied
         .iter()

@@ -106,7 +106,10 @@ pub fn plan<G: TermGraph>(
         let (expected, ty) = (graph.ty(old), planner.ty(new));
         if expected != ty {
             return Err(planner.ill_typed(
-                format!("rule `{}`: the left side has type {expected}, the right side {ty}", rule.name),
+                format!(
+                    "rule `{}`: the left side has type {expected}, the right side {ty}",
+                    rule.name
+                ),
                 &[],
             ));
         }
@@ -227,7 +230,8 @@ impl<G: TermGraph> Planner<'_, G> {
         };
         let refined = cx.refinements.iter().all(|(index, ty)| types.get(*index) == Some(ty));
         if !refined {
-            let message = format!("rule `{}`: `{}` needs other operand types", self.rule.name, op.name);
+            let message =
+                format!("rule `{}`: `{}` needs other operand types", self.rule.name, op.name);
             return Err(self.ill_typed(message, &types));
         }
         Ok(self.push(Planned { name: op.name, attrs, operands, ty }))

@@ -82,8 +82,7 @@ impl Library {
     /// # Errors
     /// What is wrong in the files, and names that are given twice.
     pub fn new(registry: &Registry, files: &SourceMap) -> (Library, Vec<Diagnostic>) {
-        let mut library =
-            Library { rules: vec![], files: vec![], sources: SourceMap::default() };
+        let mut library = Library { rules: vec![], files: vec![], sources: SourceMap::default() };
         let mut found = Vec::new();
         for (file, text) in BUILT_IN {
             found.extend(library.add(file, text, registry));
@@ -141,7 +140,11 @@ impl Library {
             let mut any = false;
             for (index, rule) in self.rules.iter().enumerate() {
                 let named = rule.name == symbol || rule.set == Some(symbol);
-                if named || rule.tags.contains(&symbol) || self.files[index] == symbol || name == "all" {
+                if named
+                    || rule.tags.contains(&symbol)
+                    || self.files[index] == symbol
+                    || name == "all"
+                {
                     chosen[index] = true;
                     any = true;
                 }

@@ -215,7 +215,9 @@ enum Outcome {
 impl<G: TermGraph> Search<'_, G> {
     fn step(&mut self, step: &Step, first: usize, work: &mut u64) -> Outcome {
         let fits = match *step {
-            Step::Form { slot, node, operands } => return self.form(slot, node, operands, first, work),
+            Step::Form { slot, node, operands } => {
+                return self.form(slot, node, operands, first, work);
+            }
             Step::User { slot, var, name } => {
                 let Some(value) = self.found.values[var.0] else { return Outcome::Fails };
                 let users = self.graph.users(value, name);

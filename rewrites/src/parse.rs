@@ -371,11 +371,8 @@ impl Parser<'_> {
                     return Err(self.cursor.unexpected("`in`"));
                 }
                 let list = self.expression()?;
-                let value = crate::expression::evaluate(
-                    &list,
-                    &crate::expression::Nothing,
-                    self.functions,
-                );
+                let value =
+                    crate::expression::evaluate(&list, &crate::expression::Nothing, self.functions);
                 match value.and_then(ir_core::RuleArgument::attr::<Vec<ir_core::Attr>>) {
                     Some(choices) => Sample::Attributes(var, choices),
                     None => return Err(self.cursor.unexpected("a list of attributes before this")),

@@ -84,8 +84,8 @@ pub fn saturate(
             if compiled.rule.left.len() > 1 && !merging {
                 continue;
             }
-            let share = (budget.work - ledger.work.min(budget.work))
-                / (rules.rules.len() - place) as u64;
+            let share =
+                (budget.work - ledger.work.min(budget.work)) / (rules.rules.len() - place) as u64;
             let mut work = 0;
             let mut error = None;
             for class in index.get(&compiled.pattern.root).into_iter().flatten() {
@@ -138,4 +138,3 @@ pub fn saturate(
     }
     Ok(ledger)
 }
-

@@ -57,7 +57,8 @@ fn deep_rules_are_refused_and_broken_ones_do_not_panic() {
     let registry = registry();
     let deep = format!("rule a exact: {}%x{} => %x;", "abs(".repeat(5000), ")".repeat(5000));
     assert!(parse("a.rules", &deep, &registry).1.iter().any(|d| d.message.contains("nest")));
-    let good = "rule a exact [b]: add(%x, 0, ..) => %x where rank(%x) == 1 for %x: Tensor[(n), int8];";
+    let good =
+        "rule a exact [b]: add(%x, 0, ..) => %x where rank(%x) == 1 for %x: Tensor[(n), int8];";
     for end in (0..good.len()).filter(|end| good.is_char_boundary(*end)) {
         let _ = parse("a.rules", &good[..end], &registry);
         let _ = parse("a.rules", &good[end..], &registry);
@@ -71,10 +72,8 @@ fn chain(n: usize) -> Body {
     let ty = [Type::tensor([4], DType::FLOAT32)];
     let mut value = body.add_block_arg(entry, ty[0]);
     for _ in 0..n {
-        let op = body.insert_op(
-            InsertPoint::End(entry),
-            OpParts::new("relay.negative", &[value], &ty),
-        );
+        let op =
+            body.insert_op(InsertPoint::End(entry), OpParts::new("relay.negative", &[value], &ty));
         value = body.result(op, 0);
     }
     body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &[value], &[]));
@@ -118,11 +117,9 @@ fn saturation_of_long_chains_ends_within_its_budget() {
     let rules = library(&registry).choose(&["all".to_string()], &registry).unwrap();
     let rules = RuleSet::new(rules, &registry);
     let mut body = chain(20_000);
-    let budget =
-        Budget { nodes: 60_000, work: 10_000_000, iterations: 4, merging_iterations: 1 };
-    let report = with_function(&registry, &mut body, |f| {
-        optimize(f, &rules, budget, CostModel::Ops)
-    });
+    let budget = Budget { nodes: 60_000, work: 10_000_000, iterations: 4, merging_iterations: 1 };
+    let report =
+        with_function(&registry, &mut body, |f| optimize(f, &rules, budget, CostModel::Ops));
     assert!(report.unwrap().cost.1 < 1.0);
     assert_eq!(body.op_count(), 1);
 }

@@ -5,27 +5,25 @@ use ir_core::{Attr, AttrDict, Registry, RuleFunction, Symbol, Type, Work};
 use crate::operators::{NonComputational, ReshapeOnly};
 
 /// Functions for conditions and computed attributes.
-const FUNCTIONS: &[RuleFunction] = &[
-    RuleFunction {
-        name: "broadcast",
-        params: &["a", "b"],
-        doc: "The shape to which two shapes broadcast; it has no value where they do not.",
-        eval: |arguments| {
-            let (a, b) = (arguments[0].shape()?, arguments[1].shape()?);
-            let rank = a.len().max(b.len());
-            let extent = |shape: &[i64], axis: usize| match (axis + shape.len()).checked_sub(rank) {
-                Some(axis) => shape[axis],
-                None => 1,
-            };
-            let extents = (0..rank).map(|axis| match (extent(&a, axis), extent(&b, axis)) {
-                (1, b) => Some(b),
-                (a, 1) => Some(a),
-                (a, b) => (a == b).then_some(a),
-            });
-            Some(Attr::of(&extents.collect::<Option<Vec<_>>>()?))
-        },
+const FUNCTIONS: &[RuleFunction] = &[RuleFunction {
+    name: "broadcast",
+    params: &["a", "b"],
+    doc: "The shape to which two shapes broadcast; it has no value where they do not.",
+    eval: |arguments| {
+        let (a, b) = (arguments[0].shape()?, arguments[1].shape()?);
+        let rank = a.len().max(b.len());
+        let extent = |shape: &[i64], axis: usize| match (axis + shape.len()).checked_sub(rank) {
+            Some(axis) => shape[axis],
+            None => 1,
+        };
+        let extents = (0..rank).map(|axis| match (extent(&a, axis), extent(&b, axis)) {
+            (1, b) => Some(b),
+            (a, 1) => Some(a),
+            (a, b) => (a == b).then_some(a),
+        });
+        Some(Attr::of(&extents.collect::<Option<Vec<_>>>()?))
     },
-];
+}];
 
 /// Operators whose last operand axis is summed over: two operations for each element of the result
 /// and of that axis.

@@ -165,8 +165,7 @@ impl Parser<'_> {
             Some(function) if function.params.len() != arguments.len() => {
                 let (expected, found) = (function.params.len(), arguments.len());
                 let plural = if expected == 1 { "" } else { "s" };
-                let message =
-                    format!("`{word}` takes {expected} argument{plural}, found {found}");
+                let message = format!("`{word}` takes {expected} argument{plural}, found {found}");
                 let error = Diagnostic::error(codes::FUNCTION, message).at(span);
                 let error = error.help(format!("`{word}({})`", function.params.join(", ")));
                 self.cursor.report(error);

@@ -240,7 +240,11 @@ fn connection(rule: &Rule) -> Vec<Diagnostic> {
 }
 
 /// Literal attributes of an operation, defaults left out: what normalization gives.
-pub(crate) fn canonical(registry: &Registry, name: Symbol, attrs: AttrDict) -> Result<AttrDict, String> {
+pub(crate) fn canonical(
+    registry: &Registry,
+    name: Symbol,
+    attrs: AttrDict,
+) -> Result<AttrDict, String> {
     match registry.def(name) {
         Some(def) => def.normalize_attrs(attrs).map_err(|errors| errors.join("; ")),
         None => Ok(attrs),

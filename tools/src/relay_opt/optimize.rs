@@ -116,18 +116,7 @@ pub(super) fn optimize(
     reporter.source(&input.file, &input.text);
     let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
     let mut session =
-        Session {
-            args,
-            registry,
-            pipeline,
-            emit,
-            elide,
-            is_model,
-            before,
-            after,
-            rules,
-            reporter,
-        };
+        Session { args, registry, pipeline, emit, elide, is_model, before, after, rules, reporter };
     session.run(&input, reproduced.as_deref(), io)
 }
 
