@@ -98,7 +98,7 @@ pub struct Class(Id);
 /// Values of one block and what they are equal to.
 pub struct Graph {
     graph: EGraph<Node, Kinds>,
-    /// Nodes that a rule with `subsume` has made useless.
+    /// Nodes that patterns no longer see, after a rule with `subsume`.
     subsumed: rustc_hash::FxHashSet<Node>,
 }
 
@@ -181,7 +181,7 @@ impl Graph {
         unions
     }
 
-    /// Leaves the operations `name` of `class` out of everything that follows.
+    /// Hides the operations `name` of `class` from patterns. Extraction still sees them.
     pub fn subsume(&mut self, class: Class, name: Symbol) {
         let kinds = &self.graph.analysis.kinds;
         let named =
@@ -200,9 +200,7 @@ impl Graph {
 
     /// The nodes of a class: kinds and operands.
     pub fn forms_of(&self, class: Class) -> impl Iterator<Item = (&Kind, SmallVec<[Class; 4]>)> {
-        let class = &self.graph[class.0];
-        let only = class.nodes.iter().all(|node| self.subsumed.contains(node));
-        let nodes = class.nodes.iter().filter(move |node| only || !self.subsumed.contains(node));
+        let nodes = self.graph[class.0].nodes.iter();
         nodes.map(|node| {
             let operands = node.operands.iter().map(|id| Class(self.graph.find(*id))).collect();
             (&self.graph.analysis.kinds[node.kind as usize], operands)

@@ -98,7 +98,7 @@ pub fn saturate(
                     error.is_none() && plans.len() < budget.nodes
                 };
                 search(graph, &compiled.rule, &compiled.pattern, *class, &mut work, visit);
-                if work > share || error.is_some() {
+                if work > share || error.is_some() || plans.len() >= budget.nodes {
                     complete = false;
                     break;
                 }
