@@ -1,9 +1,10 @@
 //! Extending the compiler from outside: the code of the pages "write a pass", "add an operator"
-//! and "add a dialect" of the documentation.
+//! and "add a dialect" of the documentation; and graphs of well-known networks.
 
 pub mod custom_dialect;
 pub mod custom_operator;
 pub mod custom_pass;
+pub mod graphs;
 
 use ir_core::Registry;
 

@@ -50,7 +50,7 @@ pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult}
 pub use random::Random;
 pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
-pub use rules::{RuleArgument, RuleFunction, Work};
+pub use rules::{KernelRole, RuleArgument, RuleFunction, Work};
 pub use smallvec::SmallVec;
 pub use tensor::{Scalar, TensorData};
 pub use types::{

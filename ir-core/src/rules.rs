@@ -13,6 +13,8 @@ pub enum RuleArgument {
         ty: Type,
         /// The attribute `value` of the constant operation behind it.
         constant: Option<Attr>,
+        /// Whether it is computed from constants alone.
+        weight: bool,
     },
     /// An attribute, or the result of another function.
     Attr(Attr),
@@ -45,6 +47,17 @@ impl RuleArgument {
             RuleArgument::Attr(attr) => Vec::from_attr(attr),
         }
     }
+}
+
+/// How an operation stands in a kernel of an accelerator; attached to operations, as hooks are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KernelRole {
+    /// Its results are parts of its operand: nothing is computed or copied.
+    View,
+    /// It can apply an [`Epilogue`](KernelRole::Epilogue) to its result before writing it.
+    Anchor,
+    /// What computes its only operand can compute it, too.
+    Epilogue,
 }
 
 /// A function that side conditions and computed attributes of rewrite rules may call. A dialect

@@ -28,7 +28,7 @@ pub struct EqsatOptions {
     /// Rounds in which rules with several roots take part.
     #[default(1)]
     pub merging: u64,
-    /// What is made small: `ops`, `flops`, `bytes` or `roofline`.
+    /// What is made small: `ops`, `flops`, `bytes`, `roofline` or `t4`.
     #[default(Cost(CostModel::Roofline))]
     pub cost: Cost,
 }
@@ -37,7 +37,7 @@ pub struct EqsatOptions {
 pub struct Cost(pub CostModel);
 
 impl OptionValue for Cost {
-    const EXPECTS: &'static str = "ops, flops, bytes or roofline";
+    const EXPECTS: &'static str = "ops, flops, bytes, roofline or t4";
     fn parse(text: &str) -> Option<Cost> {
         CostModel::ALL.iter().find(|(name, _)| *name == text).map(|(_, model)| Cost(*model))
     }

@@ -15,6 +15,9 @@ pub struct BodyGraph<'a> {
     pub registry: &'a Registry,
 }
 
+/// Operations that are looked at to see whether a value is computed from constants alone.
+const MAX_STEPS: usize = 32;
+
 /// Whether rules may look at `op`: it has one result, computes it from its operands alone, and
 /// its type is known.
 pub fn is_pure(body: &Body, registry: &Registry, op: OpId) -> bool {
@@ -57,6 +60,23 @@ impl TermGraph for BodyGraph<'_> {
 
     fn constant(&self, value: ValueId) -> Option<Attr> {
         self.registry.constant(self.body, value)
+    }
+
+    fn is_weight(&self, value: ValueId) -> bool {
+        let (mut pending, mut steps) = (vec![value], 0);
+        while let Some(value) = pending.pop() {
+            steps += 1;
+            if self.constant(value).is_some() {
+                continue;
+            }
+            match self.op(value) {
+                Some(op) if steps <= MAX_STEPS && self.body.operand_count(op) > 0 => {
+                    pending.extend(self.body.operands(op));
+                }
+                _ => return false,
+            }
+        }
+        true
     }
 
     fn users(&self, value: ValueId, name: Symbol) -> Vec<ValueId> {

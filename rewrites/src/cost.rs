@@ -1,6 +1,6 @@
 //! What operations cost.
 
-use ir_core::{AttrDict, Registry, Symbol, Traits, Type, TypeData, Work};
+use ir_core::{AttrDict, KernelRole, Registry, Symbol, Traits, Type, TypeData, Work};
 
 /// What extraction makes small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,16 +15,28 @@ pub enum CostModel {
     /// its bytes at 20 GB/s and its arithmetic at 100 Gflop/s.
     #[default]
     Roofline,
+    /// Microseconds of a data-centre accelerator of 2018 as such a machine: a launch of 5 µs, 300
+    /// GB/s and 8 Tflop/s. Parts of a value are views, which cost nothing, and an activation may
+    /// be a part of the product before it.
+    T4,
 }
 
 impl CostModel {
     /// All models and their names.
-    pub const ALL: [(&'static str, CostModel); 4] = [
+    pub const ALL: [(&'static str, CostModel); 5] = [
         ("ops", CostModel::Ops),
         ("flops", CostModel::Flops),
         ("bytes", CostModel::Bytes),
         ("roofline", CostModel::Roofline),
+        ("t4", CostModel::T4),
     ];
+
+    /// Whether `after`, applied to the result of `before`, costs no more than `before` alone.
+    pub fn fuses(self, registry: &Registry, before: Symbol, after: Symbol) -> bool {
+        self == CostModel::T4
+            && role(registry, before) == Some(KernelRole::Anchor)
+            && role(registry, after) == Some(KernelRole::Epilogue)
+    }
 
     /// What one operation costs. Everything costs a little, so that of equal programs the smaller
     /// one is taken; what is computed from constants alone costs no more, since it is computed
@@ -42,7 +54,8 @@ impl CostModel {
         let constant = registry.def(name).is_some_and(|def| def.traits.contains(Traits::CONSTANT));
         let work = registry.hook::<Work>(name).map(|work| (work.0)(operands, attrs, result));
         let flops = work.unwrap_or_else(|| elements(result));
-        if constant || is_weight || flops == 0.0 {
+        let view = self == CostModel::T4 && role(registry, name) == Some(KernelRole::View);
+        if constant || is_weight || view || flops == 0.0 {
             return LITTLE;
         }
         let bytes = operands.iter().map(|ty| bytes(*ty)).sum::<f64>() + bytes(result);
@@ -52,8 +65,13 @@ impl CostModel {
                 CostModel::Flops => flops,
                 CostModel::Bytes => bytes,
                 CostModel::Roofline => 1.0 + (bytes / 20e3).max(flops / 100e3),
+                CostModel::T4 => 5.0 + (bytes / 300e3).max(flops / 8e6),
             }
     }
+}
+
+fn role(registry: &Registry, name: Symbol) -> Option<KernelRole> {
+    registry.hook::<KernelRole>(name).copied()
 }
 
 /// The numbers in a value; unknown extents count as 1.

@@ -10,7 +10,7 @@ use ir_core::{Attr, AttrDict, Registry, SmallVec, Symbol, Traits, Type, ValueId}
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::instantiate::{Operand, Plan};
-use crate::matching::TermGraph;
+use crate::matching::{Head, Pattern, TermGraph};
 
 /// What a node computes, apart from its operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -61,6 +61,8 @@ struct Kinds {
     kinds: IndexSet<Kind, FxBuildHasher>,
     /// Whether each kind is a constant operation.
     constants: Vec<bool>,
+    /// Classes that are new or have changed.
+    touched: Vec<Id>,
 }
 
 impl Analysis<Node> for Kinds {
@@ -89,6 +91,10 @@ impl Analysis<Node> for Kinds {
         *a = merged;
         DidMerge(changed.0, changed.1)
     }
+
+    fn modify(graph: &mut EGraph<Node, Kinds>, id: Id) {
+        graph.analysis.touched.push(id);
+    }
 }
 
 /// A class of equal values.
@@ -104,7 +110,7 @@ pub struct Graph {
 
 impl Default for Graph {
     fn default() -> Graph {
-        let kinds = Kinds { kinds: IndexSet::default(), constants: vec![] };
+        let kinds = Kinds { kinds: IndexSet::default(), constants: vec![], touched: vec![] };
         Graph { graph: EGraph::new(kinds), subsumed: Default::default() }
     }
 }
@@ -125,11 +131,6 @@ impl Graph {
     /// The class that `class` has become.
     pub fn find(&self, class: Class) -> Class {
         Class(self.graph.find(class.0))
-    }
-
-    /// Whether a class is computed from constants alone.
-    pub fn is_weight(&self, class: Class) -> bool {
-        self.graph[class.0].data.weight
     }
 
     fn kind(&mut self, kind: Kind, is_constant: bool) -> u32 {
@@ -207,17 +208,44 @@ impl Graph {
         })
     }
 
-    /// Classes by the names of their operations.
-    pub fn index(&self) -> FxHashMap<Symbol, Vec<Class>> {
-        let mut index: FxHashMap<Symbol, Vec<Class>> = FxHashMap::default();
-        for class in self.classes() {
-            for (kind, _) in self.forms_of(class) {
+    /// What patterns are looked for in. With `changed`, only what the changes since the last time
+    /// may have made possible, for patterns up to `depth`.
+    pub fn index(&mut self, changed: bool, depth: usize) -> Index {
+        let classes = self.classes();
+        let count = classes.last().map_or(0, |class| usize::from(class.0) + 1);
+        let mut index = Index {
+            by_name: FxHashMap::default(),
+            bits: FxHashMap::default(),
+            contents: vec![0; count],
+            distance: vec![if changed { u8::MAX } else { 0 }; count],
+        };
+        for class in &classes {
+            for (kind, _) in self.forms_of(*class) {
                 if let Kind::Op(name, ..) = kind {
-                    let classes = index.entry(*name).or_default();
-                    if classes.last() != Some(&class) {
-                        classes.push(class);
+                    let with_name = index.by_name.entry(*name).or_default();
+                    if with_name.last() != Some(class) {
+                        with_name.push(*class);
+                    }
+                    // Names beyond the number of bits share the last one.
+                    let next = index.bits.len().min(127) as u32;
+                    let bit = *index.bits.entry(*name).or_insert(next);
+                    index.contents[usize::from(class.0)] |= 1 << bit;
+                }
+            }
+        }
+        let touched = std::mem::take(&mut self.graph.analysis.touched);
+        if changed {
+            let mut reached: Vec<Id> = touched.iter().map(|id| self.graph.find(*id)).collect();
+            for distance in 0..=depth.min(254) as u8 {
+                let mut next = Vec::new();
+                for id in reached {
+                    let known = &mut index.distance[usize::from(id)];
+                    if *known == u8::MAX {
+                        *known = distance;
+                        next.extend(self.graph[id].parents().map(|id| self.graph.find(id)));
                     }
                 }
+                reached = next;
             }
         }
         index
@@ -226,6 +254,50 @@ impl Graph {
     fn node(&self, class: Class, form: usize) -> Option<&Node> {
         let node = self.graph[class.0].nodes.get(form)?;
         (self.subsumed.is_empty() || !self.subsumed.contains(node)).then_some(node)
+    }
+}
+
+/// Where patterns are looked for.
+pub struct Index {
+    /// Classes by the names of their operations.
+    by_name: FxHashMap<Symbol, Vec<Class>>,
+    /// A bit for each name.
+    bits: FxHashMap<Symbol, u32>,
+    /// By class, the bits of the operations that compute it.
+    contents: Vec<u128>,
+    /// By class, how far below it something changed.
+    distance: Vec<u8>,
+}
+
+impl Index {
+    /// The classes at which `pattern` could be found, by a look at the operations at its root and
+    /// at what their operands are.
+    pub fn candidates<'a>(
+        &'a self,
+        graph: &'a Graph,
+        pattern: &'a Pattern,
+    ) -> impl Iterator<Item = Class> + 'a {
+        let classes = self.by_name.get(&pattern.root).into_iter().flatten().copied();
+        classes.filter(move |class| {
+            let near = pattern
+                .depth
+                .is_none_or(|depth| usize::from(self.distance[usize::from(class.0)]) <= depth);
+            near && graph.graph[class.0].nodes.iter().any(|node| self.fits(graph, node, pattern))
+        })
+    }
+
+    fn fits(&self, graph: &Graph, node: &Node, pattern: &Pattern) -> bool {
+        let kind = &graph.graph.analysis.kinds[node.kind as usize];
+        let fits = |(id, head): (&Id, &Head)| match head {
+            Head::Any => true,
+            Head::Constant => graph.graph[*id].data.constant.is_some(),
+            Head::Op(name) => self.bits.get(name).is_some_and(|bit| {
+                self.contents[usize::from(graph.graph.find(*id))] & (1 << bit) != 0
+            }),
+        };
+        matches!(kind, Kind::Op(name, ..) if *name == pattern.root)
+            && node.operands.len() == pattern.heads.len()
+            && node.operands.iter().zip(&pattern.heads).all(fits)
     }
 }
 
@@ -261,6 +333,10 @@ impl TermGraph for Graph {
 
     fn constant(&self, class: Class) -> Option<Attr> {
         self.graph[class.0].data.constant
+    }
+
+    fn is_weight(&self, class: Class) -> bool {
+        self.graph[class.0].data.weight
     }
 
     fn users(&self, class: Class, name: Symbol) -> Vec<Class> {

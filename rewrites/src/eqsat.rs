@@ -257,16 +257,31 @@ impl Block {
         let mut values: Vec<Option<ValueId>> = vec![None; candidates.forms.len()];
         for (at, made) in plan {
             for (class, form) in made {
+                let node = &candidates.snapshot.classes[class][form];
+                let mut operands: SmallVec<[ValueId; 4]> =
+                    node.operands.iter().filter_map(|operand| values[*operand]).collect();
                 let (name, attrs, ty) = match candidates.forms[class][form] {
                     Form::Leaf(value) => {
                         values[class] = Some(value);
                         continue;
                     }
                     Form::Op(name, attrs, ty) => (name, attrs, ty),
+                    Form::Fused { operand, inner, form } => {
+                        let parts =
+                            (candidates.forms[operand][inner], candidates.forms[class][form]);
+                        let (Form::Op(name, attrs, ty), Form::Op(after, after_attrs, after_ty)) =
+                            parts
+                        else {
+                            continue;
+                        };
+                        let results = [ty];
+                        let loc = f.body.loc(at).by_pass("eqsat");
+                        let parts = OpParts::new(name, &operands, &results).attrs(attrs).at(loc);
+                        let op = f.body.insert_op(InsertPoint::Before(at), parts);
+                        operands = std::iter::once(f.body.result(op, 0)).collect();
+                        (after, after_attrs, after_ty)
+                    }
                 };
-                let node = &candidates.snapshot.classes[class][form];
-                let operands: SmallVec<[ValueId; 4]> =
-                    node.operands.iter().filter_map(|operand| values[*operand]).collect();
                 let origin = origins.get(&class).copied();
                 let loc = origin.map_or(f.body.loc(at).by_pass("eqsat"), |origin| {
                     let same = f.body.op_name(origin) == name && f.body.attrs(origin) == attrs;
@@ -304,6 +319,36 @@ impl Block {
 enum Form {
     Leaf(ValueId),
     Op(ir_core::Symbol, ir_core::AttrDict, ir_core::Type),
+    /// The form `form` of the class on the form `inner` of the class `operand`, as one.
+    Fused {
+        operand: usize,
+        inner: usize,
+        form: usize,
+    },
+}
+
+/// Adds, to each class that an operation computes from a class, its computation together with what
+/// computes that one, where the model prices the two as one.
+fn fuse(f: &FuncMut<'_>, nodes: &mut [Vec<Node>], forms: &mut [Vec<Form>], model: CostModel) {
+    for class in 0..nodes.len() {
+        for form in 0..forms[class].len() {
+            let (Form::Op(after, ..), [operand]) =
+                (forms[class][form], &*nodes[class][form].operands)
+            else {
+                continue;
+            };
+            let operand = *operand;
+            for inner in 0..forms[operand].len() {
+                let Form::Op(before, ..) = forms[operand][inner] else { continue };
+                if operand == class || !model.fuses(f.registry, before, after) {
+                    continue;
+                }
+                let Node { cost, operands } = nodes[operand][inner].clone();
+                nodes[class].push(Node { cost, operands });
+                forms[class].push(Form::Fused { operand, inner, form });
+            }
+        }
+    }
 }
 
 /// The e-graph as a snapshot with costs.
@@ -340,6 +385,7 @@ impl Candidates {
             nodes.push(class_nodes);
             forms.push(class_forms);
         }
+        fuse(f, &mut nodes, &mut forms, model);
         let mut this =
             Candidates { snapshot: Snapshot { classes: nodes, roots: vec![] }, forms, index };
         let used = block.outside.iter().flat_map(|(_, used)| used);

@@ -38,6 +38,9 @@ pub fn evaluate(
     };
     let result = match expr {
         Expr::Literal(attr) => *attr,
+        // A rule without families, or one of its members, is the same as itself.
+        Expr::Same(part) => attr(part).map(|_| Attr::of(&true))?,
+        Expr::Member => Attr::of(&0i64),
         Expr::Value(var) => return bindings.value(*var),
         Expr::Attribute(var) => bindings.attribute(*var)?,
         Expr::List(items) => {

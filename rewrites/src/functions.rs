@@ -103,6 +103,15 @@ pub const GENERAL: &[RuleFunction] = &[
         },
     },
     RuleFunction {
+        name: "is_weight",
+        params: &["x"],
+        doc: "Whether a value is computed from constants alone.",
+        eval: |a| match a[0] {
+            RuleArgument::Value { weight, .. } => Some(Attr::of(&weight)),
+            RuleArgument::Attr(_) => None,
+        },
+    },
+    RuleFunction {
         name: "splat",
         params: &["x"],
         doc: "The number that all elements of a constant are.",
@@ -216,6 +225,108 @@ pub const GENERAL: &[RuleFunction] = &[
         },
     },
     RuleFunction {
+        name: "sum",
+        params: &["list"],
+        doc: "The sum of a list of integers.",
+        eval: |a| {
+            let items = a[0].attr::<Vec<i64>>()?;
+            Some(Attr::of(&items.iter().try_fold(0i64, |all, item| all.checked_add(*item))?))
+        },
+    },
+    RuleFunction {
+        name: "starts",
+        params: &["list"],
+        doc: "Where each part but the first begins, for parts of these lengths one after another.",
+        eval: |a| {
+            let items = a[0].attr::<Vec<i64>>()?;
+            let (_, parts) = items.split_last()?;
+            let ends = parts.iter().scan(0i64, |end, part| {
+                *end = end.checked_add(*part)?;
+                Some(*end)
+            });
+            let ends: Vec<i64> = ends.collect();
+            (ends.len() == parts.len()).then(|| Attr::of(&ends))
+        },
+    },
+    RuleFunction {
+        name: "insert",
+        params: &["list", "index", "item"],
+        doc: "A list with one more item at a place.",
+        eval: |a| {
+            let mut items = list(a[0])?;
+            let index: usize = a[1].attr::<i64>()?.try_into().ok()?;
+            (index <= items.len()).then_some(())?;
+            items.insert(index, a[2].attr()?);
+            Some(array(&items))
+        },
+    },
+    RuleFunction {
+        name: "remove",
+        params: &["list", "index"],
+        doc: "A list without one of its items.",
+        eval: |a| {
+            let mut items = list(a[0])?;
+            let index: usize = a[1].attr::<i64>()?.try_into().ok()?;
+            (index < items.len()).then(|| items.remove(index))?;
+            Some(array(&items))
+        },
+    },
+    RuleFunction {
+        name: "position",
+        params: &["list", "item"],
+        doc: "Where an item stands in a list; it has no value where it does not.",
+        eval: |a| {
+            let item = a[1].attr::<Attr>()?;
+            let found = list(a[0])?.iter().position(|other| *other == item)?;
+            Some(Attr::of(&(found as i64)))
+        },
+    },
+    RuleFunction {
+        name: "select",
+        params: &["list", "indices"],
+        doc: "`[list[indices[0]], list[indices[1]], …]`.",
+        eval: |a| {
+            let (items, indices) = (list(a[0])?, a[1].attr::<Vec<i64>>()?);
+            let items =
+                indices.iter().map(|index| items.get(usize::try_from(*index).ok()?).copied());
+            Some(array(&items.collect::<Option<Vec<_>>>()?))
+        },
+    },
+    RuleFunction {
+        name: "axes",
+        params: &["axis", "rank"],
+        doc: "Axes that are given as one, as a list or as `None` for all: counted from the front, in order, each once.",
+        eval: |a| {
+            let rank = a[1].attr::<i64>()?;
+            let given = match a[0].attr::<Attr>()?.data() {
+                AttrData::None => (0..rank).collect(),
+                AttrData::Int(axis) => vec![*axis],
+                AttrData::Array(items) if items.is_empty() => (0..rank).collect(),
+                _ => a[0].attr::<Vec<i64>>()?,
+            };
+            let front = given.iter().map(|axis| if *axis < 0 { axis + rank } else { *axis });
+            let mut front: Vec<i64> = front.collect();
+            front.sort_unstable();
+            front.dedup();
+            front.iter().all(|axis| (0..rank).contains(axis)).then(|| Attr::of(&front))
+        },
+    },
+    RuleFunction {
+        name: "preserves",
+        params: &["from", "to"],
+        doc: "Whether every value of one element type is one of another.",
+        eval: |a| {
+            let (from, to) = (a[0].attr::<DType>()?, a[1].attr::<DType>()?);
+            Some(Attr::of(&(from == to || mantissa(from)? < mantissa(to)? && keeps_sign(from, to))))
+        },
+    },
+    RuleFunction {
+        name: "sqrt",
+        params: &["number"],
+        doc: "The square root of a number.",
+        eval: |a| Some(Attr::of(&f64::from_attr(a[0].attr::<Attr>()?)?.sqrt())),
+    },
+    RuleFunction {
         name: "min",
         params: &["a", "b"],
         doc: "The smaller of two numbers.",
@@ -243,6 +354,24 @@ pub(crate) fn splat(constant: Attr) -> Option<Scalar> {
 
 fn element_type(argument: RuleArgument) -> Option<DType> {
     Some(argument.ty()?.as_tensor()?.dtype)
+}
+
+/// Bits of an integer that a type holds exactly, without the sign.
+fn mantissa(dtype: DType) -> Option<u32> {
+    Some(match dtype {
+        _ if dtype == DType::FLOAT64 => 53,
+        _ if dtype == DType::FLOAT32 => 24,
+        _ if dtype == DType::FLOAT16 => 11,
+        _ if dtype.is_bool() => 1,
+        _ if dtype.is_integer() => dtype.bits() as u32 - u32::from(dtype.is_signed()),
+        _ => return None,
+    })
+}
+
+/// Whether `to` has negative numbers and fractions where `from` has.
+fn keeps_sign(from: DType, to: DType) -> bool {
+    let signed = |dtype: DType| dtype.is_float() || dtype.is_signed();
+    (to.is_float() || !from.is_float()) && (signed(to) || !signed(from))
 }
 
 fn list(argument: RuleArgument) -> Option<Vec<Attr>> {

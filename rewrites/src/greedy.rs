@@ -9,9 +9,10 @@ use ir_core::{
 
 use crate::body_graph::{BodyGraph, is_pure};
 use crate::codes;
+use crate::family::{Groups, Siblings};
 use crate::instantiate::{Operand, Plan, Refusal, plan};
-use crate::library::RuleSet;
-use crate::matching::{Match, search};
+use crate::library::{Compiled, RuleSet};
+use crate::matching::{Match, TermGraph, search};
 
 /// How far to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +110,15 @@ fn first_plan(
     let root = f.body.result(op, 0);
     for &index in candidates {
         let compiled = &rules.rules[index];
+        if let Some(siblings) = &compiled.siblings {
+            match family(f, compiled, siblings, rules, root, &mut statistics.work) {
+                Ok(Some((found, plan))) => return Ok(Some((index, found, plan))),
+                Ok(None) => continue,
+                Err(error) => {
+                    return Err(error.related(f.op_span(op), "the operation it was applied to"));
+                }
+            }
+        }
         let (mut chosen, mut error) = (None, None);
         let mut left = limits.matches;
         let mut visit = |found: &Match<ValueId>| {
@@ -129,6 +139,45 @@ fn first_plan(
         }
         if chosen.is_some() {
             return Ok(chosen);
+        }
+    }
+    Ok(None)
+}
+
+/// What a rule about a family makes of the operation of `root` and of those that share an operand
+/// with it.
+fn family(
+    f: &FuncMut<'_>,
+    compiled: &Compiled,
+    siblings: &Siblings,
+    rules: &RuleSet,
+    root: ValueId,
+    work: &mut u64,
+) -> Result<Option<(Match<ValueId>, Plan<ValueId>)>, Diagnostic> {
+    let graph = BodyGraph { body: f.body, registry: f.registry };
+    let mut shared = None;
+    search(&graph, &siblings.member, &compiled.pattern, root, work, &mut |found| {
+        shared = siblings.shared(found);
+        false
+    });
+    let Some(shared) = shared else { return Ok(None) };
+    let mut groups = Groups::default();
+    for user in graph.users(shared, compiled.pattern.root) {
+        search(&graph, &siblings.member, &compiled.pattern, user, work, &mut |found| {
+            siblings.add(&mut groups, &graph, found, &rules.functions);
+            true
+        });
+    }
+    for group in groups.iter() {
+        let Some(rule) = siblings.of(group.len()) else { continue };
+        let found = siblings.join(group);
+        if !found.equations.contains(&root) {
+            continue;
+        }
+        match plan(&graph, rule, &found, f.registry, &rules.functions) {
+            Ok(plan) if place(f, &found, &plan).is_some() => return Ok(Some((found, plan))),
+            Ok(_) | Err(Refusal::Condition) => {}
+            Err(Refusal::IllTyped(diagnostic)) => return Err(*diagnostic),
         }
     }
     Ok(None)

@@ -44,15 +44,16 @@ pub struct Plan<V> {
 }
 
 /// A match, as expressions see it.
-struct Known<'a, G: TermGraph> {
-    graph: &'a G,
-    found: &'a Match<G::Value>,
+pub(crate) struct Known<'a, G: TermGraph> {
+    pub(crate) graph: &'a G,
+    pub(crate) found: &'a Match<G::Value>,
 }
 
 impl<G: TermGraph> Bindings for Known<'_, G> {
     fn value(&self, var: Var) -> Option<RuleArgument> {
         let value = self.found.values[var.0]?;
-        Some(RuleArgument::Value { ty: self.graph.ty(value), constant: self.graph.constant(value) })
+        let (ty, constant) = (self.graph.ty(value), self.graph.constant(value));
+        Some(RuleArgument::Value { ty, constant, weight: self.graph.is_weight(value) })
     }
 
     fn attribute(&self, var: Var) -> Option<Attr> {

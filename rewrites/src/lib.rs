@@ -5,6 +5,7 @@
 //! cheapest program. This crate knows operations by name and hook, never a dialect's structs.
 //!
 //! - [`rule`], [`parse`], [`print`](mod@print): the language;
+//! - [`family`]: rules about any number of values of one kind;
 //! - [`expression`], [`functions`]: side conditions and computed attributes;
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
@@ -17,6 +18,7 @@ pub mod cost;
 pub mod egraph;
 pub mod eqsat;
 pub mod expression;
+pub mod family;
 pub mod functions;
 pub mod greedy;
 pub mod instantiate;

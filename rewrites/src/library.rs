@@ -8,6 +8,7 @@ use ir_core::{Diagnostic, Registry, SourceMap, Symbol};
 use rustc_hash::FxHashMap;
 
 use crate::codes;
+use crate::family::{Siblings, expansions, has_families};
 use crate::functions::Functions;
 use crate::matching::Pattern;
 use crate::parse::parse;
@@ -16,8 +17,19 @@ use crate::rule::Rule;
 /// The files of rules that are built in, by name.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("simplify.rules", include_str!("../rules/simplify.rules")),
+    ("compare.rules", include_str!("../rules/compare.rules")),
+    ("finite-math.rules", include_str!("../rules/finite-math.rules")),
     ("algebra.rules", include_str!("../rules/algebra.rules")),
+    ("motion.rules", include_str!("../rules/motion.rules")),
+    ("join.rules", include_str!("../rules/join.rules")),
+    ("linear.rules", include_str!("../rules/linear.rules")),
+    ("convolution.rules", include_str!("../rules/convolution.rules")),
+    ("reduction.rules", include_str!("../rules/reduction.rules")),
+    ("recognize.rules", include_str!("../rules/recognize.rules")),
 ];
+
+/// A family of operands is looked for up to this many.
+const MAX_OPERANDS: usize = 8;
 
 /// A rule that is ready to be applied.
 #[derive(Clone, Debug)]
@@ -28,6 +40,8 @@ pub struct Compiled {
     pub pattern: Pattern,
     /// Whether it is the reverse of a rule that holds in both directions.
     pub reverse: bool,
+    /// What finds the operations of a family on the left side.
+    pub siblings: Option<Siblings>,
 }
 
 /// Rules that are applied together.
@@ -60,9 +74,20 @@ impl RuleSet {
     }
 
     fn push(&mut self, rule: Rule, reverse: bool) {
-        let Some(pattern) = Pattern::new(&rule) else { return };
+        let siblings = Siblings::new(&rule);
+        if has_families(&rule) && siblings.is_none() {
+            let rules = (2..=MAX_OPERANDS).flat_map(|members| expansions(&rule, members));
+            rules.collect::<Vec<_>>().into_iter().for_each(|rule| self.push(rule, reverse));
+            return;
+        }
+        let looked_for = siblings.as_ref().map_or(&rule, |siblings| &siblings.member);
+        let Some(mut pattern) = Pattern::new(looked_for) else { return };
+        if siblings.is_some() {
+            // What it finds depends on more than what is below.
+            pattern.depth = None;
+        }
         self.by_root.entry(pattern.root).or_default().push(self.rules.len());
-        self.rules.push(Compiled { rule, pattern, reverse });
+        self.rules.push(Compiled { rule, pattern, reverse, siblings });
     }
 }
 

@@ -24,6 +24,8 @@ pub trait TermGraph {
     fn ty(&self, value: Self::Value) -> Type;
     /// The constant that a value is.
     fn constant(&self, value: Self::Value) -> Option<Attr>;
+    /// Whether a value is computed from constants alone.
+    fn is_weight(&self, value: Self::Value) -> bool;
     /// Values that an operation `name` computes from `value`, in a fixed order.
     fn users(&self, value: Self::Value, name: Symbol) -> Vec<Self::Value>;
 }
@@ -66,6 +68,21 @@ pub struct Pattern {
     slots: usize,
     /// The operation at the first equation.
     pub root: Symbol,
+    /// What its operands must be.
+    pub heads: SmallVec<[Head; 3]>,
+    /// How far below its root the pattern looks; `None` with several equations.
+    pub depth: Option<usize>,
+}
+
+/// What a pattern says about an operand of its root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Head {
+    /// Nothing, or something that takes a closer look.
+    Any,
+    /// An operation of this name.
+    Op(Symbol),
+    /// A constant.
+    Constant,
 }
 
 impl Pattern {
@@ -113,11 +130,20 @@ impl Pattern {
                 steps.push(Step::Bind { slot, var });
             }
         }
-        let root = match rule.node(rule.left.first()?.node) {
-            Node::Op(op) => op.name,
-            _ => return None,
-        };
-        Some(Pattern { steps, slots, root })
+        let Node::Op(root) = rule.node(rule.left.first()?.node) else { return None };
+        let heads = root.operands.iter().map(|operand| match rule.node(*operand) {
+            Node::Value(_) => Head::Any,
+            Node::Number(_) => Head::Constant,
+            Node::Op(op) => Head::Op(op.name),
+        });
+        let mut depths = vec![0; rule.nodes.len()];
+        for (index, node) in rule.nodes.iter().enumerate() {
+            if let Node::Op(op) = node {
+                depths[index] = 1 + op.operands.iter().map(|o| depths[o.0]).max().unwrap_or(0);
+            }
+        }
+        let depth = (rule.left.len() == 1).then(|| depths[rule.left[0].node.0]);
+        Some(Pattern { steps, slots, root: root.name, heads: heads.collect(), depth })
     }
 }
 

@@ -145,6 +145,7 @@ impl Parser<'_> {
             subsume,
             bidirectional: false,
             values: vec![],
+            families: vec![],
             attributes: vec![],
             nodes: vec![],
             left: vec![],
@@ -226,20 +227,19 @@ impl Parser<'_> {
         let mut equations: Vec<Equation> = Vec::new();
         loop {
             let token = self.cursor.token();
-            let mut name = None;
-            if token.kind == TokenKind::Local && self.cursor.after().kind == TokenKind::Equal {
-                self.cursor.bump();
-                self.cursor.bump();
-                let var = self.value_variable(&token.name(self.cursor.source()));
+            let (mut name, mut node) = (None, self.pattern()?);
+            let value = self.rule.as_ref().map(|rule| rule.node(node).clone());
+            if let Some(Node::Value(var)) = value
+                && self.cursor.eat(TokenKind::Equal)
+            {
                 if equations.iter().any(|equation| equation.name == Some(var)) {
                     let message = "this name is given twice on one side";
                     let span = self.cursor.span_of(token);
                     let error = Diagnostic::error(codes::TWICE, message).at(span);
                     self.cursor.report(error);
                 }
-                name = Some(var);
+                (name, node) = (Some(var), self.pattern()?);
             }
-            let node = self.pattern()?;
             equations.push(Equation { name, node });
             if !self.cursor.eat(TokenKind::Comma) {
                 return Ok(equations);
@@ -247,8 +247,29 @@ impl Parser<'_> {
         }
     }
 
-    fn value_variable(&mut self, name: &str) -> Var {
-        intern(self.rule.as_mut().map(|rule| &mut rule.values), name)
+    /// `%x` or `%x..`.
+    fn value_variable(&mut self) -> Result<Var, Failed> {
+        let token = self.cursor.expect(TokenKind::Local)?;
+        let name = token.name(self.cursor.source()).into_owned();
+        let family =
+            self.cursor.kind() == TokenKind::Dot && self.cursor.after().kind == TokenKind::Dot;
+        if family {
+            self.cursor.bump();
+            self.cursor.bump();
+        }
+        let var = intern(self.rule.as_mut().map(|rule| &mut rule.values), &name);
+        let Some(rule) = &mut self.rule else { return Ok(var) };
+        match rule.families.get(var.0) {
+            None => rule.families.push(family),
+            Some(before) if *before != family => {
+                let message = format!("`%{name}` is written with and without `..`");
+                let span = self.cursor.span_of(token);
+                let error = Diagnostic::error(codes::SHAPE, message).at(span);
+                self.cursor.report(error.help("`%x..` is a family: one value for each member"));
+            }
+            Some(_) => {}
+        }
+        Ok(var)
     }
 
     fn attribute_variable(&mut self) -> Result<Var, Failed> {
@@ -282,8 +303,7 @@ impl Parser<'_> {
         let token = self.cursor.token();
         let mut node = match token.kind {
             TokenKind::Local => {
-                self.cursor.bump();
-                let var = self.value_variable(&token.name(self.cursor.source()));
+                let var = self.value_variable()?;
                 self.node(Node::Value(var))
             }
             TokenKind::Minus | TokenKind::Integer | TokenKind::Float => {
@@ -307,9 +327,11 @@ impl Parser<'_> {
             _ => return Err(self.cursor.unexpected("a pattern")),
         };
         while self.cursor.eat(TokenKind::Dot) {
-            let index = self.number()?;
+            let index = match self.cursor.eat(TokenKind::Star) {
+                true => Expr::Member,
+                false => Expr::Literal(ir_core::Attr::of(&self.number()?.as_i64())),
+            };
             let span = self.cursor.span(token.start, self.cursor.previous_end());
-            let index = Expr::Literal(ir_core::Attr::of(&index.as_i64()));
             let attrs = vec![(Symbol::new("index"), index)];
             node = self.operation("tuple_get", vec![node], attrs, Rest::Default, span);
         }
@@ -378,8 +400,7 @@ impl Parser<'_> {
                     None => return Err(self.cursor.unexpected("a list of attributes before this")),
                 }
             } else {
-                let token = self.cursor.expect(TokenKind::Local)?;
-                let var = self.value_variable(&token.name(self.cursor.source()));
+                let var = self.value_variable()?;
                 self.cursor.expect(TokenKind::Colon)?;
                 let ty = parse_type(&mut self.cursor, &mut |_| Some(TypeName::Parameter))?;
                 Sample::Type(var, ty)

@@ -7,7 +7,7 @@ use ir_core::text::attributes::write_attr;
 use ir_core::text::layout::Line;
 use ir_core::{Attr, AttrData, Scalar, Symbol};
 
-use crate::rule::{Equation, Expr, FloatClass, Node, NodeId, Operator, Rest, Rule, Sample};
+use crate::rule::{Equation, Expr, FloatClass, Node, NodeId, Operator, Rest, Rule, Sample, Var};
 
 /// Writes the rule as it would be written in a file, without its set.
 impl fmt::Display for Rule {
@@ -39,7 +39,7 @@ impl fmt::Display for Rule {
         for (index, sample) in self.samples.iter().enumerate() {
             f.write_str(if index == 0 { " for " } else { ", " })?;
             match sample {
-                Sample::Type(var, ty) => write!(f, "%{}: {ty}", self.values[var.0])?,
+                Sample::Type(var, ty) => write!(f, "{}: {ty}", self.value(*var))?,
                 Sample::Attributes(var, choices) => {
                     let list = Attr::new(AttrData::Array(choices.as_slice().into()));
                     write!(f, "?{} in {}", self.attributes[var.0], attribute(list))?;
@@ -94,19 +94,31 @@ fn attribute(attr: Attr) -> String {
             let items: Vec<String> = items.iter().map(|item| attribute(*item)).collect();
             return format!("[{}]", items.join(", "));
         }
+        AttrData::Dict(entries) => {
+            let entries = entries.entries().iter();
+            let entries: Vec<String> =
+                entries.map(|(key, value)| format!("{key}={}", attribute(*value))).collect();
+            return format!("{{{}}}", entries.join(", "));
+        }
         _ => write_attr(attr, &PrintOptions::complete(), &mut line),
     }
     std::mem::take(line.text())
 }
 
 impl Rule {
+    /// A value as it is written.
+    fn value(&self, var: Var) -> String {
+        let family = self.families.get(var.0).copied().unwrap_or(false);
+        format!("%{}{}", self.values[var.0], if family { ".." } else { "" })
+    }
+
     fn write_side(&self, side: &[Equation], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, equation) in side.iter().enumerate() {
             if index > 0 {
                 f.write_str(", ")?;
             }
             if let Some(name) = equation.name {
-                write!(f, "%{} = ", self.values[name.0])?;
+                write!(f, "{} = ", self.value(name))?;
             }
             let mut text = String::new();
             self.write_node(equation.node, &mut text)?;
@@ -118,7 +130,7 @@ impl Rule {
     // Recursion is bounded by the parser's limit.
     fn write_node(&self, node: NodeId, text: &mut String) -> fmt::Result {
         let op = match self.node(node) {
-            Node::Value(var) => return write!(text, "%{}", self.values[var.0]),
+            Node::Value(var) => return write!(text, "{}", self.value(*var)),
             Node::Number(Scalar::Int(value)) => return write!(text, "{value}"),
             Node::Number(Scalar::Float(value)) => return write!(text, "{value:?}"),
             Node::Op(op) => op,
@@ -129,6 +141,12 @@ impl Rule {
         {
             self.write_node(*tuple, text)?;
             return write!(text, ".{}", attribute(*index));
+        }
+        if name == "tuple_get"
+            && let ([tuple], [(_, Expr::Member)]) = (&*op.operands, &*op.attrs)
+        {
+            self.write_node(*tuple, text)?;
+            return write!(text, ".*");
         }
         text.push_str(if name == "tuple" { "" } else { name });
         text.push('(');
@@ -154,7 +172,7 @@ impl Rule {
     pub fn write_expr(&self, expr: &Expr, around: u8, text: &mut String) -> fmt::Result {
         match expr {
             Expr::Literal(attr) => text.push_str(&attribute(*attr)),
-            Expr::Value(var) => write!(text, "%{}", self.values[var.0])?,
+            Expr::Value(var) => text.push_str(&self.value(*var)),
             Expr::Attribute(var) => write!(text, "?{}", self.attributes[var.0])?,
             Expr::List(items) => {
                 text.push('[');
@@ -166,6 +184,12 @@ impl Rule {
                 self.write_list(arguments, text)?;
                 text.push(')');
             }
+            Expr::Same(part) => {
+                text.push_str("same(");
+                self.write_expr(part, 0, text)?;
+                text.push(')');
+            }
+            Expr::Member => text.push('*'),
             Expr::Index(list, index) => {
                 self.write_expr(list, 7, text)?;
                 text.push('[');

@@ -89,6 +89,10 @@ pub enum Expr {
     Negative(Box<Expr>),
     /// `not a`.
     Not(Box<Expr>),
+    /// `same(a)`: of a family, `a` is the same for all members.
+    Same(Box<Expr>),
+    /// The number of a member of a family, from 0; written as `%s.*`, the field of that number.
+    Member,
     /// `a + b` and the like.
     Binary(Operator, Box<Expr>, Box<Expr>),
 }
@@ -150,6 +154,8 @@ pub struct Rule {
     pub bidirectional: bool,
     /// Names of values, without `%`.
     pub values: Vec<Symbol>,
+    /// Which values are families, `%x..`: one for each of any number of members.
+    pub families: Vec<bool>,
     /// Names of attributes, without `?`.
     pub attributes: Vec<Symbol>,
     /// The nodes of both sides.
@@ -167,6 +173,17 @@ pub struct Rule {
     pub samples: Vec<Sample>,
     /// Where it stands.
     pub span: Span,
+}
+
+impl Sample {
+    /// Whether both say something about the same variable.
+    pub fn is_about_same(&self, other: &Sample) -> bool {
+        match (self, other) {
+            (Sample::Type(a, _), Sample::Type(b, _)) => a == b,
+            (Sample::Attributes(a, _), Sample::Attributes(b, _)) => a == b,
+            _ => false,
+        }
+    }
 }
 
 impl Rule {
@@ -212,11 +229,11 @@ impl Expr {
     pub fn visit(&self, visitor: &mut dyn FnMut(&Expr)) {
         visitor(self);
         match self {
-            Expr::Literal(_) | Expr::Value(_) | Expr::Attribute(_) => {}
+            Expr::Literal(_) | Expr::Value(_) | Expr::Attribute(_) | Expr::Member => {}
             Expr::List(parts) | Expr::Call(_, parts) => {
                 parts.iter().for_each(|part| part.visit(visitor));
             }
-            Expr::Negative(part) | Expr::Not(part) => part.visit(visitor),
+            Expr::Negative(part) | Expr::Not(part) | Expr::Same(part) => part.visit(visitor),
             Expr::Index(a, b) | Expr::Binary(_, a, b) => {
                 a.visit(visitor);
                 b.visit(visitor);

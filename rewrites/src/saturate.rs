@@ -3,6 +3,7 @@
 use ir_core::{Diagnostic, Registry};
 
 use crate::egraph::{Class, Graph};
+use crate::family::Groups;
 use crate::instantiate::{Refusal, plan};
 use crate::library::RuleSet;
 use crate::matching::{Match, search};
@@ -56,6 +57,8 @@ pub struct Ledger {
 
 /// Applies `rules` to `graph` within `budget`.
 ///
+/// After the first round, only what changes may have made possible is looked at.
+///
 /// In each round all matches are found first, rule by rule and class by class, and then applied in
 /// that order. Matches of each rule share the work that is left evenly, so that no rule starves
 /// those after it.
@@ -74,21 +77,40 @@ pub fn saturate(
         work: 0,
         end: End::Budget,
     };
+    let depths = rules.rules.iter().filter_map(|compiled| compiled.pattern.depth);
+    let depth = depths.max().unwrap_or(0);
     graph.rebuild();
     while ledger.iterations < budget.iterations {
         let merging = ledger.iterations < budget.merging_iterations;
         ledger.iterations += 1;
-        let index = graph.index();
+        let index = graph.index(ledger.iterations > 1, depth);
+        let graph_before = &*graph;
         let (mut plans, mut complete) = (Vec::new(), true);
         for (place, compiled) in rules.rules.iter().enumerate() {
-            if compiled.rule.left.len() > 1 && !merging {
+            let merges = compiled.rule.left.len() > 1 || compiled.siblings.is_some();
+            if merges && !merging {
                 continue;
             }
             let share =
                 (budget.work - ledger.work.min(budget.work)) / (rules.rules.len() - place) as u64;
             let mut work = 0;
             let mut error = None;
-            for class in index.get(&compiled.pattern.root).into_iter().flatten() {
+            let mut groups = Groups::default();
+            let graph = graph_before;
+            let pattern = &compiled.pattern;
+            for class in index.candidates(graph, pattern) {
+                if let Some(siblings) = &compiled.siblings {
+                    let visit = &mut |found: &Match<Class>| {
+                        siblings.add(&mut groups, graph, found, &rules.functions);
+                        true
+                    };
+                    search(graph, &siblings.member, pattern, class, &mut work, visit);
+                    if work > share {
+                        complete = false;
+                        break;
+                    }
+                    continue;
+                }
                 let visit = &mut |found: &Match<Class>| {
                     match plan(graph, &compiled.rule, found, registry, &rules.functions) {
                         Ok(plan) => plans.push((place, plan)),
@@ -97,10 +119,19 @@ pub fn saturate(
                     }
                     error.is_none() && plans.len() < budget.nodes
                 };
-                search(graph, &compiled.rule, &compiled.pattern, *class, &mut work, visit);
+                search(graph, &compiled.rule, pattern, class, &mut work, visit);
                 if work > share || error.is_some() || plans.len() >= budget.nodes {
                     complete = false;
                     break;
+                }
+            }
+            for group in groups.iter() {
+                let Some(siblings) = &compiled.siblings else { break };
+                let Some(rule) = siblings.of(group.len()) else { continue };
+                match plan(graph, rule, &siblings.join(group), registry, &rules.functions) {
+                    Ok(plan) => plans.push((place, plan)),
+                    Err(Refusal::Condition) => {}
+                    Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
                 }
             }
             ledger.work += work;

@@ -7,6 +7,7 @@ use ir_core::{
 };
 use relay::interpreter::{EvalCx, Evaluate, Value, approx_equal};
 use rewrites::codes::{REFUTED, UNTRIED};
+use rewrites::family::{expansions, has_families};
 use rewrites::functions::Functions;
 use rewrites::instantiate::{Operand, Plan, Refusal, plan};
 use rewrites::matching::{Match, TermGraph};
@@ -23,6 +24,9 @@ pub struct Verdict {
     /// Conditions without which no trial failed, as text.
     pub unneeded: Vec<String>,
 }
+
+/// Rules about families are tried for so many members.
+const FAMILIES: [usize; 2] = [2, 3];
 
 /// How a rule fails a trial.
 struct Failure {
@@ -45,6 +49,10 @@ pub fn check(rule: &Rule, registry: &Registry, trials: u32) -> Verdict {
     let mut verdict = Verdict { tried: 0, error: None, unneeded: vec![] };
     let mut directions = vec![rule.clone()];
     directions.extend(rule.bidirectional.then(|| rule.reversed()));
+    if has_families(rule) {
+        let counts = |rule| FAMILIES.iter().flat_map(move |members| expansions(rule, *members));
+        directions = directions.iter().flat_map(counts).collect();
+    }
     for direction in &directions {
         let (tried, failure) = run(direction, registry, &functions, trials, false);
         verdict.tried += tried;
@@ -66,16 +74,23 @@ pub fn check(rule: &Rule, registry: &Registry, trials: u32) -> Verdict {
     verdict
 }
 
+/// A rule about families for two members; another one as it is.
+fn members(rule: Rule) -> Rule {
+    if has_families(&rule) { expansions(&rule, 2).swap_remove(0) } else { rule }
+}
+
 /// Conditions without which the rule passes as well.
 fn unneeded(rule: &Rule, registry: &Registry, functions: &Functions, trials: u32) -> Vec<String> {
     let mut found = Vec::new();
     for index in 0..rule.conditions.len() {
         // Trials see all operands as constants; this is a question of what pays, too.
-        if matches!(&rule.conditions[index], Expr::Call(name, _) if *name == "is_constant") {
+        let pays = ["is_constant", "is_weight"];
+        if matches!(&rule.conditions[index], Expr::Call(name, _) if pays.contains(&name.as_str())) {
             continue;
         }
         let mut mutant = rule.clone();
         let condition = mutant.conditions.remove(index);
+        let mutant = members(mutant);
         if run(&mutant, registry, functions, trials, true).1.is_none() {
             let mut text = String::new();
             let _ = rule.write_expr(&condition, 0, &mut text);
@@ -84,6 +99,7 @@ fn unneeded(rule: &Rule, registry: &Registry, functions: &Functions, trials: u32
     }
     if rule.typed {
         let mutant = Rule { typed: false, ..rule.clone() };
+        let mutant = members(mutant);
         if run(&mutant, registry, functions, trials, true).1.is_none() {
             found.push("typed".to_string());
         }
@@ -151,6 +167,9 @@ impl TermGraph for Operands<'_> {
     fn constant(&self, value: usize) -> Option<Attr> {
         Some(Attr::of(self.values[value].1.as_tensor()?))
     }
+    fn is_weight(&self, _: usize) -> bool {
+        true
+    }
     fn users(&self, _: usize, _: Symbol) -> Vec<usize> {
         vec![]
     }
@@ -178,7 +197,24 @@ impl Operands<'_> {
             ops: SmallVec::new(),
         };
         let mut extents = FxHashMap::default();
-        for sample in &rule.samples {
+        // Of several samples of one variable, one is taken.
+        let chosen: Vec<usize> = rule
+            .samples
+            .iter()
+            .map(|sample| {
+                let same = |other: &&Sample| other.is_about_same(sample);
+                self.random.below(rule.samples.iter().filter(same).count())
+            })
+            .collect();
+        for (index, sample) in rule.samples.iter().enumerate() {
+            let same = |other: &usize| rule.samples[*other].is_about_same(sample);
+            let (first, place) = match (0..rule.samples.len()).find(same) {
+                Some(first) => (first, (first..index).filter(same).count()),
+                None => (index, 0),
+            };
+            if chosen[first] != place {
+                continue;
+            }
             match sample {
                 Sample::Attributes(var, choices) => {
                     found.attributes[var.0] = self.random.choose(choices).copied();
@@ -389,8 +425,12 @@ impl Operands<'_> {
                 [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0, -0.0, 1.5, -2.5, 1e30];
             self.elements(&shape, dtype, &mut |random| Scalar::Float(HARD[random.below(8)]))?
         } else if adversarial {
-            const HARD: [i64; 6] = [i64::MIN, i64::MAX, 0x7fff_ffff, 0x7f, -1, 1];
-            self.elements(&shape, dtype, &mut |random| Scalar::Int(HARD[random.below(6)]))?
+            let (least, greatest) = match dtype.is_signed() {
+                true => (i64::MIN >> (64 - dtype.bits()), i64::MAX >> (64 - dtype.bits())),
+                false => (0, -1),
+            };
+            let hard = [least, greatest, 0x7f, -1, 1, 2, 12];
+            self.elements(&shape, dtype, &mut |random| Scalar::Int(hard[random.below(7)]))?
         } else if dtype.is_float() {
             self.elements(&shape, dtype, &mut |random| Scalar::Float(random.unit() * 8.0 - 4.0))?
         } else {

@@ -1,6 +1,6 @@
 //! What rewrite rules want to know about relay's operators.
 
-use ir_core::{Attr, AttrDict, Registry, RuleFunction, Symbol, Type, Work};
+use ir_core::{Attr, AttrDict, KernelRole, Registry, RuleFunction, Symbol, Type, Work};
 
 use crate::operators::{NonComputational, ReshapeOnly};
 
@@ -30,6 +30,9 @@ const FUNCTIONS: &[RuleFunction] = &[RuleFunction {
 const PRODUCTS: &[&str] =
     &["relay.nn.dense", "relay.nn.matmul", "relay.nn.batch_matmul", "relay.nn.contrib_dense_pack"];
 
+/// Operators whose results are parts of their operand.
+const VIEWS: &[&str] = &["relay.split", "relay.strided_slice"];
+
 /// Operators that sum over all but the first axis of their weight.
 const CONVOLUTIONS: &[&str] = &["relay.nn.conv1d", "relay.nn.conv2d", "relay.nn.conv3d"];
 
@@ -47,6 +50,10 @@ pub(crate) fn register(registry: &mut Registry) {
     names.into_iter().for_each(|name| attach(name, Work(|_, _, _| 0.0)));
     PRODUCTS.iter().for_each(|name| attach(name, Work(product)));
     CONVOLUTIONS.iter().for_each(|name| attach(name, Work(convolution)));
+    let mut role = |name: &str, role: KernelRole| _ = registry.attach(Symbol::new(name), role);
+    PRODUCTS.iter().chain(CONVOLUTIONS).for_each(|name| role(name, KernelRole::Anchor));
+    VIEWS.iter().for_each(|name| role(name, KernelRole::View));
+    role("relay.nn.relu", KernelRole::Epilogue);
 }
 
 fn elements(ty: Type) -> f64 {

@@ -3,7 +3,7 @@
 use ir_core::diagnostics::did_you_mean;
 use ir_core::text::cursor::Failed;
 use ir_core::text::lexer::TokenKind;
-use ir_core::{Attr, AttrData, DType, Diagnostic, Scalar, Symbol};
+use ir_core::{Attr, AttrData, AttrDict, DType, Diagnostic, Scalar, Symbol};
 
 use super::Parser;
 use crate::codes;
@@ -86,11 +86,7 @@ impl Parser<'_> {
         let token = self.cursor.token();
         match token.kind {
             TokenKind::Integer | TokenKind::Float => self.literal_number(),
-            TokenKind::Local => {
-                self.cursor.bump();
-                let name = token.name(self.cursor.source()).into_owned();
-                Ok(Expr::Value(self.value_variable(&name)))
-            }
+            TokenKind::Local => Ok(Expr::Value(self.value_variable()?)),
             TokenKind::Question => Ok(Expr::Attribute(self.attribute_variable()?)),
             TokenKind::String => {
                 self.cursor.bump();
@@ -115,9 +111,30 @@ impl Parser<'_> {
                     None => Expr::List(items),
                 })
             }
+            TokenKind::LeftBrace => self.dictionary(),
             TokenKind::Identifier => self.word(),
             _ => Err(self.cursor.unexpected("an expression")),
         }
+    }
+
+    /// `{key=value, …}`, of literals: what `..?a` may stand for.
+    fn dictionary(&mut self) -> Result<Expr, Failed> {
+        self.cursor.bump();
+        let mut entries = Vec::new();
+        while self.cursor.kind() != TokenKind::RightBrace {
+            let key = self.cursor.expect(TokenKind::Identifier)?;
+            let key = Symbol::new(self.cursor.text_of(key));
+            self.cursor.expect(TokenKind::Equal)?;
+            match self.binary(1)? {
+                Expr::Literal(attr) => entries.push((key, attr)),
+                _ => return Err(self.cursor.unexpected("a literal before this")),
+            }
+            if !self.cursor.eat(TokenKind::Comma) {
+                break;
+            }
+        }
+        self.cursor.expect(TokenKind::RightBrace)?;
+        Ok(Expr::Literal(Attr::new(AttrData::Dict(AttrDict::new(entries)))))
     }
 
     fn list(&mut self, end: TokenKind) -> Result<Vec<Expr>, Failed> {
@@ -151,8 +168,11 @@ impl Parser<'_> {
             let error = Diagnostic::error(codes::SYNTAX, message).at(span).help(help);
             return Err(self.cursor.report(error));
         }
-        let arguments = self.list(TokenKind::RightParen)?;
+        let mut arguments = self.list(TokenKind::RightParen)?;
         let name = Symbol::new(word);
+        if word == "same" && arguments.len() == 1 {
+            return Ok(arguments.pop().map_or(Expr::Member, |part| Expr::Same(part.into())));
+        }
         match self.functions.get(name) {
             None => {
                 let known = self.functions.all().map(|function| function.name);

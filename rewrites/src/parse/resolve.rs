@@ -5,6 +5,7 @@ use ir_core::registry::Arity;
 use ir_core::{AttrDict, Diagnostic, OpDef, Registry, Span, Symbol};
 
 use crate::codes;
+use crate::family::has_siblings;
 use crate::rule::{Expr, Node, NodeId, OpNode, Rest, Rule, Sample};
 
 /// The full name of the operation that is written `written`.
@@ -112,7 +113,7 @@ fn direction(rule: &Rule) -> Vec<Diagnostic> {
                 for (key, value) in &op.attrs {
                     match value {
                         Expr::Attribute(var) => attributes[var.0] = true,
-                        Expr::Literal(_) => {}
+                        Expr::Literal(_) | Expr::Member => {}
                         _ => {
                             let message = format!("attribute `{key}` is computed on the left side");
                             let error = Diagnostic::error(codes::SHAPE, message).at(op.span);
@@ -132,6 +133,10 @@ fn direction(rule: &Rule) -> Vec<Diagnostic> {
             let message = "the left side is no operation, so it would match everything";
             found.push(Diagnostic::error(codes::SHAPE, message).at(rule.span));
         }
+    }
+    if has_siblings(rule) && rule.left.len() > 1 {
+        let message = "a left side that is a family of operations has no other equations";
+        found.push(Diagnostic::error(codes::SHAPE, message).at(rule.span));
     }
     if rule.roots().is_empty() {
         let message = "the right side replaces nothing";

@@ -1,0 +1,118 @@
+//! What equality saturation makes of graphs of well-known networks, as a table; or, with the name
+//! of one, its text.
+//!
+//! `cargo run --release -p examples --bin saturate-graphs [NAME [RULES…]]`
+
+use std::process::ExitCode;
+
+use cpu_time::ThreadTime;
+use examples::graphs;
+use ir_core::{Diagnostic, FuncMut, Module, Registry, SourceMap};
+use relay::inference::infer_module;
+use relay::text::{PrintOptions, parse, print};
+use rewrites::cost::CostModel;
+use rewrites::eqsat::{Report, optimize};
+use rewrites::library::{Library, RuleSet};
+use rewrites::saturate::Budget;
+
+/// What is applied: rules about the order of sums and about shapes would only be looked at.
+const RULES: [&str; 6] = ["simplify", "join", "linear", "merge", "convolution", "recognize"];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let chosen = |name: &str| arguments.first().is_none_or(|only| *only == name || only == "all");
+    if let [only] = &*arguments
+        && let Some((_, text)) = graphs::all().into_iter().find(|(name, _)| name == only)
+    {
+        print!("{text}");
+        return ExitCode::SUCCESS;
+    }
+    let rules: Vec<String> = match arguments.get(1..) {
+        Some(names) if !names.is_empty() => names.to_vec(),
+        _ => RULES.map(String::from).to_vec(),
+    };
+    let registry = tools::registry();
+    println!("graph              ops  e-nodes  rounds  cost before   after  saved  CPU ms");
+    for (name, text) in graphs::all().into_iter().filter(|(name, _)| chosen(name)) {
+        match measure(&text, &rules, &registry) {
+            Ok(row) => println!("{name:15} {row}"),
+            Err(found) => {
+                found.iter().for_each(|diagnostic| eprintln!("{name}: {}", diagnostic.message));
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// A row of the table, from text to text.
+fn measure(text: &str, names: &[String], registry: &Registry) -> Result<String, Vec<Diagnostic>> {
+    let start = ThreadTime::now();
+    let (mut module, found) = parse("graph", text, registry);
+    errors(found)?;
+    errors(infer_module(&mut module, registry))?;
+    let (mut library, found) = Library::new(registry, &SourceMap::default());
+    errors(found)?;
+    let rules = RuleSet::new(library.choose(names, registry)?, registry);
+    let (report, operations) = saturate(&mut module, &rules, registry)?;
+    let mut out = Vec::new();
+    let printed = print(&module, registry, &PrintOptions::default(), &mut out);
+    if let Err(error) = printed {
+        return Err(vec![Diagnostic::error("E0000", error.to_string())]);
+    }
+    let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+    let (before, after) = report.cost;
+    if std::env::var_os("LEDGER").is_some() {
+        for (entry, compiled) in report.rules.iter().zip(&rules.rules) {
+            if entry.matches > 0 {
+                eprintln!(
+                    "{:30} matches {:6} nodes {:6} unions {:6}",
+                    compiled.rule.name, entry.matches, entry.nodes, entry.unions
+                );
+            }
+        }
+    }
+    Ok(format!(
+        "{operations:6} {:8} {:7}{} {before:12.1} {after:8.1} {:5.1}% {milliseconds:7.1}",
+        report.nodes,
+        report.iterations,
+        if report.unfinished > 0 { '+' } else { ' ' },
+        (before / after - 1.0) * 100.0,
+    ))
+}
+
+fn saturate(
+    module: &mut Module,
+    rules: &RuleSet,
+    registry: &Registry,
+) -> Result<(Report, usize), Vec<Diagnostic>> {
+    let signatures = module.signatures();
+    let mut result = (Report::default(), 0);
+    for (name, item) in &mut module.items {
+        let Some(body) = &mut item.body else { continue };
+        let body = std::sync::Arc::make_mut(body);
+        let weights = body.walk().filter(|op| body.op_name(*op).as_str().ends_with("full")).count();
+        // Each weight is a number and an operation that repeats it.
+        let operations = body.op_count() - 2 * weights - 1;
+        let budget = Budget {
+            nodes: 20_000 + 8 * body.op_count(),
+            work: 10_000 * body.op_count() as u64,
+            iterations: 8,
+            merging_iterations: 1,
+        };
+        let mut function = FuncMut {
+            name: *name,
+            signature: &mut item.signature,
+            body,
+            signatures: &signatures,
+            registry,
+        };
+        let report = optimize(&mut function, rules, budget, CostModel::T4);
+        result = (report.map_err(|error| vec![*error])?, operations);
+    }
+    Ok(result)
+}
+
+fn errors(found: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
+    if found.iter().any(Diagnostic::is_error) { Err(found) } else { Ok(()) }
+}

@@ -1,0 +1,79 @@
+//! Graphs of well-known networks as program text, for measuring rewriting: what is computed and
+//! the shapes are those of the publications, the weights are anything.
+//!
+//! `relay-opt` reads what these functions return.
+
+mod convolutional;
+mod sequence;
+
+use std::fmt::Write as _;
+
+pub use convolutional::{inception_v3, nasnet_a, resnext_50, squeezenet, vgg_19};
+pub use sequence::{bert, nasrnn, residual_chain, transformer};
+
+/// All networks by name, the small ones of the literature first.
+pub fn all() -> Vec<(&'static str, String)> {
+    vec![
+        ("nasrnn", nasrnn()),
+        ("bert", bert()),
+        ("resnext-50", resnext_50()),
+        ("nasnet-a", nasnet_a()),
+        ("squeezenet", squeezenet()),
+        ("vgg-19", vgg_19()),
+        ("inception-v3", inception_v3()),
+        ("transformer-1k", transformer(22)),
+        ("transformer-10k", transformer(222)),
+        ("chain-100k", residual_chain(100_000)),
+    ]
+}
+
+/// The text of a function, one operation a line.
+#[derive(Default)]
+struct Graph {
+    inputs: Vec<String>,
+    lines: String,
+    values: usize,
+    weights: usize,
+}
+
+/// A value, and its shape where a builder wants to know it: (channels, height and width).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Image {
+    name: String,
+    channels: usize,
+    extent: usize,
+}
+
+impl Graph {
+    fn input(&mut self, shape: &[usize]) -> String {
+        let name = format!("%x{}", self.inputs.len());
+        self.inputs.push(format!("{name}: Tensor[{}, float32]", tuple(shape)));
+        name
+    }
+
+    /// A new value, computed by `text`.
+    fn op(&mut self, text: &str) -> String {
+        let name = format!("%{}", self.values);
+        self.values += 1;
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.lines, "  {name} = {text};");
+        name
+    }
+
+    /// A weight: a constant that differs from all others.
+    fn weight(&mut self, shape: &[usize]) -> String {
+        self.weights += 1;
+        let number = self.weights as f64 / 1024.0;
+        let shape = shape.iter().map(|extent| extent.to_string()).collect::<Vec<_>>();
+        self.op(&format!("full({number}f, shape=[{}], dtype=\"float32\")", shape.join(", ")))
+    }
+
+    fn text(self, result: &str) -> String {
+        format!("def @main({}) {{\n{}  {result}\n}}\n", self.inputs.join(", "), self.lines)
+    }
+}
+
+fn tuple(shape: &[usize]) -> String {
+    let extents: Vec<String> = shape.iter().map(|extent| extent.to_string()).collect();
+    format!("({})", extents.join(", "))
+}
