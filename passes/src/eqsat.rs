@@ -13,7 +13,8 @@ use crate::rewrite::Chosen;
 #[options(of = "pass `eqsat`")]
 pub struct EqsatOptions {
     /// Sets, tags, rules, and files ending in `.rules`. The default is what `--rules` gives, or
-    /// the sets `simplify` and `algebra`.
+    /// the sets `simplify`, `algebra`, `join`, `linear`,
+    /// `merge`, `convolution`, `fold` and `recognize`.
     #[default(vec![])]
     pub rules: Vec<String>,
     /// Nodes of an e-graph, besides those of the program.
@@ -32,6 +33,10 @@ pub struct EqsatOptions {
     #[default(Cost(CostModel::Roofline))]
     pub cost: Cost,
 }
+
+/// The sets that are applied by default.
+const DEFAULT: [&str; 8] =
+    ["simplify", "algebra", "join", "linear", "merge", "convolution", "fold", "recognize"];
 
 /// A cost model, by name.
 pub struct Cost(pub CostModel);
@@ -98,7 +103,7 @@ impl Pass for Eqsat {
 
 impl FunctionPass for Eqsat {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        let Some(rules) = self.rules.get(&self.options.rules, &["simplify", "algebra"], cx) else {
+        let Some(rules) = self.rules.get(&self.options.rules, &DEFAULT, cx) else {
             return Ok(());
         };
         let ops = f.body.op_count();
@@ -110,6 +115,8 @@ impl FunctionPass for Eqsat {
         };
         let report = optimize(f, rules, budget, self.options.cost.0).map_err(|error| *error)?;
         cx.count("nodes", report.nodes);
+        cx.count("cost before", report.cost.0.round() as u64);
+        cx.count("cost after", report.cost.1.round() as u64);
         cx.count("improved blocks", report.improved);
         cx.count("unfinished blocks", report.unfinished);
         cx.count("unplaced blocks", report.unplaced);
