@@ -182,6 +182,20 @@ impl Graph {
         unions
     }
 
+    /// States that two classes are equal.
+    pub fn unite(&mut self, a: Class, b: Class) {
+        self.graph.union(a.0, b.0);
+    }
+
+    /// All classes that are computed from `class`.
+    pub fn all_users(&self, class: Class) -> Vec<Class> {
+        let parents = self.graph[class.0].parents().map(|id| Class(self.graph.find(id)));
+        let mut parents: Vec<Class> = parents.collect();
+        parents.sort_unstable();
+        parents.dedup();
+        parents
+    }
+
     /// Hides the operations `name` of `class` from patterns. Extraction still sees them.
     pub fn subsume(&mut self, class: Class, name: Symbol) {
         let kinds = &self.graph.analysis.kinds;
@@ -270,6 +284,11 @@ pub struct Index {
 }
 
 impl Index {
+    /// The classes that an operation `name` computes.
+    pub fn named(&self, name: Symbol) -> &[Class] {
+        self.by_name.get(&name).map_or(&[], Vec::as_slice)
+    }
+
     /// The classes at which `pattern` could be found, by a look at the operations at its root and
     /// at what their operands are.
     pub fn candidates<'a>(
@@ -340,10 +359,7 @@ impl TermGraph for Graph {
     }
 
     fn users(&self, class: Class, name: Symbol) -> Vec<Class> {
-        let parents = self.graph[class.0].parents().map(|id| Class(self.graph.find(id)));
-        let mut parents: Vec<Class> = parents.collect();
-        parents.sort_unstable();
-        parents.dedup();
+        let mut parents = self.all_users(class);
         parents.retain(|parent| {
             self.forms_of(*parent).any(|(kind, operands)| {
                 matches!(kind, Kind::Op(op, ..) if *op == name) && operands.contains(&class)

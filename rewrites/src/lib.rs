@@ -10,7 +10,7 @@
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`];
-//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`cost`], [`select`].
+//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`regroup`], [`cost`], [`select`].
 
 pub mod body_graph;
 pub mod codes;
@@ -26,6 +26,7 @@ pub mod library;
 pub mod matching;
 pub mod parse;
 pub mod print;
+pub mod regroup;
 pub mod rule;
 pub mod saturate;
 pub mod select;

@@ -7,6 +7,10 @@ use crate::family::Groups;
 use crate::instantiate::{Refusal, plan};
 use crate::library::RuleSet;
 use crate::matching::{Match, search};
+use crate::regroup::{operations, regroup};
+
+/// Rounds in which the terms of sums are grouped.
+const REGROUPING: u32 = 2;
 
 /// How much work to do, in counted units, so that equal inputs give equal outputs on any machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,11 +83,19 @@ pub fn saturate(
     };
     let depths = rules.rules.iter().filter_map(|compiled| compiled.pattern.depth);
     let depth = depths.max().unwrap_or(0);
+    let regrouped = operations(rules, registry);
     graph.rebuild();
     while ledger.iterations < budget.iterations {
         let merging = ledger.iterations < budget.merging_iterations;
         ledger.iterations += 1;
-        let index = graph.index(ledger.iterations > 1, depth);
+        if ledger.iterations <= REGROUPING {
+            let index = graph.index(false, 0);
+            for name in &regrouped {
+                regroup(graph, &index, *name, registry, budget.nodes);
+            }
+            graph.rebuild();
+        }
+        let index = graph.index(ledger.iterations > REGROUPING, depth);
         let graph_before = &*graph;
         let (mut plans, mut complete) = (Vec::new(), true);
         for (place, compiled) in rules.rules.iter().enumerate() {

@@ -158,3 +158,91 @@ fn no_selection_needs_itself() {
     let found = improve(&snapshot, &vec![Some(0); 3], 10_000);
     assert_eq!(cost(&snapshot, &found), Some(6.0));
 }
+
+/// `x * w0 + y0 + x * w1 + y1 + …`, in which every other term shares an operand.
+fn sum(n: usize) -> Body {
+    let mut body = Body::new();
+    let entry = body.entry();
+    let ty = [Type::tensor([4], DType::FLOAT32)];
+    let x = body.add_block_arg(entry, ty[0]);
+    let mut total = body.add_block_arg(entry, ty[0]);
+    let mut op = |body: &mut Body, name: &'static str, a, b| {
+        let op = body.insert_op(InsertPoint::End(entry), OpParts::new(name, &[a, b], &ty));
+        body.result(op, 0)
+    };
+    for index in 0..n {
+        let mut term = body.add_block_arg(entry, ty[0]);
+        if index % 2 == 0 {
+            term = op(&mut body, "relay.multiply", x, term);
+        }
+        total = op(&mut body, "relay.add", total, term);
+    }
+    body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &[total], &[]));
+    body
+}
+
+#[test]
+fn terms_that_share_an_operand_meet_however_far_apart() {
+    let registry = registry();
+    let names = ["factor-left".to_string()];
+    let rules = library(&registry).choose(&names, &registry).unwrap();
+    let rules = RuleSet::new(rules, &registry);
+    let mut body = sum(100);
+    let budget = Budget { nodes: 10_000, work: 10_000_000, iterations: 12, merging_iterations: 1 };
+    let report =
+        with_function(&registry, &mut body, |f| optimize(f, &rules, budget, CostModel::Ops));
+    let report = report.unwrap();
+    // 50 products become one, two at a time.
+    assert!(report.rules[0].unions >= 49, "{:?}", report.rules);
+    assert_eq!(report.unfinished, 0);
+    assert!(report.nodes < 10 * 150, "{}", report.nodes);
+}
+
+#[test]
+fn a_budget_of_nodes_is_kept() {
+    let registry = registry();
+    let rules = library(&registry).choose(&["expansion".to_string()], &registry).unwrap();
+    let rules = RuleSet::new(rules, &registry);
+    let mut body = sum(200);
+    let budget = Budget { nodes: 5_000, work: 100_000_000, iterations: 20, merging_iterations: 1 };
+    let report =
+        with_function(&registry, &mut body, |f| optimize(f, &rules, budget, CostModel::Ops));
+    let nodes = report.unwrap().nodes;
+    assert!(nodes <= 5_050, "{nodes}");
+}
+
+#[test]
+fn siblings_are_found_at_once() {
+    let registry = registry();
+    let rules = library(&registry).choose(&["merge-dense".to_string()], &registry).unwrap();
+    let rules = RuleSet::new(rules, &registry);
+    let mut body = Body::new();
+    let entry = body.entry();
+    let ty = Type::tensor([4, 4], DType::FLOAT32);
+    let x = body.add_block_arg(entry, ty);
+    let mut results = Vec::new();
+    for index in 0..12 {
+        let number = ir_core::TensorData::scalar(DType::FLOAT32, ir_core::Scalar::Int(index));
+        let attrs = AttrDict::empty().with("value", &number);
+        let scalar = [number.ty()];
+        let number = OpParts::new("relay.constant", &[], &scalar).attrs(attrs);
+        let number = body.insert_op(InsertPoint::End(entry), number);
+        let number = body.result(number, 0);
+        let attrs = AttrDict::empty().with("shape", &vec![4i64, 4]);
+        let types = [ty];
+        let full = OpParts::new("relay.full", std::slice::from_ref(&number), &types).attrs(attrs);
+        let full = body.insert_op(InsertPoint::End(entry), full);
+        let operands = [x, body.result(full, 0)];
+        let dense = OpParts::new("relay.nn.dense", &operands, &types);
+        let dense = body.insert_op(InsertPoint::End(entry), dense);
+        results.push(body.result(dense, 0));
+    }
+    body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &results, &[]));
+    let budget = Budget { nodes: 10_000, work: 1_000_000, iterations: 4, merging_iterations: 1 };
+    let report =
+        with_function(&registry, &mut body, |f| optimize(f, &rules, budget, CostModel::T4));
+    let report = report.unwrap();
+    assert_eq!(report.rules[0].matches, 1);
+    // The product, the parts, and what the weights are made of.
+    assert!(report.cost.1 < 6.0, "{report:?}");
+}

@@ -1,0 +1,132 @@
+//! Sums and the like as one operation of many terms: instead of every order and grouping, only the
+//! groups that rules could use, which are terms that have an operand in common.
+
+use indexmap::IndexMap;
+use ir_core::{AttrDict, Registry, Symbol, Traits};
+use rustc_hash::{FxBuildHasher, FxHashSet};
+
+use crate::egraph::{Class, Graph, Index, Kind};
+use crate::library::RuleSet;
+use crate::matching::{Head, TermGraph};
+use crate::rule::FloatClass;
+
+/// Terms of one sum that are looked at.
+const MAX_TERMS: usize = 4096;
+
+/// Groups of one sum.
+const MAX_GROUPS: usize = 8;
+
+/// The operations whose terms may be regrouped: those whose order and grouping do not matter but
+/// for rounding, and of which a rule that allows it takes two terms together.
+pub fn operations(rules: &RuleSet, registry: &Registry) -> Vec<Symbol> {
+    let mut found: Vec<Symbol> = Vec::new();
+    for compiled in &rules.rules {
+        let name = compiled.pattern.root;
+        let traits = registry.def(name).map_or(Traits::empty(), |def| def.traits);
+        let of_two = matches!(&*compiled.pattern.heads, [Head::Op(_), Head::Op(_)]);
+        if of_two
+            && compiled.rule.class != FloatClass::Exact
+            && traits.contains(Traits::ASSOCIATIVE | Traits::COMMUTATIVE)
+            && !found.contains(&name)
+        {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Adds, to each sum of operation `name`, itself with the terms that share an operand together. No
+/// more than a few groups are made of each sum, so that the graph grows in proportion to it.
+pub fn regroup(graph: &mut Graph, index: &Index, name: Symbol, registry: &Registry, nodes: usize) {
+    let sums: Vec<Class> = index.named(name).to_vec();
+    let inner: FxHashSet<Class> =
+        sums.iter().copied().filter(|sum| is_inner(graph, *sum, name)).collect();
+    for sum in sums.iter().filter(|sum| !inner.contains(sum)) {
+        let terms = terms(graph, *sum, name, &inner);
+        if terms.len() < 3 || terms.len() > MAX_TERMS {
+            continue;
+        }
+        let mut groups: IndexMap<Class, Vec<usize>, FxBuildHasher> = IndexMap::default();
+        for (place, term) in terms.iter().enumerate() {
+            for (kind, operands) in graph.forms_of(*term) {
+                if !matches!(kind, Kind::Op(..)) {
+                    continue;
+                }
+                for operand in operands {
+                    let group = groups.entry(operand).or_default();
+                    if group.last() != Some(&place) {
+                        group.push(place);
+                    }
+                }
+            }
+        }
+        let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
+        groups.retain(|group| group.len() > 1 && group.len() < terms.len());
+        groups.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
+        groups.dedup();
+        for group in groups.iter().take(MAX_GROUPS) {
+            if graph.nodes() + terms.len() > nodes {
+                return;
+            }
+            let mut of_group = vec![false; terms.len()];
+            group.iter().for_each(|place| of_group[*place] = true);
+            let mut parts = [true, false].map(|wanted| {
+                let chosen = terms.iter().zip(&of_group).filter(|(_, of)| **of == wanted);
+                let chosen: Vec<Class> = chosen.map(|(term, _)| *term).collect();
+                add(graph, name, &chosen, registry)
+            });
+            parts.sort_unstable();
+            let parts: Vec<Class> = parts.into_iter().flatten().collect();
+            if let Some(total) = add(graph, name, &parts, registry) {
+                graph.unite(*sum, total);
+            }
+        }
+    }
+}
+
+/// Whether `sum` is needed by one other sum of its type alone.
+fn is_inner(graph: &Graph, sum: Class, name: Symbol) -> bool {
+    let [user] = &*graph.all_users(sum) else { return false };
+    let ty = graph.ty(sum);
+    graph.ty(*user) == ty
+        && graph.forms_of(*user).any(|(kind, operands)| {
+            matches!(kind, Kind::Op(op, ..) if *op == name) && operands.contains(&sum)
+        })
+}
+
+/// The terms of `sum`, in order, as long as all have its type.
+fn terms(graph: &Graph, sum: Class, name: Symbol, inner: &FxHashSet<Class>) -> Vec<Class> {
+    let ty = graph.ty(sum);
+    let (mut terms, mut pending) = (Vec::new(), vec![sum]);
+    let mut open = FxHashSet::default();
+    while let Some(class) = pending.pop() {
+        let parts = graph.forms_of(class).find_map(|(kind, operands)| {
+            let same = operands.iter().all(|operand| graph.ty(*operand) == ty);
+            (matches!(kind, Kind::Op(op, ..) if *op == name) && same).then_some(operands)
+        });
+        match parts {
+            Some(parts) if (class == sum || inner.contains(&class)) && open.insert(class) => {
+                pending.extend(parts.into_iter().rev());
+            }
+            _ => terms.push(class),
+        }
+        if terms.len() > MAX_TERMS {
+            break;
+        }
+    }
+    terms
+}
+
+/// The sum of `terms`, as a balanced tree, so that few rounds take it together; `None` of no terms.
+fn add(graph: &mut Graph, name: Symbol, terms: &[Class], registry: &Registry) -> Option<Class> {
+    let ty = graph.ty(*terms.first()?);
+    let mut level = terms.to_vec();
+    while level.len() > 1 {
+        let pairs = level.chunks(2).map(|pair| match pair {
+            [a, b] => graph.op(name, AttrDict::empty(), ty, [*a, *b], registry),
+            _ => pair[0],
+        });
+        level = pairs.collect();
+    }
+    level.first().copied()
+}
