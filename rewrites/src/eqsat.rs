@@ -138,8 +138,7 @@ impl Block {
         let candidates = Candidates::new(f, &self, model);
         let start = candidates.start(f, &self);
         let before = self.original_cost(f, model);
-        let found =
-            improve(&candidates.snapshot, &start, 2_000_000 + 200 * self.inside.len() as u64);
+        let found = candidates.choose(&start, 2_000_000 + 200 * self.inside.len() as u64);
         let after = cost(&candidates.snapshot, &found).unwrap_or(f64::INFINITY);
         report.cost.0 += before;
         let placed = match after < before - 1e-9 {
@@ -394,6 +393,29 @@ impl Candidates {
         roots.dedup();
         this.snapshot.roots = roots;
         this
+    }
+
+    /// A cheap selection, from `start`. Where operations can be computed together, what pays
+    /// without that is sought first, too: one that is a part of another no longer has the operand
+    /// that others could share.
+    fn choose(&self, start: &Selection, work: u64) -> Selection {
+        let found = improve(&self.snapshot, start, work);
+        let is_alone = |form: &Form| !matches!(form, Form::Fused { .. });
+        if self.forms.iter().flatten().all(is_alone) {
+            return found;
+        }
+        // What is computed together comes last, so that places stay.
+        let alone = self.snapshot.classes.iter().zip(&self.forms).map(|(nodes, forms)| {
+            let nodes = nodes.iter().zip(forms).take_while(|(_, form)| is_alone(form));
+            nodes.map(|(node, _)| node.clone()).collect()
+        });
+        let alone = Snapshot { classes: alone.collect(), roots: self.snapshot.roots.clone() };
+        let apart = improve(&alone, start, work);
+        let joined = improve(&self.snapshot, &apart, work);
+        match (cost(&self.snapshot, &found), cost(&self.snapshot, &joined)) {
+            (Some(a), Some(b)) if b < a => joined,
+            _ => found,
+        }
     }
 
     /// The class of a value of the block.

@@ -16,7 +16,8 @@ use rewrites::library::{Library, RuleSet};
 use rewrites::saturate::Budget;
 
 /// What is applied: rules about the order of sums and about shapes would only be looked at.
-const RULES: [&str; 6] = ["simplify", "join", "linear", "merge", "convolution", "recognize"];
+const RULES: [&str; 7] =
+    ["simplify", "join", "linear", "merge", "convolution", "reduction", "recognize"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
