@@ -363,7 +363,7 @@ fn mantissa(dtype: DType) -> Option<u32> {
         _ if dtype == DType::FLOAT32 => 24,
         _ if dtype == DType::FLOAT16 => 11,
         _ if dtype.is_bool() => 1,
-        _ if dtype.is_integer() => dtype.bits() as u32 - u32::from(dtype.is_signed()),
+        _ if dtype.is_integer() => dtype.bits() - u32::from(dtype.is_signed()),
         _ => return None,
     })
 }
