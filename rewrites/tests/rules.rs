@@ -166,7 +166,7 @@ fn sum(n: usize) -> Body {
     let ty = [Type::tensor([4], DType::FLOAT32)];
     let x = body.add_block_arg(entry, ty[0]);
     let mut total = body.add_block_arg(entry, ty[0]);
-    let mut op = |body: &mut Body, name: &'static str, a, b| {
+    let op = |body: &mut Body, name: &'static str, a, b| {
         let op = body.insert_op(InsertPoint::End(entry), OpParts::new(name, &[a, b], &ty));
         body.result(op, 0)
     };
