@@ -84,10 +84,6 @@ impl<'a> Cover<'a> {
         self.uses[class as usize] > 0
     }
 
-    pub(super) fn total(&self) -> f64 {
-        self.total
-    }
-
     /// The classes, children of chosen nodes first.
     pub(super) fn order(&self) -> &[Class] {
         &self.order

@@ -17,7 +17,7 @@ use super::strategy::{Extraction, Options, Strategy, Unavailable};
 pub(super) struct Exact;
 
 /// The work that is spent unless a budget says otherwise: some seconds.
-const BUDGET: u64 = 300_000_000;
+const BUDGET: u64 = 100_000_000;
 /// How many classes with a choice a window has.
 const WINDOW: usize = 40;
 
@@ -34,7 +34,9 @@ impl Strategy for Exact {
         let reduced = Reduced::new(problem, |_| true).map_err(Unavailable)?;
         let budget = options.budget.unwrap_or(BUDGET);
         let small = &reduced.problem;
-        let start = Options { budget: options.budget.map(|budget| budget / 10), ..options };
+        // More work is worth its while only where there is no bound to work with.
+        let share = if small.has_rewards() { Some(budget) } else { None };
+        let start = Options { budget: share, ..options };
         let (choice, work) = search(small, &small.parents(), start);
         let extraction = Extraction::new(small, choice, work);
         let best = if small.has_rewards() {
@@ -61,6 +63,12 @@ fn solve(problem: &Problem, start: Extraction, options: Options) -> Extraction {
     best.work += whole.work;
     let bound = whole.bound;
     take_better(problem, &mut best, whole.choice);
+    if best.cost > bound {
+        let share = Options { budget: Some(budget.saturating_sub(best.work) / 2), ..options };
+        let (choice, work) = search(problem, &problem.parents(), share);
+        best.work += work;
+        take_better(problem, &mut best, Some(choice));
+    }
     let mut windows = Windows::new(problem, options.seed);
     while best.work < budget && best.cost > bound {
         best.work += 1;

@@ -33,8 +33,7 @@ impl Strategy for LocalSearch {
 /// A good choice for every class of a reduced problem, and the work that it took.
 pub(super) fn search(problem: &Problem, parents: &Parents, options: Options) -> (Vec<Node>, u64) {
     let size = (problem.node_count() + problem.edge_count()) as u64;
-    let budget =
-        options.budget.unwrap_or(std::env::var("FACTOR").map_or(40, |f| f.parse().unwrap()) * size);
+    let budget = options.budget.unwrap_or(BUDGET * size);
     let cover = Cover::new(problem, parents, Trees::new(problem).choice);
     let mut search = Search {
         is_queued: vec![false; problem.class_count()],
@@ -44,29 +43,20 @@ pub(super) fn search(problem: &Problem, parents: &Parents, options: Options) -> 
         pending: vec![],
         cover,
     };
-    let dbg = |s: &Search<'_>, n: &str| {
-        if std::env::var("DBG").is_ok() {
-            eprintln!(
-                "{n} size {size} work {} ({:.1}) cost {}",
-                s.cover.work,
-                s.cover.work as f64 / size as f64,
-                s.cover.total()
-            )
-        }
-    };
     search.settle(budget / 2);
-    dbg(&search, "settle");
-    search.share(std::env::var("SHARE").map_or(40, |f| f.parse().unwrap()) * size);
-    dbg(&search, "share");
+    search.share(budget / 2);
     search.settle(budget);
-    dbg(&search, "settle");
     search.perturb(budget);
-    dbg(&search, "perturb");
     (search.cover.choice().to_vec(), search.cover.work)
 }
 
+/// The work that is spent unless a budget says otherwise, for each node and child of the problem:
+/// up to three times what greedy choices take.
+const BUDGET: u64 = 8;
 /// How many classes one attempt to share looks at.
-fn repairs() -> usize { std::env::var("REPAIRS").map_or(48, |f| f.parse().unwrap()) }
+const REPAIRS: usize = 24;
+/// How many unused classes are looked through for users of a class.
+const USERS: usize = 16;
 /// How far above a class an attempt to share looks for classes that are used.
 const DISTANCE: u32 = 4;
 /// A class with more parents than this is shared already.
@@ -113,7 +103,8 @@ impl Search<'_> {
             }
             let users = self.cover.parents.of(class).len();
             if (2..=PARENTS).contains(&users) && !self.cover.is_used(class) {
-                let gain = self.replaceable(class) - self.cover.price(self.cover.chosen(class), f64::INFINITY);
+                let gain = self.replaceable(class)
+                    - self.cover.price(self.cover.chosen(class), f64::INFINITY);
                 if gain > 0.0 {
                     candidates.push((Reverse(Cost(gain)), class));
                 }
@@ -138,7 +129,8 @@ impl Search<'_> {
         self.near.mark(class);
         self.pending.clear();
         self.pending.push((class, 0));
-        while let Some((class, distance)) = self.pending.pop() {
+        for _ in 0..USERS {
+            let Some((class, distance)) = self.pending.pop() else { break };
             let nodes = self.cover.parents.of(class);
             self.cover.work += 1;
             for &node in &nodes[..nodes.len().min(PARENTS)] {
@@ -191,7 +183,7 @@ impl Search<'_> {
 
     /// Lets the queued classes choose again, and those above the unused ones.
     fn repair(&mut self) {
-        for _ in 0..repairs() {
+        for _ in 0..REPAIRS {
             let Some(Reverse((_, class, distance))) = self.queue.pop() else { break };
             self.is_queued[class as usize] = false;
             self.cover.improve(class);

@@ -41,10 +41,13 @@ impl Extraction {
         Extraction { choice, cost, bound: None, work }
     }
 
-    /// How far the cost may be above the least, as a share of the cost; 0 is proven optimal.
+    /// How far the cost may be above the least, as a share of the cost (or of
+    /// the bound, where that is larger); 0 is proven optimal.
     pub fn gap(&self) -> Option<f64> {
-        let above = self.cost - self.bound?;
-        Some(if above <= 1e-9 * self.cost.abs() { 0.0 } else { above / self.cost.abs() })
+        let bound = self.bound?;
+        let (above, size) = (self.cost - bound, self.cost.abs().max(bound.abs()));
+        // Sums in another order differ in the last digits.
+        Some(if above <= 1e-9 * size { 0.0 } else { above / size })
     }
 }
 
