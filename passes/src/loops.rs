@@ -1,7 +1,7 @@
 //! Passes over the loops of kernels.
 
 use ir_core::{FuncMut, FunctionPass, Pass, PassContext, PassResult};
-use te::loops::{KERNEL, simplify, unroll, vectorize};
+use te::loops::{KERNEL, simplify, tidy, unroll, vectorize};
 
 /// Replaces the loops of kernels that are marked vectorized by vector operations.
 ///
@@ -123,6 +123,44 @@ impl FunctionPass for SimplifyLoops {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         if f.signature.op == KERNEL {
             cx.count("removed", simplify(f.body));
+        }
+        Ok(())
+    }
+}
+
+/// Brings kernels into the form that reads best, without computing anything otherwise: buffers lose
+/// their dimensions of extent 1, every block makes the constants that it uses, and what has no
+/// effect stands where it is first used, in the order of the text. Loads pass no store.
+///
+/// ```relay
+/// te.kernel @scale(%x: Tensor[(8), float32], %y: Tensor[(8), float32]) outputs 1 {
+///   %a = alloc[(1), float32]
+///   %0 = 0
+///   for i < 8 {
+///     %1 = %x[i] * 2f
+///     %a[%0] = %1
+///     %y[i] = %a[%0]
+///   }
+/// }
+/// ```
+/// becomes
+/// ```relay
+/// te.kernel @scale(%x: Tensor[(8), float32], %y: Tensor[(8), float32]) outputs 1 {
+///   %a = alloc[(), float32]
+///   for i < 8 {
+///     %a[] = %x[i] * 2f
+///     %y[i] = %a[]
+///   }
+/// }
+/// ```
+#[derive(Pass)]
+#[pass(name = "tidy-loops", function)]
+pub struct TidyLoops {}
+
+impl FunctionPass for TidyLoops {
+    fn run(&self, f: &mut FuncMut<'_>, _: &mut PassContext<'_>) -> PassResult {
+        if f.signature.op == KERNEL {
+            tidy(f.body);
         }
         Ok(())
     }

@@ -162,9 +162,11 @@ impl Steps<'_> {
         match lower(schedule) {
             Err(message) => line(&format!("// no loops: {message}\n")),
             Ok(kernel) => {
-                // Writing to memory does not fail.
                 let options = PrintOptions::default();
-                let _ = print_item(self.name, &kernel, self.registry, &options, self.log);
+                let syntax = self.registry.item(kernel.signature.op).and_then(|def| def.syntax);
+                let print = syntax.map_or(print_item as _, |syntax| syntax.print);
+                // Writing to memory does not fail.
+                let _ = print(self.name, &kernel, self.registry, &options, self.log);
             }
         }
     }

@@ -39,8 +39,8 @@ use problems::{Problem, Problems};
 /// becomes
 ///
 /// ```relay
-/// te.kernel @main(%x: Tensor[(4), float32], %0: Tensor[(4), float32]) outputs 1 {
-///   call @fused_exp(%x, %0)
+/// te.kernel @main(%x: Tensor[(4), float32], %output: Tensor[(4), float32]) outputs 1 {
+///   call @fused_exp(%x, %output)
 /// }
 ///
 /// te.func @fused_exp(%p0: Tensor[(4), float32]) -> Tensor[(4), float32] {
@@ -136,6 +136,16 @@ impl Lowering<'_> {
             return None;
         }
         self.results(result, &outputs);
+        for (number, &output) in outputs.iter().enumerate() {
+            if self.kernel.name_hint(output).name.is_none() {
+                let name = match outputs.len() {
+                    1 => Symbol::new("output"),
+                    _ => Symbol::new(&format!("output_{number}")),
+                };
+                let hint = NameHint { name: Some(name), ..NameHint::default() };
+                self.kernel.set_name_hint(output, hint);
+            }
+        }
         self.insert(Loc::UNKNOWN, OpParts::new(Yield::<ValueId>::NAME, &[], &[]));
         let params = self.kernel.block_args(entry).iter().map(|arg| self.kernel.ty(*arg));
         let ty = Type::function(params, Type::unit());
@@ -263,8 +273,8 @@ impl Lowering<'_> {
     }
 
     fn insert_call(&mut self, kernel: Symbol, buffers: Vec<ValueId>, loc: Loc) {
-        let call = loops::Call { kernel, buffers };
-        let parts = OpParts::new(loops::Call::<ValueId>::NAME, &call.buffers, &[]);
+        let call = loops::Call::new(kernel, buffers);
+        let parts = OpParts::new(loops::Call::<ValueId>::NAME, &call.arguments, &[]);
         self.insert(loc, parts.attrs(call.attrs()));
     }
 

@@ -77,7 +77,11 @@ impl FunctionPass for SimplifyInference {
         for op in f.all::<InstanceNorm>() {
             let Some(norm) = f.view::<InstanceNorm>(op) else { continue };
             let Some((axis, rank)) = axis_of(f, norm.data, norm.axis) else { continue };
-            let axes = (1..rank as i64).filter(|other| *other != axis as i64).collect();
+            let axes: Vec<i64> = (1..rank as i64).filter(|other| *other != axis as i64).collect();
+            if axes.is_empty() {
+                // An empty list of axes means all axes to a reduction.
+                continue;
+            }
             let mut emit = Emit::before(f, op, PASS);
             let centred = standardize(&mut emit, norm.data, axes, norm.epsilon)?;
             let affine = Affine {
@@ -229,7 +233,7 @@ fn group_norm(f: &mut FuncMut<'_>, op: OpId, norm: &GroupNorm) -> Result<bool, D
     // The channels split into groups and the channels of a group.
     let mut split = shape.to_vec();
     split.splice(axis..=axis, [norm.num_groups, shape[axis] / norm.num_groups]);
-    let reduced = (axis as i64 + 1..=rank as i64).collect();
+    let reduced = (1..=rank as i64).filter(|other| *other != axis as i64).collect();
     let mut emit = Emit::before(f, op, PASS);
     let reshape = |data, newshape| Reshape { data, newshape, allowzero: false };
     let groups = emit.op(&reshape(norm.data, split))?;

@@ -82,6 +82,13 @@ pub const CODES: &[Code] = &[
                       is an error of the compiler.",
     },
     Code {
+        code: "E0735",
+        title: "more memory than there is",
+        explanation: "Before memory is taken, what a program needs is compared with what the \
+                      system has available: its parameters and results, and, of compiled \
+                      programs, the planned buffers and the constants.",
+    },
+    Code {
         code: "E0736",
         title: "a folder holds other files",
         explanation: "`relay-opt compile` writes to a folder that is new or empty, or that holds what it wrote \
@@ -101,6 +108,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(te::text::codes::CODES);
     all.extend(passes::codes::CODES);
     all.extend(rewrites::extraction::codes::CODES);
+    all.extend(rewrites::codes::CODES);
     all.extend(target_core::codes::CODES);
     all.extend(onnx_frontend::CODES);
     all.extend(CODES);

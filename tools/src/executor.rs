@@ -4,6 +4,12 @@
 //! for the target and compiled, and a main kernel calls them on buffers whose places were planned.
 //! What comes out is one call.
 
+mod interpreted;
+pub mod memory;
+pub mod peak;
+pub mod profile;
+
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
@@ -14,6 +20,11 @@ use ir_core::{
 use relay::language::{Constant, FUNC};
 use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Target};
+use te::compute::Work;
+
+use crate::progress::{PassProgress, Progress};
+use interpreted::Interpreted;
+use profile::{Calls, Profile};
 
 /// The passes that a program goes through for a target with vectors of `lanes` numbers, as pipeline
 /// text.
@@ -31,6 +42,20 @@ pub struct Program {
     params: Vec<Type>,
     /// Inputs, constants, results: the parameters of the main kernel.
     buffers: Vec<Buffer>,
+    calls: Calls,
+    works: HashMap<Symbol, Work>,
+}
+
+/// How a program is built.
+pub struct BuildOptions<'a> {
+    /// What for.
+    pub target: &'a dyn Target,
+    /// Threads of the passes.
+    pub threads: usize,
+    /// Interprets the loops of kernels, rather than compiling them. Slow, and needs no compiler.
+    pub interpret: bool,
+    /// Told how far it is.
+    pub progress: &'a Progress,
 }
 
 /// Where the time of building a program went.
@@ -81,23 +106,36 @@ pub fn bind(module: &mut Module, values: &[(String, TensorData)]) -> Vec<String>
     unknown
 }
 
-/// Makes kernels for `target` of `module`, a verified Relay program that starts at `@main`, on
-/// `threads` threads; the result does not depend on their number. Warnings and remarks of the
-/// passes go to `found`. Errors are what cannot be lowered or scheduled.
+/// A program of kernels.
+pub struct Lowered {
+    /// What surrounds the kernels.
+    pub layout: Layout,
+    /// What each kernel does, by name.
+    pub works: HashMap<Symbol, Work>,
+    /// Where the time went.
+    pub times: BuildTimes,
+}
+
+/// Makes kernels of `module`, a verified Relay program that starts at `@main`. They do not depend
+/// on the number of threads that make them. Warnings and remarks of the passes go to `found`.
+/// Errors are what cannot be lowered or scheduled.
 pub fn lower(
     module: &mut Module,
     registry: &Registry,
-    target: &dyn Target,
-    threads: usize,
+    options: &BuildOptions<'_>,
     found: &mut Vec<Diagnostic>,
-) -> Result<(Layout, BuildTimes), Vec<Diagnostic>> {
+) -> Result<Lowered, Vec<Diagnostic>> {
+    let &BuildOptions { target, threads, progress, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
     let text = pipeline(target.capabilities().lanes(32));
     let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
     let mut timing = Timing::new();
-    let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing];
-    let options = RunOptions { threads };
+    // Schedules and loops are a step, and code is one.
+    progress.expect(pipeline.steps().len() + 2);
+    let mut steps = PassProgress(progress);
+    let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing, &mut steps];
+    let options = RunOptions { threads, ..RunOptions::default() };
     let mut log = Vec::new();
     let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
         .map_err(|error| vec![Diagnostic::error("E0733", error.to_string())])?;
@@ -109,32 +147,51 @@ pub fn lower(
     times.passes = start.elapsed();
 
     let start = Instant::now();
+    progress.step("schedules and loops");
+    let works = profile::works(module);
     lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
     let layout = lay_out(module, MAIN).map_err(|error| vec![error])?;
     times.lower = start.elapsed();
-    Ok((layout, times))
+    Ok(Lowered { layout, works, times })
 }
 
 impl Program {
-    /// Compiles `@main` of `module`, a verified Relay program, for `target`. Warnings and remarks
-    /// of the passes go to `found`. Errors are what cannot be lowered, scheduled or compiled.
+    /// Compiles `@main` of `module`, a verified Relay program, for a target. Warnings and remarks
+    /// of the passes go to `found`. Errors are what cannot be lowered, scheduled or compiled, and
+    /// programs that need more memory than there is.
     pub fn build(
         mut module: Module,
         registry: &Registry,
-        target: &dyn Target,
-        threads: usize,
+        options: &BuildOptions<'_>,
         found: &mut Vec<Diagnostic>,
     ) -> Result<(Program, BuildTimes), Vec<Diagnostic>> {
-        let (layout, mut times) = lower(&mut module, registry, target, threads, found)?;
+        let Lowered { layout, works, mut times } = lower(&mut module, registry, options, found)?;
         let start = Instant::now();
+        let &BuildOptions { target, interpret, progress, .. } = options;
+        let calls = profile::calls(&module, MAIN);
+        let main = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
+        let params = main.map(|main| Type::tuple(main.params.iter().copied()));
+        let planned = usize::try_from(layout.memory.planned).ok();
+        let fits = |more: usize| {
+            let bytes = params.map_or(Some(0), memory::bytes_of);
+            let all = bytes.and_then(|bytes| bytes.checked_add(planned?)?.checked_add(more));
+            memory::check(all, "the inputs, constants, results and buffers of the program")
+        };
+        fits(0).map_err(|error| vec![error])?;
         let verified = verify(&module, registry)?;
         times.lower += start.elapsed();
 
         let start = Instant::now();
-        let executable = target.load(verified)?;
+        progress.step("code");
+        let executable: Box<dyn Executable> = match interpret {
+            true => Box::new(Interpreted::new(verified)),
+            false => target.load(verified)?,
+        };
         times.compile = start.elapsed();
         let kernel = executable.kernels().iter().find(|kernel| kernel.name == MAIN);
+        let scratch = kernel.map_or(0, |kernel| kernel.workspace);
+        fits(scratch.saturating_sub(planned.unwrap_or(0))).map_err(|error| vec![error])?;
         let params = kernel.map(|kernel| kernel.params.clone()).unwrap_or_default();
         let mut buffers = Vec::with_capacity(params.len());
         for ty in &params {
@@ -149,7 +206,7 @@ impl Program {
         for (buffer, value) in buffers.iter_mut().skip(layout.inputs).zip(&layout.data) {
             buffer.as_mut().copy_from_slice(value.bytes());
         }
-        Ok((Program { executable, layout, params, buffers }, times))
+        Ok((Program { executable, layout, params, buffers, calls, works }, times))
     }
 
     /// The types of the inputs.
@@ -187,6 +244,13 @@ impl Program {
     /// Runs on the inputs that were set.
     pub fn run(&mut self) -> Result<(), Diagnostic> {
         self.executable.call(MAIN, &mut self.buffers)
+    }
+
+    /// Where the time of a run on the inputs that were set goes, measured for some seconds. Errors
+    /// where the main kernel does more than calling others.
+    pub fn profile(&mut self, seconds: f64) -> Result<Profile, Diagnostic> {
+        let Program { executable, buffers, calls, works, .. } = self;
+        profile::profile(calls, works, &**executable, buffers, seconds)
     }
 
     /// The results of the last run.

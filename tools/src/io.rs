@@ -13,6 +13,6 @@ pub struct Io<'a> {
     pub stderr: &'a mut dyn Write,
     /// What relative paths are relative to; empty for the directory of the process.
     pub directory: PathBuf,
-    /// Whether standard error shows colours.
+    /// Whether standard error is a terminal: shows colours and progress.
     pub styled: bool,
 }

@@ -5,8 +5,10 @@ pub mod executor;
 pub mod io;
 pub mod lit;
 mod process;
+pub mod progress;
 pub mod reference;
 pub mod relay_opt;
+pub mod rule_check;
 pub mod worker;
 
 use ir_core::Registry;

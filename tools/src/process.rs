@@ -17,7 +17,8 @@ pub fn run_process(registry: &Registry) -> ExitCode {
     let mut io = Io {
         stdin: &mut stdin().lock(),
         stdout: &mut BufWriter::new(stdout().lock()),
-        stderr: &mut stderr().lock(),
+        // Not locked: progress is drawn from another thread.
+        stderr: &mut stderr(),
         directory: PathBuf::new(),
         styled: stderr().is_terminal(),
     };

@@ -1,5 +1,7 @@
 //! The reference pages of the documentation, made from what is registered.
 
+use std::io;
+
 use std::fmt::Write;
 
 use ir_core::pass::{OptionField, PassDef};
@@ -34,6 +36,25 @@ pub(crate) fn attribute_default(field: &AttrField) -> String {
 pub(crate) fn option_default(field: &OptionField) -> String {
     let default = (field.default)();
     if default.is_empty() { "none".to_string() } else { default }
+}
+
+/// Writes the options of a pass or a target, where it has some.
+///
+/// # Errors
+/// Those of writing.
+pub(crate) fn write_options(options: &[OptionField], out: &mut dyn io::Write) -> io::Result<()> {
+    if options.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\noptions")?;
+    for option in options {
+        let default = option_default(option);
+        writeln!(out, "  {}: {}, default {default}", option.name, option.expects)?;
+        for line in option.doc.lines() {
+            writeln!(out, "    {line}")?;
+        }
+    }
+    Ok(())
 }
 
 /// What follows the name of a field that does not stand for exactly one value.

@@ -12,12 +12,16 @@ mod expectations;
 mod folder;
 mod input;
 mod language;
+mod lowering;
 mod model;
 mod optimize;
+mod profile;
 mod reference;
 mod report;
+mod rules;
 mod run_model;
 mod semantics;
+mod targets;
 
 use std::io;
 
@@ -82,6 +86,7 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
+        Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),

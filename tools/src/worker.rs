@@ -17,7 +17,8 @@ use relay::arrays;
 use serde_json::json;
 use target_core::Targets;
 
-use crate::executor::Program;
+use crate::executor::{BuildOptions, Program};
+use crate::progress::Progress;
 
 /// Serves the protocol above on `input` and `output` until the input ends. The error is what went
 /// wrong, for people.
@@ -100,7 +101,9 @@ fn load(folder: &Path, threads: usize, registry: &Registry) -> Result<Program, S
     let target = Targets::new().with(target_c::registration());
     let target = target.parse(&format!("c{{threads={threads}}}")).map_err(one)?;
     let mut remarks = Vec::new();
-    let built = Program::build(module, registry, &*target, threads, &mut remarks);
+    let progress = Progress::hidden();
+    let options = BuildOptions { target: &*target, threads, interpret: false, progress: &progress };
+    let built = Program::build(module, registry, &options, &mut remarks);
     let (mut program, _) = built.map_err(all)?;
     let mut inputs: Vec<TensorData> = Vec::new();
     for index in 0..program.inputs().len() {

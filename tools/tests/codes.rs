@@ -53,7 +53,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("E0734", "executors that differ; none of ours should", "tools/src/relay_opt/run_model.rs"),
     (
         "E0850",
-        "an access outside of a buffer; no command runs kernels in the interpreter",
+        "an access outside of a buffer; the kernels that lowering makes have none",
         "dialects/te/src/interpreter/tests.rs",
     ),
     ("E0851", "an element that was never stored, likewise", "dialects/te/src/interpreter/tests.rs"),

@@ -9,7 +9,9 @@ use ir_core::{DType, Module, Registry, TensorData, verify};
 use relay::arrays::{self, Arrays};
 use target_core::Targets;
 use target_core::package::{Input, Model};
+use tools::executor::BuildOptions;
 use tools::io::Io;
+use tools::progress::Progress;
 
 const CONVOLUTIONS: &str = r#"
 #[version = "0.0.5"]
@@ -409,8 +411,11 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     let constant = TensorData::from_f64(DType::FLOAT32, &[10, 48], &[0.25; 480]).expect("a tensor");
     let module: &mut Module = &mut module;
     assert!(tools::executor::bind(module, &[("w3".to_string(), constant)]).is_empty());
-    let lowered = tools::executor::lower(module, registry, &*target, workers, &mut vec![]);
-    let (layout, _) = lowered.expect("kernels");
+    let progress = Progress::hidden();
+    let options =
+        BuildOptions { target: &*target, threads: workers, interpret: false, progress: &progress };
+    let lowered = tools::executor::lower(module, registry, &options, &mut vec![]);
+    let layout = lowered.expect("kernels").layout;
     let names = ["x", "w0", "b0", "w1", "w2"];
     let inputs = names.map(|name| Input { name: name.to_string(), seed: 1, example: None });
     let model = Model {

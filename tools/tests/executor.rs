@@ -104,3 +104,21 @@ fn a_bench_reports_times_and_memory() {
     assert!(value["median_s"].as_f64().unwrap() > 0.0);
     assert!(value["memory_bytes"]["planned"].as_i64() <= value["memory_bytes"]["sum"].as_i64());
 }
+
+#[test]
+fn a_bench_reports_kernels_and_the_peak() {
+    let args = ["bench", "examples/models/mlp.relay", "--seconds", "0.01", "--json", "--profile"];
+    let (status, text) = relay_opt(&args, "");
+    assert_eq!(status, 0, "{text}");
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let profile = &value["profile"];
+    assert!(profile["peak"]["flops_per_s"].as_f64().unwrap() > 0.0, "{text}");
+    let kernels = profile["kernels"].as_array().unwrap();
+    let shares = kernels.iter().map(|kernel| kernel["share"].as_f64().unwrap());
+    assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9, "{text}");
+    // The largest layer, a multiply-add for each weight and row, and the bias.
+    let flops = kernels.iter().map(|kernel| kernel["flops"].as_u64().unwrap());
+    assert!(flops.max().unwrap() > 2 * 128 * 64, "{text}");
+    let places = kernels.iter().flat_map(|kernel| kernel["from"].as_array().unwrap());
+    assert!(places.into_iter().any(|place| place.as_str().unwrap().starts_with("mlp.relay:")));
+}

@@ -14,7 +14,8 @@ use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
 pub use patterns::{
     Reduction, Tap, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled,
-    logic, map, moved, nonzero, real, reciprocal, resampled, reshape, rounding, within,
+    logic, map, moved, nonzero, real, reals_of, reciprocal, resampled, reshape, rounding, sums_of,
+    within,
 };
 
 use crate::operators::elements::{Shape, shape_of};

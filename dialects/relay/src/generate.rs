@@ -3,10 +3,12 @@
 mod builder;
 mod layers;
 mod mutate;
+mod network;
 mod program;
 #[cfg(test)]
 mod tests;
 
 pub use builder::Builder;
 pub use mutate::{ill_typed_mutation, shrink};
+pub use network::random_network;
 pub use program::random_module;

@@ -53,6 +53,22 @@
 //! Operations of equal rank group to the left. A plain integer is an `int64`; other constants carry
 //! their type, `0f`, `1i8`, `2f16`. **Equal numbers in one block are one constant**; a further one
 //! has a name: `%0 = 1`. **Operations are made in the order of the text, operands first.**
+//!
+//! **Schedules** list primitives, one on a line: what it gives, its name, its handles, its required
+//! attributes in the order of their declaration, then others behind their names. An attribute that
+//! is no word and no number is written in braces with all others, `pragma %i {key = [1, 2]}`.
+//!
+//! ```text
+//! te.schedule @fast for @dense {
+//!   %relu, %i, %j = stage relu
+//!   %j_outer, %j_inner = split %j factor 16
+//!   reorder %j_outer, %i, %j_inner
+//!   vectorize %j_inner
+//!   %dense, %i1, %j1, %k = stage dense
+//!   compute_at %dense, %i
+//!   set_scope %dense register
+//! }
+//! ```
 
 pub mod codes;
 
@@ -63,10 +79,17 @@ mod names;
 mod operators;
 mod parser;
 mod printer;
+mod schedules;
 mod statements;
 
 use ir_core::text::ItemSyntax;
 
+pub(crate) use forms::{Form, operands_in_text};
+
 /// The syntax of compute functions and kernels.
 pub(crate) const SYNTAX: ItemSyntax =
     ItemSyntax { print: printer::print_item, parse: parser::parse_item };
+
+/// The syntax of schedules.
+pub(crate) const SCHEDULE_SYNTAX: ItemSyntax =
+    ItemSyntax { print: schedules::print_item, parse: schedules::parse_item };

@@ -2,7 +2,7 @@
 
 use ir_core::{DType, Item, Module, Registry, Symbol, verify};
 use te::compute::{Combiner, ComputeBuilder};
-use te::loops::{Scope, simplify, unroll, vectorize};
+use te::loops::{Scope, simplify, tidy, unroll, vectorize};
 use te::schedule::Schedule;
 use te::schedule::replay::replay_steps;
 
@@ -76,12 +76,16 @@ fn schedules_keep_results(seed: u64, steps: usize) {
     let kernel = te::lower::lower(&schedule);
     let mut kernel = kernel.unwrap_or_else(|error| panic!("{seed}: {error}\n{log:#?}"));
     let outputs = expected.len();
-    for stage in 0..2 {
+    for stage in 0..3 {
         let body = kernel.body_mut().unwrap();
-        if stage == 1 {
-            vectorize(body);
-            unroll(body);
-            simplify(body);
+        match stage {
+            0 => {}
+            1 => {
+                vectorize(body);
+                unroll(body);
+                simplify(body);
+            }
+            _ => tidy(body),
         }
         let text = text(kernel.clone());
         let run =

@@ -76,6 +76,14 @@ proptest::proptest! {
     }
 
     #[test]
+    fn schedules_read_back(seed in proptest::arbitrary::any::<u64>(), steps in 0usize..24) {
+        let registry = registry();
+        let function = compute_function(seed, &Options::default()).unwrap();
+        let (schedule, _) = generate::schedule(&function, seed, steps).unwrap();
+        reads_back(&schedule.to_item(Symbol::new("f")).unwrap(), &registry);
+    }
+
+    #[test]
     fn kernels_in_any_order_read_back(seed in proptest::arbitrary::any::<u64>()) {
         reads_back(&kernel(seed), &registry());
     }
@@ -306,9 +314,14 @@ fn broken_texts_are_refused() {
     let registry = registry();
     for seed in 0..200 {
         let mut random = Random::new(seed);
-        let item = match random.one_in(2) {
-            true => kernel(seed),
-            false => compute_function(seed, &Options::default()).unwrap(),
+        let function = || compute_function(seed, &Options::default()).unwrap();
+        let item = match random.below(3) {
+            0 => kernel(seed),
+            1 => function(),
+            _ => {
+                let (schedule, _) = generate::schedule(&function(), seed, 12).unwrap();
+                schedule.to_item(Symbol::new("f")).unwrap()
+            }
         };
         let mut text = print(&item, &registry);
         for _ in 0..1 + random.below(4) {

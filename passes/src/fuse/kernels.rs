@@ -1,7 +1,7 @@
 //! Factors groups into kernel functions.
 
 use ir_core::{
-    AttrDict, BlockId, FuncMut, InsertPoint, OpFields, OpId, OpParts, PassContext, PassResult,
+    AttrDict, BlockId, FuncMut, InsertPoint, Loc, OpFields, OpId, OpParts, PassContext, PassResult,
     Symbol, Type, ValueId,
 };
 use relay::language::{Call, create_fn, end_block};
@@ -67,7 +67,9 @@ fn outline_group(f: &mut FuncMut<'_>, members: &[OpId], kernels: &mut FxHashMap<
     let Some(&root) = members.last() else { return };
     let (key, args) = describe(f, members);
     let result = f.body.result(root, 0);
-    let (result_type, hint, loc) = (f.body.ty(result), f.body.name_hint(result), f.body.loc(root));
+    let (result_type, hint) = (f.body.ty(result), f.body.name_hint(result));
+    // The root first: messages point there.
+    let loc = Loc::fused(members.iter().rev().map(|op| f.body.loc(*op)));
     let kernel = kernels.get(&key).copied();
     // Groups come in another order than the program's; the kernel stands before all its calls.
     if let Some(made) = kernel.and_then(|kernel| f.body.defining_op(kernel))

@@ -132,7 +132,10 @@ impl CTarget {
             |kernel: &Kernel| module.items.get_index_of(&ir_core::Symbol::new(&kernel.name));
         kernels.sort_by_key(place);
         let hook = codegen::hook_name(&self.options.prefix);
-        let library = Library::load(&object, &kernels, &hook).map_err(one)?;
+        // What cannot be loaded is made again the next time.
+        let library = Library::load(&object, &kernels, &hook)
+            .inspect_err(|_| drop(std::fs::remove_file(&object)))
+            .map_err(one)?;
         let threads = self.capabilities.threads;
         Ok(Loaded { kernels, threads, library, workspaces: Mutex::new(Vec::new()) })
     }

@@ -66,6 +66,20 @@ fn operations() -> Module {
         }
     });
     items.push(("choices", w.finish(1)));
+    // What compilers take for mistakes: calls beside `&`.
+    let mut w = Writer::new();
+    let [x, y] = ["x", "y"].map(|name| w.param(name, &[COUNT], DType::INT32));
+    let z = w.param("z", &[COUNT], DType::BOOL);
+    w.serial("i", COUNT, |w, i| {
+        let (a, b) = (w.load(x, &[i]), w.load(y, &[i]));
+        let (rest, less) = (w.scalar(ScalarOp::FloorMod, &[a, b]), w.scalar(ScalarOp::Lt, &[a, b]));
+        let divides = w.scalar(ScalarOp::Eq, &[rest, b]);
+        for op in [ScalarOp::And, ScalarOp::Or, ScalarOp::Lt] {
+            let both = w.scalar(op, &[less, divides]);
+            w.store(both, z, &[i]);
+        }
+    });
+    items.push(("mistakes", w.finish(1)));
     module(items)
 }
 

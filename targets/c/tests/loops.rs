@@ -192,14 +192,43 @@ fn calls_pass_workspace_and_constants_on() {
             w.store(product, scaled, &[i, j]);
         });
     });
-    let attrs =
-        OpFields::<ValueId>::attrs(&Call { kernel: ir_core::Symbol::new("sums"), buffers: vec![] });
+    let attrs = OpFields::<ValueId>::attrs(&Call::new(ir_core::Symbol::new("sums"), vec![]));
     let buffers = [scaled, y];
     let parts = ir_core::OpParts::new("te.call", &buffers, &[]).attrs(attrs);
     w.body.insert_op(ir_core::InsertPoint::End(w.block), parts);
     let main = w.finish(1);
     let module = module([("main", main), ("sums", sums(Scope::Global, ForKind::Parallel))]);
     agrees(&module, "main", &[floats(&[100, 8], 4)]);
+}
+
+#[test]
+fn many_arrays_in_a_parallel_loop_do_not_fill_the_stack() {
+    // Each is small enough for the stack of a thread, all together are not.
+    let mut w = Writer::new();
+    let x = w.param("x", &[64], DType::FLOAT32);
+    let y = w.param("y", &[64], DType::FLOAT32);
+    w.repeat(ForKind::Parallel, "i", 64, |w, i| {
+        let mut sum = w.load(x, &[i]);
+        for _ in 0..100 {
+            let array = w.alloc("array", &[60 << 8], DType::FLOAT32, Scope::Local);
+            let four = w.index(4);
+            let slot = w.scalar(ScalarOp::FloorMod, &[i, four]);
+            w.store(sum, array, &[slot]);
+            let value = w.load(array, &[slot]);
+            sum = w.add(sum, value);
+            let half = w.float(0.5);
+            sum = w.mul(sum, half);
+        }
+        w.store(sum, y, &[i]);
+    });
+    let kernel = w.finish(1);
+    let module = module([("kernel", kernel)]);
+    let registry = common::registry();
+    let verified = ir_core::verify(&module, &registry).expect("a verified module");
+    let style = common::target("host").style(true);
+    let source = target_c::codegen::generate(verified, &style).expect("C");
+    assert!(source.kernels[0].workspace >= 64 * 90 * (60 << 10));
+    agrees(&module, "kernel", &[floats(&[64], 6)]);
 }
 
 #[test]

@@ -7,8 +7,10 @@
 //! - a reduction of the same shape (convolution, matrix product, pooling) is computed in *register
 //!   tiles* of the root stage: a vector of the last dimension by as many other elements as
 //!   registers hold, so that every loaded number is used several times;
-//! - reductions over whole rows (softmax, normalization) and what they read are computed *row by
-//!   row*, so that a row stays in the nearest cache.
+//! - reductions over whole rows (softmax, normalization) and what they read are computed *a few rows
+//!   at a time*, so that a row stays in the nearest cache.
+//!
+//! Root stages that read across rows (transposes) go through *square tiles*.
 //!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
@@ -23,6 +25,9 @@ const PARALLEL_POINTS: i64 = 1 << 15;
 
 /// Stages are inlined while the expression stays below this many operations.
 const INLINE_OPS: usize = 256;
+
+/// Longer rows, in elements of all that is computed of them, are computed one at a time.
+const MOST_BLOCKED_ROW: i64 = 1 << 13;
 
 /// Windows of at most so many elements are written out.
 const MOST_WINDOW: i64 = 7;
@@ -41,17 +46,25 @@ pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Sche
         // Refused for several results: those are computed in place.
         let _ = schedule.cache_write(stage, Scope::Register);
     }
-    let roots: Vec<Stage> = schedule
-        .stages()
-        .filter(|stage| {
-            schedule.is_root(*stage)
-                && (schedule.is_output(*stage) || reduce(&schedule, *stage).is_none())
-        })
-        .collect();
+    // Readers first: what they compute within their own loops is no root any more.
+    let mut roots: Vec<Stage> = schedule.stages().collect();
+    sort_readers_first(&schedule, &mut roots);
     for root in roots {
-        Rules { schedule: &mut schedule, machine }.root(root);
+        let own = schedule.is_output(root) || reduce(&schedule, root).is_none();
+        if own && schedule.is_root(root) {
+            Rules { schedule: &mut schedule, machine }.root(root);
+        }
     }
     Ok(schedule)
+}
+
+/// Sorts `stages` so that each comes before those that it reads.
+fn sort_readers_first(schedule: &Schedule, stages: &mut [Stage]) {
+    let position: Vec<_> = schedule.body().block_ops(schedule.body().entry()).collect();
+    stages.sort_by_key(|stage| {
+        let op = schedule.stage_op(*stage);
+        std::cmp::Reverse(position.iter().position(|other| *other == op))
+    });
 }
 
 fn reduce(schedule: &Schedule, stage: Stage) -> Option<Reduce> {
@@ -59,7 +72,11 @@ fn reduce(schedule: &Schedule, stage: Stage) -> Option<Reduce> {
 }
 
 fn points(schedule: &Schedule, stage: Stage) -> i64 {
-    let extents = schedule.axes(stage).iter().map(|axis| schedule.extent(*axis));
+    points_of(schedule, schedule.axes(stage))
+}
+
+fn points_of(schedule: &Schedule, axes: &[Axis]) -> i64 {
+    let extents = axes.iter().map(|axis| schedule.extent(*axis));
     extents.fold(1i64, i64::saturating_mul)
 }
 
@@ -126,6 +143,13 @@ struct Rules<'a> {
 /// Which loops of a tile: the factor by root axis, 1 where it is not tiled.
 struct Tile {
     factors: Vec<i64>,
+}
+
+/// The partial results of a reduction, each stage reduced further by the next.
+struct Partials {
+    /// Lanes of the vectors in which they lie.
+    lanes: i64,
+    stages: Vec<Stage>,
 }
 
 impl Rules<'_> {
@@ -441,27 +465,20 @@ impl Rules<'_> {
 
     /// Reduces in vectors along the last axis of the reduction: for products of rows with rows.
     fn reduce_in_vectors(&mut self, root: Stage, producer: Stage) -> bool {
-        let outer = self.schedule.axes(root).to_vec();
+        let mut outer = self.schedule.axes(root).to_vec();
         if outer.is_empty() {
             return false;
         }
         let work = points(self.schedule, producer);
         let before = self.schedule.clone();
-        let partial = self.partial_vectors(producer);
+        let partials = self.factor_row(producer);
+        self.block_rows(&mut outer, work);
         let at = self.parallelize(&outer, work);
-        for stage in [Some(producer), partial].into_iter().flatten() {
-            if self.schedule.compute_at(stage, at).is_err() {
-                *self.schedule = before;
-                return false;
-            }
+        if !self.reduce_row(producer, &partials, at) {
+            *self.schedule = before;
+            return false;
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);
-        if let Some(partial) = partial {
-            self.in_registers(partial);
-            if let Some(reduced) = self.schedule.loops(producer).last().copied() {
-                let _ = self.schedule.unroll(reduced);
-            }
-        }
         true
     }
 
@@ -478,6 +495,7 @@ impl Rules<'_> {
                 }
             }
         }
+        sort_readers_first(self.schedule, &mut all);
         let axes = self.schedule.axes(root).to_vec();
         // The leading dimensions that every producer has in common with the root stage.
         let spatial = self.spatial(root);
@@ -498,19 +516,18 @@ impl Rules<'_> {
             return false;
         }
         let before = self.schedule.clone();
-        let partials: Vec<Stage> =
-            all.iter().filter_map(|stage| self.partial_vectors(*stage)).collect();
-        let at = self.parallelize(&axes[..common], work);
-        for &stage in all.iter().chain(&partials) {
-            if self.schedule.compute_at(stage, at).is_err() {
+        let factored: Vec<(Stage, Partials)> =
+            all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
+        let mut outer = axes[..common].to_vec();
+        self.block_rows(&mut outer, work);
+        let at = self.parallelize(&outer, work);
+        for (stage, partials) in &factored {
+            if !self.reduce_row(*stage, partials, at) {
                 *self.schedule = before;
                 return false;
             }
         }
-        for stage in partials {
-            self.in_registers(stage);
-        }
-        for stage in all {
+        for (stage, _) in factored {
             if reduce(self.schedule, stage).is_none() {
                 self.vectorize_last(stage);
             }
@@ -519,41 +536,104 @@ impl Rules<'_> {
         true
     }
 
-    /// Factors the reduction `stage` into one partial result for each lane of a vector, where what
-    /// it reads along its last axis is contiguous. The stage of the partial results.
-    fn partial_vectors(&mut self, stage: Stage) -> Option<Stage> {
+    /// Takes a few rows of the innermost of the loops `outer` at once, where a row is short: then
+    /// the end of one row's reduction overlaps with the next row. `work` is for all rows.
+    fn block_rows(&mut self, outer: &mut [Axis], work: i64) {
+        const ROWS: i64 = 4;
+        let all = points_of(self.schedule, outer);
+        let Some(last) = outer.last_mut() else { return };
+        let long = work / all.max(1) > MOST_BLOCKED_ROW;
+        if self.schedule.extent(*last) % ROWS == 0
+            && !long
+            && let Ok((blocks, _)) = self.schedule.split(*last, ROWS)
+        {
+            *last = blocks;
+        }
+    }
+
+    /// Factors the reduction `stage` into vectors along its last axis, where what it reads along it
+    /// is contiguous: into several vectors, whose sums do not wait for each other, then down to a
+    /// few numbers. What reads it must not be computed within other loops yet.
+    fn factor_row(&mut self, stage: Stage) -> Partials {
+        let mut partials = Partials { lanes: 1, stages: vec![] };
         let axes = self.schedule.axes(stage).to_vec();
-        let last = axes.len().checked_sub(1)?;
+        let Some(last) = axes.len().checked_sub(1) else { return partials };
         if !self.schedule.is_reduction(axes[last]) {
-            return None;
+            return partials;
         }
         let accesses = self.schedule.accesses(stage);
         let contiguous =
             accesses.iter().all(|access| matches!(access.steps.get(last), Some(Some(0 | 1))));
         let extent = self.schedule.extent(axes[last]);
         let most = self.machine.lanes(self.bits(stage) as usize) as i64;
-        let lanes = most.min(1 << extent.trailing_zeros().min(16));
+        // A whole number of shorter vectors, where the rest would be most of the row.
+        let dividing = most.min(1 << extent.trailing_zeros().min(16));
+        let lanes = if extent < 2 * most { dividing } else { most };
         if !contiguous || lanes < 4 || extent < 2 * lanes {
-            return None;
+            return partials;
         }
-        let before = self.schedule.clone();
-        let factored = self
-            .schedule
-            .split(axes[last], lanes)
-            .and_then(|(_, inner)| self.schedule.rfactor(inner));
-        factored.inspect_err(|_| *self.schedule = before).ok()
+        partials.lanes = lanes;
+        let vectors = [4, 2, 1].into_iter().find(|count| extent >= 2 * count * lanes).unwrap_or(1);
+        let mut left = extent;
+        for width in [vectors * lanes, lanes, 4] {
+            let Some(&reduced) = self.schedule.axes(stage).last() else { break };
+            if width >= left {
+                continue;
+            }
+            let before = self.schedule.clone();
+            let split = self.schedule.split(reduced, width);
+            match split.and_then(|(_, inner)| self.schedule.rfactor(inner)) {
+                Ok(partial) => partials.stages.push(partial),
+                Err(_) => {
+                    *self.schedule = before;
+                    break;
+                }
+            }
+            left = width;
+        }
+        partials
     }
 
-    /// Keeps the partial results `stage` of a reduction in a vector register.
-    fn in_registers(&mut self, stage: Stage) {
+    /// Computes the reduction `stage` and its partial results in the loop `at`. Whether that is
+    /// allowed.
+    fn reduce_row(&mut self, stage: Stage, partials: &Partials, at: Axis) -> bool {
+        if self.schedule.compute_at(stage, at).is_err() {
+            return false;
+        }
+        let loops = self.schedule.loops(stage).to_vec();
+        let own = loops.iter().copied().rfind(|axis| !self.schedule.is_reduction(*axis));
+        for (number, &partial) in partials.stages.iter().enumerate().rev() {
+            if self.schedule.compute_at(partial, own.unwrap_or(at)).is_err() {
+                return false;
+            }
+            self.in_registers(partial, partials.lanes, number > 0);
+        }
+        if let Some(reduced) = loops.last().filter(|_| !partials.stages.is_empty()) {
+            let _ = self.schedule.unroll(*reduced);
+        }
+        true
+    }
+
+    /// Keeps the partial results `stage` of a reduction in vector registers of `lanes` lanes at
+    /// most; `short` reductions are written out.
+    fn in_registers(&mut self, stage: Stage, lanes: i64, short: bool) {
         let _ = self.schedule.set_scope(stage, Scope::Register);
         let axes = self.schedule.axes(stage).to_vec();
-        let (spatial, reduction): (Vec<Axis>, Vec<Axis>) =
+        let (mut spatial, reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
-        let order: Vec<Axis> = reduction.into_iter().chain(spatial.iter().copied()).collect();
+        if let Some(last) = spatial.pop()
+            && let Ok((vectors, vector)) = self.schedule.split(last, lanes)
+        {
+            spatial.extend([vectors, vector]);
+            let _ = self.schedule.unroll(vectors);
+            let _ = self.schedule.vectorize(vector);
+        }
+        let order: Vec<Axis> = reduction.iter().chain(&spatial).copied().collect();
         let _ = self.schedule.reorder(&order);
-        if let Some(vector) = spatial.last() {
-            let _ = self.schedule.vectorize(*vector);
+        if short {
+            for axis in reduction {
+                let _ = self.schedule.unroll(axis);
+            }
         }
     }
 
@@ -589,6 +669,9 @@ impl Rules<'_> {
         }
         let work = points(self.schedule, root);
         if reduce(self.schedule, root).is_none() {
+            if self.transpose(root) {
+                return;
+            }
             self.vectorize_last(root);
         }
         let mut outer: Vec<Axis> = self
@@ -602,5 +685,57 @@ impl Rules<'_> {
             outer.pop();
         }
         self.parallelize(&outer, work);
+    }
+
+    /// Where `root` reads a tensor along another of its dimensions: in square tiles, each of which is
+    /// read in vectors and lies in the nearest cache until it is written in vectors.
+    fn transpose(&mut self, root: Stage) -> bool {
+        let axes = self.schedule.axes(root).to_vec();
+        let Some((&last, others)) = axes.split_last() else { return false };
+        let tile = self.machine.lanes(self.bits(root) as usize).max(8) as i64;
+        let accesses = self.schedule.accesses(root);
+        let mut strided = accesses.iter().filter_map(|access| {
+            let across = access.steps.get(others.len()).copied().flatten()?;
+            let along = others.iter().position(|axis| {
+                let position = axes.iter().position(|other| other == axis);
+                position.is_some_and(|at| access.steps.get(at) == Some(&Some(1)))
+            })?;
+            (across > 1).then_some((access.tensor, others[along]))
+        });
+        let Some((tensor, along)) = strided.next() else { return false };
+        if strided.next().is_some() || [last, along].iter().any(|a| self.schedule.extent(*a) < tile)
+        {
+            return false;
+        }
+        let Some(name) = self.schedule.body().name_hint(tensor).name else { return false };
+        let before = self.schedule.clone();
+        let done = self.transpose_tiles(root, name.as_str(), along, last, tile);
+        if done.is_err() {
+            *self.schedule = before;
+        }
+        done.is_ok()
+    }
+
+    fn transpose_tiles(
+        &mut self,
+        root: Stage,
+        tensor: &str,
+        along: Axis,
+        last: Axis,
+        tile: i64,
+    ) -> Result<(), Refused> {
+        let work = points(self.schedule, root);
+        let copy = self.schedule.cache_read(tensor, Scope::Local, &[root])?;
+        let (_, row) = self.schedule.split(along, tile)?;
+        let (_, lane) = self.schedule.split(last, tile)?;
+        let mut outer: Vec<Axis> = self.schedule.loops(root).to_vec();
+        outer.retain(|axis| ![row, lane].contains(axis));
+        let order: Vec<Axis> = outer.iter().copied().chain([row, lane]).collect();
+        self.schedule.reorder(&order)?;
+        self.schedule.vectorize(lane)?;
+        let at = self.parallelize(&outer, work);
+        self.schedule.compute_at(copy, at)?;
+        self.vectorize_last(copy);
+        Ok(())
     }
 }

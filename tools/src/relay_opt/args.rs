@@ -32,6 +32,7 @@ pub(super) enum Command {
     Import(ImportModel),
     Inspect(InspectModel),
     Egraph(Egraph),
+    Rules(Rules),
 }
 
 /// Optimizing, the default.
@@ -50,15 +51,26 @@ pub(super) struct Optimize {
     #[arg(short = 'O', value_name = "LEVEL", action = ArgAction::Append,
           value_parser = ["0", "1", "2", "3"])]
     pub(super) level: Vec<String>,
+    /// Rewrite rules for the passes `rewrite` and `eqsat`, which then apply these unless told
+    /// otherwise
+    #[arg(long, value_name = "FILE", action = ArgAction::Append)]
+    pub(super) rules: Vec<String>,
     #[command(flatten)]
     pub(super) model: ModelOptions,
     /// Leaves constants of more bytes than this out of what is printed, which then does not read
     /// back. The default is to leave out none, and for models those over 1024
     #[arg(long, value_name = "BYTES")]
     pub(super) elide_constants: Option<usize>,
-    /// Form of the result: relay, generic or json. The default is the form of the input
+    /// Form of the result: relay, generic or json; or what a target makes of the program: te,
+    /// tensor expressions; schedule, these with their default schedules; loops; or c. What these
+    /// need is run after the passes: `compile` and `lower-te` for Relay without kernels, `lower-te`
+    /// for Relay with kernels, default schedules for functions without one. The default is the form
+    /// of the input
     #[arg(long, value_name = "FORM")]
     pub(super) emit: Option<String>,
+    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
     /// Prints the passes as pipeline text, named pipelines written out, and stops
     #[arg(long)]
     pub(super) print_pipeline: bool,
@@ -160,9 +172,10 @@ pub(super) struct RunModel {
     pub(super) model: String,
     #[command(flatten)]
     pub(super) options: ModelOptions,
-    /// What runs it: `interp`, the reference interpreter; `graph`, compiled kernels, where the
-    /// arrays of `--params` are constants; `auto`, the latter where it can
-    #[arg(long, value_name = "NAME", default_value = "interp")]
+    /// What runs it: `graph`, compiled kernels, where the arrays of `--params` are constants;
+    /// `loops`, the same kernels, interpreted; `interp`, the reference interpreter, which runs every
+    /// program; `auto`, the first of these that can
+    #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) executor: Executor,
     /// What kernels are compiled for, such as `c` or `c{isa=avx2}`
     #[arg(long, value_name = "TARGET", default_value = "c")]
@@ -182,10 +195,14 @@ pub(super) struct RunModel {
     /// Fills the parameters without an array with random numbers from this seed
     #[arg(long, value_name = "SEED")]
     pub(super) fill: Option<u64>,
+    /// Prints how long each kernel takes, on standard error
+    #[arg(long)]
+    pub(super) profile: bool,
     /// The function to run
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub(super) function: String,
-    /// Ends a run that takes more than this many steps with an error
+    /// Ends a run of the reference interpreter, which then is what `auto` takes, with an error
+    /// after more than this many steps
     #[arg(long, value_name = "N")]
     pub(super) step_limit: Option<u64>,
     /// Prints at most N errors, and at most N warnings, and counts the others; 0 prints all
@@ -203,7 +220,10 @@ pub(super) enum Executor {
     Interp,
     /// Compiled kernels on planned memory.
     Graph,
-    /// `graph` where the program can be compiled, else `interp`.
+    /// The loops of the kernels, interpreted.
+    Loops,
+    /// `graph` where the program can be compiled and there is a compiler, `loops` where there is
+    /// none, else `interp`.
     Auto,
 }
 
@@ -233,6 +253,9 @@ pub(super) struct BenchModel {
     /// Measures for so many seconds
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(super) seconds: f64,
+    /// Measures each kernel too, and what the machine can do at best
+    #[arg(long)]
+    pub(super) profile: bool,
     /// Prints JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -374,6 +397,32 @@ pub(super) struct ExtractEgraph {
     /// Lists the strategies
     #[arg(long)]
     pub(super) list_strategies: bool,
+}
+
+/// Lists and checks rewrite rules.
+#[derive(Args, Debug)]
+pub(super) struct Rules {
+    #[command(subcommand)]
+    pub(super) command: RulesCommand,
+}
+
+/// What to do with rules.
+#[derive(Subcommand, Debug)]
+pub(super) enum RulesCommand {
+    /// Tries rules on random, small and adversarial operands, and prints a table. Fails where the
+    /// sides of a rule differ, or where no operands fit it
+    Check {
+        /// Files of rules. The default is the built-in ones
+        files: Vec<String>,
+        /// Operands that each rule is tried on, in each direction
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        trials: u32,
+    },
+    /// Prints rules
+    List {
+        /// Files of rules. The default is the built-in ones
+        files: Vec<String>,
+    },
 }
 
 /// `on` or `off`.

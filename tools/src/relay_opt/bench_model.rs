@@ -3,16 +3,20 @@
 use std::io;
 use std::time::Instant;
 
-use ir_core::{Diagnostic, Module, Random, Registry, Symbol, TensorData};
+use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Symbol, TensorData};
 use relay::arrays;
 use serde_json::json;
 
 use super::args::{BenchModel, DiagnosticForm};
 use super::report::Reporter;
-use super::run_model::{load, target};
-use super::{DIAGNOSTICS, OK};
-use crate::executor::{self, BuildTimes, Program};
+use super::run_model::{fits, load};
+use super::targets::target;
+use super::{DIAGNOSTICS, OK, profile};
+use crate::executor::peak::{self, Peak};
+use crate::executor::profile::Profile;
+use crate::executor::{self, BuildOptions, BuildTimes, Program};
 use crate::io::Io;
+use crate::progress::Progress;
 
 /// What was measured.
 struct Measured {
@@ -20,6 +24,8 @@ struct Measured {
     times: BuildTimes,
     /// Seconds of each run, in order.
     runs: Vec<f64>,
+    profile: Option<Profile>,
+    peak: Option<Peak>,
 }
 
 /// Runs the subcommand and returns the exit status.
@@ -42,7 +48,7 @@ pub(super) fn bench_model(
     reporter.report(found, io)?;
     reporter.finish(io)?;
     match measured {
-        Some(measured) if !failed => print(args, &measured, io).map(|()| OK),
+        Some(measured) if !failed => print(args, &measured, reporter.source_map(), io).map(|()| OK),
         _ => Ok(DIAGNOSTICS),
     }
 }
@@ -56,6 +62,7 @@ fn measure(
 ) -> Result<Measured, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
     let target = target(&args.target, args.threads).map_err(one)?;
+    fits("main", &module).map_err(one)?;
     let mut given = match &args.params {
         Some(path) => arrays::load(&io.directory.join(path)).map_err(one)?,
         None => arrays::Arrays::default(),
@@ -74,8 +81,11 @@ fn measure(
         constants.push((name, value));
     }
     executor::bind(&mut module, &constants);
+    let progress = Progress::on_terminal(io.styled);
     let threads = target.capabilities().threads;
-    let (mut program, times) = Program::build(module, registry, &*target, threads, found)?;
+    let options = BuildOptions { target: &*target, threads, interpret: false, progress: &progress };
+    let (mut program, times) = Program::build(module, registry, &options, found)?;
+    drop(progress);
     let inputs: Result<Vec<TensorData>, Diagnostic> =
         program.inputs().iter().map(|ty| random(*ty, args.fill)).collect();
     program.set_inputs(&inputs.map_err(one)?).map_err(one)?;
@@ -87,7 +97,12 @@ fn measure(
         program.run().map_err(one)?;
         runs.push(start.elapsed().as_secs_f64());
     }
-    Ok(Measured { program, times, runs })
+    let (mut profile, mut peak) = (None, None);
+    if args.profile {
+        profile = Some(program.profile(args.seconds).map_err(one)?);
+        peak = Some(peak::measure(&*target, registry)?);
+    }
+    Ok(Measured { program, times, runs, profile, peak })
 }
 
 /// The parameters of `@main` with their types.
@@ -111,8 +126,13 @@ fn random(ty: ir_core::Type, seed: u64) -> Result<TensorData, Diagnostic> {
     made.map_err(|message| Diagnostic::error("E0733", message))
 }
 
-fn print(args: &BenchModel, measured: &Measured, io: &mut Io<'_>) -> io::Result<()> {
-    let Measured { program, times, runs } = measured;
+fn print(
+    args: &BenchModel,
+    measured: &Measured,
+    sources: &SourceMap,
+    io: &mut Io<'_>,
+) -> io::Result<()> {
+    let Measured { program, times, runs, profile, peak } = measured;
     let mut sorted = runs.clone();
     sorted.sort_by(f64::total_cmp);
     let (least, median) = (sorted[0], sorted[sorted.len() / 2]);
@@ -133,11 +153,12 @@ fn print(args: &BenchModel, measured: &Measured, io: &mut Io<'_>) -> io::Result<
                 "sum": memory.sum,
                 "lower_bound": memory.lower_bound,
             },
+            "profile": profile.as_ref().map(|profile| profile::json(profile, *peak, sources)),
         });
         return writeln!(io.stdout, "{value:#}");
     }
-    writeln!(io.stdout, "median   {:10.3} ms of {} runs", median * 1e3, runs.len())?;
-    writeln!(io.stdout, "least    {:10.3} ms", least * 1e3)?;
+    writeln!(io.stdout, "median   {:10.4} ms of {} runs", median * 1e3, runs.len())?;
+    writeln!(io.stdout, "least    {:10.4} ms", least * 1e3)?;
     writeln!(
         io.stdout,
         "built in {:10.3} s: passes {:.3}, schedules and loops {:.3}, code and compiler {:.3}",
@@ -151,5 +172,9 @@ fn print(args: &BenchModel, measured: &Measured, io: &mut Io<'_>) -> io::Result<
         "memory   {} bytes planned for buffers of {} in all; at least {} are live at once",
         memory.planned, memory.sum, memory.lower_bound
     )?;
-    writeln!(io.stdout, "kernels  {}", program.kernels().len() - 1)
+    writeln!(io.stdout, "kernels  {}", program.kernels().len() - 1)?;
+    match profile {
+        Some(profile) => profile::write_table(profile, *peak, sources, io.stdout),
+        None => Ok(()),
+    }
 }

@@ -12,10 +12,12 @@ use super::args::{CompileModel, DiagnosticForm};
 use super::bench_model::parameters;
 use super::folder;
 use super::report::Reporter;
-use super::run_model::{PREFIXES, load, seed_of, target};
+use super::run_model::{PREFIXES, load, seed_of};
+use super::targets::target;
 use super::{DIAGNOSTICS, OK};
-use crate::executor::{self, MAIN};
+use crate::executor::{self, BuildOptions, Lowered, MAIN};
 use crate::io::Io;
+use crate::progress::Progress;
 
 /// Runs the subcommand and returns the exit status.
 ///
@@ -35,7 +37,8 @@ pub(super) fn compile(
         .ok()
         .and_then(|()| load(&args.model, &args.options, registry, &mut reporter, &mut found, io));
     let files = module.and_then(|module| {
-        let files = package(args, module, registry, &mut found, &io.directory);
+        let progress = Progress::on_terminal(io.styled);
+        let files = package(args, module, registry, &mut found, &io.directory, &progress);
         files.map_err(|errors| found.extend(errors)).ok()
     });
     let written = files.filter(|_| !found.iter().any(Diagnostic::is_error)).and_then(|files| {
@@ -57,6 +60,7 @@ fn package(
     registry: &Registry,
     found: &mut Vec<Diagnostic>,
     directory: &Path,
+    progress: &Progress,
 ) -> Result<Vec<File>, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
     let target = target(&args.target, args.threads).map_err(one)?;
@@ -80,7 +84,8 @@ fn package(
         inputs.push(Input { seed: seed_of(args.fill, &name), name, example });
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (layout, _) = executor::lower(&mut module, registry, &*target, threads, found)?;
+    let options = BuildOptions { target: &*target, threads, interpret: false, progress };
+    let Lowered { layout, .. } = executor::lower(&mut module, registry, &options, found)?;
     let verified = verify(&module, registry)?;
     let source = match args.model.as_str() {
         "-" => "standard input".into(),

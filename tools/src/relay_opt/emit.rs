@@ -10,16 +10,19 @@ use ir_core::{
 };
 
 use super::language::Form;
+use super::lowering::Level;
 
 /// What a result is printed as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Emit {
     Text(Form),
     Json,
+    /// What a target makes of the program.
+    Lowered(Level),
 }
 
-const AVAILABLE: [&str; 3] = ["relay", "generic", "json"];
-const LATER: [&str; 6] = ["te", "loops", "c", "spirv", "ptx", "dot"];
+const AVAILABLE: [&str; 7] = ["relay", "generic", "json", "te", "schedule", "loops", "c"];
+const LATER: [&str; 3] = ["spirv", "ptx", "dot"];
 
 impl Emit {
     /// The form called `name`.
@@ -32,6 +35,10 @@ impl Emit {
             "relay" => Ok(Emit::Text(Form::Relay)),
             "generic" => Ok(Emit::Text(Form::Generic)),
             "json" => Ok(Emit::Json),
+            "te" => Ok(Emit::Lowered(Level::Te)),
+            "schedule" => Ok(Emit::Lowered(Level::Schedule)),
+            "loops" => Ok(Emit::Lowered(Level::Loops)),
+            "c" => Ok(Emit::Lowered(Level::Code)),
             later if LATER.contains(&later) => {
                 Err(format!("`--emit {later}` is not available yet; there are {available}"))
             }
@@ -40,6 +47,14 @@ impl Emit {
                     did_you_mean(other, AVAILABLE).unwrap_or(format!("expected {available}"));
                 Err(format!("unknown form `{other}`; {help}"))
             }
+        }
+    }
+
+    /// What the program is lowered to first.
+    pub(super) fn level(self) -> Option<Level> {
+        match self {
+            Emit::Lowered(level) => Some(level),
+            Emit::Text(_) | Emit::Json => None,
         }
     }
 
@@ -57,6 +72,8 @@ impl Emit {
         match self {
             Emit::Text(form) => form.print(module, registry, elide, out),
             Emit::Json => json(module, out),
+            // Relay text holds the items of all dialects.
+            Emit::Lowered(_) => Form::Relay.print(module, registry, elide, out),
         }
     }
 }

@@ -10,25 +10,42 @@ use ir_core::pipeline::{
     BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
     Selection, Timing, VerifyEach, VerifySemantics, catch_panic, run, write_statistics,
 };
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Module, Registry, SourceMap};
+use target_core::Target;
 
 use super::args::{Optimize, Switch, TimingForm};
 use super::emit::Emit;
 use super::input::{self, Input};
 use super::language::{Form, infer, verify};
+use super::lowering::{self, Level};
 use super::report::Reporter;
 use super::semantics::Trials;
-use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain};
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain, targets};
 use crate::io::Io;
 
 /// What became of one part of the input.
 enum PartResult {
-    /// The module to print, and its form.
-    Done(Module, Form),
+    /// What to print.
+    Done(Output),
     /// Errors, already reported.
     Failed,
     /// An error of the compiler, already reported: what happened, in one line.
     Internal(String),
+}
+
+/// What a part of the input became.
+enum Output {
+    /// A module, and the form of the input.
+    Module(Module, Form),
+    /// The text of a target.
+    Text(String),
+}
+
+/// What the program is lowered to, for which target, and whether the steps of schedules print.
+struct Lowering {
+    level: Level,
+    target: Box<dyn Target>,
+    print_steps: bool,
 }
 
 /// One invocation.
@@ -36,13 +53,18 @@ struct Session<'a> {
     args: &'a Optimize,
     registry: &'a Registry,
     pipeline: Pipeline,
+    /// The passes that lowering has run besides, as pipeline text.
+    lowered_by: Vec<String>,
     emit: Option<Emit>,
+    lowering: Option<Lowering>,
     /// Constants of more bytes are not printed.
     elide: Option<usize>,
     /// Whether the input is an ONNX model.
     is_model: bool,
     before: Selection,
     after: Selection,
+    /// The files of `--rules`.
+    rules: SourceMap,
     reporter: Reporter,
 }
 
@@ -81,15 +103,37 @@ pub(super) fn optimize(
         Ok(pipeline) => pipeline,
         Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
     };
+    let level = emit.and_then(Emit::level);
+    let lowers_schedules = level >= Some(Level::Loops);
     if args.print_schedule_steps
         && let Err(message) = pipeline.set_option("lower-schedule", "print-steps", "")
+        && !lowers_schedules
     {
         writeln!(io.stderr, "error: {message}")?;
         return Ok(USAGE);
     }
+    reporter.source("<target>", &args.target);
+    let lowering = match level.map(|level| targets::target(&args.target, None).map(|t| (level, t)))
+    {
+        None => None,
+        Some(Ok((level, target))) => {
+            Some(Lowering { level, target, print_steps: args.print_schedule_steps })
+        }
+        Some(Err(diagnostic)) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
+    };
     if args.print_pipeline {
         writeln!(io.stdout, "{pipeline}")?;
         return Ok(OK);
+    }
+    let mut rules = SourceMap::default();
+    for path in &args.rules {
+        match input::read(path, io) {
+            Ok(input) => {
+                reporter.source(&input.file, &input.text);
+                rules.add(input.file.as_str(), input.text);
+            }
+            Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        }
     }
     let is_model = read.is_none() && model::is_onnx(&args.input);
     let input = match read {
@@ -103,8 +147,21 @@ pub(super) fn optimize(
     };
     reporter.source(&input.file, &input.text);
     let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
-    let mut session =
-        Session { args, registry, pipeline, emit, elide, is_model, before, after, reporter };
+    let lowered_by = Vec::new();
+    let mut session = Session {
+        args,
+        registry,
+        pipeline,
+        lowered_by,
+        emit,
+        lowering,
+        elide,
+        is_model,
+        before,
+        after,
+        rules,
+        reporter,
+    };
     session.run(&input, reproduced.as_deref(), io)
 }
 
@@ -165,9 +222,9 @@ impl Session<'_> {
             let mut timing = Timing::new();
             let result = self.part(&input.file, &part.in_place(), &mut timing, io)?;
             let result = match result {
-                PartResult::Done(module, form) => {
-                    match self.print(index, &module, form, &mut file, &mut timing, io)? {
-                        None => PartResult::Done(module, form),
+                PartResult::Done(output) => {
+                    match self.print(index, &output, &mut file, &mut timing, io)? {
+                        None => PartResult::Done(output),
                         Some(failed) => failed,
                     }
                 }
@@ -242,6 +299,7 @@ impl Session<'_> {
             return Ok(PartResult::Internal(message));
         }
         let mut failed = found.iter().any(Diagnostic::is_error);
+        let mut code = None;
         if !failed {
             let (diagnostics, outcome) = self.passes(&mut module, form, timing, io)?;
             found.extend(diagnostics);
@@ -259,6 +317,24 @@ impl Session<'_> {
                 return Ok(PartResult::Internal(reason));
             }
         }
+        if let Some(Lowering { level: Level::Code, target, .. }) = &self.lowering
+            && !failed
+        {
+            let written = timing
+                .phase("code", || catch_panic(|| lowering::code(&mut module, registry, &**target)));
+            match written {
+                Ok(Ok(text)) => code = Some(text),
+                Ok(Err(more)) => {
+                    failed = true;
+                    found.extend(more);
+                }
+                Err(message) => {
+                    found.push(crash(&message));
+                    self.reporter.report(found, io)?;
+                    return Ok(PartResult::Internal(message));
+                }
+            }
+        }
         if self.args.verify_diagnostics {
             let sources = self.reporter.source_map();
             let differences = expectations::check(file, text, &found, sources);
@@ -267,15 +343,21 @@ impl Session<'_> {
                 return Ok(PartResult::Failed);
             }
             // Announced errors are a success, but there is nothing to print.
-            return Ok(PartResult::Done(if failed { Module::new() } else { module }, form));
+            let module = if failed { Module::new() } else { module };
+            return Ok(PartResult::Done(Output::Module(module, form)));
         }
         self.reporter.report(found, io)?;
-        Ok(if failed { PartResult::Failed } else { PartResult::Done(module, form) })
+        Ok(match code {
+            _ if failed => PartResult::Failed,
+            Some(text) => PartResult::Done(Output::Text(text)),
+            None => PartResult::Done(Output::Module(module, form)),
+        })
     }
 
-    /// Runs the passes under the instruments that were asked for.
+    /// Runs the passes, and those that lowering needs besides, under the instruments that were
+    /// asked for.
     fn passes(
-        &self,
+        &mut self,
         module: &mut Module,
         form: Form,
         timing: &mut Timing,
@@ -284,10 +366,12 @@ impl Session<'_> {
         let args = self.args;
         let text_form = match self.emit {
             Some(Emit::Text(form)) => form,
+            Some(Emit::Lowered(_)) => Form::Relay,
             _ => form,
         };
+        let elide = self.elide;
         let print = |module: &Module, registry: &Registry, out: &mut dyn Write| {
-            text_form.print(module, registry, self.elide, out)
+            text_form.print(module, registry, elide, out)
         };
         let mut print_ir = PrintIr::new(&print);
         print_ir.before = self.before.clone();
@@ -307,27 +391,58 @@ impl Session<'_> {
         let threads = args.threads.map(usize::from).unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
-        let options = RunOptions { threads };
-        let report =
-            run(&self.pipeline, module, self.registry, options, &mut instruments, io.stderr)?;
-        if args.stats {
-            write_statistics(&report, io.stderr)?;
+        let rules = self.rules.clone();
+        let reporter = &mut self.reporter;
+        let registry = self.registry;
+        let mut found = Vec::new();
+        let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
+            let options = RunOptions { threads, sources: rules.clone() };
+            let report = run(pipeline, module, registry, options, &mut instruments, io.stderr)?;
+            reporter.sources(&report.sources);
+            if args.stats {
+                write_statistics(&report, io.stderr)?;
+            }
+            found.extend(report.diagnostics);
+            Ok(report.outcome)
+        };
+        let mut outcome = run(&self.pipeline, module)?;
+        self.lowered_by.clear();
+        let Some(Lowering { level, target, print_steps }) = &self.lowering else {
+            return Ok((found, outcome));
+        };
+        let mut errors = Vec::new();
+        for step in lowering::STEPS {
+            if !matches!(outcome, Outcome::Done) {
+                break;
+            }
+            let text = match step.prepare(*level, module, &**target, *print_steps) {
+                Ok(text) if text.is_empty() => continue,
+                Ok(text) => text,
+                Err(more) => {
+                    (errors, outcome) = (more, Outcome::Failed);
+                    break;
+                }
+            };
+            match Pipeline::parse(&text, registry) {
+                Ok(pipeline) => outcome = run(&pipeline, module)?,
+                Err(error) => (errors, outcome) = (vec![error], Outcome::Failed),
+            }
+            self.lowered_by.push(text);
         }
-        Ok((report.diagnostics, report.outcome))
+        found.extend(errors);
+        Ok((found, outcome))
     }
 
     /// Prints the result; `None` where that succeeds.
     fn print(
         &mut self,
         index: usize,
-        module: &Module,
-        form: Form,
+        output: &Output,
         file: &mut Option<BufWriter<File>>,
         timing: &mut Timing,
         io: &mut Io<'_>,
     ) -> io::Result<Option<PartResult>> {
-        let emit = self.emit.unwrap_or(Emit::Text(form));
-        let elide = self.elide;
+        let (emit, elide) = (self.emit, self.elide);
         let separator: &[u8] = if index > 0 { b"// -----\n" } else { b"" };
         let registry = self.registry;
         let to_file = self.args.output != "-";
@@ -347,7 +462,13 @@ impl Session<'_> {
         let printed = timing.phase("print", || {
             catch_panic(|| {
                 out.write_all(separator)?;
-                emit.print(module, registry, elide, out)
+                match output {
+                    Output::Text(text) => out.write_all(text.as_bytes()),
+                    Output::Module(module, form) => {
+                        let emit = emit.unwrap_or(Emit::Text(*form));
+                        emit.print(module, registry, elide, out)
+                    }
+                }
             })
         });
         match printed {
@@ -376,6 +497,13 @@ impl Session<'_> {
         text.ok().and_then(Result::ok).unwrap_or_default()
     }
 
+    /// Everything that ran, as pipeline text.
+    fn pipeline_text(&self) -> String {
+        let own = (!self.pipeline.is_empty()).then(|| self.pipeline.to_string());
+        let all: Vec<&str> = own.iter().chain(&self.lowered_by).map(|text| text.as_str()).collect();
+        all.join(",")
+    }
+
     fn cannot_write(&mut self, error: &io::Error, io: &mut Io<'_>) -> io::Result<()> {
         let message = format!("cannot write `{}`: {}", self.args.output, plain(error));
         self.reporter.report(vec![Diagnostic::error("E0724", message)], io)
@@ -385,7 +513,7 @@ impl Session<'_> {
     fn write_reproducer(&self, text: &str, reason: String, io: &mut Io<'_>) -> io::Result<()> {
         let reproducer = Reproducer {
             version: env!("CARGO_PKG_VERSION").to_string(),
-            pipeline: self.pipeline.to_string(),
+            pipeline: self.pipeline_text(),
             reason,
             input: text.to_string(),
         };

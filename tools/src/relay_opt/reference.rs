@@ -7,10 +7,10 @@ use ir_core::diagnostics::did_you_mean;
 use ir_core::pass::PassDef;
 use ir_core::pipeline::Pipeline;
 use ir_core::registry::{Field, OpDef};
-use ir_core::{Effects, Registry, Traits};
+use ir_core::{Effects, Registry, SourceMap, Traits};
 
 use super::args::Optimize;
-use super::{OK, USAGE};
+use super::{OK, USAGE, targets};
 use crate::io::Io;
 use crate::reference;
 
@@ -40,11 +40,14 @@ pub(super) fn answer(
         answered = true;
     }
     if args.list_rules {
-        writeln!(out, "no rewrite rules in this version")?;
+        let (library, _) = rewrites::library::Library::new(registry, &SourceMap::default());
+        for rule in &library.rules {
+            writeln!(out, "{rule}")?;
+        }
         answered = true;
     }
     if args.list_targets {
-        writeln!(out, "no targets in this version")?;
+        targets::list(out)?;
         answered = true;
     }
     let mut unknown = None;
@@ -115,15 +118,7 @@ fn help_pass(out: &mut dyn Write, pass: &PassDef) -> io::Result<()> {
     if pass.options.is_empty() {
         return writeln!(out, "\nno options");
     }
-    writeln!(out, "\noptions")?;
-    for option in pass.options {
-        let default = reference::option_default(option);
-        writeln!(out, "  {}: {}, default {default}", option.name, option.expects)?;
-        for line in option.doc.lines() {
-            writeln!(out, "    {line}")?;
-        }
-    }
-    Ok(())
+    reference::write_options(pass.options, out)
 }
 
 /// The operation `name`, with or without the name of its dialect.

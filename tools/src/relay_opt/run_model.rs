@@ -4,22 +4,33 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
-use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData};
+use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData, Type};
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Interpreter, Options, Value, check_type, random_value};
 use relay::language::FUNC;
 use rustc_hash::FxHashSet;
-use target_core::{Target, Targets};
 
 use super::args::{DiagnosticForm, Executor, ModelOptions, RunModel};
 use super::language::{Form, infer, verify};
 use super::report::Reporter;
-use super::{DIAGNOSTICS, OK, input, model};
-use crate::executor::{self, Program};
+use super::targets::target;
+use super::{DIAGNOSTICS, OK, input, model, profile};
+use crate::executor::profile::Profile;
+use crate::executor::{self, BuildOptions, Program, memory};
 use crate::io::Io;
+use crate::progress::Progress;
 
 /// Elements of each result that are printed.
 const SHOWN: usize = 6;
+
+/// Kernels are measured for so long, and at least three times.
+const PROFILE_SECONDS: f64 = 0.5;
+
+/// The code of what a target says that finds no compiler.
+const NO_COMPILER: &str = "E0903";
+
+/// The code of programs that need more memory than there is.
+const NO_MEMORY: &str = "E0735";
 
 /// Prefixes of array names that are ignored where no parameter has the whole name.
 pub(super) const PREFIXES: [&str; 2] = ["in_", "param_"];
@@ -31,13 +42,17 @@ pub(super) const PREFIXES: [&str; 2] = ["in_", "param_"];
 pub(super) fn run_model(args: &RunModel, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, args.max_errors);
     let mut found = Vec::new();
-    let outputs = run(args, registry, &mut reporter, &mut found, io);
+    let mut profile = None;
+    let outputs = run(args, registry, &mut reporter, &mut found, &mut profile, io);
     let failed = found.iter().any(Diagnostic::is_error);
     reporter.report(found, io)?;
     reporter.finish(io)?;
     match outputs {
         Some(outputs) if !failed => {
             write_table(&outputs, io.stdout)?;
+            if let Some(profile) = profile {
+                profile::write_table(&profile, None, reporter.source_map(), io.stderr)?;
+            }
             Ok(OK)
         }
         _ => Ok(DIAGNOSTICS),
@@ -50,6 +65,7 @@ fn run(
     registry: &Registry,
     reporter: &mut Reporter,
     found: &mut Vec<Diagnostic>,
+    profile: &mut Option<Profile>,
     io: &mut Io<'_>,
 ) -> Option<Vec<(String, Value)>> {
     let module = load(&args.model, &args.options, registry, reporter, found, io)?;
@@ -76,30 +92,21 @@ fn run(
         return None;
     }
     let name = args.function.trim_start_matches('@');
+    fits(name, &module).map_err(|error| found.push(error)).ok()?;
     let arguments = arguments(name, &module, (&arrays, &constants), args.fill, found);
     let arguments = arguments.map_err(|error| found.push(error)).ok()?;
-    let interpret = |arguments: Vec<Argument>| {
-        let options = Options { step_limit: args.step_limit, ..Options::default() };
-        let values = arguments.into_iter().map(|argument| argument.value).collect();
-        Interpreter::new(&module, registry).options(options).call(name, values)
-    };
-    let run = |executor: Executor, found: &mut Vec<Diagnostic>| match executor {
-        Executor::Interp => interpret(arguments.clone()).map_err(|error| vec![error]),
-        Executor::Graph => compiled(args, name, &module, registry, arguments.clone(), found),
-        Executor::Auto => match compiled(args, name, &module, registry, arguments.clone(), found) {
-            Ok(value) => Ok(value),
-            Err(errors) => {
-                let mut remark = Diagnostic::remark("E0733", "the program runs in the interpreter");
-                remark.notes = errors.into_iter().map(|error| error.message).collect();
-                found.push(remark);
-                interpret(arguments.clone()).map_err(|error| vec![error])
-            }
-        },
-    };
-    let value = run(args.executor, found).map_err(|errors| found.extend(errors)).ok()?;
+    let is_terminal = io.styled;
+    let runner = Runner { args, name, module: &module, registry, arguments, is_terminal };
+    let ran = runner.run(args.executor, found).map_err(|errors| found.extend(errors)).ok()?;
+    let value = ran.value;
+    *profile = ran.profile;
+    if args.profile && profile.is_none() {
+        let message = "there is no profile: the interpreter has no kernels";
+        found.push(Diagnostic::warning("E0733", message));
+    }
     if let Some(other) = args.compare {
-        let reference = run(other, found).map_err(|errors| found.extend(errors)).ok()?;
-        if let Some(difference) = difference(&value, &reference) {
+        let other = runner.run(other, found).map_err(|errors| found.extend(errors)).ok()?;
+        if let Some(difference) = difference(&value, &other.value) {
             found.push(Diagnostic::error("E0734", difference));
         }
     }
@@ -157,62 +164,133 @@ pub(super) fn load(
     (!failed(found)).then_some(module)
 }
 
-/// The targets that kernels can be compiled for.
-pub(super) fn targets() -> Targets {
-    Targets::new().with(target_c::registration())
+/// An error where the parameters and the result of a function do not fit into memory.
+pub(super) fn fits(name: &str, module: &Module) -> Result<(), Diagnostic> {
+    let function = module.get(name).and_then(|item| item.signature.ty.as_function());
+    let Some(function) = function else { return Ok(()) };
+    let types = function.params.iter().copied().chain([function.result]);
+    memory::check(memory::bytes_of(Type::tuple(types)), "the parameters and results")
 }
 
-/// The target that `text` names, on `threads` threads. An option that the text sets counts.
-pub(super) fn target(text: &str, threads: Option<u16>) -> Result<Box<dyn Target>, Diagnostic> {
-    let Some(threads) = threads else { return targets().parse(text) };
-    let text = match text.strip_suffix('}') {
-        Some(options) => format!("{options},threads={threads}}}"),
-        None => format!("{text}{{threads={threads}}}"),
-    };
-    targets().parse(&text)
-}
-
-/// Compiles the function and runs it. The arrays of `--params` are constants.
-fn compiled(
-    args: &RunModel,
-    name: &str,
-    module: &Module,
-    registry: &Registry,
+/// Runs a function.
+struct Runner<'a> {
+    args: &'a RunModel,
+    name: &'a str,
+    module: &'a Module,
+    registry: &'a Registry,
     arguments: Vec<Argument>,
-    found: &mut Vec<Diagnostic>,
-) -> Result<Value, Vec<Diagnostic>> {
-    if name != "main" {
-        let message = format!("compiled programs start at @main, not at @{name}");
-        return Err(vec![Diagnostic::error("E0733", message)]);
-    }
-    let target = target(&args.target, args.threads).map_err(|error| vec![error])?;
-    let mut module = module.clone();
-    let mut constants = Vec::new();
-    let mut inputs = Vec::new();
-    for Argument { name, value, constant } in arguments {
-        let Value::Tensor(tensor) = value else {
-            let message =
-                format!("parameter `{name}` is no tensor: compiled programs take tensors");
-            return Err(vec![Diagnostic::error("E0733", message)]);
-        };
-        match constant {
-            true => constants.push((name, tensor)),
-            false => inputs.push(tensor),
+    is_terminal: bool,
+}
+
+/// What came of a run.
+struct Ran {
+    value: Value,
+    profile: Option<Profile>,
+}
+
+impl Runner<'_> {
+    fn run(&self, executor: Executor, found: &mut Vec<Diagnostic>) -> Result<Ran, Vec<Diagnostic>> {
+        match executor {
+            Executor::Interp => self.interpret(),
+            Executor::Graph => self.compiled(false, found),
+            Executor::Loops => self.compiled(true, found),
+            Executor::Auto if self.args.step_limit.is_some() => self.interpret(),
+            Executor::Auto => self.first_that_can(found),
         }
     }
-    executor::bind(&mut module, &constants);
-    let threads = target.capabilities().threads;
-    let (mut program, _) = Program::build(module, registry, &*target, threads, found)?;
-    let run = |program: &mut Program| {
-        program.set_inputs(&inputs)?;
-        program.run()?;
-        program.outputs()
-    };
-    let mut outputs = run(&mut program).map_err(|error| vec![error])?;
-    Ok(match outputs.len() {
-        1 => Value::Tensor(outputs.swap_remove(0)),
-        _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),
-    })
+
+    fn first_that_can(&self, found: &mut Vec<Diagnostic>) -> Result<Ran, Vec<Diagnostic>> {
+        let mut errors = match self.compiled(false, found) {
+            Ok(ran) => return Ok(ran),
+            Err(errors) => errors,
+        };
+        let has = |errors: &[Diagnostic], code: &str| errors.iter().any(|e| e.code == code);
+        let remark = |message: &str, errors: Vec<Diagnostic>| {
+            let mut remark = Diagnostic::remark("E0733", message);
+            remark.notes = errors.into_iter().map(|error| error.message).collect();
+            remark
+        };
+        if has(&errors, NO_COMPILER) {
+            match self.compiled(true, found) {
+                Ok(ran) => {
+                    found.push(remark("the loops of the kernels are interpreted", errors));
+                    return Ok(ran);
+                }
+                Err(more) => errors = more,
+            }
+        }
+        if has(&errors, NO_MEMORY) {
+            return Err(errors);
+        }
+        found.push(remark("the program runs in the interpreter", errors));
+        self.interpret()
+    }
+
+    /// Runs the reference interpreter.
+    fn interpret(&self) -> Result<Ran, Vec<Diagnostic>> {
+        if let Some(body) = self.module.body(Symbol::new(self.name)) {
+            // What branches and inner functions compute may never be.
+            let results = body.block_ops(body.entry()).flat_map(|op| body.results(op));
+            for value in results {
+                memory::check(memory::bytes_of(body.ty(value)), "values of the program")
+                    .map_err(|error| vec![error])?;
+            }
+        }
+        let options = Options { step_limit: self.args.step_limit, ..Options::default() };
+        let values = self.arguments.iter().map(|argument| argument.value.clone()).collect();
+        let interpreter = Interpreter::new(self.module, self.registry).options(options);
+        let value = interpreter.call(self.name, values).map_err(|error| vec![error])?;
+        Ok(Ran { value, profile: None })
+    }
+
+    /// Compiles the function and runs it, or interprets its loops. The arrays of `--params` are
+    /// constants.
+    fn compiled(
+        &self,
+        interpret: bool,
+        found: &mut Vec<Diagnostic>,
+    ) -> Result<Ran, Vec<Diagnostic>> {
+        let (name, args) = (self.name, self.args);
+        if name != "main" {
+            let message = format!("compiled programs start at @main, not at @{name}");
+            return Err(vec![Diagnostic::error("E0733", message)]);
+        }
+        let target = target(&args.target, args.threads).map_err(|error| vec![error])?;
+        let mut module = self.module.clone();
+        let mut constants = Vec::new();
+        let mut inputs = Vec::new();
+        for Argument { name, value, constant } in self.arguments.iter().cloned() {
+            let Value::Tensor(tensor) = value else {
+                let message =
+                    format!("parameter `{name}` is no tensor: compiled programs take tensors");
+                return Err(vec![Diagnostic::error("E0733", message)]);
+            };
+            match constant {
+                true => constants.push((name, tensor)),
+                false => inputs.push(tensor),
+            }
+        }
+        executor::bind(&mut module, &constants);
+        let progress = Progress::on_terminal(self.is_terminal);
+        let threads = target.capabilities().threads;
+        let options = BuildOptions { target: &*target, threads, interpret, progress: &progress };
+        let (mut program, _) = Program::build(module, self.registry, &options, found)?;
+        drop(progress);
+        let profiled = args.profile;
+        let run = |program: &mut Program| {
+            program.set_inputs(&inputs)?;
+            program.run()?;
+            let outputs = program.outputs()?;
+            let profile = profiled.then(|| program.profile(PROFILE_SECONDS)).transpose()?;
+            Ok((outputs, profile))
+        };
+        let (mut outputs, profile) = run(&mut program).map_err(|error| vec![error])?;
+        let value = match outputs.len() {
+            1 => Value::Tensor(outputs.swap_remove(0)),
+            _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),
+        };
+        Ok(Ran { value, profile })
+    }
 }
 
 /// Where two results differ by more than rounding does: over a thousandth of the largest element,

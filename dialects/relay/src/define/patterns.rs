@@ -154,16 +154,27 @@ pub fn along(e: &mut Expression<'_>, vector: &Tensor, i: &[ValueId], axis: usize
     e.load(vector, &[i[axis]])
 }
 
+/// The element type that sums of elements of type `dtype` are computed in: floats narrower than
+/// `float32` would soon be too coarse for what is added to them.
+pub fn sums_of(dtype: DType) -> DType {
+    if dtype.is_float() && dtype.bits() < 32 { DType::FLOAT32 } else { dtype }
+}
+
+/// The element type that real functions of elements of type `dtype` are computed in.
+pub fn reals_of(dtype: DType) -> DType {
+    if dtype.is_float() { sums_of(dtype) } else { DType::FLOAT64 }
+}
+
 /// The element type that a sum of products of `a` and `b` with result `out` is computed in: the
 /// widest float where a factor is one, else that of the result, to which integers wrap.
 pub fn accumulator(a: DType, b: DType, out: DType) -> DType {
     let floats = [a, b].into_iter().filter(|dtype| dtype.is_float());
     let widest = floats.max_by_key(|dtype| dtype.bits());
-    match widest {
+    sums_of(match widest {
         Some(float) if out.is_float() && out.bits() >= float.bits() => out,
         Some(float) => float,
         None => out,
-    }
+    })
 }
 
 /// An element along an axis that takes part in a weighted sum: its index, and its weight in

@@ -240,3 +240,21 @@ fn shrinking_leaves_what_matters() {
     assert_eq!(small.items.len(), 1);
     assert!(has_tanh(&small) && 4 * small.op_count() <= module.op_count(), "{}", outline(&small));
 }
+
+#[test]
+fn networks_have_every_operator_that_is_defined() {
+    let registry = registry();
+    let mut seen = BTreeSet::new();
+    for seed in 0..3000 {
+        let module = super::random_network(&registry, seed, 10);
+        let body = module.body("main").unwrap();
+        seen.extend(body.walk().map(|op| body.op_name(op).to_string()));
+    }
+    let defined = registry.ops().filter(|info| info.hook::<crate::define::Define>().is_some());
+    let missing: Vec<&str> = defined
+        .map(|info| info.def.name)
+        .filter(|name| !seen.contains(*name))
+        .map(|name| name.trim_start_matches("relay."))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}

@@ -62,6 +62,9 @@ fn calculate(
     float: fn(f64, f64) -> f64,
 ) -> Result<Value, EvalError> {
     let dtype = cx.tensor(0)?.dtype();
+    if dtype == DType::FLOAT32 && cx.tensor(1)?.dtype() == dtype {
+        return elements::zip_float32(cx, float);
+    }
     elements::zip(cx, dtype, |a, b| match dtype.is_float() {
         true => Ok(Scalar::Float(float(a.as_f64(), b.as_f64()))),
         false => {

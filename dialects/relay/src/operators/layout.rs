@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use te::compute::Expression;
 
 use super::FusionPattern;
-use super::nn::numeric::{Number, dispatch};
 use crate::define::{Define, DefineCx, Defined, Index, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -385,19 +384,26 @@ fn fold_layout_transform(cx: &FoldCx<'_>) -> Option<Folded> {
 }
 
 fn layout_transform(op: &LayoutTransform<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-    fn run<T: Number>(
+    fn run<const SIZE: usize>(
         data: &TensorData,
         source: &Layout,
         target: &Layout,
     ) -> Result<Value, EvalError> {
         let order = source.names();
-        let (extents, logical) = source.unpack(&order, data.shape(), &T::read(data))?;
+        let (elements, _) = data.bytes().as_chunks::<SIZE>();
+        let (extents, logical) = source.unpack(&order, data.shape(), elements)?;
         let (shape, elements) = target.pack(&order, &extents, &logical)?;
-        T::write(data.dtype(), &shape, &elements)
+        Ok(TensorData::from_bytes(data.dtype(), &shape, elements.into_flattened())?.into())
     }
     let data = cx.tensor(0)?;
     let (source, target) = (Layout::parse(&op.src_layout)?, Layout::parse(&op.dst_layout)?);
-    dispatch!(data.dtype(), run(data, &source, &target))
+    match data.dtype().bytes() {
+        1 => run::<1>(data, &source, &target),
+        2 => run::<2>(data, &source, &target),
+        4 => run::<4>(data, &source, &target),
+        8 => run::<8>(data, &source, &target),
+        size => Err(EvalError(format!("expected elements of 1 to 8 bytes, found {size} bytes"))),
+    }
 }
 
 fn define_layout_transform(cx: &mut DefineCx<'_>) -> Defined {

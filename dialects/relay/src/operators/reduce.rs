@@ -13,7 +13,7 @@ use super::elements::{self, Offsets};
 use super::relation;
 use super::shape::expect_broadcasts_to;
 use crate::define::{
-    Define, DefineCx, Defined, Index, Operand, Reduction, load_broadcast, nonzero,
+    Define, DefineCx, Defined, Index, Operand, Reduction, load_broadcast, nonzero, sums_of,
 };
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -144,8 +144,16 @@ reductions! {
 
 /// The combination of all elements.
 fn define_reduction(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
-    let (data, name) = (cx.tensor(0)?, cx.stage());
-    Ok(vec![reduction.stage(cx, &name, combiner, &data, |_, _, x| x)])
+    let data = cx.tensor(0)?;
+    let dtype = match combiner {
+        Combiner::Sum | Combiner::Product => sums_of(data.dtype),
+        _ => data.dtype,
+    };
+    cx.reduce(&reduction.extents, combiner, |e, i, r| {
+        let at = reduction.place(i, r);
+        let x = e.load(&data, &at);
+        e.cast(x, dtype)
+    })
 }
 
 fn define_extreme(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
@@ -180,7 +188,7 @@ fn define_mean(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner)
     let (data, name) = (cx.tensor(0)?, cx.stage_of("sum"));
     let (dtype, count) = (data.dtype, reduction.count());
     let sums = match dtype {
-        float if float.is_float() => dtype,
+        float if float.is_float() => sums_of(dtype),
         signed if signed.is_signed() => DType::INT64,
         _ => DType::UINT64,
     };
@@ -445,9 +453,10 @@ fn define_variance(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Variance<Operand>>()?;
     let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
     let (reduction, name) = (op.axes().reduction(cx)?, cx.stage_of("sum"));
-    let shape = data.shape.clone();
+    let (shape, real) = (data.shape.clone(), sums_of(data.dtype));
     let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, i, x| {
         let mean = load_broadcast(e, &mean, i, &shape);
+        let (x, mean) = (e.cast(x, real), e.cast(mean, real));
         let difference = e.sub(x, mean);
         e.mul(difference, difference)
     });
@@ -455,7 +464,8 @@ fn define_variance(cx: &mut DefineCx<'_>) -> Defined {
     cx.compute(|e, i| {
         let sum = e.load(&sum, i);
         let count = e.number_like(sum, count as f64);
-        e.div(sum, count)
+        let variance = e.div(sum, count);
+        e.cast(variance, data.dtype)
     })
 }
 
@@ -561,7 +571,8 @@ fn define_collapse(cx: &mut DefineCx<'_>) -> Defined {
             false => Some(i[axis - skipped]),
         });
         let at: Vec<ValueId> = axes.collect();
-        e.load(&data, &at)
+        let x = e.load(&data, &at);
+        e.cast(x, sums_of(data.dtype))
     })
 }
 

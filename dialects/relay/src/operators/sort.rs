@@ -10,7 +10,7 @@ use super::elements;
 use super::relation;
 use te::compute::Combiner;
 
-use crate::define::{Define, DefineCx, Defined, Index, Operand};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, sums_of};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// The rows of a tensor along an axis: for each, the offset of its first element.
@@ -464,7 +464,7 @@ fn define_scan(
     let sums = match data.dtype.is_float() && !dtype.is_float() {
         true => dtype,
         false if dtype.is_float() && data.dtype.bits() > dtype.bits() => DType::FLOAT64,
-        false => dtype,
+        false => sums_of(dtype),
     };
     cx.reduce(&[extent], combiner, |e, i, r| {
         let place = i[axis.unwrap_or(0)];

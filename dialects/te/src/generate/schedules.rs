@@ -38,7 +38,7 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
     let loops = s.loops(stage).to_vec();
     let Some(axis) = pick(random, &loops) else { return Ok(None) };
     let (stage_name, axis_name) = (s.stage_name(stage).to_string(), s.axis_name(axis).to_string());
-    let what = match random.below(16) {
+    let what = match random.below(18) {
         0..3 => {
             let factor = 1 + random.below(5) as i64;
             s.split(axis, factor)?;
@@ -96,12 +96,21 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
             s.cache_read(&source, Scope::Local, &[stage])?;
             format!("cache_read {source}")
         }
-        _ => match random.below(3) {
-            0 => {
-                s.rfactor(axis)?;
-                format!("rfactor {axis_name}")
+        _ => match random.below(5) {
+            0..3 => {
+                // Often over a split that leaves a rest.
+                let factor = random.below(6) as i64;
+                let before = s.clone();
+                let factored = match factor {
+                    0 => s.rfactor(axis),
+                    _ => s.split(axis, factor).and_then(|(outer, inner)| {
+                        s.rfactor(if random.below(4) == 0 { outer } else { inner })
+                    }),
+                };
+                factored.inspect_err(|_| *s = before)?;
+                format!("rfactor {axis_name} split by {factor}")
             }
-            1 => {
+            3 => {
                 s.decompose_reduction(stage, axis)?;
                 format!("decompose_reduction at {axis_name}")
             }

@@ -22,7 +22,7 @@ pub fn simplify(body: &mut Body) -> u64 {
 }
 
 /// Erases operations without effect whose results nothing uses.
-fn drop_unused(body: &mut Body) {
+pub(super) fn drop_unused(body: &mut Body) {
     let ops: Vec<OpId> = body.walk().collect();
     // Uses come after definitions: from the last to the first, one walk is enough.
     for op in ops.into_iter().rev() {
@@ -97,6 +97,9 @@ impl Simplifier<'_> {
             return Some(self.write_constant(op, value));
         }
         let [a, b] = operands[..] else { return None };
+        if let Some(value) = self.with_itself(op, scalar, a, b) {
+            return Some(value);
+        }
         // Only of integers: `x + 0` is not `x` for `x = -0.0`.
         dtype_of(self.body.ty(a)).filter(|dtype| *dtype == DType::INT64)?;
         let number = |side: Option<(Scalar, DType)>| side.map(|(value, _)| value.as_i64());
@@ -124,6 +127,24 @@ impl Simplifier<'_> {
             }
             _ => None,
         }
+    }
+
+    /// What comparing an integer with itself comes to, or taking it from itself. A float may be NaN.
+    fn with_itself(
+        &mut self,
+        op: OpId,
+        scalar: ScalarOp,
+        a: ValueId,
+        b: ValueId,
+    ) -> Option<ValueId> {
+        let whole = |dtype: &DType| dtype.is_integer() && dtype.lanes() == 1;
+        dtype_of(self.body.ty(a)).filter(whole).filter(|_| a == b)?;
+        let value = match scalar {
+            ScalarOp::Sub | ScalarOp::Xor | ScalarOp::Ne | ScalarOp::Lt | ScalarOp::Gt => 0,
+            ScalarOp::Eq | ScalarOp::Le | ScalarOp::Ge => 1,
+            _ => return None,
+        };
+        Some(self.write_constant(op, Scalar::Int(value)))
     }
 
     fn write_constant(&mut self, before: OpId, value: Scalar) -> ValueId {

@@ -4,7 +4,7 @@ use ir_core::{AttrDict, InsertPoint, OpFields, OpId, OpParts, Symbol, Type, Valu
 use rustc_hash::FxHashMap;
 
 use super::ops::{self, Handle};
-use super::{Axis, Refused, Relation, Schedule, Stage};
+use super::{Axis, Limit, Refused, Relation, Schedule, Stage};
 use crate::compute::{
     Compute, Expression, Load, LoadIf, Reduce, Stage as StageView, Tensor, Yield,
 };
@@ -22,6 +22,9 @@ impl Schedule {
     fn write_cache(&mut self, stage: Stage, scope: Scope) -> Result<Stage, Refused> {
         let op = self.stages[stage.0].op;
         self.is_unscheduled(stage)?;
+        if self.update {
+            return Err("the function combines into its result".to_string());
+        }
         if self.body.result_count(op) != 1 {
             return Err(format!("`{}` has several results", self.stage_name(stage)));
         }
@@ -40,11 +43,16 @@ impl Schedule {
         let copied = self.body.result(copy, 0);
         self.body.replace_all_uses(result, copied);
         self.body.erase(op);
+        let limits = self.stages[stage.0].limits.clone();
+        let roots = self.stages[stage.0].roots.clone();
         let view = self.view(copy)?;
         self.reset_axes(stage, &view);
         let view = self.view(cache)?;
         let cache = self.add_stage(&view);
         self.stages[cache.0].scope = Some(scope);
+        let moved: FxHashMap<Axis, Axis> =
+            roots.into_iter().zip(self.stages[cache.0].roots.iter().copied()).collect();
+        self.stages[cache.0].limits = limits.iter().map(|limit| limit.renamed(&moved)).collect();
         let results = self.handles_with(cache, stage);
         self.record(&ops::CacheWrite { stage: stage.into(), scope }, &results);
         Ok(cache)
@@ -113,8 +121,8 @@ impl Schedule {
     /// Factors the loop `axis` out of the reduction of its stage: returns a new stage that reduces
     /// over the other axes, with `axis` as its last dimension; the stage itself then reduces over
     /// `axis` alone. What was a chain of additions becomes several that can run side by side.
-    /// Refused where the loops of the stage were changed other than by splitting its reduction, by
-    /// factors that divide.
+    /// Refused where the loops of the stage were changed other than by splitting and fusing those of
+    /// its reduction, and where a loop was fused whose split left a rest.
     pub fn rfactor(&mut self, axis: Axis) -> Result<Stage, Refused> {
         self.transact(|schedule| schedule.factor_reduction(axis))
     }
@@ -132,6 +140,9 @@ impl Schedule {
         if self.body.result_count(state.op) != 1 || self.body.regions(state.op).len() != 1 {
             return Err(format!("`{name}` has several results, or a combiner of its own"));
         }
+        if let Some((_, intrinsic)) = &state.tensorized {
+            return Err(format!("`{name}` is tensorized with `@{}`", intrinsic.name));
+        }
         let others: Vec<Axis> = state
             .leaves
             .iter()
@@ -143,14 +154,7 @@ impl Schedule {
         {
             return Err(format!("the spatial loops of `{name}` were changed: factor first"));
         }
-        for relation in &state.relations {
-            if let Relation::Split { parent, outer, factor, .. } = relation
-                && self.extent(*outer).saturating_mul(*factor) != self.extent(*parent)
-            {
-                let parent = self.axis_name(*parent);
-                return Err(format!("{factor} does not divide the extent of `{parent}`"));
-            }
-        }
+        let limits = self.limits_by_loops(&state)?;
 
         let mut shape = reduce.shape.clone();
         shape.push(self.extent(axis));
@@ -184,9 +188,53 @@ impl Schedule {
         self.reset_axes(stage, &view);
         let view = self.view(partial)?;
         let partial = self.add_stage(&view);
+        let before = state.roots[..spatial].iter().chain([&axis]).chain(&others).copied();
+        let renamed: FxHashMap<Axis, Axis> =
+            before.zip(self.stages[partial.0].roots.iter().copied()).collect();
+        self.stages[partial.0].limits =
+            limits.iter().map(|limit| limit.renamed(&renamed)).collect();
         let results = self.handles_with(partial, stage);
         self.record(&ops::Rfactor { axis: axis.into() }, &results);
         Ok(partial)
+    }
+
+    /// Which iterations of the loops of `state` combine elements: its limits, and those of splits
+    /// that leave a rest. Refused where such a limit is no sum of loops.
+    fn limits_by_loops(&self, state: &super::StageState) -> Result<Vec<Limit>, Refused> {
+        let mut sums: FxHashMap<Axis, Vec<(Axis, i64)>> =
+            state.leaves.iter().map(|leaf| (*leaf, vec![(*leaf, 1)])).collect();
+        let mut limits = Vec::new();
+        let sum_of = |sums: &FxHashMap<Axis, Vec<(Axis, i64)>>, axes: &[(Axis, i64)]| {
+            let mut sum = Vec::new();
+            for (axis, times) in axes {
+                let terms = sums.get(axis)?.iter();
+                sum.extend(terms.map(|(axis, inner)| (*axis, times.saturating_mul(*inner))));
+            }
+            Some(sum)
+        };
+        let refused = |axis: Axis| {
+            format!(
+                "the rest of `{}` is no sum of loops: fuse before splitting",
+                self.axis_name(axis)
+            )
+        };
+        for relation in state.relations.iter().rev() {
+            let Relation::Split { parent, outer, inner, factor } = *relation else { continue };
+            let (extent, sum) =
+                (self.extent(parent), sum_of(&sums, &[(outer, factor), (inner, 1)]));
+            if self.extent(outer).saturating_mul(factor) != extent {
+                let index = sum.clone().ok_or_else(|| refused(parent))?;
+                limits.push(Limit { index, bound: extent });
+            }
+            if let Some(sum) = sum {
+                sums.insert(parent, sum);
+            }
+        }
+        for limit in &state.limits {
+            let index = sum_of(&sums, &limit.index).ok_or_else(|| refused(limit.index[0].0))?;
+            limits.push(Limit { index, bound: limit.bound });
+        }
+        Ok(limits)
     }
 
     /// Writes the element of a reduction with `axis` as its last dimension: every reduced index is
@@ -258,7 +306,11 @@ impl Schedule {
             let axis = &self.axes[axis.0];
             axis.kind == crate::loops::ForKind::Serial && axis.pragmas.is_empty()
         });
-        if state.relations.is_empty() && state.leaves == state.roots && plain {
+        if state.relations.is_empty()
+            && state.leaves == state.roots
+            && plain
+            && state.tensorized.is_none()
+        {
             return Ok(());
         }
         Err(format!("the loops of `{}` were changed: cache first", state.name))

@@ -11,7 +11,7 @@ use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, 
 use crate::scalar::{Cast, Constant, ScalarOp, Select};
 
 /// An operation that has a form of its own.
-pub(super) enum Form {
+pub(crate) enum Form {
     Scalar(ScalarOp),
     Constant(Constant),
     Cast(Cast),
@@ -84,7 +84,13 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
         entry::<Store>(|b, op| Some(Form::Store(exactly(b, op, 0, &[0])?))),
         entry::<Atomic>(|b, op| Some(Form::Atomic(exactly(b, op, 0, &[0])?))),
         entry::<Barrier>(|b, op| exactly::<Barrier>(b, op, 0, &[0]).map(|_| Form::Barrier)),
-        entry::<Call>(|b, op| Some(Form::Call(exactly(b, op, 0, &[0])?))),
+        entry::<Call>(|b, op| {
+            let form: Call = exactly(b, op, 0, &[0])?;
+            let fits = !form.parts || form.buffers().len() == form.offsets().len();
+            // Without buffers, nothing tells that there are parts.
+            let fits = fits && !(form.parts && form.arguments.is_empty());
+            fits.then_some(Form::Call(form))
+        }),
         entry::<Data>(|b, op| Some(Form::Data(expression(b, op)?))),
     ];
     all.into_iter().map(|(name, read)| (Symbol::new(name), read)).collect()
@@ -129,7 +135,7 @@ fn expression<T: OpFields<ValueId>>(body: &Body, op: OpId) -> Option<T> {
 
 impl Form {
     /// How `op` is written; `None` where it has no form of its own.
-    pub(super) fn of(body: &Body, op: OpId) -> Option<Form> {
+    pub(crate) fn of(body: &Body, op: OpId) -> Option<Form> {
         let name = body.op_name(op);
         if let Some(scalar) = ScalarOp::of(name) {
             let exact = body.operand_count(op) == scalar.arity()
@@ -142,7 +148,7 @@ impl Form {
     }
 
     /// Whether this may stand inside an expression.
-    pub(super) fn is_expression(&self) -> bool {
+    pub(crate) fn is_expression(&self) -> bool {
         use Form::*;
         matches!(
             self,
@@ -167,7 +173,7 @@ pub(super) fn needs_end(body: &Body, block: BlockId, registry: &Registry) -> boo
 
 /// The operands of `op` that are written as expressions, in the order in which they stand in the
 /// text. Tensors are written by name only.
-pub(super) fn operands_in_text(
+pub(crate) fn operands_in_text(
     form: Option<&Form>,
     body: &Body,
     op: OpId,
@@ -184,7 +190,8 @@ pub(super) fn operands_in_text(
         Some(Form::Atomic(Atomic { value, indices, .. })) => {
             indices.iter().copied().chain([*value]).collect()
         }
-        Some(Form::Call(_) | Form::Return(_)) => SmallVec::new(),
+        Some(Form::Call(call)) => call.offsets().iter().copied().collect(),
+        Some(Form::Return(_)) => SmallVec::new(),
         _ => body.operands(op).collect(),
     }
 }

@@ -24,21 +24,7 @@ pub(super) fn parse_item(
     cursor: &mut Cursor<'_>,
     registry: &Registry,
 ) -> Result<ParsedItem, Failed> {
-    let base = cursor.token().start;
-    let body = Body::new();
-    let mut parser = Parser {
-        cursor,
-        registry,
-        base,
-        block: body.entry(),
-        body,
-        locals: FxHashMap::default(),
-        words: FxHashMap::default(),
-        shadowed: Vec::new(),
-        constants: FxHashMap::default(),
-        open: Vec::new(),
-    };
-    parser.item()
+    Parser::new(cursor, registry).item()
 }
 
 /// What a `%` and something behind it stand for.
@@ -76,7 +62,25 @@ pub(super) struct Parser<'c, 't, 'r> {
     pub open: Vec<Open>,
 }
 
-impl<'t> Parser<'_, 't, '_> {
+impl<'c, 't, 'r> Parser<'c, 't, 'r> {
+    /// A parser of the item at `cursor`.
+    pub(super) fn new(cursor: &'c mut Cursor<'t>, registry: &'r Registry) -> Parser<'c, 't, 'r> {
+        let base = cursor.token().start;
+        let body = Body::new();
+        Parser {
+            cursor,
+            registry,
+            base,
+            block: body.entry(),
+            body,
+            locals: FxHashMap::default(),
+            words: FxHashMap::default(),
+            shadowed: Vec::new(),
+            constants: FxHashMap::default(),
+            open: Vec::new(),
+        }
+    }
+
     // ---- items -----------------------------------------------------------------------------
 
     fn item(&mut self) -> Result<ParsedItem, Failed> {

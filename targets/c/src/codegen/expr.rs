@@ -86,6 +86,13 @@ impl Expr {
         Expr::atom(format!("{function}({})", list.join(", ")))
     }
 
+    /// Whether a function is called in it.
+    pub(super) fn has_call(&self) -> bool {
+        let text = self.text.as_bytes();
+        text.windows(2)
+            .any(|pair| pair[1] == b'(' && (pair[0].is_ascii_alphanumeric() || pair[0] == b'_'))
+    }
+
     pub(super) fn element(base: &str, index: &Expr) -> Expr {
         Expr::atom(format!("{base}[{}]", index.text))
     }

@@ -211,8 +211,21 @@ impl Helpers {
             let name = format!("{base}_number_{s}");
             return self.define(name, |_, n| function(c, n, &parameters, &body));
         }
-        let body = format!("return a {symbol} b || a != a ? a : b; /* NaN where either is. */");
+        let body = format!(
+            "/* NaN where either is; compilers make two instructions of it. */\n\
+             const {c} other = b {symbol} a ? b : a;\nreturn b != b ? b : other;"
+        );
         self.define(format!("{base}_{s}"), |_, n| function(c, n, &parameters, &body))
+    }
+
+    /// The function that gives the lesser or greater of a `float` and a number, NaN where the former
+    /// is; on vectors of `lanes` lanes.
+    pub(super) fn bounded(&mut self, op: ScalarOp, lanes: Option<usize>) -> String {
+        let number = Range::Float { low: -f64::MAX, high: f64::MAX, nan: false };
+        match lanes {
+            Some(lanes) => self.vector_function(op, DType::FLOAT32, lanes, number),
+            None => self.extremum(op, DType::FLOAT32, number),
+        }
     }
 
     fn floor_division(&mut self, op: ScalarOp, dtype: DType) -> String {
@@ -849,15 +862,25 @@ do {{
                 self.vector_type(unsigned(elem), lanes);
                 Some(format!("return ({vector})(-({word})a);"))
             }
+            Min | Max if dtype.is_float() => {
+                let select = self.select(elem, lanes);
+                let other =
+                    format!("const {vector} other = {select}(({mask})(b {symbol} a), b, a);");
+                let plain = match number {
+                    true => format!("{other}\nreturn other; /* NaN where `a` is; `b` is not. */"),
+                    false => format!(
+                        "{other}\nreturn {select}(({mask})(b != b), b, other); \
+                         /* NaN where either is. */"
+                    ),
+                };
+                Some(match extremum_instruction(op, elem, lanes, number) {
+                    Some((macros, text)) => format!("#if {macros}\n{text}\n#else\n{plain}\n#endif"),
+                    None => plain,
+                })
+            }
             Min | Max => {
                 let select = self.select(elem, lanes);
-                Some(match (number, dtype.is_float()) {
-                    (true, _) => format!("return {select}(({mask})(b {symbol} a), b, a);"),
-                    (false, true) => {
-                        format!("return {select}(({mask})((a {symbol} b) | (a != a)), a, b);")
-                    }
-                    (false, false) => format!("return {select}(({mask})(a {symbol} b), a, b);"),
-                })
+                Some(format!("return {select}(({mask})(a {symbol} b), a, b);"))
             }
             Abs if dtype.is_float() => {
                 Some(format!("return ({vector})(({mask})a & INT{}_MAX);", stored_bits(elem)))
@@ -970,6 +993,37 @@ do {{
     }
 }
 
+/// The instructions for the lesser or greater of `a` and `b`, NaN where `a` is (and where `b` is,
+/// unless it is a `number`), and what says that they are there: GCC does not find them in choices by
+/// masks.
+fn extremum_instruction(
+    op: ScalarOp,
+    elem: DType,
+    lanes: usize,
+    number: bool,
+) -> Option<(&'static str, String)> {
+    let base = if op == ScalarOp::Min { "min" } else { "max" };
+    match (elem == DType::FLOAT32, lanes, number) {
+        (true, 4, true) => {
+            Some(("defined(__SSE__)", format!("return __builtin_ia32_{base}ps(b, a);")))
+        }
+        (true, 8, true) => {
+            Some(("defined(__AVX__)", format!("return __builtin_ia32_{base}ps256(b, a);")))
+        }
+        (true, 16, _) => {
+            let ordered = match number {
+                true => "-1",
+                false => "(int16_t)__builtin_ia32_cmpps512_mask(b, b, 7, (uint16_t)-1, 4)",
+            };
+            Some((
+                "defined(__AVX512F__) && !defined(__clang__)",
+                format!("return __builtin_ia32_{base}ps512_mask(b, a, b, {ordered}, 4);"),
+            ))
+        }
+        _ => None,
+    }
+}
+
 /// How vectors are cut and put together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Regroup {
@@ -1040,24 +1094,33 @@ fn of_bools(op: ScalarOp, a: &Expr, b: &Expr) -> Expr {
     use ScalarOp::*;
     let not = |expr: &Expr| Expr::unary("!", expr);
     match op {
-        Add | Max | Or => Expr::binary("|", a, b),
-        Mul | Min | And | Div | FloorDiv => Expr::binary("&", a, b),
+        Add | Max | Or => bits("|", a, b),
+        Mul | Min | And | Div | FloorDiv => bits("&", a, b),
         Sub | Xor | Ne => Expr::binary("!=", a, b),
         Eq => Expr::binary("==", a, b),
         Mod | FloorMod => Expr::atom("false"),
-        Pow => Expr::binary("|", a, &not(b)),
+        Pow => bits("|", a, &not(b)),
         Not => not(a),
-        ShiftRight | Gt => Expr::binary("&", a, &not(b)),
-        Lt => Expr::binary("&", &not(a), b),
-        Le => Expr::binary("|", &not(a), b),
-        Ge => Expr::binary("|", a, &not(b)),
+        ShiftRight | Gt => bits("&", a, &not(b)),
+        Lt => bits("&", &not(a), b),
+        Le => bits("|", &not(a), b),
+        Ge => bits("|", a, &not(b)),
         // Neg, Abs, ShiftLeft; the rest takes floats only.
         _ => a.clone(),
     }
 }
 
+/// `a symbol b` for `&` or `|` on `bool`. Clang takes a call on the right for a mistaken `&&`, unless
+/// it is one of numbers.
+fn bits(symbol: &str, a: &Expr, b: &Expr) -> Expr {
+    match b.has_call() {
+        true => Expr::binary(symbol, a, &Expr::cast("int", b)),
+        false => Expr::binary(symbol, a, b),
+    }
+}
+
 /// `a` where `condition`, else `b`, all of them `bool`.
 pub(super) fn bool_choice(condition: &Expr, a: &Expr, b: &Expr) -> Expr {
-    let chosen = Expr::binary("&", condition, a);
-    Expr::binary("|", &chosen, &Expr::binary("&", &Expr::unary("!", condition), b))
+    let chosen = bits("&", condition, a);
+    bits("|", &chosen, &bits("&", &Expr::unary("!", condition), b))
 }

@@ -12,6 +12,10 @@ use super::ranges::Ranges;
 /// Larger arrays of the stack go to the workspace.
 const MAX_STACK_ARRAY: usize = 64 << 10;
 
+/// As do those after so many bytes: threads have little stack, and compilers need not share it
+/// between arrays.
+const MAX_STACK: usize = 256 << 10;
+
 /// A parallel loop that needs workspace runs as at most this many tasks, each with its own.
 const MAX_TASKS: i64 = 64;
 
@@ -67,6 +71,8 @@ pub(super) struct Tasks {
 struct Frame {
     top: usize,
     most: usize,
+    /// Bytes on the stack, of all arrays together.
+    stack: usize,
 }
 
 impl Frame {
@@ -102,7 +108,7 @@ impl Layout {
             usize::try_from(alloc.offset?).ok()?.checked_add(bytes)
         });
         let planned = planned.max().unwrap_or(0).next_multiple_of(ALIGNMENT);
-        let mut frames = vec![Frame { top: planned, most: planned }];
+        let mut frames = vec![Frame { top: planned, most: planned, stack: 0 }];
         let mut steps: Vec<Step> = body.first_op(body.entry()).map(Step::Op).into_iter().collect();
         while let Some(step) = steps.pop() {
             let frame_count = frames.len();
@@ -190,9 +196,11 @@ fn home(
         return Home::Variables(variables);
     }
     let bytes = tensor_bytes(&alloc.shape, alloc.dtype).unwrap_or(0);
-    if alloc.scope == Scope::Global || bytes > MAX_STACK_ARRAY {
+    let stack = frame.stack.saturating_add(bytes);
+    if alloc.scope == Scope::Global || bytes > MAX_STACK_ARRAY || stack > MAX_STACK {
         return Home::Workspace(frame.take(bytes.max(1)));
     }
+    frame.stack = stack;
     Home::Stack
 }
 

@@ -59,6 +59,12 @@ impl Form {
         }
     }
 
+    /// The lesser or greater of `a` and the number `bound`; NaN where `a` is.
+    fn bounded(&self, helpers: &mut Helpers, op: ScalarOp, a: &str, bound: &str) -> String {
+        let name = helpers.bounded(op, self.lanes);
+        format!("{name}({a}, {bound})")
+    }
+
     /// The bits of the float `a`.
     fn bits(&self, helpers: &mut Helpers, a: &str) -> String {
         if self.lanes.is_some() {
@@ -134,8 +140,8 @@ pub(super) fn function(
 fn exp(helpers: &mut Helpers, form: &Form) -> String {
     let Form { float, int, word, .. } = form;
     let (high, low) = (form.constant(helpers, "89.0f"), form.constant(helpers, "-104.0f"));
-    let below = form.choose(helpers, "x > 89.0f", &high, "x");
-    let clamped = form.choose(helpers, "below < -104.0f", &low, "below");
+    let below = form.bounded(helpers, ScalarOp::Min, "x", &high);
+    let clamped = form.bounded(helpers, ScalarOp::Max, "below", &low);
     let bits = form.bits(helpers, "shifted");
     let first = form.of_bits(helpers, &format!("({word})(half + 127) << 23"));
     let second = form.of_bits(helpers, &format!("({word})(n - half + 127) << 23"));
@@ -145,6 +151,24 @@ fn exp(helpers: &mut Helpers, form: &Form) -> String {
         "r",
         &["0.49999994", "0.16666521", "0.041668266", "0.008368677", "0.0013820734"],
     );
+    let scaled = format!(
+        "\
+/* In two steps, since 2^n itself may be no normal number. */
+const {int} n = ({int})({bits} - 0x4b400000u);
+const {int} half = n >> 1;
+return p * {first} * {second};"
+    );
+    let scaled = match form.lanes {
+        Some(16) => format!(
+            "\
+#if defined(__AVX512F__) && !defined(__clang__)
+return ({float})__builtin_ia32_scalefps512_mask(p, whole, p, -1, 4);
+#else
+{scaled}
+#endif"
+        ),
+        _ => scaled,
+    };
     format!(
         "\
 /* e^x = 2^n e^r with n whole and |r| <= ln(2) / 2; beyond the bounds it is 0 or infinite. */
@@ -152,13 +176,10 @@ const {float} below = {below};
 const {float} t = {clamped};
 /* Adding 1.5 * 2^23 leaves n in the last bits. */
 const {float} shifted = t * 1.44269504f + 12582912.0f;
-const {int} n = ({int})({bits} - 0x4b400000u);
 const {float} whole = shifted - 12582912.0f;
 const {float} r = t - whole * 0.693359375f + whole * 2.12194440e-4f;
-{p}p = p * (r * r) + r + 1.0f;
-/* In two steps, since 2^n itself may be no normal number. */
-const {int} half = n >> 1;
-return p * {first} * {second};"
+{p}p = (p * r + 1.0f) * r + 1.0f;
+{scaled}"
     )
 }
 

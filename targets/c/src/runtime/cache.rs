@@ -1,6 +1,7 @@
 //! Compiled code on disk, by content.
 //!
-//! An entry is a file `KEY/HASH.so`: the key is that of the source, the flags and the compiler, the
+//! An entry is a file `KEY/HASH.so`: the key is that of the sources, the flags, the compiler and
+//! the machine, the
 //! hash that of the file itself. So a file that was cut off or changed is seen as such, and made
 //! again; and since files get their name last, by renaming, nobody sees half of one.
 
@@ -9,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use ir_core::diagnostics::Diagnostic;
 
@@ -23,6 +24,17 @@ pub struct Cache {
 
 /// The names of files while they are made are unique by process and by this.
 static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// What code for this very machine depends on, so that machines can share a cache.
+static MACHINE: LazyLock<String> = LazyLock::new(|| {
+    let of_processor =
+        |line: &&str| ["model name", "flags", "Features"].iter().any(|key| line.starts_with(key));
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut lines: Vec<&str> = text.lines().filter(of_processor).collect();
+    lines.dedup();
+    lines.truncate(2);
+    format!("{} {}", std::env::consts::ARCH, lines.join("\n"))
+});
 
 /// A folder that is removed in the end.
 struct Scratch(PathBuf);
@@ -72,7 +84,7 @@ impl Cache {
         sources: &[&str],
     ) -> Result<PathBuf, Diagnostic> {
         let mut hash = Hash::default();
-        let parts = flags.iter().map(String::as_str).chain([compiler.version()]);
+        let parts = flags.iter().map(String::as_str).chain([compiler.version(), &*MACHINE]);
         for part in parts.chain(sources.iter().copied()) {
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
@@ -115,7 +127,17 @@ impl Cache {
             return Err(self.refused(&sources.concat(), key, &messages));
         }
         let made = scratch.0.join("kernels.so");
-        let bytes = fs::read(&made).map_err(|error| unwritable(&made, &error))?;
+        let bytes = match fs::read(&made) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(self.refused(
+                    &sources.concat(),
+                    key,
+                    "it ended well, and wrote no file",
+                ));
+            }
+            Err(error) => return Err(unwritable(&made, &error)),
+        };
         let folder = self.folder.join(key);
         fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
         let entry = folder.join(format!("{:032x}.so", Hash::of(&bytes)));

@@ -1,12 +1,12 @@
 //! Activations, dropout and flattening.
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 use te::compute::Combiner;
 use te::scalar::ScalarOp;
 
 use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
-use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction};
+use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction, reals_of};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, relation};
 
@@ -216,11 +216,12 @@ fn define_softmax(cx: &mut DefineCx<'_>, axis: i64, logarithm: bool) -> Defined 
     let mut data = cx.tensor(0)?;
     let (shape, dtype) = cx.result()?;
     let axis = relation::axis(axis, shape.len())?;
-    if !dtype.is_float() {
+    let real = reals_of(dtype);
+    if dtype != real {
         let name = cx.stage_of("float");
         data = cx.builder.compute(&name, &shape, |e, i| {
             let x = e.load(&data, i);
-            e.cast(x, DType::FLOAT64)
+            e.cast(x, real)
         });
     }
     let reduction = Reduction::of_axis(&shape, axis);
@@ -238,16 +239,20 @@ fn define_softmax(cx: &mut DefineCx<'_>, axis: i64, logarithm: bool) -> Defined 
         true => e.scalar(ScalarOp::Exp, &[x]),
         false => x,
     });
+    // A logarithm or a division for each row, not for each element.
+    let name = cx.stage_of(if logarithm { "log" } else { "scale" });
+    let scale = cx.builder.compute(&name, &reduction.shape, |e, i| {
+        let sum = e.load(&sum, i);
+        if logarithm {
+            return e.scalar(ScalarOp::Log, &[sum]);
+        }
+        let one = e.number_like(sum, 1.0);
+        e.div(one, sum)
+    });
     cx.compute(|e, i| {
         let at = reduction.kept(e, i);
-        let (x, sum) = (e.load(&terms, i), e.load(&sum, &at));
-        let value = match logarithm {
-            true => {
-                let sum = e.scalar(ScalarOp::Log, &[sum]);
-                e.sub(x, sum)
-            }
-            false => e.div(x, sum),
-        };
+        let (x, scale) = (e.load(&terms, i), e.load(&scale, &at));
+        let value = if logarithm { e.sub(x, scale) } else { e.mul(x, scale) };
         e.cast(value, dtype)
     })
 }

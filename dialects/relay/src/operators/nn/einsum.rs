@@ -8,7 +8,7 @@ use te::compute::Combiner;
 
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::require;
-use crate::define::{Define, DefineCx, Defined, Operand};
+use crate::define::{Define, DefineCx, Defined, Operand, sums_of};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, elements, relation};
 
@@ -208,6 +208,7 @@ fn define_einsum(cx: &mut DefineCx<'_>) -> Defined {
                 });
             }
             let factor = e.load(tensor, &at);
+            let factor = e.cast(factor, sums_of(tensor.dtype));
             product = Some(product.map_or(factor, |product| e.mul(product, factor)));
         }
         product.unwrap_or_else(|| e.index(1))

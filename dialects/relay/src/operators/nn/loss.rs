@@ -7,7 +7,7 @@ use te::scalar::ScalarOp;
 
 use super::numeric::Number;
 use super::relation::{require, require_rank};
-use crate::define::{Define, DefineCx, Defined, Operand};
+use crate::define::{Define, DefineCx, Defined, Operand, reals_of, sums_of};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern;
 
@@ -83,7 +83,7 @@ fn define_cross_entropy(
     logarithm: fn(&mut Expression<'_>, ValueId) -> ValueId,
 ) -> Defined {
     let (predictions, targets, (_, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
-    let real = if dtype.is_float() { dtype } else { DType::FLOAT64 };
+    let real = reals_of(dtype);
     let (extents, name) = (predictions.shape.clone(), cx.stage_of("sum"));
     let sum = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| {
         let (p, t) = (e.load(&predictions, r), e.load(&targets, r));
@@ -209,16 +209,28 @@ fn define_nll_loss(cx: &mut DefineCx<'_>) -> Defined {
     let extents = targets.shape.clone();
     match op.reduction.as_str() {
         "none" => return Ok(vec![losses]),
-        "sum" => return cx.reduce(&extents, Combiner::Sum, |e, _, r| e.load(&losses, r)),
+        "sum" => {
+            return cx.reduce(&extents, Combiner::Sum, |e, _, r| {
+                let loss = e.load(&losses, r);
+                e.cast(loss, sums_of(dtype))
+            });
+        }
         _ => {}
     }
     let name = cx.stage_of("sum");
-    let sum = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| e.load(&losses, r));
+    let sum = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| {
+        let loss = e.load(&losses, r);
+        e.cast(loss, sums_of(dtype))
+    });
     let name = cx.stage_of("total");
-    let total = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| weight(e, r).2);
+    let total = cx.builder.reduce(&name, &[], &extents, Combiner::Sum, |e, _, r| {
+        let (.., weight) = weight(e, r);
+        e.cast(weight, sums_of(dtype))
+    });
     cx.compute(|e, i| {
         let (sum, total) = (e.load(&sum, i), e.load(&total, i));
-        e.div(sum, total)
+        let mean = e.div(sum, total);
+        e.cast(mean, dtype)
     })
 }
 

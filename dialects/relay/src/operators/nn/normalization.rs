@@ -6,7 +6,9 @@ use te::scalar::ScalarOp;
 
 use super::numeric::{Number, size};
 use super::relation::{divide, vectors_along};
-use crate::define::{Define, DefineCx, Defined, Index, Operand, Reduction, along, within};
+use crate::define::{
+    Define, DefineCx, Defined, Index, Operand, Reduction, along, reals_of, within,
+};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::{FusionPattern, relation};
 
@@ -76,7 +78,8 @@ fn define_batch_norm(cx: &mut DefineCx<'_>) -> Defined {
         let x = e.load(&data, i);
         let (mean, variance) =
             (along(e, &mean, i, scaling.axis), along(e, &variance, i, scaling.axis));
-        scaling.normalized(e, i, x, mean, variance, op.epsilon)
+        let scale = scaling.scale(e, variance, op.epsilon);
+        scaling.normalized(e, i, x, mean, scale)
     });
     Ok(vec![normalized, mean, variance])
 }
@@ -101,27 +104,34 @@ impl Scaling {
         })
     }
 
-    /// The element type of statistics: integers are normalized as reals.
+    /// The element type of statistics.
     fn computed_in(&self) -> DType {
-        if self.dtype.is_float() { self.dtype } else { DType::FLOAT64 }
+        reals_of(self.dtype)
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` at indices `i`.
+    /// `1 / sqrt(variance + epsilon)`.
+    fn scale(&self, e: &mut Expression<'_>, variance: ValueId, epsilon: f64) -> ValueId {
+        let real = self.computed_in();
+        let (variance, epsilon) = (e.cast(variance, real), e.number(real, epsilon));
+        let shifted = e.add(variance, epsilon);
+        let deviation = e.scalar(ScalarOp::Sqrt, &[shifted]);
+        let one = e.number(real, 1.0);
+        e.div(one, deviation)
+    }
+
+    /// `(x - mean) * scale * gamma + beta` at indices `i`.
     fn normalized(
         &self,
         e: &mut Expression<'_>,
         i: &[ValueId],
         x: ValueId,
         mean: ValueId,
-        variance: ValueId,
-        epsilon: f64,
+        scale: ValueId,
     ) -> ValueId {
         let real = self.computed_in();
-        let [x, mean, variance] = [x, mean, variance].map(|value| e.cast(value, real));
-        let (centered, epsilon) = (e.sub(x, mean), e.number(real, epsilon));
-        let shifted = e.add(variance, epsilon);
-        let deviation = e.scalar(ScalarOp::Sqrt, &[shifted]);
-        let mut value = e.div(centered, deviation);
+        let [x, mean] = [x, mean].map(|value| e.cast(value, real));
+        let centered = e.sub(x, mean);
+        let mut value = e.mul(centered, scale);
         if let Some(gamma) = &self.gamma {
             let gamma = along(e, gamma, i, self.axis);
             let gamma = e.cast(gamma, real);
@@ -177,12 +187,18 @@ impl Scaling {
         let [mean, variance] = &statistics[..] else {
             return Err("expected a mean and a variance".to_string());
         };
+        // A root and a division for each row, not for each element.
+        let name = cx.stage_of("scale");
+        let scale = cx.builder.compute(&name, shape, |e, i| {
+            let variance = e.load(variance, i);
+            self.scale(e, variance, epsilon)
+        });
         cx.compute(|e, i| {
             let x = e.load(&data, i);
             let place = Index::row_major(i, &data.shape).split(e, view);
             let group = reduction.kept(e, &place);
-            let (mean, variance) = (e.load(mean, &group), e.load(variance, &group));
-            self.normalized(e, i, x, mean, variance, epsilon)
+            let (mean, scale) = (e.load(mean, &group), e.load(&scale, &group));
+            self.normalized(e, i, x, mean, scale)
         })
     }
 }
@@ -515,7 +531,7 @@ fn define_l2_normalize(cx: &mut DefineCx<'_>) -> Defined {
     let data = cx.tensor(0)?;
     let reduced = relation::reduced_axes(op.axis.as_deref(), false, data.shape.len())?;
     let (reduction, name) = (Reduction::new(&data.shape, &reduced, false), cx.stage_of("sum"));
-    let real = if data.dtype.is_float() { data.dtype } else { DType::FLOAT64 };
+    let real = reals_of(data.dtype);
     let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, _, x| {
         let x = e.cast(x, real);
         e.mul(x, x)
@@ -596,7 +612,7 @@ fn define_lrn(cx: &mut DefineCx<'_>) -> Defined {
     let data = cx.tensor(0)?;
     let axis = relation::axis(op.axis, data.shape.len())?;
     let (extent, reach) = (data.shape[axis], (op.size / 2).min(data.shape[axis]));
-    let real = if data.dtype.is_float() { data.dtype } else { DType::FLOAT64 };
+    let real = reals_of(data.dtype);
     let name = cx.stage_of("sum");
     let window = [2 * reach + 1];
     let sum = cx.builder.reduce(&name, &data.shape, &window, Combiner::Sum, |e, i, r| {

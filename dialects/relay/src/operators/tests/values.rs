@@ -114,6 +114,14 @@ fn reductions() {
     reduce("argmin").with("axis", &1i64).gives(&[2], &[0.0, 2.0]);
     reduce("all").with("axis", &1i64).gives(&[2], &[1.0, 0.0]);
     Case::new("mean", [ints(&[2], &[-3, 0])]).gives(&[], &[-1.0]);
+    // Halves have no 2049: their definitions sum in `float32`.
+    for dtype in [DType::FLOAT16, DType::BFLOAT16] {
+        let many = || tensor(dtype, &[4096], &[1.0; 4096]);
+        Case::new("sum", [many()]).gives(&[], &[4096.0]);
+        Case::new("mean", [many()]).gives(&[], &[1.0]);
+        Case::new("variance", [many(), scalar(dtype, 0.0)]).gives(&[], &[1.0]);
+        Case::new("collapse_sum_like", [many(), scalar(dtype, 0.0)]).gives(&[], &[4096.0]);
+    }
     let empty = Case::new("max", [floats(&[0], &[])]);
     assert!(empty.value_error().contains("at least one element"));
     assert!(reduce("sum").with("axis", &2i64).type_error().contains("from -2 to 1, found 2"));

@@ -1,0 +1,83 @@
+//! How much a compute function does, however it is scheduled.
+
+use ir_core::{Item, Type};
+
+use super::{Combiner, Reduce, Stage};
+use crate::scalar::{ScalarOp, dtype_of};
+
+/// What a compute function has to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// Arithmetic operations on floats: each addition, subtraction, multiplication, division,
+    /// maximum, minimum and function such as `exp` counts one for every point of its stage, and so
+    /// does each combination of a reduction. A multiply-add counts two. Comparisons, selections,
+    /// conversions and everything on integers count nothing.
+    pub flops: u64,
+    /// Bytes of the parameters and results, each once: the least traffic with memory.
+    pub bytes: u64,
+}
+
+/// The work of the compute function `function`, each element of each stage computed once.
+pub fn work(function: &Item) -> Work {
+    let mut work = Work::default();
+    let Some(body) = function.body.as_deref() else { return work };
+    for stage in Stage::all(body) {
+        let extents = stage.shape.iter().chain(&stage.reduction);
+        let points =
+            extents.fold(1u64, |n, extent| n.saturating_mul(u64::try_from(*extent).unwrap_or(0)));
+        let is_float = |ty: Type| dtype_of(ty).is_some_and(|dtype| dtype.is_float());
+        let mut each = 0u64;
+        for &region in body.regions(stage.op) {
+            for op in body.walk_block(body.block_of(region)) {
+                let counts = ScalarOp::of(body.op_name(op)).is_some() && body.result_count(op) == 1;
+                each += u64::from(counts && is_float(body.ty(body.result(op, 0))));
+            }
+        }
+        let reduce: Option<Reduce> = body.view(stage.op);
+        if reduce.is_some_and(|reduce| reduce.combiner != Combiner::User) {
+            let results = body.results(stage.op);
+            let element = |ty: Type| ty.as_tensor().is_some_and(|tensor| tensor.dtype.is_float());
+            each += u64::from(results.last().is_some_and(|result| element(body.ty(result))));
+        }
+        work.flops = work.flops.saturating_add(points.saturating_mul(each));
+    }
+    let function = function.signature.ty.as_function();
+    let types = function.into_iter().flat_map(|f| f.params.iter().copied().chain([f.result]));
+    let mut pending: Vec<Type> = types.collect();
+    while let Some(ty) = pending.pop() {
+        if let Some(fields) = ty.as_tuple() {
+            pending.extend(fields);
+        } else if let Some(tensor) = ty.as_tensor() {
+            let shape = tensor.known_shape();
+            let bytes = shape.and_then(|shape| ir_core::tensor::tensor_bytes(&shape, tensor.dtype));
+            work.bytes = work.bytes.saturating_add(bytes.unwrap_or(0) as u64);
+        }
+    }
+    work
+}
+
+#[cfg(test)]
+mod tests {
+    use ir_core::DType;
+
+    use super::*;
+    use crate::compute::ComputeBuilder;
+
+    #[test]
+    fn a_multiply_add_counts_two() {
+        let mut f = ComputeBuilder::new();
+        let x = f.input("x", &[4, 8], DType::FLOAT32);
+        let w = f.input("w", &[8, 2], DType::FLOAT32);
+        let dense = f.reduce("dense", &[4, 2], &[8], Combiner::Sum, |e, i, r| {
+            let (a, b) = (e.load(&x, &[i[0], r[0]]), e.load(&w, &[r[0], i[1]]));
+            e.mul(a, b)
+        });
+        let relu = f.compute("relu", &[4, 2], |e, i| {
+            let (value, zero) = (e.load(&dense, i), e.number(DType::FLOAT32, 0.0));
+            e.max(value, zero)
+        });
+        let function = f.finish(&[relu]).unwrap();
+        let expected = Work { flops: 2 * 4 * 2 * 8 + 4 * 2, bytes: 4 * (32 + 16 + 8) };
+        assert_eq!(work(&function), expected);
+    }
+}

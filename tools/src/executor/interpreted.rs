@@ -1,0 +1,70 @@
+//! Kernels without a compiler: their loops, interpreted.
+
+use ir_core::{Diagnostic, Module, Symbol, Verified};
+use target_core::{Buffer, Executable, Kernel};
+use te::interpreter::run_kernel;
+use te::loops::{KERNEL, OUTPUTS};
+
+/// The kernels of a module, run by the interpreter of loops.
+pub(super) struct Interpreted {
+    module: Module,
+    kernels: Vec<Kernel>,
+}
+
+impl Interpreted {
+    /// The kernels of `module`.
+    pub(super) fn new(module: Verified<'_, Module>) -> Interpreted {
+        let module = module.get().clone();
+        let items = module.items.iter().filter(|(_, item)| item.signature.op == KERNEL);
+        let kernels = items.map(|(name, item)| {
+            let params = item.signature.ty.as_function().map(|function| function.params.to_vec());
+            let params = params.unwrap_or_default();
+            let outputs = item.signature.attrs.value::<i64>(OUTPUTS).unwrap_or(0);
+            Kernel {
+                name: name.to_string(),
+                symbol: name.to_string(),
+                names: (0..params.len()).map(|index| format!("p{index}")).collect(),
+                params,
+                outputs: usize::try_from(outputs).unwrap_or(0),
+                workspace: 0,
+            }
+        });
+        Interpreted { kernels: kernels.collect(), module }
+    }
+}
+
+impl Executable for Interpreted {
+    fn kernels(&self) -> &[Kernel] {
+        &self.kernels
+    }
+
+    fn call(&self, name: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic> {
+        let misfit = |message: String| Diagnostic::error("E0733", message);
+        let kernel = self.kernels.iter().find(|kernel| kernel.name == name);
+        let body = self.module.body(Symbol::new(name));
+        let (Some(kernel), Some(body)) = (kernel, body) else {
+            return Err(misfit(format!("no kernel `@{name}`")));
+        };
+        if buffers.len() != kernel.params.len() {
+            let (expected, found) = (kernel.params.len(), buffers.len());
+            return Err(misfit(format!("`@{name}` takes {expected} buffers, found {found}")));
+        }
+        let inputs = buffers.len().saturating_sub(kernel.outputs);
+        let mut values = Vec::with_capacity(inputs);
+        for (buffer, ty) in buffers.iter().zip(&kernel.params).take(inputs) {
+            let tensor = ty
+                .as_tensor()
+                .and_then(|tensor| buffer.to_tensor(tensor.dtype, &tensor.known_shape()?).ok());
+            values.push(tensor.ok_or_else(|| misfit(format!("a buffer of `@{name}` is no {ty}")))?);
+        }
+        let outputs = run_kernel(&self.module, body, &values, kernel.outputs);
+        let outputs = outputs.map_err(|error| error.diagnostic(None))?;
+        for (buffer, output) in buffers.iter_mut().skip(inputs).zip(&outputs) {
+            if buffer.len() != output.bytes().len() {
+                return Err(misfit(format!("a buffer of `@{name}` is no {}", output.ty())));
+            }
+            buffer.as_mut().copy_from_slice(output.bytes());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! Where the time of a program goes: its kernels called one by one.
+//!
+//! The main kernel is a list of calls on buffers. Instead of that kernel, which stays as it is, the
+//! profiler calls what it calls, through [`Executable`], with a clock around each.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use ir_core::{Diagnostic, EntityId, Loc, LocData, Module, SourceMap, Span, Symbol, Type};
+use target_core::{Buffer, Executable};
+use te::compute::{FUNC, Work, Yield, work};
+use te::loops::{Alloc, Call};
+
+/// What a call reads or writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// A parameter of the main kernel.
+    Param(usize),
+    /// A buffer that it allocates.
+    Local(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Site {
+    kernel: Symbol,
+    places: Vec<Place>,
+    loc: Loc,
+}
+
+/// The calls of a main kernel, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calls {
+    sites: Vec<Site>,
+    /// The sizes of the buffers that it allocates, and the last call that uses each.
+    locals: Vec<(Type, usize)>,
+    /// Where the main kernel starts in its source.
+    base: Option<Span>,
+    /// Whether there is something besides calls.
+    is_opaque: bool,
+}
+
+/// The work of each compute function of `module`.
+pub(super) fn works(module: &Module) -> HashMap<Symbol, Work> {
+    let functions = module.items.iter().filter(|(_, item)| item.signature.op == FUNC);
+    functions.map(|(name, item)| (*name, work(item))).collect()
+}
+
+/// The calls of the kernel `main` of `module`.
+pub(super) fn calls(module: &Module, main: &str) -> Calls {
+    let mut calls = Calls::default();
+    let Some(item) = module.get(main) else { return calls };
+    let Some(body) = item.body.as_deref() else { return calls };
+    calls.base = item.signature.span;
+    let mut places: Vec<Option<Place>> = vec![None; body.value_capacity()];
+    for (index, param) in body.block_args(body.entry()).iter().enumerate() {
+        places[param.index()] = Some(Place::Param(index));
+    }
+    for op in body.block_ops(body.entry()) {
+        if body.view::<Alloc>(op).is_some() {
+            let buffer = body.result(op, 0);
+            places[buffer.index()] = Some(Place::Local(calls.locals.len()));
+            calls.locals.push((body.ty(buffer), 0));
+        } else if let Some(call) = body.view::<Call>(op) {
+            calls.add(&call, body.loc(op), &places);
+        } else if body.view::<Yield>(op).is_none() {
+            calls.is_opaque = true;
+        }
+    }
+    calls
+}
+
+impl Calls {
+    fn add(&mut self, call: &Call, loc: Loc, places: &[Option<Place>]) {
+        let known: Option<Vec<Place>> =
+            call.buffers().iter().map(|buffer| places.get(buffer.index()).copied()?).collect();
+        let Some(known) = known.filter(|_| !call.parts) else {
+            self.is_opaque = true;
+            return;
+        };
+        for place in &known {
+            if let Place::Local(local) = place {
+                self.locals[*local].1 = self.sites.len();
+            }
+        }
+        self.sites.push(Site { kernel: call.kernel, places: known, loc });
+    }
+}
+
+/// What one kernel did.
+#[derive(Clone, Debug)]
+pub struct KernelProfile {
+    /// Its name.
+    pub name: String,
+    /// How often a run calls it.
+    pub calls: usize,
+    /// Seconds of a run in all its calls: the sum of their medians.
+    pub seconds: f64,
+    /// Its work in a run, in all its calls.
+    pub work: Work,
+    /// The places in the model that its calls come from.
+    locs: Vec<Loc>,
+}
+
+/// Where the time of a program goes.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The kernels, the one that takes longest first.
+    pub kernels: Vec<KernelProfile>,
+    /// How many runs were measured.
+    pub runs: usize,
+    base: Option<Span>,
+}
+
+impl Profile {
+    /// Seconds of a run in all kernels.
+    pub fn seconds(&self) -> f64 {
+        self.kernels.iter().map(|kernel| kernel.seconds).sum()
+    }
+
+    /// What `kernel` was made of: names of nodes of an imported model, or places in the source.
+    pub fn sources(&self, kernel: &KernelProfile, sources: &SourceMap) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        let mut pending: Vec<Loc> = kernel.locs.iter().rev().copied().collect();
+        while let Some(loc) = pending.pop() {
+            let span = match loc.data() {
+                LocData::Fused(locs) => {
+                    pending.extend(locs.iter().rev());
+                    None
+                }
+                LocData::Pass(_, inner) => {
+                    pending.push(inner);
+                    None
+                }
+                LocData::Imported(name) => {
+                    if !names.iter().any(|other| other == name.as_str()) {
+                        names.push(name.to_string());
+                    }
+                    None
+                }
+                LocData::Unknown | LocData::Offset(_) | LocData::Span(_) => loc.span(self.base),
+            };
+            let place = span.and_then(|span| {
+                let (line, column) = sources.line_column(span.file, span.start)?;
+                let file = span.file.as_str().rsplit('/').next().unwrap_or_default();
+                Some(format!("{file}:{line}:{column}"))
+            });
+            if let Some(place) = place.filter(|place| !names.contains(place)) {
+                names.push(place);
+            }
+        }
+        names
+    }
+}
+
+/// Buffers that no call uses at the moment, by their size.
+#[derive(Default)]
+struct Pool(HashMap<usize, Vec<Buffer>>);
+
+impl Pool {
+    fn take(&mut self, bytes: usize) -> Buffer {
+        let free = self.0.get_mut(&bytes).and_then(Vec::pop);
+        free.unwrap_or_else(|| Buffer::zeroed(bytes))
+    }
+
+    fn give(&mut self, buffer: Buffer) {
+        self.0.entry(buffer.len()).or_default().push(buffer);
+    }
+}
+
+/// Runs `calls` on `params`, the buffers of the main kernel, for some seconds and at least three
+/// times after a first one that is not measured.
+pub(super) fn profile(
+    calls: &Calls,
+    works: &HashMap<Symbol, Work>,
+    executable: &dyn Executable,
+    params: &mut Vec<Buffer>,
+    seconds: f64,
+) -> Result<Profile, Diagnostic> {
+    if calls.is_opaque {
+        let message = "the main kernel does more than calling kernels: it cannot be profiled";
+        return Err(Diagnostic::error("E0733", message));
+    }
+    let mut slots: Vec<Option<Buffer>> = params.drain(..).map(Some).collect();
+    let mut pool = Pool::default();
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); calls.sites.len()];
+    let begin = Instant::now();
+    let mut runs = 0;
+    let mut result = run_once(calls, executable, &mut slots, &mut pool, None);
+    while result.is_ok() && (begin.elapsed().as_secs_f64() < seconds || runs < 3) {
+        result = run_once(calls, executable, &mut slots, &mut pool, Some(&mut times));
+        runs += 1;
+    }
+    params.extend(slots.into_iter().flatten());
+    result?;
+    let mut kernels: Vec<KernelProfile> = Vec::new();
+    for (site, mut times) in calls.sites.iter().zip(times) {
+        times.sort_by(f64::total_cmp);
+        let median = times.get(times.len() / 2).copied().unwrap_or(0.0);
+        let Work { flops, bytes } = works.get(&site.kernel).copied().unwrap_or_default();
+        let name = site.kernel.as_str();
+        let place = kernels.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
+            kernels.push(KernelProfile {
+                name: name.to_string(),
+                calls: 0,
+                seconds: 0.0,
+                work: Work::default(),
+                locs: vec![],
+            });
+            kernels.len() - 1
+        });
+        let kernel = &mut kernels[place];
+        kernel.calls += 1;
+        kernel.seconds += median;
+        kernel.work.flops = kernel.work.flops.saturating_add(flops);
+        kernel.work.bytes = kernel.work.bytes.saturating_add(bytes);
+        kernel.locs.push(site.loc);
+    }
+    kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    Ok(Profile { kernels, runs, base: calls.base })
+}
+
+/// Runs all calls once; the seconds of each go to `times`.
+fn run_once(
+    calls: &Calls,
+    executable: &dyn Executable,
+    params: &mut [Option<Buffer>],
+    pool: &mut Pool,
+    mut times: Option<&mut Vec<Vec<f64>>>,
+) -> Result<(), Diagnostic> {
+    let missing = || Diagnostic::error("E0733", "a buffer of the main kernel is missing");
+    let mut locals: Vec<Option<Buffer>> = calls.locals.iter().map(|_| None).collect();
+    for (index, site) in calls.sites.iter().enumerate() {
+        let mut buffers: Vec<Buffer> = Vec::with_capacity(site.places.len());
+        for (position, place) in site.places.iter().enumerate() {
+            let twice = site.places[..position].iter().position(|other| other == place);
+            let taken = match (*place, twice) {
+                // An input that is passed twice: buffers of a call are distinct.
+                (_, Some(first)) => buffers.get(first).cloned(),
+                (Place::Param(param), None) => params.get_mut(param).and_then(Option::take),
+                (Place::Local(local), None) => locals[local].take().or_else(|| {
+                    super::memory::bytes_of(calls.locals[local].0).map(|bytes| pool.take(bytes))
+                }),
+            };
+            buffers.push(taken.ok_or_else(missing)?);
+        }
+        let start = Instant::now();
+        let called = executable.call(site.kernel.as_str(), &mut buffers);
+        let seconds = start.elapsed().as_secs_f64();
+        for (position, (place, buffer)) in site.places.iter().zip(buffers).enumerate() {
+            match *place {
+                _ if site.places[..position].contains(place) => {}
+                Place::Param(param) => params[param] = Some(buffer),
+                Place::Local(local) if calls.locals[local].1 > index => {
+                    locals[local] = Some(buffer);
+                }
+                Place::Local(_) => pool.give(buffer),
+            }
+        }
+        called?;
+        if let Some(times) = times.as_deref_mut() {
+            times[index].push(seconds);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Progress of long work, on a terminal.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ir_core::Module;
+use ir_core::pipeline::{Instrument, StepCx};
+
+/// Work that takes less than this shows nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A bar on standard error that appears after a second and goes away with the value; nothing where
+/// that is no terminal.
+#[derive(Default)]
+pub struct Progress {
+    shown: Option<Shown>,
+}
+
+struct Shown {
+    bar: ProgressBar,
+    /// Steps that were started; the bar shows those that are done.
+    started: AtomicU64,
+    /// Told when the work is done.
+    done: Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Progress that nobody sees.
+    pub fn hidden() -> Progress {
+        Progress::default()
+    }
+
+    /// Progress on standard error, where that is a terminal.
+    pub fn on_terminal(is_terminal: bool) -> Progress {
+        if !is_terminal {
+            return Progress::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} [{bar:30}] {pos}/{len} {msg}")
+        {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        let (done, finished) = channel();
+        let later = bar.clone();
+        let show = move || {
+            if finished.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                later.set_draw_target(ProgressDrawTarget::stderr());
+                later.enable_steady_tick(Duration::from_millis(200));
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".to_string()).spawn(show).ok();
+        let started = AtomicU64::new(0);
+        Progress { shown: Some(Shown { bar, started, done, thread }) }
+    }
+
+    /// Expects so many more steps.
+    pub fn expect(&self, steps: usize) {
+        if let Some(Shown { bar, .. }) = &self.shown {
+            bar.inc_length(steps as u64);
+        }
+    }
+
+    /// Goes on to the next step, `what`.
+    pub fn step(&self, what: &str) {
+        if let Some(Shown { bar, started, .. }) = &self.shown {
+            bar.set_message(what.to_string());
+            bar.set_position(started.fetch_add(1, Ordering::Relaxed));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        let Some(Shown { bar, done, thread, .. }) = self.shown.take() else { return };
+        // The thread may be past waiting.
+        let _ = done.send(());
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        bar.finish_and_clear();
+    }
+}
+
+/// Each pass is a step.
+pub(crate) struct PassProgress<'a>(pub(crate) &'a Progress);
+
+impl Instrument for PassProgress<'_> {
+    fn before(&mut self, cx: StepCx<'_>, _: &Module, _: &mut dyn io::Write) -> io::Result<()> {
+        self.0.step(cx.step.def.name);
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Random first-order programs, compiled to C as a whole, give what the interpreter gives.
+//!
+//! Fixed seeds, so that a run is repeatable: `PROPTEST_CASES` sets how many, `PROPTEST_RNG_SEED`
+//! the first. A failure shows the seed and the smallest program that still fails. The kernels of many
+//! programs are compiled at a time.
+
+mod compiled;
+
+use compiled::{Case, case, compiler, number, run, target};
+use ir_core::pipeline::catch_panic;
+use ir_core::{Module, Registry, Symbol, Type, verify};
+use relay::generate::{random_network, shrink};
+use relay::language::Tuple;
+use target_c::CTarget;
+use target_c::runtime::Compiler;
+
+/// Programs whose kernels are compiled together.
+const TOGETHER: usize = 16;
+
+fn text(module: &Module, registry: &Registry) -> String {
+    let (mut out, options) = (Vec::new(), relay::text::PrintOptions::default());
+    relay::text::print(module, registry, &options, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The program that gives result `index` only.
+fn only(module: &Module, index: usize) -> Option<Module> {
+    let mut module = module.clone();
+    let item = module.items.get_mut(&Symbol::new("main"))?;
+    let params = item.signature.ty.as_function()?.params.to_vec();
+    let body = item.body_mut()?;
+    let result = relay::language::yielded(body, body.entry())?;
+    let tuple = body.defining_op(result)?;
+    let value = *body.view::<Tuple>(tuple)?.fields.get(index)?;
+    let last = body.last_op(body.entry())?;
+    body.set_operand(last, 0, value);
+    body.erase(tuple);
+    item.signature.ty = Type::function(params, body.ty(value));
+    Some(module)
+}
+
+/// The smallest program that fails like `case`, as text.
+fn smallest(case: &Case, registry: &Registry, target: &CTarget, compiler: &Compiler) -> String {
+    let failure = |module: &Module| -> Option<String> {
+        verify(module, registry).ok()?;
+        let smaller = compiled::case(module.clone(), registry, case.seed).ok()?;
+        Some(run(&[smaller], registry, target, compiler).into_iter().next()?.1)
+    };
+    let kind = |message: &str| message.chars().take(9).collect::<String>();
+    let Some(first) = failure(&case.module) else { return "it does not fail alone".to_string() };
+    let fails =
+        |module: &Module| failure(module).is_some_and(|message| kind(&message) == kind(&first));
+    let parts = (0..case.expected.len()).filter_map(|index| only(&case.module, index));
+    let part = parts.into_iter().find(fails);
+    let small = shrink(part.as_ref().unwrap_or(&case.module), registry, &fails);
+    format!("{}\n{}", failure(&small).unwrap_or(first), text(&small, registry))
+}
+
+/// `count` programs, compiled for the target that `name` describes.
+fn agree(name: &str, seeds: std::ops::Range<u64>) {
+    let Some(compiler) = compiler() else {
+        eprintln!("there is no C compiler: nothing is compared");
+        return;
+    };
+    let (registry, target) = (tools::registry(), target(name));
+    let seeds: Vec<u64> = seeds.collect();
+    let mut failures = Vec::new();
+    for seeds in seeds.chunks(TOGETHER) {
+        let mut cases = Vec::new();
+        for &seed in seeds {
+            let module = random_network(&registry, seed, 2 + (seed as usize * 5) % 14);
+            match catch_panic(|| case(module, &registry, seed)) {
+                Ok(Ok(case)) => cases.push(case),
+                Ok(Err(error)) | Err(error) => failures.push(format!("seed {seed}: {error}")),
+            }
+        }
+        for (index, error) in run(&cases, &registry, &target, &compiler) {
+            let seed = cases[index].seed;
+            // The first few are made small; they are usually the same.
+            let shown = match failures.len() < 5 {
+                true => smallest(&cases[index], &registry, &target, &compiler),
+                false => error,
+            };
+            let failure = format!("seed {seed}: {shown}");
+            eprintln!("{failure}");
+            failures.push(failure);
+        }
+    }
+    assert!(failures.is_empty(), "{name}: {} failures\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The seeds of a test that by default runs `cases` of them, from `first`.
+fn seeds(first: u64, cases: u64) -> std::ops::Range<u64> {
+    let first = number("PROPTEST_RNG_SEED", first);
+    first..first + number("PROPTEST_CASES", cases)
+}
+
+#[test]
+fn programs_agree() {
+    agree("c{threads=2}", seeds(0, 96));
+}
+
+#[test]
+fn portable_code_agrees() {
+    agree("c{isa=scalar,threads=1}", seeds(1_000_000, 48));
+}
+
+#[test]
+fn narrow_vectors_agree() {
+    agree("c{width=4,threads=1}", seeds(2_000_000, 32));
+}

@@ -1,0 +1,267 @@
+//! Compiled programs where something around them is wrong: arrays that do not fit, compilers that
+//! do not work, disks that are full, caches that are broken, and several processes at a time. Each
+//! is a process of its own, since the surroundings are.
+#![cfg(unix)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ir_core::{DType, Random};
+use relay::arrays::{Arrays, save};
+
+const MODEL: &str = r#"
+#[version = "0.0.5"]
+def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32]) {
+  (nn.relu(nn.dense(%x, %w)), tanh(%x))
+}
+"#;
+
+/// A folder of its own for each test, with the model and fitting arrays in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Place {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("surroundings").join(test);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("model.relay"), MODEL).unwrap();
+        let place = Place(folder);
+        place.arrays(
+            "arrays.npz",
+            &[("x", &[2, 3], DType::FLOAT32), ("w", &[4, 3], DType::FLOAT32)],
+        );
+        place
+    }
+
+    fn arrays(&self, file: &str, arrays: &[(&str, &[i64], DType)]) {
+        let mut random = Random::new(1);
+        let all: Arrays = arrays
+            .iter()
+            .map(|(name, shape, dtype)| (name.to_string(), random.tensor(shape, *dtype).unwrap()))
+            .collect();
+        save(&self.0.join(file), &all).unwrap();
+    }
+
+    /// A compiler that is the shell script `body`.
+    fn compiler(&self, body: &str) -> String {
+        let script = self.0.join("compiler");
+        let version = "case \"$*\" in *--version*) echo a script; exit 0;; esac";
+        fs::write(&script, format!("#!/bin/sh\n{version}\n{body}\n")).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        script.display().to_string()
+    }
+
+    /// relay-opt on `arrays`, compiled, with a cache in this folder.
+    fn command(&self, arrays: &str) -> Command {
+        self.executor("graph", arrays)
+    }
+
+    fn executor(&self, executor: &str, arrays: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relay-opt"));
+        command.current_dir(&self.0).env("RELAY_CACHE_DIR", self.0.join("cache"));
+        command.args(["run", "model.relay", "--executor", executor, "--inputs", arrays]);
+        command
+    }
+
+    /// Files of compiled code.
+    fn entries(&self) -> Vec<PathBuf> {
+        let files = |folder: &Path| -> Vec<PathBuf> {
+            fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path()).collect()
+        };
+        let folders = files(&self.0.join("cache"));
+        folders.iter().flat_map(|folder| files(folder)).collect()
+    }
+}
+
+fn ran(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// The results, of a command that must succeed.
+#[track_caller]
+fn results(command: &mut Command) -> String {
+    let (status, out, err) = ran(command);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("out_1"), "{out}");
+    out
+}
+
+/// Checks that the command ends with an error of the input that says all of `parts`.
+#[track_caller]
+fn refused(command: &mut Command, parts: &[&str]) {
+    let (status, out, err) = ran(command);
+    assert_eq!((status, out.as_str()), (Some(1), ""), "{err}");
+    for part in parts {
+        assert!(err.contains(part), "expected `{part}` in\n{err}");
+    }
+}
+
+fn has_compiler() -> bool {
+    target_c::runtime::Compiler::find().is_ok()
+}
+
+#[test]
+fn arrays_that_do_not_fit_are_named() {
+    let place = Place::new("arrays");
+    let weight = ("w", &[4i64, 3][..], DType::FLOAT32);
+    place.arrays("shape.npz", &[("x", &[3, 2], DType::FLOAT32), weight]);
+    refused(&mut place.command("shape.npz"), &["E0732", "`x`", "found Tensor[(3, 2), float32]"]);
+    place.arrays("dtype.npz", &[("x", &[2, 3], DType::FLOAT64), weight]);
+    refused(&mut place.command("dtype.npz"), &["E0732", "`x`", "found Tensor[(2, 3), float64]"]);
+    place.arrays("missing.npz", &[weight]);
+    refused(&mut place.command("missing.npz"), &["E0731", "%x: Tensor[(2, 3), float32]"]);
+    refused(&mut place.command("nowhere.npz"), &["nowhere.npz"]);
+    fs::write(place.0.join("broken.npz"), b"PK\x03\x04 and no more").unwrap();
+    refused(&mut place.command("broken.npz"), &["broken.npz"]);
+    // One that nobody asked for is a warning.
+    if has_compiler() {
+        place.arrays(
+            "more.npz",
+            &[("x", &[2, 3], DType::FLOAT32), weight, ("z", &[1], DType::BOOL)],
+        );
+        let (status, _, err) = ran(&mut place.command("more.npz"));
+        assert_eq!(status, Some(0), "{err}");
+        assert!(err.contains("array `z` fits no parameter"), "{err}");
+    }
+}
+
+#[test]
+fn compilers_that_do_not_work_are_named() {
+    let place = Place::new("compilers");
+    let command = |compiler: &str| {
+        let mut command = place.command("arrays.npz");
+        command.env("CC", compiler);
+        command
+    };
+    refused(&mut command("/bin/false"), &["E0903", "/bin/false", "CC"]);
+    refused(&mut command("no-such-compiler"), &["E0903", "no-such-compiler"]);
+    let compiler = place.compiler("echo 'kernels.c:1:2: error: not today' >&2; exit 3");
+    refused(&mut command(&compiler), &["E0904", "the source is kept in", "error: not today"]);
+    refused(&mut command(&place.compiler("exit 0")), &["E0904", "wrote no file"]);
+    refused(&mut command(&place.compiler("echo nothing > kernels.so")), &["E0906"]);
+    let compiler = place.compiler("echo 'cc1: fatal error: No space left on device' >&2; exit 1");
+    refused(&mut command(&compiler), &["E0905", "no space left on device", "make room"]);
+    // The interpreter needs none.
+    let mut automatic = place.executor("auto", "arrays.npz");
+    let (status, out, err) = ran(automatic.env("CC", "/bin/false"));
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("out_1") && err.contains("are interpreted"), "{out}{err}");
+}
+
+#[test]
+fn code_that_cannot_be_loaded_is_made_again() {
+    if !has_compiler() {
+        return;
+    }
+    let place = Place::new("unloadable");
+    let good = place.0.join("good");
+    // A compiler that links from the second time on.
+    let body = format!(
+        "case \"$*\" in *-shared*) if [ ! -e {0} ]; then touch {0}; \
+         echo nothing > kernels.so; exit 0; fi;; esac; exec cc \"$@\"",
+        good.display()
+    );
+    let compiler = place.compiler(&body);
+    let mut command = place.command("arrays.npz");
+    refused(command.env("CC", &compiler), &["E0906"]);
+    results(&mut command);
+}
+
+#[test]
+fn a_disk_that_is_full_is_said() {
+    let place = Place::new("full");
+    // No file may grow, which looks like a full disk to whoever writes.
+    let mut command = Command::new("sh");
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$@\"";
+    let inner = place.command("arrays.npz");
+    command.args(["-c", script, "sh"]).arg(inner.get_program()).args(inner.get_args());
+    command.current_dir(&place.0).env("RELAY_CACHE_DIR", place.0.join("cache"));
+    if has_compiler() {
+        refused(&mut command, &["E0905", "cannot be written", "RELAY_CACHE_DIR"]);
+    }
+    assert_eq!(place.entries(), Vec::<PathBuf>::new(), "nothing half written is left");
+}
+
+#[test]
+fn a_cache_that_is_no_folder_is_said() {
+    let place = Place::new("no-folder");
+    fs::write(place.0.join("cache"), "").unwrap();
+    if has_compiler() {
+        refused(&mut place.command("arrays.npz"), &["E0905", "cannot be written"]);
+    }
+}
+
+#[test]
+fn broken_entries_are_made_again() {
+    if !has_compiler() {
+        return;
+    }
+    let place = Place::new("broken");
+    let good = results(&mut place.command("arrays.npz"));
+    let made = place.entries();
+    assert_eq!(made.len(), 1, "{made:?}");
+    let whole = fs::read(&made[0]).unwrap();
+    for broken in [&b""[..], &whole[..whole.len() / 2], b"no library"] {
+        fs::write(&made[0], broken).unwrap();
+        assert_eq!(results(&mut place.command("arrays.npz")), good);
+        assert_eq!(place.entries(), made);
+    }
+    // What a process left that was stopped in the middle does no harm.
+    fs::create_dir_all(place.0.join("cache/making-1-0")).unwrap();
+    assert_eq!(results(&mut place.command("arrays.npz")), good);
+    // An entry is used without a word to the compiler.
+    let mut command = place.command("arrays.npz");
+    let compiler = place.compiler("exec cc \"$@\"");
+    assert_eq!(results(command.env("CC", &compiler)), good);
+    place.compiler("exit 1");
+    assert_eq!(results(&mut command), good);
+}
+
+#[test]
+fn a_folder_that_is_only_read_serves_what_is_in_it() {
+    if !has_compiler() {
+        return;
+    }
+    let place = Place::new("read-only");
+    let good = results(&mut place.command("arrays.npz"));
+    let cache = place.0.join("cache");
+    let set = |mode| fs::set_permissions(&cache, fs::Permissions::from_mode(mode)).unwrap();
+    set(0o555);
+    assert_eq!(results(&mut place.command("arrays.npz")), good);
+    // Another program is not in it. Who may do everything may write as well.
+    let model = MODEL.replace("tanh", "sigmoid");
+    fs::write(place.0.join("model.relay"), model).unwrap();
+    if fs::write(cache.join("probe"), "").is_err() {
+        refused(&mut place.command("arrays.npz"), &["E0905", "cannot be written"]);
+    }
+    set(0o755);
+}
+
+#[test]
+fn processes_share_a_cache() {
+    if !has_compiler() {
+        return;
+    }
+    let place = Place::new("processes");
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = place.command("arrays.npz");
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    let outputs: Vec<Output> =
+        children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    for output in &outputs {
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        assert_eq!(output.stdout, outputs[0].stdout);
+    }
+    // Compilers need not write the same bytes twice; but nothing half made is there.
+    assert!(!place.entries().is_empty());
+    assert!(place.entries().iter().all(|path| path.extension().is_some_and(|end| end == "so")));
+}
