@@ -17,7 +17,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rewrites::extraction::{Options, Strategy, gym, strategies, strategy};
+use rewrites::extraction::{Options, STRATEGIES, Strategy, gym, strategy};
 use serde::{Deserialize, Serialize};
 
 /// A cost at most this much above the best known counts as found.
@@ -33,9 +33,9 @@ struct Best {
 
 struct Arguments {
     folder: PathBuf,
-    strategies: Vec<&'static dyn Strategy>,
+    strategies: Vec<&'static Strategy>,
     repeat: usize,
-    options: Options,
+    options: Options<'static>,
     best: Option<PathBuf>,
     write_best: Option<PathBuf>,
 }
@@ -94,7 +94,7 @@ fn above(cost: f64, best: f64) -> f64 {
 }
 
 fn print(arguments: &Arguments, rows: &[(String, usize, Vec<Run>)], best: &BTreeMap<String, f64>) {
-    let names: Vec<&str> = arguments.strategies.iter().map(|strategy| strategy.name()).collect();
+    let names: Vec<&str> = arguments.strategies.iter().map(|strategy| strategy.name).collect();
     let baseline = names.iter().position(|&name| name == "greedy-dag");
     print!("| file | nodes | best known |");
     for name in &names {
@@ -160,7 +160,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let mut arguments = Arguments {
         folder: words.next().ok_or("expected a folder of e-graphs")?.into(),
-        strategies: strategies().to_vec(),
+        strategies: STRATEGIES.iter().collect(),
         repeat: 3,
         options: Options::default(),
         best: None,

@@ -9,11 +9,12 @@
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`];
-//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`cost`], [`select`].
+//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`cost`], [`extraction`], [`dump`].
 
 pub mod body_graph;
 pub mod codes;
 pub mod cost;
+pub mod dump;
 pub mod egraph;
 pub mod eqsat;
 pub mod expression;
@@ -27,4 +28,3 @@ pub mod parse;
 pub mod print;
 pub mod rule;
 pub mod saturate;
-pub mod select;

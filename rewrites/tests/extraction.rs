@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use rewrites::extraction::{
-    Builder, Extraction, Invalid, NONE, Node, Options, Problem, gym, strategies, strategy,
+    Builder, Extraction, Invalid, NONE, Node, Options, Problem, STRATEGIES, gym, strategy,
 };
 
 /// A problem with up to eight classes of up to three nodes; children are any classes, so there are
@@ -95,12 +95,12 @@ proptest! {
     #[test]
     fn extractions_are_valid_and_exact_ones_the_cheapest(problem in problems(0..5)) {
         let best = brute_force(&problem);
-        for strategy in strategies() {
+        for strategy in &STRATEGIES {
             let extraction = strategy.extract(&problem, Options::default());
             prop_assert_eq!(extraction.is_ok(), best.is_some());
             let (Ok(extraction), Some(best)) = (extraction, best) else { continue };
             check(&problem, &extraction, best);
-            if strategy.name() == "exact" {
+            if strategy.name == "exact" {
                 prop_assert_eq!(extraction.cost, best);
                 prop_assert_eq!(extraction.gap(), Some(0.0));
             }
@@ -110,7 +110,7 @@ proptest! {
     #[test]
     fn rewards_keep_extractions_valid(problem in problems(-3..4)) {
         let best = brute_force(&problem);
-        for strategy in strategies() {
+        for strategy in &STRATEGIES {
             let extraction = strategy.extract(&problem, Options::default());
             prop_assert_eq!(extraction.is_ok(), best.is_some());
             if let (Ok(extraction), Some(best)) = (extraction, best) {
@@ -121,9 +121,9 @@ proptest! {
 
     #[test]
     fn equal_requests_have_equal_answers(problem in problems(0..5), seed in 0u64..4, budget in 0u64..500) {
-        for strategy in strategies() {
+        for strategy in &STRATEGIES {
             for budget in [None, Some(budget)] {
-                let options = Options { budget, seed };
+                let options = Options { budget, seed, start: None };
                 let first = strategy.extract(&problem, options);
                 prop_assert_eq!(&first, &strategy.extract(&problem, options));
                 if let (Ok(extraction), Some(best)) = (first, brute_force(&problem)) {
@@ -133,10 +133,51 @@ proptest! {
         }
     }
 
+    /// Whatever a strategy begins with, it finds nothing dearer; where nothing is cheaper, it
+    /// changes nothing.
+    #[test]
+    fn a_start_is_never_made_worse(problem in problems(0..5), seed in 0u64..1000) {
+        let Some(best) = brute_force(&problem) else { return Ok(()) };
+        let mut random = ir_core::Random::new(seed);
+        for _ in 0..20 {
+            let choice = problem.classes().map(|class| {
+                let nodes = problem.nodes(class);
+                nodes.start + random.below(nodes.len()) as u32
+            });
+            let mut start: Vec<Node> = choice.collect();
+            if problem.prune(&mut start).is_err() {
+                continue;
+            }
+            let before = problem.dag_cost(&start).expect("an extraction");
+            for strategy in &STRATEGIES {
+                let options = Options { start: Some(&start), ..Options::default() };
+                let found = strategy.extract(&problem, options).expect("an extraction");
+                check(&problem, &found, best);
+                prop_assert!(found.cost <= before);
+                prop_assert!(found.cost < before || found.choice == start, "{}", strategy.name);
+            }
+        }
+    }
+
+    /// Work stays within the budget, but for some passes over the problem.
+    #[test]
+    fn budgets_hold(problem in problems(0..5), budget in 0u64..500) {
+        let size = problem.class_count() + problem.node_count() + problem.edge_count();
+        for strategy in &STRATEGIES {
+            let options = Options { budget: Some(budget), ..Options::default() };
+            if let Ok(extraction) = strategy.extract(&problem, options) {
+                prop_assert!(extraction.work <= budget + 20 * size as u64, "{}", strategy.name);
+            }
+        }
+    }
+
     #[test]
     fn json_is_read_back(problem in problems(-3..4)) {
         let operators = (0..problem.node_count()).map(|node| format!("op\"{node}")).collect();
-        let written = gym::Gym::new(problem, operators).to_json().to_string();
+        let operands = (0..problem.node_count() as u32)
+            .map(|node| problem.children(node).iter().rev().copied().collect());
+        let operands = operands.collect();
+        let written = gym::Gym::new(problem, operators, operands).to_json().to_string();
         let read = gym::read("written", &written).expect("what was written");
         prop_assert_eq!(read.to_json().to_string(), written);
     }
@@ -164,7 +205,7 @@ fn better_strategies_cost_no_more_than_greedy() {
         let problem = builder.finish([199, 150, 100]);
         let cost = |name: &str| {
             let strategy = strategy(name).unwrap();
-            let options = Options { budget: Some(2_000_000), seed: 0 };
+            let options = Options { budget: Some(2_000_000), ..Options::default() };
             let extraction = strategy.extract(&problem, options).unwrap();
             check(&problem, &extraction, extraction.bound.unwrap_or(0.0));
             extraction.cost
@@ -185,14 +226,14 @@ fn deep_and_wide_problems_need_no_stack() {
         builder.node(2.0, [class - 1, class / 2]);
     }
     let problem = builder.finish([199_999]);
-    for name in ["bottom-up", "local-search"] {
+    for name in ["auto", "tree-greedy", "local-search"] {
         let extraction = strategy(name).unwrap().extract(&problem, Options::default()).unwrap();
         assert_eq!(extraction.cost, 200_000.0, "{name}");
     }
-    let options = Options { budget: Some(1_000_000), seed: 0 };
-    for strategy in strategies() {
+    let options = Options { budget: Some(1_000_000), ..Options::default() };
+    for strategy in &STRATEGIES {
         let extraction = strategy.extract(&problem, options).unwrap();
-        assert_eq!(extraction.cost, 200_000.0, "{}", strategy.name());
+        assert_eq!(extraction.cost, 200_000.0, "{}", strategy.name);
     }
 }
 
@@ -225,9 +266,10 @@ fn files_of_the_gym() {
     for (name, known) in known {
         let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
         let gym = gym::read(name, &text).unwrap();
-        for (strategy, is_best) in [("local-search", true), ("exact", true), ("greedy-dag", false)]
+        for (name_of_strategy, is_best) in
+            [("auto", true), ("local-search", true), ("exact", true), ("greedy-dag", false)]
         {
-            let strategy = strategy_of(strategy);
+            let strategy = strategy(name_of_strategy).unwrap();
             let extraction = strategy.extract(&gym.problem, Options::default()).unwrap();
             check(&gym.problem, &extraction, known);
             assert!(!is_best || extraction.cost < known + 1e-9, "{name}: {}", extraction.cost);
@@ -235,6 +277,25 @@ fn files_of_the_gym() {
     }
 }
 
-fn strategy_of(name: &str) -> &'static dyn rewrites::extraction::Strategy {
-    strategy(name).unwrap_or_else(|| panic!("{name} is no strategy"))
+#[test]
+fn classes_that_share_change_together() {
+    // Two products at 10 each, or one of 12 and two free parts of it.
+    let mut builder = Builder::default();
+    builder.class();
+    builder.node(0.0, []);
+    for _ in 0..2 {
+        builder.class();
+        builder.node(10.0, [0]);
+        builder.node(0.0, [3]);
+    }
+    builder.class();
+    builder.node(12.0, [0]);
+    let problem = builder.finish([1, 2]);
+    let start = [0, 1, 3, NONE];
+    assert_eq!(problem.dag_cost(&start), Ok(20.0));
+    for name in ["auto", "local-search", "exact"] {
+        let options = Options { start: Some(&start), ..Options::default() };
+        let found = strategy(name).unwrap().extract(&problem, options).unwrap();
+        assert_eq!(found.cost, 12.0, "{name}");
+    }
 }

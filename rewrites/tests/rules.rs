@@ -5,14 +5,14 @@ use ir_core::{
     Type,
 };
 use rewrites::cost::CostModel;
-use rewrites::eqsat::optimize;
+use rewrites::eqsat::{Settings, optimize};
+use rewrites::extraction::STRATEGIES;
 use rewrites::greedy::{Limits, rewrite};
 use rewrites::library::{Library, RuleSet};
 use rewrites::parse::parse;
 use rewrites::print;
 use rewrites::rule::Rule;
 use rewrites::saturate::Budget;
-use rewrites::select::{Node, Snapshot, cost, improve};
 
 fn registry() -> Registry {
     Registry::new().with(relay::dialect())
@@ -118,43 +118,9 @@ fn saturation_of_long_chains_ends_within_its_budget() {
     let rules = RuleSet::new(rules, &registry);
     let mut body = chain(20_000);
     let budget = Budget { nodes: 60_000, work: 10_000_000, iterations: 4, merging_iterations: 1 };
-    let report =
-        with_function(&registry, &mut body, |f| optimize(f, &rules, budget, CostModel::Ops));
+    let settings =
+        Settings { budget, model: CostModel::Ops, extraction: &STRATEGIES[0], dump: false };
+    let report = with_function(&registry, &mut body, |f| optimize(f, &rules, settings));
     assert!(report.unwrap().cost.1 < 1.0);
     assert_eq!(body.op_count(), 1);
-}
-
-#[test]
-fn classes_that_share_change_together() {
-    // Two products at 10 each, or one of 12 and two free parts of it.
-    let node = |cost: f64, operands: &[usize]| Node { cost, operands: operands.to_vec() };
-    let snapshot = Snapshot {
-        classes: vec![
-            vec![node(0.0, &[])],
-            vec![node(10.0, &[0]), node(0.0, &[3])],
-            vec![node(10.0, &[0]), node(0.0, &[3])],
-            vec![node(12.0, &[0])],
-        ],
-        roots: vec![1, 2],
-    };
-    let start = vec![Some(0), Some(0), Some(0), None];
-    let found = improve(&snapshot, &start, 10_000);
-    assert_eq!(cost(&snapshot, &start), Some(20.0));
-    assert_eq!(cost(&snapshot, &found), Some(12.0));
-}
-
-#[test]
-fn no_selection_needs_itself() {
-    // `1` and `2` could each be had for free from the other, but not both.
-    let node = |cost: f64, operands: &[usize]| Node { cost, operands: operands.to_vec() };
-    let snapshot = Snapshot {
-        classes: vec![
-            vec![node(1.0, &[])],
-            vec![node(5.0, &[0]), node(0.0, &[2])],
-            vec![node(7.0, &[0]), node(0.0, &[1])],
-        ],
-        roots: vec![1, 2],
-    };
-    let found = improve(&snapshot, &vec![Some(0); 3], 10_000);
-    assert_eq!(cost(&snapshot, &found), Some(6.0));
 }

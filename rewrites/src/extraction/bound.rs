@@ -8,8 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::bottom_up::Cost;
 use super::problem::{Class, NONE, Node, Parents, Problem};
+use super::reduce::Stamps;
+use super::tree_greedy::Cost;
 
 /// What is computed again and again on one problem, with costs that change. A node of infinite cost
 /// is not there.
@@ -27,8 +28,7 @@ pub(super) struct Cuts<'a> {
     supporters: Vec<Class>,
     missing: Vec<u32>,
     queue: BinaryHeap<Reverse<(Cost, Node)>>,
-    zone: Vec<bool>,
-    reached: Vec<bool>,
+    zone: Stamps,
     stack: Vec<Class>,
     cut: Vec<Node>,
     tolerance: f64,
@@ -57,8 +57,7 @@ impl<'a> Cuts<'a> {
             supporters: vec![NONE; nodes],
             missing: vec![0; nodes],
             queue: BinaryHeap::new(),
-            zone: vec![false; classes],
-            reached: vec![false; classes],
+            zone: Stamps::new(classes),
             stack: vec![],
             cut: vec![],
             tolerance,
@@ -70,8 +69,8 @@ impl<'a> Cuts<'a> {
     /// extraction. After the first cut it stops when it reaches `limit`, or the work `end`.
     pub(super) fn bound(&mut self, limit: f64, end: u64) -> Option<Bound> {
         let mut bound = Bound { bound: 0.0, cut: vec![] };
+        self.settle();
         loop {
-            self.settle();
             let roots = self.problem.roots().iter().copied();
             let height = |class: &Class| Cost(self.heights[*class as usize]);
             // Of equally high roots the first, so that results do not depend on chance.
@@ -84,11 +83,11 @@ impl<'a> Cuts<'a> {
             if height <= 0.0 || is_enough && !bound.cut.is_empty() {
                 return Some(bound);
             }
-            let paid = self.cut(goal);
-            bound.bound += paid;
+            bound.bound += self.cut(goal);
             if bound.cut.is_empty() || self.cut.len() < bound.cut.len() {
                 bound.cut.clone_from(&self.cut);
             }
+            self.lower();
         }
     }
 
@@ -127,40 +126,77 @@ impl<'a> Cuts<'a> {
         }
     }
 
+    /// Brings the heights up to date after the nodes of the cut became cheaper. A class takes
+    /// another node only if that is lower, so that the best nodes still make no cycle.
+    fn lower(&mut self) {
+        let problem = self.problem;
+        for at in 0..self.cut.len() {
+            self.offer(self.cut[at]);
+        }
+        while let Some(Reverse((Cost(height), node))) = self.queue.pop() {
+            let class = problem.owner(node);
+            if height >= self.heights[class as usize] {
+                continue;
+            }
+            self.best[class as usize] = node;
+            self.heights[class as usize] = height;
+            for at in 0..self.parents.of(class).len() {
+                let parent = self.parents.of(class)[at];
+                self.work += 1;
+                if self.supporters[parent as usize] == class && self.is_usable(parent) {
+                    let children = problem.children(parent);
+                    self.work += children.len() as u64;
+                    let height = |child: &Class| Cost(self.heights[*child as usize]);
+                    if let Some(&highest) = children.iter().max_by_key(|child| height(child)) {
+                        self.supporters[parent as usize] = highest;
+                    }
+                    self.offer(parent);
+                }
+            }
+        }
+    }
+
+    /// Queues `node` if it is lower than the best of its class.
+    fn offer(&mut self, node: Node) {
+        let below = match self.supporters[node as usize] {
+            NONE => 0.0,
+            class => self.heights[class as usize],
+        };
+        let height = below + self.costs[node as usize];
+        if height < self.heights[self.problem.owner(node) as usize] {
+            self.queue.push(Reverse((Cost(height), node)));
+        }
+    }
+
     /// Finds the nodes that lead into what reaches `goal` for nothing, and pays the least of their
     /// costs for all of them. Each node counts as needing its supporter only.
     fn cut(&mut self, goal: Class) -> f64 {
         let problem = self.problem;
-        self.zone.fill(false);
-        self.zone[goal as usize] = true;
+        self.zone.start();
+        self.zone.mark(goal);
         self.stack.push(goal);
+        self.cut.clear();
         while let Some(class) = self.stack.pop() {
+            self.work += 1;
             for node in problem.nodes(class) {
+                if !self.is_usable(node) {
+                    continue;
+                }
+                self.work += 1;
                 let supporter = self.supporters[node as usize];
-                if self.is_usable(node)
-                    && self.costs[node as usize] <= 0.0
-                    && supporter != NONE
-                    && !std::mem::replace(&mut self.zone[supporter as usize], true)
-                {
+                if self.costs[node as usize] > 0.0 {
+                    self.cut.push(node);
+                } else if supporter != NONE && self.zone.mark(supporter) {
                     self.stack.push(supporter);
                 }
             }
         }
-        self.reached.fill(false);
-        self.cut.clear();
-        for node in 0..problem.node_count() as u32 {
-            if problem.children(node).is_empty() {
-                self.reach(node);
-            }
-        }
-        while let Some(class) = self.stack.pop() {
-            for at in 0..self.parents.of(class).len() {
-                let node = self.parents.of(class)[at];
-                if self.supporters[node as usize] == class {
-                    self.reach(node);
-                }
-            }
-        }
+        // What leads from within the zone into it is no way in.
+        let (zone, supporters) = (&self.zone, &self.supporters);
+        self.cut.retain(|&node| {
+            let supporter = supporters[node as usize];
+            supporter == NONE || !zone.is_marked(supporter)
+        });
         let costs = self.cut.iter().map(|&node| self.costs[node as usize]);
         let least = costs.fold(f64::INFINITY, f64::min);
         for &node in &self.cut {
@@ -175,18 +211,6 @@ impl<'a> Cuts<'a> {
 
     fn is_usable(&self, node: Node) -> bool {
         self.missing[node as usize] == 0 && self.costs[node as usize] < f64::INFINITY
-    }
-
-    fn reach(&mut self, node: Node) {
-        let class = self.problem.owner(node);
-        if !self.is_usable(node) {
-            return;
-        }
-        if self.zone[class as usize] {
-            self.cut.push(node);
-        } else if !std::mem::replace(&mut self.reached[class as usize], true) {
-            self.stack.push(class);
-        }
     }
 
     /// After [`Cuts::bound`]: what an extraction with `node` costs at least besides the bound.

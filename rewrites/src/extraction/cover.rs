@@ -3,6 +3,7 @@
 
 use super::problem::{Class, Node, Parents, Problem};
 use super::reduce::Stamps;
+use super::strategy::ROUNDING;
 
 /// A choice for every class, needed or not, that has no cycle. Classes that are used make up the
 /// extraction; the choices of the others say what using them would bring.
@@ -60,7 +61,7 @@ impl<'a> Cover<'a> {
             ranks,
             journal: vec![],
             work: 0,
-            tolerance: 1e-9 * largest.fold(0.0, f64::max),
+            tolerance: ROUNDING * largest.fold(0.0, f64::max),
             has_rewards: problem.has_rewards(),
             stamps: Stamps::new(problem.class_count()),
             stack: vec![],
@@ -74,6 +75,15 @@ impl<'a> Cover<'a> {
 
     pub(super) fn choice(&self) -> &[Node] {
         &self.choice
+    }
+
+    pub(super) fn into_choice(self) -> Vec<Node> {
+        self.choice
+    }
+
+    /// The cost of the used classes, up to rounding.
+    pub(super) fn total(&self) -> f64 {
+        self.total
     }
 
     pub(super) fn chosen(&self, class: Class) -> Node {
@@ -181,8 +191,9 @@ impl<'a> Cover<'a> {
     }
 
     /// Lets `class` choose the node that adds least to the cost; whether that is another one. A
-    /// class that is not used chooses what would add least.
-    pub(super) fn improve(&mut self, class: Class) -> bool {
+    /// class that is not used chooses what would add least. No further nodes are looked at once the
+    /// work has reached `budget`.
+    pub(super) fn improve(&mut self, class: Class, budget: u64) -> bool {
         let nodes = self.problem.nodes(class);
         if nodes.len() == 1 {
             return false;
@@ -196,6 +207,9 @@ impl<'a> Cover<'a> {
         }
         let mut best = (current, self.price(current, f64::INFINITY));
         for node in nodes {
+            if self.work >= budget {
+                break;
+            }
             self.work += 1;
             if node == current {
                 continue;

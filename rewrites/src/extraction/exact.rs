@@ -5,108 +5,98 @@ use std::collections::BinaryHeap;
 
 use ir_core::Random;
 
-use super::bottom_up::Cost;
 use super::bound::Cuts;
-use super::local_search::search;
+use super::local_search::{self, Search};
 use super::presolve::{Part, Presolved};
 use super::problem::{Class, NONE, Node, Parents, Problem};
-use super::reduce::{Reduced, Stamps};
-use super::strategy::{Extraction, Options, Strategy, Unavailable};
+use super::reduce::{Reduced, Stamps, adopt};
+use super::strategy::{Found, Options, ROUNDING, Strategy};
+use super::tree_greedy::{Cost, Trees};
 
 /// Extracts exactly where the budget allows.
-pub(super) struct Exact;
+pub(super) const STRATEGY: Strategy = Strategy {
+    name: "exact",
+    doc: "local search, then branch and bound, then windows of it; gives a bound, and takes seconds",
+    search: |problem, options: Options<'_>| {
+        let budget = options.budget.unwrap_or(BUDGET);
+        let parents = problem.parents();
+        if problem.has_rewards() {
+            // There is nothing to prove with; search as long as that is likely to help.
+            let long = 100 * local_search::default_budget(problem);
+            let budget = Some(options.budget.unwrap_or(BUDGET.min(long)));
+            let found = (local_search::STRATEGY.search)(problem, Options { budget, ..options });
+            return Found { bound: Some(all_rewards(problem)), ..found };
+        }
+        let mut search = Search::new(problem, &parents, options.start, options.seed);
+        search.descend(budget / 4);
+        let proof =
+            prove(problem, None, search.choice(), budget / 2 - search.work().min(budget / 2));
+        let (bound, mut work) = (proof.bound, search.work() + proof.work);
+        let mut best = proof.choice;
+        if cost(problem, &best) > bound && work < budget {
+            let mut search = Search::new(problem, &parents, Some(&best), options.seed);
+            search.perturb((budget - work) / 2);
+            work += search.work();
+            best = pruned(problem, search.into_choice());
+        }
+        let mut windows = Windows::new(problem, &parents, options.seed);
+        while work < budget && cost(problem, &best) > bound {
+            work += 1;
+            let Some(free) = windows.next(&best) else { break };
+            let keep = |node: Node| {
+                let class = problem.owner(node);
+                let chosen = best[class as usize];
+                chosen == node || chosen == NONE || free.binary_search(&class).is_ok()
+            };
+            let found = prove(problem, Some(&keep), &best, (budget - work).min(budget / 50));
+            work += found.work + free.len() as u64;
+            best = found.choice;
+        }
+        Found { choice: best, bound: Some(bound), work }
+    },
+};
 
 /// The work that is spent unless a budget says otherwise: some seconds.
 const BUDGET: u64 = 100_000_000;
 /// How many classes with a choice a window has.
 const WINDOW: usize = 40;
 
-impl Strategy for Exact {
-    fn name(&self) -> &'static str {
-        "exact"
-    }
-
-    fn doc(&self) -> &'static str {
-        "branch and bound, then windows of it, from local search on; gives a bound, and seconds"
-    }
-
-    fn extract(&self, problem: &Problem, options: Options) -> Result<Extraction, Unavailable> {
-        let reduced = Reduced::new(problem, |_| true).map_err(Unavailable)?;
-        let budget = options.budget.unwrap_or(BUDGET);
-        let small = &reduced.problem;
-        // More work is worth its while only where there is no bound to work with.
-        let share = if small.has_rewards() { Some(budget) } else { None };
-        let start = Options { budget: share, ..options };
-        let (choice, work) = search(small, &small.parents(), start);
-        let extraction = Extraction::new(small, choice, work);
-        let best = if small.has_rewards() {
-            // Nothing costs less than all rewards together.
-            let rewards = small
-                .classes()
-                .map(|class| small.nodes(class).map(|node| small.cost(node)).fold(0.0, f64::min));
-            Extraction { bound: Some(rewards.sum()), ..extraction }
-        } else {
-            solve(small, extraction, Options { budget: Some(budget), ..options })
-        };
-        let (work, bound) = (best.work, best.bound);
-        let original = Extraction::new(problem, reduced.original(&best.choice), work);
-        Ok(Extraction { bound: bound.map(|bound| bound.min(original.cost)), ..original })
-    }
-}
-
-/// The best extraction that `options` allow for, from `start` on, with a lower bound.
-fn solve(problem: &Problem, start: Extraction, options: Options) -> Extraction {
-    let budget = options.budget.unwrap_or(BUDGET);
-    let mut best = start;
-    let half = best.work + budget.saturating_sub(best.work) / 2;
-    let whole = prove(problem, |_| true, half.saturating_sub(best.work));
-    best.work += whole.work;
-    let bound = whole.bound;
-    take_better(problem, &mut best, whole.choice);
-    if best.cost > bound {
-        let share = Options { budget: Some(budget.saturating_sub(best.work) / 2), ..options };
-        let (choice, work) = search(problem, &problem.parents(), share);
-        best.work += work;
-        take_better(problem, &mut best, Some(choice));
-    }
-    let mut windows = Windows::new(problem, options.seed);
-    while best.work < budget && best.cost > bound {
-        best.work += 1;
-        let Some(free) = windows.next(&best.choice) else { break };
-        let keep = |node: Node| {
-            let class = problem.owner(node);
-            let chosen = best.choice[class as usize];
-            chosen == node || chosen == NONE || free.binary_search(&class).is_ok()
-        };
-        let found = prove(problem, keep, (budget - best.work).min(budget / 50));
-        best.work += found.work + free.len() as u64;
-        take_better(problem, &mut best, found.choice);
-    }
-    Extraction { bound: Some(bound), ..best }
-}
-
-fn take_better(problem: &Problem, best: &mut Extraction, choice: Option<Vec<Node>>) {
-    let Some(mut choice) = choice else { return };
-    if problem.prune(&mut choice).is_ok()
-        && let Ok(cost) = problem.dag_cost(&choice)
-        && cost < best.cost
-    {
-        (best.choice, best.cost) = (choice, cost);
-    }
+/// Nothing costs less than all rewards together.
+pub(super) fn all_rewards(problem: &Problem) -> f64 {
+    let least = |class| problem.nodes(class).map(|node| problem.cost(node)).fold(0.0, f64::min);
+    problem.classes().map(least).sum()
 }
 
 /// What branch and bound found.
-struct Proof {
-    choice: Option<Vec<Node>>,
-    bound: f64,
-    work: u64,
+pub(super) struct Proof {
+    /// An extraction that costs no more than the one it began with.
+    pub(super) choice: Vec<Node>,
+    pub(super) cost: f64,
+    /// No extraction costs less.
+    pub(super) bound: f64,
+    pub(super) work: u64,
 }
 
-/// Takes the part of `problem` that has the nodes of `keep` apart and solves each piece.
-fn prove(problem: &Problem, keep: impl Fn(Node) -> bool, budget: u64) -> Proof {
+/// Takes `problem`, or the part of it that has the nodes of `keep`, apart and solves each piece,
+/// beginning with `start`, an extraction of nodes of `keep`.
+pub(super) fn prove(
+    problem: &Problem,
+    keep: Option<&dyn Fn(Node) -> bool>,
+    start: &[Node],
+    budget: u64,
+) -> Proof {
     let mut work = (problem.node_count() + problem.edge_count()) as u64;
-    let Some(presolved) = Presolved::new(problem, keep) else {
-        return Proof { choice: None, bound: 0.0, work };
+    let start = pruned(problem, start.to_vec());
+    let before = cost(problem, &start);
+    let presolved = match keep {
+        None => Presolved::new(problem.clone(), (0..problem.node_count() as u32).collect()),
+        Some(keep) => match Reduced::new(problem, keep) {
+            Ok(reduced) => {
+                let (problem, nodes) = reduced.into_parts();
+                Presolved::new(problem, nodes)
+            }
+            Err(_) => return Proof { choice: start, cost: before, bound: 0.0, work },
+        },
     };
     let mut choice = vec![NONE; problem.class_count()];
     let mut bound = 0.0;
@@ -119,26 +109,42 @@ fn prove(problem: &Problem, keep: impl Fn(Node) -> bool, budget: u64) -> Proof {
     parts.sort_by_key(|part| part.problem.node_count());
     for (at, part) in parts.iter().enumerate() {
         let share = budget.saturating_sub(work) / (parts.len() - at) as u64;
-        let mut branches = Branches::new(&part.problem);
+        let start = adopt(problem, &start, &part.problem, &part.nodes);
+        let start = start.unwrap_or_else(|| Trees::new(&part.problem, None).choice);
+        let mut branches = Branches::new(&part.problem, start);
         branches.run(share);
         bound += branches.bound();
-        work += branches.work();
+        work += branches.cuts.work;
         for &node in branches.choice.iter().filter(|&&node| node != NONE) {
             let node = part.nodes[node as usize];
             choice[problem.owner(node) as usize] = node;
         }
     }
-    // Rounding: sums in another order may differ in the last digits.
-    Proof { choice: Some(choice), bound, work }
+    let after = cost(problem, &choice);
+    // At equal costs what began stays.
+    if before <= after * (1.0 + ROUNDING) {
+        Proof { choice: start, cost: before, bound, work }
+    } else {
+        Proof { choice, cost: after, bound, work }
+    }
+}
+
+fn pruned(problem: &Problem, mut choice: Vec<Node>) -> Vec<Node> {
+    // What is no extraction stays as it is and has no cost.
+    _ = problem.prune(&mut choice);
+    choice
+}
+
+fn cost(problem: &Problem, choice: &[Node]) -> f64 {
+    problem.dag_cost(choice).unwrap_or(f64::INFINITY)
 }
 
 /// A subproblem: that of its parent, with nodes decided.
 struct Branch {
     parent: usize,
-    /// Taken, and so for nothing from here on.
-    taken: Option<Node>,
-    /// Not taken.
-    refused: Vec<Node>,
+    /// The cut that it decides, a part of [`Branches::nodes`]: the last node is taken, and so for
+    /// nothing from here on; those before it are not.
+    cut: std::ops::Range<usize>,
 }
 
 /// Branch and bound over landmark cuts: one of the nodes of a cut is taken. The subproblem with the
@@ -147,6 +153,8 @@ struct Branches<'a> {
     problem: &'a Problem,
     cuts: Cuts<'a>,
     tree: Vec<Branch>,
+    /// The nodes of all cuts.
+    nodes: Vec<Node>,
     open: BinaryHeap<Reverse<(Cost, Reverse<usize>)>>,
     /// The best choice so far.
     choice: Vec<Node>,
@@ -154,28 +162,24 @@ struct Branches<'a> {
     /// Nodes that no better choice has.
     is_out: Vec<bool>,
     tolerance: f64,
-    /// The work of the first choice.
-    start: u64,
 }
 
 impl<'a> Branches<'a> {
-    fn new(problem: &'a Problem) -> Branches<'a> {
-        let (mut choice, start) = search(problem, &problem.parents(), Options::default());
-        let cost = match problem.prune(&mut choice).and_then(|()| problem.dag_cost(&choice)) {
-            Ok(cost) => cost,
-            Err(error) => unreachable!("{error}"),
-        };
-        let tolerance = 1e-9 * cost;
+    /// Begins with `choice`, an extraction.
+    fn new(problem: &'a Problem, choice: Vec<Node>) -> Branches<'a> {
+        let choice = pruned(problem, choice);
+        let cost = cost(problem, &choice);
+        let tolerance = ROUNDING * cost;
         Branches {
             problem,
             cuts: Cuts::new(problem, tolerance * 1e-3),
-            tree: vec![Branch { parent: 0, taken: None, refused: vec![] }],
+            tree: vec![Branch { parent: 0, cut: 0..0 }],
+            nodes: vec![],
             open: BinaryHeap::from([Reverse((Cost(0.0), Reverse(0)))]),
             choice,
             cost,
             is_out: vec![false; problem.node_count()],
             tolerance,
-            start,
         }
     }
 
@@ -185,19 +189,15 @@ impl<'a> Branches<'a> {
         if open >= self.cost - self.tolerance { self.cost } else { open }
     }
 
-    fn work(&self) -> u64 {
-        self.start + self.cuts.work
-    }
-
     /// Explores until the best choice is proven or the budget is spent.
     fn run(&mut self, budget: u64) {
         // The first bound is always wanted.
-        while self.tree.len() == 1 || self.work() < budget {
+        while self.tree.len() == 1 || self.cuts.work < budget {
             let Some(Reverse((Cost(bound), Reverse(at)))) = self.open.pop() else { break };
             if bound >= self.cost - self.tolerance {
                 break;
             }
-            self.explore(at, bound, budget.saturating_sub(self.start));
+            self.explore(at, bound, budget);
         }
     }
 
@@ -230,12 +230,10 @@ impl<'a> Branches<'a> {
         }
         cut.sort_unstable();
         cut.retain(|&node| !self.is_out[node as usize]);
-        for (index, &node) in cut.iter().enumerate() {
-            self.tree.push(Branch {
-                parent: at,
-                taken: Some(node),
-                refused: cut[..index].to_vec(),
-            });
+        let start = self.nodes.len();
+        for node in cut {
+            self.nodes.push(node);
+            self.tree.push(Branch { parent: at, cut: start..self.nodes.len() });
             self.open.push(Reverse((Cost(bound), Reverse(self.tree.len() - 1))));
         }
     }
@@ -251,12 +249,12 @@ impl<'a> Branches<'a> {
         let mut paid = 0.0;
         while at != 0 {
             let branch = &self.tree[at];
-            if let Some(node) = branch.taken {
-                paid += problem.cost(node);
-                self.cuts.costs[node as usize] = 0.0;
-            }
-            for &node in &branch.refused {
-                self.cuts.costs[node as usize] = f64::INFINITY;
+            if let Some((&taken, refused)) = self.nodes[branch.cut.clone()].split_last() {
+                paid += problem.cost(taken);
+                self.cuts.costs[taken as usize] = 0.0;
+                for &node in refused {
+                    self.cuts.costs[node as usize] = f64::INFINITY;
+                }
             }
             at = branch.parent;
         }
@@ -267,15 +265,15 @@ impl<'a> Branches<'a> {
 /// Sets of classes near each other, to be chosen anew together.
 struct Windows<'a> {
     problem: &'a Problem,
-    parents: Parents,
+    parents: &'a Parents,
     random: Random,
     stamps: Stamps,
 }
 
 impl<'a> Windows<'a> {
-    fn new(problem: &'a Problem, seed: u64) -> Windows<'a> {
+    fn new(problem: &'a Problem, parents: &'a Parents, seed: u64) -> Windows<'a> {
         let stamps = Stamps::new(problem.class_count());
-        Windows { problem, parents: problem.parents(), random: Random::new(seed), stamps }
+        Windows { problem, parents, random: Random::new(seed), stamps }
     }
 
     /// The classes around a random one of `choice`, sorted; `None` where there is nothing to choose.

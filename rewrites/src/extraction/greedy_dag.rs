@@ -3,34 +3,25 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::bottom_up::Trees;
 use super::problem::{Class, Node, Parents, Problem};
-use super::reduce::{Reduced, Stamps};
-use super::strategy::{Extraction, Options, Strategy, Unavailable};
+use super::reduce::Stamps;
+use super::strategy::{Found, Options, Strategy};
+use super::tree_greedy::Trees;
 
 /// Extracts greedily by DAG cost.
-pub(super) struct GreedyDag;
+pub(super) const STRATEGY: Strategy = Strategy {
+    name: "greedy-dag",
+    doc: "each class takes the node with the cheapest DAG; sees sharing below a node, not beside it",
+    search: |problem, options: Options<'_>| {
+        let budget = options.budget.unwrap_or(BUDGET);
+        let Greedy { choice, work } = Greedy::new(problem, &problem.parents(), budget);
+        Found { choice, bound: None, work }
+    },
+};
 
 /// The work that is spent unless a budget says otherwise: in deep graphs a greedy choice visits
 /// all that is below it.
 const BUDGET: u64 = 400_000_000;
-
-impl Strategy for GreedyDag {
-    fn name(&self) -> &'static str {
-        "greedy-dag"
-    }
-
-    fn doc(&self) -> &'static str {
-        "each class takes the node with the cheapest DAG; sees sharing below a node, not beside it"
-    }
-
-    fn extract(&self, problem: &Problem, options: Options) -> Result<Extraction, Unavailable> {
-        let reduced = Reduced::new(problem, |_| true).map_err(Unavailable)?;
-        let budget = options.budget.unwrap_or(BUDGET);
-        let greedy = Greedy::new(&reduced.problem, &reduced.problem.parents(), budget);
-        Ok(Extraction::new(problem, reduced.original(&greedy.choice), greedy.work))
-    }
-}
 
 /// A greedy choice for every class.
 #[derive(Debug)]
@@ -47,7 +38,7 @@ impl Greedy {
     /// The usual way keeps the set of classes below each class. Walking the DAG instead needs
     /// memory for one set only, and stops as soon as the node is no better than the best.
     pub(super) fn new(problem: &Problem, parents: &Parents, budget: u64) -> Greedy {
-        let Trees { mut choice, order } = Trees::new(problem);
+        let Trees { mut choice, order } = Trees::new(problem, None);
         let mut ranks = vec![0u32; problem.class_count()];
         for (rank, &class) in order.iter().enumerate() {
             ranks[class as usize] = rank as u32;
@@ -68,6 +59,9 @@ impl Greedy {
             let current = choice[class as usize];
             let mut best = (current, walk.cost(current, f64::INFINITY, &choice));
             for node in nodes.filter(|&node| node != current) {
+                if walk.work >= budget {
+                    break;
+                }
                 let cost = walk.cost(node, best.1, &choice);
                 if cost < best.1 {
                     best = (node, cost);
@@ -77,19 +71,14 @@ impl Greedy {
                 continue;
             }
             choice[class as usize] = best.0;
-            queue_above(class, problem, parents, &mut |above| {
+            for &node in parents.of(class) {
+                let above = problem.owner(node);
                 if !std::mem::replace(&mut is_queued[above as usize], true) {
                     queue.push(Reverse(ranks[above as usize]));
                 }
-            });
+            }
         }
         Greedy { choice, work: walk.work }
-    }
-}
-
-fn queue_above(class: Class, problem: &Problem, parents: &Parents, queue: &mut impl FnMut(Class)) {
-    for &node in parents.of(class) {
-        queue(problem.owner(node));
     }
 }
 

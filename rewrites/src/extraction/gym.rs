@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ir_core::{Diagnostic, Span, Symbol};
+use ir_core::{Diagnostic, SmallVec, Span, Symbol};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::{Error, MapAccess, Visitor};
@@ -23,6 +23,8 @@ pub struct Gym {
     pub nodes: Vec<String>,
     /// The operator of each node.
     pub operators: Vec<String>,
+    /// The children of each node in their order, with repetitions.
+    operands: Vec<SmallVec<[Class; 4]>>,
     /// Where the id of each root's first node stands in the text, for messages.
     root_spans: Vec<Option<Span>>,
 }
@@ -111,12 +113,11 @@ pub fn read(file: &str, text: &str) -> Result<Gym, Vec<Diagnostic>> {
         }
     }
     let mut builder = Builder::default();
-    let (mut nodes, mut operators) = (Vec::new(), Vec::new());
-    let mut children = Vec::new();
+    let (mut nodes, mut operators, mut operands) = (Vec::new(), Vec::new(), Vec::new());
     for of_class in &members {
         builder.class();
         for (id, node) in of_class.iter().map(|&at| &entries[at]) {
-            children.clear();
+            let mut children = SmallVec::new();
             for child in &node.children {
                 match class_of_id.get(&*child.0) {
                     Some(&class) => children.push(class),
@@ -124,6 +125,7 @@ pub fn read(file: &str, text: &str) -> Result<Gym, Vec<Diagnostic>> {
                 }
             }
             builder.node(node.cost, children.iter().copied());
+            operands.push(children);
             nodes.push(id.0.to_string());
             operators.push(node.op.0.to_string());
         }
@@ -149,7 +151,7 @@ pub fn read(file: &str, text: &str) -> Result<Gym, Vec<Diagnostic>> {
     let problem = builder.finish(roots);
     let root_spans = problem.roots().iter().map(first).collect();
     let classes = names.into_iter().map(str::to_string).collect();
-    Ok(Gym { problem, classes, nodes, operators, root_spans })
+    Ok(Gym { problem, classes, nodes, operators, operands, root_spans })
 }
 
 fn unknown_child(id: &Text<'_>, child: &Text<'_>, place: &Place<'_>) -> Diagnostic {
@@ -201,16 +203,25 @@ fn malformed(file: Symbol, text: &str, error: &serde_json::Error) -> Diagnostic 
 }
 
 impl Gym {
-    /// A problem whose names are numbers: `3` for a class, `3.0` for its first node. The operators
-    /// are those of the nodes in order.
-    pub fn new(problem: Problem, operators: Vec<String>) -> Gym {
+    /// A problem whose names are numbers: `3` for a class, `3.0` for its first node. Operators and
+    /// operands are those of the nodes; the problem has the same operands.
+    pub fn new(
+        problem: Problem,
+        operators: Vec<String>,
+        operands: Vec<SmallVec<[Class; 4]>>,
+    ) -> Gym {
         let classes = problem.classes().map(|class| class.to_string()).collect();
         let nodes = (0..problem.node_count() as u32).map(|node| {
             let class = problem.owner(node);
             format!("{class}.{}", node - problem.nodes(class).start)
         });
         let root_spans = vec![None; problem.roots().len()];
-        Gym { classes, nodes: nodes.collect(), operators, root_spans, problem }
+        Gym { classes, nodes: nodes.collect(), operators, operands, root_spans, problem }
+    }
+
+    /// The children of `node` in their order, with repetitions.
+    pub fn operands(&self, node: Node) -> &[Class] {
+        self.operands.get(node as usize).map_or(&[], |operands| operands)
     }
 
     /// The problem as the JSON of the gym. Nodes with a child class that has no nodes, which
@@ -219,7 +230,7 @@ impl Gym {
         let problem = &self.problem;
         let mut nodes = Map::new();
         for node in 0..problem.node_count() as u32 {
-            let children = problem.children(node).iter();
+            let children = self.operands(node).iter();
             let children: Option<Vec<&str>> = children
                 .map(|&child| problem.nodes(child).next().map(|node| &*self.nodes[node as usize]))
                 .collect();

@@ -5,54 +5,33 @@ use std::collections::BinaryHeap;
 
 use ir_core::Random;
 
-use super::bottom_up::{Cost, Trees};
 use super::cover::{Cover, Mark};
-use super::problem::{Class, Node, Parents, Problem};
-use super::reduce::{Reduced, Stamps};
-use super::strategy::{Extraction, Options, Strategy, Unavailable};
+use super::problem::{Class, NONE, Node, Parents, Problem};
+use super::reduce::Stamps;
+use super::strategy::{Found, Options, Strategy};
+use super::tree_greedy::{Cost, Trees};
 
 /// Extracts by local search.
-pub(super) struct LocalSearch;
+pub(super) const STRATEGY: Strategy = Strategy {
+    name: "local-search",
+    doc: "improves choices where the whole cost falls, and tries what pays only if shared",
+    search: |problem, options: Options<'_>| {
+        let budget = options.budget.unwrap_or_else(|| default_budget(problem));
+        let parents = problem.parents();
+        let mut search = Search::new(problem, &parents, options.start, options.seed);
+        search.descend(budget / 2);
+        search.perturb(budget);
+        search.restore(options.start);
+        Found { work: search.work(), choice: search.into_choice(), bound: None }
+    },
+};
 
-impl Strategy for LocalSearch {
-    fn name(&self) -> &'static str {
-        "local-search"
-    }
-
-    fn doc(&self) -> &'static str {
-        "improves choices where the whole cost falls, and tries what pays only if shared; the default"
-    }
-
-    fn extract(&self, problem: &Problem, options: Options) -> Result<Extraction, Unavailable> {
-        let reduced = Reduced::new(problem, |_| true).map_err(Unavailable)?;
-        let (choice, work) = search(&reduced.problem, &reduced.problem.parents(), options);
-        Ok(Extraction::new(problem, reduced.original(&choice), work))
-    }
+/// The work that is spent unless a budget says otherwise: what takes up to three times as long as
+/// greedy choices.
+pub(super) fn default_budget(problem: &Problem) -> u64 {
+    8 * (problem.node_count() + problem.edge_count()) as u64
 }
 
-/// A good choice for every class of a reduced problem, and the work that it took.
-pub(super) fn search(problem: &Problem, parents: &Parents, options: Options) -> (Vec<Node>, u64) {
-    let size = (problem.node_count() + problem.edge_count()) as u64;
-    let budget = options.budget.unwrap_or(BUDGET * size);
-    let cover = Cover::new(problem, parents, Trees::new(problem).choice);
-    let mut search = Search {
-        is_queued: vec![false; problem.class_count()],
-        queue: BinaryHeap::new(),
-        random: Random::new(options.seed),
-        near: Stamps::new(problem.class_count()),
-        pending: vec![],
-        cover,
-    };
-    search.settle(budget / 2);
-    search.share(budget / 2);
-    search.settle(budget);
-    search.perturb(budget);
-    (search.cover.choice().to_vec(), search.cover.work)
-}
-
-/// The work that is spent unless a budget says otherwise, for each node and child of the problem:
-/// up to three times what greedy choices take.
-const BUDGET: u64 = 8;
 /// How many classes one attempt to share looks at.
 const REPAIRS: usize = 24;
 /// How many unused classes are looked through for users of a class.
@@ -62,7 +41,9 @@ const DISTANCE: u32 = 4;
 /// A class with more parents than this is shared already.
 const PARENTS: usize = 64;
 
-struct Search<'a> {
+/// A search under way.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
     cover: Cover<'a>,
     /// Classes to look at again, those before others in the order first, and how far they are from
     /// where the change was.
@@ -73,13 +54,68 @@ struct Search<'a> {
     pending: Vec<(Class, u32)>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// A search from `start` on, or from the cheapest trees.
+    pub(super) fn new(
+        problem: &'a Problem,
+        parents: &'a Parents,
+        start: Option<&[Node]>,
+        seed: u64,
+    ) -> Search<'a> {
+        Search {
+            cover: Cover::new(problem, parents, Trees::new(problem, start).choice),
+            queue: BinaryHeap::new(),
+            is_queued: vec![false; problem.class_count()],
+            random: Random::new(seed),
+            near: Stamps::new(problem.class_count()),
+            pending: vec![],
+        }
+    }
+
+    /// The cost so far, up to rounding.
+    pub(super) fn cost(&self) -> f64 {
+        self.cover.total()
+    }
+
+    pub(super) fn work(&self) -> u64 {
+        self.cover.work
+    }
+
+    /// For each class, needed or not, a node.
+    pub(super) fn choice(&self) -> &[Node] {
+        self.cover.choice()
+    }
+
+    pub(super) fn into_choice(self) -> Vec<Node> {
+        self.cover.into_choice()
+    }
+
+    /// Improves until no single change pays, and what pays only if shared has been tried.
+    pub(super) fn descend(&mut self, budget: u64) {
+        self.settle(budget);
+        self.share(budget);
+        self.settle(budget);
+    }
+
+    /// Takes the choices of `start` back where that costs no more.
+    pub(super) fn restore(&mut self, start: Option<&[Node]>) {
+        let Some(start) = start else { return };
+        for class in self.cover.order().to_vec() {
+            let node = start[class as usize];
+            if node != NONE && self.cover.is_used(class) && node != self.cover.chosen(class) {
+                let mark = self.cover.mark();
+                self.cover.choose(class, node);
+                self.keep_if(self.cover.is_at_most(mark), mark);
+            }
+        }
+    }
+
     /// Lets every class choose again, children first, until nothing changes for the better.
     fn settle(&mut self, budget: u64) {
         for _ in 0..8 {
             let mark = self.cover.mark();
             for class in self.cover.order().to_vec() {
-                self.cover.improve(class);
+                self.cover.improve(class, budget);
                 if self.cover.work >= budget {
                     break;
                 }
@@ -116,7 +152,7 @@ impl Search<'_> {
                 break;
             }
             if !self.cover.is_used(class) {
-                self.try_shared(class);
+                self.try_shared(class, budget);
             }
         }
     }
@@ -149,12 +185,12 @@ impl Search<'_> {
     }
 
     /// Uses `class`, lets the classes above it choose again, and keeps this if the cost falls.
-    fn try_shared(&mut self, class: Class) {
+    fn try_shared(&mut self, class: Class, budget: u64) {
         let mark = self.cover.mark();
-        self.cover.improve(class);
+        self.cover.improve(class, budget);
         self.cover.use_once(class);
         self.queue_users(class, 0);
-        self.repair();
+        self.repair(budget);
         self.cover.release(class);
         self.keep_if(self.cover.is_below(mark), mark);
     }
@@ -182,11 +218,11 @@ impl Search<'_> {
     }
 
     /// Lets the queued classes choose again, and those above the unused ones.
-    fn repair(&mut self) {
+    fn repair(&mut self, budget: u64) {
         for _ in 0..REPAIRS {
             let Some(Reverse((_, class, distance))) = self.queue.pop() else { break };
             self.is_queued[class as usize] = false;
-            self.cover.improve(class);
+            self.cover.improve(class, budget);
             if !self.cover.is_used(class) && distance < DISTANCE {
                 self.queue_users(class, distance + 1);
             }
@@ -197,7 +233,7 @@ impl Search<'_> {
     }
 
     /// Changes random choices, repairs around them, and keeps what costs no more.
-    fn perturb(&mut self, budget: u64) {
+    pub(super) fn perturb(&mut self, budget: u64) {
         let problem = self.cover.problem;
         let open: Vec<Class> =
             problem.classes().filter(|&class| problem.nodes(class).len() > 1).collect();
@@ -222,7 +258,7 @@ impl Search<'_> {
             }
             // The class itself would go back.
             self.is_queued[class as usize] = true;
-            self.repair();
+            self.repair(budget);
             self.is_queued[class as usize] = false;
             self.keep_if(self.cover.is_at_most(mark), mark);
         }

@@ -20,33 +20,34 @@ pub(super) struct Part {
     pub(super) nodes: Vec<Node>,
 }
 
+/// How often a problem is made smaller; each time may open the way for the next.
+const ROUNDS: u32 = 8;
+
 impl Presolved {
-    /// Simplifies the part of `problem` that has the nodes for which `keep` holds: a class that
-    /// every extraction has is a root, nobody needs to ask for a root, and what does not meet is
-    /// decided apart. `None` if nothing can be extracted.
-    pub(super) fn new(problem: &Problem, keep: impl Fn(Node) -> bool) -> Option<Presolved> {
-        let mut reduced = Reduced::new(problem, keep).ok()?;
-        let mut nodes = reduced.take_nodes();
+    /// Simplifies a reduced problem, whose nodes are `nodes` of the original one: a class that every
+    /// extraction has is a root, nobody needs to ask for a root, and what does not meet is decided
+    /// apart.
+    pub(super) fn new(mut problem: Problem, mut nodes: Vec<Node>) -> Presolved {
         let mut presolved = Presolved::default();
-        loop {
-            let size = (reduced.problem.node_count(), reduced.problem.edge_count());
-            let (smaller, kept) = presolved.drop_roots(&reduced.problem, &nodes);
-            nodes = kept.into_iter().map(|node| nodes[node as usize]).collect();
-            reduced = Reduced::new(&smaller, |_| true).ok()?;
-            nodes = reduced.take_nodes().into_iter().map(|node| nodes[node as usize]).collect();
-            if (reduced.problem.node_count(), reduced.problem.edge_count()) == size {
-                break;
-            }
+        for _ in 0..ROUNDS {
+            let Some((smaller, kept)) = presolved.drop_roots(&problem, &nodes) else { break };
+            let Ok(reduced) = Reduced::new(&smaller, |_| true) else {
+                unreachable!("what has an extraction keeps it")
+            };
+            let (reduced, places) = reduced.into_parts();
+            let name = |place: Node| nodes[kept[place as usize] as usize];
+            nodes = places.into_iter().map(name).collect();
+            problem = reduced;
         }
-        presolved.split(&reduced.problem, &nodes);
-        Some(presolved)
+        presolved.split(problem, nodes);
+        presolved
     }
 
     /// Makes roots of what roots need in any case, and takes out the edges to them. An edge within
     /// a strongly connected component stays, since it may be part of a cycle. Roots with nothing
-    /// left to decide or to forbid are fixed. Also returns the nodes that are kept.
-    fn drop_roots(&mut self, problem: &Problem, names: &[Node]) -> (Problem, Vec<Node>) {
-        let components = components(problem);
+    /// left to decide or to forbid are fixed. Returns the problem and the nodes that are kept, or
+    /// `None` where there is nothing to do.
+    fn drop_roots(&mut self, problem: &Problem, names: &[Node]) -> Option<(Problem, Vec<Node>)> {
         let mut is_root = vec![false; problem.class_count()];
         let mut pending = problem.roots().to_vec();
         while let Some(class) = pending.pop() {
@@ -56,6 +57,17 @@ impl Presolved {
                 pending.extend(problem.children(problem.nodes(class).start));
             }
         }
+        let is_certain = |class: Class| is_root[class as usize];
+        let edges = (0..problem.node_count() as u32).flat_map(|node| problem.children(node));
+        if !edges.copied().any(is_certain)
+            && problem.roots().iter().all(|&root| {
+                let first = problem.nodes(root).start;
+                problem.nodes(root).len() > 1 || !problem.children(first).is_empty()
+            })
+        {
+            return None;
+        }
+        let components = components(problem);
         let stays = |class: Class, child: Class| {
             !is_root[child as usize] || components[child as usize] == components[class as usize]
         };
@@ -93,11 +105,15 @@ impl Presolved {
                 kept.push(node);
             }
         }
-        (builder.finish(roots), kept)
+        let smaller = builder.finish(roots);
+        let is_smaller = smaller.node_count() < problem.node_count()
+            || smaller.edge_count() < problem.edge_count()
+            || smaller.roots().len() > problem.roots().len();
+        is_smaller.then_some((smaller, kept))
     }
 
     /// Adds the parts of `problem` that no edge connects.
-    fn split(&mut self, problem: &Problem, names: &[Node]) {
+    fn split(&mut self, problem: Problem, names: Vec<Node>) {
         let mut groups: Vec<Class> = problem.classes().collect();
         for node in 0..problem.node_count() as u32 {
             for &child in problem.children(node) {
@@ -105,6 +121,12 @@ impl Presolved {
                 let b = find(&mut groups, child);
                 groups[a.max(b) as usize] = a.min(b);
             }
+        }
+        let is_whole = problem.class_count() > 0
+            && problem.classes().all(|class| find(&mut groups, class) == 0);
+        if is_whole {
+            self.parts.push(Part { problem, nodes: names });
+            return;
         }
         let mut members: Vec<Vec<Class>> = vec![vec![]; problem.class_count()];
         let mut renamed = vec![NONE; problem.class_count()];

@@ -70,9 +70,9 @@ impl Reduced {
         Ok(Reduced { problem: builder.finish(roots), nodes, classes, renamed })
     }
 
-    /// The node of the original problem that each node is.
-    pub(super) fn take_nodes(&mut self) -> Vec<Node> {
-        std::mem::take(&mut self.nodes)
+    /// The problem, and the node of the original problem that each node is.
+    pub(super) fn into_parts(self) -> (Problem, Vec<Node>) {
+        (self.problem, self.nodes)
     }
 
     /// A choice of the reduced problem as one of the original.
@@ -85,6 +85,44 @@ impl Reduced {
         }
         original
     }
+
+    /// `choice` of the original problem, an extraction, as one of the reduced problem; see
+    /// [`adopt`].
+    pub(super) fn adopt(&self, original: &Problem, choice: &[Node]) -> Option<Vec<Node>> {
+        adopt(original, choice, &self.problem, &self.nodes)
+    }
+}
+
+/// `choice`, an extraction of `original`, in a problem that was made of it by leaving out what no
+/// best extraction needs; `names` are the nodes of `original` that its nodes are. Where a node is
+/// gone, another that costs no more and needs no more takes its place.
+pub(super) fn adopt(
+    original: &Problem,
+    choice: &[Node],
+    problem: &Problem,
+    names: &[Node],
+) -> Option<Vec<Node>> {
+    let mut adopted = vec![NONE; problem.class_count()];
+    let mut pending = problem.roots().to_vec();
+    while let Some(class) = pending.pop() {
+        if adopted[class as usize] != NONE {
+            continue;
+        }
+        let mut nodes = problem.nodes(class);
+        let owner = original.owner(names[nodes.start as usize]);
+        let old = *choice.get(owner as usize).filter(|&&old| old != NONE)?;
+        let owner = |class: Class| original.owner(names[problem.nodes(class).start as usize]);
+        let covers = |&node: &Node| {
+            let mut children = problem.children(node).iter().map(|&child| owner(child));
+            problem.cost(node) <= original.cost(old)
+                && children.all(|child| original.children(old).binary_search(&child).is_ok())
+        };
+        let same = nodes.clone().find(|&node| names[node as usize] == old);
+        let node = same.or_else(|| nodes.find(covers))?;
+        adopted[class as usize] = node;
+        pending.extend(problem.children(node));
+    }
+    Some(adopted)
 }
 
 /// Which classes have an extraction.

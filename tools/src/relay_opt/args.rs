@@ -92,6 +92,10 @@ pub(super) struct Optimize {
     /// Prints the loops after each primitive of a schedule that `lower-schedule` applies
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_schedule_steps: bool,
+    /// Prints the e-graphs of `eqsat`, on standard error: dot, for graphviz; json, one to a line, for
+    /// `relay-opt egraph extract` and other tools; or ir, for people
+    #[arg(long, value_name = "FORM", help_heading = "Watching passes")]
+    pub(super) dump_egraph: Option<String>,
     /// Prints where the time went
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
           default_missing_value = "human", help_heading = "Watching passes")]
@@ -379,7 +383,7 @@ pub(super) struct ExtractEgraph {
     #[arg(default_value = "-")]
     pub(super) input: String,
     /// How to search; see --list-strategies
-    #[arg(long, value_name = "NAME", default_value = "local-search")]
+    #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) strategy: String,
     /// Spends about so much work, in visits of nodes; the default is the strategy's own measure.
     /// Equal budgets give equal results

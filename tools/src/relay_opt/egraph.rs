@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ir_core::Diagnostic;
 use ir_core::diagnostics::did_you_mean;
-use rewrites::extraction::{Extraction, NONE, Options, Strategy, gym, strategies, strategy};
+use rewrites::extraction::{Extraction, NONE, Options, STRATEGIES, Strategy, gym, strategy};
 use serde_json::{Value, json};
 
 use super::args::{DiagnosticForm, ExtractEgraph};
@@ -19,8 +19,8 @@ use crate::io::Io;
 /// Those of writing to the streams.
 pub(super) fn extract(args: &ExtractEgraph, io: &mut Io<'_>) -> io::Result<i32> {
     if args.list_strategies {
-        for strategy in strategies() {
-            writeln!(io.stdout, "{:<14} {}", strategy.name(), strategy.doc())?;
+        for strategy in &STRATEGIES {
+            writeln!(io.stdout, "{:<14} {}", strategy.name, strategy.doc)?;
         }
         return Ok(OK);
     }
@@ -41,9 +41,9 @@ fn checked(
     args: &ExtractEgraph,
     reporter: &mut Reporter,
     io: &mut Io<'_>,
-) -> Result<(&'static dyn Strategy, usize, Extraction, f64), Vec<Diagnostic>> {
+) -> Result<(&'static Strategy, usize, Extraction, f64), Vec<Diagnostic>> {
     let Some(strategy) = strategy(&args.strategy) else {
-        let names = strategies().iter().map(|strategy| strategy.name());
+        let names = STRATEGIES.iter().map(|strategy| strategy.name);
         let message = format!("unknown extraction strategy `{}`", args.strategy);
         let help = did_you_mean(&args.strategy, names);
         let list = || "`relay-opt egraph extract --list-strategies` lists them".to_string();
@@ -52,7 +52,7 @@ fn checked(
     let input = input::read(&args.input, io).map_err(|error| vec![error])?;
     reporter.source(&input.file, &input.text);
     let gym = gym::read(&input.file, &input.text)?;
-    let options = Options { budget: args.budget, seed: args.seed };
+    let options = Options { budget: args.budget, seed: args.seed, start: None };
     let start = Instant::now();
     let extraction = strategy
         .extract(&gym.problem, options)
@@ -70,7 +70,7 @@ fn checked(
 
 fn write(
     args: &ExtractEgraph,
-    strategy: &dyn Strategy,
+    strategy: &Strategy,
     nodes: usize,
     extraction: &Extraction,
     seconds: f64,
@@ -79,7 +79,7 @@ fn write(
     let classes = extraction.choice.iter().filter(|&&node| node != NONE).count();
     if args.json {
         let json: Value = json!({
-            "strategy": strategy.name(),
+            "strategy": strategy.name,
             "nodes": nodes,
             "chosen": classes,
             "cost": extraction.cost,
@@ -90,7 +90,7 @@ fn write(
         });
         return writeln!(out, "{json:#}");
     }
-    writeln!(out, "strategy  {}", strategy.name())?;
+    writeln!(out, "strategy  {}", strategy.name)?;
     writeln!(out, "nodes     {classes} of {nodes}")?;
     writeln!(out, "DAG cost  {}", extraction.cost)?;
     match (extraction.bound, extraction.gap()) {

@@ -4,28 +4,17 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::problem::{Class, NONE, Node, Problem};
-use super::reduce::Reduced;
-use super::strategy::{Extraction, Options, Strategy, Unavailable};
+use super::strategy::{Found, Options, Strategy};
 
 /// Extracts by tree cost.
-pub(super) struct BottomUp;
-
-impl Strategy for BottomUp {
-    fn name(&self) -> &'static str {
-        "bottom-up"
-    }
-
-    fn doc(&self) -> &'static str {
-        "the least tree cost; linear time, blind to sharing: a start, or for trees"
-    }
-
-    fn extract(&self, problem: &Problem, _: Options) -> Result<Extraction, Unavailable> {
-        let reduced = Reduced::new(problem, |_| true).map_err(Unavailable)?;
-        let Trees { choice, .. } = Trees::new(&reduced.problem);
-        let work = (reduced.problem.node_count() + reduced.problem.edge_count()) as u64;
-        Ok(Extraction::new(problem, reduced.original(&choice), work))
-    }
-}
+pub(super) const STRATEGY: Strategy = Strategy {
+    name: "tree-greedy",
+    doc: "the least tree cost; linear time, blind to sharing: a start, or for trees",
+    search: |problem, _: Options<'_>| {
+        let work = (problem.node_count() + problem.edge_count()) as u64;
+        Found { choice: Trees::new(problem, None).choice, bound: None, work }
+    },
+};
 
 /// The cheapest tree of each class.
 #[derive(Debug)]
@@ -58,7 +47,10 @@ impl Trees {
     /// Settles the classes from the cheapest on (Knuth 1977, "A generalization of Dijkstra's
     /// algorithm"), so that what is chosen has no cycle. Costs below zero count as zero. Costs of
     /// deep graphs may be infinite; their order is then that of discovery.
-    pub(super) fn new(problem: &Problem) -> Trees {
+    ///
+    /// What `start` chooses, where there is one, stays and is there for nothing; `order` is then of
+    /// no use.
+    pub(super) fn new(problem: &Problem, start: Option<&[Node]>) -> Trees {
         let parents = problem.parents();
         let mut choice = vec![NONE; problem.class_count()];
         let mut order = Vec::with_capacity(problem.class_count());
@@ -66,11 +58,16 @@ impl Trees {
         let mut missing: Vec<u32> = Vec::with_capacity(problem.node_count());
         let mut queue = BinaryHeap::new();
         for node in 0..problem.node_count() as u32 {
-            sums.push(problem.cost(node).max(0.0));
+            sums.push(problem.cost(node).max(0.0) + 0.0);
             missing.push(problem.children(node).len() as u32);
             if problem.children(node).is_empty() {
                 queue.push(Reverse((Cost(sums[node as usize]), node)));
             }
+        }
+        for &node in start.iter().copied().flatten().filter(|&&node| node != NONE) {
+            // In the order of costs, -0.0 is below all others.
+            sums[node as usize] = 0.0;
+            queue.push(Reverse((Cost(-0.0), node)));
         }
         while let Some(Reverse((Cost(cost), node))) = queue.pop() {
             let class = problem.owner(node);
