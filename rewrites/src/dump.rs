@@ -78,7 +78,7 @@ impl Dump {
     fn ir(&self, name: &str) -> String {
         let problem = &self.gym.problem;
         let chosen = self.choice.iter().filter(|&&node| node != NONE);
-        let cost = problem.dag_cost(&self.choice).unwrap_or(f64::INFINITY);
+        let cost = readable(problem.dag_cost(&self.choice).unwrap_or(f64::INFINITY));
         let mut text = format!(
             "// ----- @{name}: {} classes, {} nodes; {} chosen, cost {cost} -----\n",
             problem.class_count(),
@@ -92,7 +92,8 @@ impl Dump {
             _ = writeln!(text, "#{class}: {}{root}", self.types[class as usize]);
             for node in problem.nodes(class) {
                 let mark = if self.is_chosen(node) { '*' } else { ' ' };
-                _ = writeln!(text, "  {mark} {}  // {}", self.call(node), problem.cost(node));
+                let cost = readable(problem.cost(node));
+                _ = writeln!(text, "  {mark} {}  // {cost}", self.call(node));
             }
         }
         text
@@ -129,6 +130,12 @@ impl Dump {
         text.push_str("}\n");
         text
     }
+}
+
+/// A cost without the digits that are rounding.
+fn readable(cost: f64) -> f64 {
+    let rounded = (cost * 1e6).round() / 1e6;
+    if rounded.is_finite() { rounded } else { cost }
 }
 
 /// A string of graphviz.

@@ -85,7 +85,7 @@ fn check(problem: &Problem, extraction: &Extraction, best: f64) {
         assert!(bound <= best + 1e-9, "{bound} is no lower bound of {best}");
     }
     let mut pruned = extraction.choice.clone();
-    assert_eq!(problem.prune(&mut pruned), Ok(()));
+    assert_eq!(problem.prune(&mut pruned), Ok(extraction.cost));
     assert_eq!(pruned, extraction.choice, "nothing is chosen that is not needed");
 }
 

@@ -5,8 +5,9 @@ use ir_core::{
     Type,
 };
 use rewrites::cost::CostModel;
+use rewrites::dump::DumpForm;
 use rewrites::eqsat::{Settings, optimize};
-use rewrites::extraction::STRATEGIES;
+use rewrites::extraction::{Options, STRATEGIES, gym};
 use rewrites::greedy::{Limits, rewrite};
 use rewrites::library::{Library, RuleSet};
 use rewrites::parse::parse;
@@ -123,4 +124,25 @@ fn saturation_of_long_chains_ends_within_its_budget() {
     let report = with_function(&registry, &mut body, |f| optimize(f, &rules, settings));
     assert!(report.unwrap().cost.1 < 1.0);
     assert_eq!(body.op_count(), 1);
+}
+
+#[test]
+fn dumped_e_graphs_read_well() {
+    let registry = registry();
+    let rules = library(&registry).choose(&["simplify".to_string()], &registry).unwrap();
+    let rules = RuleSet::new(rules, &registry);
+    let budget = Budget { nodes: 100, work: 10_000, iterations: 4, merging_iterations: 1 };
+    let settings =
+        Settings { budget, model: CostModel::Ops, extraction: &STRATEGIES[0], dump: true };
+    let mut body = chain(3);
+    let report = with_function(&registry, &mut body, |f| optimize(f, &rules, settings)).unwrap();
+    let [dump] = &report.dumps[..] else { panic!("one block, one e-graph") };
+    insta::assert_snapshot!(dump.write(DumpForm::Ir, "main"), @"");
+    insta::assert_snapshot!(dump.write(DumpForm::Dot, "main"), @"");
+    insta::assert_snapshot!(dump.write(DumpForm::Json, "main"), @"");
+    // Other tools read what the graph was written as, and find the same program.
+    let json = dump.write(DumpForm::Json, "main");
+    let read = gym::read("dump.json", &json).unwrap();
+    let found = STRATEGIES[0].extract(&read.problem, Options::default()).unwrap();
+    assert_eq!(found.choice, dump.choice);
 }

@@ -1,7 +1,8 @@
 //! The default: local search, proven where that is quick.
 
-use super::exact::{all_rewards, prove};
+use super::exact::prove;
 use super::local_search::{Search, default_budget};
+use super::problem::Problem;
 use super::strategy::{Found, Options, ROUNDING, Strategy};
 
 /// Extracts well in little time.
@@ -22,13 +23,14 @@ pub(super) const STRATEGY: Strategy = Strategy {
                 std::mem::swap(&mut search, &mut other);
             }
             work = other.work();
+            search.restore(options.start);
         }
         let mut bound = None;
         if problem.has_rewards() {
             bound = Some(all_rewards(problem));
         } else if work + search.work() < budget {
             let share = (budget - work - search.work()) / 2;
-            let proof = prove(problem, None, search.choice(), share);
+            let proof = prove(problem, None, search.choice(), share, 8);
             work += proof.work;
             bound = Some(proof.bound);
             if proof.cost <= proof.bound * (1.0 + ROUNDING) {
@@ -44,3 +46,9 @@ pub(super) const STRATEGY: Strategy = Strategy {
         Found { work: work + search.work(), choice: search.into_choice(), bound }
     },
 };
+
+/// Nothing costs less than all rewards together.
+fn all_rewards(problem: &Problem) -> f64 {
+    let least = |class| problem.nodes(class).map(|node| problem.cost(node)).fold(0.0, f64::min);
+    problem.classes().map(least).sum()
+}

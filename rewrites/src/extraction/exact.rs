@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use ir_core::Random;
 
+use super::auto;
 use super::bound::Cuts;
 use super::local_search::{self, Search};
 use super::presolve::{Part, Presolved};
@@ -19,28 +20,33 @@ pub(super) const STRATEGY: Strategy = Strategy {
     doc: "local search, then branch and bound, then windows of it; gives a bound, and takes seconds",
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or(BUDGET);
-        let parents = problem.parents();
         if problem.has_rewards() {
             // There is nothing to prove with; search as long as that is likely to help.
             let long = 100 * local_search::default_budget(problem);
             let budget = Some(options.budget.unwrap_or(BUDGET.min(long)));
-            let found = (local_search::STRATEGY.search)(problem, Options { budget, ..options });
-            return Found { bound: Some(all_rewards(problem)), ..found };
+            return (auto::STRATEGY.search)(problem, Options { budget, ..options });
         }
-        let mut search = Search::new(problem, &parents, options.start, options.seed);
-        search.descend(budget / 4);
-        let proof =
-            prove(problem, None, search.choice(), budget / 2 - search.work().min(budget / 2));
-        let (bound, mut work) = (proof.bound, search.work() + proof.work);
+        let quick = Some(local_search::default_budget(problem).min(budget / 4));
+        let quick = (auto::STRATEGY.search)(problem, Options { budget: quick, ..options });
+        let is_proven = |best: &[Node], bound| cost(problem, best) <= bound * (1.0 + ROUNDING);
+        if quick.bound.is_some_and(|bound| is_proven(&quick.choice, bound)) {
+            return quick;
+        }
+        let share = (budget / 2).saturating_sub(quick.work);
+        let proof = prove(problem, None, &quick.choice, share, usize::MAX);
+        let (bound, mut work) = (proof.bound, quick.work + proof.work);
+        let parents = problem.parents();
         let mut best = proof.choice;
-        if cost(problem, &best) > bound && work < budget {
+        if work < budget && !is_proven(&best, bound) {
             let mut search = Search::new(problem, &parents, Some(&best), options.seed);
             search.perturb((budget - work) / 2);
             work += search.work();
-            best = pruned(problem, search.into_choice());
+            if search.cost() < proof.cost * (1.0 - ROUNDING) {
+                best = pruned(problem, search.into_choice());
+            }
         }
         let mut windows = Windows::new(problem, &parents, options.seed);
-        while work < budget && cost(problem, &best) > bound {
+        while work < budget && !is_proven(&best, bound) {
             work += 1;
             let Some(free) = windows.next(&best) else { break };
             let keep = |node: Node| {
@@ -48,7 +54,8 @@ pub(super) const STRATEGY: Strategy = Strategy {
                 let chosen = best[class as usize];
                 chosen == node || chosen == NONE || free.binary_search(&class).is_ok()
             };
-            let found = prove(problem, Some(&keep), &best, (budget - work).min(budget / 50));
+            let found =
+                prove(problem, Some(&keep), &best, (budget - work).min(budget / 50), usize::MAX);
             work += found.work + free.len() as u64;
             best = found.choice;
         }
@@ -61,12 +68,6 @@ const BUDGET: u64 = 100_000_000;
 /// How many classes with a choice a window has.
 const WINDOW: usize = 40;
 
-/// Nothing costs less than all rewards together.
-pub(super) fn all_rewards(problem: &Problem) -> f64 {
-    let least = |class| problem.nodes(class).map(|node| problem.cost(node)).fold(0.0, f64::min);
-    problem.classes().map(least).sum()
-}
-
 /// What branch and bound found.
 pub(super) struct Proof {
     /// An extraction that costs no more than the one it began with.
@@ -78,22 +79,27 @@ pub(super) struct Proof {
 }
 
 /// Takes `problem`, or the part of it that has the nodes of `keep`, apart and solves each piece,
-/// beginning with `start`, an extraction of nodes of `keep`.
+/// beginning with `start`, an extraction of nodes of `keep`. Does not take apart where less than one
+/// in `share` nodes and edges would go.
 pub(super) fn prove(
     problem: &Problem,
     keep: Option<&dyn Fn(Node) -> bool>,
     start: &[Node],
     budget: u64,
+    share: usize,
 ) -> Proof {
     let mut work = (problem.node_count() + problem.edge_count()) as u64;
     let start = pruned(problem, start.to_vec());
     let before = cost(problem, &start);
     let presolved = match keep {
-        None => Presolved::new(problem.clone(), (0..problem.node_count() as u32).collect()),
+        None => {
+            let nodes = (0..problem.node_count() as u32).collect();
+            Presolved::new(problem.clone(), nodes, share)
+        }
         Some(keep) => match Reduced::new(problem, keep) {
             Ok(reduced) => {
                 let (problem, nodes) = reduced.into_parts();
-                Presolved::new(problem, nodes)
+                Presolved::new(problem, nodes, share)
             }
             Err(_) => return Proof { choice: start, cost: before, bound: 0.0, work },
         },
@@ -110,7 +116,8 @@ pub(super) fn prove(
     for (at, part) in parts.iter().enumerate() {
         let share = budget.saturating_sub(work) / (parts.len() - at) as u64;
         let start = adopt(problem, &start, &part.problem, &part.nodes);
-        let start = start.unwrap_or_else(|| Trees::new(&part.problem, None).choice);
+        let start = start
+            .unwrap_or_else(|| Trees::new(&part.problem, &part.problem.parents(), None).choice);
         let mut branches = Branches::new(&part.problem, start);
         branches.run(share);
         bound += branches.bound();
@@ -210,8 +217,7 @@ impl<'a> Branches<'a> {
             return;
         }
         let mut choice = self.cuts.choice().to_vec();
-        if self.problem.prune(&mut choice).is_ok()
-            && let Ok(cost) = self.problem.dag_cost(&choice)
+        if let Ok(cost) = self.problem.prune(&mut choice)
             && cost < self.cost - self.tolerance
         {
             (self.choice, self.cost) = (choice, cost);

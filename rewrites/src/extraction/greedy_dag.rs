@@ -38,7 +38,7 @@ impl Greedy {
     /// The usual way keeps the set of classes below each class. Walking the DAG instead needs
     /// memory for one set only, and stops as soon as the node is no better than the best.
     pub(super) fn new(problem: &Problem, parents: &Parents, budget: u64) -> Greedy {
-        let Trees { mut choice, order } = Trees::new(problem, None);
+        let Trees { mut choice, order } = Trees::new(problem, parents, None);
         let mut ranks = vec![0u32; problem.class_count()];
         for (rank, &class) in order.iter().enumerate() {
             ranks[class as usize] = rank as u32;

@@ -63,7 +63,7 @@ impl<'a> Search<'a> {
         seed: u64,
     ) -> Search<'a> {
         Search {
-            cover: Cover::new(problem, parents, Trees::new(problem, start).choice),
+            cover: Cover::new(problem, parents, Trees::new(problem, parents, start).choice),
             queue: BinaryHeap::new(),
             is_queued: vec![false; problem.class_count()],
             random: Random::new(seed),
@@ -93,8 +93,9 @@ impl<'a> Search<'a> {
     /// Improves until no single change pays, and what pays only if shared has been tried.
     pub(super) fn descend(&mut self, budget: u64) {
         self.settle(budget);
-        self.share(budget);
-        self.settle(budget);
+        if self.share(budget) {
+            self.settle(budget);
+        }
     }
 
     /// Takes the choices of `start` back where that costs no more.
@@ -130,8 +131,8 @@ impl<'a> Search<'a> {
 
     /// For unused classes, tries whether the cost falls if the class is there for free and those
     /// who could use it choose again: what no single user would pay for, several may. Those with
-    /// the most to replace come first.
-    fn share(&mut self, budget: u64) {
+    /// the most to replace come first. Returns whether the cost fell.
+    fn share(&mut self, budget: u64) -> bool {
         let mut candidates: Vec<(Reverse<Cost>, Class)> = Vec::new();
         for class in self.cover.problem.classes() {
             if self.cover.work >= budget {
@@ -147,14 +148,16 @@ impl<'a> Search<'a> {
             }
         }
         candidates.sort_unstable();
+        let mut is_better = false;
         for (_, class) in candidates {
             if self.cover.work >= budget {
                 break;
             }
             if !self.cover.is_used(class) {
-                self.try_shared(class, budget);
+                is_better |= self.try_shared(class, budget);
             }
         }
+        is_better
     }
 
     /// What the used classes cost that could use `class`, themselves or through unused ones.
@@ -185,14 +188,16 @@ impl<'a> Search<'a> {
     }
 
     /// Uses `class`, lets the classes above it choose again, and keeps this if the cost falls.
-    fn try_shared(&mut self, class: Class, budget: u64) {
+    fn try_shared(&mut self, class: Class, budget: u64) -> bool {
         let mark = self.cover.mark();
         self.cover.improve(class, budget);
         self.cover.use_once(class);
         self.queue_users(class, 0);
         self.repair(budget);
         self.cover.release(class);
-        self.keep_if(self.cover.is_below(mark), mark);
+        let is_better = self.cover.is_below(mark);
+        self.keep_if(is_better, mark);
+        is_better
     }
 
     fn keep_if(&mut self, keep: bool, mark: Mark) {
@@ -232,7 +237,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Changes random choices, repairs around them, and keeps what costs no more.
+    /// Changes random choices, repairs around what they bring, and keeps what costs no more.
     pub(super) fn perturb(&mut self, budget: u64) {
         let problem = self.cover.problem;
         let open: Vec<Class> =
@@ -240,6 +245,7 @@ impl<'a> Search<'a> {
         if open.is_empty() {
             return;
         }
+        let mut fresh: Vec<Class> = vec![];
         while self.cover.work < budget {
             let class = open[self.random.below(open.len())];
             self.cover.work += 1;
@@ -249,17 +255,22 @@ impl<'a> Search<'a> {
             let mark = self.cover.mark();
             let nodes = problem.nodes(class);
             let node = nodes.start + self.random.below(nodes.len()) as u32;
+            fresh.clear();
+            let children = problem.children(node).iter().copied();
+            fresh.extend(children.filter(|&child| !self.cover.is_used(child)));
             if node == self.cover.chosen(class) || !self.cover.choose(class, node) {
                 continue;
             }
-            for &child in problem.children(node) {
-                self.queue(child, 0);
-                self.queue_users(child, 1);
+            if !self.cover.is_at_most(mark) {
+                for &child in &fresh {
+                    self.queue(child, 0);
+                    self.queue_users(child, 1);
+                }
+                // The class itself would go back.
+                self.is_queued[class as usize] = true;
+                self.repair(budget);
+                self.is_queued[class as usize] = false;
             }
-            // The class itself would go back.
-            self.is_queued[class as usize] = true;
-            self.repair(budget);
-            self.is_queued[class as usize] = false;
             self.keep_if(self.cover.is_at_most(mark), mark);
         }
     }

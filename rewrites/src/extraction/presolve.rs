@@ -26,11 +26,13 @@ const ROUNDS: u32 = 8;
 impl Presolved {
     /// Simplifies a reduced problem, whose nodes are `nodes` of the original one: a class that every
     /// extraction has is a root, nobody needs to ask for a root, and what does not meet is decided
-    /// apart.
-    pub(super) fn new(mut problem: Problem, mut nodes: Vec<Node>) -> Presolved {
+    /// apart. Stops where less than one in `share` nodes and edges would go.
+    pub(super) fn new(mut problem: Problem, mut nodes: Vec<Node>, share: usize) -> Presolved {
         let mut presolved = Presolved::default();
         for _ in 0..ROUNDS {
-            let Some((smaller, kept)) = presolved.drop_roots(&problem, &nodes) else { break };
+            let Some((smaller, kept)) = presolved.drop_roots(&problem, &nodes, share) else {
+                break;
+            };
             let Ok(reduced) = Reduced::new(&smaller, |_| true) else {
                 unreachable!("what has an extraction keeps it")
             };
@@ -46,8 +48,13 @@ impl Presolved {
     /// Makes roots of what roots need in any case, and takes out the edges to them. An edge within
     /// a strongly connected component stays, since it may be part of a cycle. Roots with nothing
     /// left to decide or to forbid are fixed. Returns the problem and the nodes that are kept, or
-    /// `None` where there is nothing to do.
-    fn drop_roots(&mut self, problem: &Problem, names: &[Node]) -> Option<(Problem, Vec<Node>)> {
+    /// `None` where there is little to do.
+    fn drop_roots(
+        &mut self,
+        problem: &Problem,
+        names: &[Node],
+        share: usize,
+    ) -> Option<(Problem, Vec<Node>)> {
         let mut is_root = vec![false; problem.class_count()];
         let mut pending = problem.roots().to_vec();
         while let Some(class) = pending.pop() {
@@ -57,14 +64,16 @@ impl Presolved {
                 pending.extend(problem.children(problem.nodes(class).start));
             }
         }
-        let is_certain = |class: Class| is_root[class as usize];
+        let certain = |class: &Class| is_root[*class as usize];
         let edges = (0..problem.node_count() as u32).flat_map(|node| problem.children(node));
-        if !edges.copied().any(is_certain)
-            && problem.roots().iter().all(|&root| {
-                let first = problem.nodes(root).start;
-                problem.nodes(root).len() > 1 || !problem.children(first).is_empty()
-            })
-        {
+        let leaf = |class: &Class| {
+            let mut nodes = problem.nodes(*class);
+            nodes.len() == 1 && nodes.all(|node| problem.children(node).is_empty())
+        };
+        let removable = edges.copied().filter(certain).count()
+            + problem.classes().filter(certain).filter(leaf).count();
+        let size = problem.node_count() + problem.edge_count();
+        if removable == 0 || removable.saturating_mul(share) < size {
             return None;
         }
         let components = components(problem);

@@ -164,24 +164,25 @@ impl Problem {
     /// A class that is reached and has no node, or reaches itself.
     pub fn dag_cost(&self, choice: &[Node]) -> Result<f64, Invalid> {
         let reached = self.reached(choice)?;
-        Ok(self
-            .classes()
-            .filter(|&class| reached[class as usize])
-            .fold(0.0, |sum, class| sum + self.cost(choice[class as usize])))
+        let nodes = choice.iter().zip(reached).filter(|(_, reached)| *reached);
+        Ok(nodes.fold(0.0, |sum, (&node, _)| sum + self.cost(node)))
     }
 
-    /// Takes out of `choice` what the roots do not reach.
+    /// Takes out of `choice` what the roots do not reach, and returns the cost of the rest.
     ///
     /// # Errors
     /// Those of [`Problem::dag_cost`].
-    pub fn prune(&self, choice: &mut [Node]) -> Result<(), Invalid> {
+    pub fn prune(&self, choice: &mut [Node]) -> Result<f64, Invalid> {
         let reached = self.reached(choice)?;
+        let mut cost = 0.0;
         for (node, reached) in choice.iter_mut().zip(reached) {
-            if !reached {
+            if reached {
+                cost += self.cost(*node);
+            } else {
                 *node = NONE;
             }
         }
-        Ok(())
+        Ok(cost)
     }
 
     /// Which classes the roots reach along `choice`, without cycles.

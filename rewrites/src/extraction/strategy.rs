@@ -37,10 +37,8 @@ pub struct Extraction {
 impl Extraction {
     /// The cost of `choice`, pruned to what `problem` needs.
     fn new(problem: &Problem, mut choice: Vec<Node>, work: u64) -> Extraction {
-        let pruned = problem.prune(&mut choice);
-        let cost = pruned.and_then(|()| problem.dag_cost(&choice));
         // Strategies make valid choices of every problem.
-        let cost = cost.unwrap_or_else(|error| unreachable!("{error}"));
+        let cost = problem.prune(&mut choice).unwrap_or_else(|error| unreachable!("{error}"));
         Extraction { choice, cost, bound: None, work }
     }
 

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::problem::{Class, NONE, Node, Problem};
+use super::problem::{Class, NONE, Node, Parents, Problem};
 use super::strategy::{Found, Options, Strategy};
 
 /// Extracts by tree cost.
@@ -12,7 +12,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
     doc: "the least tree cost; linear time, blind to sharing: a start, or for trees",
     search: |problem, _: Options<'_>| {
         let work = (problem.node_count() + problem.edge_count()) as u64;
-        Found { choice: Trees::new(problem, None).choice, bound: None, work }
+        Found { choice: Trees::new(problem, &problem.parents(), None).choice, bound: None, work }
     },
 };
 
@@ -50,8 +50,7 @@ impl Trees {
     ///
     /// What `start` chooses, where there is one, stays and is there for nothing; `order` is then of
     /// no use.
-    pub(super) fn new(problem: &Problem, start: Option<&[Node]>) -> Trees {
-        let parents = problem.parents();
+    pub(super) fn new(problem: &Problem, parents: &Parents, start: Option<&[Node]>) -> Trees {
         let mut choice = vec![NONE; problem.class_count()];
         let mut order = Vec::with_capacity(problem.class_count());
         let mut sums: Vec<f64> = Vec::with_capacity(problem.node_count());
