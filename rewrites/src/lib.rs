@@ -4,7 +4,7 @@
 //! equality saturation, which collects the consequences of all rules in an e-graph and extracts the
 //! cheapest program. This crate knows operations by name and hook, never a dialect's structs.
 //!
-//! - [`rule`], [`parse`], [`print`]: the language;
+//! - [`rule`], [`parse`], [`print`](mod@print): the language;
 //! - [`expression`], [`functions`]: side conditions and computed attributes;
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;

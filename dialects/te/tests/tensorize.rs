@@ -1,5 +1,6 @@
 //! Tensorized schedules compute what others do.
 
+use ir_core::text::cursor::Cursor;
 use ir_core::{AttrDict, AttrValue, DType, Item, Module, Random, Registry, Symbol, verify};
 use te::compute::{Combiner, ComputeBuilder, Expression, Intrinsic, Tensor, UPDATE};
 use te::interpreter::{Options, Order, run_compute, same_numbers};
@@ -194,6 +195,21 @@ fn tensorizing_never_changes_results() {
     assert!(accepted > 150, "{accepted} cases were accepted");
 }
 
+/// The items of `text`, of which empty lines part any two.
+fn items(text: &str, registry: &Registry) -> Module {
+    let mut module = Module::new();
+    for part in text.trim().split("\n\n") {
+        let kind = part.split_whitespace().next().unwrap();
+        let mut cursor = Cursor::new("test", part);
+        let parsed = (registry.item(kind).unwrap().syntax.unwrap().parse)(&mut cursor, registry);
+        let problems = cursor.diagnostics;
+        let parsed = parsed.unwrap_or_else(|_| panic!("{problems:#?}"));
+        assert!(problems.is_empty(), "{problems:#?}");
+        module.items.insert(parsed.name, parsed.item);
+    }
+    module
+}
+
 #[test]
 fn a_part_lies_within_its_buffer() {
     const PROGRAM: &str = "
@@ -215,8 +231,7 @@ te.kernel @beyond(%x: Tensor[(8), float32], %y: Tensor[(8), float32]) outputs 1 
   }
 }
 ";
-    let (module, problems) = ir_core::text::parse("test", PROGRAM, &registry());
-    assert!(problems.is_empty(), "{problems:#?}");
+    let module = items(PROGRAM, &registry());
     text(&module);
     let tensor =
         |numbers: [f64; 8]| ir_core::TensorData::from_f64(DType::FLOAT32, &[8], &numbers).unwrap();

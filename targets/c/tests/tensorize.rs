@@ -40,8 +40,7 @@ te.schedule @fast for @dense {
 /// The kernels of the program, its operands and its result.
 fn program() -> (Module, [TensorData; 2], TensorData) {
     let registry = common::registry();
-    let (module, problems) = ir_core::text::parse("test", PROGRAM, &registry);
-    assert!(problems.is_empty(), "{problems:#?}");
+    let module = common::items(PROGRAM, &registry);
     let schedule = replay(module.get("fast").unwrap(), &module, &registry);
     let schedule = schedule.unwrap_or_else(|error| panic!("{error:#?}"));
     let dot = module.get("dot").unwrap();
