@@ -39,6 +39,9 @@ pub struct Report {
     pub dumps: Vec<Dump>,
 }
 
+/// How often extraction may visit each node and child of an e-graph. Saturation takes far longer.
+const VISITS: u64 = 50;
+
 /// What equality saturation is told.
 #[derive(Clone, Copy)]
 pub struct Settings {
@@ -155,7 +158,9 @@ impl Block {
         let before = self.original_cost(f, model);
         report.cost.0 += before;
         let start = candidates.start(f, &self);
-        let options = extraction::Options { start: Some(&start), ..Default::default() };
+        let size = candidates.problem.node_count() + candidates.problem.edge_count();
+        let budget = Some(VISITS * size as u64);
+        let options = extraction::Options { budget, start: Some(&start), ..Default::default() };
         // The program as it was is an extraction, so there is one.
         let found = settings.extraction.extract(&candidates.problem, options);
         let cheaper = found.ok().filter(|found| found.cost < before - 1e-9);

@@ -137,9 +137,34 @@ fn dumped_e_graphs_read_well() {
     let mut body = chain(3);
     let report = with_function(&registry, &mut body, |f| optimize(f, &rules, settings)).unwrap();
     let [dump] = &report.dumps[..] else { panic!("one block, one e-graph") };
-    insta::assert_snapshot!(dump.write(DumpForm::Ir, "main"), @"");
-    insta::assert_snapshot!(dump.write(DumpForm::Dot, "main"), @"");
-    insta::assert_snapshot!(dump.write(DumpForm::Json, "main"), @"");
+    insta::assert_snapshot!(dump.write(DumpForm::Ir, "main"), @r##"
+    // ----- @main: 2 classes, 3 nodes; 2 chosen, cost 1.0001 -----
+    #0: Tensor[(4), float32]  // result
+      * relay.negative(#1)  // 1.0001
+    #1: Tensor[(4), float32]
+      * %_  // 0
+        relay.negative(#0)  // 1.0001
+    "##);
+    insta::assert_snapshot!(dump.write(DumpForm::Dot, "main"), @r##"
+    digraph "main" {
+      compound = true;
+      node [shape = box, fontname = monospace];
+      subgraph cluster_0 {
+        label = "#0: Tensor[(4), float32]"; style = dashed;
+        n0 [label = "relay.negative", style = bold];
+      }
+      subgraph cluster_1 {
+        label = "#1: Tensor[(4), float32]"; style = dashed;
+        n1 [label = "%_", style = bold];
+        n2 [label = "relay.negative"];
+      }
+      n0 -> n1 [lhead = cluster_1, label = 0, style = bold];
+      n2 -> n0 [lhead = cluster_0, label = 0];
+    }
+    "##);
+    insta::assert_snapshot!(dump.write(DumpForm::Json, "main"), @r##"
+    {"nodes":{"0.0":{"op":"relay.negative","eclass":"0","children":["1.0"],"cost":1.0001},"1.0":{"op":"%_","eclass":"1","children":[],"cost":0.0},"1.1":{"op":"relay.negative","eclass":"1","children":["0.0"],"cost":1.0001}},"root_eclasses":["0"]}
+    "##);
     // Other tools read what the graph was written as, and find the same program.
     let json = dump.write(DumpForm::Json, "main");
     let read = gym::read("dump.json", &json).unwrap();

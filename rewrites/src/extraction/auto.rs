@@ -29,7 +29,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
         if problem.has_rewards() {
             bound = Some(all_rewards(problem));
         } else if work + search.work() < budget {
-            let share = (budget - work - search.work()) / 2;
+            let share = (budget - work - search.work()) / 3;
             let proof = prove(problem, None, search.choice(), share, 8);
             work += proof.work;
             bound = Some(proof.bound);

@@ -34,7 +34,8 @@ pub(super) const STRATEGY: Strategy = Strategy {
         }
         let share = (budget / 2).saturating_sub(quick.work);
         let proof = prove(problem, None, &quick.choice, share, usize::MAX);
-        let (bound, mut work) = (proof.bound, quick.work + proof.work);
+        let bound = proof.bound.max(quick.bound.unwrap_or(0.0));
+        let mut work = quick.work + proof.work;
         let parents = problem.parents();
         let mut best = proof.choice;
         if work < budget && !is_proven(&best, bound) {
@@ -104,6 +105,7 @@ pub(super) fn prove(
             Err(_) => return Proof { choice: start, cost: before, bound: 0.0, work },
         },
     };
+    work += presolved.work;
     let mut choice = vec![NONE; problem.class_count()];
     let mut bound = 0.0;
     for &node in &presolved.fixed {

@@ -10,6 +10,8 @@ pub(super) struct Presolved {
     /// Nodes of the original problem that every best extraction may have.
     pub(super) fixed: Vec<Node>,
     pub(super) parts: Vec<Part>,
+    /// Visits of nodes and edges, all passes over the problem together.
+    pub(super) work: u64,
 }
 
 /// A problem of its own.
@@ -33,6 +35,7 @@ impl Presolved {
             let Some((smaller, kept)) = presolved.drop_roots(&problem, &nodes, share) else {
                 break;
             };
+            presolved.work += 4 * (problem.node_count() + problem.edge_count()) as u64;
             let Ok(reduced) = Reduced::new(&smaller, |_| true) else {
                 unreachable!("what has an extraction keeps it")
             };
