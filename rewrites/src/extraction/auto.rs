@@ -5,12 +5,17 @@ use super::local_search::{Search, default_budget};
 use super::problem::Problem;
 use super::strategy::{Found, Options, ROUNDING, Strategy};
 
+/// How many nodes and children a problem may have to be proven with little work: larger ones take
+/// more for a bound than searching does, and hardly ever close.
+const PROVABLE: u64 = 6000;
+
 /// Extracts well in little time.
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "auto",
     doc: "local search, and a proof where one is near; the default",
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or_else(|| default_budget(problem));
+        let size = (problem.node_count() + problem.edge_count()) as u64;
         let parents = problem.parents();
         let mut search = Search::new(problem, &parents, None, options.seed);
         search.descend(budget / 2);
@@ -28,8 +33,8 @@ pub(super) const STRATEGY: Strategy = Strategy {
         let mut bound = None;
         if problem.has_rewards() {
             bound = Some(all_rewards(problem));
-        } else if work + search.work() < budget {
-            let share = (budget - work - search.work()) / 3;
+        } else if size <= PROVABLE.max(budget / 64) && work + search.work() < budget {
+            let share = (budget - work - search.work()) / 2;
             let proof = prove(problem, None, search.choice(), share, 8);
             work += proof.work;
             bound = Some(proof.bound);

@@ -44,6 +44,9 @@ pub(super) struct Bound {
     pub(super) cut: Vec<Node>,
 }
 
+/// What taking the least from a queue is worth, in visits.
+const POP: u64 = 4;
+
 impl<'a> Cuts<'a> {
     /// Costs are not negative; what is less than `tolerance` is nothing.
     pub(super) fn new(problem: &'a Problem, tolerance: f64) -> Cuts<'a> {
@@ -107,6 +110,7 @@ impl<'a> Cuts<'a> {
         }
         self.work += problem.node_count() as u64;
         while let Some(Reverse((Cost(height), node))) = self.queue.pop() {
+            self.work += POP;
             let class = problem.owner(node);
             if self.best[class as usize] != NONE {
                 continue;
@@ -134,6 +138,7 @@ impl<'a> Cuts<'a> {
             self.offer(self.cut[at]);
         }
         while let Some(Reverse((Cost(height), node))) = self.queue.pop() {
+            self.work += POP;
             let class = problem.owner(node);
             if height >= self.heights[class as usize] {
                 continue;

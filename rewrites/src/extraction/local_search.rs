@@ -29,7 +29,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
 /// The work that is spent unless a budget says otherwise: what takes up to three times as long as
 /// greedy choices.
 pub(super) fn default_budget(problem: &Problem) -> u64 {
-    7 * (problem.node_count() + problem.edge_count()) as u64
+    8 * (problem.node_count() + problem.edge_count()) as u64
 }
 
 /// How many classes one attempt to share looks at.
