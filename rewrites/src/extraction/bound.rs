@@ -45,7 +45,7 @@ pub(super) struct Bound {
 }
 
 /// What taking the least from a queue is worth, in visits.
-const POP: u64 = 4;
+const POP: u64 = 2;
 
 impl<'a> Cuts<'a> {
     /// Costs are not negative; what is less than `tolerance` is nothing.

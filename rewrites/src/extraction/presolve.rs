@@ -23,7 +23,7 @@ pub(super) struct Part {
 }
 
 /// How often a problem is made smaller; each time may open the way for the next.
-const ROUNDS: u32 = 8;
+const ROUNDS: u32 = 4;
 
 impl Presolved {
     /// Simplifies a reduced problem, whose nodes are `nodes` of the original one: a class that every
@@ -35,7 +35,7 @@ impl Presolved {
             let Some((smaller, kept)) = presolved.drop_roots(&problem, &nodes, share) else {
                 break;
             };
-            presolved.work += 4 * (problem.node_count() + problem.edge_count()) as u64;
+            presolved.work += (problem.node_count() + problem.edge_count()) as u64;
             let Ok(reduced) = Reduced::new(&smaller, |_| true) else {
                 unreachable!("what has an extraction keeps it")
             };
