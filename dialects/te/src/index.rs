@@ -112,6 +112,15 @@ impl Range {
     }
 }
 
+/// What [`Indices::narrow_from`] narrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrowed {
+    atom: Atom,
+    before: Range,
+    /// Whether only one value is left.
+    pub is_constant: bool,
+}
+
 /// Which indices something runs over: from `min`, `extent` of them (at most).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interval {
@@ -172,6 +181,24 @@ impl Indices {
             Some(row) => std::mem::replace(&mut self.ranges[row], range),
             None => Range::ALL,
         }
+    }
+
+    /// Says that `index` is at least `low` for now, if that narrows what one variable, quotient or
+    /// remainder in it takes; `None` where it does not.
+    pub fn narrow_from(&mut self, index: &Index, low: i64) -> Option<Narrowed> {
+        let [(atom, factor @ 1..)] = index.terms[..] else { return None };
+        let range = &mut self.ranges[atom.0 as usize];
+        let least = low.checked_sub(index.constant)?.checked_add(factor - 1)?.div_euclid(factor);
+        if least <= range.low || least > range.high {
+            return None;
+        }
+        let before = std::mem::replace(range, Range { low: least, ..*range });
+        Some(Narrowed { atom, before, is_constant: least == before.high })
+    }
+
+    /// Takes back what [`Indices::narrow_from`] said.
+    pub fn widen(&mut self, narrowed: Narrowed) {
+        self.ranges[narrowed.atom.0 as usize] = narrowed.before;
     }
 
     /// By how much `index` grows with `var`, and the values that the rest of it takes; `None`
