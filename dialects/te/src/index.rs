@@ -625,4 +625,23 @@ mod tests {
         assert_eq!(t.decide(ScalarOp::Lt, &i, &Index::constant(7)), None);
         assert_eq!(t.decide(ScalarOp::Ge, &i, &i), Some(true));
     }
+
+    #[test]
+    fn the_last_of_several_tiles_is_known() {
+        let mut indices = Indices::default();
+        let (fused, row) = (indices.var(30), indices.var(7));
+        let (fused, row_index) = (indices.of_var(fused), indices.of_var(row));
+        let tile = indices.remainder(&fused, 3).scaled(7);
+        // Rows of a tensor of 20, in 3 tiles of 7.
+        let narrowed = indices.narrow_from(&tile.plus(6), 20).unwrap();
+        assert!(narrowed.is_constant);
+        assert_eq!(indices.range(&tile), Range { low: 14, high: 14 });
+        assert_eq!(
+            indices.linear(&tile.sum(&row_index), row),
+            Some((1, Range { low: 14, high: 14 }))
+        );
+        indices.widen(narrowed);
+        assert_eq!(indices.range(&tile), Range { low: 0, high: 14 });
+        assert!(indices.narrow_from(&tile.sum(&row_index), 20).is_none());
+    }
 }

@@ -33,6 +33,9 @@ const INLINE_OPS: usize = 256;
 /// Longer rows, in elements of all that is computed of them, are computed one at a time.
 const MOST_BLOCKED_ROW: i64 = 1 << 13;
 
+/// Bytes of the nearest cache of a core, on most machines.
+const NEAREST_CACHE: i64 = 1 << 15;
+
 /// Windows of at most so many elements are written out.
 const MOST_WINDOW: i64 = 7;
 
@@ -530,7 +533,7 @@ impl Rules<'_> {
         let work = points(self.schedule, producer);
         let before = self.schedule.clone();
         let partials = self.factor_row(producer);
-        self.block_rows(&mut outer, work);
+        self.block_rows(&mut outer, work, 0);
         let at = self.parallelize(&outer, work);
         if !self.reduce_row(producer, &partials, at) {
             *self.schedule = before;
@@ -573,11 +576,17 @@ impl Rules<'_> {
         if common == 0 {
             return false;
         }
+        let whole = all.iter().filter(|stage| reduce(self.schedule, **stage).is_none());
+        let written = whole.chain([&root]).map(|stage| {
+            let bytes = i64::from(self.bits(*stage)) / 8;
+            points(self.schedule, *stage).saturating_mul(bytes)
+        });
+        let written = written.fold(0i64, i64::saturating_add);
         let before = self.schedule.clone();
         let factored: Vec<(Stage, Partials)> =
             all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
         let mut outer = axes[..common].to_vec();
-        self.block_rows(&mut outer, work);
+        self.block_rows(&mut outer, work, written);
         let at = self.parallelize(&outer, work);
         for (stage, partials) in &factored {
             if !self.reduce_row(*stage, partials, at) {
@@ -595,15 +604,17 @@ impl Rules<'_> {
     }
 
     /// Takes a few rows of the innermost of the loops `outer` at once, where a row is short: then
-    /// the end of one row's reduction overlaps with the next row. `work` is for all rows.
-    fn block_rows(&mut self, outer: &mut [Axis], work: i64) {
-        const ROWS: i64 = 4;
-        let all = points_of(self.schedule, outer);
+    /// the end of one row's reduction overlaps with the next row. `work` is for all rows, and so
+    /// are the `written` bytes of tensors.
+    fn block_rows(&mut self, outer: &mut [Axis], work: i64, written: i64) {
+        let all = points_of(self.schedule, outer).max(1);
         let Some(last) = outer.last_mut() else { return };
-        let long = work / all.max(1) > MOST_BLOCKED_ROW;
-        if self.schedule.extent(*last) % ROWS == 0
-            && !long
-            && let Ok((blocks, _)) = self.schedule.split(*last, ROWS)
+        let extent = self.schedule.extent(*last);
+        // Half of the nearest cache is left for what is read.
+        let fits = |rows: &i64| extent % rows == 0 && rows * (written / all) <= NEAREST_CACHE / 2;
+        if work / all <= MOST_BLOCKED_ROW
+            && let Some(rows) = [4, 2].into_iter().find(fits)
+            && let Ok((blocks, _)) = self.schedule.split(*last, rows)
         {
             *last = blocks;
         }

@@ -254,9 +254,9 @@ pub(crate) unsafe extern "C" fn parallel(range: Range, captures: *mut c_void, co
     // a part that is not done: of the loop that begins with the next line.
     unsafe { *at_hand.job.get() = Some(Job { range, captures, count }) };
     at_hand.ticket.store(ticket.pack(), Ordering::SeqCst);
-    for thread in 1..threads {
-        if asleep[thread].load(Ordering::SeqCst) {
-            pool.workers[thread - 1].unpark();
+    for (worker, asleep) in pool.workers.iter().zip(&asleep[1..]).take(threads - 1) {
+        if asleep.load(Ordering::SeqCst) {
+            worker.unpark();
         }
     }
     pool.shared.run(0, ticket);
@@ -274,6 +274,8 @@ pub(crate) unsafe extern "C" fn parallel(range: Range, captures: *mut c_void, co
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]
