@@ -26,6 +26,7 @@ pub mod pipeline;
 pub mod random;
 pub mod registry;
 pub mod rewriter;
+pub mod rules;
 pub mod tensor;
 pub mod text;
 pub mod types;
@@ -49,6 +50,7 @@ pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult}
 pub use random::Random;
 pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
+pub use rules::{RuleArgument, RuleFunction, Work};
 pub use smallvec::SmallVec;
 pub use tensor::{Scalar, TensorData};
 pub use types::{

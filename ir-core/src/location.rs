@@ -162,6 +162,13 @@ impl SourceMap {
         file
     }
 
+    /// Adds the files of `others` that are not here yet.
+    pub fn extend(&mut self, others: &SourceMap) {
+        for (file, text) in others.files() {
+            self.files.entry(file).or_insert_with(|| text.clone());
+        }
+    }
+
     /// All files and their texts, in the order of adding.
     pub fn files(&self) -> impl Iterator<Item = (Symbol, &Arc<str>)> {
         self.files.iter().map(|(file, text)| (*file, text))

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::location::SourceMap;
 use crate::module::Module;
 use crate::registry::Registry;
 use crate::rewriter::FuncMut;
@@ -21,6 +22,9 @@ pub struct PassContext<'a> {
     pub diagnostics: Vec<Diagnostic>,
     /// Counters, printed by `--stats`.
     pub statistics: IndexMap<&'static str, u64, FxBuildHasher>,
+    /// Texts besides the program's: files of rewrite rules given to the run, and what the pass
+    /// reads. Findings may point into them.
+    pub sources: SourceMap,
     /// Text for whoever watches the run.
     pub log: Vec<u8>,
 }
@@ -29,7 +33,8 @@ impl<'a> PassContext<'a> {
     /// A context without findings.
     pub fn new(registry: &'a Registry, threads: usize) -> PassContext<'a> {
         let statistics = IndexMap::default();
-        PassContext { registry, threads, diagnostics: vec![], statistics, log: vec![] }
+        let sources = SourceMap::default();
+        PassContext { registry, threads, diagnostics: vec![], statistics, sources, log: vec![] }
     }
 
     /// Adds `amount` to counter `name`.

@@ -18,6 +18,7 @@ use crate::infer::InferFn;
 use crate::intern::Symbol;
 use crate::module::{Item, Signatures};
 use crate::pass::PassDef;
+use crate::rules::RuleFunction;
 use crate::text::ItemSyntax;
 
 bitflags::bitflags! {
@@ -355,6 +356,7 @@ pub struct Registry {
     items: IndexMap<Symbol, ItemDef, FxBuildHasher>,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
+    rule_functions: IndexMap<&'static str, RuleFunction, FxBuildHasher>,
 }
 
 impl Registry {
@@ -406,6 +408,17 @@ impl Registry {
     /// Adds the pass that a struct declares.
     pub fn pass<P: crate::pass::Pass>(&mut self) {
         self.add_pass(P::def());
+    }
+
+    /// Adds a function for rewrite rules. Panics when the name is taken.
+    pub fn add_rule_function(&mut self, function: RuleFunction) {
+        let earlier = self.rule_functions.insert(function.name, function);
+        assert!(earlier.is_none(), "rule function `{}` is registered twice", function.name);
+    }
+
+    /// The functions for rewrite rules that dialects added, in order of registration.
+    pub fn rule_functions(&self) -> impl Iterator<Item = &RuleFunction> {
+        self.rule_functions.values()
     }
 
     /// Attaches `hook` to operation `name`; whether there is such an operation.

@@ -125,7 +125,7 @@ fn run_with(
     let registry = registry();
     let pipeline = Pipeline::parse(text, &registry).unwrap();
     let mut log = Vec::new();
-    let options = RunOptions { threads: 3 };
+    let options = RunOptions { threads: 3, ..RunOptions::default() };
     let report = run(&pipeline, module, &registry, options, instruments, &mut log).unwrap();
     (report, String::from_utf8(log).unwrap())
 }
@@ -199,7 +199,7 @@ fn threads_change_nothing() {
     let outcome = |threads| {
         let mut module = module(40);
         let mut log = Vec::new();
-        let options = RunOptions { threads };
+        let options = RunOptions { threads, ..RunOptions::default() };
         let mut bisect = BisectLimit::new(None);
         let report =
             run(&pipeline, &mut module, &registry, options, &mut [&mut bisect], &mut log).unwrap();

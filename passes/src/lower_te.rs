@@ -273,8 +273,8 @@ impl Lowering<'_> {
     }
 
     fn insert_call(&mut self, kernel: Symbol, buffers: Vec<ValueId>, loc: Loc) {
-        let call = loops::Call { kernel, buffers };
-        let parts = OpParts::new(loops::Call::<ValueId>::NAME, &call.buffers, &[]);
+        let call = loops::Call::new(kernel, buffers);
+        let parts = OpParts::new(loops::Call::<ValueId>::NAME, &call.arguments, &[]);
         self.insert(loc, parts.attrs(call.attrs()));
     }
 

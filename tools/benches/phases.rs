@@ -52,7 +52,7 @@ fn phases(criterion: &mut Criterion) {
             b.iter_batched(
                 typed,
                 |mut module: Module| {
-                    let options = RunOptions { threads: 1 };
+                    let options = RunOptions::default();
                     let mut log = Vec::new();
                     let report = run(&pipeline, &mut module, &registry, options, &mut [], &mut log);
                     assert!(report.is_ok());

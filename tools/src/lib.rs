@@ -8,6 +8,7 @@ mod process;
 pub mod progress;
 pub mod reference;
 pub mod relay_opt;
+pub mod rule_check;
 pub mod worker;
 
 use ir_core::Registry;

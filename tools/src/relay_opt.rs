@@ -17,6 +17,7 @@ mod optimize;
 mod profile;
 mod reference;
 mod report;
+mod rules;
 mod run_model;
 mod semantics;
 mod targets;
@@ -81,6 +82,7 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
         Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => model::inspect(command, io),
+        Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),

@@ -236,7 +236,7 @@ fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Val
 fn passed(module: &Module, pipeline: &str, registry: &Registry) -> Result<Module, String> {
     let steps = Pipeline::parse(pipeline, registry).map_err(|error| error.message)?;
     let (mut module, mut log) = (module.clone(), Vec::new());
-    let options = RunOptions { threads: 1 };
+    let options = RunOptions::default();
     let report = run(&steps, &mut module, registry, options, &mut [], &mut log);
     let report = report.map_err(|error| error.to_string())?;
     match report.outcome {

@@ -107,7 +107,7 @@ fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Val
 fn passed(module: &Module, pipeline: &str, registry: &Registry) -> Result<Module, String> {
     let steps = Pipeline::parse(pipeline, registry).map_err(|error| error.message)?;
     let mut module = module.clone();
-    let options = RunOptions { threads: 1 };
+    let options = RunOptions::default();
     let mut log = Vec::new();
     let report = run(&steps, &mut module, registry, options, &mut [], &mut log);
     let report = report.map_err(|error| error.to_string())?;

@@ -16,6 +16,7 @@ pub mod interpreter;
 pub mod language;
 pub mod operators;
 pub mod prelude;
+mod rules;
 pub mod text;
 pub mod types;
 
@@ -29,6 +30,7 @@ pub fn dialect() -> Dialect {
         register: |registry: &mut Registry| {
             language::register(registry);
             operators::register(registry);
+            rules::register(registry);
         },
     }
 }

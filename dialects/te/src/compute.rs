@@ -15,6 +15,7 @@
 //! or where elements are computed: that is the [schedule](crate::schedule)'s.
 
 mod build;
+mod intrinsic;
 mod verify;
 mod work;
 
@@ -22,6 +23,8 @@ use ir_core::{AttrValue, Body, ItemDef, Op, OpId, Registry, Type, ValueId, regis
 
 pub(crate) use build::function_type;
 pub use build::{ComputeBuilder, Expression, Tensor};
+pub use intrinsic::{EXTERN, Intrinsic, UPDATE, updates};
+pub(crate) use intrinsic::{combiner, is_same_kind};
 pub use work::{Work, work};
 
 /// The kind of a compute function; its signature holds the type `fn (tensors) -> tensor`, or a
@@ -207,6 +210,7 @@ pub(crate) fn register(registry: &mut Registry) {
         doc: "One tensor for each value that its block yields.",
     }];
     registry.add_item(ItemDef {
+        verify: Some(intrinsic::verify),
         syntax: Some(crate::text::SYNTAX),
         ..ItemDef::new(FUNC, "What is computed: a list of stages.")
     });

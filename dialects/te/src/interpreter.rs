@@ -139,7 +139,8 @@ impl Options {
         body: &Body,
         inputs: &[TensorData],
     ) -> Result<Vec<TensorData>, Error> {
-        let code = compute::decode(body, Evaluation { order: self.parallel, wide: true })?;
+        let how = Evaluation { order: self.parallel, wide: true };
+        let code = compute::decode(body, how, false)?;
         Machine::new(&[code], *self).run(inputs)
     }
 

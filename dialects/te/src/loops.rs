@@ -241,14 +241,41 @@ pub struct Extract<V = ValueId> {
 }
 
 /// Calls another kernel of the module with buffers of its parameter types, or a compute function
-/// with buffers of its parameters and then of its results.
+/// with buffers of its parameters and then of its results. A compute function with the attribute
+/// [`update`](crate::compute::UPDATE) combines into its results.
+///
+/// With `parts`, each buffer may be larger than the parameter: what is passed are as many elements
+/// as the parameter has, one after the other in memory, of which the first has the number `offset`
+/// of the buffer, counted row by row.
 #[derive(Op, Clone, Debug)]
 #[op(name = "te.call", effects(READ, WRITE), results = 0, verify = verify::call)]
 pub struct Call<V = ValueId> {
     /// The kernel or compute function.
     pub kernel: ir_core::Symbol,
+    /// Inputs, then results; with `parts`, then as many offsets, which are `int64`.
+    pub arguments: Vec<V>,
+    /// Whether parts of buffers are passed.
+    #[default(false)]
+    pub parts: bool,
+}
+
+impl<V> Call<V> {
+    /// A call with whole buffers: inputs, then results.
+    pub fn new(kernel: ir_core::Symbol, buffers: Vec<V>) -> Call<V> {
+        Call { kernel, arguments: buffers, parts: false }
+    }
+
     /// Inputs, then results.
-    pub buffers: Vec<V>,
+    pub fn buffers(&self) -> &[V] {
+        &self.arguments[..self.arguments.len() - self.offsets().len()]
+    }
+
+    /// Where the part of each buffer starts; empty where whole buffers are passed.
+    pub fn offsets(&self) -> &[V] {
+        let buffers =
+            if self.parts { self.arguments.len().div_ceil(2) } else { self.arguments.len() };
+        &self.arguments[buffers..]
+    }
 }
 
 /// A buffer with constant contents.

@@ -4,7 +4,8 @@
 //! 2. *Bounds* (`bounds.rs`), from the last stage to the first: which region of each stage its
 //!    readers need, how many iterations each loop then has, and each index as a function of the
 //!    loop variables.
-//! 3. *Emission* (`emit.rs`): the loops, outermost first, with what is computed in them.
+//! 3. *Calls* (`tensorize.rs`): where the parts start that tensorized loops pass to intrinsics.
+//! 4. *Emission* (`emit.rs`): the loops, outermost first, with what is computed in them.
 //!
 //! Where a loop was split by a factor that does not divide it, and where a region reaches beyond
 //! its tensor, a *guard* keeps iterations in bounds. A guard is dropped where it always holds. It
@@ -16,6 +17,7 @@
 mod bounds;
 mod emit;
 mod flatten;
+mod tensorize;
 
 pub(crate) use bounds::index_values;
 
@@ -34,8 +36,19 @@ pub const MAX_DEPTH: usize = 64;
 pub fn lower(schedule: &Schedule) -> Result<Item, Refused> {
     check_attachments(schedule)?;
     let flat = flatten::flatten(schedule);
-    let nests = bounds::bounds(schedule, &flat)?;
+    let mut nests = bounds::bounds(schedule, &flat)?;
+    tensorize::tensorize(schedule, &flat, &mut nests)?;
     emit::emit(schedule, &flat, nests)
+}
+
+/// Refuses a schedule in which a tensorized stage does not compute what its intrinsic does.
+pub(crate) fn check_tensorized(schedule: &Schedule) -> Result<(), Refused> {
+    if schedule.stages.iter().all(|stage| stage.tensorized.is_none()) {
+        return Ok(());
+    }
+    let flat = flatten::flatten(schedule);
+    let mut nests = bounds::bounds(schedule, &flat)?;
+    tensorize::tensorize(schedule, &flat, &mut nests)
 }
 
 /// Refuses a schedule in which a stage is read where it is not computed.

@@ -22,11 +22,11 @@ mod verify;
 pub use access::Access;
 pub use default::default_schedule;
 
-use ir_core::{Body, Item, ValueId};
+use ir_core::{Body, Item, Symbol, ValueId};
 use rustc_hash::FxHashMap;
 
 use self::ops::Handle;
-use crate::compute::{Compute, FUNC, Return, Stage as StageView};
+use crate::compute::{Compute, FUNC, Intrinsic, Return, Stage as StageView, updates};
 use crate::loops::{ForKind, Scope, THREADS};
 
 /// A stage of a schedule.
@@ -103,6 +103,8 @@ pub(crate) struct StageState {
     pub(crate) limits: Vec<Limit>,
     /// For an axis, the `(factor, offset)` that the stride of its dimension is brought to.
     pub(crate) alignments: Vec<(Axis, i64, i64)>,
+    /// The outermost of the loops that a call of an intrinsic replaces, and the intrinsic.
+    pub(crate) tensorized: Option<(Axis, Intrinsic)>,
 }
 
 /// A compute function and how it becomes loops.
@@ -111,6 +113,8 @@ pub struct Schedule {
     pub(crate) body: Body,
     pub(crate) stages: Vec<StageState>,
     pub(crate) axes: Vec<AxisState>,
+    /// Whether the kernel combines into the result.
+    pub(crate) update: bool,
     record: record::Record,
 }
 
@@ -129,7 +133,8 @@ impl Schedule {
             ));
         };
         let (body, record) = (Body::clone(body), record::Record::default());
-        let mut schedule = Schedule { body, stages: vec![], axes: vec![], record };
+        let update = updates(function);
+        let mut schedule = Schedule { body, stages: vec![], axes: vec![], update, record };
         for view in StageView::all(&schedule.body) {
             schedule.add_stage(&view);
         }
@@ -150,6 +155,7 @@ impl Schedule {
             initialize_at: None,
             limits: vec![],
             alignments: vec![],
+            tensorized: None,
         });
         self.reset_axes(stage, view);
         stage
@@ -179,6 +185,7 @@ impl Schedule {
         state.initialize_at = None;
         state.limits.clear();
         state.alignments.clear();
+        state.tensorized = None;
     }
 
     fn add_axis(&mut self, stage: Stage, name: String, extent: i64, reduction: bool) -> Axis {
@@ -281,7 +288,18 @@ impl Schedule {
         if state.kind != ForKind::Serial {
             return Err(format!("`{}` is {} already", state.name, state.kind.name()));
         }
+        if let Some(intrinsic) = self.replaced_by(axis) {
+            return Err(format!("`{}` is tensorized with `@{intrinsic}`", state.name));
+        }
         Ok(())
+    }
+
+    /// The intrinsic that replaces the loop `axis`.
+    fn replaced_by(&self, axis: Axis) -> Option<Symbol> {
+        let state = &self.stages[self.owner(axis).0];
+        let (outermost, intrinsic) = state.tensorized.as_ref()?;
+        let position = |axis: Axis| state.leaves.iter().position(|leaf| *leaf == axis);
+        (position(axis)? >= position(*outermost)?).then_some(intrinsic.name)
     }
 
     /// Replaces `axis` by two loops: `inner` of `factor` iterations within `outer`. Where `factor`
@@ -524,6 +542,36 @@ impl Schedule {
         self.stages[stage.0].initialize_at = Some(axis);
         self.record(&ops::DecomposeReduction { stage: stage.into(), axis: axis.into() }, &[]);
         Ok(())
+    }
+
+    /// Replaces the loop `axis` and all inside by a call of the kernel of `intrinsic` on parts of
+    /// buffers.
+    ///
+    /// Refused where the loops do not compute what the intrinsic does: where their extents are not
+    /// its extents or they are cut short, where the element is another expression, and where what
+    /// they read and write lies otherwise in memory than the intrinsic's parameters and result,
+    /// which are dense. An intrinsic that combines into its result leaves the initialization to
+    /// loops outside; any other needs all loops of the reduction.
+    pub fn tensorize(&mut self, axis: Axis, intrinsic: Intrinsic) -> Result<(), Refused> {
+        let (stage, _) = self.leaf(axis)?;
+        if let Some((_, other)) = &self.stages[stage.0].tensorized {
+            let name = self.stage_name(stage);
+            return Err(format!("`{name}` is tensorized with `@{}` already", other.name));
+        }
+        if self.update {
+            return Err("the function is itself an intrinsic that combines".to_string());
+        }
+        let name = intrinsic.name;
+        self.stages[stage.0].tensorized = Some((axis, intrinsic));
+        self.check_tensorized().inspect_err(|_| self.stages[stage.0].tensorized = None)?;
+        self.record(&ops::Tensorize { axis: axis.into(), intrinsic: name }, &[]);
+        Ok(())
+    }
+
+    /// Refused where a tensorized loop does not compute what its intrinsic does, which another
+    /// primitive may have brought about.
+    pub fn check_tensorized(&self) -> Result<(), Refused> {
+        crate::lower::check_tensorized(self)
     }
 
     /// Pads the memory of `stage` so that the stride of the dimension of the root `axis` is

@@ -11,6 +11,7 @@ use crate::body::Body;
 use crate::diagnostics::Diagnostic;
 use crate::fingerprint;
 use crate::intern::Symbol;
+use crate::location::SourceMap;
 use crate::module::{Module, Signature, Signatures};
 use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
 use crate::registry::Registry;
@@ -20,15 +21,17 @@ use super::crash::{Crash, catch_panic};
 use super::{Instrument, Pipeline, Step, StepCx, StepResult};
 
 /// How to run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Worker threads for function passes, at least 1. They change nothing but the time.
     pub threads: usize,
+    /// Texts for passes besides the program: files of rewrite rules.
+    pub sources: SourceMap,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { threads: 1 }
+        RunOptions { threads: 1, sources: SourceMap::default() }
     }
 }
 
@@ -54,6 +57,8 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// What each pass that ran did, in order.
     pub steps: Vec<StepReport>,
+    /// Texts that the findings point into, besides the program's.
+    pub sources: SourceMap,
 }
 
 /// What one pass of a run did.
@@ -103,6 +108,7 @@ struct Finished {
 struct Findings {
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
+    sources: SourceMap,
     log: Vec<u8>,
     panic: Option<String>,
 }
@@ -113,6 +119,7 @@ struct Executed {
     items: Vec<ItemRun>,
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
+    sources: SourceMap,
     log: Vec<u8>,
     crash: Option<Crash>,
 }
@@ -134,7 +141,8 @@ pub fn run(
     log: &mut dyn io::Write,
 ) -> io::Result<Report> {
     let (diagnostics, steps) = (vec![], vec![]);
-    let mut report = Report { outcome: Outcome::Done, diagnostics, steps };
+    let sources = SourceMap::default();
+    let mut report = Report { outcome: Outcome::Done, diagnostics, steps, sources };
     for (index, step) in pipeline.steps().iter().enumerate() {
         let cx = StepCx { step, index, registry };
         let mut allow = |item: Option<Symbol>, log: &mut dyn io::Write| -> io::Result<bool> {
@@ -165,14 +173,16 @@ pub fn run(
         let start = Instant::now();
         let executed = match &step.pass {
             PassInstance::Module(pass) => {
-                run_module_pass(step, &**pass, module, registry, options.threads)
+                run_module_pass(step, &**pass, module, registry, &options)
             }
             PassInstance::Function(pass) => {
-                run_function_pass(step, &**pass, &names, module, registry, options.threads)
+                run_function_pass(step, &**pass, &names, module, registry, &options)
             }
         };
         let wall = start.elapsed();
-        let Executed { changed, items, diagnostics, statistics, log: said, crash } = executed;
+        let Executed { changed, items, diagnostics, statistics, sources, log: said, crash } =
+            executed;
+        report.sources.extend(&sources);
         log.write_all(&said)?;
         let failed = diagnostics.iter().any(Diagnostic::is_error);
         report.diagnostics.extend(diagnostics);
@@ -224,9 +234,11 @@ fn crash_diagnostic(crash: &Crash) -> Diagnostic {
 fn collect(
     registry: &Registry,
     threads: usize,
+    sources: &SourceMap,
     work: impl FnOnce(&mut PassContext<'_>) -> Result<(), Diagnostic>,
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
+    cx.sources = sources.clone();
     let result = catch_panic(|| work(&mut cx));
     let mut diagnostics = cx.diagnostics;
     let panic = match result {
@@ -237,7 +249,8 @@ fn collect(
         }
         Err(message) => Some(message),
     };
-    Findings { diagnostics, statistics: cx.statistics, log: cx.log, panic }
+    let PassContext { statistics, sources, log, .. } = cx;
+    Findings { diagnostics, statistics, sources, log, panic }
 }
 
 fn run_module_pass(
@@ -245,11 +258,11 @@ fn run_module_pass(
     pass: &dyn ModulePass,
     module: &mut Module,
     registry: &Registry,
-    threads: usize,
+    options: &RunOptions,
 ) -> Executed {
     // A pass may replace bodies, so that their counts of edits tell nothing.
     let before = fingerprint::of_module(module);
-    let findings = collect(registry, threads, |cx| pass.run(module, cx));
+    let findings = collect(registry, options.threads, &options.sources, |cx| pass.run(module, cx));
     let changed = findings.panic.is_some() || fingerprint::of_module(module) != before;
     if changed && findings.panic.is_none() {
         for item in module.items.values_mut() {
@@ -258,9 +271,9 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, log, panic } = findings;
+    let Findings { diagnostics, statistics, sources, log, panic } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
-    Executed { changed, items: vec![], diagnostics, statistics, log, crash }
+    Executed { changed, items: vec![], diagnostics, statistics, sources, log, crash }
 }
 
 fn run_function_pass(
@@ -269,7 +282,7 @@ fn run_function_pass(
     names: &[Symbol],
     module: &mut Module,
     registry: &Registry,
-    threads: usize,
+    options: &RunOptions,
 ) -> Executed {
     let signatures = module.signatures();
     let mut jobs = Vec::with_capacity(names.len());
@@ -280,16 +293,17 @@ fn run_function_pass(
         let Some(body) = item.body.take() else { continue };
         jobs.push(Job { order: jobs.len(), name, signature: item.signature.clone(), body });
     }
-    let work = |job| run_job(pass, job, &signatures, registry);
+    let work = |job| run_job(pass, job, &signatures, registry, &options.sources);
     let mut executed = Executed {
         changed: false,
         items: Vec::with_capacity(jobs.len()),
         diagnostics: vec![],
         statistics: Statistics::default(),
+        sources: SourceMap::default(),
         log: vec![],
         crash: None,
     };
-    for finished in run_jobs(jobs, threads, &work) {
+    for finished in run_jobs(jobs, options.threads, &work) {
         let Finished { job, changed, time, findings } = finished;
         if let Some(item) = module.items.get_mut(&job.name) {
             item.signature = job.signature;
@@ -298,6 +312,7 @@ fn run_function_pass(
         executed.changed |= changed;
         executed.items.push(ItemRun { name: job.name, changed, time });
         executed.diagnostics.extend(findings.diagnostics);
+        executed.sources.extend(&findings.sources);
         executed.log.extend(findings.log);
         for (counter, amount) in findings.statistics {
             *executed.statistics.entry(counter).or_default() += amount;
@@ -346,12 +361,13 @@ fn run_job(
     mut job: Job,
     signatures: &Signatures,
     registry: &Registry,
+    sources: &SourceMap,
 ) -> Finished {
     let start = Instant::now();
     let signature_before = job.signature.clone();
     let snapshot = (Arc::strong_count(&job.body) > 1).then(|| job.body.clone());
     let edits = job.body.edits();
-    let findings = collect(registry, 1, |cx| {
+    let findings = collect(registry, 1, sources, |cx| {
         let mut f = FuncMut {
             name: job.name,
             signature: &mut job.signature,

@@ -25,7 +25,7 @@ mod values;
 use indexmap::{IndexMap, IndexSet};
 use ir_core::diagnostics::Diagnostic;
 use ir_core::{Module, Symbol, Verified};
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use target_core::Kernel;
 use te::loops::{Call, KERNEL, OUTPUTS};
 
@@ -59,6 +59,8 @@ pub struct Source {
     pub kernels: Vec<Kernel>,
     /// The kernels whose last parameter is the caller's threads, in the same order.
     pub take_threads: Vec<String>,
+    /// Declarations of the functions that whoever links the code provides.
+    pub externals: Vec<String>,
 }
 
 /// How the entry of a kernel is called.
@@ -93,7 +95,7 @@ pub fn generate_parts(
     const WORTHWHILE: usize = 1000;
     let module = module.get();
     let kernels = kernels_of(module);
-    let symbols = symbols_of(&kernels, style);
+    let symbols = symbols_of(module, &kernels, style);
     let written = write_kernels(module, style, &symbols, kernels)?;
     let sizes: Vec<usize> =
         written.keys().map(|name| module.body(*name).map_or(0, |body| body.op_count())).collect();
@@ -130,12 +132,18 @@ fn kernels_of(module: &Module) -> Vec<Symbol> {
 /// The functions of kernels, in the order of the module.
 type Symbols = IndexMap<Symbol, String, FxBuildHasher>;
 
-fn symbols_of(kernels: &[Symbol], style: &Style) -> Symbols {
+fn symbols_of(module: &Module, kernels: &[Symbol], style: &Style) -> Symbols {
     let mut names = names::Names::default();
     // Is the function that runs parallel loops.
     names.fresh(&format!("{}parallel", style.prefix));
-    let symbol =
-        |name: &Symbol| (*name, names.fresh(&format!("{}{}", style.prefix, name.as_str())));
+    let external = |name: &Symbol| kernel::external(module.get(*name)?, style);
+    for name in kernels.iter().filter_map(external) {
+        names.fresh(&name);
+    }
+    let symbol = |name: &Symbol| {
+        let own = || names.fresh(&format!("{}{}", style.prefix, name.as_str()));
+        (*name, external(name).unwrap_or_else(own))
+    };
     kernels.iter().map(symbol).collect()
 }
 
@@ -149,6 +157,7 @@ fn write_kernels(
 ) -> Result<IndexMap<Symbol, Written, FxBuildHasher>, Vec<Diagnostic>> {
     let mut callees = Callees::default();
     let mut errors = Vec::new();
+    let mut externals: FxHashMap<String, Vec<String>> = FxHashMap::default();
     let mut written = IndexMap::default();
     while !pending.is_empty() {
         let ready = |name: &Symbol| {
@@ -171,6 +180,14 @@ fn write_kernels(
             let Some(body) = &item.body else { continue };
             match kernel::write(item, body, symbol, style, &callees) {
                 Ok(one) => {
+                    if one.is_external {
+                        let types = externals.entry(symbol.clone()).or_insert(one.types.clone());
+                        if *types != one.types {
+                            let message = format!("`{symbol}` is declared with other parameters");
+                            let error = Diagnostic::error("E0902", message);
+                            errors.push(error.at(item.signature.span));
+                        }
+                    }
                     let callee = Callee {
                         symbol: symbol.clone(),
                         workspace: one.workspace,
@@ -211,10 +228,15 @@ fn assemble(
         text += &parallel(style, holds_hook);
     }
     let mut prototypes = String::new();
+    let mut externals: IndexMap<&str, String, FxBuildHasher> = IndexMap::default();
     let (mut kernels, mut take_threads) = (Vec::new(), Vec::new());
     for (name, symbol) in symbols {
         let Some(one) = written.get(name) else { continue };
         let Some(item) = module.get(*name) else { continue };
+        if one.is_external {
+            externals.entry(symbol).or_insert_with(|| one.prototype.replace("restrict ", ""));
+            continue;
+        }
         prototypes += &format!("{};\n", one.prototype);
         let params = match item.signature.ty.as_function() {
             Some(function) => function.params.to_vec(),
@@ -233,7 +255,10 @@ fn assemble(
             workspace: one.workspace,
         });
     }
+    let externals: Vec<String> = externals.into_values().collect();
+    let provided = provided(&externals);
     text += "\n";
+    text += &provided;
     text += &prototypes;
     let elsewhere: IndexSet<Symbol, FxBuildHasher> = written
         .values()
@@ -243,7 +268,7 @@ fn assemble(
     for one in elsewhere.iter().filter_map(|name| all.get(name)) {
         text += &format!("{};\n", one.prototype);
     }
-    for (name, one) in &written {
+    for (name, one) in written.iter().filter(|(_, one)| !one.is_external) {
         text += "\n";
         let ty = module.get(*name).map(|item| item.signature.ty.to_string()).unwrap_or_default();
         text += &format!("/* @{name}: {} */\n", ty.replace("*/", "* /"));
@@ -268,10 +293,22 @@ fn assemble(
     let public = prototypes.replace("restrict ", "");
     let header = format!(
         "/* Generated from tensor loops. Do not edit. */\n\n#ifndef {guard}\n#define {guard}\n\n\
-         #include <stdint.h>\n\n{sizes}#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n{public}\n\
+         #include <stdint.h>\n\n{sizes}#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n{provided}{public}\n\
          #ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
     );
-    Source { text, header, kernels, take_threads }
+    Source { text, header, kernels, take_threads, externals }
+}
+
+/// The declarations `externals`, with what they are.
+pub(crate) fn provided(externals: &[String]) -> String {
+    if externals.is_empty() {
+        return String::new();
+    }
+    let list: String = externals.iter().map(|one| format!("{one};\n")).collect();
+    format!(
+        "/* What you provide: called with tensors that are dense, row by row, and that share no memory\n   \
+         with results; on several threads at a time. */\n{list}\n"
+    )
 }
 
 /// The function that runs parallel loops, and the variable of the caller's, or its declaration.

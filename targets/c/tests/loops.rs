@@ -192,8 +192,7 @@ fn calls_pass_workspace_and_constants_on() {
             w.store(product, scaled, &[i, j]);
         });
     });
-    let attrs =
-        OpFields::<ValueId>::attrs(&Call { kernel: ir_core::Symbol::new("sums"), buffers: vec![] });
+    let attrs = OpFields::<ValueId>::attrs(&Call::new(ir_core::Symbol::new("sums"), vec![]));
     let buffers = [scaled, y];
     let parts = ir_core::OpParts::new("te.call", &buffers, &[]).attrs(attrs);
     w.body.insert_op(ir_core::InsertPoint::End(w.block), parts);

@@ -3,19 +3,28 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use ir_core::{Attr, Diagnostic, Item, Module, Symbol, TensorData, Type, ValueId};
+use ir_core::{Attr, AttrDict, Diagnostic, Item, Module, Symbol, TensorData, Type, ValueId};
 use rustc_hash::FxHashMap;
-use te::compute::FUNC;
+use te::compute::{EXTERN, FUNC, UPDATE, updates};
 use te::loops::{Data, KERNEL, MemoryPlan, plan_memory, simplify, unroll, vectorize};
+use te::schedule::Schedule;
 
 use crate::{Capabilities, cpu};
 
 /// The kernel that a compute function becomes on `machine` by its default schedule. The error is a
 /// message.
 pub fn lower_function(function: &Item, machine: &Capabilities) -> Result<Item, String> {
-    let schedule = cpu::schedule(function, machine)?;
+    // Nothing may be stored to the result before it was combined with.
+    let schedule = match updates(function) {
+        true => Schedule::new(function)?,
+        false => cpu::schedule(function, machine)?,
+    };
     let mut kernel = te::lower::lower(&schedule)?;
     kernel.signature.span = function.signature.span;
+    let kept = [UPDATE, EXTERN].map(Symbol::new);
+    let attrs = function.signature.attrs.entries().iter().filter(|(key, _)| kept.contains(key));
+    let attrs = attrs.chain(kernel.signature.attrs.entries()).copied();
+    kernel.signature.attrs = AttrDict::new(attrs);
     if let Some(body) = kernel.body_mut() {
         vectorize(body);
         unroll(body);

@@ -72,8 +72,8 @@ pub(super) fn calls(module: &Module, main: &str) -> Calls {
 impl Calls {
     fn add(&mut self, call: &Call, loc: Loc, places: &[Option<Place>]) {
         let known: Option<Vec<Place>> =
-            call.buffers.iter().map(|buffer| places.get(buffer.index()).copied()?).collect();
-        let Some(known) = known else {
+            call.buffers().iter().map(|buffer| places.get(buffer.index()).copied()?).collect();
+        let Some(known) = known.filter(|_| !call.parts) else {
             self.is_opaque = true;
             return;
         };

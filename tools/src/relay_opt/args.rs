@@ -31,6 +31,7 @@ pub(super) enum Command {
     Compile(CompileModel),
     Import(ImportModel),
     Inspect(InspectModel),
+    Rules(Rules),
 }
 
 /// Optimizing, the default.
@@ -49,6 +50,10 @@ pub(super) struct Optimize {
     #[arg(short = 'O', value_name = "LEVEL", action = ArgAction::Append,
           value_parser = ["0", "1", "2", "3"])]
     pub(super) level: Vec<String>,
+    /// Rewrite rules for the passes `rewrite` and `eqsat`, which then apply these unless told
+    /// otherwise
+    #[arg(long, value_name = "FILE", action = ArgAction::Append)]
+    pub(super) rules: Vec<String>,
     #[command(flatten)]
     pub(super) model: ModelOptions,
     /// Leaves constants of more bytes than this out of what is printed, which then does not read
@@ -348,6 +353,32 @@ pub(super) struct InspectModel {
     /// Prints JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Lists and checks rewrite rules.
+#[derive(Args, Debug)]
+pub(super) struct Rules {
+    #[command(subcommand)]
+    pub(super) command: RulesCommand,
+}
+
+/// What to do with rules.
+#[derive(Subcommand, Debug)]
+pub(super) enum RulesCommand {
+    /// Tries rules on random, small and adversarial operands, and prints a table. Fails where the
+    /// sides of a rule differ, or where no operands fit it
+    Check {
+        /// Files of rules. The default is the built-in ones
+        files: Vec<String>,
+        /// Operands that each rule is tried on, in each direction
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        trials: u32,
+    },
+    /// Prints rules
+    List {
+        /// Files of rules. The default is the built-in ones
+        files: Vec<String>,
+    },
 }
 
 /// `on` or `off`.

@@ -10,7 +10,7 @@ use ir_core::pipeline::{
     BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
     Selection, Timing, VerifyEach, VerifySemantics, catch_panic, run, write_statistics,
 };
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Module, Registry, SourceMap};
 use target_core::Target;
 
 use super::args::{Optimize, Switch, TimingForm};
@@ -63,6 +63,8 @@ struct Session<'a> {
     is_model: bool,
     before: Selection,
     after: Selection,
+    /// The files of `--rules`.
+    rules: SourceMap,
     reporter: Reporter,
 }
 
@@ -123,6 +125,16 @@ pub(super) fn optimize(
         writeln!(io.stdout, "{pipeline}")?;
         return Ok(OK);
     }
+    let mut rules = SourceMap::default();
+    for path in &args.rules {
+        match input::read(path, io) {
+            Ok(input) => {
+                reporter.source(&input.file, &input.text);
+                rules.add(input.file.as_str(), input.text);
+            }
+            Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        }
+    }
     let is_model = read.is_none() && model::is_onnx(&args.input);
     let input = match read {
         Some(input) => input,
@@ -147,6 +159,7 @@ pub(super) fn optimize(
         is_model,
         before,
         after,
+        rules,
         reporter,
     };
     session.run(&input, reproduced.as_deref(), io)
@@ -378,11 +391,14 @@ impl Session<'_> {
         let threads = args.threads.map(usize::from).unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
-        let options = RunOptions { threads };
+        let rules = self.rules.clone();
+        let reporter = &mut self.reporter;
         let registry = self.registry;
         let mut found = Vec::new();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
+            let options = RunOptions { threads, sources: rules.clone() };
             let report = run(pipeline, module, registry, options, &mut instruments, io.stderr)?;
+            reporter.sources(&report.sources);
             if args.stats {
                 write_statistics(&report, io.stderr)?;
             }

@@ -7,7 +7,7 @@ use ir_core::diagnostics::did_you_mean;
 use ir_core::pass::PassDef;
 use ir_core::pipeline::Pipeline;
 use ir_core::registry::{Field, OpDef};
-use ir_core::{Effects, Registry, Traits};
+use ir_core::{Effects, Registry, SourceMap, Traits};
 
 use super::args::Optimize;
 use super::{OK, USAGE, targets};
@@ -40,7 +40,10 @@ pub(super) fn answer(
         answered = true;
     }
     if args.list_rules {
-        writeln!(out, "no rewrite rules in this version")?;
+        let (library, _) = rewrites::library::Library::new(registry, &SourceMap::default());
+        for rule in &library.rules {
+            writeln!(out, "{rule}")?;
+        }
         answered = true;
     }
     if args.list_targets {

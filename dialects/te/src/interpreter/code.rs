@@ -170,6 +170,8 @@ pub(super) enum Instruction {
     Call {
         code: usize,
         buffers: Box<[u32]>,
+        /// The registers of the first elements that are passed; empty for whole buffers.
+        offsets: Box<[Register]>,
     },
     Return,
 }

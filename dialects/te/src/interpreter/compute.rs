@@ -4,7 +4,7 @@ use ir_core::{BlockId, Body, DType, OpId, Scalar, SmallVec, ValueId};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop, Register};
 use super::{Error, Order};
-use crate::compute::{Combiner, Reduce, Return, Stage, Yield};
+use crate::compute::{Combiner, Reduce, Return, Stage, Yield, combiner};
 use crate::scalar::ScalarOp;
 
 /// In which order and with which precision stages are computed.
@@ -26,13 +26,14 @@ impl Evaluation {
     }
 }
 
-/// The instructions of a compute function.
-pub(super) fn decode(body: &Body, how: Evaluation) -> Result<Code, Error> {
+/// The instructions of a compute function. With `update`, its only stage combines into what its
+/// result holds.
+pub(super) fn decode(body: &Body, how: Evaluation, update: bool) -> Result<Code, Error> {
     let mut code = Assembler::new(body, 0)?;
     for op in body.block_ops(body.entry()) {
         code.at(op);
         if let Some(stage) = Stage::of(body, op) {
-            write_stage(&mut code, &stage, how)?;
+            write_stage(&mut code, &stage, how, update)?;
         } else if let Some(Return { tensors }) = body.view(op) {
             for tensor in tensors {
                 let result = code.buffer(tensor)?;
@@ -46,7 +47,12 @@ pub(super) fn decode(body: &Body, how: Evaluation) -> Result<Code, Error> {
     Ok(code.code)
 }
 
-fn write_stage(code: &mut Assembler<'_>, stage: &Stage, how: Evaluation) -> Result<(), Error> {
+fn write_stage(
+    code: &mut Assembler<'_>,
+    stage: &Stage,
+    how: Evaluation,
+    update: bool,
+) -> Result<(), Error> {
     let body = code.body;
     let mut results = SmallVec::<[u32; 2]>::new();
     for (number, result) in body.results(stage.op).enumerate() {
@@ -56,7 +62,9 @@ fn write_stage(code: &mut Assembler<'_>, stage: &Stage, how: Evaluation) -> Resu
             _ => format!("result {} of `{}`", number + 1, stage.name),
         };
         code.code.buffers[buffer as usize].name = name;
-        code.emit(Instruction::Alloc { buffer });
+        if !update {
+            code.emit(Instruction::Alloc { buffer });
+        }
         results.push(buffer);
     }
     let Some(region) = body.regions(stage.op).first() else {
@@ -81,10 +89,31 @@ fn write_stage(code: &mut Assembler<'_>, stage: &Stage, how: Evaluation) -> Resu
     code.at(stage.op);
     for (&buffer, &value) in results.iter().zip(&values) {
         let access = code.access_registers(buffer, &indices)?;
+        let value = match update {
+            true => write_update(code, stage.op, access, value)?,
+            false => value,
+        };
         code.emit(Instruction::Store { lanes: 1, value, access });
     }
     loops.into_iter().rev().for_each(|open| code.close_loop(open));
     Ok(())
+}
+
+/// Writes the combination of `value` with the element that `access` stands for.
+fn write_update(
+    code: &mut Assembler<'_>,
+    stage: OpId,
+    access: u32,
+    value: Register,
+) -> Result<Register, Error> {
+    let op = combiner(code.body, stage).and_then(Combiner::scalar);
+    let tensor = code.body.ty(code.body.result(stage, 0)).as_tensor();
+    let (Some(op), Some(tensor)) = (op, tensor) else {
+        return Err(code.refuse("it combines into its result, and is no sum, product, max or min"));
+    };
+    let before = code.fresh(1);
+    code.emit(Instruction::Load { lanes: 1, access, to: before });
+    Ok(code.scalar(op, tensor.dtype, before, value))
 }
 
 fn open_loops(
@@ -175,11 +204,10 @@ fn combine(
         let dtype = how.accumulator(combiner, dtypes[0]);
         SmallVec::from_slice(&[code.scalar(op, dtype, old[0], new[0])])
     };
+    if let (Some(op), [_]) = (combiner.scalar(), dtypes) {
+        return Ok(one(code, op));
+    }
     Ok(match (combiner, dtypes) {
-        (Combiner::Sum, [_]) => one(code, ScalarOp::Add),
-        (Combiner::Product, [_]) => one(code, ScalarOp::Mul),
-        (Combiner::Max, [_]) => one(code, ScalarOp::Max),
-        (Combiner::Min, [_]) => one(code, ScalarOp::Min),
         (Combiner::ArgMax | Combiner::ArgMin, &[index, value]) => {
             let better = match combiner {
                 Combiner::ArgMax => ScalarOp::Gt,
@@ -219,6 +247,17 @@ fn combine(
 }
 
 impl Combiner {
+    /// The operation that combines two numbers; `None` where it takes more than one.
+    pub(crate) fn scalar(self) -> Option<ScalarOp> {
+        match self {
+            Combiner::Sum => Some(ScalarOp::Add),
+            Combiner::Product => Some(ScalarOp::Mul),
+            Combiner::Max => Some(ScalarOp::Max),
+            Combiner::Min => Some(ScalarOp::Min),
+            Combiner::ArgMax | Combiner::ArgMin | Combiner::User => None,
+        }
+    }
+
     /// What combining starts from, for value `number` of a reduction of values of `dtypes`;
     /// `identity` are those of the operation. `None` where there is none.
     ///

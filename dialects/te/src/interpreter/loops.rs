@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use super::code::{Assembler, Code, Instruction, OpenLoop};
 use super::compute::{self, Evaluation};
 use super::{Error, Options, Order};
-use crate::compute::{Combiner, FUNC, Yield};
+use crate::compute::{Combiner, FUNC, Yield, updates};
 use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, Store, output_count};
 use crate::scalar::ScalarOp;
 
@@ -30,7 +30,8 @@ pub(super) fn decode(
         let span = item.signature.span;
         let how = Evaluation { order: options.parallel, wide: true };
         let code = match item.signature.op == FUNC {
-            true => compute::decode(body, how).and_then(|code| returns_buffers(code, outputs)),
+            true => compute::decode(body, how, updates(item))
+                .and_then(|code| returns_buffers(code, outputs)),
             false => decode_body(module, body, outputs, options, &mut callees),
         };
         let mut code = code.map_err(|error| Error {
@@ -174,7 +175,8 @@ fn write_statement(
         let (value, buffer) = (code.read(value, dtype.lanes())?, code.writable(buffer)?);
         let access = code.access(buffer, &indices, dtype.lanes())?;
         code.emit(Instruction::Atomic { op, dtype, value, access });
-    } else if let Some(Call { kernel, buffers }) = body.view(op) {
+    } else if let Some(call) = body.view::<Call>(op) {
+        let (kernel, buffers) = (call.kernel, call.buffers());
         let outputs = module.get(kernel).and_then(|item| output_count(&item.signature));
         let Some(inputs) = outputs.and_then(|outputs| buffers.len().checked_sub(outputs)) else {
             return Err(code.refuse(format!("there is no kernel `@{kernel}` of such buffers")));
@@ -191,10 +193,16 @@ fn write_statement(
                 return Err(code.refuse("a result is also another of its buffers"));
             }
         }
+        let offsets: Result<Box<[_]>, Error> =
+            call.offsets().iter().map(|offset| code.read(*offset, 1)).collect();
+        let offsets = offsets?;
+        if call.parts && offsets.len() != slots.len() {
+            return Err(code.refuse("expected an offset for each buffer"));
+        }
         let entry = callees.entry(kernel);
         let callee = entry.index() + 1;
         entry.or_insert(written.len());
-        code.emit(Instruction::Call { code: callee, buffers: slots.into() });
+        code.emit(Instruction::Call { code: callee, buffers: slots.into(), offsets });
     } else {
         // The end of a block, which gives nothing.
         return Ok(body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()));

@@ -15,8 +15,22 @@ const MOST_FRAMES: usize = 10_000;
 /// Contents of a buffer; `None` is an element that was never stored.
 type Contents = Vec<Option<Scalar>>;
 
-/// A slot of a frame that no buffer was allocated for yet.
-const NOWHERE: usize = usize::MAX;
+/// Where a buffer lies.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Its contents in the heap, and which of them is its first element.
+    contents: usize,
+    start: usize,
+}
+
+impl Place {
+    /// A slot of a frame that no buffer was allocated for yet.
+    const NOWHERE: Place = Place::whole(usize::MAX);
+
+    const fn whole(contents: usize) -> Place {
+        Place { contents, start: 0 }
+    }
+}
 
 /// A run of `codes[0]`.
 pub(super) struct Machine<'c> {
@@ -24,7 +38,7 @@ pub(super) struct Machine<'c> {
     step_limit: u64,
     memory: Memory,
     /// The place of each constant buffer, by code and buffer.
-    constants: Vec<Vec<usize>>,
+    constants: Vec<Vec<Place>>,
 }
 
 struct Memory {
@@ -39,8 +53,8 @@ struct Frame {
     code: usize,
     next: usize,
     registers: Vec<Scalar>,
-    /// The place of each buffer in the heap.
-    places: Vec<usize>,
+    /// The place of each buffer.
+    places: Vec<Place>,
     /// The size of the heap before this frame.
     heap: usize,
 }
@@ -53,9 +67,9 @@ impl<'c> Machine<'c> {
             let places = code.buffers.iter().map(|buffer| match &buffer.data {
                 Some(data) => {
                     heap.push(data.elements().map(Some).collect());
-                    heap.len() - 1
+                    Place::whole(heap.len() - 1)
                 }
-                None => NOWHERE,
+                None => Place::NOWHERE,
             });
             constants.push(places.collect());
         }
@@ -75,17 +89,17 @@ impl<'c> Machine<'c> {
                 None => vec![None; buffer.elements],
             });
         }
-        let params = first..first + code.params;
+        let params = (first..first + code.params).map(Place::whole);
         let frame = self.execute(self.frame(0, params))?;
         let result = |&buffer: &u32| {
             let at = frame.places[buffer as usize];
-            let contents = self.memory.heap.get(at).map_or(&[][..], Vec::as_slice);
+            let contents = self.memory.heap.get(at.contents).map_or(&[][..], Vec::as_slice);
             result(&code.buffers[buffer as usize], contents)
         };
         code.results.iter().map(result).collect()
     }
 
-    fn frame(&self, code: usize, params: impl Iterator<Item = usize>) -> Frame {
+    fn frame(&self, code: usize, params: impl Iterator<Item = Place>) -> Frame {
         let mut places = self.constants[code].clone();
         self.codes[code].slots().zip(params).for_each(|(slot, param)| places[slot] = param);
         let registers = self.codes[code].registers.clone();
@@ -147,24 +161,47 @@ impl<'c> Machine<'c> {
                 Instruction::Alloc { buffer } => {
                     let elements = code.buffers[*buffer as usize].elements;
                     let at = &mut frame.places[*buffer as usize];
-                    match self.memory.heap.get_mut(*at) {
+                    match self.memory.heap.get_mut(at.contents) {
                         Some(contents) => {
-                            contents.fill(None);
-                            self.memory.races.iter_mut().for_each(|races| races.forget(*at));
+                            let end = (at.start + elements).min(contents.len());
+                            let range = at.start.min(end)..end;
+                            contents[range.clone()].fill(None);
+                            let races = self.memory.races.iter_mut();
+                            races.for_each(|races| races.forget(at.contents, range.clone()));
                         }
                         None => {
-                            *at = self.memory.heap.len();
+                            *at = Place::whole(self.memory.heap.len());
                             self.memory.heap.push(vec![None; elements]);
                         }
                     }
                 }
-                Instruction::Call { code: callee, buffers } => {
+                Instruction::Call { code: callee, buffers, offsets } => {
                     if callers.len() == MOST_FRAMES {
                         let message = format!("more than {MOST_FRAMES} calls are pending");
                         return Err(located(code, place, Error::new("E0856", message)));
                     }
-                    let params = buffers.iter().map(|buffer| frame.places[*buffer as usize]);
-                    let inner = self.frame(*callee, params);
+                    let mut params: Vec<Place> =
+                        buffers.iter().map(|buffer| frame.places[*buffer as usize]).collect();
+                    let slots = self.codes[*callee].slots();
+                    for ((number, slot), offset) in slots.enumerate().zip(offsets) {
+                        let offset = frame.registers[*offset as usize].as_i64();
+                        let whole = &code.buffers[buffers[number] as usize];
+                        let part = self.codes[*callee].buffers[slot].elements;
+                        let start = usize::try_from(offset).ok();
+                        let start = start.filter(|start| {
+                            start.checked_add(part).is_some_and(|end| end <= whole.elements)
+                        });
+                        let Some(start) = start else {
+                            let Buffer { name, elements, .. } = whole;
+                            let message = format!(
+                                "`te.call` passes {part} elements of {name} from element {offset} \
+                                 on, which has {elements}"
+                            );
+                            return Err(located(code, place, Error::new("E0850", message)));
+                        };
+                        params[number].start += start;
+                    }
+                    let inner = self.frame(*callee, params.into_iter());
                     callers.push(std::mem::replace(&mut frame, inner));
                     code = &self.codes[frame.code];
                 }
@@ -220,7 +257,7 @@ fn step(
     code: &Code,
     instruction: &Instruction,
     registers: &mut [Scalar],
-    places: &[usize],
+    places: &[Place],
     memory: &mut Memory,
 ) -> Result<(), Box<Stop>> {
     match *instruction {
@@ -284,7 +321,7 @@ fn step(
                     stored.push(at);
                 }
                 memory.record(elements, lane, at, Use::Store)?;
-                memory.heap[elements.place][at] = Some(registers[(value + lane) as usize]);
+                memory.heap[elements.place.contents][at] = Some(registers[(value + lane) as usize]);
             }
         }
         Instruction::Atomic { op, dtype, value, access } => {
@@ -292,7 +329,7 @@ fn step(
             for lane in 0..dtype.lanes() {
                 let (at, old) = memory.load(elements, registers, lane, Use::Combine)?;
                 let new = evaluate(op, dtype, [old, registers[(value + lane) as usize]])?;
-                memory.heap[elements.place][at] = Some(new);
+                memory.heap[elements.place.contents][at] = Some(new);
             }
         }
         Instruction::Enter { .. }
@@ -331,19 +368,18 @@ fn cast(value: Scalar, from: DType, to: DType) -> Scalar {
 struct Elements<'c> {
     access: u32,
     indices: &'c [Index],
-    /// The place of the buffer in the heap.
-    place: usize,
+    place: Place,
 }
 
 impl<'c> Elements<'c> {
-    fn new(code: &'c Code, access: u32, places: &[usize]) -> Elements<'c> {
+    fn new(code: &'c Code, access: u32, places: &[Place]) -> Elements<'c> {
         let Access { buffer, indices } = &code.accesses[access as usize];
         Elements { access, indices, place: places[*buffer as usize] }
     }
 
-    /// The number of the element for lane `lane`.
+    /// The number of the element for lane `lane` among the contents.
     fn offset(self, registers: &[Scalar], lane: u32) -> Result<usize, Box<Stop>> {
-        let mut offset = 0;
+        let mut offset = self.place.start;
         for index in self.indices {
             let at = registers[(index.register + lane * index.step) as usize].as_i64();
             if !(0..index.extent).contains(&at) {
@@ -365,7 +401,7 @@ impl Memory {
         kind: Use,
     ) -> Result<(usize, Scalar), Box<Stop>> {
         let at = elements.offset(registers, lane)?;
-        let Some(value) = self.heap[elements.place][at] else {
+        let Some(value) = self.heap[elements.place.contents][at] else {
             return Err(Box::new(Stop::Undefined { access: elements.access, lane }));
         };
         self.record(elements, lane, at, kind)?;
@@ -381,7 +417,7 @@ impl Memory {
     ) -> Result<(), Box<Stop>> {
         let Some(races) = &mut self.races else { return Ok(()) };
         let Elements { access, place, .. } = elements;
-        let raced = races.record(kind, place, at);
+        let raced = races.record(kind, place.contents, at);
         raced.map_err(|earlier| Box::new(Stop::Race { access, lane, earlier }))
     }
 }

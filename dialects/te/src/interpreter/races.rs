@@ -75,10 +75,11 @@ impl Races {
         self.nodes.push(Node { parent, run });
     }
 
-    /// Forgets the uses of the buffer at `place`.
-    pub(super) fn forget(&mut self, place: usize) {
+    /// Forgets the uses of `elements` of the buffer at `place`.
+    pub(super) fn forget(&mut self, place: usize, elements: std::ops::Range<usize>) {
         if let Some(uses) = self.uses.get_mut(place) {
-            uses.clear();
+            let end = elements.end.min(uses.len());
+            uses[elements.start.min(end)..end].fill(UNUSED);
         }
     }
 

@@ -275,7 +275,7 @@ proptest::proptest! {
         let (body, inputs) = (item.body.as_ref().unwrap(), generate::inputs(&item, seed).unwrap());
         let expected = run_compute(body, &inputs).unwrap();
         for order in [Order::Forward, Order::Reverse, Order::Shuffled(seed)] {
-            let code = compute::decode(body, Evaluation { order, wide: false }).unwrap();
+            let code = compute::decode(body, Evaluation { order, wide: false }, false).unwrap();
             let found = Machine::new(&[code], Options::default()).run(&inputs).unwrap();
             let same = expected.iter().zip(&found).all(|(a, b)| same_numbers(a, b));
             assert!(same, "{seed}: {expected:?} but {found:?}");
@@ -551,7 +551,7 @@ fn kernels_call_kernels() {
     });
     let mut module = Module::new();
     module.items.insert("square".into(), w.item(1));
-    let call = |buffers: &[ValueId]| Call { kernel: "square".into(), buffers: buffers.to_vec() };
+    let call = |buffers: &[ValueId]| Call::new("square".into(), buffers.to_vec());
     let (mut w, p) = Writer::new(&[(&[3], F32), (&[3], F32)]);
     let middle = w.alloc(&[3]);
     w.add(&call(&[p[0], middle]), &[], 0);
@@ -583,7 +583,7 @@ fn an_error_in_a_called_kernel_names_it() {
     let mut module = Module::new();
     module.items.insert("inner".into(), w.item(1));
     let (mut w, p) = Writer::new(&[(&[], F32)]);
-    w.add(&Call { kernel: "inner".into(), buffers: p }, &[], 0);
+    w.add(&Call::new("inner".into(), p), &[], 0);
     let item = w.item(1);
     let error = run_kernel(&module, item.body.as_ref().unwrap(), &[], 1).unwrap_err();
     assert_eq!(
@@ -595,7 +595,7 @@ fn an_error_in_a_called_kernel_names_it() {
 #[test]
 fn endless_calls_end() {
     let (mut w, p) = Writer::new(&[(&[], F32)]);
-    w.add(&Call { kernel: "f".into(), buffers: p }, &[], 0);
+    w.add(&Call::new("f".into(), p), &[], 0);
     let mut module = Module::new();
     module.items.insert("f".into(), w.item(1));
     let error = run_kernel(&module, module.body("f").unwrap(), &[], 1).unwrap_err();

@@ -162,7 +162,7 @@ mod tests {
             buffers.push(body.result(op, 0));
         }
         for pair in buffers.windows(2) {
-            let call = Call { kernel: Symbol::new("copy"), buffers: pair.to_vec() };
+            let call = Call::new(Symbol::new("copy"), pair.to_vec());
             let operands = call.operands();
             let parts = OpParts::new(Call::<ValueId>::NAME, &operands, &[]).attrs(call.attrs());
             body.insert_op(InsertPoint::End(entry), parts);

@@ -100,6 +100,13 @@ pub(super) fn atomic(cx: &VerifyCx<'_>) -> Result<(), String> {
     fits(cx, op.value, op.buffer, &op.indices)
 }
 
+/// Whether a buffer of type `buffer` has as many elements of the same type as one of type `part`.
+fn is_part(part: Type, buffer: Type) -> bool {
+    let (Some(part), Some(buffer)) = (part.as_tensor(), buffer.as_tensor()) else { return false };
+    let fits = part.elements().zip(buffer.elements()).is_some_and(|(part, all)| part <= all);
+    part.dtype == buffer.dtype && fits
+}
+
 pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(op) = cx.body.view::<Call>(cx.op) else { return Ok(()) };
     let Some(signature) = cx.signatures.get(&op.kernel) else {
@@ -114,8 +121,24 @@ pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(expected) = super::buffer_types(signature) else {
         return Err(format!("`@{}` is no kernel", op.kernel));
     };
-    let found: Vec<Type> = op.buffers.iter().map(|value| cx.body.ty(*value)).collect();
-    if expected != found {
+    let found: Vec<Type> = op.buffers().iter().map(|value| cx.body.ty(*value)).collect();
+    if op.parts {
+        if op.offsets().len() != found.len() {
+            return Err("expected an offset for each buffer".to_string());
+        }
+        let other = op.offsets().iter().map(|value| cx.body.ty(*value));
+        if let Some(ty) = other.into_iter().find(|ty| *ty != Type::scalar(DType::INT64)) {
+            return Err(format!("expected int64 offsets, found {ty}"));
+        }
+    }
+    let fits = match op.parts {
+        true => {
+            expected.len() == found.len()
+                && expected.iter().zip(&found).all(|(part, buffer)| is_part(*part, *buffer))
+        }
+        false => expected == found,
+    };
+    if !fits {
         let list =
             |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
         return Err(format!("expected buffers ({}), found ({})", list(&expected), list(&found)));

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::MAX_DEPTH;
 use super::flatten::Flat;
+use super::tensorize::PartCall;
 use crate::compute::{Load, LoadIf, Stage as StageView};
 use crate::index::{Index, Indices, Range, Var};
 use crate::scalar::{Cast, Constant, ScalarOp};
@@ -44,6 +45,8 @@ pub(super) struct Nest {
     pub(super) guards: Vec<Guard>,
     /// Guards of what is combined, that do not keep from initializing.
     pub(super) limits: Vec<Guard>,
+    /// What stands in the place of some of the loops.
+    pub(super) call: Option<PartCall>,
 }
 
 /// The loops of all stages, and what their indices are made of.
@@ -223,8 +226,25 @@ impl Bounds<'_> {
                 terms.fold(Index::default(), |sum, (index, times)| sum.plus_scaled(index, times));
             limits.push(Guard { index, bound: limit.bound });
         }
-        Ok(Nest { stage, op: view.op, loops, spatial, reduction, min, extents, guards, limits })
+        let op = view.op;
+        let call = None;
+        Ok(Nest { stage, op, loops, spatial, reduction, min, extents, guards, limits, call })
     }
+}
+
+/// The extents of the buffer of `nest`, padded as `storage_align` asks.
+pub(super) fn buffer_extents(schedule: &Schedule, nest: &Nest) -> Vec<i64> {
+    let state = &schedule.stages[nest.stage.0];
+    let mut extents = nest.extents.clone();
+    for dimension in (0..extents.len().saturating_sub(1)).rev() {
+        let alignment = state.alignments.iter().find(|(axis, ..)| *axis == state.roots[dimension]);
+        let Some((_, factor, offset)) = alignment else { continue };
+        let inner: i64 = extents[dimension + 2..].iter().product();
+        let padded = (extents[dimension + 1]..extents[dimension + 1] + factor)
+            .find(|extent| extent.wrapping_mul(inner).rem_euclid(*factor) == *offset);
+        extents[dimension + 1] = padded.unwrap_or(extents[dimension + 1]);
+    }
+    extents
 }
 
 /// The part of a region that lies within a tensor, as far as that is known.

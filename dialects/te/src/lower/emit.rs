@@ -7,11 +7,12 @@ use ir_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::bounds::{Guard, Nest, Nests, index_value};
+use super::bounds::{Guard, Nest, Nests, buffer_extents, index_value};
 use super::flatten::Flat;
+use super::tensorize::PartCall;
 use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield};
 use crate::index::{Index, Indices, Range, Var};
-use crate::loops::{Alloc, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
+use crate::loops::{Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
 use crate::scalar::{ScalarOp, Select, dtype_of};
 use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
 
@@ -117,7 +118,7 @@ impl Emitter<'_> {
                 _ => Scope::Local,
             };
             let alloc = Alloc {
-                shape: self.aligned(nest),
+                shape: buffer_extents(self.schedule, nest),
                 dtype: tensor.dtype,
                 scope: state.scope.unwrap_or(default),
                 offset: None,
@@ -130,27 +131,14 @@ impl Emitter<'_> {
             self.out.set_name_hint(value, self.flat.body.name_hint(result));
             self.buffers.insert(result, Buffer { value, min: nest.min.clone() });
         }
+        let result = self.flat.body.results(nest.op).next();
+        let updates =
+            self.schedule.update && result.is_some_and(|r| self.flat.outputs.contains(&r));
         let phase = match self.flat.body.view::<Reduce>(nest.op) {
-            Some(_) => Phase::Whole,
-            None => Phase::Compute,
+            Some(_) if !updates => Phase::Whole,
+            _ => Phase::Compute,
         };
         self.enter(nest, phase, 0, block, nest.guards.clone(), plain)
-    }
-
-    /// The extents of the buffer of `nest`, padded as `storage_align` asks.
-    fn aligned(&self, nest: &Nest) -> Vec<i64> {
-        let state = &self.schedule.stages[nest.stage.0];
-        let mut extents = nest.extents.clone();
-        for dimension in (0..extents.len().saturating_sub(1)).rev() {
-            let alignment =
-                state.alignments.iter().find(|(axis, ..)| *axis == state.roots[dimension]);
-            let Some((_, factor, offset)) = alignment else { continue };
-            let inner: i64 = extents[dimension + 2..].iter().product();
-            let padded = (extents[dimension + 1]..extents[dimension + 1] + factor)
-                .find(|extent| extent.wrapping_mul(inner).rem_euclid(*factor) == *offset);
-            extents[dimension + 1] = padded.unwrap_or(extents[dimension + 1]);
-        }
-        extents
     }
 
     /// Writes the loops of `nest` from loop `position` on at the end of `block`. Of `guards`, those
@@ -169,8 +157,15 @@ impl Emitter<'_> {
             let level = nest.loops.get(position);
             level.is_none_or(|level| self.schedule.is_reduction(level.axis))
         };
+        let call = nest.call.as_ref().filter(|call| call.position == position);
         let starts = phase == Phase::Whole
-            && (reduced(position) || state.initialize_at == Some(nest.loops[position].axis));
+            && match call {
+                Some(call) => call.update,
+                None => {
+                    let axis = nest.loops.get(position).map(|level| level.axis);
+                    reduced(position) || (axis.is_some() && state.initialize_at == axis)
+                }
+            };
         if starts {
             let of_elements = |guard: &&Guard| {
                 self.indices.vars(&guard.index).all(|var| {
@@ -237,6 +232,12 @@ impl Emitter<'_> {
             return result;
         }
 
+        if let Some(call) = call.filter(|_| phase != Phase::Initialize) {
+            return match pending.is_empty() {
+                true => self.part_call(call, block),
+                false => Err(format!("the loops that `@{}` replaces are cut short", call.kernel)),
+            };
+        }
         let Some(level) = nest.loops.get(position) else {
             return match phase {
                 Phase::Initialize => self.identity(nest, block),
@@ -447,6 +448,21 @@ impl Emitter<'_> {
             writer.store(value, result, &nest.spatial);
         }
         writer.finish()
+    }
+
+    /// Writes the call that stands in the place of loops.
+    fn part_call(&mut self, call: &PartCall, block: BlockId) -> Result<(), Refused> {
+        let mut arguments: Vec<ValueId> =
+            call.parts.iter().map(|(tensor, _)| self.buffers[tensor].value).collect();
+        let mut e = Expression::new(&mut self.out, block);
+        for (_, start) in &call.parts {
+            arguments.push(self.indices.write(start, &mut e, |var| self.scope[&var]));
+        }
+        e.take_error().map_or(Ok(()), Err)?;
+        let fields = Call { kernel: call.kernel, arguments, parts: true };
+        let parts = OpParts::new(Call::<ValueId>::NAME, &fields.arguments, &[]);
+        self.insert(block, parts.attrs(fields.attrs()));
+        Ok(())
     }
 
     fn writer(&mut self, block: BlockId) -> Writer<'_> {

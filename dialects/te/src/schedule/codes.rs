@@ -35,7 +35,15 @@ pub const CODES: &[Code] = &[
         code: UNKNOWN,
         title: "a schedule names something that its function does not have",
         explanation: "`te.stage` takes the name of a stage, `te.cache_read` also that of a \
-                      parameter.",
+                      parameter, and `te.tensorize` that of a `te.func` of the module.",
+    },
+    Code {
+        code: INTRINSIC,
+        title: "an attribute of a compute function that does not hold",
+        explanation: "The kernel of a `te.func` with `update = True` combines into its result \
+                      instead of starting from the identity, so it is one sum, product, max or \
+                      min of all its parameters. `extern` names a function of C that does the \
+                      same.",
     },
 ];
 
@@ -44,3 +52,4 @@ pub(crate) const PRIMITIVE: &str = "E0811";
 pub(super) const REFUSED: &str = "E0812";
 pub(super) const STALE: &str = "E0813";
 pub(super) const UNKNOWN: &str = "E0814";
+pub(crate) const INTRINSIC: &str = "E0815";

@@ -22,6 +22,9 @@ impl Schedule {
     fn write_cache(&mut self, stage: Stage, scope: Scope) -> Result<Stage, Refused> {
         let op = self.stages[stage.0].op;
         self.is_unscheduled(stage)?;
+        if self.update {
+            return Err("the function combines into its result".to_string());
+        }
         if self.body.result_count(op) != 1 {
             return Err(format!("`{}` has several results", self.stage_name(stage)));
         }
@@ -136,6 +139,9 @@ impl Schedule {
         };
         if self.body.result_count(state.op) != 1 || self.body.regions(state.op).len() != 1 {
             return Err(format!("`{name}` has several results, or a combiner of its own"));
+        }
+        if let Some((_, intrinsic)) = &state.tensorized {
+            return Err(format!("`{name}` is tensorized with `@{}`", intrinsic.name));
         }
         let others: Vec<Axis> = state
             .leaves
@@ -300,7 +306,11 @@ impl Schedule {
             let axis = &self.axes[axis.0];
             axis.kind == crate::loops::ForKind::Serial && axis.pragmas.is_empty()
         });
-        if state.relations.is_empty() && state.leaves == state.roots && plain {
+        if state.relations.is_empty()
+            && state.leaves == state.roots
+            && plain
+            && state.tensorized.is_none()
+        {
             return Ok(());
         }
         Err(format!("the loops of `{}` were changed: cache first", state.name))

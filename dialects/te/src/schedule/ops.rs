@@ -22,10 +22,11 @@
 //! [`Apply`], and name it in `register`.
 
 use ir_core::registry::ItemDef;
-use ir_core::{AttrDict, Op, OpFields, Registry, Type, ValueId};
+use ir_core::{AttrDict, Module, Op, OpFields, Registry, Symbol, Type, ValueId};
 
 use super::replay::Failure;
 use super::{Axis, Schedule, Stage};
+use crate::compute::{FUNC, Intrinsic};
 use crate::loops::Scope;
 
 /// The kind of a schedule. Its type is `()`.
@@ -125,6 +126,8 @@ impl Apply {
 /// One use of a primitive.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
+    /// The module of the schedule.
+    pub module: &'a Module,
     /// Its operands.
     pub operands: &'a [Handle],
     /// Its attributes.
@@ -510,22 +513,43 @@ pub struct StorageAlign<V = ValueId> {
     pub offset: i64,
 }
 
-/// Replaces a loop and all inside by one instruction of the target. Not implemented: refused
-/// wherever it is used.
+/// Replaces a loop and all inside by a call of an intrinsic: a compute function of one stage that
+/// says what it computes on dense tensors of fixed extents.
+///
+/// Spatial loops stand for the dimensions of its result and the others for the axes of its
+/// reduction, both in order; axes of one iteration do not count. With the attribute
+/// `update = True` its kernel combines into what the result holds, and loops outside initialize the
+/// reduction, as `te.decompose_reduction` says where; without, all loops of the reduction are
+/// replaced. With the attribute `extern = "name"`, compiled programs call the function of C of that
+/// name, which whoever links them provides.
+///
+/// Refused where the loops have other extents than the intrinsic or are cut short, where the
+/// element is another expression (operands are not swapped), and where what is read or written lies
+/// otherwise in memory than the intrinsic's parameters: copy it with `te.cache_read` first.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.tensorize",
     results = 0,
-    hooks(Apply::new(&[AXIS], &[], |_, call| {
-        let Tensorize { intrinsic, .. } = call.fields()?;
-        Err(format!("tensorization is not implemented, so `{intrinsic}` cannot be used").into())
+    hooks(Apply::new(&[AXIS], &[], |schedule, call| {
+        let Tensorize { axis, intrinsic } = call.fields()?;
+        let Some(item) = call.module.get(intrinsic) else {
+            let items = call.module.items.iter();
+            let known: Vec<&str> = items
+                .filter(|(_, item)| item.signature.op == FUNC)
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let message = format!("there is no `@{intrinsic}`");
+            return Err(Failure::unknown(message, intrinsic.as_str(), known.into_iter()));
+        };
+        schedule.tensorize(axis.axis()?, Intrinsic::of(intrinsic, item)?)?;
+        Ok(vec![])
     }))
 )]
 pub struct Tensorize<V = ValueId> {
-    /// The outermost loop that the instruction replaces.
+    /// The outermost loop that the call replaces.
     pub axis: V,
-    /// Name of the instruction.
-    pub intrinsic: String,
+    /// The compute function.
+    pub intrinsic: Symbol,
 }
 
 /// Adds the primitives and the check of schedules.

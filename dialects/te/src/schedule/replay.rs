@@ -80,12 +80,15 @@ pub fn replay_steps(
         let Some(operands) = operands else {
             return Err(error(codes::PRIMITIVE, "an operand is not defined".to_string()));
         };
-        let call = Call { operands: &operands, attrs: body.attrs(op) };
+        let call = Call { module, operands: &operands, attrs: body.attrs(op) };
         let before = replay.loops(&operands);
         let results = match (apply.apply)(&mut replay.schedule, &call) {
             Ok(results) => results,
             Err(failure) => return Err(replay.explain(op, name, &operands, failure)),
         };
+        if let Err(message) = replay.schedule.check_tensorized() {
+            return Err(replay.explain(op, name, &operands, message.into()));
+        }
         if results.len() != body.result_count(op) {
             let (expected, found) = (results.len(), body.result_count(op));
             let message = format!("expected {expected} results here, found {found}");

@@ -84,7 +84,13 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
         entry::<Store>(|b, op| Some(Form::Store(exactly(b, op, 0, &[0])?))),
         entry::<Atomic>(|b, op| Some(Form::Atomic(exactly(b, op, 0, &[0])?))),
         entry::<Barrier>(|b, op| exactly::<Barrier>(b, op, 0, &[0]).map(|_| Form::Barrier)),
-        entry::<Call>(|b, op| Some(Form::Call(exactly(b, op, 0, &[0])?))),
+        entry::<Call>(|b, op| {
+            let form: Call = exactly(b, op, 0, &[0])?;
+            let fits = !form.parts || form.buffers().len() == form.offsets().len();
+            // Without buffers, nothing tells that there are parts.
+            let fits = fits && !(form.parts && form.arguments.is_empty());
+            fits.then_some(Form::Call(form))
+        }),
         entry::<Data>(|b, op| Some(Form::Data(expression(b, op)?))),
     ];
     all.into_iter().map(|(name, read)| (Symbol::new(name), read)).collect()
@@ -184,7 +190,8 @@ pub(crate) fn operands_in_text(
         Some(Form::Atomic(Atomic { value, indices, .. })) => {
             indices.iter().copied().chain([*value]).collect()
         }
-        Some(Form::Call(_) | Form::Return(_)) => SmallVec::new(),
+        Some(Form::Call(call)) => call.offsets().iter().copied().collect(),
+        Some(Form::Return(_)) => SmallVec::new(),
         _ => body.operands(op).collect(),
     }
 }

@@ -252,9 +252,13 @@ impl<'a> Printer<'a> {
                 self.line.push("call @");
                 lexer::name_into(form.kernel.as_str(), self.line.text());
                 self.open('(', true);
-                for (index, &buffer) in form.buffers.iter().enumerate() {
+                for (index, &buffer) in form.buffers().iter().enumerate() {
                     self.separate(index);
                     self.names.write(buffer, self.line.text());
+                    if let Some(&offset) = form.offsets().get(index) {
+                        self.line.push(" at ");
+                        self.expression(offset, LOOSEST);
+                    }
                 }
                 self.close(')');
             }

@@ -106,8 +106,8 @@ fn print_primitive(
     }
 }
 
-/// The attributes as words and numbers: required ones by their order, then others behind their
-/// keys. `None` where there is one that is no word or number.
+/// The attributes as words, numbers and items: required ones by their order, then others behind their
+/// keys. `None` where there is one that is no word, number or item.
 fn plain_attributes(def: Option<&OpDef>, attrs: AttrDict) -> Option<String> {
     let mut text = String::new();
     let mut written = 0;
@@ -125,6 +125,10 @@ fn plain_attributes(def: Option<&OpDef>, attrs: AttrDict) -> Option<String> {
             AttrData::Int(value) => write!(text, "{value}").ok()?,
             AttrData::String(path) if is_path(path) => text.push_str(path),
             AttrData::String(other) => lexer::quote_into(other, &mut text),
+            AttrData::Symbol(name) => {
+                text.push('@');
+                lexer::name_into(name.as_str(), &mut text);
+            }
             _ => return None,
         }
         written += 1;
@@ -310,6 +314,10 @@ impl Parser<'_, '_, '_> {
             TokenKind::Integer | TokenKind::Minus => Ok(parse_integer(self.cursor)?.to_attr()),
             TokenKind::Identifier | TokenKind::String => {
                 Ok(parse_path(self.cursor)?.as_str().to_string().to_attr())
+            }
+            TokenKind::Global => {
+                let token = self.cursor.expect(TokenKind::Global)?;
+                Ok(Symbol::new(&token.name(self.cursor.source())).to_attr())
             }
             _ => Err(self.cursor.unexpected(expects)),
         }

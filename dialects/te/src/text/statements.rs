@@ -18,6 +18,9 @@ use crate::compute::{Combiner, Compute, Reduce, Return, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Call, Data, For, ForKind, If, Scope, Store};
 use crate::scalar::dtype_of;
 
+/// The word before the place of a buffer in the workspace, and before that of a part of a buffer.
+const AT: &str = "at";
+
 /// A brace that is open.
 pub(super) struct Open {
     owner: Owner,
@@ -362,7 +365,7 @@ impl Parser<'_, '_, '_> {
         let mut scope = Scope::Global;
         if self.cursor.kind() == TokenKind::Identifier && !self.cursor.at_line_start() {
             let word = self.cursor.text_of(self.cursor.token()).to_string();
-            if word != "at" {
+            if word != AT {
                 scope = match Scope::from_attr(word.to_attr()) {
                     Some(scope) => scope,
                     None => return Err(self.cursor.unexpected(Scope::EXPECTS)),
@@ -370,7 +373,7 @@ impl Parser<'_, '_, '_> {
                 self.cursor.bump();
             }
         }
-        let offset = match self.cursor.eat_word("at") {
+        let offset = match self.cursor.eat_word(AT) {
             true => Some(parse_integer(self.cursor)?),
             false => None,
         };
@@ -379,21 +382,31 @@ impl Parser<'_, '_, '_> {
         self.emit(Symbol::new(<Alloc as OpFields<ValueId>>::NAME), &[], attrs, start)
     }
 
-    /// `call @kernel(%x, %y)`.
+    /// `call @kernel(%x, %y)`, or `call @kernel(%x at i * 4, %y at 0)`.
     fn call_kernel(&mut self, start: u32) -> Result<(), Failed> {
         self.cursor.bump();
         let token = self.cursor.expect(TokenKind::Global)?;
         let kernel = Symbol::new(&token.name(self.cursor.source()));
-        let mut buffers = Vec::new();
+        let (mut arguments, mut offsets) = (Vec::new(), Vec::new());
         self.cursor.expect(TokenKind::LeftParen)?;
         while !self.cursor.eat(TokenKind::RightParen) {
-            buffers.push(self.tensor()?);
+            arguments.push(self.tensor()?);
+            // The first buffer says whether parts are passed.
+            if offsets.len() + 1 == arguments.len() {
+                match self.cursor.eat_word(AT) {
+                    true => offsets.push(self.expression()?),
+                    false if offsets.is_empty() => {}
+                    false => return Err(self.cursor.unexpected("`at` and an offset")),
+                }
+            }
             if !self.cursor.eat(TokenKind::Comma) {
                 self.cursor.expect(TokenKind::RightParen)?;
                 break;
             }
         }
-        self.effect(&Call { kernel, buffers }, start)
+        let parts = !offsets.is_empty();
+        arguments.append(&mut offsets);
+        self.effect(&Call { kernel, arguments, parts }, start)
     }
 
     /// `"a.b"(x, y) {key = value} : T`, of an operation without a form of its own.

@@ -22,6 +22,7 @@ impl Program<'_> {
         let workspace = self.main.workspace;
         let inputs = self.fields(&self.inputs, "const ");
         let outputs = self.fields(&self.outputs, "");
+        let provided = crate::codegen::provided(&self.source.externals);
         format!(
             "\
 {title}
@@ -72,7 +73,7 @@ typedef struct {{
     void *context;
 }} {name}_threads;
 
-/* {upper}_WORKSPACE_BYTES, for callers that do not read this file. */
+{provided}/* {upper}_WORKSPACE_BYTES, for callers that do not read this file. */
 size_t {name}_workspace_bytes(void);
 
 /* Computes the outputs from the inputs. Nothing is allocated, and nothing is kept: calls at one

@@ -143,10 +143,18 @@ pub(super) struct Written {
     pub(super) has_parallel_loops: bool,
     /// Whether its last parameter is the threads of the caller.
     pub(super) takes_threads: bool,
+    /// Whether it is declared only, and others provide it.
+    pub(super) is_external: bool,
     /// The kernels that it calls.
     pub(super) callees: Vec<Symbol>,
     /// The types, functions and headers that it needs.
     pub(super) helpers: Helpers,
+}
+
+/// The function of others that `item` stands for. Code that is loaded into this process cannot rely
+/// on one, and has the kernel's own.
+pub(super) fn external(item: &Item, style: &Style) -> Option<String> {
+    item.signature.attrs.value::<String>(te::compute::EXTERN).filter(|_| !style.entries)
 }
 
 /// The function of a kernel.
@@ -188,6 +196,12 @@ pub(super) fn write(
         constants: String::new(),
         errors: Vec::new(),
     };
+    // No variable hides a function that is called.
+    for call in body.walk().filter_map(|op| body.view::<Call>(op)) {
+        if let Some(callee) = callees.known.get(&call.kernel) {
+            emitter.names.fresh(&callee.symbol);
+        }
+    }
     let written = emitter.kernel();
     if emitter.errors.is_empty() { Ok(written) } else { Err(emitter.errors) }
 }
@@ -235,6 +249,9 @@ impl Emitter<'_> {
             types.push(ty);
             writes.push(is_written);
         }
+        if let Some(name) = external(self.item, self.style) {
+            return self.external(name, &list, (names, types, writes));
+        }
         if self.layout.bytes > 0 {
             list.push("unsigned char *restrict workspace".to_string());
             self.declare("workspace", "unsigned char *", true);
@@ -270,8 +287,37 @@ impl Emitter<'_> {
             workspace,
             has_parallel_loops: self.outlined_count > 0,
             takes_threads: self.threads.is_some(),
+            is_external: false,
             callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
             helpers: std::mem::take(&mut self.helpers),
+        }
+    }
+
+    /// A kernel that is the function `name` of others, with the parameters `list`.
+    fn external(
+        &mut self,
+        name: String,
+        list: &[String],
+        (names, types, writes): (Vec<String>, Vec<String>, Vec<bool>),
+    ) -> Written {
+        if !super::is_name(&name) {
+            let message = format!("`{name}` is no name for a function in C");
+            let error = Diagnostic::error("E0902", message).at(self.item.signature.span);
+            self.errors.push(error.help("`extern` is letters, digits and `_`, and no word of C"));
+        }
+        let list = if list.is_empty() { "void".to_string() } else { list.join(", ") };
+        Written {
+            text: String::new(),
+            prototype: format!("void {name}({list})"),
+            names,
+            types,
+            writes,
+            workspace: 0,
+            has_parallel_loops: false,
+            takes_threads: false,
+            is_external: true,
+            callees: vec![],
+            helpers: Helpers::default(),
         }
     }
 
@@ -281,7 +327,7 @@ impl Emitter<'_> {
         let writes = |index: usize| {
             callee.and_then(|callee| callee.writes.get(index)).copied().unwrap_or(true)
         };
-        let buffers = call.buffers.iter().enumerate();
+        let buffers = call.buffers().iter().enumerate();
         buffers.filter(|(index, _)| writes(*index)).map(|(_, buffer)| *buffer).collect()
     }
 
@@ -788,11 +834,20 @@ impl Emitter<'_> {
 
     fn call(&mut self, op: OpId, call: &Call) {
         let mut arguments = Vec::new();
-        for buffer in &call.buffers {
-            match self.buffers.get(buffer) {
-                Some(Buffer::Array { name, .. }) => arguments.push(name.clone()),
-                _ => return self.refuse(op, "a call needs buffers in memory".to_string()),
-            }
+        for (number, buffer) in call.buffers().iter().enumerate() {
+            let Some(array @ Buffer::Array { .. }) = self.buffers.get(buffer).cloned() else {
+                return self.refuse(op, "a call needs buffers in memory".to_string());
+            };
+            let Some(offset) = call.offsets().get(number) else {
+                arguments.push(array.name().to_string());
+                continue;
+            };
+            let elements = self.tensor(*buffer).map_or(0, |(_, shape)| shape.iter().product());
+            let place = self.affine.address(self.body, &self.ranges, &[elements], &[*offset]);
+            let Some(place) = place else {
+                return self.refuse(op, "an offset overflows".to_string());
+            };
+            arguments.push(self.address(&array, &place, 0).text);
         }
         let callees = self.callees;
         let Some(callee) = callees.known.get(&call.kernel) else {

@@ -53,7 +53,7 @@ impl Plan {
             } else if let Some(atomic) = body.view::<Atomic>(op) {
                 write(atomic.buffer);
             } else if let Some(call) = body.view::<Call>(op) {
-                call.buffers.into_iter().for_each(write);
+                call.buffers().iter().copied().for_each(write);
             }
         }
         let written_between = |buffer, after: usize, before: usize| {

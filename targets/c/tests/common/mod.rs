@@ -1,6 +1,7 @@
 //! Writing kernels by hand, and running them with the compilers that are there.
 #![allow(dead_code, unreachable_pub)]
 
+use ir_core::text::cursor::Cursor;
 use ir_core::{
     AttrDict, AttrValue, BlockId, Body, DType, Diagnostic, InferCx, InsertPoint, Item, Module,
     NameHint, OpFields, OpParts, Registry, Scalar, Symbol, TensorData, Type, ValueId, verify,
@@ -15,6 +16,21 @@ use te::scalar::{Cast, Constant, ScalarOp, Select};
 
 pub fn registry() -> Registry {
     Registry::new().with(te::dialect())
+}
+
+/// The items of `text`, of which empty lines part any two.
+pub fn items(text: &str, registry: &Registry) -> Module {
+    let mut module = Module::new();
+    for part in text.trim().split("\n\n") {
+        let kind = part.split_whitespace().next().unwrap();
+        let mut cursor = Cursor::new("test", part);
+        let parsed = (registry.item(kind).unwrap().syntax.unwrap().parse)(&mut cursor, registry);
+        let problems = cursor.diagnostics;
+        let parsed = parsed.unwrap_or_else(|_| panic!("{problems:#?}"));
+        assert!(problems.is_empty(), "{problems:#?}");
+        module.items.insert(parsed.name, parsed.item);
+    }
+    module
 }
 
 /// Writes one kernel.

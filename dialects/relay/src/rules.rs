@@ -1,0 +1,71 @@
+//! What rewrite rules want to know about relay's operators.
+
+use ir_core::{Attr, AttrDict, Registry, RuleFunction, Symbol, Type, Work};
+
+use crate::operators::{NonComputational, ReshapeOnly};
+
+/// Functions for conditions and computed attributes.
+const FUNCTIONS: &[RuleFunction] = &[RuleFunction {
+    name: "broadcast",
+    params: &["a", "b"],
+    doc: "The shape to which two shapes broadcast; it has no value where they do not.",
+    eval: |arguments| {
+        let (a, b) = (arguments[0].shape()?, arguments[1].shape()?);
+        let rank = a.len().max(b.len());
+        let extent = |shape: &[i64], axis: usize| match (axis + shape.len()).checked_sub(rank) {
+            Some(axis) => shape[axis],
+            None => 1,
+        };
+        let extents = (0..rank).map(|axis| match (extent(&a, axis), extent(&b, axis)) {
+            (1, b) => Some(b),
+            (a, 1) => Some(a),
+            (a, b) => (a == b).then_some(a),
+        });
+        Some(Attr::of(&extents.collect::<Option<Vec<_>>>()?))
+    },
+}];
+
+/// Operators whose last operand axis is summed over: two operations for each element of the result
+/// and of that axis.
+const PRODUCTS: &[&str] =
+    &["relay.nn.dense", "relay.nn.matmul", "relay.nn.batch_matmul", "relay.nn.contrib_dense_pack"];
+
+/// Operators that sum over all but the first axis of their weight.
+const CONVOLUTIONS: &[&str] = &["relay.nn.conv1d", "relay.nn.conv2d", "relay.nn.conv3d"];
+
+pub(crate) fn register(registry: &mut Registry) {
+    FUNCTIONS.iter().for_each(|function| registry.add_rule_function(*function));
+    let free = |info: &&ir_core::OpInfo| {
+        info.hook::<ReshapeOnly>().is_some() || info.hook::<NonComputational>().is_some()
+    };
+    let mut names: Vec<&str> = registry.ops().filter(free).map(|info| info.def.name).collect();
+    names.extend(["relay.tuple", "relay.tuple_get"]);
+    let mut attach = |name: &str, work: Work| {
+        // Which operators there are is up to their families.
+        let _ = registry.attach(Symbol::new(name), work);
+    };
+    names.into_iter().for_each(|name| attach(name, Work(|_, _, _| 0.0)));
+    PRODUCTS.iter().for_each(|name| attach(name, Work(product)));
+    CONVOLUTIONS.iter().for_each(|name| attach(name, Work(convolution)));
+}
+
+fn elements(ty: Type) -> f64 {
+    let extents = ty.as_tensor().map(|tensor| tensor.shape.iter());
+    extents.into_iter().flatten().map(|dim| dim.known().unwrap_or(1) as f64).product()
+}
+
+fn product(operands: &[Type], attrs: AttrDict, result: Type) -> f64 {
+    let data = operands.first().and_then(|ty| ty.as_tensor());
+    let transposed = attrs.value::<bool>("transpose_a").unwrap_or(false);
+    let axis = data.and_then(|tensor| {
+        let from_end = if transposed { 2 } else { 1 };
+        tensor.shape.get(tensor.shape.len().checked_sub(from_end)?)
+    });
+    2.0 * elements(result) * axis.and_then(|dim| dim.known()).unwrap_or(1) as f64
+}
+
+fn convolution(operands: &[Type], _: AttrDict, result: Type) -> f64 {
+    let weight = operands.get(1).copied();
+    let outputs = weight.and_then(|ty| ty.as_tensor()?.shape.first()?.known()).unwrap_or(1);
+    2.0 * elements(result) * weight.map_or(1.0, elements) / outputs.max(1) as f64
+}

@@ -1,0 +1,123 @@
+//! Equality saturation by rules that are text.
+
+use ir_core::pass::{OptionValue, PassDef, PassInstance};
+use ir_core::{FuncMut, FunctionPass, Options, Pass, PassContext, PassResult};
+use rewrites::cost::CostModel;
+use rewrites::eqsat::optimize;
+use rewrites::saturate::Budget;
+
+use crate::rewrite::Chosen;
+
+/// The options of [`Eqsat`].
+#[derive(Options)]
+#[options(of = "pass `eqsat`")]
+pub struct EqsatOptions {
+    /// Sets, tags, rules, and files ending in `.rules`. The default is what `--rules` gives, or
+    /// the sets `simplify` and `algebra`.
+    #[default(vec![])]
+    pub rules: Vec<String>,
+    /// Nodes of an e-graph, besides those of the program.
+    #[default(20_000)]
+    pub nodes: usize,
+    /// Nodes looked at while matching, for each operation of the program.
+    #[default(10_000)]
+    pub work: u64,
+    /// Rounds of applying all rules.
+    #[default(8)]
+    pub iterations: u64,
+    /// Rounds in which rules with several roots take part.
+    #[default(1)]
+    pub merging: u64,
+    /// What is made small: `ops`, `flops`, `bytes` or `roofline`.
+    #[default(Cost(CostModel::Roofline))]
+    pub cost: Cost,
+}
+
+/// A cost model, by name.
+pub struct Cost(pub CostModel);
+
+impl OptionValue for Cost {
+    const EXPECTS: &'static str = "ops, flops, bytes or roofline";
+    fn parse(text: &str) -> Option<Cost> {
+        CostModel::ALL.iter().find(|(name, _)| *name == text).map(|(_, model)| Cost(*model))
+    }
+    fn print(&self) -> String {
+        let named = CostModel::ALL.iter().find(|(_, model)| *model == self.0);
+        named.map_or(String::new(), |(name, _)| name.to_string())
+    }
+}
+
+/// Equality saturation.
+pub struct Eqsat {
+    options: EqsatOptions,
+    rules: Chosen,
+}
+
+const DOC: &str = "Collects what rewrite rules say is equal, and takes the cheapest program.
+
+Each block of a function becomes an e-graph: a set of equal programs, to which rules add until \
+nothing is new or the budget ends. Then one operation is chosen for each value that is needed, \
+beginning with the program as it was, so that the result never costs more. Rules that hold in both \
+directions, swap operands, or pay only together are fine here. `docs/rules.md` describes the rules.
+
+Only operations without effects take part; nothing moves into or out of a branch or a function. The \
+budget is counted work, so that equal inputs give equal outputs on any machine. `--stats` tells how \
+many classes each rule united.
+
+```relay
+def @main(%a: Tensor[(64, 64), float32], %x: Tensor[(64, 64), float32],
+          %y: Tensor[(64, 64), float32]) {
+  %0 = nn.dense(%x, %a);
+  %1 = nn.dense(%y, %a);
+  add(%0, %1)
+}
+```
+becomes
+```relay
+def @main(%a: Tensor[(64, 64), float32], %x: Tensor[(64, 64), float32], \
+%y: Tensor[(64, 64), float32]) -> Tensor[(64, 64), float32] {
+  %0 = add(%x, %y);
+  nn.dense(%0, %a)
+}
+```";
+
+impl Pass for Eqsat {
+    fn def() -> PassDef {
+        PassDef {
+            name: "eqsat",
+            doc: DOC,
+            options: EqsatOptions::FIELDS,
+            make: |options| {
+                let options = EqsatOptions::read(options)?;
+                let rules = Chosen::default();
+                Ok(PassInstance::Function(Box::new(Eqsat { options, rules })))
+            },
+        }
+    }
+}
+
+impl FunctionPass for Eqsat {
+    fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        let Some(rules) = self.rules.get(&self.options.rules, &["simplify", "algebra"], cx) else {
+            return Ok(());
+        };
+        let ops = f.body.op_count();
+        let budget = Budget {
+            nodes: self.options.nodes.saturating_add(ops),
+            work: self.options.work.saturating_mul(ops as u64),
+            iterations: self.options.iterations.min(u32::MAX.into()) as u32,
+            merging_iterations: self.options.merging.min(u32::MAX.into()) as u32,
+        };
+        let report = optimize(f, rules, budget, self.options.cost.0).map_err(|error| *error)?;
+        cx.count("nodes", report.nodes);
+        cx.count("improved blocks", report.improved);
+        cx.count("unfinished blocks", report.unfinished);
+        cx.count("unplaced blocks", report.unplaced);
+        for (entry, compiled) in report.rules.iter().zip(&rules.rules) {
+            if entry.unions > 0 {
+                cx.count(compiled.rule.name.as_str(), entry.unions);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! Rewriting by rules that are text.
+
+use std::sync::OnceLock;
+
+use ir_core::pass::{PassDef, PassInstance};
+use ir_core::{
+    Diagnostic, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry, SourceMap,
+};
+use rewrites::greedy::{Limits, rewrite};
+use rewrites::library::{Library, RuleSet};
+
+/// The options of [`Rewrite`].
+#[derive(Options)]
+#[options(of = "pass `rewrite`")]
+pub struct RewriteOptions {
+    /// Sets, tags, rules, and files ending in `.rules`. The default is what `--rules` gives, or
+    /// the set `simplify`.
+    #[default(vec![])]
+    pub rules: Vec<String>,
+    /// Rewrites of a function, for each of its operations.
+    #[default(20)]
+    pub limit: u64,
+}
+
+/// The greedy strategy: applies rules until none applies.
+pub struct Rewrite {
+    options: RewriteOptions,
+    rules: Chosen,
+}
+
+const DOC: &str = "Applies rewrite rules until none applies.
+
+The rules are text; `docs/rules.md` describes them. Operations are visited in program order, then \
+what a rule made and whoever uses it. At one operation, the first rule that applies is taken. Rules \
+that undo one another or grow the program without end are stopped at the limit, with a warning; \
+`eqsat` is for those. `--stats` counts how often each rule was applied, and the locations of new \
+operations name their rules.
+
+```relay
+def @main(%x: Tensor[(2, 3), float32]) {
+  %0 = transpose(%x, axes=[1, 0]);
+  transpose(%0, axes=[1, 0])
+}
+```
+becomes
+```relay
+def @main(%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] {
+  %x
+}
+```";
+
+impl Pass for Rewrite {
+    fn def() -> PassDef {
+        PassDef {
+            name: "rewrite",
+            doc: DOC,
+            options: RewriteOptions::FIELDS,
+            make: |options| {
+                let options = RewriteOptions::read(options)?;
+                let rules = Chosen::default();
+                Ok(PassInstance::Function(Box::new(Rewrite { options, rules })))
+            },
+        }
+    }
+}
+
+impl FunctionPass for Rewrite {
+    fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        let Some(rules) = self.rules.get(&self.options.rules, &["simplify"], cx) else {
+            return Ok(());
+        };
+        let rewrites = self.options.limit.saturating_mul(f.body.op_count() as u64);
+        let (statistics, warning) = rewrite(f, rules, Limits { rewrites, matches: 10_000 })?;
+        for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {
+            if *count > 0 {
+                cx.count(compiled.rule.name.as_str(), *count);
+            }
+        }
+        cx.diagnostics.extend(warning);
+        Ok(())
+    }
+}
+
+/// The rules that a pass was told to apply, read when it first runs.
+#[derive(Default)]
+pub(crate) struct Chosen {
+    loaded: OnceLock<(Result<RuleSet, Vec<Diagnostic>>, SourceMap)>,
+}
+
+impl Chosen {
+    /// The rules; `None` where they are wrong, which is reported once.
+    pub(crate) fn get(
+        &self,
+        names: &[String],
+        default: &[&str],
+        cx: &mut PassContext<'_>,
+    ) -> Option<&RuleSet> {
+        let mut first = false;
+        let (rules, sources) = self.loaded.get_or_init(|| {
+            first = true;
+            load(names, default, cx.registry, &cx.sources)
+        });
+        cx.sources.extend(sources);
+        match rules {
+            Ok(rules) => Some(rules),
+            Err(found) => {
+                if first {
+                    cx.diagnostics.extend(found.iter().cloned());
+                }
+                None
+            }
+        }
+    }
+}
+
+fn load(
+    names: &[String],
+    default: &[&str],
+    registry: &Registry,
+    files: &SourceMap,
+) -> (Result<RuleSet, Vec<Diagnostic>>, SourceMap) {
+    let (mut library, found) = Library::new(registry, files);
+    if found.iter().any(Diagnostic::is_error) {
+        return (Err(found), library.sources);
+    }
+    let given: Vec<String> = files.files().map(|(file, _)| file.to_string()).collect();
+    let default: Vec<String> = default.iter().map(|name| name.to_string()).collect();
+    let names = match (names, &*given) {
+        ([], []) => &default,
+        ([], given) => given,
+        (names, _) => names,
+    };
+    let chosen = library.choose(names, registry);
+    (chosen.map(|rules| RuleSet::new(rules, registry)), library.sources)
+}

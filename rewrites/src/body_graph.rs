@@ -1,0 +1,72 @@
+//! A body as a graph of operations.
+
+use ir_core::{
+    Attr, AttrDict, Body, Effects, EntityId, OpId, Registry, SmallVec, Symbol, Type, ValueId,
+};
+
+use crate::matching::TermGraph;
+
+/// A body, as patterns see it: each value has the one form that defines it, where that is an
+/// operation without effects and regions.
+pub struct BodyGraph<'a> {
+    /// The body.
+    pub body: &'a Body,
+    /// What exists.
+    pub registry: &'a Registry,
+}
+
+/// Whether rules may look at `op`: it has one result, computes it from its operands alone, and
+/// its type is known.
+pub fn is_pure(body: &Body, registry: &Registry, op: OpId) -> bool {
+    body.is_live(op)
+        && body.result_count(op) == 1
+        && !body.has_regions(op)
+        && registry.def_of(body, op).is_some_and(|def| def.effects == Effects::empty())
+        && !body.ty(body.result(op, 0)).facts().has_unknown
+}
+
+impl BodyGraph<'_> {
+    fn op(&self, value: ValueId) -> Option<OpId> {
+        let op = self.body.defining_op(value)?;
+        is_pure(self.body, self.registry, op).then_some(op)
+    }
+}
+
+impl TermGraph for BodyGraph<'_> {
+    type Value = ValueId;
+
+    fn forms(&self, value: ValueId) -> usize {
+        usize::from(self.op(value).is_some())
+    }
+
+    fn name(&self, value: ValueId, _: usize) -> Symbol {
+        self.op(value).map_or(Symbol::new(""), |op| self.body.op_name(op))
+    }
+
+    fn attrs(&self, value: ValueId, _: usize) -> AttrDict {
+        self.op(value).map_or(AttrDict::empty(), |op| self.body.attrs(op))
+    }
+
+    fn operands(&self, value: ValueId, _: usize) -> SmallVec<[ValueId; 4]> {
+        self.op(value).map_or(SmallVec::new(), |op| self.body.operands(op).collect())
+    }
+
+    fn ty(&self, value: ValueId) -> Type {
+        self.body.ty(value)
+    }
+
+    fn constant(&self, value: ValueId) -> Option<Attr> {
+        self.registry.constant(self.body, value)
+    }
+
+    fn users(&self, value: ValueId, name: Symbol) -> Vec<ValueId> {
+        let users = self.body.uses(value).map(|(user, _)| user);
+        let users = users.filter(|user| {
+            self.body.op_name(*user) == name && is_pure(self.body, self.registry, *user)
+        });
+        let mut users: Vec<OpId> = users.collect();
+        users.sort_by_key(|op| op.index());
+        users.dedup();
+        users.into_iter().map(|op| self.body.result(op, 0)).collect()
+    }
+}

@@ -1,0 +1,267 @@
+//! The functions that conditions and computed attributes may call: those about types and lists,
+//! which serve every dialect, and those that dialects register.
+
+use indexmap::IndexMap;
+use ir_core::{
+    Attr, AttrData, AttrValue, DType, Registry, RuleArgument, RuleFunction, Scalar, Symbol,
+    TensorData,
+};
+use rustc_hash::FxBuildHasher;
+
+/// All functions by name.
+pub struct Functions {
+    functions: IndexMap<Symbol, RuleFunction, FxBuildHasher>,
+}
+
+impl Functions {
+    /// The general functions, and those in `registry`; of two of one name the dialect's wins.
+    pub fn new(registry: &Registry) -> Functions {
+        let all = GENERAL.iter().chain(registry.rule_functions());
+        Functions { functions: all.map(|f| (Symbol::new(f.name), *f)).collect() }
+    }
+
+    /// The function `name`.
+    pub fn get(&self, name: Symbol) -> Option<&RuleFunction> {
+        self.functions.get(&name)
+    }
+
+    /// All functions, the general ones first.
+    pub fn all(&self) -> impl Iterator<Item = &RuleFunction> {
+        self.functions.values()
+    }
+}
+
+/// The functions that serve every dialect.
+pub const GENERAL: &[RuleFunction] = &[
+    RuleFunction {
+        name: "type",
+        params: &["x"],
+        doc: "The type of a value.",
+        eval: |a| Some(Attr::of(&a[0].ty()?)),
+    },
+    RuleFunction {
+        name: "shape",
+        params: &["x"],
+        doc: "The extents of a tensor, where all are known.",
+        eval: |a| Some(Attr::of(&a[0].shape()?)),
+    },
+    RuleFunction {
+        name: "rank",
+        params: &["x"],
+        doc: "The number of axes of a tensor.",
+        eval: |a| Some(Attr::of(&(a[0].ty()?.as_tensor()?.rank() as i64))),
+    },
+    RuleFunction {
+        name: "size",
+        params: &["x"],
+        doc: "The number of elements of a tensor, where it is known.",
+        eval: |a| Some(Attr::of(&a[0].ty()?.as_tensor()?.elements()?)),
+    },
+    RuleFunction {
+        name: "dtype",
+        params: &["x"],
+        doc: "The element type of a tensor.",
+        eval: |a| Some(Attr::of(&a[0].ty()?.as_tensor()?.dtype)),
+    },
+    RuleFunction {
+        name: "is_float",
+        params: &["x"],
+        doc: "Whether a tensor holds floats.",
+        eval: |a| Some(Attr::of(&element_type(a[0])?.is_float())),
+    },
+    RuleFunction {
+        name: "is_integer",
+        params: &["x"],
+        doc: "Whether a tensor holds integers.",
+        eval: |a| {
+            let dtype = element_type(a[0])?;
+            Some(Attr::of(&(dtype.is_integer() && !dtype.is_bool())))
+        },
+    },
+    RuleFunction {
+        name: "is_bool",
+        params: &["x"],
+        doc: "Whether a tensor holds truth values.",
+        eval: |a| Some(Attr::of(&element_type(a[0])?.is_bool())),
+    },
+    RuleFunction {
+        name: "is_signed",
+        params: &["x"],
+        doc: "Whether the elements of a tensor can be negative.",
+        eval: |a| {
+            let dtype = element_type(a[0])?;
+            Some(Attr::of(&(dtype.is_float() || dtype.is_signed())))
+        },
+    },
+    RuleFunction {
+        name: "is_constant",
+        params: &["x"],
+        doc: "Whether a value is a constant.",
+        eval: |a| match a[0] {
+            RuleArgument::Value { constant, .. } => Some(Attr::of(&constant.is_some())),
+            RuleArgument::Attr(_) => None,
+        },
+    },
+    RuleFunction {
+        name: "splat",
+        params: &["x"],
+        doc: "The number that all elements of a constant are.",
+        eval: |a| match a[0] {
+            RuleArgument::Value { constant: Some(constant), .. } => match splat(constant)? {
+                Scalar::Int(value) => Some(Attr::of(&value)),
+                Scalar::Float(value) => Some(Attr::of(&value)),
+            },
+            _ => None,
+        },
+    },
+    RuleFunction {
+        name: "scalar",
+        params: &["number", "dtype"],
+        doc: "A scalar tensor, for the attribute `value` of a constant.",
+        eval: |a| {
+            let number = match a[0].attr::<Attr>()?.data() {
+                AttrData::Int(value) => Scalar::Int(*value),
+                AttrData::Float(value) => Scalar::Float(value.0),
+                _ => return None,
+            };
+            Some(Attr::of(&TensorData::scalar(a[1].attr()?, number)))
+        },
+    },
+    RuleFunction {
+        name: "length",
+        params: &["list"],
+        doc: "The number of items of a list.",
+        eval: |a| Some(Attr::of(&(list(a[0])?.len() as i64))),
+    },
+    RuleFunction {
+        name: "range",
+        params: &["n"],
+        doc: "`[0, 1, …, n - 1]`.",
+        eval: |a| {
+            Some(Attr::of(&(0..a[0].attr::<i64>().filter(|n| *n <= 64)?).collect::<Vec<_>>()))
+        },
+    },
+    RuleFunction {
+        name: "compose",
+        params: &["p", "q"],
+        doc: "`[p[q[0]], p[q[1]], …]`: the axes of a transpose by `p` and then by `q`.",
+        eval: |a| {
+            let (p, q) = (axes(a[0])?, axes(a[1])?);
+            let composed = q.iter().map(|axis| p.get(*axis).map(|axis| *axis as i64));
+            (p.len() == q.len()).then_some(())?;
+            Some(Attr::of(&composed.collect::<Option<Vec<_>>>()?))
+        },
+    },
+    RuleFunction {
+        name: "inverse",
+        params: &["p"],
+        doc: "The axes of the transpose that undoes one by `p`.",
+        eval: |a| {
+            let p = axes(a[0])?;
+            let mut inverse = vec![-1; p.len()];
+            p.iter().enumerate().for_each(|(index, axis)| inverse[*axis] = index as i64);
+            (!inverse.contains(&-1)).then(|| Attr::of(&inverse))
+        },
+    },
+    RuleFunction {
+        name: "axis",
+        params: &["axis", "rank"],
+        doc: "An axis counted from the front.",
+        eval: |a| {
+            let (axis, rank) = (a[0].attr::<i64>()?, a[1].attr::<i64>()?);
+            let axis = if axis < 0 { axis.checked_add(rank)? } else { axis };
+            (0..rank).contains(&axis).then(|| Attr::of(&axis))
+        },
+    },
+    RuleFunction {
+        name: "take",
+        params: &["list", "n"],
+        doc: "The first `n` items of a list.",
+        eval: |a| Some(array(list(a[0])?.get(..a[1].attr::<i64>()?.try_into().ok()?)?)),
+    },
+    RuleFunction {
+        name: "drop",
+        params: &["list", "n"],
+        doc: "A list without its first `n` items.",
+        eval: |a| Some(array(list(a[0])?.get(a[1].attr::<i64>()?.try_into().ok()?..)?)),
+    },
+    RuleFunction {
+        name: "replace",
+        params: &["list", "index", "item"],
+        doc: "A list with one item replaced.",
+        eval: |a| {
+            let mut items = list(a[0])?;
+            let index: usize = a[1].attr::<i64>()?.try_into().ok()?;
+            *items.get_mut(index)? = a[2].attr()?;
+            Some(array(&items))
+        },
+    },
+    RuleFunction {
+        name: "fill",
+        params: &["n", "item"],
+        doc: "A list of `n` equal items, at most 64.",
+        eval: |a| {
+            let n: usize = a[0].attr::<i64>()?.try_into().ok()?;
+            (n <= 64).then_some(())?;
+            Some(array(&vec![a[1].attr::<Attr>()?; n]))
+        },
+    },
+    RuleFunction {
+        name: "product",
+        params: &["list"],
+        doc: "The product of a list of integers.",
+        eval: |a| {
+            let items = a[0].attr::<Vec<i64>>()?;
+            Some(Attr::of(&items.iter().try_fold(1i64, |all, item| all.checked_mul(*item))?))
+        },
+    },
+    RuleFunction {
+        name: "min",
+        params: &["a", "b"],
+        doc: "The smaller of two numbers.",
+        eval: |a| number(a, |a, b| a < b),
+    },
+    RuleFunction {
+        name: "max",
+        params: &["a", "b"],
+        doc: "The larger of two numbers.",
+        eval: |a| number(a, |a, b| a > b),
+    },
+];
+
+/// The number that all elements of a constant are.
+pub(crate) fn splat(constant: Attr) -> Option<Scalar> {
+    let AttrData::Tensor(tensor) = constant.data() else { return None };
+    let mut elements = tensor.elements();
+    let first = elements.next()?;
+    // Large constants are weights; looking at them again and again would cost more than it gives.
+    if elements.len() >= 4096 {
+        return None;
+    }
+    elements.all(|element| element == first).then_some(first)
+}
+
+fn element_type(argument: RuleArgument) -> Option<DType> {
+    Some(argument.ty()?.as_tensor()?.dtype)
+}
+
+fn list(argument: RuleArgument) -> Option<Vec<Attr>> {
+    argument.attr()
+}
+
+fn array(items: &[Attr]) -> Attr {
+    Attr::new(AttrData::Array(items.into()))
+}
+
+/// A permutation of axes, all counted from the front.
+fn axes(argument: RuleArgument) -> Option<Vec<usize>> {
+    let axes = argument.attr::<Vec<i64>>()?;
+    let rank = axes.len() as i64;
+    let front = axes.iter().map(|axis| if *axis < 0 { *axis + rank } else { *axis });
+    front.map(|axis| usize::try_from(axis).ok().filter(|axis| *axis < axes.len())).collect()
+}
+
+fn number(arguments: &[RuleArgument], better: fn(f64, f64) -> bool) -> Option<Attr> {
+    let (a, b) = (arguments[0].attr::<Attr>()?, arguments[1].attr::<Attr>()?);
+    Some(if better(f64::from_attr(b)?, f64::from_attr(a)?) { b } else { a })
+}

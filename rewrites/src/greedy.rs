@@ -1,0 +1,299 @@
+//! The greedy strategy: apply rules in place until none applies.
+
+use std::collections::VecDeque;
+
+use ir_core::{
+    Diagnostic, Effects, EntityId, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueDef,
+    ValueId,
+};
+
+use crate::body_graph::{BodyGraph, is_pure};
+use crate::codes;
+use crate::instantiate::{Operand, Plan, Refusal, plan};
+use crate::library::RuleSet;
+use crate::matching::{Match, search};
+
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Applications of rules.
+    pub rewrites: u64,
+    /// Matches of one rule at one operation that are looked at.
+    pub matches: u64,
+}
+
+/// What the rules did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Statistics {
+    /// How often each rule was applied, by its place in the set.
+    pub applied: Vec<u64>,
+    /// Operations looked at.
+    pub work: u64,
+}
+
+/// Applies `rules` to `f` until none applies, or the limit is reached, which is reported as a
+/// warning. Operations are visited in program order, then what was made and whoever uses it; at
+/// one operation, the first rule of the set that applies is taken.
+///
+/// # Errors
+/// When a rule's right side does not type.
+pub fn rewrite(
+    f: &mut FuncMut<'_>,
+    rules: &RuleSet,
+    limits: Limits,
+) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
+    let mut statistics = Statistics { applied: vec![0; rules.rules.len()], work: 0 };
+    let mut worklist = Worklist::new(f);
+    let mut total = 0;
+    while let Some(op) = worklist.pop() {
+        if !is_pure(f.body, f.registry, op) {
+            continue;
+        }
+        let Some((index, found, plan)) = first_plan(f, rules, op, limits, &mut statistics)? else {
+            continue;
+        };
+        if total == limits.rewrites {
+            return Ok((statistics.clone(), Some(stopped(f, rules, &statistics, limits))));
+        }
+        total += 1;
+        statistics.applied[index] += 1;
+        let loc = Loc::fused(found.ops.iter().map(|value| f.body.value_loc(*value)));
+        let loc = loc.by_pass(rules.rules[index].rule.name);
+        apply(f, &plan, loc, &mut worklist);
+    }
+    Ok((statistics, None))
+}
+
+/// Operations that are still to be visited.
+struct Worklist {
+    pending: VecDeque<OpId>,
+    queued: Vec<bool>,
+}
+
+impl Worklist {
+    fn new(f: &FuncMut<'_>) -> Worklist {
+        let pending: VecDeque<OpId> = f.body.walk().collect();
+        let mut queued = vec![false; f.body.op_capacity()];
+        pending.iter().for_each(|op| queued[op.index()] = true);
+        Worklist { pending, queued }
+    }
+
+    fn push(&mut self, op: OpId) {
+        if op.index() >= self.queued.len() {
+            self.queued.resize(op.index() + 1, false);
+        }
+        if !std::mem::replace(&mut self.queued[op.index()], true) {
+            self.pending.push_back(op);
+        }
+    }
+
+    fn pop(&mut self) -> Option<OpId> {
+        let op = self.pending.pop_front()?;
+        self.queued[op.index()] = false;
+        Some(op)
+    }
+}
+
+type Found = (usize, Match<ValueId>, Plan<ValueId>);
+
+/// What the first rule that applies makes of `op`.
+fn first_plan(
+    f: &FuncMut<'_>,
+    rules: &RuleSet,
+    op: OpId,
+    limits: Limits,
+    statistics: &mut Statistics,
+) -> Result<Option<Found>, Diagnostic> {
+    let graph = BodyGraph { body: f.body, registry: f.registry };
+    let Some(candidates) = rules.by_root.get(&f.body.op_name(op)) else { return Ok(None) };
+    let root = f.body.result(op, 0);
+    for &index in candidates {
+        let compiled = &rules.rules[index];
+        let (mut chosen, mut error) = (None, None);
+        let mut left = limits.matches;
+        let mut visit = |found: &Match<ValueId>| {
+            left = left.saturating_sub(1);
+            match plan(&graph, &compiled.rule, found, f.registry, &rules.functions) {
+                Ok(plan) if changes(f, &plan) && place(f, found, &plan).is_some() => {
+                    chosen = Some((index, found.clone(), plan));
+                }
+                Ok(_) | Err(Refusal::Condition) => {}
+                Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
+            }
+            chosen.is_none() && error.is_none() && left > 0
+        };
+        let work = &mut statistics.work;
+        search(&graph, &compiled.rule, &compiled.pattern, root, work, &mut visit);
+        if let Some(error) = error {
+            return Err(error.related(f.op_span(op), "the operation it was applied to"));
+        }
+        if chosen.is_some() {
+            return Ok(chosen);
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a plan makes anything else than what is there.
+fn changes(f: &FuncMut<'_>, plan: &Plan<ValueId>) -> bool {
+    let same = |(old, new): &(ValueId, Operand<ValueId>)| match new {
+        Operand::Value(value) => value == old,
+        Operand::New(index) => {
+            let planned = &plan.ops[*index];
+            let Some(op) = f.body.defining_op(*old) else { return false };
+            let operands = planned.operands.iter().map(|operand| match operand {
+                Operand::Value(value) => Some(*value),
+                Operand::New(_) => None,
+            });
+            f.body.op_name(op) == planned.name
+                && f.body.attrs(op) == planned.attrs
+                && f.body.operands(op).map(Some).eq(operands)
+        }
+    };
+    !plan.replacements.iter().all(same)
+}
+
+/// Where the new operations can stand: after what they use and before every use of what they
+/// replace. With one root that is just before it. With several, they and the operands must share
+/// a block.
+fn place(f: &FuncMut<'_>, found: &Match<ValueId>, plan: &Plan<ValueId>) -> Option<InsertPoint> {
+    let root = f.body.defining_op(*found.equations.first()?)?;
+    if plan.replacements.len() == 1 && found.equations.len() == 1 {
+        return Some(InsertPoint::Before(root));
+    }
+    let block = f.body.op_block(root)?;
+    let outside = plan.ops.iter().flat_map(|op| &op.operands);
+    let outside = outside.chain(plan.replacements.iter().map(|(_, new)| new));
+    let mut last: Option<OpId> = None;
+    for operand in outside {
+        let Operand::Value(value) = operand else { continue };
+        match f.body.def(*value) {
+            ValueDef::Result(op, _) if f.body.op_block(op) == Some(block) => {
+                if last.is_none_or(|last| f.body.is_before(last, op)) {
+                    last = Some(op);
+                }
+            }
+            // What is defined around the block is visible all over it, and what is defined
+            // elsewhere is not visible at all.
+            _ if is_around(f, *value, root) => {}
+            _ => return None,
+        }
+    }
+    for (old, _) in &plan.replacements {
+        let op = f.body.defining_op(*old)?;
+        (f.body.op_block(op) == Some(block)).then_some(())?;
+        for (user, _) in f.body.uses(*old) {
+            let user = f.body.ancestor_in(user, block)?;
+            if last.is_some_and(|last| last == user || f.body.is_before(user, last)) {
+                return None;
+            }
+        }
+    }
+    Some(last.map_or(InsertPoint::Start(block), InsertPoint::After))
+}
+
+/// Whether `value` is defined in a block around that of `op`, or is an argument of one.
+fn is_around(f: &FuncMut<'_>, value: ValueId, op: OpId) -> bool {
+    let Some(block) = f.body.def_block(value) else { return false };
+    match (f.body.def(value), f.body.ancestor_in(op, block)) {
+        (ValueDef::Argument(..), Some(_)) => true,
+        (ValueDef::Result(def, _), Some(ancestor)) => f.body.is_before(def, ancestor),
+        _ => false,
+    }
+}
+
+fn apply(f: &mut FuncMut<'_>, plan: &Plan<ValueId>, loc: Loc, worklist: &mut Worklist) {
+    let found: SmallVec<[ValueId; 2]> = plan.replacements.iter().map(|(old, _)| *old).collect();
+    let Some(first) = found.first().and_then(|old| f.body.defining_op(*old)) else { return };
+    let matched = Match {
+        values: SmallVec::new(),
+        attributes: SmallVec::new(),
+        equations: found,
+        ops: SmallVec::new(),
+    };
+    let at = match plan.replacements.len() {
+        1 => InsertPoint::Before(first),
+        _ => match place(f, &matched, plan) {
+            Some(at) => at,
+            None => return,
+        },
+    };
+    let mut made: Vec<ValueId> = Vec::with_capacity(plan.ops.len());
+    let mut at = at;
+    for planned in &plan.ops {
+        let operands: SmallVec<[ValueId; 4]> =
+            planned.operands.iter().map(|operand| resolve(*operand, &made)).collect();
+        let results = [planned.ty];
+        let parts = OpParts::new(planned.name, &operands, &results).attrs(planned.attrs).at(loc);
+        let op = f.body.insert_op(at, parts);
+        if !matches!(at, InsertPoint::Before(_)) {
+            at = InsertPoint::After(op);
+        }
+        made.push(f.body.result(op, 0));
+        worklist.push(op);
+    }
+    let mut unused = Vec::new();
+    for (old, new) in &plan.replacements {
+        let new = resolve(*new, &made);
+        let Some(op) = f.body.defining_op(*old) else { continue };
+        let users: Vec<OpId> = f.body.uses(*old).map(|(user, _)| user).collect();
+        unused.extend(f.body.operands(op).filter_map(|operand| f.body.defining_op(operand)));
+        f.replace(op, new);
+        users.into_iter().for_each(|user| worklist.push(user));
+    }
+    let made = made.iter().filter_map(|value| f.body.defining_op(*value));
+    unused.extend(made);
+    erase_unused(f, unused, worklist);
+}
+
+fn resolve(operand: Operand<ValueId>, made: &[ValueId]) -> ValueId {
+    match operand {
+        Operand::Value(value) => value,
+        Operand::New(index) => made[index],
+    }
+}
+
+/// Erases those of `candidates` that nobody uses, and then what only they used. The users of an
+/// operand that lost one are visited again: rules may ask how often a value is used.
+fn erase_unused(f: &mut FuncMut<'_>, mut candidates: Vec<OpId>, worklist: &mut Worklist) {
+    while let Some(op) = candidates.pop() {
+        if !f.body.is_live(op)
+            || f.body.result_count(op) == 0
+            || f.body.has_regions(op)
+            || f.body.results(op).any(|result| !f.body.is_unused(result))
+            || f.registry.effects(f.body, op).intersects(Effects::WRITE | Effects::DIVERGE)
+        {
+            continue;
+        }
+        let operands: Vec<OpId> =
+            f.body.operands(op).filter_map(|operand| f.body.defining_op(operand)).collect();
+        f.body.erase(op);
+        for operand in operands {
+            worklist.push(operand);
+            candidates.push(operand);
+        }
+    }
+}
+
+fn stopped(
+    f: &FuncMut<'_>,
+    rules: &RuleSet,
+    statistics: &Statistics,
+    limits: Limits,
+) -> Diagnostic {
+    let message =
+        format!("rewriting of @{} was stopped after {} rewrites", f.name, limits.rewrites);
+    let mut most: Vec<(u64, &str)> = statistics
+        .applied
+        .iter()
+        .zip(&rules.rules)
+        .map(|(count, compiled)| (*count, compiled.rule.name.as_str()))
+        .filter(|(count, _)| *count > 0)
+        .collect();
+    most.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    let mut warning = Diagnostic::warning(codes::ENDLESS, message).at(f.base());
+    for (count, name) in most.into_iter().take(3) {
+        warning = warning.note(format!("`{name}` was applied {count} times"));
+    }
+    warning.help("leave out rules that undo one another, raise `limit`, or use `eqsat`")
+}

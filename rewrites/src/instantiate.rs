@@ -1,0 +1,280 @@
+//! The right side of a rule for one match: checked and typed before anything is inserted.
+
+use ir_core::{
+    Attr, AttrData, AttrDict, Diagnostic, InferCx, Registry, RuleArgument, Scalar, SmallVec, Stop,
+    Symbol, TensorData, Type,
+};
+
+use crate::codes;
+use crate::expression::{Bindings, evaluate, holds};
+use crate::functions::Functions;
+use crate::matching::{Match, TermGraph};
+use crate::parse::canonical;
+use crate::rule::{Equation, Node, NodeId, OpNode, Rest, Rule, Var};
+
+/// An operand in a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand<V> {
+    /// What is there already.
+    Value(V),
+    /// The result of a planned operation, by its place.
+    New(usize),
+}
+
+/// An operation that will be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Planned<V> {
+    /// Full name.
+    pub name: Symbol,
+    /// Attributes, defaults left out.
+    pub attrs: AttrDict,
+    /// Operands; planned ones come before.
+    pub operands: SmallVec<[Operand<V>; 4]>,
+    /// The type of the result.
+    pub ty: Type,
+}
+
+/// What a rule makes of a match.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan<V> {
+    /// Operations to make, in order.
+    pub ops: Vec<Planned<V>>,
+    /// What is replaced, and by what.
+    pub replacements: SmallVec<[(V, Operand<V>); 2]>,
+}
+
+/// A match, as expressions see it.
+struct Known<'a, G: TermGraph> {
+    graph: &'a G,
+    found: &'a Match<G::Value>,
+}
+
+impl<G: TermGraph> Bindings for Known<'_, G> {
+    fn value(&self, var: Var) -> Option<RuleArgument> {
+        let value = self.found.values[var.0]?;
+        Some(RuleArgument::Value { ty: self.graph.ty(value), constant: self.graph.constant(value) })
+    }
+
+    fn attribute(&self, var: Var) -> Option<Attr> {
+        self.found.attributes[var.0]
+    }
+}
+
+/// Why there is no plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The rule does not apply: a condition does not hold, or an attribute has no value.
+    Condition,
+    /// The rule is wrong: its right side does not type.
+    IllTyped(Box<Diagnostic>),
+}
+
+/// The right side of `rule` for `found`.
+///
+/// # Errors
+/// When the rule does not apply, or is wrong.
+pub fn plan<G: TermGraph>(
+    graph: &G,
+    rule: &Rule,
+    found: &Match<G::Value>,
+    registry: &Registry,
+    functions: &Functions,
+) -> Result<Plan<G::Value>, Refusal> {
+    let known = Known { graph, found };
+    if !rule.conditions.iter().all(|condition| holds(condition, &known, functions)) {
+        return Err(Refusal::Condition);
+    }
+    let mut planner = Planner {
+        known,
+        rule,
+        registry,
+        functions,
+        ops: vec![],
+        made: vec![None; rule.nodes.len()],
+        named: vec![None; rule.values.len()],
+    };
+    for equation in &rule.right {
+        planner.equation(equation)?;
+    }
+    let mut replacements = SmallVec::new();
+    for (left, right) in rule.roots() {
+        let place = rule.left.iter().position(|equation| equation.node == left);
+        let old = place.and_then(|place| found.equations.get(place)).copied();
+        let (Some(old), Some(new)) = (old, planner.made[right.0]) else {
+            return Err(Refusal::Condition);
+        };
+        let (expected, ty) = (graph.ty(old), planner.ty(new));
+        if expected != ty {
+            return Err(planner.ill_typed(
+                format!(
+                    "rule `{}`: the left side has type {expected}, the right side {ty}",
+                    rule.name
+                ),
+                &[],
+            ));
+        }
+        replacements.push((old, new));
+    }
+    Ok(Plan { ops: planner.ops, replacements })
+}
+
+struct Planner<'a, G: TermGraph> {
+    known: Known<'a, G>,
+    rule: &'a Rule,
+    registry: &'a Registry,
+    functions: &'a Functions,
+    ops: Vec<Planned<G::Value>>,
+    /// What stands for each node.
+    made: Vec<Option<Operand<G::Value>>>,
+    /// What stands for names of the right side.
+    named: Vec<Option<Operand<G::Value>>>,
+}
+
+impl<G: TermGraph> Planner<'_, G> {
+    fn equation(&mut self, equation: &Equation) -> Result<(), Refusal> {
+        for id in self.rule.reachable([equation.node]) {
+            if self.made[id.0].is_some() {
+                continue;
+            }
+            let operand = match self.rule.node(id) {
+                Node::Value(var) => {
+                    let value = self.known.found.values[var.0].map(Operand::Value);
+                    match self.named[var.0].or(value) {
+                        Some(operand) => operand,
+                        None => return Err(Refusal::Condition),
+                    }
+                }
+                // Its element type is that of its neighbours, so its user makes it.
+                Node::Number(_) if id != equation.node => continue,
+                Node::Number(number) => {
+                    let root = self.known.found.equations[0];
+                    let dtype = self.known.graph.ty(root).as_tensor().map(|ty| ty.dtype);
+                    self.number(*number, dtype.ok_or(Refusal::Condition)?)?
+                }
+                Node::Op(op) => self.op(op)?,
+            };
+            self.made[id.0] = Some(operand);
+        }
+        if let Some(name) = equation.name {
+            // On the right side, the name of a root still means what is replaced.
+            let is_root = self.rule.left.iter().any(|left| left.name == Some(name));
+            if !is_root {
+                self.named[name.0] = self.made[equation.node.0];
+            }
+        }
+        Ok(())
+    }
+
+    fn number(
+        &mut self,
+        number: Scalar,
+        dtype: ir_core::DType,
+    ) -> Result<Operand<G::Value>, Refusal> {
+        let root = self.rule.left.first().map(|equation| self.rule.node(equation.node));
+        let dialect = match root {
+            Some(Node::Op(op)) => op.name.as_str().split('.').next().unwrap_or_default(),
+            _ => "",
+        };
+        let tensor = TensorData::scalar(dtype, number);
+        let ty = tensor.ty();
+        let attrs = AttrDict::empty().with("value", &tensor);
+        let name = Symbol::new(&format!("{dialect}.constant"));
+        Ok(self.push(Planned { name, attrs, operands: SmallVec::new(), ty }))
+    }
+
+    fn push(&mut self, op: Planned<G::Value>) -> Operand<G::Value> {
+        self.ops.push(op);
+        Operand::New(self.ops.len() - 1)
+    }
+
+    fn op(&mut self, op: &OpNode) -> Result<Operand<G::Value>, Refusal> {
+        let mut operands: SmallVec<[Operand<G::Value>; 4]> = SmallVec::new();
+        for id in &op.operands {
+            let operand = match (self.made[id.0], self.rule.node(*id)) {
+                (Some(operand), _) => operand,
+                (None, Node::Number(number)) => {
+                    let dtype = self.neighbour_type(&op.operands).ok_or(Refusal::Condition)?;
+                    self.number(*number, dtype)?
+                }
+                (None, _) => return Err(Refusal::Condition),
+            };
+            operands.push(operand);
+        }
+        let mut entries: Vec<(Symbol, Attr)> = Vec::new();
+        if let Rest::Variable(var) = op.rest
+            && let Some(AttrData::Dict(rest)) = self.known.attribute(var).map(Attr::data)
+        {
+            entries.extend(rest.entries());
+        }
+        for (key, value) in &op.attrs {
+            let value = evaluate(value, &self.known, self.functions);
+            let attr = value.and_then(RuleArgument::attr).ok_or(Refusal::Condition)?;
+            entries.push((*key, attr));
+        }
+        let attrs = canonical(self.registry, op.name, AttrDict::new(entries));
+        let attrs = attrs.map_err(|message| self.ill_typed(message, &[]))?;
+        let types: SmallVec<[Type; 4]> = operands.iter().map(|operand| self.ty(*operand)).collect();
+        let constants = |index: usize| self.constant(*operands.get(index)?);
+        let Some(infer) = self.registry.def(op.name).and_then(|def| def.infer) else {
+            let message = format!("`{}` has no type relation", op.name);
+            return Err(self.ill_typed(message, &types));
+        };
+        let mut cx = InferCx::with_constants(&types, attrs, &constants);
+        let ty = match infer(&mut cx) {
+            Ok(ty) if cx.equations.is_empty() => ty,
+            Ok(_) | Err(Stop::Stuck) => return Err(Refusal::Condition),
+            Err(Stop::Error(message)) => {
+                let message = format!("rule `{}`: `{}`: {message}", self.rule.name, op.name);
+                return Err(self.ill_typed(message, &types));
+            }
+        };
+        let refined = cx.refinements.iter().all(|(index, ty)| types.get(*index) == Some(ty));
+        if !refined {
+            let message =
+                format!("rule `{}`: `{}` needs other operand types", self.rule.name, op.name);
+            return Err(self.ill_typed(message, &types));
+        }
+        Ok(self.push(Planned { name: op.name, attrs, operands, ty }))
+    }
+
+    fn neighbour_type(&self, operands: &[NodeId]) -> Option<ir_core::DType> {
+        let made = operands.iter().find_map(|id| self.made[id.0]);
+        let ty = match made {
+            Some(operand) => self.ty(operand),
+            None => self.known.graph.ty(*self.known.found.equations.first()?),
+        };
+        Some(ty.as_tensor()?.dtype)
+    }
+
+    fn ty(&self, operand: Operand<G::Value>) -> Type {
+        match operand {
+            Operand::Value(value) => self.known.graph.ty(value),
+            Operand::New(index) => self.ops[index].ty,
+        }
+    }
+
+    fn constant(&self, operand: Operand<G::Value>) -> Option<Attr> {
+        match operand {
+            Operand::Value(value) => self.known.graph.constant(value),
+            Operand::New(index) => {
+                let planned = &self.ops[index];
+                let constant = self.registry.def(planned.name)?.traits;
+                let constant = constant.contains(ir_core::Traits::CONSTANT);
+                constant.then(|| planned.attrs.get("value"))?
+            }
+        }
+    }
+
+    fn ill_typed(&self, message: String, operands: &[Type]) -> Refusal {
+        if self.rule.typed {
+            return Refusal::Condition;
+        }
+        let mut error = Diagnostic::error(codes::ILL_TYPED, message).at(self.rule.span);
+        if !operands.is_empty() {
+            let types: Vec<String> = operands.iter().map(|ty| ty.to_string()).collect();
+            error = error.note(format!("operand types: {}", types.join(", ")));
+        }
+        let help = "add the missing condition, or `where typed` to apply it only where it types";
+        Refusal::IllTyped(Box::new(error.help(help)))
+    }
+}

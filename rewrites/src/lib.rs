@@ -1,0 +1,29 @@
+//! Rewrite rules as text, and the strategies that apply them.
+//!
+//! One rule language feeds every strategy: a greedy driver that edits a body in place, and
+//! equality saturation, which collects the consequences of all rules in an e-graph and extracts the
+//! cheapest program. This crate knows operations by name and hook, never a dialect's structs.
+//!
+//! - [`rule`], [`parse`], [`print`](mod@print): the language;
+//! - [`expression`], [`functions`]: side conditions and computed attributes;
+//! - [`library`]: the built-in rules, and choosing rules by name;
+//! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
+//! - [`greedy`]: the greedy strategy, over a [`body_graph`];
+//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`cost`], [`select`].
+
+pub mod body_graph;
+pub mod codes;
+pub mod cost;
+pub mod egraph;
+pub mod eqsat;
+pub mod expression;
+pub mod functions;
+pub mod greedy;
+pub mod instantiate;
+pub mod library;
+pub mod matching;
+pub mod parse;
+pub mod print;
+pub mod rule;
+pub mod saturate;
+pub mod select;

@@ -1,0 +1,180 @@
+//! The rules that are built in, and choosing among them and those of files.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use ir_core::diagnostics::did_you_mean;
+use ir_core::{Diagnostic, Registry, SourceMap, Symbol};
+use rustc_hash::FxHashMap;
+
+use crate::codes;
+use crate::functions::Functions;
+use crate::matching::Pattern;
+use crate::parse::parse;
+use crate::rule::Rule;
+
+/// The files of rules that are built in, by name.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("simplify.rules", include_str!("../rules/simplify.rules")),
+    ("algebra.rules", include_str!("../rules/algebra.rules")),
+];
+
+/// A rule that is ready to be applied.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The rule, read from left to right.
+    pub rule: Rule,
+    /// What it looks for.
+    pub pattern: Pattern,
+    /// Whether it is the reverse of a rule that holds in both directions.
+    pub reverse: bool,
+}
+
+/// Rules that are applied together.
+pub struct RuleSet {
+    /// The rules in the order in which they are tried.
+    pub rules: Vec<Compiled>,
+    /// Indices of the rules whose first root is an operation of this name.
+    pub by_root: FxHashMap<Symbol, Vec<usize>>,
+    /// What conditions may call.
+    pub functions: Functions,
+}
+
+impl RuleSet {
+    /// `rules`, each in its direction or in both.
+    pub fn new(rules: impl IntoIterator<Item = Rule>, registry: &Registry) -> RuleSet {
+        let mut set = RuleSet {
+            rules: vec![],
+            by_root: FxHashMap::default(),
+            functions: Functions::new(registry),
+        };
+        for rule in rules {
+            let reversed = rule.bidirectional.then(|| rule.reversed());
+            set.push(rule, false);
+            // A rule that is its own reverse, such as a swap, would only be tried twice.
+            if let Some(reversed) = reversed {
+                set.push(reversed, true);
+            }
+        }
+        set
+    }
+
+    fn push(&mut self, rule: Rule, reverse: bool) {
+        let Some(pattern) = Pattern::new(&rule) else { return };
+        self.by_root.entry(pattern.root).or_default().push(self.rules.len());
+        self.rules.push(Compiled { rule, pattern, reverse });
+    }
+}
+
+/// Rules by file.
+pub struct Library {
+    /// The rules in file order.
+    pub rules: Vec<Rule>,
+    /// The file of each rule.
+    files: Vec<Symbol>,
+    /// The texts.
+    pub sources: SourceMap,
+}
+
+impl Library {
+    /// The built-in rules, and those of `files`.
+    ///
+    /// # Errors
+    /// What is wrong in the files, and names that are given twice.
+    pub fn new(registry: &Registry, files: &SourceMap) -> (Library, Vec<Diagnostic>) {
+        let mut library = Library { rules: vec![], files: vec![], sources: SourceMap::default() };
+        let mut found = Vec::new();
+        for (file, text) in BUILT_IN {
+            found.extend(library.add(file, text, registry));
+        }
+        for (file, text) in files.files() {
+            found.extend(library.add(file.as_str(), text, registry));
+        }
+        (library, found)
+    }
+
+    /// Adds the rules of a file; what is wrong in it.
+    pub fn add(&mut self, file: &str, text: &str, registry: &Registry) -> Vec<Diagnostic> {
+        let file = self.sources.add(file, text);
+        let (rules, mut found) = parse(file.as_str(), text, registry);
+        let mut names: IndexMap<Symbol, ir_core::Span, rustc_hash::FxBuildHasher> =
+            self.rules.iter().map(|rule| (rule.name, rule.span)).collect();
+        for rule in rules {
+            if let Some(earlier) = names.insert(rule.name, rule.span) {
+                let message = format!("there is a rule `{}` already", rule.name);
+                let error = Diagnostic::error(codes::TWICE, message).at(rule.span);
+                found.push(error.related(earlier, "the other one"));
+                continue;
+            }
+            self.rules.push(rule);
+            self.files.push(file);
+        }
+        found
+    }
+
+    /// The rules that `names` choose: names of sets, tags and rules, and paths of files ending in
+    /// `.rules`, which are read where they are not here yet.
+    ///
+    /// # Errors
+    /// When a name means nothing, or a file cannot be read or is wrong.
+    pub fn choose(
+        &mut self,
+        names: &[String],
+        registry: &Registry,
+    ) -> Result<Vec<Rule>, Vec<Diagnostic>> {
+        let mut chosen = vec![false; self.rules.len()];
+        let mut found = Vec::new();
+        for name in names {
+            if name.ends_with(".rules") && self.sources.text(Symbol::new(name)).is_none() {
+                match std::fs::read_to_string(Path::new(name)) {
+                    Ok(text) => found.extend(self.add(name, &text, registry)),
+                    Err(error) => {
+                        let message = format!("cannot read `{name}`: {error}");
+                        found.push(Diagnostic::error(codes::UNREADABLE, message));
+                        continue;
+                    }
+                }
+                chosen.resize(self.rules.len(), false);
+            }
+            let symbol = Symbol::new(name);
+            let mut any = false;
+            for (index, rule) in self.rules.iter().enumerate() {
+                let named = rule.name == symbol || rule.set == Some(symbol);
+                if named
+                    || rule.tags.contains(&symbol)
+                    || self.files[index] == symbol
+                    || name == "all"
+                {
+                    chosen[index] = true;
+                    any = true;
+                }
+            }
+            let unread = name.ends_with(".rules") && found.iter().any(Diagnostic::is_error);
+            if !(any || unread) {
+                let mut known: Vec<&str> = Vec::new();
+                for rule in &self.rules {
+                    known.extend(rule.set.iter().chain(&rule.tags).map(|name| name.as_str()));
+                }
+                known.extend(self.rules.iter().map(|rule| rule.name.as_str()));
+                known.sort_unstable();
+                known.dedup();
+                let message = format!("there is no set, tag or rule `{name}`");
+                let mut error = Diagnostic::error(codes::UNKNOWN_RULES, message);
+                error.help = did_you_mean(name, known);
+                found.push(error);
+            }
+        }
+        if found.iter().any(Diagnostic::is_error) {
+            return Err(found);
+        }
+        let rules = self.rules.iter().zip(chosen).filter(|(_, chosen)| *chosen);
+        Ok(rules.map(|(rule, _)| rule.clone()).collect())
+    }
+
+    /// The rules of `file`.
+    pub fn of_file(&self, file: &str) -> Vec<Rule> {
+        let file = Symbol::new(file);
+        let rules = self.rules.iter().zip(&self.files).filter(|(_, of)| **of == file);
+        rules.map(|(rule, _)| rule.clone()).collect()
+    }
+}

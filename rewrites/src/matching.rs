@@ -1,0 +1,347 @@
+//! Finding the left side of a rule in a graph of operations: a body, or an e-graph.
+//!
+//! A pattern is compiled to a list of steps, which a loop with an explicit stack of choices runs.
+//! In a body every value has at most one form; in an e-graph it has as many as its class has nodes.
+
+use ir_core::{Attr, AttrData, AttrDict, Scalar, SmallVec, Symbol, Type};
+
+use crate::rule::{Expr, Node, NodeId, OpNode, Rest, Rule, Var};
+
+/// A graph of operations that patterns are matched against.
+pub trait TermGraph {
+    /// A value: a result of an operation, or a class of equal values.
+    type Value: Copy + Eq;
+
+    /// How many operations compute this value, as far as patterns may look at them.
+    fn forms(&self, value: Self::Value) -> usize;
+    /// The name of one of them.
+    fn name(&self, value: Self::Value, form: usize) -> Symbol;
+    /// Its attributes, defaults left out.
+    fn attrs(&self, value: Self::Value, form: usize) -> AttrDict;
+    /// Its operands.
+    fn operands(&self, value: Self::Value, form: usize) -> SmallVec<[Self::Value; 4]>;
+    /// The type of a value.
+    fn ty(&self, value: Self::Value) -> Type;
+    /// The constant that a value is.
+    fn constant(&self, value: Self::Value) -> Option<Attr>;
+    /// Values that an operation `name` computes from `value`, in a fixed order.
+    fn users(&self, value: Self::Value, name: Symbol) -> Vec<Self::Value>;
+}
+
+/// What the variables of a rule stand for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Match<V> {
+    /// By [`Var`].
+    pub values: SmallVec<[Option<V>; 6]>,
+    /// By [`Var`]; a rest of attributes is a dictionary.
+    pub attributes: SmallVec<[Option<Attr>; 4]>,
+    /// What stands at each equation of the left side.
+    pub equations: SmallVec<[V; 2]>,
+    /// All operations of the left side, the first root first.
+    pub ops: SmallVec<[V; 4]>,
+}
+
+/// A step of a compiled pattern. Slots hold values.
+#[derive(Clone, Debug)]
+enum Step {
+    /// The value in `slot` is computed by the operation `node`; its operands go to the slots from
+    /// `operands` on.
+    Form { slot: usize, node: NodeId, operands: usize },
+    /// The value in `slot` is `var`.
+    Bind { slot: usize, var: Var },
+    /// The value in `slot` is a constant with all elements equal to this.
+    Number { slot: usize, number: Scalar },
+    /// `slot` gets the value of `var`.
+    Load { slot: usize, var: Var },
+    /// `slot` gets some value that operation `name` computes from `var`.
+    User { slot: usize, var: Var, name: Symbol },
+    /// The value in `slot` stands at the next equation, and at none before.
+    Equation { slot: usize },
+}
+
+/// The left side of a rule, ready to be looked for.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    steps: Vec<Step>,
+    slots: usize,
+    /// The operation at the first equation.
+    pub root: Symbol,
+}
+
+impl Pattern {
+    /// The left side of `rule`, which the parser has checked.
+    pub fn new(rule: &Rule) -> Option<Pattern> {
+        let mut steps = Vec::new();
+        let mut slots = 0;
+        let mut bound = vec![false; rule.values.len()];
+        for (index, equation) in rule.left.iter().enumerate() {
+            let Node::Op(op) = rule.node(equation.node) else { return None };
+            let slot = slots;
+            slots += 1;
+            if index > 0 {
+                let named = equation.name.filter(|var| bound[var.0]);
+                let operand = op.operands.iter().find_map(|operand| match rule.node(*operand) {
+                    Node::Value(var) if bound[var.0] => Some(*var),
+                    _ => None,
+                });
+                steps.push(match (named, operand) {
+                    (Some(var), _) => Step::Load { slot, var },
+                    (None, Some(var)) => Step::User { slot, var, name: op.name },
+                    (None, None) => return None,
+                });
+            }
+            steps.push(Step::Equation { slot });
+            let mut pending = vec![(slot, equation.node)];
+            while let Some((slot, id)) = pending.pop() {
+                match rule.node(id) {
+                    Node::Value(var) => {
+                        bound[var.0] = true;
+                        steps.push(Step::Bind { slot, var: *var });
+                    }
+                    Node::Number(number) => steps.push(Step::Number { slot, number: *number }),
+                    Node::Op(op) => {
+                        steps.push(Step::Form { slot, node: id, operands: slots });
+                        // Reversed, so that the first operand is looked at first.
+                        let operands = op.operands.iter().enumerate().rev();
+                        pending.extend(operands.map(|(i, node)| (slots + i, *node)));
+                        slots += op.operands.len();
+                    }
+                }
+            }
+            if let Some(var) = equation.name {
+                bound[var.0] = true;
+                steps.push(Step::Bind { slot, var });
+            }
+        }
+        let root = match rule.node(rule.left.first()?.node) {
+            Node::Op(op) => op.name,
+            _ => return None,
+        };
+        Some(Pattern { steps, slots, root })
+    }
+}
+
+/// A decision that may be taken back.
+struct Choice {
+    step: usize,
+    next: usize,
+    values: usize,
+    attributes: usize,
+    equations: usize,
+    ops: usize,
+}
+
+/// A search for all matches at one value.
+struct Search<'g, G: TermGraph> {
+    graph: &'g G,
+    rule: &'g Rule,
+    slots: Vec<Option<G::Value>>,
+    found: Match<G::Value>,
+    /// Variables in the order in which they were bound, to unbind them.
+    bound_values: Vec<Var>,
+    bound_attributes: Vec<Var>,
+}
+
+/// Looks for `pattern`, the left side of `rule`, with its first equation at `root`. `visit` gets
+/// every match and says whether to go on. `work` counts the forms that were looked at.
+pub fn search<G: TermGraph>(
+    graph: &G,
+    rule: &Rule,
+    pattern: &Pattern,
+    root: G::Value,
+    work: &mut u64,
+    visit: &mut dyn FnMut(&Match<G::Value>) -> bool,
+) {
+    let mut search = Search {
+        graph,
+        rule,
+        slots: vec![None; pattern.slots],
+        found: Match {
+            values: SmallVec::from_elem(None, rule.values.len()),
+            attributes: SmallVec::from_elem(None, rule.attributes.len()),
+            equations: SmallVec::new(),
+            ops: SmallVec::new(),
+        },
+        bound_values: vec![],
+        bound_attributes: vec![],
+    };
+    search.slots[0] = Some(root);
+    let mut choices: Vec<Choice> = Vec::new();
+    let (mut at, mut first) = (0, 0);
+    loop {
+        let fits = match pattern.steps.get(at) {
+            None => {
+                if !visit(&search.found) {
+                    return;
+                }
+                false
+            }
+            Some(step) => {
+                let choice = Choice {
+                    step: at,
+                    next: 0,
+                    values: search.bound_values.len(),
+                    attributes: search.bound_attributes.len(),
+                    equations: search.found.equations.len(),
+                    ops: search.found.ops.len(),
+                };
+                match search.step(step, first, work) {
+                    Outcome::Fits => true,
+                    Outcome::FitsOrElse(next) => {
+                        choices.push(Choice { next, ..choice });
+                        true
+                    }
+                    Outcome::Fails => false,
+                }
+            }
+        };
+        if fits {
+            (at, first) = (at + 1, 0);
+            continue;
+        }
+        let Some(choice) = choices.pop() else { return };
+        search.undo(&choice);
+        (at, first) = (choice.step, choice.next);
+    }
+}
+
+enum Outcome {
+    Fits,
+    /// It fits, and the alternatives from this one on are untried.
+    FitsOrElse(usize),
+    Fails,
+}
+
+impl<G: TermGraph> Search<'_, G> {
+    fn step(&mut self, step: &Step, first: usize, work: &mut u64) -> Outcome {
+        let fits = match *step {
+            Step::Form { slot, node, operands } => {
+                return self.form(slot, node, operands, first, work);
+            }
+            Step::User { slot, var, name } => {
+                let Some(value) = self.found.values[var.0] else { return Outcome::Fails };
+                let users = self.graph.users(value, name);
+                *work += 1;
+                let Some(user) = users.get(first) else { return Outcome::Fails };
+                self.slots[slot] = Some(*user);
+                return Outcome::FitsOrElse(first + 1);
+            }
+            Step::Bind { slot, var } => match (self.slots[slot], self.found.values[var.0]) {
+                (Some(value), None) => {
+                    self.found.values[var.0] = Some(value);
+                    self.bound_values.push(var);
+                    true
+                }
+                (value, bound) => value == bound,
+            },
+            Step::Load { slot, var } => {
+                self.slots[slot] = self.found.values[var.0];
+                true
+            }
+            Step::Number { slot, number } => {
+                let constant = self.slots[slot].and_then(|value| self.graph.constant(value));
+                constant.is_some_and(|constant| {
+                    crate::functions::splat(constant)
+                        .is_some_and(|splat| splat.as_f64() == number.as_f64())
+                })
+            }
+            Step::Equation { slot } => match self.slots[slot] {
+                Some(value) if !self.found.equations.contains(&value) => {
+                    self.found.equations.push(value);
+                    true
+                }
+                _ => false,
+            },
+        };
+        if fits { Outcome::Fits } else { Outcome::Fails }
+    }
+
+    fn form(
+        &mut self,
+        slot: usize,
+        node: NodeId,
+        operands: usize,
+        first: usize,
+        work: &mut u64,
+    ) -> Outcome {
+        let (Some(value), Node::Op(op)) = (self.slots[slot], self.rule.node(node)) else {
+            return Outcome::Fails;
+        };
+        let forms = self.graph.forms(value);
+        for form in first..forms {
+            *work += 1;
+            if self.graph.name(value, form) != op.name {
+                continue;
+            }
+            let found = self.graph.operands(value, form);
+            let bound = self.bound_attributes.len();
+            if found.len() != op.operands.len() || !self.attributes(op, value, form) {
+                self.unbind_attributes(bound);
+                continue;
+            }
+            for (index, operand) in found.into_iter().enumerate() {
+                self.slots[operands + index] = Some(operand);
+            }
+            self.found.ops.push(value);
+            // The attributes bound here are taken back with this choice, which was made before.
+            return match form + 1 < forms {
+                true => Outcome::FitsOrElse(form + 1),
+                false => Outcome::Fits,
+            };
+        }
+        Outcome::Fails
+    }
+
+    fn attributes(&mut self, op: &OpNode, value: G::Value, form: usize) -> bool {
+        let attrs = self.graph.attrs(value, form);
+        for ((key, pattern), default) in op.attrs.iter().zip(&op.defaults) {
+            let attr = attrs.get(*key).or(*default);
+            let fits = match (pattern, attr) {
+                (Expr::Attribute(var), Some(attr)) => self.bind_attribute(*var, attr),
+                (Expr::Literal(literal), Some(attr)) => *literal == attr,
+                _ => false,
+            };
+            if !fits {
+                return false;
+            }
+        }
+        let others = || {
+            let written = |key: &Symbol| op.attrs.iter().any(|(name, _)| name == key);
+            attrs.entries().iter().copied().filter(move |(key, _)| !written(key))
+        };
+        match op.rest {
+            Rest::Default => others().next().is_none(),
+            Rest::Ignored => true,
+            Rest::Variable(var) => {
+                let rest = Attr::new(AttrData::Dict(AttrDict::new(others())));
+                self.bind_attribute(var, rest)
+            }
+        }
+    }
+
+    fn bind_attribute(&mut self, var: Var, attr: Attr) -> bool {
+        match self.found.attributes[var.0] {
+            Some(bound) => bound == attr,
+            None => {
+                self.found.attributes[var.0] = Some(attr);
+                self.bound_attributes.push(var);
+                true
+            }
+        }
+    }
+
+    fn unbind_attributes(&mut self, keep: usize) {
+        for var in self.bound_attributes.drain(keep..) {
+            self.found.attributes[var.0] = None;
+        }
+    }
+
+    fn undo(&mut self, choice: &Choice) {
+        for var in self.bound_values.drain(choice.values..) {
+            self.found.values[var.0] = None;
+        }
+        self.unbind_attributes(choice.attributes);
+        self.found.equations.truncate(choice.equations);
+        self.found.ops.truncate(choice.ops);
+    }
+}

@@ -1,0 +1,419 @@
+//! Reading rules from text, and resolving what they name against the registry.
+
+mod expressions;
+mod resolve;
+
+pub(crate) use resolve::canonical;
+
+use ir_core::text::cursor::{Cursor, Failed};
+use ir_core::text::lexer::{Number, TokenKind, number};
+use ir_core::text::types::{TypeName, parse_path, parse_type};
+use ir_core::{Diagnostic, Registry, Scalar, Symbol};
+
+use crate::codes;
+use crate::functions::Functions;
+use crate::rule::{Equation, Expr, FloatClass, Node, NodeId, OpNode, Rest, Rule, Sample, Var};
+
+/// Expressions and patterns nest at most so deeply.
+pub const MAX_DEPTH: usize = 64;
+
+/// Parses a file of rules. Rules with errors are left out; everything found is reported.
+pub fn parse(file: &str, text: &str, registry: &Registry) -> (Vec<Rule>, Vec<Diagnostic>) {
+    let functions = Functions::new(registry);
+    let mut parser = Parser {
+        cursor: Cursor::new(file, text),
+        registry,
+        functions: &functions,
+        dialect: "relay".to_string(),
+        rule: None,
+        depth: 0,
+    };
+    let rules = parser.file();
+    let mut diagnostics = std::mem::take(&mut parser.cursor.diagnostics);
+    for diagnostic in &mut diagnostics {
+        // The cursor's errors are about its tokens; here they are errors of a rule.
+        if !diagnostic.code.starts_with("E10") {
+            diagnostic.code = codes::SYNTAX;
+        }
+    }
+    (rules, diagnostics)
+}
+
+struct Parser<'t> {
+    cursor: Cursor<'t>,
+    registry: &'t Registry,
+    functions: &'t Functions,
+    dialect: String,
+    /// The rule being read.
+    rule: Option<Rule>,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn file(&mut self) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        if self.cursor.eat_word("dialect")
+            && let Ok(name) = parse_path(&mut self.cursor)
+        {
+            self.dialect = name.to_string();
+            let _ = self.cursor.expect(TokenKind::Semicolon);
+        }
+        let mut set = None;
+        while self.cursor.kind() != TokenKind::End {
+            let done = if set.is_none() && self.cursor.at_word("set") {
+                self.open_set().map(|name| set = Some(name))
+            } else if set.is_some() && self.cursor.eat(TokenKind::RightBrace) {
+                set = None;
+                Ok(())
+            } else if self.cursor.at_word("rule") {
+                self.one_rule(set).map(|rule| rules.extend(rule))
+            } else {
+                let expected = if set.is_some() { "`rule` or `}`" } else { "`rule` or `set`" };
+                Err(self.cursor.unexpected(expected))
+            };
+            if done.is_err() {
+                self.recover();
+            }
+        }
+        if set.is_some() {
+            self.cursor.unexpected("`}`");
+        }
+        rules
+    }
+
+    /// Skips to the end of a rule, or to the start of the next.
+    fn recover(&mut self) {
+        while !matches!(self.cursor.kind(), TokenKind::End) {
+            if self.cursor.eat(TokenKind::Semicolon)
+                || (self.cursor.at_line_start() && self.cursor.at_word("rule"))
+            {
+                return;
+            }
+            self.cursor.bump();
+        }
+    }
+
+    fn open_set(&mut self) -> Result<Symbol, Failed> {
+        self.cursor.bump();
+        let name = self.hyphenated()?;
+        self.cursor.expect(TokenKind::LeftBrace)?;
+        Ok(name)
+    }
+
+    /// A name such as `add-zero`.
+    fn hyphenated(&mut self) -> Result<Symbol, Failed> {
+        let start = self.cursor.expect(TokenKind::Identifier)?.start;
+        let adjacent = |cursor: &Cursor<'_>| cursor.token().start == cursor.previous_end();
+        while self.cursor.kind() == TokenKind::Minus && adjacent(&self.cursor) {
+            self.cursor.bump();
+            if self.cursor.kind() != TokenKind::Integer {
+                self.cursor.expect(TokenKind::Identifier)?;
+            } else {
+                self.cursor.bump();
+            }
+        }
+        let end = self.cursor.previous_end();
+        let text = &self.cursor.source()[start as usize..end as usize];
+        Ok(Symbol::new(text))
+    }
+
+    /// A rule; `None` where it reads, but is wrong.
+    fn one_rule(&mut self, set: Option<Symbol>) -> Result<Option<Rule>, Failed> {
+        let errors = self.cursor.diagnostics.len();
+        self.cursor.bump();
+        let start = self.cursor.token();
+        let name = self.hyphenated()?;
+        let span = self.cursor.span(start.start, self.cursor.previous_end());
+        let class = self.class()?;
+        let subsume = self.cursor.eat_word("subsume");
+        let mut tags = Vec::new();
+        if self.cursor.eat(TokenKind::LeftBracket) {
+            while self.cursor.kind() != TokenKind::RightBracket {
+                tags.push(self.hyphenated()?);
+                if !self.cursor.eat(TokenKind::Comma) {
+                    break;
+                }
+            }
+            self.cursor.expect(TokenKind::RightBracket)?;
+        }
+        self.cursor.expect(TokenKind::Colon)?;
+        self.rule = Some(Rule {
+            name,
+            set,
+            tags,
+            class,
+            subsume,
+            bidirectional: false,
+            values: vec![],
+            attributes: vec![],
+            nodes: vec![],
+            left: vec![],
+            right: vec![],
+            conditions: vec![],
+            typed: false,
+            samples: vec![],
+            span,
+        });
+        let left = self.side()?;
+        let both = self.cursor.kind() == TokenKind::LessEqual
+            && self.cursor.after().kind == TokenKind::Greater;
+        if both {
+            self.cursor.bump();
+            self.cursor.bump();
+        } else if !self.cursor.eat(TokenKind::FatArrow) {
+            return Err(self.cursor.unexpected("`=>` or `<=>`"));
+        }
+        let right = self.side()?;
+        if let Some(rule) = &mut self.rule {
+            (rule.left, rule.right, rule.bidirectional) = (left, right, both);
+        }
+        if self.cursor.eat_word("where") {
+            self.conditions()?;
+        }
+        if self.cursor.eat_word("for") {
+            self.samples()?;
+        }
+        self.cursor.expect(TokenKind::Semicolon)?;
+        let rule = self.rule.take();
+        let found = rule.as_ref().map_or(vec![], resolve::faults);
+        self.cursor.diagnostics.extend(found);
+        Ok(rule.filter(|_| self.cursor.diagnostics.len() == errors))
+    }
+
+    fn class(&mut self) -> Result<FloatClass, Failed> {
+        if self.cursor.eat_word("exact") {
+            return Ok(FloatClass::Exact);
+        }
+        if self.cursor.eat_word("reassoc") {
+            return Ok(FloatClass::Reassociated);
+        }
+        if !self.cursor.eat_word("approx") {
+            return Err(self.cursor.unexpected("`exact`, `reassoc` or `approx(tolerance)`"));
+        }
+        self.cursor.expect(TokenKind::LeftParen)?;
+        let tolerance = self.number()?.as_f64();
+        self.cursor.expect(TokenKind::RightParen)?;
+        Ok(FloatClass::Approximate(tolerance))
+    }
+
+    fn number(&mut self) -> Result<Scalar, Failed> {
+        let minus = self.cursor.eat(TokenKind::Minus);
+        let token = self.cursor.token();
+        let value = match token.kind {
+            TokenKind::Integer | TokenKind::Float => number(self.cursor.text_of(token)),
+            _ => return Err(self.cursor.unexpected("a number")),
+        };
+        let value = match value {
+            Some(Number::Int(value, _)) if minus => {
+                0i64.checked_sub_unsigned(value).map(Scalar::Int)
+            }
+            Some(Number::Int(value, _)) => i64::try_from(value).ok().map(Scalar::Int),
+            Some(Number::Float(value, _)) => {
+                Some(Scalar::Float(if minus { -value } else { value }))
+            }
+            None => None,
+        };
+        match value {
+            Some(value) => {
+                self.cursor.bump();
+                Ok(value)
+            }
+            None => Err(self.cursor.unexpected("a number of at most 64 bits")),
+        }
+    }
+
+    fn side(&mut self) -> Result<Vec<Equation>, Failed> {
+        let mut equations: Vec<Equation> = Vec::new();
+        loop {
+            let token = self.cursor.token();
+            let mut name = None;
+            if token.kind == TokenKind::Local && self.cursor.after().kind == TokenKind::Equal {
+                self.cursor.bump();
+                self.cursor.bump();
+                let var = self.value_variable(&token.name(self.cursor.source()));
+                if equations.iter().any(|equation| equation.name == Some(var)) {
+                    let message = "this name is given twice on one side";
+                    let span = self.cursor.span_of(token);
+                    let error = Diagnostic::error(codes::TWICE, message).at(span);
+                    self.cursor.report(error);
+                }
+                name = Some(var);
+            }
+            let node = self.pattern()?;
+            equations.push(Equation { name, node });
+            if !self.cursor.eat(TokenKind::Comma) {
+                return Ok(equations);
+            }
+        }
+    }
+
+    fn value_variable(&mut self, name: &str) -> Var {
+        intern(self.rule.as_mut().map(|rule| &mut rule.values), name)
+    }
+
+    fn attribute_variable(&mut self) -> Result<Var, Failed> {
+        self.cursor.expect(TokenKind::Question)?;
+        let token = self.cursor.expect(TokenKind::Identifier)?;
+        let name = self.cursor.text_of(token);
+        Ok(intern(self.rule.as_mut().map(|rule| &mut rule.attributes), name))
+    }
+
+    fn node(&mut self, node: Node) -> NodeId {
+        let Some(rule) = &mut self.rule else { return NodeId(0) };
+        rule.nodes.push(node);
+        NodeId(rule.nodes.len() - 1)
+    }
+
+    /// One level deeper, or an error.
+    fn deeper(&mut self) -> Result<(), Failed> {
+        self.depth += 1;
+        if self.depth <= MAX_DEPTH {
+            return Ok(());
+        }
+        self.depth = 0;
+        let span = self.cursor.span_of(self.cursor.token());
+        let message = format!("patterns and expressions nest at most {MAX_DEPTH} levels");
+        Err(self.cursor.report(Diagnostic::error(codes::SYNTAX, message).at(span)))
+    }
+
+    // Recursion is bounded by MAX_DEPTH.
+    fn pattern(&mut self) -> Result<NodeId, Failed> {
+        self.deeper()?;
+        let token = self.cursor.token();
+        let mut node = match token.kind {
+            TokenKind::Local => {
+                self.cursor.bump();
+                let var = self.value_variable(&token.name(self.cursor.source()));
+                self.node(Node::Value(var))
+            }
+            TokenKind::Minus | TokenKind::Integer | TokenKind::Float => {
+                let number = self.number()?;
+                self.node(Node::Number(number))
+            }
+            TokenKind::LeftParen => {
+                self.cursor.bump();
+                let mut operands = Vec::new();
+                while self.cursor.kind() != TokenKind::RightParen {
+                    operands.push(self.pattern()?);
+                    if !self.cursor.eat(TokenKind::Comma) {
+                        break;
+                    }
+                }
+                self.cursor.expect(TokenKind::RightParen)?;
+                let span = self.cursor.span(token.start, self.cursor.previous_end());
+                self.operation("tuple", operands, vec![], Rest::Default, span)
+            }
+            TokenKind::Identifier => self.application()?,
+            _ => return Err(self.cursor.unexpected("a pattern")),
+        };
+        while self.cursor.eat(TokenKind::Dot) {
+            let index = self.number()?;
+            let span = self.cursor.span(token.start, self.cursor.previous_end());
+            let index = Expr::Literal(ir_core::Attr::of(&index.as_i64()));
+            let attrs = vec![(Symbol::new("index"), index)];
+            node = self.operation("tuple_get", vec![node], attrs, Rest::Default, span);
+        }
+        self.depth = self.depth.saturating_sub(1);
+        Ok(node)
+    }
+
+    fn application(&mut self) -> Result<NodeId, Failed> {
+        let start = self.cursor.token().start;
+        let name = parse_path(&mut self.cursor)?;
+        let span = self.cursor.span(start, self.cursor.previous_end());
+        self.cursor.expect(TokenKind::LeftParen)?;
+        let (mut operands, mut attrs, mut rest) = (vec![], vec![], Rest::Default);
+        while self.cursor.kind() != TokenKind::RightParen {
+            if self.cursor.eat(TokenKind::Dot) {
+                self.cursor.expect(TokenKind::Dot)?;
+                rest = match self.cursor.kind() {
+                    TokenKind::Question => Rest::Variable(self.attribute_variable()?),
+                    _ => Rest::Ignored,
+                };
+            } else if self.cursor.kind() == TokenKind::Identifier
+                && self.cursor.after().kind == TokenKind::Equal
+            {
+                let key = self.cursor.bump();
+                let key = Symbol::new(self.cursor.text_of(key));
+                self.cursor.bump();
+                attrs.push((key, self.expression()?));
+            } else {
+                operands.push(self.pattern()?);
+            }
+            if !self.cursor.eat(TokenKind::Comma) {
+                break;
+            }
+        }
+        self.cursor.expect(TokenKind::RightParen)?;
+        Ok(self.operation(name.as_str(), operands, attrs, rest, span))
+    }
+
+    fn conditions(&mut self) -> Result<(), Failed> {
+        loop {
+            if self.cursor.at_word("typed") && self.cursor.after().kind != TokenKind::LeftParen {
+                self.cursor.bump();
+                self.rule.iter_mut().for_each(|rule| rule.typed = true);
+            } else {
+                let condition = self.expression()?;
+                self.rule.iter_mut().for_each(|rule| rule.conditions.push(condition.clone()));
+            }
+            if !self.cursor.eat(TokenKind::Comma) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn samples(&mut self) -> Result<(), Failed> {
+        loop {
+            let sample = if self.cursor.kind() == TokenKind::Question {
+                let var = self.attribute_variable()?;
+                if !self.cursor.eat_word("in") {
+                    return Err(self.cursor.unexpected("`in`"));
+                }
+                let list = self.expression()?;
+                let value =
+                    crate::expression::evaluate(&list, &crate::expression::Nothing, self.functions);
+                match value.and_then(ir_core::RuleArgument::attr::<Vec<ir_core::Attr>>) {
+                    Some(choices) => Sample::Attributes(var, choices),
+                    None => return Err(self.cursor.unexpected("a list of attributes before this")),
+                }
+            } else {
+                let token = self.cursor.expect(TokenKind::Local)?;
+                let var = self.value_variable(&token.name(self.cursor.source()));
+                self.cursor.expect(TokenKind::Colon)?;
+                let ty = parse_type(&mut self.cursor, &mut |_| Some(TypeName::Parameter))?;
+                Sample::Type(var, ty)
+            };
+            self.rule.iter_mut().for_each(|rule| rule.samples.push(sample.clone()));
+            if !self.cursor.eat(TokenKind::Comma) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn operation(
+        &mut self,
+        written: &str,
+        operands: Vec<NodeId>,
+        attrs: Vec<(Symbol, Expr)>,
+        rest: Rest,
+        span: ir_core::Span,
+    ) -> NodeId {
+        let (name, found) = resolve::operation(self.registry, &self.dialect, written, span);
+        self.cursor.diagnostics.extend(found);
+        let mut op = OpNode { name, operands, attrs, defaults: vec![], rest, span };
+        let found = resolve::fields(self.registry, &mut op);
+        self.cursor.diagnostics.extend(found);
+        self.node(Node::Op(op))
+    }
+}
+
+fn intern(names: Option<&mut Vec<Symbol>>, name: &str) -> Var {
+    let Some(names) = names else { return Var(0) };
+    let name = Symbol::new(name);
+    let found = names.iter().position(|known| *known == name);
+    Var(found.unwrap_or_else(|| {
+        names.push(name);
+        names.len() - 1
+    }))
+}

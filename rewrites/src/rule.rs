@@ -1,0 +1,258 @@
+//! Rules as data: two patterns over operations, conditions, and what is promised about floats.
+
+use ir_core::{Attr, Scalar, Span, Symbol, Type};
+
+/// A variable of a rule, by its place in [`Rule::values`] or [`Rule::attributes`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Var(pub usize);
+
+/// A node of a pattern, by its place in [`Rule::nodes`]. Operands come before their users.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeId(pub usize);
+
+/// What a rule promises about floats. On integers, every rule is exact.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FloatClass {
+    /// The same numbers, infinities and NaN included.
+    Exact,
+    /// The same up to rounding, as long as all numbers are finite.
+    Reassociated,
+    /// The same up to this relative error, as long as all numbers are finite.
+    Approximate(f64),
+}
+
+/// A node of a pattern.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Node {
+    /// `%x`: any value, the same one wherever it stands.
+    Value(Var),
+    /// `0`: a constant all of whose elements are this number; on the right side, a scalar.
+    Number(Scalar),
+    /// An operation.
+    Op(OpNode),
+}
+
+/// An operation in a pattern.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpNode {
+    /// Full name.
+    pub name: Symbol,
+    /// Operands in order.
+    pub operands: Vec<NodeId>,
+    /// Attributes that are written. On the left side each is a variable or a literal, and an
+    /// attribute that is not written has its default.
+    pub attrs: Vec<(Symbol, Expr)>,
+    /// The defaults of those attributes, where they have one.
+    pub defaults: Vec<Option<Attr>>,
+    /// The attributes that are not written.
+    pub rest: Rest,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What a pattern says about attributes that it does not name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// They have their defaults.
+    Default,
+    /// `..`: they are of no interest.
+    Ignored,
+    /// `..?a`: they are those that `?a` stands for.
+    Variable(Var),
+}
+
+/// `%a = pattern`, or a pattern alone.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Equation {
+    /// The name.
+    pub name: Option<Var>,
+    /// The pattern.
+    pub node: NodeId,
+}
+
+/// An expression over attributes, types and constants.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Expr {
+    /// A value that is written out.
+    Literal(Attr),
+    /// What is known about `%x`.
+    Value(Var),
+    /// The attribute that `?p` stands for.
+    Attribute(Var),
+    /// `[a, b]`.
+    List(Vec<Expr>),
+    /// `f(a, b)`.
+    Call(Symbol, Vec<Expr>),
+    /// `a[i]`; a negative index counts from the end.
+    Index(Box<Expr>, Box<Expr>),
+    /// `-a`.
+    Negative(Box<Expr>),
+    /// `not a`.
+    Not(Box<Expr>),
+    /// `a + b` and the like.
+    Binary(Operator, Box<Expr>, Box<Expr>),
+}
+
+/// An operator of expressions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operator {
+    /// `or`.
+    Or,
+    /// `and`.
+    And,
+    /// `==`.
+    Equal,
+    /// `!=`.
+    NotEqual,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterEqual,
+    /// `+`: a sum, or two lists one after the other.
+    Add,
+    /// `-`.
+    Subtract,
+    /// `*`.
+    Multiply,
+    /// `/`: a quotient of floats; of integers, one without remainder.
+    Divide,
+    /// `%`: the remainder of integers, not negative for a positive divisor.
+    Remainder,
+}
+
+/// What a rule says about the operands that it is tried on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Sample {
+    /// `%x: T`, where names in shapes stand for any extent and `float32` for any element type.
+    Type(Var, Type),
+    /// `?p in [a, b]`: one of several attributes.
+    Attributes(Var, Vec<Attr>),
+}
+
+/// A rewrite rule.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    /// Name, unique in its library.
+    pub name: Symbol,
+    /// The set that it stands in.
+    pub set: Option<Symbol>,
+    /// Further names under which it can be chosen.
+    pub tags: Vec<Symbol>,
+    /// What it promises about floats.
+    pub class: FloatClass,
+    /// Whether the left side is of no use once the right side is there.
+    pub subsume: bool,
+    /// Whether it holds, and may be used, in both directions.
+    pub bidirectional: bool,
+    /// Names of values, without `%`.
+    pub values: Vec<Symbol>,
+    /// Names of attributes, without `?`.
+    pub attributes: Vec<Symbol>,
+    /// The nodes of both sides.
+    pub nodes: Vec<Node>,
+    /// What it looks for.
+    pub left: Vec<Equation>,
+    /// What it makes.
+    pub right: Vec<Equation>,
+    /// What must hold.
+    pub conditions: Vec<Expr>,
+    /// `where typed`: it applies only where the right side has the types of the left side. Without
+    /// it, a right side of another type is an error of the rule.
+    pub typed: bool,
+    /// What it is tried on when it is checked.
+    pub samples: Vec<Sample>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Rule {
+    /// What is replaced and by what, as nodes of the left and right side.
+    pub fn roots(&self) -> Vec<(NodeId, NodeId)> {
+        if let ([left], [right]) = (&*self.left, &*self.right)
+            && (left.name.is_none() || right.name.is_none())
+        {
+            return vec![(left.node, right.node)];
+        }
+        let left = |name: Var| self.left.iter().find(|equation| equation.name == Some(name));
+        let replaced = self.right.iter().filter_map(|right| Some((left(right.name?)?, right)));
+        replaced.map(|(left, right)| (left.node, right.node)).collect()
+    }
+
+    /// The rule read from right to left.
+    pub fn reversed(&self) -> Rule {
+        Rule { left: self.right.clone(), right: self.left.clone(), ..self.clone() }
+    }
+
+    /// The node `id`.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// The nodes that can be reached from `roots`, operands first.
+    pub fn reachable(&self, roots: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut pending: Vec<NodeId> = roots.into_iter().collect();
+        while let Some(id) = pending.pop() {
+            if !std::mem::replace(&mut seen[id.0], true)
+                && let Node::Op(op) = self.node(id)
+            {
+                pending.extend(&op.operands);
+            }
+        }
+        (0..seen.len()).filter(|index| seen[*index]).map(NodeId).collect()
+    }
+}
+
+impl Expr {
+    /// Visits this expression and all its parts. Recursion is bounded by the parser's limit.
+    pub fn visit(&self, visitor: &mut dyn FnMut(&Expr)) {
+        visitor(self);
+        match self {
+            Expr::Literal(_) | Expr::Value(_) | Expr::Attribute(_) => {}
+            Expr::List(parts) | Expr::Call(_, parts) => {
+                parts.iter().for_each(|part| part.visit(visitor));
+            }
+            Expr::Negative(part) | Expr::Not(part) => part.visit(visitor),
+            Expr::Index(a, b) | Expr::Binary(_, a, b) => {
+                a.visit(visitor);
+                b.visit(visitor);
+            }
+        }
+    }
+}
+
+impl Operator {
+    /// How it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            Operator::Or => "or",
+            Operator::And => "and",
+            Operator::Equal => "==",
+            Operator::NotEqual => "!=",
+            Operator::Less => "<",
+            Operator::LessEqual => "<=",
+            Operator::Greater => ">",
+            Operator::GreaterEqual => ">=",
+            Operator::Add => "+",
+            Operator::Subtract => "-",
+            Operator::Multiply => "*",
+            Operator::Divide => "/",
+            Operator::Remainder => "%",
+        }
+    }
+
+    /// How strongly it binds.
+    pub fn precedence(self) -> u8 {
+        match self {
+            Operator::Or => 1,
+            Operator::And => 2,
+            Operator::Add | Operator::Subtract => 4,
+            Operator::Multiply | Operator::Divide | Operator::Remainder => 5,
+            _ => 3,
+        }
+    }
+}
