@@ -186,28 +186,75 @@ struct Pool {
     busy: AtomicBool,
 }
 
-static POOL: LazyLock<Pool> = LazyLock::new(|| {
-    let wanted = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = wanted.min(MOST_THREADS - 1);
-    let shared = Arc::new(Shared::new(wanted));
-    let mut workers = Vec::new();
-    for thread in 1..wanted {
-        let shared = Arc::clone(&shared);
-        let work = move || {
-            let mut seen = Ticket::unpack(0);
-            loop {
-                seen = shared.wait(thread, seen);
-                shared.run(thread, seen);
+static POOL: LazyLock<Pool> =
+    LazyLock::new(|| Pool::new(std::thread::available_parallelism().map_or(1, usize::from)));
+
+impl Pool {
+    /// A pool of at most `threads` threads, the caller among them: with fewer than that, they take
+    /// more parts.
+    fn new(threads: usize) -> Pool {
+        let threads = threads.min(MOST_THREADS - 1);
+        let shared = Arc::new(Shared::new(threads));
+        let mut workers = Vec::new();
+        for thread in 1..threads {
+            let shared = Arc::clone(&shared);
+            let work = move || {
+                let mut seen = Ticket::unpack(0);
+                loop {
+                    seen = shared.wait(thread, seen);
+                    shared.run(thread, seen);
+                }
+            };
+            match std::thread::Builder::new().name(format!("kernel-{thread}")).spawn(work) {
+                Ok(handle) => workers.push(handle.thread().clone()),
+                Err(_) => break,
             }
-        };
-        // With fewer threads than wanted the others take more parts.
-        match std::thread::Builder::new().name(format!("kernel-{thread}")).spawn(work) {
-            Ok(handle) => workers.push(handle.thread().clone()),
-            Err(_) => break,
         }
+        Pool { shared, workers, busy: AtomicBool::new(false) }
     }
-    Pool { shared, workers, busy: AtomicBool::new(false) }
-});
+
+    /// Runs `job` on at most `threads` threads; on this one alone where the others are busy with
+    /// another loop.
+    ///
+    /// # Safety
+    /// Its range may be called with its captures from several threads at once, on ranges that do
+    /// not overlap, until this returns.
+    unsafe fn run(&self, job: Job, threads: usize) {
+        let count = job.count.unsigned_abs();
+        let threads = threads.min(self.workers.len() + 1).min(count);
+        if threads < 2 || job.count < 2 || self.busy.swap(true, Ordering::Acquire) {
+            // SAFETY: that of this function.
+            unsafe { (job.range)(job.captures, 0, job.count) };
+            return;
+        }
+        let Shared { at_hand: Apart(at_hand), done: Apart(done), asleep, .. } = &*self.shared;
+        let number = Ticket::unpack(at_hand.ticket.load(Ordering::Relaxed)).number + 1;
+        let parts = (count.div_ceil(threads) as u64).min(PARTS);
+        let ticket = Ticket { number, parts, threads };
+        // All parts of the loop before are done: nobody counts any more.
+        done.store(0, Ordering::Relaxed);
+        // SAFETY: `busy` was not set, so that no other loop is at hand, and who reads the job has
+        // taken a part that is not done: of the loop that begins with the next line.
+        unsafe { *at_hand.job.get() = Some(job) };
+        at_hand.ticket.store(ticket.pack(), Ordering::SeqCst);
+        for (worker, asleep) in self.workers.iter().zip(&asleep[1..]).take(threads - 1) {
+            if asleep.load(Ordering::SeqCst) {
+                worker.unpark();
+            }
+        }
+        self.shared.run(0, ticket);
+        let mut patience = PATIENCE;
+        while done.load(Ordering::Acquire) < parts * threads as u64 {
+            if patience > 0 {
+                patience -= 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        self.busy.store(false, Ordering::Release);
+    }
+}
 
 thread_local! {
     /// How many threads the loops of calls from this thread may use.
@@ -237,39 +284,8 @@ fn bounds(count: isize, part: u64, parts: u64) -> (isize, isize) {
 /// `range` may be called with `captures` from several threads at once, on ranges that do not
 /// overlap, until this returns.
 pub(crate) unsafe extern "C" fn parallel(range: Range, captures: *mut c_void, count: isize) {
-    let pool = &*POOL;
-    let threads = LIMIT.get().min(pool.workers.len() + 1).min(count.unsigned_abs());
-    if threads < 2 || count < 2 || pool.busy.swap(true, Ordering::Acquire) {
-        // SAFETY: that of this function.
-        unsafe { range(captures, 0, count) };
-        return;
-    }
-    let Shared { at_hand: Apart(at_hand), done: Apart(done), asleep, .. } = &*pool.shared;
-    let number = Ticket::unpack(at_hand.ticket.load(Ordering::Relaxed)).number + 1;
-    let parts = (count.unsigned_abs().div_ceil(threads) as u64).min(PARTS);
-    let ticket = Ticket { number, parts, threads };
-    // All parts of the loop before are done: nobody counts any more.
-    done.store(0, Ordering::Relaxed);
-    // SAFETY: `busy` was not set, so that no other loop is at hand, and who reads the job has taken
-    // a part that is not done: of the loop that begins with the next line.
-    unsafe { *at_hand.job.get() = Some(Job { range, captures, count }) };
-    at_hand.ticket.store(ticket.pack(), Ordering::SeqCst);
-    for (worker, asleep) in pool.workers.iter().zip(&asleep[1..]).take(threads - 1) {
-        if asleep.load(Ordering::SeqCst) {
-            worker.unpark();
-        }
-    }
-    pool.shared.run(0, ticket);
-    let mut patience = PATIENCE;
-    while done.load(Ordering::Acquire) < parts * threads as u64 {
-        if patience > 0 {
-            patience -= 1;
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-        }
-    }
-    pool.busy.store(false, Ordering::Release);
+    // SAFETY: that of this function.
+    unsafe { POOL.run(Job { range, captures, count }, LIMIT.get()) }
 }
 
 #[cfg(test)]
@@ -297,27 +313,54 @@ mod tests {
         assert_eq!(Ticket::unpack(ticket.pack()), ticket);
     }
 
+    /// Counts iterations: the captures are counters, one for each.
+    unsafe extern "C" fn count(captures: *mut c_void, begin: isize, end: isize) {
+        for index in begin..end {
+            // SAFETY: there is a counter for each iteration.
+            let counter = unsafe { &*captures.cast::<AtomicUsize>().offset(index) };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn counters(length: usize) -> Vec<AtomicUsize> {
+        (0..length).map(|_| AtomicUsize::new(0)).collect()
+    }
+
+    fn captures(counters: &[AtomicUsize]) -> *mut c_void {
+        counters.as_ptr().cast_mut().cast()
+    }
+
+    fn are_ones(counters: &[AtomicUsize]) -> bool {
+        counters.iter().all(|counter| counter.load(Ordering::Relaxed) == 1)
+    }
+
     #[test]
     fn every_iteration_runs_once_whoever_calls() {
-        unsafe extern "C" fn count(captures: *mut c_void, begin: isize, end: isize) {
-            // SAFETY: the captures are the counters below, one for each iteration.
-            let counters = unsafe { &*captures.cast::<[AtomicUsize; 1000]>() };
-            for counter in &counters[begin as usize..end as usize] {
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-        }
         std::thread::scope(|scope| {
             for threads in [1, 2, 3, 64] {
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        let counters = [const { AtomicUsize::new(0) }; 1000];
-                        let captures = std::ptr::from_ref(&counters).cast_mut().cast();
+                        let counters = counters(1000);
+                        let captures = captures(&counters);
                         // SAFETY: `count` only reads the captures, through atomics.
                         with_threads(threads, || unsafe { parallel(count, captures, 1000) });
-                        assert!(counters.iter().all(|c| c.load(Ordering::Relaxed) == 1));
+                        assert!(are_ones(&counters));
                     }
                 });
             }
         });
+    }
+
+    #[test]
+    fn every_iteration_runs_once_with_more_threads_than_processors() {
+        let pool = Pool::new(7);
+        for round in 0..2000 {
+            let (length, threads) = (round % 61, 1 + round % 9);
+            let counters = counters(length);
+            let captures = captures(&counters);
+            // SAFETY: `count` only reads the captures, through atomics.
+            unsafe { pool.run(Job { range: count, captures, count: length as isize }, threads) };
+            assert!(are_ones(&counters));
+        }
     }
 }
