@@ -94,6 +94,10 @@ pub struct Fuse {
     /// 0 leaves every operator in a kernel of its own.
     #[default(2)]
     pub level: usize,
+    /// For `search`: whether a kernel may hold several reductions of the same rows, and what follows
+    /// a reduction.
+    #[default(true)]
+    pub rows: bool,
     /// For `search`: the microseconds that it takes to start a kernel.
     #[default(1.0)]
     pub launch: f64,
@@ -145,7 +149,8 @@ impl Fuse {
             bandwidth: self.bandwidth * 1e3,
             arithmetic: self.arithmetic * 1e3,
         };
-        let found = search::search(f, graph, groups, &machine, most);
+        let limits = search::Limits { operators: most, rows: self.rows };
+        let found = search::search(f, graph, groups, &machine, limits);
         let nanoseconds = |microseconds: f64| (microseconds * 1e3).round() as u64;
         cx.count("modelled ns of operators alone", nanoseconds(found.unfused));
         cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));

@@ -79,8 +79,8 @@ impl Writer {
     fn layer(&mut self, x: &str) -> String {
         let [tokens, width, _, _] = SIZES;
         let q = self.heads(x, "q", "1, 0, 2");
-        let k = self.heads(x, "k", "1, 0, 2");
-        let v = self.heads(x, "v", "1, 2, 0");
+        let k = self.heads(x, "k", "1, 2, 0");
+        let v = self.heads(x, "v", "1, 0, 2");
         let scores = self.op(&format!("nn.batch_matmul({q}, {k})"));
         let scores = self.op(&format!("multiply({scores}, 0.125f)"));
         let scores = self.op(&format!("add({scores}, %mask)"));
@@ -167,11 +167,17 @@ fn main() {
          windows | different | exact | s |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    for (name, machine) in [("processor", ""), ("accelerator", accelerator)] {
+    let same = |machine: &str| format!("{machine},rows=false");
+    for (name, machine) in [
+        ("processor", String::new()),
+        ("processor, one reduction", same("")),
+        ("accelerator", accelerator.to_string()),
+        ("accelerator, one reduction", same(accelerator)),
+    ] {
         for layers in [1, 1_000 / LAYER + 1, 10_000 / LAYER + 1] {
             let text = transformer(layers);
             let ([alone, before, after], [kernels, windows, different, exact], seconds) =
-                measure(&registry, &text, machine);
+                measure(&registry, &text, &machine);
             println!(
                 "| {name} | {} | {alone:.0} | {before:.0} | {after:.0} | {:.1} % | {kernels} | \
                  {windows} | {different} | {exact} | {seconds:.2} |",

@@ -14,7 +14,8 @@ use super::graph;
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     params: Vec<Type>,
-    ops: Vec<(Symbol, AttrDict, Vec<Source>)>,
+    /// With the types of their results, which may depend on the values of constants outside.
+    ops: Vec<(Symbol, AttrDict, Type, Vec<Source>)>,
 }
 
 /// Where a kernel's operation takes an operand from.
@@ -153,7 +154,8 @@ fn describe(f: &FuncMut<'_>, members: &[OpId]) -> (Key, Vec<ValueId>) {
                 args.len() - 1
             }))
         });
-        ops.push((name, body.attrs(op), sources.collect()));
+        let ty = body.ty(body.result(op, 0));
+        ops.push((name, body.attrs(op), ty, sources.collect()));
     }
     let params = args.iter().map(|arg| body.ty(*arg)).collect();
     (Key { params, ops }, args)
@@ -173,7 +175,7 @@ fn attributes(f: &FuncMut<'_>, members: &[OpId]) -> AttrDict {
 /// Writes the operations of a kernel into its block.
 fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
     let mut values: Vec<ValueId> = Vec::with_capacity(members.len());
-    for (&op, (name, attrs, sources)) in members.iter().zip(&key.ops) {
+    for (&op, (name, attrs, ty, sources)) in members.iter().zip(&key.ops) {
         let mut operands: Vec<ValueId> = Vec::with_capacity(sources.len());
         for (position, source) in sources.iter().enumerate() {
             operands.push(match *source {
@@ -187,7 +189,7 @@ fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
                 }
             });
         }
-        let types = [f.body.ty(f.body.result(op, 0))];
+        let types = [*ty];
         let parts = OpParts::new(*name, &operands, &types).attrs(*attrs).at(f.body.loc(op));
         let copy = f.body.insert_op(InsertPoint::End(block), parts);
         values.push(f.body.result(copy, 0));

@@ -27,10 +27,17 @@ use super::graph::Graph;
 use super::partition::Groups;
 
 /// A window ends before an anchor once it has so many values, or at [`cover::MOST_VALUES`].
-const WINDOW: usize = 40;
+const WINDOW: usize = 64;
 
 /// The most operators in a kernel that no group of the post-dominator algorithm is.
 pub(super) const MOST_OPERATORS: usize = 32;
+
+/// How many sets of needed values a window follows at most, and once much work was done.
+const STATES: usize = 1024;
+const FEW_STATES: usize = 32;
+
+/// Decisions for each operator until much work was done.
+const WORK: u64 = 2_000;
 
 /// How often all windows are looked at, each time with other borders.
 const SWEEPS: usize = 4;
@@ -54,24 +61,33 @@ pub(super) struct Found {
     pub(super) proven: u64,
 }
 
-/// Kernels of `graph` of at most `max_operators` operators each, beyond those of `groups`, that cost
-/// no more than these.
+/// What kernels may hold, besides what is legal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Limits {
+    /// The most operators.
+    pub(super) operators: usize,
+    /// Whether several reductions of the same rows, and what follows a reduction.
+    pub(super) rows: bool,
+}
+
+/// Kernels of `graph` within `limits`, or of `groups`, that cost no more than these.
 pub(super) fn search(
     f: &FuncMut<'_>,
     graph: &Graph,
     groups: &Groups,
     machine: &Machine,
-    max_operators: usize,
+    limits: Limits,
 ) -> Found {
     let facts = Facts::new(f, graph);
     let seeds = groups.members();
-    let candidates = candidates::grow(&facts, machine, &seeds, max_operators);
+    let candidates = candidates::grow(&facts, machine, &seeds, limits);
     let mut found = Found {
         unfused: (0..facts.nodes.len()).map(|node| machine.cost(&facts, &[node])).sum(),
         ..Found::default()
     };
     let mut selection = Selection::new(&facts, &candidates, &seeds);
     found.before = selection.cost();
+    let mut work = WORK * (1_000 + facts.nodes.len() as u64);
     let mut solved: FxHashMap<Window, Option<Vec<Option<usize>>>> = FxHashMap::default();
     for sweep in 0..SWEEPS {
         let mut improved = false;
@@ -81,7 +97,9 @@ pub(super) fn search(
             let better = match solved.get(&window) {
                 Some(better) => better.clone(),
                 None => {
-                    let solution = cover::solve(&window);
+                    let states = if work > 0 { STATES } else { FEW_STATES };
+                    let solution = cover::solve(&window, states);
+                    work = work.saturating_sub(solution.work);
                     found.different += 1;
                     found.proven += u64::from(solution.is_proven);
                     solved.insert(window, solution.choice.clone());

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashSet;
 
+use super::Limits;
 use super::cost::Machine;
 use super::facts::Facts;
 use super::legality::is_legal;
@@ -27,12 +28,12 @@ pub(super) struct Candidate {
 }
 
 /// The candidates of every node: the operator alone, then its group of `seeds`, if it is the result
-/// of one, then kernels of at most `max_operators` operators that are legal.
+/// of one, then kernels within `limits` that are legal.
 pub(super) fn grow(
     facts: &Facts,
     machine: &Machine,
     seeds: &[Vec<usize>],
-    max_operators: usize,
+    limits: Limits,
 ) -> Vec<Vec<Candidate>> {
     let mut seed_of: Vec<Option<&Vec<usize>>> = vec![None; facts.nodes.len()];
     for seed in seeds {
@@ -42,7 +43,7 @@ pub(super) fn grow(
     }
     let alone: Vec<f64> = (0..facts.nodes.len()).map(|node| machine.cost(facts, &[node])).collect();
     let mut growth =
-        Growth { facts, machine, alone, max_operators, pending: vec![], queue: BinaryHeap::new() };
+        Growth { facts, machine, alone, limits, pending: vec![], queue: BinaryHeap::new() };
     (0..facts.nodes.len()).map(|node| growth.candidates(node, seed_of[node])).collect()
 }
 
@@ -69,7 +70,7 @@ struct Growth<'a> {
     machine: &'a Machine,
     /// What each operator costs in a kernel of its own.
     alone: Vec<f64>,
-    max_operators: usize,
+    limits: Limits,
     pending: Vec<usize>,
     /// Kernels to grow, those that save most first, then those that were found first.
     queue: BinaryHeap<(Saving, Reverse<usize>)>,
@@ -94,7 +95,7 @@ impl Growth<'_> {
             for input in self.inputs(&members) {
                 for copies in [false, true] {
                     let Some(larger) = self.absorb(&members, input, copies) else { continue };
-                    if seen.contains(&larger) || !is_legal(self.facts, &larger) {
+                    if seen.contains(&larger) || !is_legal(self.facts, &larger, self.limits.rows) {
                         continue;
                     }
                     seen.insert(larger.clone());
@@ -105,13 +106,22 @@ impl Growth<'_> {
             }
         }
         found[given..].sort_by_key(|(saving, _)| Reverse(*saving));
-        found.truncate(given + MOST_CANDIDATES);
-        let candidates = found.into_iter().map(|(_, members)| Candidate {
-            inputs: self.inputs(&members),
-            cost: self.machine.cost(self.facts, &members),
-            members,
-        });
-        candidates.collect()
+        let mut candidates: Vec<Candidate> = vec![];
+        for (_, members) in found {
+            let inputs = self.inputs(&members);
+            let cost = self.machine.cost(self.facts, &members);
+            // Those that cost no more and need no more are there already.
+            let is_needless = |other: &Candidate| {
+                other.cost <= cost && other.inputs.iter().all(|i| inputs.binary_search(i).is_ok())
+            };
+            if candidates.len() < given || !candidates.iter().any(is_needless) {
+                candidates.push(Candidate { inputs, cost, members });
+            }
+            if candidates.len() == given + MOST_CANDIDATES {
+                break;
+            }
+        }
+        candidates
     }
 
     /// The nodes that the kernel of `members` reads, sorted.
@@ -126,17 +136,34 @@ impl Growth<'_> {
         inputs
     }
 
-    /// What the kernel costs less than its operators alone; of those that are read outside, too, only
-    /// the result counts.
+    /// For each member whether nothing else needs it: only members read it, of which this is true,
+    /// too, or which are the result.
+    fn only_here(&self, members: &[usize]) -> Vec<bool> {
+        let mut only_here = vec![true; members.len()];
+        for (at, &member) in members.iter().enumerate().rev().skip(1) {
+            let node = &self.facts.nodes[member];
+            only_here[at] = !node.required
+                && node
+                    .users
+                    .iter()
+                    .all(|user| members.binary_search(user).is_ok_and(|inside| only_here[inside]));
+        }
+        only_here
+    }
+
+    /// What the kernel costs less than its operators alone, of those that nothing else needs.
     fn saving(&self, members: &[usize]) -> Saving {
-        let Some(&root) = members.last() else { return Saving(0.0) };
-        let only_here = |member: usize| {
-            let users = &self.facts.nodes[member].users;
-            member == root || users.iter().all(|user| members.binary_search(user).is_ok())
-        };
-        let apart: f64 =
-            members.iter().filter(|m| only_here(**m)).map(|member| self.alone[*member]).sum();
+        let only_here = self.only_here(members);
+        let apart = members.iter().zip(only_here).filter(|(_, only_here)| *only_here);
+        let apart: f64 = apart.map(|(member, _)| self.alone[*member]).sum();
         Saving(apart - self.machine.cost(self.facts, members))
+    }
+
+    /// Whether `members` computes only what is cheap that other kernels may compute as well.
+    fn copies_little(&self, members: &[usize]) -> bool {
+        let only_here = self.only_here(members);
+        let mut copied = members.iter().zip(only_here).filter(|(_, only_here)| !only_here);
+        copied.all(|(member, _)| self.facts.nodes[*member].copyable)
     }
 
     /// `members` and the node `input` that they read: with `copies` another copy of it, without
@@ -158,7 +185,9 @@ impl Growth<'_> {
                     continue;
                 }
                 // Later nodes are not before the result.
-                if nodes[node].required || node > root || larger.len() >= self.max_operators {
+                let most = self.limits.operators;
+                let escapes = nodes[node].required || node > root;
+                if escapes || larger.len().max(nodes[node].users.len()) >= most {
                     return None;
                 }
                 larger.push(node);
@@ -166,6 +195,7 @@ impl Growth<'_> {
             }
         }
         larger.sort_unstable();
-        (larger.len() <= self.max_operators).then_some(larger)
+        let fits = larger.len() <= self.limits.operators && self.copies_little(&larger);
+        fits.then_some(larger)
     }
 }

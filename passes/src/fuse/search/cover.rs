@@ -10,8 +10,9 @@ use rustc_hash::FxHashMap;
 /// How many values a window has at most.
 pub(super) const MOST_VALUES: usize = 96;
 
-/// How many sets of needed values are followed at most.
-const MOST_STATES: usize = 256;
+/// With how many cheaper sets of needed values each is compared, to drop it where one is a part of
+/// it.
+const COMPARED: usize = 64;
 
 /// A way to compute a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -55,6 +56,8 @@ pub(super) struct Solution {
     pub(super) choice: Option<Vec<Option<usize>>>,
     /// Whether nothing costs less.
     pub(super) is_proven: bool,
+    /// How many decisions were looked at.
+    pub(super) work: u64,
 }
 
 /// Decisions on the values from some place on.
@@ -74,8 +77,9 @@ struct Step {
     before: Option<usize>,
 }
 
-/// Chooses for the values of `window` what costs less than at the start, if anything does.
-pub(super) fn solve(window: &Window) -> Solution {
+/// Chooses for the values of `window` what costs less than at the start, if anything does. Follows
+/// `most_states` sets of needed values at most.
+pub(super) fn solve(window: &Window, most_states: usize) -> Solution {
     let start: f64 = (window.start.iter().zip(&window.values))
         .filter_map(|(chosen, choices)| Some(choices[(*chosen)?].cost))
         .sum();
@@ -95,7 +99,7 @@ pub(super) fn solve(window: &Window) -> Solution {
     let limit = start - 1e-9 * start.max(1.0);
     let mut steps: Vec<Step> = vec![];
     let mut states = vec![State { cost: 0.0, needed: window.needed, step: None }];
-    let mut is_proven = true;
+    let (mut is_proven, mut work) = (true, 0);
     for value in (0..window.values.len()).rev() {
         let bit = 1u128 << value;
         let mut place: FxHashMap<u128, usize> = FxHashMap::default();
@@ -117,12 +121,20 @@ pub(super) fn solve(window: &Window) -> Solution {
                 }
             }
         }
-        if next.len() > MOST_STATES {
-            is_proven = false;
-            next.sort_by(|(a, x), (b, y)| a.total_cmp(b).then(x.needed.cmp(&y.needed)));
-            next.truncate(MOST_STATES);
+        work += next.len() as u64;
+        next.sort_by(|(a, x), (b, y)| a.total_cmp(b).then(x.needed.cmp(&y.needed)));
+        states.clear();
+        for (_, state) in next {
+            let is_better = |s: &State| s.cost <= state.cost && s.needed & !state.needed == 0;
+            if states.iter().take(COMPARED).any(is_better) {
+                continue;
+            }
+            if states.len() == most_states {
+                is_proven = false;
+                break;
+            }
+            states.push(state);
         }
-        states = next.into_iter().map(|(_, state)| state).collect();
     }
     let best = states
         .into_iter()
@@ -137,7 +149,7 @@ pub(super) fn solve(window: &Window) -> Solution {
         }
         choice
     });
-    Solution { choice, is_proven }
+    Solution { choice, is_proven, work }
 }
 
 /// Keeps `state` unless one that needs the same costs no more; `rest` is a bound for what is left.
@@ -207,7 +219,7 @@ mod tests {
             let best = all.fold(f64::INFINITY, f64::min);
             let (start, cost) = choices_from(&window, |_| 0);
             assert_eq!(start, window.start);
-            let solution = solve(&window);
+            let solution = solve(&window, 1 << 7);
             assert!(solution.is_proven);
             match solution.choice {
                 None => assert!(cost <= best + 1e-6, "{cost} {best}"),

@@ -18,8 +18,9 @@ use super::facts::{Facts, Node};
 /// The longest row, in elements, that is computed in a kernel of several stages.
 const LONGEST_ROW: i64 = 1 << 16;
 
-/// Whether the operators `members`, sorted, may be a kernel that yields the last one.
-pub(super) fn is_legal(facts: &Facts, members: &[usize]) -> bool {
+/// Whether the operators `members`, sorted, may be a kernel that yields the last one. With `rows` it
+/// may be one of several reductions.
+pub(super) fn is_legal(facts: &Facts, members: &[usize], rows: bool) -> bool {
     let Some((&root, inner)) = members.split_last() else { return false };
     if inner.is_empty() {
         return true;
@@ -43,7 +44,7 @@ pub(super) fn is_legal(facts: &Facts, members: &[usize]) -> bool {
         }
         (Some(anchor), None, 0) => is_anchored(facts, members, *anchor),
         (None, _, 1) if is_reduction_of_map(facts, members) => true,
-        (None, ..) => works_on_rows(facts, members),
+        (None, ..) => rows && works_on_rows(facts, members),
         _ => false,
     }
 }
