@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ir_core::pipeline::catch_panic;
 use ir_core::{Diagnostic, Module, Registry, Symbol, TensorData, ValueId, verify};
@@ -30,7 +31,14 @@ fn folder() -> PathBuf {
 
 /// The system's compiler with few optimizations, so that little of the time is its (1 by default;
 /// `COMPILED_LEVEL` sets another level); `None` where there is none.
+///
+/// The tests of a process share it: a script cannot run while another test writes it.
 pub(crate) fn compiler() -> Option<Compiler> {
+    static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
+    COMPILER.get_or_init(find_compiler).clone()
+}
+
+fn find_compiler() -> Option<Compiler> {
     use std::os::unix::fs::PermissionsExt;
     let command = std::env::var("CC").unwrap_or_else(|_| "cc".to_string());
     Compiler::named(&command).ok()?;

@@ -115,6 +115,38 @@ impl Offsets {
     }
 }
 
+/// Elements that a walk visits one after the other.
+enum Row<'a, T> {
+    /// Neighbours.
+    Elements(&'a [T]),
+    /// The same one each time.
+    One(T),
+}
+
+impl Offsets {
+    /// How many steps from here on go to neighbours, or stay at one element; at least one.
+    fn steady(&self) -> usize {
+        let left = usize::try_from(self.left).unwrap_or(1);
+        if matches!(self.step, 0 | 1) { left.min(self.remaining) } else { 1 }
+    }
+
+    /// What the next `steps` steps visit, which are steady ones; elements past the end are zeros.
+    fn take_row<'a, T: Copy + Default>(&mut self, steps: usize, of: &'a [T]) -> Row<'a, T> {
+        let start = self.offset as usize;
+        let row = match of.get(start..start.saturating_add(steps)) {
+            Some(row) if self.step == 1 => Row::Elements(row),
+            _ => Row::One(of.get(start).copied().unwrap_or_default()),
+        };
+        self.remaining -= steps;
+        self.offset = self.offset.wrapping_add(self.step.wrapping_mul(steps as isize));
+        self.left -= steps as i64;
+        if self.left == 0 {
+            self.next_row();
+        }
+        row
+    }
+}
+
 impl Iterator for Offsets {
     type Item = usize;
 
@@ -290,11 +322,21 @@ pub fn zip_float32(cx: &EvalCx<'_>, f: impl Fn(f64, f64) -> f64) -> Result<Value
         return Ok(TensorData::from_bytes(DType::FLOAT32, lhs.shape(), bytes)?.into());
     }
     let shape = broadcast_shape(lhs.shape(), rhs.shape())?;
-    let lhs_at = Offsets::broadcast(lhs.shape(), &shape)?;
-    let rhs_at = Offsets::broadcast(rhs.shape(), &shape)?;
-    let element = |of: &[[u8; 4]], at: usize| of.get(at).copied().unwrap_or_default();
-    let values: Vec<[u8; 4]> =
-        lhs_at.zip(rhs_at).map(|(i, j)| both(element(a, i), element(b, j))).collect();
+    let mut lhs_at = Offsets::broadcast(lhs.shape(), &shape)?;
+    let mut rhs_at = Offsets::broadcast(rhs.shape(), &shape)?;
+    let mut values: Vec<[u8; 4]> = Vec::with_capacity(lhs_at.remaining);
+    while lhs_at.remaining > 0 {
+        let steps = lhs_at.steady().min(rhs_at.steady());
+        let (a, b) = (lhs_at.take_row(steps, a), rhs_at.take_row(steps, b));
+        match (a, b) {
+            (Row::Elements(a), Row::Elements(b)) => {
+                values.extend(a.iter().zip(b).map(|(a, b)| both(*a, *b)));
+            }
+            (Row::Elements(a), Row::One(b)) => values.extend(a.iter().map(|a| both(*a, b))),
+            (Row::One(a), Row::Elements(b)) => values.extend(b.iter().map(|b| both(a, *b))),
+            (Row::One(a), Row::One(b)) => values.extend(std::iter::repeat_n(both(a, b), steps)),
+        }
+    }
     Ok(TensorData::from_bytes(DType::FLOAT32, &shape, values.into_flattened())?.into())
 }
 
