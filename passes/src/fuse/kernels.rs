@@ -114,7 +114,7 @@ fn call(
         type_args: vec![],
         attributes: AttrDict::empty(),
         callee: kernel,
-        args: args.iter().copied().collect(),
+        args: args.to_vec(),
     };
     let (operands, types) = (call.operands(), [result_type]);
     let parts = OpParts::new(<Call as OpFields<ValueId>>::NAME, &operands, &types).at(loc);
