@@ -3,7 +3,9 @@
 use ir_core::pass::{OptionValue, PassDef, PassInstance};
 use ir_core::{FuncMut, FunctionPass, Options, Pass, PassContext, PassResult};
 use rewrites::cost::CostModel;
-use rewrites::eqsat::optimize;
+use rewrites::dump::DumpForm;
+use rewrites::eqsat::{Settings, optimize};
+use rewrites::extraction::{STRATEGIES, Strategy, strategy};
 use rewrites::saturate::Budget;
 
 use crate::rewrite::Chosen;
@@ -32,6 +34,40 @@ pub struct EqsatOptions {
     /// What is made small: `ops`, `flops`, `bytes`, `roofline` or `t4`.
     #[default(Cost(CostModel::Roofline))]
     pub cost: Cost,
+    /// How the cheapest program is found: a strategy of `relay-opt egraph extract`.
+    #[default(Extraction(&STRATEGIES[0]))]
+    pub extract: Extraction,
+    /// Writes the e-graphs with the log: `dot`, `json` or `ir`. The default is to write none.
+    #[default(Dump(None))]
+    pub dump: Dump,
+}
+
+/// An extraction strategy, by name.
+pub struct Extraction(pub &'static Strategy);
+
+impl OptionValue for Extraction {
+    const EXPECTS: &'static str = "auto, tree-greedy, greedy-dag, local-search or exact";
+    fn parse(text: &str) -> Option<Extraction> {
+        strategy(text).map(Extraction)
+    }
+    fn print(&self) -> String {
+        self.0.name.to_string()
+    }
+}
+
+/// A form of e-graphs, by name, or none.
+pub struct Dump(pub Option<DumpForm>);
+
+impl OptionValue for Dump {
+    const EXPECTS: &'static str = "dot, json, ir or none";
+    fn parse(text: &str) -> Option<Dump> {
+        let named = || DumpForm::ALL.iter().find(|(name, _)| *name == text);
+        if text == "none" { Some(Dump(None)) } else { named().map(|(_, form)| Dump(Some(*form))) }
+    }
+    fn print(&self) -> String {
+        let named = DumpForm::ALL.iter().find(|(_, form)| Some(*form) == self.0);
+        named.map_or("none", |(name, _)| name).to_string()
+    }
 }
 
 /// The sets that are applied by default.
@@ -113,7 +149,18 @@ impl FunctionPass for Eqsat {
             iterations: self.options.iterations.min(u32::MAX.into()) as u32,
             merging_iterations: self.options.merging.min(u32::MAX.into()) as u32,
         };
-        let report = optimize(f, rules, budget, self.options.cost.0).map_err(|error| *error)?;
+        let settings = Settings {
+            budget,
+            model: self.options.cost.0,
+            extraction: self.options.extract.0,
+            dump: self.options.dump.0.is_some(),
+        };
+        let name = f.name;
+        let report = optimize(f, rules, settings).map_err(|error| *error)?;
+        for (dump, form) in report.dumps.iter().zip(std::iter::repeat(self.options.dump.0)) {
+            let text = form.map_or(String::new(), |form| dump.write(form, name.as_str()));
+            cx.log.extend_from_slice(text.as_bytes());
+        }
         cx.count("nodes", report.nodes);
         cx.count("cost before", report.cost.0.round() as u64);
         cx.count("cost after", report.cost.1.round() as u64);

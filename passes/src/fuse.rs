@@ -1,48 +1,68 @@
 //! Fusion: groups operators into kernels.
 //!
 //! The data flows one way: `graph` makes a forward dataflow graph of each block, `dominators`
-//! its post-dominator tree, `partition` the groups, and `kernels` factors each group into a
-//! function marked `Primitive=1`.
+//! its post-dominator tree, `partition` the groups, `search` cheaper kernels than these, and
+//! `kernels` factors each into a function marked `Primitive=1`.
 
 mod defuse;
 mod dominators;
 mod graph;
 mod kernels;
 mod partition;
+mod search;
 
 pub use defuse::Defuse;
 
 use ir_core::pass::OptionValue;
 use ir_core::{BlockId, FuncMut, FunctionPass, Pass, PassContext, PassResult};
 use relay::language::{fn_attributes, is_primitive};
+use search::cost::Machine;
 
 /// How the groups are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strategy {
     /// The post-dominator algorithm of the Relay paper (arXiv 1904.08368, section 4.1).
     Dominator,
+    /// The cheapest kernels by a model of a machine, beginning with those of the former.
+    Search,
 }
 
 impl OptionValue for Strategy {
-    const EXPECTS: &'static str = "dominator";
+    const EXPECTS: &'static str = "dominator or search";
     fn parse(text: &str) -> Option<Strategy> {
-        (text == "dominator").then_some(Strategy::Dominator)
+        match text {
+            "dominator" => Some(Strategy::Dominator),
+            "search" => Some(Strategy::Search),
+            _ => None,
+        }
     }
     fn print(&self) -> String {
-        "dominator".to_string()
+        match self {
+            Strategy::Dominator => "dominator".to_string(),
+            Strategy::Search => "search".to_string(),
+        }
     }
 }
 
 /// Groups operators into kernels.
 ///
 /// Each group becomes a function marked `Primitive=1` and a call of it; equal kernels of a block
-/// share one function. An operator joins its immediate post-dominator when every path between the
-/// two can be computed inside one kernel: an elementwise tail joins the convolution before it, and
-/// injective operators join each other. A group holds at most one operator such as a convolution.
-/// Values bound with `let` end a group, as do branches and function boundaries.
+/// share one function. Values bound with `let` end a group, as do branches and function boundaries.
 /// `annotation.stop_fusion` is a barrier and disappears.
 ///
-/// Cost is linear in the number of operations times `max-depth`.
+/// `strategy=dominator` is the algorithm of the Relay paper. An operator joins its immediate
+/// post-dominator when every path between the two can be computed inside one kernel: an elementwise
+/// tail joins the convolution before it, and injective operators join each other. A group holds at
+/// most one operator such as a convolution. Cost is linear in the number of operations times
+/// `max-depth`.
+///
+/// `strategy=search` begins with these groups and looks for the cheapest kernels of a machine that
+/// takes `launch` to start a kernel, and then the longer of its reads and writes at `bandwidth` and
+/// its arithmetic. Beyond the groups, a kernel may hold several reductions over the same rows with
+/// what lies between them, so that softmax or a layer normalization is one kernel, and what is
+/// cheap may be computed in each kernel that reads it rather than be stored. The result never costs
+/// more than the groups. The program is searched in windows, of which equal ones are solved once;
+/// cost is linear in the number of operations.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32]) {
@@ -74,6 +94,19 @@ pub struct Fuse {
     /// 0 leaves every operator in a kernel of its own.
     #[default(2)]
     pub level: usize,
+    /// For `search`: whether a kernel may hold several reductions of the same rows, and what follows
+    /// a reduction.
+    #[default(true)]
+    pub rows: bool,
+    /// For `search`: the microseconds that it takes to start a kernel.
+    #[default(1.0)]
+    pub launch: f64,
+    /// For `search`: how fast kernels read and write, in GB/s.
+    #[default(20.0)]
+    pub bandwidth: f64,
+    /// For `search`: how fast kernels compute, in Gflop/s.
+    #[default(100.0)]
+    pub arithmetic: f64,
 }
 
 impl FunctionPass for Fuse {
@@ -85,9 +118,47 @@ impl FunctionPass for Fuse {
             let graph = graph::Graph::of_block(f, block);
             let max_depth = if self.level == 0 { 0 } else { self.max_depth };
             let groups = partition::partition(&graph, max_depth);
-            kernels::outline(f, cx, &graph, &groups)?;
+            let members = match self.strategy {
+                Strategy::Search if self.level > 0 => self.search(f, cx, &graph, &groups),
+                _ => groups.members(),
+            };
+            let kernels: Vec<kernels::Kernel> = members
+                .into_iter()
+                .map(|members| kernels::Kernel {
+                    members: members.into_iter().map(|node| graph.nodes[node].op).collect(),
+                })
+                .collect();
+            kernels::outline(f, cx, &kernels)?;
         }
         Ok(())
+    }
+}
+
+impl Fuse {
+    /// The members of cheaper kernels than `groups`, if there are any.
+    fn search(
+        &self,
+        f: &FuncMut<'_>,
+        cx: &mut PassContext<'_>,
+        graph: &graph::Graph,
+        groups: &partition::Groups,
+    ) -> Vec<Vec<usize>> {
+        let most = self.max_depth.min(search::MOST_OPERATORS);
+        let machine = Machine {
+            launch: self.launch,
+            bandwidth: self.bandwidth * 1e3,
+            arithmetic: self.arithmetic * 1e3,
+        };
+        let limits = search::Limits { operators: most, rows: self.rows };
+        let found = search::search(f, graph, groups, &machine, limits);
+        let nanoseconds = |microseconds: f64| (microseconds * 1e3).round() as u64;
+        cx.count("modelled ns of operators alone", nanoseconds(found.unfused));
+        cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));
+        cx.count("modelled ns", nanoseconds(found.after));
+        cx.count("windows", found.windows);
+        cx.count("different windows", found.different);
+        cx.count("windows that were solved exactly", found.proven);
+        found.kernels
     }
 }
 

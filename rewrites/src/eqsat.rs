@@ -10,11 +10,13 @@ use rustc_hash::FxHashMap;
 
 use crate::body_graph::is_pure;
 use crate::cost::CostModel;
+use crate::dump::{Dump, describe};
 use crate::egraph::{Class, Graph, Kind};
+use crate::extraction::gym::Gym;
+use crate::extraction::{self, Builder, Extraction, NONE, Problem, Strategy};
 use crate::library::RuleSet;
 use crate::matching::TermGraph;
 use crate::saturate::{Budget, End, Entry, saturate};
-use crate::select::{Node, Selection, Snapshot, cost, improve, order};
 
 /// What equality saturation did to a function.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -33,9 +35,27 @@ pub struct Report {
     pub unplaced: u64,
     /// The cost before and after, over all blocks.
     pub cost: (f64, f64),
+    /// The e-graphs, one for each block that has one, where they were asked for.
+    pub dumps: Vec<Dump>,
 }
 
-/// Replaces the blocks of `f` by the cheapest equal programs that `rules` find within `budget`,
+/// How often extraction may visit each node and child of an e-graph. Saturation takes far longer.
+const VISITS: u64 = 50;
+
+/// What equality saturation is told.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// How much to collect.
+    pub budget: Budget,
+    /// What is made small.
+    pub model: CostModel,
+    /// How the cheapest program is found.
+    pub extraction: &'static extraction::Strategy,
+    /// Whether to hand out the e-graphs as well.
+    pub dump: bool,
+}
+
+/// Replaces the blocks of `f` by the cheapest equal programs that `rules` make and extraction finds,
 /// where these are cheaper.
 ///
 /// # Errors
@@ -43,14 +63,13 @@ pub struct Report {
 pub fn optimize(
     f: &mut FuncMut<'_>,
     rules: &RuleSet,
-    budget: Budget,
-    model: CostModel,
+    settings: Settings,
 ) -> Result<Report, Box<Diagnostic>> {
     let mut report =
         Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
     let blocks: Vec<BlockId> = f.body.walk_blocks().collect();
     for block in blocks {
-        Block::enter(f, block).optimize(f, rules, budget, model, &mut report)?;
+        Block::enter(f, block).optimize(f, rules, settings, &mut report)?;
     }
     Ok(report)
 }
@@ -67,8 +86,8 @@ struct Block {
     outside: Vec<(OpId, Vec<ValueId>)>,
 }
 
-/// Before each operation that stays, the classes that are computed there, each by its node.
-type Placement = Vec<(OpId, Vec<(usize, usize)>)>;
+/// Before each operation of the block, the nodes that are computed there.
+type Placement = Vec<(OpId, Vec<extraction::Node>)>;
 
 impl Block {
     fn enter(f: &FuncMut<'_>, block: BlockId) -> Block {
@@ -116,13 +135,13 @@ impl Block {
         mut self,
         f: &mut FuncMut<'_>,
         rules: &RuleSet,
-        budget: Budget,
-        model: CostModel,
+        settings: Settings,
         report: &mut Report,
     ) -> Result<(), Box<Diagnostic>> {
         if self.inside.is_empty() {
             return Ok(());
         }
+        let Settings { budget, model, .. } = settings;
         let ledger = saturate(&mut self.graph, rules, f.registry, budget).map_err(|error| {
             let place = self.inside.first().and_then(|(op, _)| f.op_span(*op));
             Box::new(error.related(place, "in the program that begins here"))
@@ -136,25 +155,27 @@ impl Block {
         report.iterations = report.iterations.max(ledger.iterations);
         report.unfinished += u64::from(ledger.end == End::Budget);
         let candidates = Candidates::new(f, &self, model);
-        let start = candidates.start(f, &self);
         let before = self.original_cost(f, model);
-        let found = candidates.choose(&start, 2_000_000 + 200 * self.inside.len() as u64);
-        let after = cost(&candidates.snapshot, &found).unwrap_or(f64::INFINITY);
         report.cost.0 += before;
-        let placed = match after < before - 1e-9 {
-            true => self.place(f, &candidates, &found),
-            false => None,
-        };
-        match placed {
-            Some(plan) => {
+        let start = candidates.start(f, &self);
+        let found = candidates.choose(settings.extraction, &start);
+        let cheaper = found.filter(|found| found.cost < before - 1e-9);
+        let placed = cheaper.as_ref().and_then(|found| self.place(f, &candidates, &found.choice));
+        report.unplaced += u64::from(cheaper.is_some() && placed.is_none());
+        let choice = match (cheaper, placed) {
+            (Some(found), Some(plan)) => {
                 self.write(f, &candidates, plan);
                 report.improved += 1;
-                report.cost.1 += after;
+                report.cost.1 += found.cost;
+                found.choice
             }
-            None => {
-                report.unplaced += u64::from(after < before - 1e-9);
+            _ => {
                 report.cost.1 += before;
+                start
             }
+        };
+        if settings.dump {
+            report.dumps.push(candidates.into_dump(f, &self, choice));
         }
         Ok(())
     }
@@ -178,12 +199,9 @@ impl Block {
         &self,
         f: &FuncMut<'_>,
         candidates: &Candidates,
-        selection: &Selection,
+        choice: &[extraction::Node],
     ) -> Option<Placement> {
-        let needed = order(&candidates.snapshot, selection)?;
-        let mut is_needed = vec![false; selection.len()];
-        needed.iter().for_each(|class| is_needed[*class] = true);
-        let mut computed = vec![false; selection.len()];
+        let mut computed = vec![false; choice.len()];
         let mut available: rustc_hash::FxHashSet<ValueId> = Default::default();
         let mut plan = Vec::new();
         let mut outside = self.outside.iter().peekable();
@@ -196,29 +214,29 @@ impl Block {
             (None, None) => None,
         } {
             let stays = outside.peek().is_some_and(|(other, _)| *other == op);
-            let roots: Vec<usize> = if stays {
+            let roots: Vec<extraction::Class> = if stays {
                 let used = outside.next().map_or(&[][..], |(_, used)| used);
                 used.iter().filter_map(|value| candidates.of(self, *value)).collect()
             } else {
                 let class = inside.next().map(|(_, class)| self.graph.find(*class))?;
                 let class = candidates.index[&class];
-                if is_needed[class] { vec![class] } else { vec![] }
+                if choice[class as usize] == NONE { vec![] } else { vec![class] }
             };
             let mut made = Vec::new();
             let mut late = false;
-            let mut pending: Vec<(usize, bool)> = roots.iter().map(|c| (*c, false)).collect();
+            let mut pending: Vec<(extraction::Class, bool)> =
+                roots.iter().map(|class| (*class, false)).collect();
             while let Some((class, done)) = pending.pop() {
-                if computed[class] {
+                if computed[class as usize] {
                     continue;
                 }
-                let form = selection[class]?;
-                let node = &candidates.snapshot.classes[class][form];
+                let node = choice[class as usize];
                 if done {
-                    computed[class] = true;
-                    made.push((class, form));
+                    computed[class as usize] = true;
+                    made.push(node);
                     continue;
                 }
-                if let Form::Leaf(value) = candidates.forms[class][form] {
+                if let Form::Leaf(value) = candidates.forms[node as usize] {
                     let here = f.body.def_block(value) == Some(self.block)
                         && f.body.defining_op(value).is_some();
                     if here && !available.contains(&value) {
@@ -227,11 +245,14 @@ impl Block {
                     }
                 }
                 pending.push((class, true));
-                pending.extend(node.operands.iter().rev().map(|operand| (*operand, false)));
+                let operands = candidates.operands[node as usize].iter();
+                pending.extend(operands.rev().map(|operand| (*operand, false)));
             }
             match (late, stays) {
                 // The value is needed, but later: what comes first needs something that is not yet.
-                (true, false) => made.iter().for_each(|(class, _)| computed[*class] = false),
+                (true, false) => made
+                    .iter()
+                    .for_each(|node| computed[candidates.problem.owner(*node) as usize] = false),
                 (true, true) => return None,
                 (false, _) => plan.push((op, made)),
             }
@@ -242,43 +263,32 @@ impl Block {
         Some(plan)
     }
 
-    fn write(
-        &self,
-        f: &mut FuncMut<'_>,
-        candidates: &Candidates,
-        plan: Vec<(OpId, Vec<(usize, usize)>)>,
-    ) {
+    fn write(&self, f: &mut FuncMut<'_>, candidates: &Candidates, plan: Placement) {
         // The first operation of each class gives its name and place.
-        let mut origins: FxHashMap<usize, OpId> = FxHashMap::default();
+        let mut origins: FxHashMap<extraction::Class, OpId> = FxHashMap::default();
         for (op, class) in &self.inside {
             origins.entry(candidates.index[&self.graph.find(*class)]).or_insert(*op);
         }
-        let mut values: Vec<Option<ValueId>> = vec![None; candidates.forms.len()];
+        let mut values: Vec<Option<ValueId>> = vec![None; candidates.problem.class_count()];
         for (at, made) in plan {
-            for (class, form) in made {
-                let node = &candidates.snapshot.classes[class][form];
+            for node in made {
+                let class = candidates.problem.owner(node);
+                let operands = candidates.operands[node as usize].iter();
                 let mut operands: SmallVec<[ValueId; 4]> =
-                    node.operands.iter().filter_map(|operand| values[*operand]).collect();
-                let (name, attrs, ty) = match candidates.forms[class][form] {
+                    operands.filter_map(|operand| values[*operand as usize]).collect();
+                let (name, attrs, ty) = match candidates.forms[node as usize] {
                     Form::Leaf(value) => {
-                        values[class] = Some(value);
+                        values[class as usize] = Some(value);
                         continue;
                     }
                     Form::Op(name, attrs, ty) => (name, attrs, ty),
-                    Form::Fused { operand, inner, form } => {
-                        let parts =
-                            (candidates.forms[operand][inner], candidates.forms[class][form]);
-                        let (Form::Op(name, attrs, ty), Form::Op(after, after_attrs, after_ty)) =
-                            parts
-                        else {
-                            continue;
-                        };
+                    Form::Fused { first: (name, attrs, ty), then } => {
                         let results = [ty];
                         let loc = f.body.loc(at).by_pass("eqsat");
                         let parts = OpParts::new(name, &operands, &results).attrs(attrs).at(loc);
                         let op = f.body.insert_op(InsertPoint::Before(at), parts);
                         operands = std::iter::once(f.body.result(op, 0)).collect();
-                        (after, after_attrs, after_ty)
+                        then
                     }
                 };
                 let origin = origins.get(&class).copied();
@@ -294,12 +304,12 @@ impl Block {
                 if let Some(origin) = origin {
                     f.body.set_name_hint(value, f.body.name_hint(f.body.result(origin, 0)));
                 }
-                values[class] = Some(value);
+                values[class as usize] = Some(value);
             }
         }
         for (_, used) in &self.outside {
             for old in used {
-                let new = candidates.of(self, *old).and_then(|class| values[class]);
+                let new = candidates.of(self, *old).and_then(|class| values[class as usize]);
                 if let Some(new) = new.filter(|new| new != old) {
                     f.body.replace_all_uses(*old, new);
                 }
@@ -313,59 +323,66 @@ impl Block {
     }
 }
 
+/// An operation without its operands.
+type Operation = (ir_core::Symbol, ir_core::AttrDict, ir_core::Type);
+
 /// What computes a class.
 #[derive(Clone, Copy)]
 enum Form {
     Leaf(ValueId),
     Op(ir_core::Symbol, ir_core::AttrDict, ir_core::Type),
-    /// The form `form` of the class on the form `inner` of the class `operand`, as one.
+    /// Two operations as one: `then` on the result of `first`.
     Fused {
-        operand: usize,
-        inner: usize,
-        form: usize,
+        first: Operation,
+        then: Operation,
     },
 }
 
 /// Adds, to each class that an operation computes from a class, its computation together with what
 /// computes that one, where the model prices the two as one.
-fn fuse(f: &FuncMut<'_>, nodes: &mut [Vec<Node>], forms: &mut [Vec<Form>], model: CostModel) {
-    for class in 0..nodes.len() {
-        for form in 0..forms[class].len() {
-            let (Form::Op(after, ..), [operand]) =
-                (forms[class][form], &*nodes[class][form].operands)
-            else {
+fn fuse(f: &FuncMut<'_>, classes: &mut [Vec<(f64, Form, Operands)>], model: CostModel) {
+    for class in 0..classes.len() {
+        let mut fused = Vec::new();
+        for (_, form, operands) in &classes[class] {
+            let (&Form::Op(name, attrs, ty), &[operand]) = (form, &operands[..]) else { continue };
+            if operand as usize == class {
                 continue;
-            };
-            let operand = *operand;
-            for inner in 0..forms[operand].len() {
-                let Form::Op(before, ..) = forms[operand][inner] else { continue };
-                if operand == class || !model.fuses(f.registry, before, after) {
-                    continue;
+            }
+            for (cost, inner, operands) in &classes[operand as usize] {
+                let &Form::Op(before, before_attrs, before_ty) = inner else { continue };
+                if model.fuses(f.registry, before, name) {
+                    let first = (before, before_attrs, before_ty);
+                    let form = Form::Fused { first, then: (name, attrs, ty) };
+                    fused.push((*cost, form, operands.clone()));
                 }
-                let Node { cost, operands } = nodes[operand][inner].clone();
-                nodes[class].push(Node { cost, operands });
-                forms[class].push(Form::Fused { operand, inner, form });
             }
         }
+        classes[class].extend(fused);
     }
 }
 
-/// The e-graph as a snapshot with costs.
+/// Operands of a node, in order.
+type Operands = SmallVec<[extraction::Class; 4]>;
+
+/// The e-graph as an extraction problem.
 struct Candidates {
-    snapshot: Snapshot,
-    forms: Vec<Vec<Form>>,
-    index: FxHashMap<Class, usize>,
+    problem: Problem,
+    /// What each node is.
+    forms: Vec<Form>,
+    /// The operands of each node, in order.
+    operands: Vec<Operands>,
+    index: FxHashMap<Class, extraction::Class>,
 }
 
 impl Candidates {
     fn new(f: &FuncMut<'_>, block: &Block, model: CostModel) -> Candidates {
         let graph = &block.graph;
         let classes = graph.classes();
-        let index: FxHashMap<Class, usize> =
-            classes.iter().enumerate().map(|(index, class)| (*class, index)).collect();
-        let (mut nodes, mut forms) = (Vec::new(), Vec::new());
+        let index: FxHashMap<Class, extraction::Class> =
+            classes.iter().enumerate().map(|(index, class)| (*class, index as u32)).collect();
+        let mut nodes = Vec::new();
         for class in &classes {
-            let (mut class_nodes, mut class_forms) = (Vec::new(), Vec::new());
+            let mut of_class = Vec::new();
             for (kind, operands) in graph.forms_of(*class) {
                 let (cost, form) = match kind {
                     Kind::Leaf(value, ..) => (0.0, Form::Leaf(*value)),
@@ -377,77 +394,116 @@ impl Candidates {
                         (cost, Form::Op(*name, *attrs, *ty))
                     }
                 };
-                let operands = operands.iter().map(|operand| index[operand]).collect();
-                class_nodes.push(Node { cost, operands });
-                class_forms.push(form);
+                let operands: Operands = operands.iter().map(|operand| index[operand]).collect();
+                of_class.push((cost, form, operands));
             }
-            nodes.push(class_nodes);
-            forms.push(class_forms);
+            nodes.push(of_class);
         }
-        fuse(f, &mut nodes, &mut forms, model);
-        let mut this =
-            Candidates { snapshot: Snapshot { classes: nodes, roots: vec![] }, forms, index };
+        fuse(f, &mut nodes, model);
+        let mut builder = Builder::default();
+        let (mut forms, mut operands_of) = (Vec::new(), Vec::new());
+        for of_class in nodes {
+            builder.class();
+            for (cost, form, operands) in of_class {
+                builder.node(cost, operands.iter().copied());
+                operands_of.push(operands);
+                forms.push(form);
+            }
+        }
         let used = block.outside.iter().flat_map(|(_, used)| used);
-        let mut roots: Vec<usize> = used.filter_map(|value| this.of(block, *value)).collect();
-        roots.sort_unstable();
-        roots.dedup();
-        this.snapshot.roots = roots;
-        this
+        let class_of = |value: &ValueId| index.get(&block.graph.find(*block.classes.get(value)?));
+        let problem = builder.finish(used.filter_map(class_of).copied());
+        Candidates { problem, forms, operands: operands_of, index }
     }
 
-    /// A cheap selection, from `start`. Where operations can be computed together, what pays
-    /// without that is sought first, too: one that is a part of another no longer has the operand
-    /// that others could share.
-    fn choose(&self, start: &Selection, work: u64) -> Selection {
-        let found = improve(&self.snapshot, start, work);
-        let is_alone = |form: &Form| !matches!(form, Form::Fused { .. });
-        if self.forms.iter().flatten().all(is_alone) {
-            return found;
+    /// A cheap extraction that costs no more than `start`. Where operations can be computed
+    /// together, what pays without that is sought first, too: one that is a part of another no
+    /// longer has the operand that others could share.
+    fn choose(&self, strategy: &Strategy, start: &[extraction::Node]) -> Option<Extraction> {
+        let extract = |problem: &Problem, start: &[extraction::Node]| {
+            let size = problem.node_count() + problem.edge_count();
+            let budget = Some(VISITS * size as u64);
+            let options = extraction::Options { budget, start: Some(start), ..Default::default() };
+            // The program as it was is an extraction, so there is one.
+            strategy.extract(problem, options).ok()
+        };
+        let found = extract(&self.problem, start)?;
+        let is_alone =
+            |node: &extraction::Node| !matches!(self.forms[*node as usize], Form::Fused { .. });
+        let kept: Vec<extraction::Node> =
+            (0..self.problem.node_count() as extraction::Node).filter(is_alone).collect();
+        if kept.len() == self.problem.node_count() {
+            return Some(found);
         }
-        // What is computed together comes last, so that places stay.
-        let alone = self.snapshot.classes.iter().zip(&self.forms).map(|(nodes, forms)| {
-            let nodes = nodes.iter().zip(forms).take_while(|(_, form)| is_alone(form));
-            nodes.map(|(node, _)| node.clone()).collect()
-        });
-        let alone = Snapshot { classes: alone.collect(), roots: self.snapshot.roots.clone() };
-        let apart = improve(&alone, start, work);
-        let joined = improve(&self.snapshot, &apart, work);
-        match (cost(&self.snapshot, &found), cost(&self.snapshot, &joined)) {
-            (Some(a), Some(b)) if b < a => joined,
-            _ => found,
+        let mut builder = Builder::default();
+        for class in self.problem.classes() {
+            builder.class();
+            for node in self.problem.nodes(class).filter(is_alone) {
+                builder.node(self.problem.cost(node), self.problem.children(node).iter().copied());
+            }
         }
+        let alone = builder.finish(self.problem.roots().iter().copied());
+        let number = |node: &extraction::Node| {
+            kept.binary_search(node).map_or(NONE, |number| number as extraction::Node)
+        };
+        let apart = extract(&alone, &start.iter().map(number).collect::<Vec<_>>())?;
+        let back = |node: &extraction::Node| kept.get(*node as usize).copied().unwrap_or(NONE);
+        let joined = extract(&self.problem, &apart.choice.iter().map(back).collect::<Vec<_>>())?;
+        Some(if joined.cost < found.cost { joined } else { found })
     }
 
     /// The class of a value of the block.
-    fn of(&self, block: &Block, value: ValueId) -> Option<usize> {
+    fn of(&self, block: &Block, value: ValueId) -> Option<extraction::Class> {
         self.index.get(&block.graph.find(*block.classes.get(&value)?)).copied()
     }
 
     /// The program as it is: each class by its leaf, or the operation that came first. A later one
     /// may need the class itself.
-    fn start(&self, f: &FuncMut<'_>, block: &Block) -> Selection {
-        let mut selection: Selection = vec![None; self.forms.len()];
-        for (class, forms) in self.forms.iter().enumerate() {
-            for (index, form) in forms.iter().enumerate() {
-                if let Form::Leaf(_) = form {
-                    selection[class].get_or_insert(index);
-                }
+    fn start(&self, f: &FuncMut<'_>, block: &Block) -> Vec<extraction::Node> {
+        let mut choice = vec![NONE; self.problem.class_count()];
+        for (node, form) in self.forms.iter().enumerate() {
+            let chosen = &mut choice[self.problem.owner(node as u32) as usize];
+            if let Form::Leaf(_) = form
+                && *chosen == NONE
+            {
+                *chosen = node as u32;
             }
         }
         for (op, class) in &block.inside {
             let class = self.index[&block.graph.find(*class)];
-            if selection[class].is_some() {
+            if choice[class as usize] != NONE {
                 continue;
             }
-            let operands: Option<Vec<usize>> =
+            let operands: Option<Operands> =
                 f.body.operands(*op).map(|value| self.of(block, value)).collect();
             let (name, attrs) = (f.body.op_name(*op), f.body.attrs(*op));
-            let nodes = self.forms[class].iter().zip(&self.snapshot.classes[class]);
-            selection[class] = nodes.into_iter().position(|(form, node)| {
-                matches!(form, Form::Op(n, a, _) if *n == name && *a == attrs)
-                    && Some(&node.operands) == operands.as_ref()
-            });
+            let is_it = |node: &extraction::Node| {
+                matches!(self.forms[*node as usize], Form::Op(n, a, _) if n == name && a == attrs)
+                    && Some(&self.operands[*node as usize]) == operands.as_ref()
+            };
+            choice[class as usize] = self.problem.nodes(class).find(is_it).unwrap_or(NONE);
         }
-        selection
+        choice
+    }
+
+    /// The e-graph as text would have it, with what was taken.
+    fn into_dump(self, f: &FuncMut<'_>, block: &Block, choice: Vec<extraction::Node>) -> Dump {
+        let name = |form: &Form| match form {
+            Form::Leaf(value) => match f.body.name_hint(*value).name {
+                Some(name) => format!("%{name}"),
+                None => "%_".to_string(),
+            },
+            Form::Op(name, attrs, _) => describe(*name, *attrs, f.registry),
+            Form::Fused { first, then } => {
+                let [then, first] = [then, first].map(|op| describe(op.0, op.1, f.registry));
+                format!("{then} of {first}")
+            }
+        };
+        let operators = self.forms.iter().map(name).collect();
+        let types = block.graph.classes().into_iter().map(|class| block.graph.ty(class)).collect();
+        let mut choice = choice;
+        // What nobody needs is not taken; where the program was no extraction, all stays.
+        _ = self.problem.prune(&mut choice);
+        Dump { gym: Gym::new(self.problem, operators, self.operands), types, choice }
     }
 }

@@ -10,14 +10,17 @@
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`];
-//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`regroup`], [`cost`], [`select`].
+//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
+//!   [`dump`].
 
 pub mod body_graph;
 pub mod codes;
 pub mod cost;
+pub mod dump;
 pub mod egraph;
 pub mod eqsat;
 pub mod expression;
+pub mod extraction;
 pub mod family;
 pub mod functions;
 pub mod greedy;
@@ -29,4 +32,3 @@ pub mod print;
 pub mod regroup;
 pub mod rule;
 pub mod saturate;
-pub mod select;

@@ -107,6 +107,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(te::schedule::codes::CODES);
     all.extend(te::text::codes::CODES);
     all.extend(passes::codes::CODES);
+    all.extend(rewrites::extraction::codes::CODES);
     all.extend(rewrites::codes::CODES);
     all.extend(target_core::codes::CODES);
     all.extend(onnx_frontend::CODES);

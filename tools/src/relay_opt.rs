@@ -6,6 +6,7 @@
 mod args;
 mod bench_model;
 mod compile;
+mod egraph;
 mod emit;
 mod expectations;
 mod folder;
@@ -82,6 +83,9 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
         Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => model::inspect(command, io),
+        Some(args::Command::Egraph(command)) => match &command.command {
+            args::EgraphCommand::Extract(command) => egraph::extract(command, io),
+        },
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),

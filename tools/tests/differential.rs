@@ -7,7 +7,7 @@
 mod compiled;
 
 use compiled::{Case, case, compiler, number, run, target};
-use ir_core::pipeline::catch_panic;
+use ir_core::pipeline::{self, Pipeline, RunOptions, catch_panic};
 use ir_core::{Module, Registry, Symbol, Type, verify};
 use relay::generate::{random_network, shrink};
 use relay::language::Tuple;
@@ -39,25 +39,51 @@ fn only(module: &Module, index: usize) -> Option<Module> {
     Some(module)
 }
 
+/// `module` on random inputs, after `passes`, which may change neither what it takes nor what it
+/// gives.
+fn case_after(
+    passes: &str,
+    module: Module,
+    registry: &Registry,
+    seed: u64,
+) -> Result<Case, String> {
+    let mut case = case(module, registry, seed)?;
+    let pipeline = Pipeline::parse(passes, registry).map_err(|error| error.message)?;
+    let (options, mut log) = (RunOptions::default(), Vec::new());
+    let report = pipeline::run(&pipeline, &mut case.module, registry, options, &mut [], &mut log);
+    let report = report.map_err(|error| error.to_string())?;
+    match report.diagnostics.iter().find(|found| found.is_error()) {
+        Some(error) => Err(error.message.clone()),
+        None => Ok(case),
+    }
+}
+
 /// The smallest program that fails like `case`, as text.
-fn smallest(case: &Case, registry: &Registry, target: &CTarget, compiler: &Compiler) -> String {
+fn smallest(
+    case: &Case,
+    module: &Module,
+    passes: &str,
+    registry: &Registry,
+    target: &CTarget,
+    compiler: &Compiler,
+) -> String {
     let failure = |module: &Module| -> Option<String> {
         verify(module, registry).ok()?;
-        let smaller = compiled::case(module.clone(), registry, case.seed).ok()?;
+        let smaller = case_after(passes, module.clone(), registry, case.seed).ok()?;
         Some(run(&[smaller], registry, target, compiler).into_iter().next()?.1)
     };
     let kind = |message: &str| message.chars().take(9).collect::<String>();
-    let Some(first) = failure(&case.module) else { return "it does not fail alone".to_string() };
+    let Some(first) = failure(module) else { return "it does not fail alone".to_string() };
     let fails =
         |module: &Module| failure(module).is_some_and(|message| kind(&message) == kind(&first));
-    let parts = (0..case.expected.len()).filter_map(|index| only(&case.module, index));
+    let parts = (0..case.expected.len()).filter_map(|index| only(module, index));
     let part = parts.into_iter().find(fails);
-    let small = shrink(part.as_ref().unwrap_or(&case.module), registry, &fails);
+    let small = shrink(part.as_ref().unwrap_or(module), registry, &fails);
     format!("{}\n{}", failure(&small).unwrap_or(first), text(&small, registry))
 }
 
-/// `count` programs, compiled for the target that `name` describes.
-fn agree(name: &str, seeds: std::ops::Range<u64>) {
+/// Programs of `seeds`, compiled after `passes` for the target that `name` describes.
+fn agree(name: &str, passes: &str, seeds: std::ops::Range<u64>) {
     let Some(compiler) = compiler() else {
         eprintln!("there is no C compiler: nothing is compared");
         return;
@@ -68,17 +94,18 @@ fn agree(name: &str, seeds: std::ops::Range<u64>) {
     for seeds in seeds.chunks(TOGETHER) {
         let mut cases = Vec::new();
         for &seed in seeds {
-            let module = random_network(&registry, seed, 2 + (seed as usize * 5) % 14);
-            match catch_panic(|| case(module, &registry, seed)) {
+            let module = random_network(&registry, seed, size(seed));
+            match catch_panic(|| case_after(passes, module, &registry, seed)) {
                 Ok(Ok(case)) => cases.push(case),
                 Ok(Err(error)) | Err(error) => failures.push(format!("seed {seed}: {error}")),
             }
         }
         for (index, error) in run(&cases, &registry, &target, &compiler) {
             let seed = cases[index].seed;
+            let module = random_network(&registry, seed, size(seed));
             // The first few are made small; they are usually the same.
             let shown = match failures.len() < 5 {
-                true => smallest(&cases[index], &registry, &target, &compiler),
+                true => smallest(&cases[index], &module, passes, &registry, &target, &compiler),
                 false => error,
             };
             let failure = format!("seed {seed}: {shown}");
@@ -89,6 +116,11 @@ fn agree(name: &str, seeds: std::ops::Range<u64>) {
     assert!(failures.is_empty(), "{name}: {} failures\n{}", failures.len(), failures.join("\n"));
 }
 
+/// How large the program of `seed` is.
+fn size(seed: u64) -> usize {
+    2 + (seed as usize * 5) % 14
+}
+
 /// The seeds of a test that by default runs `cases` of them, from `first`.
 fn seeds(first: u64, cases: u64) -> std::ops::Range<u64> {
     let first = number("PROPTEST_RNG_SEED", first);
@@ -97,15 +129,20 @@ fn seeds(first: u64, cases: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn programs_agree() {
-    agree("c{threads=2}", seeds(0, 96));
+    agree("c{threads=2}", "", seeds(0, 96));
 }
 
 #[test]
 fn portable_code_agrees() {
-    agree("c{isa=scalar,threads=1}", seeds(1_000_000, 48));
+    agree("c{isa=scalar,threads=1}", "", seeds(1_000_000, 48));
 }
 
 #[test]
 fn narrow_vectors_agree() {
-    agree("c{width=4,threads=1}", seeds(2_000_000, 32));
+    agree("c{width=4,threads=1}", "", seeds(2_000_000, 32));
+}
+
+#[test]
+fn searched_kernels_agree() {
+    agree("c{threads=2}", "simplify-inference,fuse{strategy=search}", seeds(3_000_000, 48));
 }

@@ -31,7 +31,9 @@ pub mod spectrum;
 mod tests;
 
 pub use layout_rule::LayoutRule;
-pub use pattern::{FusionPattern, NonComputational, ReshapeOnly, ShapeFromData};
+pub use pattern::{
+    FusionPattern, NonComputational, ReshapeOnly, Rows, ShapeFromData, Transcendental,
+};
 
 /// Operators that belong together.
 #[derive(Clone, Copy, Debug)]

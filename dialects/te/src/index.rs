@@ -112,6 +112,15 @@ impl Range {
     }
 }
 
+/// What [`Indices::narrow_from`] narrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrowed {
+    atom: Atom,
+    before: Range,
+    /// Whether only one value is left.
+    pub is_constant: bool,
+}
+
 /// Which indices something runs over: from `min`, `extent` of them (at most).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interval {
@@ -172,6 +181,24 @@ impl Indices {
             Some(row) => std::mem::replace(&mut self.ranges[row], range),
             None => Range::ALL,
         }
+    }
+
+    /// Says that `index` is at least `low` for now, if that narrows what one variable, quotient or
+    /// remainder in it takes; `None` where it does not.
+    pub fn narrow_from(&mut self, index: &Index, low: i64) -> Option<Narrowed> {
+        let [(atom, factor @ 1..)] = index.terms[..] else { return None };
+        let range = &mut self.ranges[atom.0 as usize];
+        let least = low.checked_sub(index.constant)?.checked_add(factor - 1)?.div_euclid(factor);
+        if least <= range.low || least > range.high {
+            return None;
+        }
+        let before = std::mem::replace(range, Range { low: least, ..*range });
+        Some(Narrowed { atom, before, is_constant: least == before.high })
+    }
+
+    /// Takes back what [`Indices::narrow_from`] said.
+    pub fn widen(&mut self, narrowed: Narrowed) {
+        self.ranges[narrowed.atom.0 as usize] = narrowed.before;
     }
 
     /// By how much `index` grows with `var`, and the values that the rest of it takes; `None`
@@ -597,5 +624,24 @@ mod tests {
         assert_eq!(t.decide(ScalarOp::Lt, &i, &Index::constant(8)), Some(true));
         assert_eq!(t.decide(ScalarOp::Lt, &i, &Index::constant(7)), None);
         assert_eq!(t.decide(ScalarOp::Ge, &i, &i), Some(true));
+    }
+
+    #[test]
+    fn the_last_of_several_tiles_is_known() {
+        let mut indices = Indices::default();
+        let (fused, row) = (indices.var(30), indices.var(7));
+        let (fused, row_index) = (indices.of_var(fused), indices.of_var(row));
+        let tile = indices.remainder(&fused, 3).scaled(7);
+        // Rows of a tensor of 20, in 3 tiles of 7.
+        let narrowed = indices.narrow_from(&tile.plus(6), 20).unwrap();
+        assert!(narrowed.is_constant);
+        assert_eq!(indices.range(&tile), Range { low: 14, high: 14 });
+        assert_eq!(
+            indices.linear(&tile.sum(&row_index), row),
+            Some((1, Range { low: 14, high: 14 }))
+        );
+        indices.widen(narrowed);
+        assert_eq!(indices.range(&tile), Range { low: 0, high: 14 });
+        assert!(indices.narrow_from(&tile.sum(&row_index), 20).is_none());
     }
 }

@@ -11,7 +11,8 @@ use ir_core::{Diagnostic, FuncMut, Module, Registry, SourceMap};
 use relay::inference::infer_module;
 use relay::text::{PrintOptions, parse, print};
 use rewrites::cost::CostModel;
-use rewrites::eqsat::{Report, optimize};
+use rewrites::eqsat::{Report, Settings, optimize};
+use rewrites::extraction::STRATEGIES;
 use rewrites::library::{Library, RuleSet};
 use rewrites::saturate::Budget;
 
@@ -108,7 +109,9 @@ fn saturate(
             signatures: &signatures,
             registry,
         };
-        let report = optimize(&mut function, rules, budget, CostModel::T4);
+        let extraction = &STRATEGIES[0];
+        let settings = Settings { budget, model: CostModel::T4, extraction, dump: false };
+        let report = optimize(&mut function, rules, settings);
         result = (report.map_err(|error| vec![*error])?, operations);
     }
     Ok(result)

@@ -8,14 +8,14 @@ use relay::language::{Call, create_fn, end_block};
 use relay::operators::{FusionPattern, ReshapeOnly};
 use rustc_hash::FxHashMap;
 
-use super::graph::{self, Graph};
-use super::partition::Groups;
+use super::graph;
 
 /// Structure of a kernel with its parameters numbered: equal keys compute equal functions.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     params: Vec<Type>,
-    ops: Vec<(Symbol, AttrDict, Vec<Source>)>,
+    /// With the types of their results, which may depend on the values of constants outside.
+    ops: Vec<(Symbol, AttrDict, Type, Vec<Source>)>,
 }
 
 /// Where a kernel's operation takes an operand from.
@@ -26,46 +26,70 @@ enum Source {
     Constant(AttrDict),
 }
 
-/// Makes a kernel of every group of `graph` that computes something.
+/// What one kernel computes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Kernel {
+    /// Its operations, each after those that it reads; the last one is the result.
+    pub(super) members: Vec<OpId>,
+}
+
+/// Makes `kernels`, each of which comes after those that it reads. An operation may be in several of
+/// them, and is then computed in each.
 pub(super) fn outline(
     f: &mut FuncMut<'_>,
     cx: &mut PassContext<'_>,
-    graph: &Graph,
-    groups: &Groups,
+    kernels: &[Kernel],
 ) -> PassResult {
-    let mut members: Vec<Vec<OpId>> = vec![vec![]; graph.nodes.len()];
-    for (index, node) in graph.nodes.iter().enumerate() {
-        members[groups.root(index)].push(node.op);
-    }
-    let mut kernels: FxHashMap<Key, ValueId> = FxHashMap::default();
-    for members in &members {
-        match members.as_slice() {
-            [] => {}
+    let mut outlined: Vec<&Kernel> = vec![];
+    for kernel in kernels {
+        match kernel.members.as_slice() {
             [only] if f.body.op_name(*only) == "relay.annotation.stop_fusion" => {
                 let value = f.body.operand(*only, 0);
                 f.replace(*only, value);
             }
             // Tuples and projections alone compute nothing.
             members if members.iter().all(|op| is_plumbing(f, *op)) => {}
-            _ => {
-                cx.count("kernels", 1);
-                cx.count("operators in kernels", members.len() as u64);
-                outline_group(f, members, &mut kernels);
-            }
+            _ => outlined.push(kernel),
+        }
+    }
+    let described: Vec<(Key, Vec<ValueId>)> =
+        outlined.iter().map(|kernel| describe(f, &kernel.members)).collect();
+    let mut functions: FxHashMap<Key, ValueId> = FxHashMap::default();
+    let mut results: Vec<(ValueId, ValueId)> = vec![];
+    for (kernel, (key, args)) in outlined.iter().zip(described) {
+        cx.count("kernels", 1);
+        cx.count("operators in kernels", kernel.members.len() as u64);
+        let Some(&root) = kernel.members.last() else { continue };
+        let call = call(f, &kernel.members, key, &args, &mut functions);
+        results.push((f.body.result(root, 0), call));
+    }
+    for (old, new) in results {
+        f.body.replace_all_uses(old, new);
+    }
+    // Users first: members come before what reads them, and kernels before those that read them.
+    for op in outlined.iter().rev().flat_map(|kernel| kernel.members.iter().rev()) {
+        if f.body.is_live(*op) && f.body.is_unused(f.body.result(*op, 0)) {
+            f.body.erase(*op);
         }
     }
     Ok(())
 }
 
 /// Whether `op` only groups or selects values.
-fn is_plumbing(f: &FuncMut<'_>, op: OpId) -> bool {
+pub(super) fn is_plumbing(f: &FuncMut<'_>, op: OpId) -> bool {
     let name = f.body.op_name(op);
     name == "relay.tuple" || name == "relay.tuple_get"
 }
 
-fn outline_group(f: &mut FuncMut<'_>, members: &[OpId], kernels: &mut FxHashMap<Key, ValueId>) {
-    let Some(&root) = members.last() else { return };
-    let (key, args) = describe(f, members);
+/// Calls the kernel of `members`, described by `key`, on `args`, where the last member stands.
+fn call(
+    f: &mut FuncMut<'_>,
+    members: &[OpId],
+    key: Key,
+    args: &[ValueId],
+    kernels: &mut FxHashMap<Key, ValueId>,
+) -> ValueId {
+    let root = members[members.len() - 1];
     let result = f.body.result(root, 0);
     let (result_type, hint) = (f.body.ty(result), f.body.name_hint(result));
     // The root first: messages point there.
@@ -85,17 +109,19 @@ fn outline_group(f: &mut FuncMut<'_>, members: &[OpId], kernels: &mut FxHashMap<
         fill(f, block, members, &key);
         f.body.result(op, 0)
     });
-    let call = Call { type_args: vec![], attributes: AttrDict::empty(), callee: kernel, args };
+    kernels.insert(key, kernel);
+    let call = Call {
+        type_args: vec![],
+        attributes: AttrDict::empty(),
+        callee: kernel,
+        args: args.to_vec(),
+    };
     let (operands, types) = (call.operands(), [result_type]);
     let parts = OpParts::new(<Call as OpFields<ValueId>>::NAME, &operands, &types).at(loc);
     let call = f.body.insert_op(InsertPoint::Before(root), parts);
     let value = f.body.result(call, 0);
     f.body.set_name_hint(value, hint);
-    f.body.replace_all_uses(result, value);
-    for &op in members.iter().rev() {
-        f.body.erase(op);
-    }
-    kernels.insert(key, kernel);
+    value
 }
 
 /// The structure of a group and the values it takes from outside, in order of first use.
@@ -128,7 +154,8 @@ fn describe(f: &FuncMut<'_>, members: &[OpId]) -> (Key, Vec<ValueId>) {
                 args.len() - 1
             }))
         });
-        ops.push((name, body.attrs(op), sources.collect()));
+        let ty = body.ty(body.result(op, 0));
+        ops.push((name, body.attrs(op), ty, sources.collect()));
     }
     let params = args.iter().map(|arg| body.ty(*arg)).collect();
     (Key { params, ops }, args)
@@ -148,7 +175,7 @@ fn attributes(f: &FuncMut<'_>, members: &[OpId]) -> AttrDict {
 /// Writes the operations of a kernel into its block.
 fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
     let mut values: Vec<ValueId> = Vec::with_capacity(members.len());
-    for (&op, (name, attrs, sources)) in members.iter().zip(&key.ops) {
+    for (&op, (name, attrs, ty, sources)) in members.iter().zip(&key.ops) {
         let mut operands: Vec<ValueId> = Vec::with_capacity(sources.len());
         for (position, source) in sources.iter().enumerate() {
             operands.push(match *source {
@@ -162,7 +189,7 @@ fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
                 }
             });
         }
-        let types = [f.body.ty(f.body.result(op, 0))];
+        let types = [*ty];
         let parts = OpParts::new(*name, &operands, &types).attrs(*attrs).at(f.body.loc(op));
         let copy = f.body.insert_op(InsertPoint::End(block), parts);
         values.push(f.body.result(copy, 0));

@@ -25,12 +25,22 @@ struct Group {
 
 impl Groups {
     /// The representative of the group of `node`, which is the node whose value the group yields.
-    pub(super) fn root(&self, node: usize) -> usize {
+    fn root(&self, node: usize) -> usize {
         let mut root = node;
         while self.groups[root].parent != root {
             root = self.groups[root].parent;
         }
         root
+    }
+
+    /// The nodes of each group that has any, by their last node, which is the one that it yields.
+    pub(super) fn members(&self) -> Vec<Vec<usize>> {
+        let mut members: Vec<Vec<usize>> = vec![vec![]; self.groups.len()];
+        for node in 0..self.groups.len() {
+            members[self.root(node)].push(node);
+        }
+        members.retain(|members| !members.is_empty());
+        members
     }
 
     fn find(&mut self, node: usize) -> usize {

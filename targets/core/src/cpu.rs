@@ -20,14 +20,21 @@ use te::schedule::{Access, Axis, Refused, Schedule, Stage};
 
 use crate::Capabilities;
 
-/// Loops of fewer points than this are not worth starting threads for.
-const PARALLEL_POINTS: i64 = 1 << 15;
+/// Loops of fewer points than this are not worth sharing between threads: fetching what another
+/// thread wrote, and saying that it is done, takes as long.
+const PARALLEL_POINTS: i64 = 1 << 14;
+
+/// The same for reductions in register tiles, which take less time for each point.
+const PARALLEL_STEPS: i64 = 1 << 16;
 
 /// Stages are inlined while the expression stays below this many operations.
 const INLINE_OPS: usize = 256;
 
 /// Longer rows, in elements of all that is computed of them, are computed one at a time.
 const MOST_BLOCKED_ROW: i64 = 1 << 13;
+
+/// Bytes of the nearest cache of a core, on most machines.
+const NEAREST_CACHE: i64 = 1 << 15;
 
 /// Windows of at most so many elements are written out.
 const MOST_WINDOW: i64 = 7;
@@ -133,6 +140,19 @@ fn is_dear(schedule: &Schedule, stage: Stage) -> bool {
 /// Whether a number that is loaded serves several lanes.
 fn is_shared(accesses: &[Access]) -> bool {
     accesses.iter().any(|access| access.lane == Some(0))
+}
+
+/// Sorts the rows of a tile, positions of root axes with the loops over them, such that as few
+/// numbers as possible are in registers besides the results: what does not depend on the outer rows
+/// is kept from one of them to the next.
+fn sort_rows(rows: &mut [(usize, Axis)], tile: &Tile, accesses: &[Access]) {
+    let Some(vectors) = accesses.iter().find(|access| access.lane == Some(1)) else { return };
+    let count = |of_vectors: bool| {
+        let rows = rows.iter().filter(|(row, _)| vectors.depends_on(*row) == of_vectors);
+        rows.map(|(row, _)| tile.factors[*row]).product::<i64>()
+    };
+    let vectors_inside = count(true) <= count(false);
+    rows.sort_by_key(|(row, _)| vectors.depends_on(*row) == vectors_inside);
 }
 
 struct Rules<'a> {
@@ -274,7 +294,9 @@ impl Rules<'_> {
         if !contiguous || accesses.iter().all(|access| access.lane == Some(0)) {
             return self.reduce_in_vectors(root, producer);
         }
-        let tile = self.choose_tile(&spatial, last, lanes, &accesses);
+        // In points that take as long as those of other loops.
+        let work = points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS);
+        let tile = self.choose_tile(&spatial, last, lanes, &accesses, work);
 
         // Outer loops, then the tile: its rows, then its vectors.
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
@@ -311,7 +333,6 @@ impl Rules<'_> {
                 let _ = self.schedule.unroll(*axis);
             }
         }
-        let work = points(self.schedule, producer);
         let at = self.parallelize(&outer, work);
         if self.schedule.compute_at(producer, at).is_err() {
             return false;
@@ -325,7 +346,7 @@ impl Rules<'_> {
     /// as what is read in vectors lies in memory, then the rows of the tile, then its vectors.
     fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile, accesses: &[Access]) {
         let axes = self.schedule.axes(producer).to_vec();
-        let (mut spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
+        let (spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
             axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
         if let Some(vectors) = accesses.iter().find(|access| access.lane == Some(1)) {
             // Sequential reads are what caches and their prefetchers are made for.
@@ -336,18 +357,19 @@ impl Rules<'_> {
             reduction.sort_by_key(|axis| std::cmp::Reverse(step(axis).unwrap_or(i64::MAX)));
         }
         let lanes = tile.factors.get(spatial.len()).copied().unwrap_or(1);
-        let rows: Vec<Axis> = match self.schedule.split(spatial[last], lanes) {
-            Ok((vectors, vector)) => {
-                let _ = self.schedule.vectorize(vector);
-                spatial.remove(last);
-                spatial.push(vectors);
-                spatial.push(vector);
-                spatial[..spatial.len() - 1].to_vec()
-            }
-            Err(_) => spatial.clone(),
-        };
+        let mut rows: Vec<(usize, Axis)> = spatial.into_iter().enumerate().collect();
+        let mut vector = None;
+        if let Ok((vectors, lane)) = self.schedule.split(rows[last].1, lanes) {
+            let _ = self.schedule.vectorize(lane);
+            vector = Some(lane);
+            rows.remove(last);
+            rows.push((last, vectors));
+        }
+        sort_rows(&mut rows, tile, accesses);
+        let rows: Vec<Axis> = rows.into_iter().map(|(_, axis)| axis).collect();
         let innermost = reduction.last().copied();
-        let order: Vec<Axis> = reduction.into_iter().chain(spatial).collect();
+        let order: Vec<Axis> =
+            reduction.into_iter().chain(rows.iter().copied()).chain(vector).collect();
         let _ = self.schedule.reorder(&order);
         for axis in rows {
             let _ = self.schedule.unroll(axis);
@@ -360,7 +382,14 @@ impl Rules<'_> {
 
     /// The tile that loads the fewest numbers for each combination, of those that fit in registers.
     /// The factor after those of the axes is the number of lanes.
-    fn choose_tile(&self, spatial: &[i64], last: usize, lanes: i64, accesses: &[Access]) -> Tile {
+    fn choose_tile(
+        &self,
+        spatial: &[i64],
+        last: usize,
+        lanes: i64,
+        accesses: &[Access],
+        work: i64,
+    ) -> Tile {
         let registers = self.machine.vector_registers.max(8) as i64;
         // Where each number is loaded for one element only, as in pools, the registers hold what
         // neighbours read of the same row.
@@ -383,7 +412,8 @@ impl Rules<'_> {
         loop {
             let tile: i64 = factors.iter().product();
             if tile <= most {
-                let cost = self.tile_cost(&candidates, &factors, accesses, tile);
+                let cost = self.tile_cost(&candidates, &factors, accesses, tile)
+                    * self.imbalance(spatial, &candidates, &factors, last, work);
                 if best.as_ref().is_none_or(|(least, _)| cost < *least - 1e-9) {
                     best = Some((cost, factors.clone()));
                 }
@@ -437,14 +467,45 @@ impl Rules<'_> {
         (latency.max(loads) + 0.4 * loads + loop_overhead) * waste
     }
 
+    /// How many times as long tiles take as they would if each thread had as many as the others.
+    fn imbalance(
+        &self,
+        spatial: &[i64],
+        candidates: &[(usize, i64)],
+        factors: &[i64],
+        last: usize,
+        work: i64,
+    ) -> f64 {
+        if !self.is_shared_work(work) {
+            return 1.0;
+        }
+        let mut tiles = 1.0;
+        for (axis, extent) in spatial.iter().enumerate() {
+            let place = candidates.iter().position(|(candidate, _)| *candidate == axis);
+            tiles *= match place {
+                Some(place) => (candidates[place].1 as f64 / factors[place] as f64).ceil(),
+                // All its vectors are one.
+                None if axis == last => 1.0,
+                None => *extent as f64,
+            };
+        }
+        let threads = self.machine.threads as f64;
+        (tiles / threads).ceil() * threads / tiles
+    }
+
+    /// Whether loops of `work` points are worth sharing between threads.
+    fn is_shared_work(&self, work: i64) -> bool {
+        self.machine.threads > 1 && work >= PARALLEL_POINTS
+    }
+
     /// Makes one loop of `outer`, as far as threads need, and runs it on several; returns the
     /// innermost loop that is left of them.
     fn parallelize(&mut self, outer: &[Axis], work: i64) -> Axis {
         let mut at = outer[outer.len() - 1];
-        if self.machine.threads < 2 || work < PARALLEL_POINTS {
+        if !self.is_shared_work(work) {
             return at;
         }
-        let enough = 8 * self.machine.threads as i64;
+        let enough = 16 * self.machine.threads as i64;
         let mut fused = outer[0];
         for &next in &outer[1..] {
             if self.schedule.extent(fused) >= enough {
@@ -472,7 +533,7 @@ impl Rules<'_> {
         let work = points(self.schedule, producer);
         let before = self.schedule.clone();
         let partials = self.factor_row(producer);
-        self.block_rows(&mut outer, work);
+        self.block_rows(&mut outer, work, 0);
         let at = self.parallelize(&outer, work);
         if !self.reduce_row(producer, &partials, at) {
             *self.schedule = before;
@@ -515,11 +576,17 @@ impl Rules<'_> {
         if common == 0 {
             return false;
         }
+        let whole = all.iter().filter(|stage| reduce(self.schedule, **stage).is_none());
+        let written = whole.chain([&root]).map(|stage| {
+            let bytes = i64::from(self.bits(*stage)) / 8;
+            points(self.schedule, *stage).saturating_mul(bytes)
+        });
+        let written = written.fold(0i64, i64::saturating_add);
         let before = self.schedule.clone();
         let factored: Vec<(Stage, Partials)> =
             all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
         let mut outer = axes[..common].to_vec();
-        self.block_rows(&mut outer, work);
+        self.block_rows(&mut outer, work, written);
         let at = self.parallelize(&outer, work);
         for (stage, partials) in &factored {
             if !self.reduce_row(*stage, partials, at) {
@@ -537,15 +604,17 @@ impl Rules<'_> {
     }
 
     /// Takes a few rows of the innermost of the loops `outer` at once, where a row is short: then
-    /// the end of one row's reduction overlaps with the next row. `work` is for all rows.
-    fn block_rows(&mut self, outer: &mut [Axis], work: i64) {
-        const ROWS: i64 = 4;
-        let all = points_of(self.schedule, outer);
+    /// the end of one row's reduction overlaps with the next row. `work` is for all rows, and so
+    /// are the `written` bytes of tensors.
+    fn block_rows(&mut self, outer: &mut [Axis], work: i64, written: i64) {
+        let all = points_of(self.schedule, outer).max(1);
         let Some(last) = outer.last_mut() else { return };
-        let long = work / all.max(1) > MOST_BLOCKED_ROW;
-        if self.schedule.extent(*last) % ROWS == 0
-            && !long
-            && let Ok((blocks, _)) = self.schedule.split(*last, ROWS)
+        let extent = self.schedule.extent(*last);
+        // Half of the nearest cache is left for what is read.
+        let fits = |rows: &i64| extent % rows == 0 && rows * (written / all) <= NEAREST_CACHE / 2;
+        if work / all <= MOST_BLOCKED_ROW
+            && let Some(rows) = [4, 2].into_iter().find(fits)
+            && let Ok((blocks, _)) = self.schedule.split(*last, rows)
         {
             *last = blocks;
         }

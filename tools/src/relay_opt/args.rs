@@ -31,6 +31,7 @@ pub(super) enum Command {
     Compile(CompileModel),
     Import(ImportModel),
     Inspect(InspectModel),
+    Egraph(Egraph),
     Rules(Rules),
 }
 
@@ -91,6 +92,10 @@ pub(super) struct Optimize {
     /// Prints the loops after each primitive of a schedule that `lower-schedule` applies
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_schedule_steps: bool,
+    /// Prints the e-graphs of `eqsat`, on standard error: dot, for graphviz; json, one to a line, for
+    /// `relay-opt egraph extract` and other tools; or ir, for people
+    #[arg(long, value_name = "FORM", help_heading = "Watching passes")]
+    pub(super) dump_egraph: Option<String>,
     /// Prints where the time went
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
           default_missing_value = "human", help_heading = "Watching passes")]
@@ -355,6 +360,49 @@ pub(super) struct InspectModel {
     pub(super) json: bool,
 }
 
+/// Works on e-graphs in files.
+#[derive(Args, Debug)]
+pub(super) struct Egraph {
+    #[command(subcommand)]
+    pub(super) command: EgraphCommand,
+}
+
+/// What to do with an e-graph.
+#[derive(Subcommand, Debug)]
+pub(super) enum EgraphCommand {
+    Extract(ExtractEgraph),
+}
+
+/// Chooses the cheapest nodes of an e-graph that make up its roots.
+///
+/// Prints the DAG cost, which counts shared nodes once, the time, and how far the cost may be above
+/// the least, where a bound is known. See `docs/extraction.md`.
+#[derive(Args, Debug)]
+pub(super) struct ExtractEgraph {
+    /// The e-graph: JSON of the extraction gym; `-` is standard input
+    #[arg(default_value = "-")]
+    pub(super) input: String,
+    /// How to search; see --list-strategies
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(super) strategy: String,
+    /// Spends about so much work, in visits of nodes; the default is the strategy's own measure.
+    /// Equal budgets give equal results
+    #[arg(long, value_name = "N")]
+    pub(super) budget: Option<u64>,
+    /// Seed of random choices
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Where the choice goes, as JSON: for each class the id of its node
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<String>,
+    /// Prints JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Lists the strategies
+    #[arg(long)]
+    pub(super) list_strategies: bool,
+}
+
 /// Lists and checks rewrite rules.
 #[derive(Args, Debug)]
 pub(super) struct Rules {
@@ -425,10 +473,15 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
 pub(super) fn help() -> Vec<(String, String)> {
     let mut command = Cli::command();
     command.build();
-    let mut help = vec![("relay-opt".to_string(), command.render_long_help().to_string())];
-    for subcommand in command.get_subcommands_mut() {
-        let name = format!("relay-opt {}", subcommand.get_name());
-        help.push((name, subcommand.render_long_help().to_string()));
+    let mut help = Vec::new();
+    let mut pending = vec![("relay-opt".to_string(), &mut command)];
+    while let Some((name, command)) = pending.pop() {
+        help.push((name.clone(), command.render_long_help().to_string()));
+        let start = pending.len();
+        let subcommands = command.get_subcommands_mut();
+        pending
+            .extend(subcommands.map(|command| (format!("{name} {}", command.get_name()), command)));
+        pending[start..].reverse();
     }
     help
 }

@@ -112,6 +112,16 @@ pub(super) fn optimize(
         writeln!(io.stderr, "error: {message}")?;
         return Ok(USAGE);
     }
+    if let Some(form) = &args.dump_egraph {
+        let set = match pipeline.steps().iter().any(|step| step.def.name == "eqsat") {
+            true => pipeline.set_option("eqsat", "dump", form),
+            false => Err("`--dump-egraph` needs the pass `eqsat`".to_string()),
+        };
+        if let Err(message) = set {
+            writeln!(io.stderr, "error: {message}")?;
+            return Ok(USAGE);
+        }
+    }
     reporter.source("<target>", &args.target);
     let lowering = match level.map(|level| targets::target(&args.target, None).map(|t| (level, t)))
     {

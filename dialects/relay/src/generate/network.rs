@@ -11,6 +11,7 @@
 //!   nearly the same numbers.
 
 mod layers;
+mod order;
 mod parts;
 mod quantized;
 
@@ -55,7 +56,7 @@ const MOST_ELEMENTS: i64 = 1 << 16;
 const MOST_PRODUCTS: i64 = 1 << 18;
 
 /// Operators that keep the numbers of their operands as they are.
-const EXACT: [&str; 62] = [
+const EXACT: [&str; 65] = [
     "negative",
     "abs",
     "copy",
@@ -93,6 +94,9 @@ const EXACT: [&str; 62] = [
     "matrix_set_diag",
     "sequence_mask",
     "reverse_sequence",
+    "sort",
+    "topk",
+    "image.dilation2d",
     "nn.pad",
     "nn.mirror_pad",
     "nn.dilate",
@@ -133,7 +137,7 @@ pub(super) struct Network<'a> {
 impl Network<'_> {
     /// One more operator, or a few that belong together; `None` where it did not fit.
     fn step(&mut self) -> Option<ValueId> {
-        match self.random.below(24) {
+        match self.random.below(26) {
             0..=3 => self.unary(),
             4..=6 => self.binary(),
             7 => self.compare(),
@@ -147,6 +151,8 @@ impl Network<'_> {
             20 => self.join(),
             21 => self.selection(),
             22 => self.conversion(),
+            23 => self.order(),
+            24 => self.signal(),
             _ => self.quantized(),
         }
     }

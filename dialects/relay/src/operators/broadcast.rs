@@ -7,7 +7,7 @@ use te::scalar::ScalarOp;
 
 use super::FusionPattern::Broadcast;
 use super::LayoutRule::Pointwise;
-use super::{elements, relation};
+use super::{Transcendental, elements, relation};
 use crate::define::{self, Define, DefineCx, Defined};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -266,6 +266,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<TruncMod>();
     registry.op::<FloorMod>();
     registry.op::<Power>();
+    let _ = registry.attach("relay.power", Transcendental);
     registry.op::<Maximum>();
     registry.op::<Minimum>();
     registry.op::<LogicalAnd>();

@@ -6,7 +6,7 @@ use te::scalar::ScalarOp;
 
 use super::FusionPattern::Elementwise;
 use super::LayoutRule::Pointwise;
-use super::{elements, relation};
+use super::{Transcendental, elements, relation};
 use crate::define::{self, Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -26,6 +26,7 @@ macro_rules! real_functions {
             infer = relation::identity,
             hooks(
                 Elementwise,
+                Transcendental,
                 Pointwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)),
                 Define(|cx| define::$define(cx, ScalarOp::$op))
             )

@@ -1,5 +1,7 @@
 //! How an operator may join a fused kernel.
 
+use ir_core::{AttrDict, Type};
+
 /// The fusion pattern of an operator (Relay, arXiv 1904.08368, section 4.1), ordered from the
 /// most to the least fusable. Attached as a hook; an operator without one is opaque.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,3 +36,15 @@ pub struct NonComputational;
 /// shape that is not known before run time it is never fused.
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeFromData;
+
+/// Marks an elementwise operator of which one element takes much longer than to read or write a
+/// number, such as `exp`: it is better stored than computed twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Transcendental;
+
+/// The hook of an operator that computes row by row: each row of the result depends on one row of
+/// the first operand. From the types of the operands and the attributes it tells how many leading
+/// dimensions of the first operand number the rows, where the others are one row; `None` where
+/// these attributes go across rows.
+#[derive(Clone, Copy)]
+pub struct Rows(pub fn(&[Type], AttrDict) -> Option<usize>);

@@ -7,8 +7,8 @@
 //! tests compare it with real arithmetic, from which the integers differ by at most one.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
-
 use te::compute::{Expression, Tensor};
+use te::scalar::ScalarOp;
 
 use super::elementwise::fixed_point_multiply;
 use super::relation;
@@ -85,11 +85,17 @@ fn evaluate_as<T: Op>(
 
 /// What the definition of `T` gives for `operands` and the attributes at hand.
 fn define_as<T: Op>(cx: &mut DefineCx<'_>, operands: &[Operand]) -> Defined {
+    let result = cx.result;
+    define_typed::<T>(cx, operands, result)
+}
+
+/// The same, where the result is of type `result`.
+fn define_typed<T: Op>(cx: &mut DefineCx<'_>, operands: &[Operand], result: Type) -> Defined {
     let info = T::info();
     let Some(define) = info.hook::<Define>() else {
         return Err("expected an operator with a definition".to_string());
     };
-    let DefineCx { name, attrs, result, .. } = *cx;
+    let DefineCx { name, attrs, .. } = *cx;
     DefineCx { builder: &mut *cx.builder, name, operands, attrs, result }.write(define)
 }
 
@@ -112,6 +118,70 @@ fn define_saturated(e: &mut Expression<'_>, value: ValueId, dtype: DType) -> Val
     let value = e.max(value, least);
     let value = e.min(value, most);
     e.cast(value, dtype)
+}
+
+/// How a tensor stands for real numbers, as operands of a definition.
+struct DefinedQuantization {
+    scale: Tensor,
+    zero_point: Tensor,
+    /// The axis of the tensor along which they go.
+    axis: usize,
+}
+
+impl DefinedQuantization {
+    /// That of operands `index` and `index + 1`, for a tensor of rank `rank`.
+    fn read(
+        cx: &DefineCx<'_>,
+        index: usize,
+        rank: usize,
+        axis: i64,
+    ) -> Result<DefinedQuantization, String> {
+        let axis = if rank == 0 { 0 } else { relation::axis(axis, rank)? };
+        Ok(DefinedQuantization {
+            scale: cx.tensor(index)?,
+            zero_point: cx.tensor(index + 1)?,
+            axis,
+        })
+    }
+
+    /// One for all elements: that of operands `index` and `index + 1`.
+    fn scalar(cx: &DefineCx<'_>, index: usize) -> Result<DefinedQuantization, String> {
+        DefinedQuantization::read(cx, index, 0, 0)
+    }
+
+    /// The scale of the element at indices `i`, a `float32`.
+    fn scale(&self, e: &mut Expression<'_>, i: &[ValueId]) -> ValueId {
+        load_spread(e, &self.scale, i, self.axis)
+    }
+
+    /// The zero point of the element at indices `i`, as an `int64`.
+    fn zero_point(&self, e: &mut Expression<'_>, i: &[ValueId]) -> ValueId {
+        let zero = load_spread(e, &self.zero_point, i, self.axis);
+        e.cast(zero, DType::INT64)
+    }
+
+    /// `element`, an integer that stands at indices `i`, less its zero point, as an `int64`.
+    fn shifted(&self, e: &mut Expression<'_>, element: ValueId, i: &[ValueId]) -> ValueId {
+        let (element, zero) = (e.cast(element, DType::INT64), self.zero_point(e, i));
+        e.sub(element, zero)
+    }
+
+    /// As [`Quantization::dequantize`], a `float32`.
+    fn dequantize(&self, e: &mut Expression<'_>, element: ValueId, i: &[ValueId]) -> ValueId {
+        let shifted = self.shifted(e, element, i);
+        let (shifted, scale) = (e.cast(shifted, DType::FLOAT32), self.scale(e, i));
+        e.mul(shifted, scale)
+    }
+
+    /// As [`Quantization::quantize`], an `int64` that is not yet saturated.
+    fn quantize(&self, e: &mut Expression<'_>, element: ValueId, i: &[ValueId]) -> ValueId {
+        let (element, scale) = (e.cast(element, DType::FLOAT32), self.scale(e, i));
+        let (scaled, zero) = (e.div(element, scale), self.zero_point(e, i));
+        let zero = e.cast(zero, DType::FLOAT32);
+        let shifted = e.add(scaled, zero);
+        let rounded = e.scalar(ScalarOp::Round, &[shifted]);
+        e.cast(rounded, DType::INT64)
+    }
 }
 
 /// One number for all elements of a tensor, or one for every index along an axis.
@@ -245,6 +315,123 @@ impl FixedPoint {
         }
         self.times(value)
     }
+}
+
+/// A [`FixedPoint`] in a definition; both are of `int64`.
+#[derive(Clone, Copy)]
+struct DefinedFixedPoint {
+    multiplier: ValueId,
+    shift: ValueId,
+}
+
+impl DefinedFixedPoint {
+    /// That of a factor known now.
+    fn known(e: &mut Expression<'_>, factor: FixedPoint) -> DefinedFixedPoint {
+        let FixedPoint { multiplier, shift } = factor;
+        DefinedFixedPoint { multiplier: e.index(multiplier), shift: e.index(shift) }
+    }
+
+    /// As [`FixedPoint::new`]; `factor` is a `float64`.
+    fn new(e: &mut Expression<'_>, factor: ValueId) -> DefinedFixedPoint {
+        let power = |e: &mut Expression<'_>, exponent: ValueId| {
+            let (zero, most, one) = (e.index(0), e.index(62), e.index(1));
+            let exponent = e.max(exponent, zero);
+            let exponent = e.min(exponent, most);
+            let power = e.scalar(ScalarOp::ShiftLeft, &[one, exponent]);
+            e.cast(power, DType::FLOAT64)
+        };
+        let logarithm = e.scalar(ScalarOp::Log2, &[factor]);
+        let floor = e.scalar(ScalarOp::Floor, &[logarithm]);
+        let exponent = e.cast(floor, DType::INT64);
+        let shift = e.add_index(exponent, 1);
+        // One of the powers is 1; both are exact.
+        let negated = e.neg(shift);
+        let (down, up) = (power(e, shift), power(e, negated));
+        let fraction = e.div(factor, down);
+        let fraction = e.mul(fraction, up);
+        // The logarithm is rounded: it may be off by one near a power of 2.
+        let [half, one, two] = [0.5, 1.0, 2.0].map(|value| e.number(DType::FLOAT64, value));
+        let (high, low) = (e.ge(fraction, one), e.lt(fraction, half));
+        let (halved, doubled) = (e.mul(fraction, half), e.mul(fraction, two));
+        let fraction = e.select(low, doubled, fraction);
+        let fraction = e.select(high, halved, fraction);
+        let (next, previous) = (e.add_index(shift, 1), e.add_index(shift, -1));
+        let shift = e.select(low, previous, shift);
+        let shift = e.select(high, next, shift);
+        let all = e.number(DType::FLOAT64, 2f64.powi(31));
+        let scaled = e.mul(fraction, all);
+        let rounded = e.scalar(ScalarOp::Round, &[scaled]);
+        let multiplier = e.cast(rounded, DType::INT64);
+        let (limit, half) = (e.index(1 << 31), e.index(1 << 30));
+        let full = e.eq(multiplier, limit);
+        let next = e.add_index(shift, 1);
+        DefinedFixedPoint {
+            multiplier: e.select(full, half, multiplier),
+            shift: e.select(full, next, shift),
+        }
+    }
+
+    /// The one that turns integers under `from` into those under `to`.
+    fn between(
+        e: &mut Expression<'_>,
+        from: &DefinedQuantization,
+        to: &DefinedQuantization,
+        i: &[ValueId],
+    ) -> DefinedFixedPoint {
+        let [from, to] = [(from, i), (to, &[])].map(|(quantization, i)| {
+            let scale = quantization.scale(e, i);
+            e.cast(scale, DType::FLOAT64)
+        });
+        let factor = e.div(from, to);
+        DefinedFixedPoint::new(e, factor)
+    }
+
+    /// As [`FixedPoint::times`], for a value whose product with 31 bits fits into an `int64`; what
+    /// has more than 36 bits stays so.
+    fn times(self, e: &mut Expression<'_>, value: ValueId) -> ValueId {
+        let product = e.mul(value, self.multiplier);
+        let places = e.index(31);
+        let right = e.sub(places, self.shift);
+        let [zero, one, width, most] = [0, 1, 63, 26].map(|value| e.index(value));
+        // ⌊(product + 2^(right - 1)) / 2^right⌋, without the carry of the sum.
+        let before = e.sub(right, one);
+        let before = e.max(before, zero);
+        let before = e.min(before, width);
+        let halves = e.scalar(ScalarOp::ShiftRight, &[product, before]);
+        let halves = e.add(halves, one);
+        let rounded = e.scalar(ScalarOp::ShiftRight, &[halves, one]);
+        let left = e.neg(right);
+        let left = e.max(left, zero);
+        let left = e.min(left, most);
+        let (least, greatest) = (e.index(-(1 << 36)), e.index(1 << 36));
+        let bounded = e.max(product, least);
+        let bounded = e.min(bounded, greatest);
+        let grown = e.scalar(ScalarOp::ShiftLeft, &[bounded, left]);
+        let shrinks = e.ge(right, one);
+        e.select(shrinks, rounded, grown)
+    }
+}
+
+/// Refuses element types whose products with 31 bits do not fit into an `int64`.
+fn expect_narrow(dtype: DType, bits: u32) -> Result<(), String> {
+    match dtype.bits() < bits || (dtype.is_signed() && dtype.bits() == bits) {
+        true => Ok(()),
+        false => Err(format!("expected at most 32 bits in products, found elements of {dtype}")),
+    }
+}
+
+/// As [`requantize`]: `element`, which stands at indices `i`, under `to`, as an `int64`.
+fn define_requantized(
+    e: &mut Expression<'_>,
+    element: ValueId,
+    from: &DefinedQuantization,
+    to: &DefinedQuantization,
+    i: &[ValueId],
+) -> ValueId {
+    let factor = DefinedFixedPoint::between(e, from, to, i);
+    let shifted = from.shifted(e, element, i);
+    let (product, zero) = (factor.times(e, shifted), to.zero_point(e, &[]));
+    e.add(product, zero)
 }
 
 /// `elements` under `from` as integers under `to`, with ties up, not yet saturated.

@@ -2,16 +2,18 @@
 
 use std::cmp::Ordering;
 
-use ir_core::{DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    AttrDict, DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId,
+};
 use te::compute::{Combiner, Expression};
 use te::scalar::ScalarOp;
 
 use super::FusionPattern::Reduce;
-use super::LayoutRule;
 use super::attributes::Integers;
 use super::elements::{self, Offsets};
 use super::relation;
 use super::shape::expect_broadcasts_to;
+use super::{LayoutRule, Rows};
 use crate::define::{
     Define, DefineCx, Defined, Index, Operand, Reduction, load_broadcast, nonzero, sums_of,
 };
@@ -93,7 +95,7 @@ macro_rules! reductions {
         #[op(
             name = $text,
             infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes().infer(cx, None),
-            hooks(Reduce, LayoutRule::Reduced, Evaluate(|cx| {
+            hooks(Reduce, LayoutRule::Reduced, Rows(rows), Evaluate(|cx| {
                 let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
                 let dtype = data.dtype();
                 op.axes().evaluate(data, dtype, |group| $function(group, dtype))
@@ -140,6 +142,17 @@ reductions! {
     All "relay.all" all, define_truth(Min);
     /// 1 where some element is not 0, else 0, in the element type of `data` (normally `bool`).
     Any "relay.any" any, define_truth(Max);
+}
+
+/// The dimensions before those that are reduced, where these are the last ones.
+fn rows(operands: &[Type], attrs: AttrDict) -> Option<usize> {
+    let rank = operands.first()?.as_tensor()?.shape.len();
+    let axis = attrs.value::<Integers>("axis");
+    let exclude = attrs.value("exclude").unwrap_or(false);
+    let axes = Axes { axis, keepdims: false, exclude };
+    let reduced = axes.reduced(rank).ok()?;
+    let rows = reduced.iter().take_while(|reduced| !**reduced).count();
+    (rows < rank && reduced[rows..].iter().all(|reduced| *reduced)).then_some(rows)
 }
 
 /// The combination of all elements.
@@ -396,6 +409,7 @@ positions! {
     infer = infer_variance,
     hooks(
         Reduce,
+        Rows(rows),
         Evaluate(|cx| evaluate_variance(&cx.fields()?, cx)),
         Define(define_variance)
     )

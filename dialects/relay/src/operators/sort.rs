@@ -8,7 +8,8 @@ use super::FusionPattern::Opaque;
 use super::attributes::keywords;
 use super::elements;
 use super::relation;
-use te::compute::Combiner;
+use te::compute::{Combiner, Expression, Tensor};
+use te::scalar::ScalarOp;
 
 use crate::define::{Define, DefineCx, Defined, Index, Operand, sums_of};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
@@ -87,6 +88,146 @@ fn sorted(
     Ok((values, TensorData::from_i64(dtype, &shape, &places)?))
 }
 
+/// The places from which the elements of sorted rows come.
+struct Order {
+    data: Tensor,
+    axis: usize,
+    /// Of the shape of the data and type `int64`.
+    places: Tensor,
+}
+
+/// The order of the first operand along `axis`, by Batcher's odd-even merge sort (Knuth, The Art of
+/// Computer Programming, volume 3, 5.2.2, algorithm M): about `log² n / 2` stages, each of which
+/// compares and exchanges pairs at a fixed distance, so that every stage is elementwise. What is
+/// equal is told apart by its place, which makes the sort stable.
+fn define_order(cx: &mut DefineCx<'_>, axis: i64, ascending: bool) -> Result<Order, String> {
+    let data = cx.tensor(0)?;
+    let axis = relation::axis(axis, data.shape.len())?;
+    let extent = data.shape[axis];
+    let name = cx.stage_of("order");
+    let mut places = cx.builder.compute(&name, &data.shape, |_, i| i[axis]);
+    let mut merged = 1;
+    while merged < extent {
+        let mut distance = merged;
+        while distance > 0 {
+            places = cx.builder.compute(&name, &data.shape, |e, i| {
+                let (lower, upper) = exchange(e, i[axis], extent, merged, distance);
+                let (up, down) = (e.add_index(i[axis], distance), e.add_index(i[axis], -distance));
+                let partner = e.select(upper, down, i[axis]);
+                let partner = e.select(lower, up, partner);
+                let place = |e: &mut Expression<'_>, index: ValueId| {
+                    let mut at = i.to_vec();
+                    at[axis] = index;
+                    e.load(&places, &at)
+                };
+                let (own, other) = (place(e, i[axis]), place(e, partner));
+                let first = comes_before(e, &data, i, axis, other, own, ascending);
+                let last = e.not(first);
+                let (take_first, take_last) = (e.and(lower, first), e.and(upper, last));
+                let take = e.or(take_first, take_last);
+                e.select(take, other, own)
+            });
+            distance /= 2;
+        }
+        merged *= 2;
+    }
+    Ok(Order { data, axis, places })
+}
+
+/// Whether the element at `index` is the lower, or the upper, one of a pair `distance` apart that
+/// is compared while sorted runs of `merged` elements are merged.
+fn exchange(
+    e: &mut Expression<'_>,
+    index: ValueId,
+    extent: i64,
+    merged: i64,
+    distance: i64,
+) -> (ValueId, ValueId) {
+    let lower = |e: &mut Expression<'_>, index: ValueId| {
+        let (zero, start) = (e.index(0), e.add_index(index, -(distance % merged)));
+        let (period, half, end) = (e.index(2 * distance), e.index(distance), e.index(extent));
+        let phase = e.floor_mod(start, period);
+        let (after, first_half) = (e.ge(start, zero), e.lt(phase, half));
+        let partner = e.add_index(index, distance);
+        let inside = e.lt(partner, end);
+        let runs = e.index(2 * merged);
+        let (own, other) = (e.floor_div(index, runs), e.floor_div(partner, runs));
+        let together = e.eq(own, other);
+        let pair = e.and(after, first_half);
+        let pair = e.and(pair, inside);
+        e.and(pair, together)
+    };
+    let below = e.add_index(index, -distance);
+    (lower(e, index), lower(e, below))
+}
+
+/// Whether, in a row of `data`, the element at `a` comes before the one at `b`.
+fn comes_before(
+    e: &mut Expression<'_>,
+    data: &Tensor,
+    i: &[ValueId],
+    axis: usize,
+    a: ValueId,
+    b: ValueId,
+    ascending: bool,
+) -> ValueId {
+    let element = |e: &mut Expression<'_>, place: ValueId| {
+        let mut at = i.to_vec();
+        at[axis] = place;
+        e.load(data, &at)
+    };
+    let (x, y) = (element(e, a), element(e, b));
+    let (x, y) = if ascending { (x, y) } else { (y, x) };
+    let (less, greater) = (define_less(e, x, y), define_less(e, y, x));
+    let (tie, earlier) = (e.not(greater), e.lt(a, b));
+    let earlier = e.and(tie, earlier);
+    e.or(less, earlier)
+}
+
+/// Whether `x` comes before `y` in the order of [`elements::total_order`].
+pub(super) fn define_less(e: &mut Expression<'_>, x: ValueId, y: ValueId) -> ValueId {
+    let dtype = e.dtype(x);
+    if dtype.is_bool() {
+        let (x, y) = (e.cast(x, DType::UINT8), e.cast(y, DType::UINT8));
+        return e.lt(x, y);
+    }
+    let less = e.lt(x, y);
+    if !dtype.is_float() {
+        return less;
+    }
+    let [x_nan, y_nan] = [x, y].map(|value| e.scalar(ScalarOp::IsNan, &[value]));
+    let number = e.not(x_nan);
+    let before_nan = e.and(number, y_nan);
+    e.or(less, before_nan)
+}
+
+impl Order {
+    /// The first elements of the sorted rows, as many as the result has.
+    fn values(&self, cx: &mut DefineCx<'_>) -> Result<Tensor, String> {
+        let (shape, name) = (self.shape(cx)?, cx.stage());
+        Ok(cx.builder.compute(&name, &shape, |e, i| {
+            let mut at = i.to_vec();
+            at[self.axis] = e.load(&self.places, i);
+            e.load(&self.data, &at)
+        }))
+    }
+
+    /// Their places, as `dtype`.
+    fn places(&self, cx: &mut DefineCx<'_>, dtype: DType) -> Result<Tensor, String> {
+        let (shape, name) = (self.shape(cx)?, cx.stage());
+        Ok(cx.builder.compute(&name, &shape, |e, i| {
+            let place = e.load(&self.places, i);
+            e.cast(place, dtype)
+        }))
+    }
+
+    /// The shape of the result, or of the fields of a tuple.
+    fn shape(&self, cx: &DefineCx<'_>) -> Result<elements::Shape, String> {
+        let field = cx.result.as_tuple().and_then(|fields| fields.first().copied());
+        Ok(elements::shape_of(field.unwrap_or(cx.result))?)
+    }
+}
+
 /// `data` sorted along `axis`. Equal elements keep their order; NaN counts as the greatest.
 ///
 /// Relay operator level 6.
@@ -100,6 +241,10 @@ fn sorted(
     hooks(Opaque, Evaluate(|cx| {
         let (op, data) = (cx.fields::<Sort<Value>>()?, cx.tensor(0)?);
         Ok(sorted(data, op.axis, op.is_ascend, None, DType::INT32)?.0.into())
+    }), Define(|cx| {
+        let op = cx.fields::<Sort<Operand>>()?;
+        let order = define_order(cx, op.axis, op.is_ascend)?;
+        Ok(vec![order.values(cx)?])
     }))
 )]
 pub struct Sort<V = ValueId> {
@@ -128,6 +273,10 @@ pub struct Sort<V = ValueId> {
     hooks(Opaque, Evaluate(|cx| {
         let (op, data) = (cx.fields::<Argsort<Value>>()?, cx.tensor(0)?);
         Ok(sorted(data, op.axis, op.is_ascend, None, op.dtype)?.1.into())
+    }), Define(|cx| {
+        let op = cx.fields::<Argsort<Operand>>()?;
+        let order = define_order(cx, op.axis, op.is_ascend)?;
+        Ok(vec![order.places(cx, op.dtype)?])
     }))
 )]
 pub struct Argsort<V = ValueId> {
@@ -169,6 +318,14 @@ keywords! {
     hooks(Opaque, Evaluate(|cx| {
         let op = cx.fields::<TopK<Value>>()?;
         evaluate_top_k(cx.tensor(0)?, op.k, op.axis, op.ret_type, op.is_ascend, op.dtype)
+    }), Define(|cx| {
+        let op = cx.fields::<TopK<Operand>>()?;
+        let order = define_order(cx, op.axis, op.is_ascend)?;
+        Ok(match op.ret_type {
+            TopKResult::Both => vec![order.values(cx)?, order.places(cx, op.dtype)?],
+            TopKResult::Values => vec![order.values(cx)?],
+            TopKResult::Indices => vec![order.places(cx, op.dtype)?],
+        })
     }))
 )]
 pub struct TopK<V = ValueId> {
@@ -240,7 +397,11 @@ pub(super) fn evaluate_top_k(
 #[op(
     name = "relay.searchsorted",
     infer = infer_searchsorted,
-    hooks(Opaque, Evaluate(|cx| evaluate_searchsorted(&cx.fields()?, cx)))
+    hooks(
+        Opaque,
+        Evaluate(|cx| evaluate_searchsorted(&cx.fields()?, cx)),
+        Define(define_searchsorted)
+    )
 )]
 pub struct SearchSorted<V = ValueId> {
     /// Sorted along the last axis: one row, or one per row of `values`.
@@ -291,6 +452,42 @@ fn evaluate_searchsorted(op: &SearchSorted<Value>, cx: &EvalCx<'_>) -> Result<Va
         Scalar::Int(place as i64)
     });
     Ok(TensorData::from_scalars(op.dtype, values.shape(), places)?.into())
+}
+
+/// A binary search: the steps depend on the length of a row alone.
+fn define_searchsorted(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<SearchSorted<Operand>>()?;
+    let (sequence, values) = (cx.tensor(0)?, cx.tensor(1)?);
+    let length = sequence.shape[sequence.shape.len() - 1];
+    cx.compute(|e, i| {
+        let value = e.load(&values, i);
+        let row = &i[..sequence.shape.len() - 1];
+        let stands_before = |e: &mut Expression<'_>, place: ValueId| {
+            let at: Vec<ValueId> = row.iter().copied().chain([place]).collect();
+            let element = e.load(&sequence, &at);
+            if !op.right {
+                return define_less(e, element, value);
+            }
+            let greater = define_less(e, value, element);
+            e.not(greater)
+        };
+        // Everything before `least` stands before the value; the place is within the `left`
+        // elements from there on, or right after them.
+        let (mut least, mut left) = (e.index(0), length);
+        while left > 1 {
+            let half = left / 2;
+            let middle = e.add_index(least, half);
+            let before = stands_before(e, middle);
+            least = e.select(before, middle, least);
+            left -= half;
+        }
+        if left == 1 {
+            let before = stands_before(e, least);
+            let next = e.add_index(least, 1);
+            least = e.select(before, next, least);
+        }
+        e.cast(least, op.dtype)
+    })
 }
 
 /// The different elements of a vector of `n` elements: a tuple of

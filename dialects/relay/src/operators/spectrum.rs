@@ -2,18 +2,35 @@
 
 use std::f64::consts::TAU;
 
-use ir_core::{Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use te::compute::{Combiner, Tensor};
+use te::scalar::ScalarOp;
 
 use super::FusionPattern;
 use super::elements;
 use super::nn::window::{Step, per_axis};
 use super::relation;
+use crate::define::{Define, DefineCx, Defined, Operand, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// `exp(-2πi · turns / n)` for all `turns` below `n`: cosine and sine.
 fn roots(n: usize) -> Vec<(f64, f64)> {
     let angle = |turns: usize| -TAU * turns as f64 / n as f64;
     (0..n).map(|turns| (angle(turns).cos(), angle(turns).sin())).collect()
+}
+
+/// Stages with the cosines and sines of [`roots`].
+fn define_roots(cx: &mut DefineCx<'_>, n: i64) -> [Tensor; 2] {
+    [("cos", ScalarOp::Cos), ("sin", ScalarOp::Sin)].map(|(part, function)| {
+        let name = cx.stage_of(part);
+        cx.builder.compute(&name, &[n], |e, i| {
+            let turns = e.cast(i[0], DType::FLOAT64);
+            let turn = e.number(DType::FLOAT64, -TAU);
+            let (angle, all) = (e.mul(turn, turns), e.number(DType::FLOAT64, n as f64));
+            let angle = e.div(angle, all);
+            e.scalar(function, &[angle])
+        })
+    })
 }
 
 /// The discrete Fourier transform along the last axis:
@@ -26,7 +43,7 @@ fn roots(n: usize) -> Vec<(f64, f64)> {
 #[op(
     name = "relay.dft",
     infer = dft_relation,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_dft))
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_dft), Define(define_dft))
 )]
 pub struct Dft<V = ValueId> {
     /// The real part.
@@ -75,6 +92,46 @@ fn evaluate_dft(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     Ok(Value::tuple([part(re, &re_out)?, part(im, &im_out)?]))
 }
 
+/// The sums as they are written; a fast transform would be another schedule of factors.
+fn define_dft(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Dft<Operand>>()?;
+    let parts = [cx.tensor(0)?, cx.tensor(1)?];
+    let shape = parts[0].shape.clone();
+    let last = shape.len() - 1;
+    let n = shape[last];
+    let roots = define_roots(cx, n);
+    let mut fields = Vec::new();
+    for (field, part) in parts.iter().enumerate() {
+        let name = cx.stage_of(["re", "im"][field]);
+        let sum = cx.builder.reduce(&name, &shape, &[n], Combiner::Sum, |e, i, r| {
+            let (turns, all) = (e.mul(i[last], r[0]), e.index(n));
+            let turns = e.floor_mod(turns, all);
+            let [cos, sin] = [0, 1].map(|which| e.load(&roots[which], &[turns]));
+            let mut at = i.to_vec();
+            at[last] = r[0];
+            let [re, im] = [0, 1].map(|which| {
+                let x = e.load(&parts[which], &at);
+                e.cast(x, DType::FLOAT64)
+            });
+            // (re + i·im) · (cos + i·sin), of which one part.
+            let (own, other) = if field == 0 { (re, im) } else { (im, re) };
+            let (own, other) = (e.mul(own, cos), e.mul(other, sin));
+            match (field == 0) != op.inverse {
+                true => e.sub(own, other),
+                false => e.add(own, other),
+            }
+        });
+        let name = cx.stage();
+        fields.push(cx.builder.compute(&name, &shape, |e, i| {
+            let sum = e.load(&sum, i);
+            let divisor = e.number(DType::FLOAT64, if op.inverse { n as f64 } else { 1.0 });
+            let value = e.div(sum, divisor);
+            e.cast(value, part.dtype)
+        }));
+    }
+    Ok(fields)
+}
+
 /// Fourier transforms of overlapping pieces of a signal:
 /// `out[…, k, t] = Σ_j window[j] * data[…, t * hop_length + j] * exp(-2πi * j * k / win_length)`.
 ///
@@ -86,7 +143,7 @@ fn evaluate_dft(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.stft",
     infer = stft_relation,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_stft))
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_stft), Define(define_stft))
 )]
 pub struct Stft<V = ValueId> {
     /// The signal.
@@ -170,6 +227,38 @@ fn evaluate_stft(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         }
     }
     Ok(TensorData::from_f64(data.dtype(), &shape, &out)?.into())
+}
+
+fn define_stft(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Stft<Operand>>()?;
+    let (n_fft, hop, piece) = op.lengths()?;
+    let (data, window) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (shape, dtype) = cx.result()?;
+    let batch = shape.len() - 3;
+    let roots = define_roots(cx, piece);
+    let name = cx.stage_of("sum");
+    let sum = cx.builder.reduce(&name, &shape, &[piece], Combiner::Sum, |e, i, r| {
+        let (turns, all) = (e.mul(i[batch], r[0]), e.index(piece));
+        let turns = e.floor_mod(turns, all);
+        let [cos, sin] = [0, 1].map(|which| e.load(&roots[which], &[turns]));
+        let zero = e.index(0);
+        let real = e.eq(i[batch + 2], zero);
+        let root = e.select(real, cos, sin);
+        let mut at = i[..batch].to_vec();
+        let start = strided(e, i[batch + 1], 0, hop);
+        at.push(e.add(start, r[0]));
+        let (x, factor) = (e.load(&data, &at), e.load(&window, &[r[0]]));
+        let (x, factor) = (e.cast(x, DType::FLOAT64), e.cast(factor, DType::FLOAT64));
+        let weighted = e.mul(x, factor);
+        e.mul(weighted, root)
+    });
+    cx.compute(|e, i| {
+        let sum = e.load(&sum, i);
+        let scale = if op.normalized { (n_fft as f64).sqrt() } else { 1.0 };
+        let scale = e.number(DType::FLOAT64, scale);
+        let value = e.div(sum, scale);
+        e.cast(value, dtype)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

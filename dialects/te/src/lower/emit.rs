@@ -217,11 +217,19 @@ impl Emitter<'_> {
         }
         if let Some(tile) = tile {
             let blocks = self.branch(block, std::slice::from_ref(&tile), true);
+            let (index, bound) = (tile.index.clone(), tile.bound);
             self.facts.push(tile);
             let result = self.enter(nest, phase, position, blocks[0], pending.clone(), plain);
             self.facts.pop();
             result?;
-            return self.enter(nest, phase, position, blocks[1], pending, true);
+            // Where a single tile is on the border, it is as well known as the others.
+            let narrowed = self.indices.narrow_from(&index, bound);
+            let plain = !narrowed.is_some_and(|narrowed| narrowed.is_constant);
+            let result = self.enter(nest, phase, position, blocks[1], pending, plain);
+            if let Some(narrowed) = narrowed {
+                self.indices.widen(narrowed);
+            }
+            return result;
         }
 
         if let Some(call) = call.filter(|_| phase != Phase::Initialize) {
@@ -240,7 +248,8 @@ impl Emitter<'_> {
             return self.inside(nest, phase, position, block, pending, plain);
         };
         // Iterations that bounds exclude are left out; those whose tiles are whole come first, in
-        // a loop of their own, which then needs no checks.
+        // a loop of their own, which then needs no checks. A parallel loop stays one: threads that
+        // run out of whole tiles have the others to do.
         let kind = self.schedule.axes[level.axis.0].kind;
         let mut parts = vec![0, level.extent];
         if !matches!(kind, ForKind::Thread) {
@@ -255,7 +264,7 @@ impl Emitter<'_> {
                 };
                 let last = parts.len() - 1;
                 parts[last] = parts[last].min(within(rest.low));
-                let splits = !plain && kind != ForKind::Vectorized;
+                let splits = !plain && !matches!(kind, ForKind::Vectorized | ForKind::Parallel);
                 if splits && parts.len() == 2 {
                     parts.insert(1, within(rest.high));
                 }

@@ -91,7 +91,7 @@ const COMPARE: [&str; 6] = ["equal", "not_equal", "less", "less_equal", "greater
 const LOGIC: [&str; 3] = ["logical_and", "logical_or", "logical_xor"];
 
 impl Network<'_> {
-    fn pick<'n>(&mut self, names: &[&'n str]) -> &'n str {
+    pub(super) fn pick<'n>(&mut self, names: &[&'n str]) -> &'n str {
         self.random.choose(names).copied().unwrap_or("copy")
     }
 

@@ -13,7 +13,7 @@ impl Network<'_> {
             this.constant(DType::INT32, zero)
         };
         let (zeros, scales) = (&[0, 0, 1, 3][..], [0.5, 0.25, 0.125]);
-        match self.random.below(7) {
+        match self.random.below(12) {
             0 => {
                 let shape = self.some_shape(2);
                 let data = self.tensor(dtype, &shape);
@@ -100,6 +100,77 @@ impl Network<'_> {
                 let attrs = none.with("multiplier", &((1i64 << 30) + 12_345_678));
                 let attrs = attrs.with("shift", &self.one_of(&[-1, 0, 1, 3]));
                 self.apply("fixed_point_multiply", &[data], attrs)
+            }
+            6 => {
+                let data = self.exact(0..=3);
+                if !self.is_float(data) {
+                    return None;
+                }
+                let scale = scales[self.random.below(3)];
+                let scale = self.constant(DType::FLOAT32, scale);
+                let zero = zero(self, zeros);
+                if self.random.one_in(2) {
+                    let simulated = self.one_of(&[0, 1, 2, 3]) as f64;
+                    let simulated = self.constant(DType::INT32, simulated);
+                    let name = self.pick(&["qnn.simulated_quantize", "qnn.simulated_dequantize"]);
+                    return self.plain(name, &[data, simulated, scale, zero]);
+                }
+                let attrs = none.with("out_dtype", &dtype);
+                self.apply("qnn.quantize", &[data, scale, zero], attrs)
+            }
+            7 => {
+                let rank = self.random.below(4);
+                let shape = self.some_shape(rank);
+                let from = [dtype, DType::INT32][self.random.below(2)];
+                let data = self.tensor(from, &shape);
+                let mut operands = vec![data];
+                for _ in 0..2 {
+                    let scale = scales[self.random.below(3)] * 0.7;
+                    operands.push(self.constant(DType::FLOAT32, scale));
+                    operands.push(zero(self, zeros));
+                }
+                let rounding = self.pick(&["None", "UPWARD", "TONEAREST"]).to_string();
+                let compute = self.pick(&["None", "int64", "float32", "float64"]).to_string();
+                let attrs = none.with("out_dtype", &dtype).with("rounding", &rounding);
+                self.apply("qnn.requantize", &operands, attrs.with("compute_dtype", &compute))
+            }
+            8 => {
+                let name = self.pick(&["qnn.leaky_relu", "qnn.softmax"]);
+                let rank = 1 + self.random.below(3);
+                let shape = self.some_shape(rank);
+                let data = self.tensor(dtype, &shape);
+                let scale = self.constant(DType::FLOAT32, 0.25);
+                let output = self.constant(DType::FLOAT32, 0.125);
+                let (one, two) = (zero(self, zeros), zero(self, zeros));
+                self.plain(name, &[data, scale, one, output, two])
+            }
+            9 => {
+                let shape = [1, self.one_of(&[1, 3, 8]), 7, self.one_of(&[5, 8])];
+                let data = self.tensor(dtype, &shape);
+                let scale = self.constant(DType::FLOAT32, 0.25);
+                let output = self.constant(DType::FLOAT32, 0.5);
+                let (one, two) = (zero(self, zeros), zero(self, zeros));
+                let attrs = none.with("pool_size", &vec![3i64, 2]);
+                let attrs = attrs.with("padding", &vec![1i64, 0]);
+                let attrs = attrs.with("count_include_pad", &self.random.one_in(2));
+                self.apply("qnn.avg_pool2d", &[data, scale, one, output, two], attrs)
+            }
+            10 => {
+                let rank = 1 + self.random.below(3);
+                let shape = self.some_shape(rank);
+                let (mut data, mut inputs, mut zero_points) = (vec![], vec![], vec![]);
+                for _ in 0..2 {
+                    data.push(self.tensor(dtype, &shape));
+                    let scale = scales[self.random.below(3)];
+                    inputs.push(self.constant(DType::FLOAT32, scale));
+                    zero_points.push(zero(self, zeros));
+                }
+                let [data, inputs, zero_points] =
+                    [data, inputs, zero_points].map(|fields| self.tuple(fields));
+                let output = self.constant(DType::FLOAT32, 0.25);
+                let last = zero(self, zeros);
+                let attrs = none.with("axis", &self.axis(rank));
+                self.apply("qnn.concatenate", &[data, inputs, zero_points, output, last], attrs)
             }
             _ => {
                 const NAMES: [&str; 3] = ["qnn.add", "qnn.subtract", "qnn.mul"];

@@ -1,13 +1,16 @@
 //! Operators that place elements at computed places: `scatter_elements`, `scatter_nd`.
 
-use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId};
+use te::compute::{Combiner, Expression};
 
-use super::gather::{expect_fits, position, slice_offsets};
+use super::gather::{define_position, expect_fits, position, slice_offsets};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, copied, sums_of, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::Opaque;
 use crate::operators::attributes::keywords;
 use crate::operators::elements::{self, Offsets};
 use crate::operators::relation;
+use crate::operators::sort::define_less;
 
 keywords! {
     /// How an update changes what is there. Updates are applied in row-major order.
@@ -77,6 +80,124 @@ fn add(a: Scalar, b: Scalar, dtype: DType) -> Scalar {
     }
 }
 
+/// What writes, for an element at indices `i` of the data, whether update `r` changes it, and that
+/// update, which may be anything where it does not.
+trait Updates {
+    fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId;
+    fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId;
+}
+
+/// The first operand with updates, of which there are `extents` for each element. Every element
+/// looks for those that hit it: stages have no order in which updates could be applied.
+fn define_scattered(
+    cx: &mut DefineCx<'_>,
+    extents: &[i64],
+    reduction: Reduction,
+    updates: &impl Updates,
+) -> Defined {
+    let (data, (shape, dtype)) = (cx.tensor(0)?, cx.result()?);
+    if extents.contains(&0) {
+        return copied(cx);
+    }
+    let sums = sums_of(dtype);
+    let last = |cx: &mut DefineCx<'_>| {
+        let name = cx.stage_of("last");
+        cx.builder.reduce(&name, &shape, extents, Combiner::Max, |e, i, r| {
+            let (number, none) = (Index::row_major(r, extents).value(e), e.index(-1));
+            let hits = updates.hits(e, i, r);
+            e.select(hits, number, none)
+        })
+    };
+    let folded = |cx: &mut DefineCx<'_>, combiner: Combiner, neutral: f64| {
+        let name = cx.stage_of("updates");
+        cx.builder.reduce(&name, &shape, extents, combiner, |e, i, r| {
+            let (hits, update) = (updates.hits(e, i, r), updates.value(e, i, r));
+            let (update, neutral) = (e.cast(update, sums), e.number(sums, neutral));
+            e.select(hits, update, neutral)
+        })
+    };
+    match reduction {
+        Reduction::Update => {
+            let last = last(cx);
+            let count = extents.iter().product();
+            cx.compute(|e, i| {
+                let (number, zero, old) = (e.load(&last, i), e.index(0), e.load(&data, i));
+                let (hit, number) = (e.ge(number, zero), e.max(number, zero));
+                let at = Index::new(number, count).split(e, extents);
+                let new = updates.value(e, i, &at);
+                e.select(hit, new, old)
+            })
+        }
+        Reduction::Add | Reduction::Multiply | Reduction::Mean => {
+            let product = reduction == Reduction::Multiply;
+            let (combiner, neutral) =
+                if product { (Combiner::Product, 1.0) } else { (Combiner::Sum, 0.0) };
+            let folded = folded(cx, combiner, neutral);
+            let hits = (reduction == Reduction::Mean).then(|| {
+                let name = cx.stage_of("hits");
+                cx.builder.reduce(&name, &shape, extents, Combiner::Sum, |e, i, r| {
+                    let hits = updates.hits(e, i, r);
+                    e.cast(hits, DType::INT64)
+                })
+            });
+            cx.compute(|e, i| {
+                let (old, new) = (e.load(&data, i), e.load(&folded, i));
+                let old = e.cast(old, sums);
+                let mut value = if product { e.mul(old, new) } else { e.add(old, new) };
+                if let Some(hits) = &hits {
+                    let hits = e.load(hits, i);
+                    let count = e.add_index(hits, 1);
+                    let wide = if dtype.is_float() { sums } else { DType::INT64 };
+                    let (sum, count) = (e.cast(value, wide), e.cast(count, wide));
+                    value = e.div(sum, count);
+                }
+                e.cast(value, dtype)
+            })
+        }
+        Reduction::Min | Reduction::Max => {
+            let is_min = reduction == Reduction::Min;
+            let better = |e: &mut Expression<'_>, new: ValueId, old: ValueId| {
+                let better =
+                    if is_min { define_less(e, new, old) } else { define_less(e, old, new) };
+                e.select(better, new, old)
+            };
+            let neutral = worst(dtype, is_min);
+            let name = cx.stage_of("updates");
+            let best = cx.builder.reduce_user(
+                &name,
+                &shape,
+                extents,
+                &[neutral],
+                |e, i, r| {
+                    let (hits, update) = (updates.hits(e, i, r), updates.value(e, i, r));
+                    let neutral = e.constant(dtype, neutral);
+                    SmallVec::from_buf([e.select(hits, update, neutral)])
+                },
+                |e, a, b| SmallVec::from_buf([better(e, b[0], a[0])]),
+            );
+            cx.compute(|e, i| {
+                let (old, new) = (e.load(&data, i), e.load(&best[0], i));
+                better(e, new, old)
+            })
+        }
+    }
+}
+
+/// The last number of `dtype` in the order of [`elements::total_order`], or the first one.
+fn worst(dtype: DType, last: bool) -> Scalar {
+    if dtype.is_float() {
+        return Scalar::Float(if last { f64::NAN } else { f64::NEG_INFINITY });
+    }
+    let unsigned = !dtype.is_signed();
+    let bits = if dtype.is_bool() { 1 } else { dtype.bits() };
+    Scalar::Int(match (unsigned, last) {
+        (true, true) => (u64::MAX >> (64 - bits)) as i64,
+        (true, false) => 0,
+        (false, true) => i64::MAX >> (64 - bits),
+        (false, false) => i64::MIN >> (64 - bits),
+    })
+}
+
 /// `data` with `data[…, indices[…, j, …], …]` changed by `updates[…, j, …]` along `axis`. An index
 /// outside is an error; negative ones count from the back.
 ///
@@ -85,7 +206,11 @@ fn add(a: Scalar, b: Scalar, dtype: DType) -> Scalar {
 #[op(
     name = "relay.scatter_elements",
     infer = infer_scatter_elements,
-    hooks(Opaque, Evaluate(|cx| evaluate_scatter_elements(&cx.fields()?, cx)))
+    hooks(
+        Opaque,
+        Evaluate(|cx| evaluate_scatter_elements(&cx.fields()?, cx)),
+        Define(define_scatter_elements)
+    )
 )]
 pub struct ScatterElements<V = ValueId> {
     /// Rank at least 1.
@@ -129,6 +254,67 @@ fn evaluate_scatter_elements(
     scattered(data, updates, places?.into_iter(), op.reduction)
 }
 
+fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
+    struct Elements {
+        axis: usize,
+        extent: i64,
+        indices: te::compute::Tensor,
+        updates: te::compute::Tensor,
+    }
+    impl Elements {
+        /// Where the update stands, and whether there is one.
+        fn place(
+            &self,
+            e: &mut Expression<'_>,
+            i: &[ValueId],
+            r: &[ValueId],
+        ) -> (Vec<ValueId>, Option<ValueId>) {
+            let mut at = i.to_vec();
+            at[self.axis] = r[0];
+            let axes = (0..at.len()).filter(|axis| *axis != self.axis);
+            let inside = within(e, axes.map(|axis| (at[axis], self.indices.shape[axis])));
+            (at, inside)
+        }
+
+        fn load(
+            &self,
+            e: &mut Expression<'_>,
+            tensor: &te::compute::Tensor,
+            i: &[ValueId],
+            r: &[ValueId],
+        ) -> ValueId {
+            let (at, inside) = self.place(e, i, r);
+            let otherwise = e.number(tensor.dtype, 0.0);
+            match inside {
+                Some(inside) => e.load_if(inside, tensor, &at, otherwise),
+                None => e.load(tensor, &at),
+            }
+        }
+    }
+    impl Updates for Elements {
+        fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
+            let index = self.load(e, &self.indices, i, r);
+            let index = e.cast(index, DType::INT64);
+            let index = define_position(e, index, self.extent);
+            let hits = e.eq(index, i[self.axis]);
+            match self.place(e, i, r).1 {
+                Some(inside) => e.and(inside, hits),
+                None => hits,
+            }
+        }
+
+        fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
+            self.load(e, &self.updates, i, r)
+        }
+    }
+    let op = cx.fields::<ScatterElements<Operand>>()?;
+    let (data, indices, updates) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
+    let axis = relation::axis(op.axis, data.shape.len())?;
+    let extents = [indices.shape[axis]];
+    let updates = Elements { axis, extent: data.shape[axis], indices, updates };
+    define_scattered(cx, &extents, op.reduction, &updates)
+}
+
 /// `data` with slices changed at index tuples that stand along the first axis of `indices`:
 /// `data[indices[0, y], …, indices[m - 1, y], x]` by `updates[y, x]`. An index outside is an error;
 /// negative ones count from the back.
@@ -138,7 +324,11 @@ fn evaluate_scatter_elements(
 #[op(
     name = "relay.scatter_nd",
     infer = infer_scatter_nd,
-    hooks(Opaque, Evaluate(|cx| evaluate_scatter_nd(&cx.fields()?, cx)))
+    hooks(
+        Opaque,
+        Evaluate(|cx| evaluate_scatter_nd(&cx.fields()?, cx)),
+        Define(define_scatter_nd)
+    )
 )]
 pub struct ScatterNd<V = ValueId> {
     /// Any shape.
@@ -179,6 +369,39 @@ fn evaluate_scatter_nd(op: &ScatterNd<Value>, cx: &EvalCx<'_>) -> Result<Value, 
     let starts = slice_offsets(indices, data.shape(), 0)?;
     let places = starts.into_iter().flat_map(|start| start..start + run);
     scattered(data, updates, places, op.mode)
+}
+
+fn define_scatter_nd(cx: &mut DefineCx<'_>) -> Defined {
+    struct Slices {
+        data: te::compute::Tensor,
+        indices: te::compute::Tensor,
+        updates: te::compute::Tensor,
+    }
+    impl Updates for Slices {
+        fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
+            let mut hits = None;
+            for axis in 0..self.indices.shape[0] {
+                let mut at = vec![e.index(axis)];
+                at.extend_from_slice(r);
+                let index = e.load(&self.indices, &at);
+                let index = e.cast(index, DType::INT64);
+                let index = define_position(e, index, self.data.shape[axis as usize]);
+                let same = e.eq(index, i[axis as usize]);
+                hits = Some(hits.map_or(same, |hits| e.and(hits, same)));
+            }
+            hits.unwrap_or_else(|| e.constant(DType::BOOL, Scalar::Int(1)))
+        }
+
+        fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
+            let rest = &i[self.indices.shape[0] as usize..];
+            let at: Vec<ValueId> = r.iter().chain(rest).copied().collect();
+            e.load(&self.updates, &at)
+        }
+    }
+    let op = cx.fields::<ScatterNd<Operand>>()?;
+    let (data, indices, updates) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
+    let extents: elements::Shape = indices.shape[1..].into();
+    define_scattered(cx, &extents, op.mode, &Slices { data, indices, updates })
 }
 
 pub(super) fn register(registry: &mut Registry) {

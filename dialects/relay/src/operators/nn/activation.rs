@@ -1,6 +1,8 @@
 //! Activations, dropout and flattening.
 
-use ir_core::{Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    AttrDict, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
+};
 use te::compute::Combiner;
 use te::scalar::ScalarOp;
 
@@ -8,7 +10,7 @@ use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
 use crate::define::{self, Define, DefineCx, Defined, Operand, Reduction, reals_of};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, relation};
+use crate::operators::{FusionPattern, LayoutRule, ReshapeOnly, Rows, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
 ///
@@ -133,6 +135,7 @@ fn define_prelu(cx: &mut DefineCx<'_>) -> Defined {
     infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
+        Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
         Define(|cx| define_softmax(cx, cx.fields::<Softmax<Operand>>()?.axis, false))
     )
@@ -154,6 +157,7 @@ pub struct Softmax<V = ValueId> {
     infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
+        Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
         Define(|cx| define_softmax(cx, cx.fields::<FastSoftmax<Operand>>()?.axis, false))
     )
@@ -175,6 +179,7 @@ pub struct FastSoftmax<V = ValueId> {
     infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
         FusionPattern::OutFusable,
+        Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),
         Define(|cx| define_softmax(cx, cx.fields::<LogSoftmax<Operand>>()?.axis, true))
     )
@@ -190,6 +195,13 @@ pub struct LogSoftmax<V = ValueId> {
 fn softmax_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     relation::axis(axis, cx.tensor(0)?.rank())?;
     Ok(data)
+}
+
+/// The dimensions before the axis, where it is the last one.
+fn softmax_rows(operands: &[Type], attrs: AttrDict) -> Option<usize> {
+    let rank = operands.first()?.as_tensor()?.shape.len();
+    let axis = relation::axis(attrs.value("axis").unwrap_or(-1), rank).ok()?;
+    (axis + 1 == rank).then_some(axis)
 }
 
 fn softmax(cx: &EvalCx<'_>, axis: i64, logarithm: bool) -> Result<Value, EvalError> {

@@ -1,10 +1,14 @@
 //! Relatives of convolution: the correlation of two images, and grayscale dilation.
 
 use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use te::compute::Combiner;
 
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{require, require_rank};
-use super::window::{Step, offset, padding, per_axis};
+use super::window::{Margin, Step, margins, offset, pad_stage, padding, per_axis};
+use crate::define::{
+    Define, DefineCx, Defined, Index, Operand, accumulator, strided, sums_of, within,
+};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
 use crate::operators::{FusionPattern, relation};
@@ -60,7 +64,11 @@ fn fill<T>(shape: &[i64], mut element: impl FnMut(i64, i64, i64, i64) -> T) -> V
 #[op(
     name = "relay.nn.correlation",
     infer = correlation_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_correlation))
+    hooks(
+        FusionPattern::OutFusable,
+        Evaluate(evaluate_correlation),
+        Define(define_correlation)
+    )
 )]
 pub struct Correlation<V = ValueId> {
     /// The image whose places are compared.
@@ -183,6 +191,54 @@ fn correlate<T: Number>(
     T::write(dtype, shape, &out)
 }
 
+fn define_correlation(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Correlation<Operand>>()?;
+    let (first, second) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (shape, dtype) = cx.result()?;
+    let pads = padding(&op.padding, 2)?;
+    let (reach, side) = (op.reach(), 2 * op.reach() + 1);
+    let [channels, height, width] = [1, 2, 3].map(|axis| first.shape[axis]);
+    // Sums of integers do not wrap before they are divided.
+    let sums = if dtype.is_float() { sums_of(dtype) } else { DType::INT64 };
+    let taps = [channels, op.kernel_size, op.kernel_size];
+    let name = cx.stage_of("sum");
+    let sum = cx.builder.reduce(&name, &shape, &taps, Combiner::Sum, |e, i, r| {
+        let mut corner = [i[2], i[3]];
+        for (axis, index) in corner.iter_mut().enumerate() {
+            let start = strided(e, *index, op.max_displacement - pads[axis].0, op.stride1);
+            *index = e.add(start, r[axis + 1]);
+        }
+        let displacement = Index::new(i[1], shape[1]);
+        let moves = [displacement.digit(e, side, side), displacement.digit(e, 1, side)];
+        let moved = [0, 1].map(|axis| {
+            let by = strided(e, moves[axis], -reach * op.stride2, op.stride2);
+            e.add(corner[axis], by)
+        });
+        let [a, b] = [(&first, corner), (&second, moved)].map(|(image, [y, x])| {
+            let zero = e.number(dtype, 0.0);
+            let inside = within(e, [(y, height), (x, width)]);
+            let at = [i[0], r[0], y, x];
+            let value = match inside {
+                Some(inside) => e.load_if(inside, image, &at, zero),
+                None => e.load(image, &at),
+            };
+            e.cast(value, sums)
+        });
+        if op.is_multiply {
+            return e.mul(a, b);
+        }
+        let (less, forwards, backwards) = (e.lt(a, b), e.sub(b, a), e.sub(a, b));
+        e.select(less, forwards, backwards)
+    });
+    let count = op.kernel_size.saturating_mul(op.kernel_size).saturating_mul(channels.max(1));
+    cx.compute(|e, i| {
+        let sum = e.load(&sum, i);
+        let count = e.number(sums, count as f64);
+        let mean = e.div(sum, count);
+        e.cast(mean, dtype)
+    })
+}
+
 /// Grayscale dilation: the largest sum of a window and a structuring element.
 ///
 /// `out[n, c, y, x] = max_{j, k} data[n, c, y * stride + j * dilation - padding, …] +
@@ -193,7 +249,7 @@ fn correlate<T: Number>(
 #[op(
     name = "relay.image.dilation2d",
     infer = dilation_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dilation))
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dilation), Define(define_dilation))
 )]
 pub struct Dilation2d<V = ValueId> {
     /// The images, in `data_layout`.
@@ -275,6 +331,43 @@ fn dilate<T: Number>(
     });
     let (shape, out) = layout.pack("NCHW", &output, &out)?;
     T::write(dtype, &shape, &out)
+}
+
+fn define_dilation(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Dilation2d<Operand>>()?;
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (shape, dtype) = cx.result()?;
+    let layout = Layout::parse(&op.data_layout)?;
+    let kernel_layout = Layout::parse(&op.kernel_layout)?;
+    let steps = op.steps()?;
+    let input = layout.logical_extents("NCHW", &data.shape)?;
+    let output = layout.logical_extents("NCHW", &shape)?;
+    let kernel = kernel_layout.logical_extents("IHW", &weight.shape)?;
+    let reaches = margins(&steps, &input[2..], &output[2..], &kernel[1..]);
+    let padded = pad_stage(cx, &data, &layout, "NCHW", &reaches, Margin::Zero)?;
+    let sums = accumulator(data.dtype, weight.dtype, dtype);
+    let name = cx.stage_of("max");
+    let largest = cx.builder.reduce(&name, &shape, &kernel[1..], Combiner::Max, |e, i, r| {
+        let mut place = layout.logical_indices(e, "NCHW", &shape, i);
+        let channel = place[1].clone();
+        for (axis, (step, reach)) in steps.iter().zip(&reaches).enumerate() {
+            let window = place[axis + 2].value(e);
+            let start = strided(e, window, reach.shift(), step.stride);
+            let tap = e.mul_index(r[axis], step.dilation);
+            place[axis + 2] = Index::new(e.add(start, tap), reach.extent());
+        }
+        let at = padded.layout.physical_indices(e, "NCHW", &place);
+        let x = e.load(&padded.tensor, &at);
+        let tap = [channel, Index::new(r[0], kernel[1]), Index::new(r[1], kernel[2])];
+        let at = kernel_layout.physical_indices(e, "IHW", &tap);
+        let w = e.load(&weight, &at);
+        let (x, w) = (e.cast(x, sums), e.cast(w, sums));
+        e.add(x, w)
+    });
+    cx.compute(|e, i| {
+        let largest = e.load(&largest, i);
+        e.cast(largest, dtype)
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

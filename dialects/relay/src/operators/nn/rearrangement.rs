@@ -388,7 +388,7 @@ fn evaluate_batch_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.nn.fifo_buffer",
     infer = fifo_buffer_relation,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_fifo_buffer))
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_fifo_buffer), Define(define_fifo_buffer))
 )]
 pub struct FifoBuffer<V = ValueId> {
     /// The new elements.
@@ -432,6 +432,26 @@ fn evaluate_fifo_buffer(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         bytes.extend_from_slice(new);
     }
     Ok(TensorData::from_bytes(buffer.dtype(), buffer.shape(), bytes)?.into())
+}
+
+fn define_fifo_buffer(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<FifoBuffer<Operand>>()?;
+    let (data, buffer) = (cx.tensor(0)?, cx.tensor(1)?);
+    let axis = relation::axis(op.axis, buffer.shape.len())?;
+    let new = data.shape[axis];
+    let kept = buffer.shape[axis] - new;
+    cx.compute(|e, i| {
+        let end = e.index(kept);
+        let (is_old, is_new) = (e.lt(i[axis], end), e.ge(i[axis], end));
+        let at = |e: &mut te::compute::Expression<'_>, moved: i64| {
+            let mut at = i.to_vec();
+            at[axis] = e.add_index(i[axis], moved);
+            at
+        };
+        let (old, young, zero) = (at(e, new), at(e, -kept), e.number(data.dtype, 0.0));
+        let young = e.load_if(is_new, &data, &young, zero);
+        e.load_if(is_old, &buffer, &old, young)
+    })
 }
 
 fn define_batch_to_space(cx: &mut DefineCx<'_>) -> Defined {

@@ -7,10 +7,11 @@ use te::compute::Expression;
 use te::scalar::ScalarOp;
 
 use super::{
-    FixedPoint, Quantization, define_saturated, evaluate_as, infer_as, load_spread, parameter,
-    requantize, saturated, scale_and_zero_point,
+    DefinedFixedPoint, DefinedQuantization, FixedPoint, Quantization, define_as,
+    define_requantized, define_saturated, define_typed, evaluate_as, expect_narrow, infer_as,
+    parameter, requantize, saturated, scale_and_zero_point,
 };
-use crate::define::{Define, DefineCx, Defined};
+use crate::define::{Define, DefineCx, Defined, Operand, broadcast};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::elements::{self, Offsets};
 use crate::operators::nn::{activation, pooling};
@@ -20,7 +21,7 @@ use crate::operators::{FusionPattern, elementwise, join, relation};
 
 /// Declares an operator on two quantized tensors; what is before the name is its doc comment.
 macro_rules! binary {
-    ($($(#[doc = $doc:tt])* $name:ident = $text:tt, $evaluate:ident;)*) => {$(
+    ($($(#[doc = $doc:tt])* $name:ident = $text:tt, $evaluate:ident, $define:expr;)*) => {$(
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
         ///
@@ -35,6 +36,9 @@ macro_rules! binary {
             hooks(Evaluate(|cx| {
                 let op = cx.fields::<$name<Value>>()?;
                 $evaluate(cx, op.lhs_axis, op.rhs_axis)
+            }), Define(|cx| {
+                let op = cx.fields::<$name<Operand>>()?;
+                define_binary(cx, op.lhs_axis, op.rhs_axis, $define)
             }))
         )]
         pub struct $name<V = ValueId> {
@@ -66,12 +70,12 @@ macro_rules! binary {
 
 binary! {
     /// The sum: both operands are requantized as the output, and added.
-    Add = "relay.qnn.add", evaluate_add;
+    Add = "relay.qnn.add", evaluate_add, Combination::Sum;
     /// The difference: both operands are requantized as the output, and subtracted.
-    Subtract = "relay.qnn.subtract", evaluate_subtract;
+    Subtract = "relay.qnn.subtract", evaluate_subtract, Combination::Difference;
     /// The product: the integers less their zero points are multiplied, and requantized as the
     /// output.
-    Mul = "relay.qnn.mul", evaluate_mul;
+    Mul = "relay.qnn.mul", evaluate_mul, Combination::Product;
 }
 
 fn binary_relation(lhs_axis: i64, rhs_axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
@@ -153,6 +157,60 @@ fn evaluate_mul(cx: &EvalCx<'_>, lhs_axis: i64, rhs_axis: i64) -> Result<Value, 
     saturated(a.dtype(), &shape, &products)
 }
 
+/// What two quantized tensors are combined to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Combination {
+    Sum,
+    Difference,
+    Product,
+}
+
+fn define_binary(
+    cx: &mut DefineCx<'_>,
+    lhs_axis: i64,
+    rhs_axis: i64,
+    combination: Combination,
+) -> Defined {
+    let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (shape, dtype) = cx.result()?;
+    let lhs = DefinedQuantization::read(cx, 2, a.shape.len(), lhs_axis)?;
+    let rhs = DefinedQuantization::read(cx, 4, b.shape.len(), rhs_axis)?;
+    let output = DefinedQuantization::scalar(cx, 6)?;
+    expect_narrow(a.dtype, if combination == Combination::Product { 16 } else { 32 })?;
+    cx.compute(|e, i| {
+        let (at_a, at_b) = (broadcast(e, i, &shape, &a.shape), broadcast(e, i, &shape, &b.shape));
+        let (x, y) = (e.load(&a, &at_a), e.load(&b, &at_b));
+        let zero = output.zero_point(e, &[]);
+        let value = if combination == Combination::Product {
+            let (left, right) = (lhs.shifted(e, x, &at_a), rhs.shifted(e, y, &at_b));
+            let (scale, other) = (lhs.scale(e, &at_a), rhs.scale(e, &at_b));
+            // The original multiplies the scales in single precision.
+            let scale = e.mul(scale, other);
+            let output = output.scale(e, &[]);
+            let (scale, output) = (e.cast(scale, DType::FLOAT64), e.cast(output, DType::FLOAT64));
+            let factor = e.div(scale, output);
+            let factor = DefinedFixedPoint::new(e, factor);
+            let product = e.mul(left, right);
+            let scaled = factor.times(e, product);
+            e.add(scaled, zero)
+        } else {
+            let left = define_requantized(e, x, &lhs, &output, &at_a);
+            let right = define_requantized(e, y, &rhs, &output, &at_b);
+            match combination {
+                Combination::Difference => {
+                    let difference = e.sub(left, right);
+                    e.add(difference, zero)
+                }
+                _ => {
+                    let sum = e.add(left, right);
+                    e.sub(sum, zero)
+                }
+            }
+        };
+        define_saturated(e, value, dtype)
+    })
+}
+
 // ---- functions of real numbers -----------------------------------------------------------------
 
 /// The relation of an operator whose quantized operand and result have scalar scales and zero
@@ -178,24 +236,14 @@ fn define_through_reals(
     function: fn(&mut Expression<'_>, ValueId) -> ValueId,
 ) -> Defined {
     let data = cx.tensor(0)?;
-    let [scale, zero, output_scale, output_zero] = [1, 2, 3, 4].map(|index| cx.tensor(index));
-    let numbers = [scale?, zero?, output_scale?, output_zero?];
+    let (from, to) = (DefinedQuantization::scalar(cx, 1)?, DefinedQuantization::scalar(cx, 3)?);
     cx.compute(|e, i| {
         let x = e.load(&data, i);
-        let [scale, zero, output_scale, output_zero] =
-            [0, 1, 2, 3].map(|index| load_spread(e, &numbers[index], &[], 0));
-        let (x, zero) = (e.cast(x, DType::INT64), e.cast(zero, DType::INT64));
-        let shifted = e.sub(x, zero);
-        let shifted = e.cast(shifted, DType::FLOAT32);
-        let real = e.mul(shifted, scale);
+        let real = from.dequantize(e, x, &[]);
         let real = e.cast(real, DType::FLOAT64);
         let value = function(e, real);
-        let value = e.cast(value, DType::FLOAT32);
-        let (scaled, zero) = (e.div(value, output_scale), e.cast(output_zero, DType::FLOAT32));
-        let shifted = e.add(scaled, zero);
-        let rounded = e.scalar(ScalarOp::Round, &[shifted]);
-        let whole = e.cast(rounded, DType::INT64);
-        define_saturated(e, whole, data.dtype)
+        let quantized = to.quantize(e, value, &[]);
+        define_saturated(e, quantized, data.dtype)
     })
 }
 
@@ -299,7 +347,7 @@ quantized! {
     #[op(
         name = "relay.qnn.leaky_relu",
         infer = unary_relation,
-        hooks(Evaluate(evaluate_leaky_relu))
+        hooks(Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
     )]
     LeakyRelu(data) {
         /// Slope of the negative part.
@@ -323,6 +371,24 @@ fn evaluate_leaky_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     saturated(data.dtype(), data.shape(), &requantize(&elements, &from, &to))
 }
 
+fn define_leaky_relu(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data) = (cx.fields::<LeakyRelu<Operand>>()?, cx.tensor(0)?);
+    let (from, to) = (DefinedQuantization::scalar(cx, 1)?, DefinedQuantization::scalar(cx, 3)?);
+    expect_narrow(data.dtype, 32)?;
+    let (slope, rest) = (FixedPoint::new(op.alpha), FixedPoint::new(1.0 - op.alpha));
+    cx.compute(|e, i| {
+        let (x, zero) = (e.load(&data, i), from.zero_point(e, &[]));
+        let x = e.cast(x, DType::INT64);
+        let (slope, rest) = (DefinedFixedPoint::known(e, slope), DefinedFixedPoint::known(e, rest));
+        let (sloped, remainder) = (slope.times(e, x), rest.times(e, zero));
+        let below = e.add(sloped, remainder);
+        let negative = e.lt(x, zero);
+        let x = e.select(negative, below, x);
+        let value = define_requantized(e, x, &from, &to, &[]);
+        define_saturated(e, value, data.dtype)
+    })
+}
+
 quantized! {
     /// Exponentials that sum to one along an axis.
     ///
@@ -334,7 +400,7 @@ quantized! {
             relation::axis(op.axis, cx.tensor(0)?.rank())?;
             unary_relation(op, cx)
         },
-        hooks(Evaluate(evaluate_softmax))
+        hooks(Evaluate(evaluate_softmax), Define(define_softmax))
     )]
     Softmax(x) {
         /// The axis; counted from the end where negative.
@@ -353,6 +419,23 @@ fn evaluate_softmax(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     saturated(data.dtype(), data.shape(), &to.quantize(&reals, data.dtype()))
 }
 
+fn define_softmax(cx: &mut DefineCx<'_>) -> Defined {
+    let data = cx.tensor(0)?;
+    let (from, to) = (DefinedQuantization::scalar(cx, 1)?, DefinedQuantization::scalar(cx, 3)?);
+    let name = cx.stage_of("real");
+    let reals = cx.builder.compute(&name, &data.shape, |e, i| {
+        let x = e.load(&data, i);
+        from.dequantize(e, x, &[])
+    });
+    let ty = Type::tensor(data.shape.iter().copied(), DType::FLOAT32);
+    let reals = define_typed::<activation::Softmax>(cx, &[Operand::Tensor(reals)], ty)?;
+    cx.compute(|e, i| {
+        let x = e.load(&reals[0], i);
+        let quantized = to.quantize(e, x, &[]);
+        define_saturated(e, quantized, data.dtype)
+    })
+}
+
 quantized! {
     /// The mean of every window along two axes.
     ///
@@ -364,7 +447,11 @@ quantized! {
             unary_relation(op, cx)?;
             infer_as::<pooling::AvgPool2d>(cx, 1)
         },
-        hooks(FusionPattern::OutFusable, Evaluate(evaluate_avg_pool2d))
+        hooks(
+            FusionPattern::OutFusable,
+            Evaluate(evaluate_avg_pool2d),
+            Define(define_avg_pool2d)
+        )
     )]
     AvgPool2d(data) {
         /// Extents of a window.
@@ -405,6 +492,25 @@ fn evaluate_avg_pool2d(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     saturated(data.dtype(), means.shape(), &means.to_i64())
 }
 
+fn define_avg_pool2d(cx: &mut DefineCx<'_>) -> Defined {
+    let (data, (shape, dtype)) = (cx.tensor(0)?, cx.result()?);
+    let (from, to) = (DefinedQuantization::scalar(cx, 1)?, DefinedQuantization::scalar(cx, 3)?);
+    expect_narrow(data.dtype, 32)?;
+    let name = cx.stage_of("requantized");
+    let wide = cx.builder.compute(&name, &data.shape, |e, i| {
+        let x = e.load(&data, i);
+        let value = define_requantized(e, x, &from, &to, &[]);
+        e.cast(value, DType::INT32)
+    });
+    let ty = Type::tensor(shape.iter().copied(), DType::INT32);
+    let means = define_typed::<pooling::AvgPool2d>(cx, &[Operand::Tensor(wide)], ty)?;
+    cx.compute(|e, i| {
+        let mean = e.load(&means[0], i);
+        let mean = e.cast(mean, DType::INT64);
+        define_saturated(e, mean, dtype)
+    })
+}
+
 // ---- many tensors ------------------------------------------------------------------------------
 
 /// The tensors of a tuple, requantized as the output, one after another along `axis`.
@@ -415,7 +521,7 @@ fn evaluate_avg_pool2d(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.qnn.concatenate",
     infer = concatenate_relation,
-    hooks(Evaluate(evaluate_concatenate))
+    hooks(Evaluate(evaluate_concatenate), Define(define_concatenate))
 )]
 pub struct Concatenate<V = ValueId> {
     /// A tuple of tensors, at least one.
@@ -472,6 +578,23 @@ fn evaluate_concatenate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     }
     let operands = [Value::tuple(joined)];
     Ok(evaluate_as::<join::Concatenate>(cx, &operands, cx.result)?.into())
+}
+
+fn define_concatenate(cx: &mut DefineCx<'_>) -> Defined {
+    let (tensors, scales, zeros) = (cx.tensors(0)?, cx.tensors(1)?, cx.tensors(2)?);
+    let to = DefinedQuantization::scalar(cx, 3)?;
+    let mut joined = Vec::new();
+    for ((tensor, scale), zero_point) in tensors.into_iter().zip(scales).zip(zeros) {
+        expect_narrow(tensor.dtype, 32)?;
+        let from = DefinedQuantization { scale, zero_point, axis: 0 };
+        let name = cx.stage_of("requantized");
+        joined.push(cx.builder.compute(&name, &tensor.shape, |e, i| {
+            let x = e.load(&tensor, i);
+            let value = define_requantized(e, x, &from, &to, &[]);
+            define_saturated(e, value, tensor.dtype)
+        }));
+    }
+    define_as::<join::Concatenate>(cx, &[Operand::Tuple(joined)])
 }
 
 pub(super) fn register(registry: &mut Registry) {

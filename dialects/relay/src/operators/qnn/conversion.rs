@@ -2,7 +2,14 @@
 
 use ir_core::{DType, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 
-use super::{FixedPoint, Quantization, Spread, saturate, saturated, scale_and_zero_point};
+use te::compute::Expression;
+use te::scalar::ScalarOp;
+
+use super::{
+    DefinedFixedPoint, DefinedQuantization, FixedPoint, Quantization, Spread, define_saturated,
+    expect_narrow, load_spread, saturate, saturated, scale_and_zero_point,
+};
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::attributes::keywords;
 use crate::operators::relation;
@@ -37,7 +44,11 @@ fn expect_real(dtype: DType) -> Result<(), Stop> {
 /// `data` is of floats; scale and zero point are scalars or have the extent of `data` along
 /// `axis`. The result has the shape of `data`. Relay operator level 11.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.qnn.quantize", infer = quantize_relation, hooks(Evaluate(evaluate_quantize)))]
+#[op(
+    name = "relay.qnn.quantize",
+    infer = quantize_relation,
+    hooks(Evaluate(evaluate_quantize), Define(define_quantize))
+)]
 pub struct Quantize<V = ValueId> {
     /// The real numbers.
     pub data: V,
@@ -66,6 +77,16 @@ fn evaluate_quantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     saturated(op.out_dtype, data.shape(), &to.quantize(&data.to_f64(), op.out_dtype))
 }
 
+fn define_quantize(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data) = (cx.fields::<Quantize<Operand>>()?, cx.tensor(0)?);
+    let to = DefinedQuantization::read(cx, 1, data.shape.len(), op.axis)?;
+    cx.compute(|e, i| {
+        let x = e.load(&data, i);
+        let quantized = to.quantize(e, x, i);
+        define_saturated(e, quantized, op.out_dtype)
+    })
+}
+
 /// Quantized numbers to real ones: `out = (data - zero_point) * scale`.
 ///
 /// `data` is of integers; scale and zero point are scalars or have the extent of `data` along
@@ -74,7 +95,7 @@ fn evaluate_quantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.qnn.dequantize",
     infer = dequantize_relation,
-    hooks(Evaluate(evaluate_dequantize))
+    hooks(Evaluate(evaluate_dequantize), Define(define_dequantize))
 )]
 pub struct Dequantize<V = ValueId> {
     /// The quantized numbers.
@@ -103,6 +124,16 @@ fn evaluate_dequantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let from = Quantization::read(cx, 1, data.shape(), op.axis)?;
     let real = from.dequantize(&data.to_i64());
     Ok(TensorData::from_f64(op.out_dtype, data.shape(), &real)?.into())
+}
+
+fn define_dequantize(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data) = (cx.fields::<Dequantize<Operand>>()?, cx.tensor(0)?);
+    let from = DefinedQuantization::read(cx, 1, data.shape.len(), op.axis)?;
+    cx.compute(|e, i| {
+        let x = e.load(&data, i);
+        let real = from.dequantize(e, x, i);
+        e.cast(real, op.out_dtype)
+    })
 }
 
 keywords! {
@@ -141,7 +172,7 @@ keywords! {
 #[op(
     name = "relay.qnn.requantize",
     infer = requantize_relation,
-    hooks(Evaluate(evaluate_requantize))
+    hooks(Evaluate(evaluate_requantize), Define(define_requantize))
 )]
 pub struct Requantize<V = ValueId> {
     /// The quantized numbers.
@@ -207,6 +238,67 @@ fn round(value: f64, rounding: Rounding) -> i64 {
     }
 }
 
+fn define_requantize(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data) = (cx.fields::<Requantize<Operand>>()?, cx.tensor(0)?);
+    let from = DefinedQuantization::read(cx, 1, data.shape.len(), op.axis)?;
+    let to = DefinedQuantization::scalar(cx, 3)?;
+    let to_nearest = op.rounding == Rounding::ToNearest;
+    let float = match op.compute_dtype {
+        ComputeType::Default | ComputeType::Int64 => None,
+        ComputeType::Float32 => Some(DType::FLOAT32),
+        ComputeType::Float64 => Some(DType::FLOAT64),
+    };
+    if float.is_none() {
+        expect_narrow(data.dtype, 32)?;
+    }
+    cx.compute(|e, i| {
+        let x = e.load(&data, i);
+        let shifted = from.shifted(e, x, i);
+        let product = match float {
+            Some(float) => {
+                let [a, b] =
+                    [from.scale(e, i), to.scale(e, &[])].map(|scale| e.cast(scale, DType::FLOAT64));
+                let factor = e.div(a, b);
+                let (shifted, factor) = (e.cast(shifted, float), e.cast(factor, float));
+                let product = e.mul(shifted, factor);
+                let product = e.cast(product, DType::FLOAT64);
+                define_round(e, product, to_nearest)
+            }
+            None => {
+                let factor = DefinedFixedPoint::between(e, &from, &to, i);
+                let zero = e.index(0);
+                let negated = e.neg(shifted);
+                let negative = e.lt(shifted, zero);
+                // Ties go up; those of the negated number go down.
+                let mirrored =
+                    if to_nearest { e.select(negative, negated, shifted) } else { shifted };
+                let product = factor.times(e, mirrored);
+                let mirror = e.neg(product);
+                if to_nearest { e.select(negative, mirror, product) } else { product }
+            }
+        };
+        let zero = to.zero_point(e, &[]);
+        let sum = e.add(product, zero);
+        define_saturated(e, sum, op.out_dtype)
+    })
+}
+
+/// As [`round`]; `value` is a `float64`.
+fn define_round(e: &mut Expression<'_>, value: ValueId, to_nearest: bool) -> ValueId {
+    let rounded = match to_nearest {
+        true => e.scalar(ScalarOp::Round, &[value]),
+        false => {
+            let half = e.number(DType::FLOAT64, 0.5);
+            let shifted = e.add(value, half);
+            e.scalar(ScalarOp::Floor, &[shifted])
+        }
+    };
+    e.cast(rounded, DType::INT64)
+}
+
+/// The element types of simulated quantizations, by the numbers from 1.
+const SIMULATED: [DType; 3] = [DType::INT8, DType::UINT8, DType::INT32];
+
 /// What a simulated quantization rounds to, by the number that an operand holds.
 fn simulated_dtype(cx: &EvalCx<'_>) -> Result<Option<DType>, EvalError> {
     match cx.tensor(1)?.to_i64().first() {
@@ -235,7 +327,7 @@ fn simulated<T>(axis: i64, _op: T, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 #[op(
     name = "relay.qnn.simulated_quantize",
     infer = |op: SimulatedQuantize<Type>, cx: &mut InferCx<'_>| simulated(op.axis, op, cx),
-    hooks(Evaluate(evaluate_simulated_quantize))
+    hooks(Evaluate(evaluate_simulated_quantize), Define(define_simulated_quantize))
 )]
 pub struct SimulatedQuantize<V = ValueId> {
     /// The real numbers.
@@ -260,6 +352,31 @@ fn evaluate_simulated_quantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     Ok(TensorData::from_f64(data.dtype(), data.shape(), &floats)?.into())
 }
 
+fn define_simulated_quantize(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data) = (cx.fields::<SimulatedQuantize<Operand>>()?, cx.tensor(0)?);
+    let to = DefinedQuantization::read(cx, 2, data.shape.len(), op.axis)?;
+    let number = cx.tensor(1)?;
+    cx.compute(|e, i| {
+        let x = e.load(&data, i);
+        let quantized = to.quantize(e, x, i);
+        let mut value = x;
+        for (index, dtype) in SIMULATED.into_iter().enumerate() {
+            let saturated = define_saturated(e, quantized, dtype);
+            let saturated = e.cast(saturated, data.dtype);
+            let chosen = is_simulated(e, &number, index as i64 + 1);
+            value = e.select(chosen, saturated, value);
+        }
+        value
+    })
+}
+
+/// Whether the number of the element type to simulate is `value`.
+fn is_simulated(e: &mut Expression<'_>, number: &te::compute::Tensor, value: i64) -> ValueId {
+    let number = load_spread(e, number, &[], 0);
+    let (number, value) = (e.cast(number, DType::INT64), e.index(value));
+    e.eq(number, value)
+}
+
 /// What `qnn.dequantize` computes, on floats that hold integers.
 ///
 /// `in_dtype` is 0 to change nothing, 1 for `int8`, 2 for `uint8`, 3 for `int32`. The result has
@@ -268,7 +385,7 @@ fn evaluate_simulated_quantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 #[op(
     name = "relay.qnn.simulated_dequantize",
     infer = |op: SimulatedDequantize<Type>, cx: &mut InferCx<'_>| simulated(op.axis, op, cx),
-    hooks(Evaluate(evaluate_simulated_dequantize))
+    hooks(Evaluate(evaluate_simulated_dequantize), Define(define_simulated_dequantize))
 )]
 pub struct SimulatedDequantize<V = ValueId> {
     /// The quantized numbers, as floats.
@@ -296,6 +413,22 @@ fn evaluate_simulated_dequantize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         *element = (*element - zero_point.at(index)) * scale.at(index);
     }
     Ok(TensorData::from_f64(data.dtype(), data.shape(), &elements)?.into())
+}
+
+fn define_simulated_dequantize(cx: &mut DefineCx<'_>) -> Defined {
+    let (op, data) = (cx.fields::<SimulatedDequantize<Operand>>()?, cx.tensor(0)?);
+    let from = DefinedQuantization::read(cx, 2, data.shape.len(), op.axis)?;
+    let number = cx.tensor(1)?;
+    cx.compute(|e, i| {
+        let x = e.load(&data, i);
+        let (scale, zero) = (from.scale(e, i), from.zero_point(e, i));
+        let [real, scale, zero] = [x, scale, zero].map(|value| e.cast(value, DType::FLOAT64));
+        let shifted = e.sub(real, zero);
+        let product = e.mul(shifted, scale);
+        let product = e.cast(product, data.dtype);
+        let disabled = is_simulated(e, &number, 0);
+        e.select(disabled, x, product)
+    })
 }
 
 pub(super) fn register(registry: &mut Registry) {

@@ -311,6 +311,23 @@ fn masks() {
     reversed.gives(&[3, 3], &[2.0, 1.0, 3.0, 6.0, 5.0, 4.0, 7.0, 8.0, 9.0]);
 }
 
+/// Sorting networks merge runs that the length cuts short.
+#[test]
+fn rows_of_all_lengths_are_sorted() {
+    for length in 0..40 {
+        let values: Vec<i64> = (0..length).map(|at| at * at % 11 % 7).collect();
+        for is_ascend in [false, true] {
+            let case = Case::new("argsort", [ints(&[length], &values)]);
+            case.with("is_ascend", &is_ascend).run();
+        }
+        let values: Vec<i64> = (0..length).map(|at| at / 2).collect();
+        let wanted: Vec<i64> = (-1..length + 1).collect();
+        let search = [ints(&[length], &values), ints(&[length + 2], &wanted)];
+        Case::new("searchsorted", search.clone()).run();
+        Case::new("searchsorted", search).with("right", &true).run();
+    }
+}
+
 #[test]
 fn sorting() {
     let x = || floats(&[2, 3], &[3.0, f64::NAN, 1.0, 2.0, 2.0, 0.0]);

@@ -1,0 +1,170 @@
+//! Which operators one kernel may hold, so that it can be lowered and scheduled well.
+//!
+//! The default schedules compute a kernel in one nest of loops, of one of three kinds; they look at
+//! shapes and reads only, and these rules are what makes them find each kind:
+//!
+//! - *maps*: elementwise operators, broadcasts and other injective ones, inlined into each other;
+//! - *an anchor*, such as a convolution, and elementwise operators of its shape after it, applied to
+//!   its tiles in registers;
+//! - *rows*: reductions over the same last dimensions and what lies between them, computed a few
+//!   rows at a time.
+//!
+//! A reduction over other dimensions is a kernel with what is elementwise before it.
+
+use relay::operators::FusionPattern;
+
+use super::facts::{Facts, Node};
+
+/// The longest row, in elements, that is computed in a kernel of several stages.
+const LONGEST_ROW: i64 = 1 << 16;
+
+/// Whether the operators `members`, sorted, may be a kernel that yields the last one. With `rows` it
+/// may be one of several reductions.
+pub(super) fn is_legal(facts: &Facts, members: &[usize], rows: bool) -> bool {
+    let Some((&root, inner)) = members.split_last() else { return false };
+    if inner.is_empty() {
+        return true;
+    }
+    let nodes = || members.iter().map(|member| &facts.nodes[*member]);
+    if inner.iter().any(|member| facts.nodes[*member].bound) {
+        return false;
+    }
+    let mut anchors = members.iter().filter(|member| facts.nodes[**member].is_anchor());
+    let first_anchor = anchors.next();
+    let reductions = nodes().filter(|node| is_reduction(node)).count();
+    match (first_anchor, anchors.next(), reductions) {
+        (None, _, 0) => {
+            let inside = |value: &usize| members.binary_search(value).is_ok();
+            facts.nodes[root].pattern != FusionPattern::Tuple
+                && nodes().all(|node| match node.pattern {
+                    // What a join reads would be computed for every element of the result.
+                    FusionPattern::Tuple => !node.operands.iter().any(inside),
+                    pattern => node.plumbing || pattern <= FusionPattern::Injective,
+                })
+        }
+        (Some(anchor), None, 0) => is_anchored(facts, members, *anchor),
+        (None, _, 1) if is_reduction_of_map(facts, members) => true,
+        (None, ..) => rows && works_on_rows(facts, members),
+        _ => false,
+    }
+}
+
+fn is_reduction(node: &Node) -> bool {
+    node.rows.is_some() || node.pattern == FusionPattern::Reduce
+}
+
+/// Whether a member would be stored because it costs much and is read several times.
+fn is_stored(facts: &Facts, members: &[usize], member: usize) -> bool {
+    let node = &facts.nodes[member];
+    node.dear && node.users.iter().filter(|user| members.binary_search(user).is_ok()).count() > 1
+}
+
+/// Whether `members` are the anchor and elementwise operators of its shape, none of them before it.
+fn is_anchored(facts: &Facts, members: &[usize], anchor: usize) -> bool {
+    let Node { pattern, shape: Some(shape), operands, .. } = &facts.nodes[anchor] else {
+        return false;
+    };
+    *pattern == FusionPattern::OutFusable
+        && operands.iter().all(|operand| members.binary_search(operand).is_err())
+        && members.iter().filter(|member| **member != anchor).all(|member| {
+            let node = &facts.nodes[*member];
+            node.pattern <= FusionPattern::Broadcast
+                && node.shape.as_ref() == Some(shape)
+                && !is_stored(facts, members, *member)
+        })
+}
+
+/// Whether `members` are a reduction and what is elementwise before it.
+fn is_reduction_of_map(facts: &Facts, members: &[usize]) -> bool {
+    let Some((&root, inner)) = members.split_last() else { return false };
+    facts.nodes[root].pattern == FusionPattern::Reduce
+        && inner.iter().all(|member| {
+            let node = &facts.nodes[*member];
+            (node.pattern <= FusionPattern::Broadcast || node.reshape_only)
+                && !is_stored(facts, members, *member)
+        })
+}
+
+/// What a value is to a kernel of rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// All elements of the rows.
+    Whole,
+    /// One number for each row, with extents 1 for the dimensions of the row.
+    Numbers,
+    /// One number for each row, without these dimensions.
+    Short,
+    /// All elements of the rows, which are numbered by other dimensions.
+    Renumbered,
+}
+
+/// Rows of the extents `row`, numbered by `numbers`.
+struct Domain<'a> {
+    numbers: &'a [i64],
+    row: &'a [i64],
+}
+
+impl Domain<'_> {
+    fn form(&self, shape: &[i64]) -> Option<Form> {
+        let Domain { numbers, row } = self;
+        if let Some(rest) = shape.strip_prefix(*numbers) {
+            match rest {
+                [] => return Some(Form::Short),
+                rest if rest == *row => return Some(Form::Whole),
+                rest if rest.len() == row.len() && rest.iter().all(|extent| *extent == 1) => {
+                    return Some(Form::Numbers);
+                }
+                _ => {}
+            }
+        }
+        let count = |extents: &[i64]| extents.iter().fold(1i64, |n, e| n.saturating_mul(*e));
+        let others = shape.strip_suffix(*row)?;
+        (count(others) == count(numbers)).then_some(Form::Renumbered)
+    }
+}
+
+/// Whether `members` are reductions of the same rows and what lies between them.
+fn works_on_rows(facts: &Facts, members: &[usize]) -> bool {
+    let mut reductions =
+        members.iter().map(|member| &facts.nodes[*member]).filter(|node| is_reduction(node));
+    let Some(first) = reductions.next() else { return false };
+    let (Some(rows), Some(domain)) = (first.rows, &first.operand_shape) else { return false };
+    if reductions
+        .any(|other| other.rows != first.rows || other.operand_shape.as_ref() != Some(domain))
+    {
+        return false;
+    }
+    let (numbers, row) = domain.split_at(rows.min(domain.len()));
+    let domain = Domain { numbers, row };
+    let length = row.iter().fold(1i64, |length, extent| length.saturating_mul(*extent));
+    if numbers.is_empty() || row.is_empty() || length > LONGEST_ROW {
+        return false;
+    }
+    let form = |member: usize| domain.form(facts.nodes[member].shape.as_deref()?);
+    let inside = |member: &&usize| members.binary_search(member).is_ok();
+    let Some(&root) = members.last() else { return false };
+    // A kernel of one number for each row and no dimension for the row has no loop for its stages.
+    matches!(form(root), Some(Form::Whole | Form::Numbers))
+        && members.iter().all(|member| {
+            let node = &facts.nodes[*member];
+            let mut operands = node.operands.iter().filter(inside);
+            match form(*member) {
+                None => false,
+                Some(Form::Whole | Form::Numbers | Form::Short) if is_reduction(node) => true,
+                // Renumbered rows are inlined into what reads them; nothing can be stored there.
+                Some(Form::Renumbered) => {
+                    !node.dear
+                        && (node.pattern <= FusionPattern::Broadcast || node.reshape_only)
+                        && operands.all(|operand| form(*operand) == Some(Form::Renumbered))
+                }
+                Some(Form::Whole) => {
+                    node.pattern <= FusionPattern::Broadcast
+                        || node.reshape_only
+                            && operands.all(|operand| form(*operand) == Some(Form::Renumbered))
+                }
+                Some(Form::Numbers | Form::Short) => {
+                    node.pattern <= FusionPattern::Broadcast || node.reshape_only
+                }
+            }
+        })
+}

@@ -1,0 +1,80 @@
+//! Kernels that are searched for cost no more than the post-dominator groups, and programs of them
+//! compute the same.
+
+mod common;
+
+use common::registry;
+use ir_core::pipeline::{Pipeline, RunOptions, run};
+use ir_core::{Module, Registry, verify};
+use relay::generate::{random_module, random_network};
+use relay::interpreter::{Interpreter, approx_equal, random_arguments};
+
+/// Modelled nanoseconds of post-dominator groups and of what was found in `module`, which is fused.
+fn search(module: &mut Module, machine: &str, registry: &Registry) -> (u64, u64) {
+    let text = format!("fuse{{strategy=search{machine}}}");
+    let pipeline = Pipeline::parse(&text, registry).unwrap();
+    let (options, mut log) = (RunOptions::default(), Vec::new());
+    let report = run(&pipeline, module, registry, options, &mut [], &mut log).unwrap();
+    assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
+    if let Err(found) = verify::verify(module, registry) {
+        panic!("{found:?}");
+    }
+    let count = |name: &str| report.steps[0].statistics.get(name).copied().unwrap_or(0);
+    (count("modelled ns of post-dominator groups"), count("modelled ns"))
+}
+
+fn cases() -> u64 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+}
+
+fn check(mut original: Module, machine: &str, registry: &Registry, seed: u64) -> bool {
+    common::run(&mut original, "simplify-inference", registry).unwrap();
+    let original = &original;
+    let mut fused = original.clone();
+    let (groups, found) = search(&mut fused, machine, registry);
+    assert!(found <= groups, "seed {seed}: {found} {groups}");
+    let again = &mut original.clone();
+    search(again, machine, registry);
+    let fingerprint = ir_core::fingerprint::of_module;
+    assert_eq!(fingerprint(&fused), fingerprint(again), "seed {seed}");
+    let Some(ty) = original.get("main").and_then(|main| main.signature.ty.as_function()) else {
+        return false;
+    };
+    let Ok(args) = random_arguments(ty, &original.signatures(), seed) else { return false };
+    let Ok(expected) = Interpreter::new(original, registry).call("main", args.clone()) else {
+        return false;
+    };
+    let value = Interpreter::new(&fused, registry).call("main", args);
+    let value = value.unwrap_or_else(|error| panic!("seed {seed}: {}", error.message));
+    if let Err(mismatch) = approx_equal(&value, &expected, 0.0, 0.0) {
+        panic!("seed {seed}: {mismatch}");
+    }
+    found < groups
+}
+
+#[test]
+fn straight_line_programs() {
+    let registry = registry();
+    let mut cheaper = 0;
+    for seed in 0..cases() {
+        let module = random_network(&registry, seed, 2 + (seed as usize * 7) % 60);
+        // Machines on which one of the three parts of the cost is all that matters.
+        let machine = [
+            "",
+            ",launch=0,bandwidth=1,arithmetic=1e6",
+            ",launch=100,bandwidth=1000",
+            ",launch=0,arithmetic=0.1",
+        ];
+        cheaper += u64::from(check(module, machine[seed as usize % 4], &registry, seed));
+    }
+    assert!(cheaper * 20 > cases(), "only {cheaper} of {} became cheaper", cases());
+}
+
+#[test]
+fn programs_with_branches_and_functions() {
+    let registry = registry();
+    for seed in 0..cases() {
+        let module = random_module(&registry, seed, 1 + (seed as usize * 7) % 40);
+        check(module, "", &registry, seed);
+    }
+}

@@ -1,0 +1,189 @@
+//! What fusion makes of a transformer in small operators.
+//!
+//! ```console
+//! cargo bench -p tools --bench fusion                    # modelled costs, as a table
+//! cargo bench -p tools --bench fusion -- print 2         # the program of two layers
+//! ```
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use ir_core::Registry;
+use ir_core::pipeline::{Pipeline, RunOptions, run};
+use relay::inference::infer_module;
+use relay::text::parse;
+
+/// Tokens, numbers for each, those within a layer, and heads.
+const SIZES: [usize; 4] = [128, 768, 3072, 12];
+
+/// Operators of a layer.
+const LAYER: usize = 54;
+
+/// Writes the operators of a program, numbered.
+struct Writer {
+    text: String,
+    next: usize,
+}
+
+impl Writer {
+    /// Adds an operator; its name.
+    fn op(&mut self, expression: &str) -> String {
+        let name = format!("%{}", self.next);
+        self.next += 1;
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "  {name} = {expression};");
+        name
+    }
+
+    fn dense(&mut self, x: &str, weight: &str) -> String {
+        let product = self.op(&format!("nn.dense({x}, %w_{weight}, units=None)"));
+        self.op(&format!("add({product}, %b_{weight})"))
+    }
+
+    /// By head: (heads, tokens, numbers), or the last two the other way around.
+    fn heads(&mut self, x: &str, weight: &str, axes: &str) -> String {
+        let [tokens, width, _, heads] = SIZES;
+        let x = self.dense(x, weight);
+        let x = self.op(&format!("reshape({x}, newshape=[{tokens}, {heads}, {}])", width / heads));
+        self.op(&format!("transpose({x}, axes=[{axes}])"))
+    }
+
+    fn softmax(&mut self, x: &str) -> String {
+        let highest = self.op(&format!("max({x}, axis=[-1], keepdims=True)"));
+        let shifted = self.op(&format!("subtract({x}, {highest})"));
+        let terms = self.op(&format!("exp({shifted})"));
+        let sum = self.op(&format!("sum({terms}, axis=[-1], keepdims=True)"));
+        self.op(&format!("divide({terms}, {sum})"))
+    }
+
+    fn normalize(&mut self, x: &str, weight: &str) -> String {
+        let mean = self.op(&format!("mean({x}, axis=[-1], keepdims=True)"));
+        let centred = self.op(&format!("subtract({x}, {mean})"));
+        let squares = self.op(&format!("multiply({centred}, {centred})"));
+        let variance = self.op(&format!("mean({squares}, axis=[-1], keepdims=True)"));
+        let variance = self.op(&format!("add({variance}, 1e-5f)"));
+        let deviation = self.op(&format!("sqrt({variance})"));
+        let x = self.op(&format!("divide({centred}, {deviation})"));
+        let x = self.op(&format!("multiply({x}, %g_{weight})"));
+        self.op(&format!("add({x}, %b_{weight})"))
+    }
+
+    fn gelu(&mut self, x: &str) -> String {
+        let scaled = self.op(&format!("multiply({x}, 0.70710678f)"));
+        let erf = self.op(&format!("erf({scaled})"));
+        let share = self.op(&format!("add({erf}, 1f)"));
+        let half = self.op(&format!("multiply({x}, 0.5f)"));
+        self.op(&format!("multiply({half}, {share})"))
+    }
+
+    fn layer(&mut self, x: &str) -> String {
+        let [tokens, width, _, _] = SIZES;
+        let q = self.heads(x, "q", "1, 0, 2");
+        let k = self.heads(x, "k", "1, 2, 0");
+        let v = self.heads(x, "v", "1, 0, 2");
+        let scores = self.op(&format!("nn.batch_matmul({q}, {k})"));
+        let scores = self.op(&format!("multiply({scores}, 0.125f)"));
+        let scores = self.op(&format!("add({scores}, %mask)"));
+        let shares = self.softmax(&scores);
+        let mixed = self.op(&format!("nn.batch_matmul({shares}, {v})"));
+        let mixed = self.op(&format!("transpose({mixed}, axes=[1, 0, 2])"));
+        let mixed = self.op(&format!("reshape({mixed}, newshape=[{tokens}, {width}])"));
+        let mixed = self.dense(&mixed, "o");
+        let sum = self.op(&format!("add({mixed}, {x})"));
+        let x = self.normalize(&sum, "1");
+        let inner = self.dense(&x, "up");
+        let inner = self.gelu(&inner);
+        let outer = self.dense(&inner, "down");
+        let sum = self.op(&format!("add({outer}, {x})"));
+        self.normalize(&sum, "2")
+    }
+}
+
+/// A transformer of `layers` layers, all with the same weights.
+fn transformer(layers: usize) -> String {
+    let [tokens, width, inner, _] = SIZES;
+    let mut params = vec![format!("%x: Tensor[({tokens}, {width}), float32]")];
+    params.push(format!("%mask: Tensor[(1, {tokens}, {tokens}), float32]"));
+    for (name, units, inputs) in [
+        ("q", width, width),
+        ("k", width, width),
+        ("v", width, width),
+        ("o", width, width),
+        ("up", inner, width),
+        ("down", width, inner),
+    ] {
+        params.push(format!("%w_{name}: Tensor[({units}, {inputs}), float32]"));
+        params.push(format!("%b_{name}: Tensor[({units}), float32]"));
+    }
+    for name in ["g_1", "b_1", "g_2", "b_2"] {
+        params.push(format!("%{name}: Tensor[({width}), float32]"));
+    }
+    let mut writer = Writer { text: format!("def @main({}) {{\n", params.join(", ")), next: 0 };
+    let mut x = "%x".to_string();
+    for _ in 0..layers {
+        x = writer.layer(&x);
+    }
+    writer.text + "  " + &x + "\n}\n"
+}
+
+/// Modelled microseconds of operators alone, of post-dominator groups and of the search; kernels;
+/// windows, different ones, and those that were solved exactly; seconds.
+fn measure(registry: &Registry, text: &str, machine: &str) -> ([f64; 3], [u64; 4], f64) {
+    let (mut module, _) = parse("transformer", text, registry);
+    assert!(infer_module(&mut module, registry).is_empty());
+    let pass = format!("fuse{{strategy=search{machine}}}");
+    let pipeline = Pipeline::parse(&pass, registry).expect("the pass exists");
+    let start = Instant::now();
+    let options = RunOptions::default();
+    let report = run(&pipeline, &mut module, registry, options, &mut [], &mut Vec::new());
+    let seconds = start.elapsed().as_secs_f64();
+    let report = report.expect("the pass runs");
+    let statistics = &report.steps[0].statistics;
+    let count = |name: &str| statistics.get(name).copied().unwrap_or(0);
+    let cost = |name: &str| count(name) as f64 / 1e3;
+    (
+        [
+            cost("modelled ns of operators alone"),
+            cost("modelled ns of post-dominator groups"),
+            cost("modelled ns"),
+        ],
+        ["kernels", "windows", "different windows", "windows that were solved exactly"].map(count),
+        seconds,
+    )
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if let [print, layers] = &args[..]
+        && print == "print"
+    {
+        println!("{}", transformer(layers.parse().unwrap_or(1)));
+        return;
+    }
+    let registry = tools::registry();
+    let accelerator = ",launch=5,bandwidth=300,arithmetic=8000";
+    println!(
+        "| machine | operators | alone, µs | dominator, µs | search, µs | less | kernels | \
+         windows | different | exact | s |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    let same = |machine: &str| format!("{machine},rows=false");
+    for (name, machine) in [
+        ("processor", String::new()),
+        ("processor, one reduction", same("")),
+        ("accelerator", accelerator.to_string()),
+        ("accelerator, one reduction", same(accelerator)),
+    ] {
+        for layers in [1, 1_000 / LAYER + 1, 10_000 / LAYER + 1] {
+            let text = transformer(layers);
+            let ([alone, before, after], [kernels, windows, different, exact], seconds) =
+                measure(&registry, &text, &machine);
+            println!(
+                "| {name} | {} | {alone:.0} | {before:.0} | {after:.0} | {:.1} % | {kernels} | \
+                 {windows} | {different} | {exact} | {seconds:.2} |",
+                layers * LAYER,
+                100.0 * (1.0 - after / before),
+            );
+        }
+    }
+}
