@@ -5,6 +5,8 @@
 //! cargo bench -p tools --bench fusion -- print 2         # the program of two layers
 //! ```
 
+#![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
+
 use std::fmt::Write as _;
 use std::time::Instant;
 

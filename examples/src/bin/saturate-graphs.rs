@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p examples --bin saturate-graphs [NAME [RULES…]]`
 
+#![allow(clippy::print_stdout, reason = "an example prints its table")]
+
 use std::process::ExitCode;
 
 use cpu_time::ThreadTime;
