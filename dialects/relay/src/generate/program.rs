@@ -266,18 +266,22 @@ impl Generator<'_> {
         self.add_function(name.as_str(), &[], &[list, state], state, builder);
     }
 
-    /// Two functions that call each other with less and less fuel.
+    /// Two functions that call each other with less and less fuel. Neither body may call the other
+    /// function in another way, with new fuel: they are there for others once both are written.
     fn alternation(&mut self) {
         let state = self.tensor_type();
         let (ping, pong) = (self.module.fresh_name("ping"), self.module.fresh_name("pong"));
         let params = [fuel_type(), state];
-        for (name, other) in [(ping, pong), (pong, ping)] {
+        let bodies = [(ping, pong), (pong, ping)].map(|(name, other)| {
             let (mut builder, values) = Builder::new(&params);
             let other = |builder: &mut Builder| {
                 builder.add(&Global { name: other }, Type::function(params, state))
             };
             let value = self.fuelled(&mut builder, values[0], values[1], state, &other);
             builder.yields(value);
+            (name, builder)
+        });
+        for (name, builder) in bodies {
             self.add_function(name.as_str(), &[], &params, state, builder);
         }
     }
