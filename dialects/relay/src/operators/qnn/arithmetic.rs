@@ -356,14 +356,21 @@ quantized! {
     }
 }
 
+impl<V> LeakyRelu<V> {
+    /// The slope of the negative part, and what it lacks to 1.
+    fn slopes(&self) -> Result<(FixedPoint, FixedPoint), String> {
+        match self.alpha > 0.0 && self.alpha < 1.0 {
+            true => Ok((FixedPoint::new(self.alpha), FixedPoint::new(1.0 - self.alpha))),
+            false => Err(format!("expected alpha between 0 and 1, found {}", self.alpha)),
+        }
+    }
+}
+
 fn evaluate_leaky_relu(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let (op, data) = (cx.fields::<LeakyRelu<Value>>()?, cx.tensor(0)?);
     let (from, to) = (Quantization::read(cx, 1, &[], 0)?, Quantization::read(cx, 3, &[], 0)?);
     let zero = from.zero_point.at(0);
-    if !(op.alpha > 0.0 && op.alpha < 1.0) {
-        return Err(EvalError(format!("expected alpha between 0 and 1, found {}", op.alpha)));
-    }
-    let (slope, rest) = (FixedPoint::new(op.alpha), FixedPoint::new(1.0 - op.alpha));
+    let (slope, rest) = op.slopes()?;
     let mut elements = data.to_i64();
     for element in elements.iter_mut().filter(|element| **element < zero) {
         *element = slope.times(*element).wrapping_add(rest.times(zero));
@@ -375,7 +382,7 @@ fn define_leaky_relu(cx: &mut DefineCx<'_>) -> Defined {
     let (op, data) = (cx.fields::<LeakyRelu<Operand>>()?, cx.tensor(0)?);
     let (from, to) = (DefinedQuantization::scalar(cx, 1)?, DefinedQuantization::scalar(cx, 3)?);
     expect_narrow(data.dtype, 32)?;
-    let (slope, rest) = (FixedPoint::new(op.alpha), FixedPoint::new(1.0 - op.alpha));
+    let (slope, rest) = op.slopes()?;
     cx.compute(|e, i| {
         let (x, zero) = (e.load(&data, i), from.zero_point(e, &[]));
         let x = e.cast(x, DType::INT64);
