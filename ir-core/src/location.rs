@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::Equivalent;
+use rustc_hash::FxHashSet;
 
 use crate::intern::{Interner, Symbol};
 
@@ -106,6 +107,24 @@ impl Loc {
             Some(id) if self.0 & INTERNED != 0 => LOCS.value(id).clone(),
             Some(offset) => LocData::Offset(offset.get() - 1),
         }
+    }
+
+    /// This location and all those inside it, each once, outer ones first.
+    pub fn parts(self) -> Vec<Loc> {
+        let mut parts = vec![self];
+        let mut seen: FxHashSet<Loc> = FxHashSet::from_iter([self]);
+        let mut at = 0;
+        while let Some(loc) = parts.get(at) {
+            at += 1;
+            match loc.data() {
+                LocData::Fused(inner) => {
+                    parts.extend(inner.iter().filter(|loc| seen.insert(**loc)))
+                }
+                LocData::Pass(_, inner) if seen.insert(inner) => parts.push(inner),
+                _ => {}
+            }
+        }
+        parts
     }
 
     /// The same place, for use in another item than `base`, the start of this location's item.

@@ -94,6 +94,14 @@ pub const CODES: &[Code] = &[
         explanation: "`relay-opt compile` writes to a folder that is new or empty, or that holds what it wrote \
                       before, as `manifest.json` says. `--force` replaces files of other folders.",
     },
+    Code {
+        code: "E0760",
+        title: "no fault to look for",
+        explanation: "`relay-opt reduce`, `bisect` and `debug` begin with a program that shows the \
+                      fault: a pass that crashes, results that the passes change, a diagnostic, \
+                      or a command that succeeds. `bisect` needs one that shows it only after \
+                      some pass.",
+    },
 ];
 
 /// The codes of all crates.

@@ -6,6 +6,7 @@
 mod args;
 mod bench_model;
 mod compile;
+mod debug;
 mod egraph;
 mod emit;
 mod expectations;
@@ -87,6 +88,9 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
+        Some(args::Command::Reduce(command)) => debug::reduce(command, registry, io),
+        Some(args::Command::Bisect(command)) => debug::bisect(command, registry, io),
+        Some(args::Command::Debug(command)) => debug::debug(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),

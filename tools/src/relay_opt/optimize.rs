@@ -10,7 +10,7 @@ use ir_core::pipeline::{
     BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
     Selection, Timing, VerifyEach, VerifySemantics, catch_panic, run, write_statistics,
 };
-use ir_core::{Diagnostic, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Module, Registry, SourceMap, WatchOptions};
 use target_core::Target;
 
 use super::args::{Optimize, Switch, TimingForm};
@@ -315,7 +315,7 @@ impl Session<'_> {
             found.extend(diagnostics);
             let reason = match outcome {
                 Outcome::Done => None,
-                Outcome::Failed => {
+                Outcome::Failed | Outcome::Stopped(_) => {
                     failed = true;
                     None
                 }
@@ -406,7 +406,10 @@ impl Session<'_> {
         let registry = self.registry;
         let mut found = Vec::new();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
-            let options = RunOptions { threads, sources: rules.clone() };
+            // What crashed once may also not end.
+            let guard =
+                args.run_reproducer.is_some().then(|| WatchOptions::guard(module.op_count()));
+            let options = RunOptions { threads, sources: rules.clone(), watch: guard };
             let report = run(pipeline, module, registry, options, &mut instruments, io.stderr)?;
             reporter.sources(&report.sources);
             if args.stats {
