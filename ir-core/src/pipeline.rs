@@ -10,6 +10,7 @@
 mod bisect;
 pub mod codes;
 mod crash;
+mod diff;
 mod instrument;
 mod parse;
 mod print_ir;
@@ -17,11 +18,13 @@ mod reproducer;
 mod run;
 mod statistics;
 mod timing;
+mod trace;
 mod verify_each;
 mod verify_semantics;
 
 pub use bisect::BisectLimit;
 pub use crash::{Crash, catch_panic};
+pub use diff::DiffForm;
 pub use instrument::{Instrument, StepCx, StepResult};
 pub use parse::{Choice, PIPELINE_FILE, Pipeline, Step, choose};
 pub use print_ir::{PrintIr, PrintModule, Selection};
@@ -29,5 +32,6 @@ pub use reproducer::{BrokenReproducer, Reproducer};
 pub use run::{ItemRun, Outcome, Report, RunOptions, StepReport, run};
 pub use statistics::write_statistics;
 pub use timing::Timing;
+pub use trace::{TraceFilter, TraceRewrites};
 pub use verify_each::VerifyEach;
 pub use verify_semantics::{Oracle, VerifySemantics};

@@ -17,6 +17,7 @@ mod lowering;
 mod model;
 mod optimize;
 mod profile;
+mod provenance;
 mod reference;
 mod report;
 mod rules;

@@ -89,9 +89,18 @@ pub(super) struct Optimize {
     /// Prints the program after each pass that changed it
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_ir_after_change: bool,
-    /// Prints what each pass changed, as a unified diff
+    /// Prints what each pass changed, in colours on a terminal unless `NO_COLOR` is set
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
+          default_missing_value = "unified", help_heading = "Watching passes")]
+    pub(super) print_ir_diff: Option<DiffLayout>,
+    /// Prints the rewrites of a pass, or those by one of its rules, one to a line, on standard error
+    #[arg(long, value_name = "PASS[:RULE]", action = ArgAction::Append,
+          help_heading = "Watching passes")]
+    pub(super) trace_rewrites: Vec<String>,
+    /// Prints, for each operation of the result, the places in the source that it comes from and the
+    /// passes and rules that made it, on standard error
     #[arg(long, help_heading = "Watching passes")]
-    pub(super) print_ir_diff: bool,
+    pub(super) print_provenance: bool,
     /// Prints the loops after each primitive of a schedule that `lower-schedule` applies
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_schedule_steps: bool,
@@ -531,6 +540,15 @@ pub(super) struct Budget {
 pub(super) enum Switch {
     On,
     Off,
+}
+
+/// How differences print.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DiffLayout {
+    /// Lines that go above lines that come.
+    Unified,
+    /// Old lines beside new ones.
+    SideBySide,
 }
 
 /// How timing prints.

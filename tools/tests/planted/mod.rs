@@ -240,10 +240,20 @@ pub(crate) const CRASHES: &[Planted] = planted![
     };
 ];
 
+/// Passes over tensor expressions and kernels that change results.
+const TENSOR_EXPRESSIONS: &[Planted] = planted![
+    "plant-swap-scalars", "", |f| {
+        let subtract = |op: &OpId| f.body.op_name(*op).as_str() == "te.sub";
+        for op in f.body.walk().filter(subtract).collect::<Vec<_>>() {
+            swap(f, op);
+        }
+    };
+];
+
 /// What relay-opt knows, and the planted passes.
 pub(crate) fn registry() -> Registry {
     let mut registry = tools::registry();
-    for planted in MISCOMPILES.iter().chain(CRASHES) {
+    for planted in MISCOMPILES.iter().chain(CRASHES).chain(TENSOR_EXPRESSIONS) {
         let (name, make) = (planted.name, planted.make);
         registry.add_pass(PassDef { name, doc: "Has a bug.", options: &[], make });
     }
@@ -265,7 +275,9 @@ pub(crate) fn program(planted: &Planted, size: usize, seed: u64) -> String {
     while ops < size {
         if planted_at.is_none() && ops >= size / 2 {
             let start = values.last().unwrap().clone();
-            text += &planted.trigger.replace("%start", &format!("%{start}"));
+            // What depends on an input is not 0, however long the way.
+            writeln!(text, "  let %start = tanh(add(%{start}, %x));").unwrap();
+            text += planted.trigger;
             text += "\n";
             planted_at = Some(values.len());
             values.push("last".to_string());

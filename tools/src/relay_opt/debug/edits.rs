@@ -158,6 +158,8 @@ fn op_edits(
         return;
     }
     match strategy {
+        // The tuple of results loses fields until it is one value.
+        Strategy::Operations if is_returned_tuple(body, op, registry) => {}
         Strategy::Operations => found.push(Edit::Operation(name, op)),
         Strategy::Zeros if !traits.contains(Traits::CONSTANT) && body.result_count(op) == 1 => {
             found.push(Edit::Zero(name, op));
@@ -379,6 +381,15 @@ fn results(body: &Body, registry: &Registry) -> Vec<ValueId> {
     let Some(op) = body.defining_op(values[0]) else { return vec![] };
     let makes_tuples = registry.hook::<MakeTuple>(body.op_name(op)).is_some();
     if makes_tuples { body.operands(op).collect() } else { vec![] }
+}
+
+/// Whether `op` makes the tuple that its function gives, and nothing else uses it.
+fn is_returned_tuple(body: &Body, op: OpId, registry: &Registry) -> bool {
+    let makes_tuples = registry.hook::<MakeTuple>(body.op_name(op)).is_some();
+    let end = body.last_op(body.entry());
+    makes_tuples
+        && body.results(op).all(|value| body.uses(value).all(|(user, _)| Some(user) == end))
+        && body.operand_count(op) > 0
 }
 
 fn remove_result(item: &mut Item, index: usize, registry: &Registry) -> Option<()> {
