@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::Equivalent;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::intern::{Interner, Symbol};
 
@@ -127,16 +127,45 @@ impl Loc {
         parts
     }
 
+    /// Whether a place in a source, or a node of a model, is known.
+    pub fn has_source(self) -> bool {
+        let is_source = |part: &Loc| {
+            matches!(part.data(), LocData::Offset(_) | LocData::Span(_) | LocData::Imported(_))
+        };
+        self.parts().iter().any(is_source)
+    }
+
     /// The same place, for use in another item than `base`, the start of this location's item.
     pub fn outside(self, base: Option<Span>) -> Loc {
-        match (self.data(), base) {
-            (LocData::Offset(offset), Some(base)) => {
-                let start = base.start + offset;
-                Loc::new(LocData::Span(Span { file: base.file, start, end: start }))
+        let mut moved: FxHashMap<Loc, Loc> = FxHashMap::default();
+        // A location is moved after those inside it.
+        let mut pending = vec![self];
+        while let Some(&loc) = pending.last() {
+            let open = pending.len();
+            let data = loc.data();
+            let inner: &[Loc] = match &data {
+                LocData::Fused(inner) => inner,
+                LocData::Pass(_, inner) => std::slice::from_ref(inner),
+                _ => &[],
+            };
+            pending.extend(inner.iter().filter(|loc| !moved.contains_key(*loc)));
+            if pending.len() > open {
+                continue;
             }
-            (LocData::Offset(_), None) => Loc::UNKNOWN,
-            _ => self,
+            let new = match (&data, base) {
+                (LocData::Offset(offset), Some(base)) => {
+                    let start = base.start + offset;
+                    Loc::new(LocData::Span(Span { file: base.file, start, end: start }))
+                }
+                (LocData::Offset(_), None) => Loc::UNKNOWN,
+                (LocData::Fused(inner), _) => Loc::fused(inner.iter().map(|loc| moved[loc])),
+                (LocData::Pass(pass, inner), _) => moved[inner].by_pass(*pass),
+                _ => loc,
+            };
+            moved.insert(loc, new);
+            pending.pop();
         }
+        moved[&self]
     }
 
     /// The first source position behind this location, where there is one. `base` is the start of
@@ -204,5 +233,22 @@ impl SourceMap {
         let before = text.get(..(offset as usize).min(text.len()))?;
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
         Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_to_another_item_keeps_its_places() {
+        let base = Span { file: "f".into(), start: 10, end: 90 };
+        let loc = Loc::fused([Loc::offset(1).by_pass("a"), Loc::offset(2)]).by_pass("b");
+        let moved = loc.outside(Some(base));
+        let starts: Vec<u32> =
+            moved.parts().iter().filter_map(|part| Some(part.span(None)?.start)).collect();
+        assert!(moved.has_source() && starts.contains(&11) && starts.contains(&12));
+        assert!(!loc.outside(None).has_source());
+        assert_eq!(moved.outside(None), moved);
     }
 }

@@ -14,6 +14,7 @@ mod diff;
 mod instrument;
 mod parse;
 mod print_ir;
+mod provenance;
 mod reproducer;
 mod run;
 mod statistics;

@@ -296,10 +296,10 @@ impl Body {
     fn complete_locations(&mut self, first_new: usize, pass: Symbol) {
         let made: Vec<OpId> = self.walk().filter(|op| op.index() >= first_new).collect();
         for &op in made.iter().rev() {
-            if !mentions(self.loc(op), &LocTest::Source) {
+            if !self.loc(op).has_source() {
                 let users = self.results(op).flat_map(|result| self.uses(result));
                 let mut near = Loc::fused(users.take(4).map(|(user, _)| self.loc(user)));
-                if !mentions(near, &LocTest::Source) {
+                if !near.has_source() {
                     near = Loc::fused(self.operands(op).take(4).map(|value| self.value_loc(value)));
                 }
                 self.ops[op].loc = Loc::fused([self.loc(op), near]);
@@ -319,8 +319,6 @@ enum LocTest {
     Is(Loc),
     /// That pass.
     Pass(Symbol),
-    /// A place in a source.
-    Source,
 }
 
 /// Whether `loc` or a location inside it is what is looked for.
@@ -328,7 +326,6 @@ fn mentions(loc: Loc, test: &LocTest) -> bool {
     loc.parts().into_iter().any(|part| match (test, part.data()) {
         (LocTest::Is(wanted), _) => part == *wanted,
         (LocTest::Pass(wanted), LocData::Pass(pass, _)) => pass == *wanted,
-        (LocTest::Source, LocData::Offset(_) | LocData::Span(_) | LocData::Imported(_)) => true,
         _ => false,
     })
 }

@@ -18,7 +18,7 @@ use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
 use super::crash::{Crash, catch_panic};
-use super::{Instrument, Pipeline, Step, StepCx, StepResult};
+use super::{Instrument, Pipeline, Step, StepCx, StepResult, provenance};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -289,11 +289,16 @@ fn run_module_pass(
             }
         }
     }
+    let keeps = options.watch.is_some_and(|watch| watch.provenance);
+    let places = keeps.then(|| provenance::places(module));
     let findings = collect(registry, options.threads, &options.sources, |cx| pass.run(module, cx));
     if let Some(tally) = &tally {
         for body in module.items.values_mut().filter_map(|item| item.body_mut()) {
             body.unwatch(tally);
         }
+    }
+    if let Some(places) = places {
+        provenance::complete(module, &places);
     }
     let changed = findings.panic.is_some() || fingerprint::of_module(module) != before;
     if changed && findings.panic.is_none() {

@@ -1,4 +1,4 @@
-//! One operation on one line, for people who watch passes: `relay.add(%x, relay.exp(..))`. This
+//! One operation on one line, for people who watch passes: `relay.add(%x, relay.exp(%y))`. This
 //! text does not read back.
 
 use crate::attributes::AttrDict;
@@ -13,7 +13,7 @@ const LIMIT: usize = 80;
 
 /// `op`, its operands named or hinted at, and the types of its results.
 pub fn operation(body: &Body, op: OpId) -> String {
-    let operands: Vec<String> = body.operands(op).map(|operand| value(body, operand)).collect();
+    let operands: Vec<String> = body.operands(op).map(|operand| nested(body, operand)).collect();
     let types: Vec<String> = body.results(op).map(|value| body.ty(value).to_string()).collect();
     let mut text = format!("{}({})", body.op_name(op), shortened(operands.join(", ")));
     text += &attributes(body.attrs(op));
@@ -21,6 +21,18 @@ pub fn operation(body: &Body, op: OpId) -> String {
         text += &format!(": {}", shortened(types.join(", ")));
     }
     text
+}
+
+/// `operand` with its own operands, where these are short.
+fn nested(body: &Body, operand: ValueId) -> String {
+    const SHORT: usize = 24;
+    let text = value(body, operand);
+    let Some(start) = text.strip_suffix("(..)") else { return text };
+    let op = body.defining_op(operand);
+    let inner: Vec<String> =
+        op.into_iter().flat_map(|op| body.operands(op)).map(|inner| value(body, inner)).collect();
+    let inner = inner.join(", ");
+    if inner.len() <= SHORT { format!("{start}({inner})") } else { text }
 }
 
 /// What defines `value`, as a line.

@@ -510,8 +510,9 @@ pub(super) struct Fault {
     /// A diagnostic of the passes matches, as `CODE: text`, or one of its notes does
     #[arg(long, value_name = "REGEX", group = "predicate", help_heading = "Fault")]
     pub(super) message: Option<String>,
-    /// The shell command CMD succeeds, with exit status 0, on a file with the program: status 0 says
-    /// that the fault is there. `{}` in CMD is the file, which is the last word where there is none
+    /// The shell command CMD succeeds, with exit status 0, on a file with the program after the
+    /// passes: status 0 says that the fault is there. `{}` in CMD is the file, which is the last word
+    /// where there is none
     #[arg(long, value_name = "CMD", group = "predicate", help_heading = "Fault")]
     pub(super) command: Option<String>,
     /// What runs the program after the passes, for `--miscompile`; the program before them is

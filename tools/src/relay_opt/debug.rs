@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer};
+use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, catch_panic};
 use ir_core::{Diagnostic, Module, Registry, SourceMap};
 use regex::Regex;
 
@@ -23,8 +23,9 @@ use super::args::{
 };
 use super::input::{self, Input};
 use super::language::{Form, infer, verify};
+use super::optimize::crash;
 use super::report::Reporter;
-use super::{DIAGNOSTICS, OK, USAGE, model, plain};
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, model, plain};
 use crate::io::Io;
 use crate::progress::Progress;
 
@@ -114,11 +115,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
         return session.fail(unwritable(&folder, &error), io);
     }
     let before = session.module.op_count();
-    // A command says nothing of passes.
-    let found = match session.trial.predicate {
-        Predicate::Command(_) => None,
-        _ => bisect::bisect(&session.module, &session.text, &session.trial),
-    };
+    let found = bisect::bisect(&session.module, &session.text, &session.trial);
     let mut alone = None;
     if let Some(found) = &found {
         explain(found, io)?;
@@ -187,12 +184,8 @@ fn begin<'a>(fault: &Fault, registry: &'a Registry, io: &mut Io<'_>) -> Step<Ses
             Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
         }
     }
-    let mut found = Vec::new();
-    let (form, mut module);
-    if model::is_onnx(&fault.input) {
-        form = Form::Relay;
-        (module, found) = model::read(&fault.input, &fault.model, registry, &io.directory);
-    } else {
+    let (mut form, mut source) = (Form::Relay, None);
+    if !model::is_onnx(&fault.input) {
         let Input { file, text } = match input::read(&fault.input, io) {
             Ok(input) => input,
             Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
@@ -202,21 +195,33 @@ fn begin<'a>(fault: &Fault, registry: &'a Registry, io: &mut Io<'_>) -> Step<Ses
         }
         reporter.source(&file, &text);
         form = Form::of(&text);
-        let (read, diagnostics) = form.parse(&file, &text, registry);
-        (module, found) = (read, [found, diagnostics].concat());
+        source = Some((file, text));
     }
-    reporter.sources(&module.sources);
     reporter.source(PIPELINE_FILE, &pipeline);
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
-    if !failed(&found) && form == Form::Relay {
-        found.extend(infer(&mut module, registry));
-    }
-    if !failed(&found) {
-        found.extend(verify(&module, registry));
-    }
-    if failed(&found) {
-        return ended(&mut reporter, found, DIAGNOSTICS, io);
-    }
+    let directory = &io.directory;
+    let read = catch_panic(|| {
+        let (mut module, mut found) = match &source {
+            Some((file, text)) => form.parse(file, text, registry),
+            None => model::read(&fault.input, &fault.model, registry, directory),
+        };
+        if !failed(&found) && form == Form::Relay {
+            found.extend(infer(&mut module, registry));
+        }
+        if !failed(&found) {
+            found.extend(verify(&module, registry));
+        }
+        (module, found)
+    });
+    let module = match read {
+        Ok((module, found)) if !failed(&found) => module,
+        Ok((module, found)) => {
+            reporter.sources(&module.sources);
+            return ended(&mut reporter, found, DIAGNOSTICS, io);
+        }
+        Err(message) => return ended(&mut reporter, vec![crash(&message)], INTERNAL, io),
+    };
+    reporter.sources(&module.sources);
     let pipeline = match Pipeline::parse(&pipeline, registry) {
         // Named pipelines are written out.
         Ok(pipeline) => pipeline.to_string(),
@@ -405,10 +410,13 @@ fn lit_test(trial: &Trial<'_>, reduced: &Reduced) -> String {
                  // CHECK: {{{{{regex}}}}}"
             )
         }
-        Predicate::Command(command) => match command.text.contains("{}") {
-            true => format!("// RUN: {}", command.text.replace("{}", "%s")),
-            false => format!("// RUN: {} %s", command.text),
-        },
+        Predicate::Command(command) => {
+            let passes = format!("relay-opt %s{pass} -o %t.relay && ");
+            match command.text.contains("{}") {
+                true => format!("// RUN: {passes}{}", command.text.replace("{}", "%t.relay")),
+                false => format!("// RUN: {passes}{} %t.relay", command.text),
+            }
+        }
     };
     format!("{header}\n// {what}\n{}", reduced.text)
 }

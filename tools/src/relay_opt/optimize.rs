@@ -598,7 +598,8 @@ impl Session<'_> {
     }
 }
 
-fn crash(message: &str) -> Diagnostic {
+/// What to say of a panic.
+pub(super) fn crash(message: &str) -> Diagnostic {
     Diagnostic::error("E0727", format!("relay-opt crashed: {message}"))
         .help("this is an error of the compiler, not of the input; please report it")
 }

@@ -32,7 +32,7 @@ pub(crate) enum Predicate {
     /// The results differ after the passes, or there are none any more. The program after them is
     /// run by this executor.
     Miscompile(Executor),
-    /// A command succeeds on the file.
+    /// A command succeeds on a file with the program after the passes.
     Command(ShellCommand),
 }
 
@@ -210,7 +210,15 @@ impl Trial<'_> {
                 difference(&mut oracle, &expected, &ran.module, self.registry, *executor)
             }
             Predicate::Command(command) => {
-                let found = command.succeeds(text).unwrap_or(false);
+                let after = match self.pipeline.is_empty() {
+                    true => text.to_string(),
+                    false => {
+                        let ran = self.run(module, extent, WatchOptions::default()).ok()?;
+                        let done = ran.report.outcome == Outcome::Done;
+                        done.then(|| self.write(&ran.module, true)).flatten()?
+                    }
+                };
+                let found = command.succeeds(&after).unwrap_or(false);
                 let what = format!("`{}` succeeds", command.text);
                 found.then(|| Finding { key: "command".to_string(), what })
             }
