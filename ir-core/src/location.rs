@@ -137,6 +137,16 @@ impl Loc {
 
     /// The same place, for use in another item than `base`, the start of this location's item.
     pub fn outside(self, base: Option<Span>) -> Loc {
+        let at = |offset: u32| {
+            let Span { file, start, .. } = base?;
+            let start = start + offset;
+            Some(Loc::new(LocData::Span(Span { file, start, end: start })))
+        };
+        match self.data() {
+            LocData::Offset(offset) => return at(offset).unwrap_or_default(),
+            LocData::Unknown | LocData::Span(_) | LocData::Imported(_) => return self,
+            LocData::Fused(_) | LocData::Pass(..) => {}
+        }
         let mut moved: FxHashMap<Loc, Loc> = FxHashMap::default();
         // A location is moved after those inside it.
         let mut pending = vec![self];
@@ -152,15 +162,11 @@ impl Loc {
             if pending.len() > open {
                 continue;
             }
-            let new = match (&data, base) {
-                (LocData::Offset(offset), Some(base)) => {
-                    let start = base.start + offset;
-                    Loc::new(LocData::Span(Span { file: base.file, start, end: start }))
-                }
-                (LocData::Offset(_), None) => Loc::UNKNOWN,
-                (LocData::Fused(inner), _) => Loc::fused(inner.iter().map(|loc| moved[loc])),
-                (LocData::Pass(pass, inner), _) => moved[inner].by_pass(*pass),
-                _ => loc,
+            let new = match &data {
+                LocData::Offset(offset) => at(*offset).unwrap_or_default(),
+                LocData::Fused(inner) => Loc::fused(inner.iter().map(|loc| moved[loc])),
+                LocData::Pass(pass, inner) => moved[inner].by_pass(*pass),
+                LocData::Unknown | LocData::Span(_) | LocData::Imported(_) => loc,
             };
             moved.insert(loc, new);
             pending.pop();
