@@ -147,7 +147,7 @@ impl Trials {
             let unknown = || Diagnostic::error("E0733", "the program cannot be compiled");
             errors.into_iter().next().unwrap_or_else(unknown)
         };
-        let target = target("c", Some(1))?;
+        let target = target("c", Some(1), registry)?;
         let progress = Progress::hidden();
         let options = BuildOptions { target: &*target, threads: 1, interpret, progress: &progress };
         let built = Program::build(module.clone(), registry, &options, &mut vec![]);
