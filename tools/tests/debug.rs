@@ -55,7 +55,7 @@ fn find(bug: &Planted, size: usize) {
     let summary = ran.err.lines().find(|line| line.starts_with("reduced from")).unwrap();
     let words: Vec<&str> = summary.split(' ').collect();
     let left: usize = words[4].parse().unwrap();
-    println!("{}: {summary}, {seconds:.1} s", bug.name);
+    eprintln!("{}: {summary}, {seconds:.1} s", bug.name);
     assert!(left <= 10, "{}\n{}", ran.err, ran.out);
     let again = run_in(
         &folder,
@@ -115,7 +115,7 @@ fn random_programs_reduce() {
             }
             found += 1;
             let (before, after) = sizes(&ran.err);
-            println!("{pass} on {seed}: {before} to {after}");
+            eprintln!("{pass} on {seed}: {before} to {after}");
             assert!(after <= 12, "{pass} on {seed}: {}\n{}", ran.err, ran.out);
         }
     }
@@ -143,7 +143,7 @@ fn tensor_expressions_reduce() {
     let args = ["debug", "--auto", "in.te", "--pass", "plant-swap-scalars", "-o", "out"];
     let ran = run_in(&folder, &args);
     assert_eq!(ran.status, OK, "{}", ran.err);
-    println!("{}{}", ran.out, ran.err);
+    eprintln!("{}{}", ran.out, ran.err);
     let (before, after) = sizes(&ran.err);
     assert!(before > 200 && after <= 10, "{}{}", ran.out, ran.err);
 }

@@ -118,3 +118,35 @@ fn pieces(line: Option<&str>) -> Vec<String> {
     }
     characters.chunks(WIDTH).map(|piece| piece.iter().collect()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_stand_around_what_differs() {
+        let shown = |form| {
+            let mut out = Vec::new();
+            write(("a\nb\nc\n", "a\nx\nc\n"), ("old", "new"), form, true, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let unified = shown(DiffForm::Unified);
+        assert!(unified.contains("\x1b[31m-b\x1b[0m\n\x1b[32m+x\x1b[0m\n"), "{unified:?}");
+        let beside = shown(DiffForm::SideBySide);
+        let row = format!("\x1b[31m{:78}\x1b[0m | \x1b[32mx\x1b[0m\n", "b");
+        assert!(beside.contains(&row), "{beside:?}");
+        assert!(beside.starts_with("old "), "{beside:?}");
+    }
+
+    #[test]
+    fn long_lines_go_on_below() {
+        let (old, new) = ("x".repeat(100), "y".to_string());
+        let mut out = Vec::new();
+        write((&old, &new), ("old", "new"), DiffForm::SideBySide, false, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let [first, second] = lines[..] else { panic!("{text}") };
+        assert_eq!(first, format!("{} | y", "x".repeat(78)));
+        assert_eq!(second, format!("{:78} |", "x".repeat(22)));
+    }
+}

@@ -83,7 +83,7 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
     let Some(found) = bisect::bisect(&session.module, &session.text, &session.trial) else {
         return session.fail(no_fault(&session.trial), io);
     };
-    explain(&found, io)?;
+    explain(&found, &session.trial, io)?;
     let text = session.trial.write(&found.before, true).unwrap_or_default();
     let reproducer = reproducer(found.execution.step, found.finding.what, text).to_string();
     if args.output == "-" {
@@ -118,7 +118,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     let found = bisect::bisect(&session.module, &session.text, &session.trial);
     let mut alone = None;
     if let Some(found) = &found {
-        explain(found, io)?;
+        explain(found, &session.trial, io)?;
         let trial = session.trial.of_pipeline(found.execution.step.clone());
         let text = trial.write(&found.before, true).unwrap_or_default();
         if trial.check(&found.before, &text, Extent::All).is_some() {
@@ -356,11 +356,12 @@ fn reproducer(pipeline: String, reason: String, input: String) -> Reproducer {
 }
 
 /// Says which pass and rewrite it is.
-fn explain(found: &Bisected, io: &mut Io<'_>) -> io::Result<()> {
+fn explain(found: &Bisected, trial: &Trial<'_>, io: &mut Io<'_>) -> io::Result<()> {
     let place = found.execution.item.map_or("the module".to_string(), |item| format!("@{item}"));
     let (number, total) = found.number;
     writeln!(io.stderr, "pass `{}` on {place} is at fault", found.execution.pass)?;
-    writeln!(io.stderr, "  execution {number} of {total}: --pass '{}'", found.execution.step)?;
+    let (step, rules) = (&found.execution.step, rules_of(trial));
+    writeln!(io.stderr, "  execution {number} of {total}: --pass '{step}'{rules}")?;
     writeln!(io.stderr, "  {}", found.finding.what)?;
     if let Some((rewrite, number, total)) = &found.rewrite {
         let rule = rewrite.rule.map_or(String::new(), |rule| format!(", rule `{rule}`"));
@@ -369,6 +370,11 @@ fn explain(found: &Bisected, io: &mut Io<'_>) -> io::Result<()> {
         writeln!(io.stderr, "    + {}", rewrite.after)?;
     }
     Ok(())
+}
+
+/// The option for the files of rules, if there are any, after a blank.
+fn rules_of(trial: &Trial<'_>) -> String {
+    trial.rules.files().map(|(file, _)| format!(" --rules {file}")).collect()
 }
 
 fn summary(before: usize, reduced: &Reduced) -> String {
@@ -385,7 +391,7 @@ fn lit_test(trial: &Trial<'_>, reduced: &Reduced) -> String {
     let what = reduced.finding.what.replace(['\r', '\n'], " ");
     let pass = match trial.pipeline.as_str() {
         "" => String::new(),
-        pipeline => format!(" --pass '{pipeline}'"),
+        pipeline => format!(" --pass '{pipeline}'{}", rules_of(trial)),
     };
     let known =
         "// XFAIL: *\n// Expected to fail until this is mended; then remove the line above.";
