@@ -67,16 +67,17 @@ pub(super) struct Optimize {
     /// back. The default is to leave out none, and for models those over 1024
     #[arg(long, value_name = "BYTES")]
     pub(super) elide_constants: Option<usize>,
-    /// Form of the result: relay, generic or json; or what a target makes of the program: te,
-    /// tensor expressions; schedule, these with their default schedules; loops; or c. What these
-    /// need is run after the passes: `compile` and `lower-te` for Relay without kernels, `lower-te`
-    /// for Relay with kernels, default schedules for functions without one. The default is the form
-    /// of the input
+    /// Form of the result: relay, generic or json; or what a target makes of the program: te, tensor
+    /// expressions; schedule, these with their default schedules; loops; or the name of a target, its
+    /// code, such as c. What these need is run after the passes: `compile` and `lower-te` for Relay
+    /// without kernels, `lower-te` for Relay with kernels, default schedules for functions without
+    /// one. The default is the form of the input
     #[arg(long, value_name = "FORM")]
     pub(super) emit: Option<String>,
-    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
+    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`. The default
+    /// is the target whose code is wanted, else `c`
+    #[arg(long, value_name = "TARGET")]
+    pub(super) target: Option<String>,
     /// Prints the passes as pipeline text, named pipelines written out, and stops
     #[arg(long)]
     pub(super) print_pipeline: bool,
