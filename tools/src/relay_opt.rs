@@ -28,6 +28,7 @@ mod targets;
 use std::io;
 
 use ir_core::diagnostics::render;
+use ir_core::pipeline::Pipeline;
 use ir_core::{Diagnostic, Registry, SourceMap};
 
 use crate::io::Io;
@@ -77,6 +78,15 @@ fn finish(status: io::Result<i32>, io: &mut Io<'_>) -> i32 {
             DIAGNOSTICS
         }
     }
+}
+
+/// Whether relay-opt takes `args`, without doing what they say: options, commands and passes exist.
+///
+/// # Errors
+/// A message that says what is wrong.
+pub fn check_usage(registry: &Registry, args: &[String]) -> Result<(), String> {
+    let (_, pipeline) = args::parse(args).map_err(|error| error.to_string())?;
+    Pipeline::parse(&pipeline, registry).map(|_| ()).map_err(|error| error.message)
 }
 
 /// The help of relay-opt, then that of each of its commands, by name, as plain text.
