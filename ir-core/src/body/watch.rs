@@ -178,7 +178,7 @@ impl Watch {
             return;
         }
         if let Some(rewrite) = state.rewrites.last_mut()
-            && !(only_if_new && !rewrite.after.is_empty())
+            && (!only_if_new || rewrite.after.is_empty())
         {
             rewrite.after = text();
         }

@@ -42,6 +42,12 @@ struct Call {
     seed: u64,
 }
 
+/// Results, each with the function, by the place of the call.
+type Results = IndexMap<usize, (Symbol, Value)>;
+
+/// Runs an item on arguments; `None` for one that is not run.
+type Runner<'r> = dyn FnMut(Symbol, &Item, Vec<Value>) -> Result<Option<Value>, Diagnostic> + 'r;
+
 /// How an item is run.
 enum Kind {
     Function,
@@ -103,11 +109,7 @@ impl Trials {
 
     /// What the calls give when `run` makes them. A call is left out where there is no such
     /// function any more: a pass may remove one that nothing calls.
-    fn run(
-        &mut self,
-        module: &Module,
-        run: &mut dyn FnMut(Symbol, &Item, Vec<Value>) -> Result<Option<Value>, Diagnostic>,
-    ) -> Result<IndexMap<usize, (Symbol, Value)>, Diagnostic> {
+    fn run(&mut self, module: &Module, run: &mut Runner<'_>) -> Result<Results, Diagnostic> {
         if self.plan.is_none() {
             self.plan = Some(self.choose(module)?);
         }
@@ -142,7 +144,7 @@ impl Trials {
         module: &Module,
         registry: &Registry,
         interpret: bool,
-    ) -> Result<IndexMap<usize, (Symbol, Value)>, Diagnostic> {
+    ) -> Result<Results, Diagnostic> {
         let first = |errors: Vec<Diagnostic>| {
             let unknown = || Diagnostic::error("E0733", "the program cannot be compiled");
             errors.into_iter().next().unwrap_or_else(unknown)
@@ -189,14 +191,9 @@ fn together(mut tensors: Vec<TensorData>) -> Value {
 }
 
 impl Oracle for Trials {
-    /// Results by the place of the call.
-    type Results = IndexMap<usize, (Symbol, Value)>;
+    type Results = Results;
 
-    fn evaluate(
-        &mut self,
-        module: &Module,
-        registry: &Registry,
-    ) -> Result<Self::Results, Diagnostic> {
+    fn evaluate(&mut self, module: &Module, registry: &Registry) -> Result<Results, Diagnostic> {
         let step_limit = Some(self.step_limit);
         let options = Options { step_limit, ..Options::default() };
         let interpreter = Interpreter::new(module, registry).options(options);
@@ -215,7 +212,7 @@ impl Oracle for Trials {
         })
     }
 
-    fn difference(&self, expected: &Self::Results, now: &Self::Results) -> Option<String> {
+    fn difference(&self, expected: &Results, now: &Results) -> Option<String> {
         expected.iter().find_map(|(index, (name, expected))| {
             let (_, found) = now.get(index)?;
             let mut mismatch = approx_equal(found, expected, RELATIVE, ABSOLUTE).err()?;

@@ -588,7 +588,7 @@ fn map_type(ty: Type, dim: &dyn Fn(&Dim) -> Dim, depth: usize) -> Type {
             let params = params.iter().map(|param| match param {
                 TypeParam::Type(ty) => TypeParam::Type(inner(ty)),
                 TypeParam::Dim(extent) => TypeParam::Dim(dim(extent)),
-                other => other.clone(),
+                other => *other,
             });
             TypeData::Named { name: *name, params: params.collect() }
         }
