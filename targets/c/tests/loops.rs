@@ -282,3 +282,24 @@ fn refusals_are_diagnostics() {
     assert_eq!((errors[0].code, errors[0].message.contains("barrier")), ("E0902", true));
     let _ = Type::unit();
 }
+
+#[test]
+fn stores_past_the_caches_at_any_address() {
+    for dtype in [DType::FLOAT32, DType::INT8, DType::BFLOAT16, DType::BOOL] {
+        for kind in [ForKind::Serial, ForKind::Parallel] {
+            let mut w = Writer::new();
+            let x = w.param("x", &[4, 67], dtype);
+            let y = w.param("y", &[4, 67], dtype);
+            w.repeat(kind, "i", 4, |w, i| {
+                for (lanes, start) in [(16, 0), (32, 16), (16, 48), (1, 64), (2, 65)] {
+                    let base = w.index(start);
+                    let place = if lanes == 1 { base } else { w.ramp(base, lanes) };
+                    let value = w.load(x, &[i, place]);
+                    w.stream(value, y, &[i, place]);
+                }
+            });
+            let numbers = numbers(4 * 67, 3, 0.0, 2.0);
+            alone(w.finish(1), &[TensorData::from_f64(dtype, &[4, 67], &numbers).unwrap()]);
+        }
+    }
+}

@@ -10,7 +10,8 @@
 //! - reductions over whole rows (softmax, normalization) and what they read are computed *a few rows
 //!   at a time*, so that a row stays in the nearest cache.
 //!
-//! Root stages that read across rows (transposes) go through *square tiles*.
+//! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
+//! than all caches, and no products, are stored past them.
 //!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
@@ -35,6 +36,9 @@ const MOST_BLOCKED_ROW: i64 = 1 << 13;
 
 /// Bytes of the nearest cache of a core, on most machines.
 const NEAREST_CACHE: i64 = 1 << 15;
+
+/// Bytes that caches and memory exchange at a time, on most machines.
+const LINE: i64 = 64;
 
 /// Windows of at most so many elements are written out.
 const MOST_WINDOW: i64 = 7;
@@ -582,11 +586,14 @@ impl Rules<'_> {
             points(self.schedule, *stage).saturating_mul(bytes)
         });
         let written = written.fold(0i64, i64::saturating_add);
+        let streams = self.is_worth_streaming(root);
         let before = self.schedule.clone();
         let factored: Vec<(Stage, Partials)> =
             all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
         let mut outer = axes[..common].to_vec();
-        self.block_rows(&mut outer, work, written);
+        if !streams {
+            self.block_rows(&mut outer, work, written);
+        }
         let at = self.parallelize(&outer, work);
         for (stage, partials) in &factored {
             if !self.reduce_row(*stage, partials, at) {
@@ -599,8 +606,19 @@ impl Rules<'_> {
                 self.vectorize_last(stage);
             }
         }
-        self.vectorize_last(root);
+        if self.vectorize_last(root) && streams {
+            let _ = self.schedule.stream(root);
+        }
         true
+    }
+
+    /// Whether `stage` is larger than all caches, and its vectors lie where whole ones do.
+    fn is_worth_streaming(&self, stage: Stage) -> bool {
+        let bits = self.bits(stage);
+        let bytes = points(self.schedule, stage).saturating_mul(i64::from(bits) / 8);
+        let row = self.spatial(stage).last().copied().unwrap_or(1);
+        let whole = self.lanes(row, bits).is_some_and(|lanes| row % lanes == 0);
+        whole && bytes > self.machine.caches[2] as i64
     }
 
     /// Takes a few rows of the innermost of the loops `outer` at once, where a row is short: then
@@ -706,13 +724,14 @@ impl Rules<'_> {
         }
     }
 
-    /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous.
-    fn vectorize_last(&mut self, stage: Stage) {
+    /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous. Whether it
+    /// is.
+    fn vectorize_last(&mut self, stage: Stage) -> bool {
         let loops = self.schedule.loops(stage).to_vec();
-        let Some(&innermost) = loops.last() else { return };
+        let Some(&innermost) = loops.last() else { return false };
         let Some(position) = self.schedule.axes(stage).iter().position(|axis| *axis == innermost)
         else {
-            return;
+            return false;
         };
         let contiguous = self
             .schedule
@@ -721,10 +740,11 @@ impl Rules<'_> {
             .all(|access| matches!(access.steps.get(position), Some(Some(0 | 1))));
         let extent = self.schedule.extent(innermost);
         let Some(lanes) = self.lanes(extent, self.bits(stage)).filter(|_| contiguous) else {
-            return;
+            return false;
         };
-        if let Ok((_, vector)) = self.schedule.split(innermost, lanes) {
-            let _ = self.schedule.vectorize(vector);
+        match self.schedule.split(innermost, lanes) {
+            Ok((_, vector)) => self.schedule.vectorize(vector).is_ok(),
+            Err(_) => false,
         }
     }
 
@@ -741,7 +761,10 @@ impl Rules<'_> {
             if self.transpose(root) {
                 return;
             }
-            self.vectorize_last(root);
+            let streams = self.is_worth_streaming(root);
+            if self.vectorize_last(root) && streams {
+                let _ = self.schedule.stream(root);
+            }
         }
         let mut outer: Vec<Axis> = self
             .schedule
@@ -794,14 +817,24 @@ impl Rules<'_> {
         tile: i64,
     ) -> Result<(), Refused> {
         let work = points(self.schedule, root);
+        // Of a line that is written in parts, parts would go to memory.
+        let whole_lines = tile * i64::from(self.bits(root)) / 8 >= LINE;
+        let streams = whole_lines && self.is_worth_streaming(root);
         let copy = self.schedule.cache_read(tensor, Scope::Local, &[root])?;
-        let (_, row) = self.schedule.split(along, tile)?;
+        let (rows, row) = self.schedule.split(along, tile)?;
         let (_, lane) = self.schedule.split(last, tile)?;
         let mut outer: Vec<Axis> = self.schedule.loops(root).to_vec();
         outer.retain(|axis| ![row, lane].contains(axis));
+        if streams {
+            // Tiles as they are read: whole lines go to memory in any order.
+            outer.sort_by_key(|axis| *axis == rows);
+        }
         let order: Vec<Axis> = outer.iter().copied().chain([row, lane]).collect();
         self.schedule.reorder(&order)?;
         self.schedule.vectorize(lane)?;
+        if streams {
+            self.schedule.stream(root)?;
+        }
         let at = self.parallelize(&outer, work);
         self.schedule.compute_at(copy, at)?;
         self.vectorize_last(copy);

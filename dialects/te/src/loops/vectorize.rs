@@ -226,9 +226,10 @@ impl Widener<'_> {
         if let Some(store) = self.body.view::<Store>(op) {
             let value = self.vector(store.value, at);
             let indices = store.indices.iter().map(|index| self.position(*index, at)).collect();
-            let store = Store { value, buffer: store.buffer, indices };
+            let store = Store { value, indices, ..store };
             let operands = store.operands();
-            self.body.insert_op(at, OpParts::new(Store::<ValueId>::NAME, &operands, &[]));
+            let parts = OpParts::new(Store::<ValueId>::NAME, &operands, &[]).attrs(store.attrs());
+            self.body.insert_op(at, parts);
             return;
         }
         let result = self.body.result(op, 0);

@@ -237,6 +237,7 @@ impl<'a> Printer<'a> {
                 return true;
             }
             Some(Form::Store(form)) => {
+                self.line.push(if form.streaming { "stream " } else { "" });
                 self.element(form.buffer, &form.indices);
                 self.line.push(" = ");
                 self.expression(form.value, LOOSEST);

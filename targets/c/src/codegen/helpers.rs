@@ -659,13 +659,48 @@ do {{
         Expr::call(&load, &[address])
     }
 
+    /// The function that stores a vector past the caches, where the machine can and the address is
+    /// aligned to the vector.
+    fn stream_plain(&mut self, elem: DType, lanes: usize) -> String {
+        let store = self.store_plain(elem, lanes);
+        let bytes = stored_bits(elem) / 8 * lanes;
+        let (feature, instruction) = match bytes {
+            64 => ("__AVX512F__", "__builtin_ia32_movntps512"),
+            32 => ("__AVX__", "__builtin_ia32_movntps256"),
+            16 => ("__SSE__", "__builtin_ia32_movntps"),
+            _ => return store,
+        };
+        let vector = self.vector_type(elem, lanes);
+        let floats = self.vector_type(DType::FLOAT32, bytes / 4);
+        let when_aligned = |statement: &str| {
+            format!("if ((uintptr_t)address % {bytes} == 0) {{\n    {statement}\n    return;\n}}")
+        };
+        let clang = when_aligned(&format!(
+            "__builtin_nontemporal_store(value, ({vector} *)(void *)address);"
+        ));
+        let gcc =
+            when_aligned(&format!("{instruction}((float *)(void *)address, ({floats})value);"));
+        let body = format!(
+            "#if defined(__clang__)\n{clang}\n#elif defined({feature})\n{gcc}\n#endif\n\
+             {store}(address, value);"
+        );
+        let parameters = format!("{} *address, {vector} value", storage(elem));
+        self.define(format!("stream_{vector}"), |_, n| function("void", n, &parameters, &body))
+    }
+
+    /// The function after which others see what was stored past the caches.
+    pub(super) fn stream_end(&mut self) -> String {
+        let body = "#if defined(__SSE__)\n__builtin_ia32_sfence();\n#endif";
+        self.add("void", "stream_end", "void", body)
+    }
+
     /// The statement that stores `value`, as [`load_vector`](Helpers::load_vector) gives it; a
     /// mask has the element type `elem`.
     pub(super) fn store_vector(
         &mut self,
+        streaming: bool,
         dtype: DType,
-        elem: DType,
-        lanes: usize,
+        (elem, lanes): (DType, usize),
         address: &Expr,
         value: &Expr,
     ) -> String {
@@ -681,7 +716,10 @@ do {{
         } else {
             (dtype, value.clone())
         };
-        let store = self.store_plain(stored, lanes);
+        let store = match streaming {
+            true => self.stream_plain(stored, lanes),
+            false => self.store_plain(stored, lanes),
+        };
         Expr::call(&store, &[address, &value]).text
     }
 

@@ -568,7 +568,7 @@ impl Emitter<'_> {
             self.line(&format!("{c} {name}[{}];", lanes * pieces.len()));
             for (index, piece) in pieces.iter().enumerate() {
                 let address = Expr::address(&name, &Expr::atom((index * lanes).to_string()));
-                let store = self.helpers.store_vector(elem, elem, lanes, &address, piece);
+                let store = self.helpers.store_vector(false, elem, (elem, lanes), &address, piece);
                 self.line(&format!("{store};"));
             }
             name
