@@ -15,7 +15,7 @@
 //!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
-use te::compute::{Compute, Reduce};
+use te::compute::{Compute, Load, LoadIf, Reduce, Yield};
 use te::loops::Scope;
 use te::schedule::{Access, Axis, Refused, Schedule, Stage};
 
@@ -122,12 +122,43 @@ fn inline(schedule: &mut Schedule) {
         if dear && readers.len() > 1 {
             continue;
         }
+        // What is computed anew at several places, by readers that are so as well, takes
+        // exponentially long.
+        let several = readers.iter().any(|reader| {
+            let count = places(schedule, *reader, stage);
+            count > 1 && count.saturating_mul(points(schedule, *reader)) > own
+        });
+        if several && !is_move(schedule, stage) {
+            continue;
+        }
         inlined.push(stage);
     }
     for stage in inlined {
         // Refused only where a stage is read in a way that forbids it: then it is stored.
         let _ = schedule.compute_inline(stage);
     }
+}
+
+/// At how many places `reader` reads `stage` for one element.
+fn places(schedule: &Schedule, reader: Stage, stage: Stage) -> i64 {
+    let accesses = schedule.accesses(reader).into_iter().enumerate();
+    let of_stage = accesses.filter(|(number, access)| {
+        access.same == *number && schedule.stage_of(access.tensor) == Some(stage)
+    });
+    of_stage.count() as i64
+}
+
+/// Whether `stage` only moves what it reads.
+fn is_move(schedule: &Schedule, stage: Stage) -> bool {
+    let body = schedule.body();
+    let block = body.region_block(schedule.stage_op(stage), 0);
+    let end = body.last_op(block).and_then(|op| body.view::<Yield>(op));
+    end.is_some_and(|end| {
+        end.values.iter().all(|value| {
+            let op = body.defining_op(*value);
+            op.is_none_or(|op| body.view::<Load>(op).is_some() || body.view::<LoadIf>(op).is_some())
+        })
+    })
 }
 
 /// Whether an element of `stage` takes much longer than reading it.
@@ -250,6 +281,38 @@ impl Rules<'_> {
             }
         }
         true
+    }
+
+    /// How many leading dimensions `root` and `all` read of one another just where they compute
+    /// their own, themselves or through inlined stages: rows along these are independent.
+    fn dimensions_in_place(&self, root: Stage, all: &[Stage]) -> usize {
+        let mut pending: Vec<Stage> = all.iter().copied().chain([root]).collect();
+        let mut seen = pending.clone();
+        let mut least = usize::MAX;
+        while let Some(reader) = pending.pop() {
+            let extents: Vec<i64> =
+                self.schedule.axes(reader).iter().map(|axis| self.schedule.extent(*axis)).collect();
+            for access in self.schedule.accesses(reader) {
+                let Some(read) = self.schedule.stage_of(access.tensor) else { continue };
+                let inlined = self.schedule.is_inline(read);
+                let leads = || self.producers(read).iter().any(|producer| all.contains(producer));
+                if !(all.contains(&read) || inlined && leads()) {
+                    continue;
+                }
+                let in_place = |(dimension, steps): &(usize, &Vec<Option<i64>>)| {
+                    steps.iter().zip(&extents).enumerate().all(|(axis, (step, extent))| {
+                        *step == Some(i64::from(axis == *dimension)) || *extent == 1
+                    })
+                };
+                let dimensions = access.by_dimension.iter().enumerate();
+                least = least.min(dimensions.take_while(in_place).count());
+                if inlined && !seen.contains(&read) {
+                    seen.push(read);
+                    pending.push(read);
+                }
+            }
+        }
+        least
     }
 
     fn leads_to(&self, stage: Stage, producer: Stage) -> bool {
@@ -564,6 +627,7 @@ impl Rules<'_> {
         let axes = self.schedule.axes(root).to_vec();
         // The leading dimensions that every producer has in common with the root stage.
         let spatial = self.spatial(root);
+        let in_place = self.dimensions_in_place(root, &all);
         let common = all
             .iter()
             .map(|stage| {
@@ -574,7 +638,8 @@ impl Rules<'_> {
             })
             .min()
             .unwrap_or(0)
-            .min(spatial.len().saturating_sub(1));
+            .min(spatial.len().saturating_sub(1))
+            .min(in_place);
         let work =
             all.iter().map(|stage| points(self.schedule, *stage)).fold(0i64, i64::saturating_add);
         if common == 0 {
@@ -733,15 +798,16 @@ impl Rules<'_> {
         else {
             return false;
         };
-        let contiguous = self
-            .schedule
-            .accesses(stage)
-            .iter()
-            .all(|access| matches!(access.steps.get(position), Some(Some(0 | 1))));
         let extent = self.schedule.extent(innermost);
-        let Some(lanes) = self.lanes(extent, self.bits(stage)).filter(|_| contiguous) else {
-            return false;
+        let contiguous = |lanes: &i64| {
+            let accesses = self.schedule.accesses_in_vectors(stage, position, *lanes);
+            accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)))
         };
+        // Halves of a vector may be contiguous where all of it is not.
+        let bits = self.bits(stage);
+        let narrower = |lanes: &i64| Some(lanes / 2).filter(|l| *l * i64::from(bits) >= 128);
+        let mut widths = std::iter::successors(self.lanes(extent, bits), narrower);
+        let Some(lanes) = widths.find(contiguous) else { return false };
         match self.schedule.split(innermost, lanes) {
             Ok((_, vector)) => self.schedule.vectorize(vector).is_ok(),
             Err(_) => false,

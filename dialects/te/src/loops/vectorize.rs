@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Broadcast, Extract, For, ForKind, If, Ramp, Store};
 use crate::compute::{Load, LoadIf};
-use crate::scalar::{Cast, Constant, ScalarOp, Select, dtype_of};
+use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select, dtype_of};
 
 /// Vectors have at most this many lanes.
 pub const MAX_LANES: i64 = 64;
@@ -88,6 +88,7 @@ fn has_vector_form(body: &Body, op: OpId) -> bool {
         let known = [
             <Constant as OpFields<ValueId>>::NAME,
             <Cast as OpFields<ValueId>>::NAME,
+            <Reinterpret as OpFields<ValueId>>::NAME,
             <Select as OpFields<ValueId>>::NAME,
             <Load as OpFields<ValueId>>::NAME,
             <Extract as OpFields<ValueId>>::NAME,

@@ -540,6 +540,10 @@ impl<'a> Printer<'a> {
                 push(&mut self.line, format_args!("cast<{}>", cast.dtype));
                 call("", &[cast.a], &[], pieces);
             }
+            Form::Reinterpret(reading) => {
+                push(&mut self.line, format_args!("reinterpret<{}>", reading.dtype));
+                call("", &[reading.a], &[], pieces);
+            }
             Form::Select(select) => {
                 call("select", &[select.condition, select.a, select.b], &[], pieces);
             }

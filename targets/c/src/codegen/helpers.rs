@@ -419,6 +419,27 @@ impl Helpers {
         }
     }
 
+    /// The bits of `a`, of type `from`, as `to`: a float and an integer of one width, or two floats.
+    pub(super) fn reinterpret(&mut self, from: DType, to: DType, a: &Expr) -> Expr {
+        let (from, to) = (scalar(from), scalar(to));
+        if is_half(from) || is_half(to) {
+            let bits = match is_half(from) {
+                true => Expr::call(&self.half_of(from), &[a]),
+                false => Expr::cast("uint16_t", a),
+            };
+            return match is_half(to) {
+                true => Expr::call(&self.of_half(to), &[&bits]),
+                false => Expr::cast(storage(to), &bits),
+            };
+        }
+        self.string = true;
+        let (f, t) = (storage(from), storage(to));
+        let body = format!("{t} result;\nmemcpy(&result, &a, sizeof result);\nreturn result;");
+        let name = format!("{}_of_bits_of_{}", suffix(to), suffix(from));
+        let name = self.define(name, |_, n| function(t, n, &format!("{f} a"), &body));
+        Expr::call(&name, &[a])
+    }
+
     /// Truncates toward zero, saturates at 64 bits, and wraps to `to`; NaN gives 0.
     fn integer_of_float(&mut self, from: DType, to: DType) -> String {
         let (f, t) = (value(from), storage(to));
