@@ -21,6 +21,9 @@ pub(super) struct Cli {
     pub(super) command: Option<Command>,
     #[command(flatten)]
     pub(super) optimize: Optimize,
+    /// A shared library with passes, operations, rules or targets; see `relay-opt plugin`
+    #[arg(long, value_name = "LIB", global = true, action = ArgAction::Append)]
+    pub(super) load_plugin: Vec<String>,
 }
 
 /// What there is besides optimizing.
@@ -32,7 +35,10 @@ pub(super) enum Command {
     Import(ImportModel),
     Inspect(InspectModel),
     Egraph(Egraph),
+    Plugin(Plugin),
     Rules(Rules),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Optimizing, the default.
@@ -167,6 +173,59 @@ pub(super) struct Optimize {
     /// Explains the code of a diagnostic
     #[arg(long, value_name = "CODE", help_heading = "Reference")]
     pub(super) explain: Option<String>,
+}
+
+/// Prints what makes a shell complete the words of this program.
+///
+/// Passes, operations, targets and codes are those that there are now, plugins included. For bash:
+/// `relay-opt completions bash > ~/.local/share/bash-completion/completions/relay-opt`.
+#[derive(Args, Debug)]
+pub(super) struct Completions {
+    /// The shell
+    pub(super) shell: clap_complete::Shell,
+}
+
+/// Writes the manual pages of this program and of its commands.
+#[derive(Args, Debug)]
+pub(super) struct Man {
+    /// The folder for the pages, such as `~/.local/share/man/man1`; it is made where it is missing
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: String,
+}
+
+/// Makes and builds plugins.
+#[derive(Args, Debug)]
+pub(super) struct Plugin {
+    #[command(subcommand)]
+    pub(super) command: PluginCommand,
+}
+
+/// What there is to do with plugins.
+#[derive(Subcommand, Debug)]
+pub(super) enum PluginCommand {
+    /// Makes a folder with a plugin: a pass, its test, and what builds them
+    New {
+        /// Name of the plugin: small letters, digits and `-`
+        name: String,
+        /// The folder to make; the default is the name
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+        /// The sources of this program; the default is where it was built
+        #[arg(long, value_name = "DIR")]
+        source: Option<String>,
+    },
+    /// Builds a plugin, and says how to load it
+    Build {
+        /// The folder of the plugin
+        #[arg(default_value = ".")]
+        folder: String,
+        /// Compiles the plugin, and relay-opt with it, with all optimizations
+        #[arg(long)]
+        release: bool,
+        /// Copies the plugin and the libraries that it needs to this folder
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+    },
 }
 
 /// Runs a function of a model and writes what it returns.
@@ -467,6 +526,11 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     let texts: Vec<String> =
         parts.into_iter().map(|(_, text)| text).filter(|text| !text.trim().is_empty()).collect();
     Ok((cli, texts.join(",")))
+}
+
+/// The command line as clap knows it.
+pub(super) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// The help of the program and of each of its commands, by name, as plain text.
