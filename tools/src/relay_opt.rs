@@ -24,10 +24,12 @@ mod run_model;
 mod semantics;
 mod shell;
 mod targets;
+mod view;
 
 use std::io;
 
 use ir_core::diagnostics::render;
+use ir_core::pipeline::Pipeline;
 use ir_core::{Diagnostic, Registry, SourceMap};
 
 use crate::io::Io;
@@ -79,6 +81,15 @@ fn finish(status: io::Result<i32>, io: &mut Io<'_>) -> i32 {
     }
 }
 
+/// Whether relay-opt takes `args`, without doing what they say: options, commands and passes exist.
+///
+/// # Errors
+/// A message that says what is wrong.
+pub fn check_usage(registry: &Registry, args: &[String]) -> Result<(), String> {
+    let (_, pipeline) = args::parse(args).map_err(|error| error.to_string())?;
+    Pipeline::parse(&pipeline, registry).map(|_| ()).map_err(|error| error.message)
+}
+
 /// The help of relay-opt, then that of each of its commands, by name, as plain text.
 pub fn help() -> Vec<(String, String)> {
     args::help()
@@ -124,6 +135,7 @@ fn dispatch(
         Some(args::Command::Man(command)) => shell::man(&command.output, io),
         Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
+        Some(args::Command::View(command)) => view::view(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),

@@ -37,6 +37,7 @@ pub(super) enum Command {
     Egraph(Egraph),
     Plugin(Plugin),
     Rules(Rules),
+    View(ViewModel),
     Completions(Completions),
     Man(Man),
 }
@@ -67,16 +68,17 @@ pub(super) struct Optimize {
     /// back. The default is to leave out none, and for models those over 1024
     #[arg(long, value_name = "BYTES")]
     pub(super) elide_constants: Option<usize>,
-    /// Form of the result: relay, generic or json; or what a target makes of the program: te,
-    /// tensor expressions; schedule, these with their default schedules; loops; or c. What these
-    /// need is run after the passes: `compile` and `lower-te` for Relay without kernels, `lower-te`
-    /// for Relay with kernels, default schedules for functions without one. The default is the form
-    /// of the input
+    /// Form of the result: relay, generic or json; or what a target makes of the program: te, tensor
+    /// expressions; schedule, these with their default schedules; loops; or the name of a target, its
+    /// code, such as c. What these need is run after the passes: `compile` and `lower-te` for Relay
+    /// without kernels, `lower-te` for Relay with kernels, default schedules for functions without
+    /// one. The default is the form of the input
     #[arg(long, value_name = "FORM")]
     pub(super) emit: Option<String>,
-    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
+    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`. The default
+    /// is the target whose code is wanted, else `c`
+    #[arg(long, value_name = "TARGET")]
+    pub(super) target: Option<String>,
     /// Prints the passes as pipeline text, named pipelines written out, and stops
     #[arg(long)]
     pub(super) print_pipeline: bool,
@@ -173,6 +175,28 @@ pub(super) struct Optimize {
     /// Explains the code of a diagnostic
     #[arg(long, value_name = "CODE", help_heading = "Reference")]
     pub(super) explain: Option<String>,
+}
+
+/// Writes a page that shows what passes do to a program.
+///
+/// One file, without anything from elsewhere: the program after each pass as text, as a graph with the
+/// operations of a kernel in one colour, and as a difference between any two stages; times and what
+/// passes counted; and the kernels of a profile.
+#[derive(Args, Debug)]
+pub(super) struct ViewModel {
+    /// The program: text, or `.onnx`; `-` is standard input
+    pub(super) model: String,
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// Passes to run; a repeated option appends
+    #[arg(long, value_name = "PIPELINE", action = ArgAction::Append)]
+    pub(super) pass: Vec<String>,
+    /// What `relay-opt bench --json --profile` wrote, for the table of kernels
+    #[arg(long, value_name = "FILE")]
+    pub(super) profile: Option<String>,
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE", default_value = "view.html")]
+    pub(super) output: String,
 }
 
 /// Prints what makes a shell complete the words of this program.
