@@ -5,6 +5,7 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -292,9 +293,10 @@ impl fmt::Debug for OpDef {
     }
 }
 
-type Hook = (TypeId, Box<dyn Any + Send + Sync>);
+type Hook = (TypeId, Arc<dyn Any + Send + Sync>);
 
 /// A registered operation: its definition and the hooks attached to it.
+#[derive(Clone)]
 pub struct OpInfo {
     /// The static facts.
     pub def: OpDef,
@@ -316,7 +318,7 @@ impl OpInfo {
     /// Attaches `hook`; of two of one type the later wins.
     pub fn attach<H: Any + Send + Sync>(&mut self, hook: H) {
         self.hooks.retain(|(id, _)| *id != TypeId::of::<H>());
-        self.hooks.push((TypeId::of::<H>(), Box::new(hook)));
+        self.hooks.push((TypeId::of::<H>(), Arc::new(hook)));
     }
 
     /// The hook of type `H`, where one is attached.
@@ -349,7 +351,7 @@ pub struct PipelineDef {
 }
 
 /// Everything that exists.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Registry {
     dialects: IndexMap<&'static str, Dialect, FxBuildHasher>,
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
