@@ -165,9 +165,9 @@ fn a_moved_item_is_the_same() {
         "def @c(%x: Tensor[(4), float32]) {\n  @b(%x)\n}\n\ndef @b(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {\n  @a(%x)\n}\n",
     );
     let entries = ["a", "b", "c", "d"].map(|name| format!("Entry {name}"));
-    let mut expected = vec!["Index".to_string()];
+    let mut expected = vec!["Outlines".to_string(), "Index".to_string()];
     expected.extend(entries);
-    expected.push("Components".to_string());
+    expected.extend(["Shared", "Components"].map(str::to_string));
     assert_eq!(ran, expected);
 }
 

@@ -307,23 +307,33 @@ impl Snapshot {
 
     /// Computes types and checks on `threads` threads, for whoever asks next.
     pub fn prepare(&self, threads: usize) {
-        let names = self.items();
+        self.each(&self.items(), threads, |snapshot, name| {
+            queries::verify(&snapshot.db, snapshot.name(name));
+        });
+    }
+
+    /// Does `work` on every name, on `threads` threads.
+    pub(crate) fn each(
+        &self,
+        names: &[Symbol],
+        threads: usize,
+        work: impl Fn(&Snapshot, Symbol) + Sync,
+    ) {
         let next = AtomicUsize::new(0);
-        let work = |snapshot: &Snapshot| {
+        let drain = |snapshot: &Snapshot| {
             while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                queries::verify(&snapshot.db, snapshot.name(*name));
+                work(snapshot, *name);
             }
         };
         std::thread::scope(|scope| {
             for _ in 1..threads.min(names.len()) {
-                let snapshot = self.clone();
-                let work = &work;
+                let (snapshot, drain) = (self.clone(), &drain);
                 // Where the system grants no more threads, this one does the work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, move || {
-                    snapshot.attempt(work);
+                    snapshot.attempt(drain);
                 });
             }
-            work(self);
+            drain(self);
         });
     }
 

@@ -19,7 +19,9 @@ mod language;
 mod layout;
 mod log;
 mod queries;
+mod stages;
 
 pub use database::{Checks, Database, Snapshot};
 pub use language::{Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Word};
 pub use log::Query;
+pub use stages::Optimized;

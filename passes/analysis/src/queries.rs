@@ -123,9 +123,26 @@ pub(crate) fn declared(db: &dyn Db, piece: Piece) -> Arc<[Option<(Symbol, Symbol
     items.into_iter().map(|item| item.map(|item| (item.name, item.signature.op))).collect()
 }
 
+/// Items by name, in order; another order is another index.
+#[derive(Clone, Debug)]
+pub(crate) struct Index(Arc<IndexMap<Symbol, Entry, FxBuildHasher>>);
+
+impl PartialEq for Index {
+    fn eq(&self, other: &Index) -> bool {
+        self.0.iter().eq(other.0.iter())
+    }
+}
+
+impl std::ops::Deref for Index {
+    type Target = IndexMap<Symbol, Entry, FxBuildHasher>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 /// The items of the module, in order; of several with one name the first counts.
 #[salsa::tracked(returns(clone))]
-pub(crate) fn index(db: &dyn Db) -> Arc<IndexMap<Symbol, Entry, FxBuildHasher>> {
+pub(crate) fn index(db: &dyn Db) -> Index {
     db.log().note(Query::Index, String::new);
     let mut index = IndexMap::default();
     for piece in Program::get(db).pieces(db).iter() {
@@ -135,7 +152,7 @@ pub(crate) fn index(db: &dyn Db) -> Arc<IndexMap<Symbol, Entry, FxBuildHasher>> 
             }
         }
     }
-    Arc::new(index)
+    Index(Arc::new(index))
 }
 
 #[salsa::tracked(returns(copy))]
