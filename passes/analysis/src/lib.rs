@@ -14,14 +14,17 @@
 //! - Only this crate names salsa.
 
 mod database;
+pub mod cache;
 pub mod facts;
 mod language;
 mod layout;
 mod log;
+mod lookup;
 mod queries;
 mod stages;
 
 pub use database::{Checks, Database, Snapshot};
 pub use language::{Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Word};
 pub use log::Query;
+pub use lookup::Hover;
 pub use stages::Optimized;
