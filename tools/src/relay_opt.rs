@@ -5,6 +5,7 @@
 
 mod args;
 mod bench_model;
+mod cached;
 mod compile;
 mod egraph;
 mod emit;
@@ -22,12 +23,15 @@ mod rules;
 mod run_model;
 mod semantics;
 mod targets;
+mod watch;
 
 use std::io;
 
 use ir_core::Registry;
 
 use crate::io::Io;
+
+pub use watch::Wait;
 
 /// Success.
 pub const OK: i32 = 0;
@@ -45,7 +49,17 @@ pub fn main(args: &[String], io: &mut Io<'_>) -> i32 {
 
 /// Runs relay-opt over `registry`.
 pub fn main_with(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
-    let status = dispatch(registry, args, io);
+    main_watching(registry, args, &mut watch::poll(), io)
+}
+
+/// The same, where `wait` tells `--watch` when to look at the file.
+pub fn main_watching(
+    registry: &Registry,
+    args: &[String],
+    wait: &mut Wait<'_>,
+    io: &mut Io<'_>,
+) -> i32 {
+    let status = dispatch(registry, args, wait, io);
     let flushed = io.stdout.flush().and_then(|()| io.stderr.flush());
     match status.and_then(|status| flushed.map(|()| status)) {
         Ok(status) => status,
@@ -64,7 +78,12 @@ pub fn help() -> Vec<(String, String)> {
     args::help()
 }
 
-fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result<i32> {
+fn dispatch(
+    registry: &Registry,
+    args: &[String],
+    wait: &mut Wait<'_>,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
     let (cli, pipeline) = match args::parse(args) {
         Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
@@ -89,6 +108,9 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
+            None if cli.optimize.watch => {
+                watch::watch(&cli.optimize, &pipeline, registry, wait, io)
+            }
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),
         },
     }

@@ -71,6 +71,21 @@ pub(super) struct Optimize {
     /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`
     #[arg(long, value_name = "TARGET", default_value = "c")]
     pub(super) target: String,
+    /// Compiles the input again whenever it changes, until interrupted, and prints the items that
+    /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
+    #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
+          "print_ir_after_change", "print_schedule_steps", "dump_egraph", "timing", "stats",
+          "verify_semantics", "bisect_limit", "run_reproducer", "split_input_file",
+          "verify_diagnostics", "cache", "print_pipeline"])]
+    pub(super) watch: bool,
+    /// Keeps results in this folder, and takes them from there where input and options are the same.
+    /// Any number of processes may share it. Nothing is kept of runs with diagnostics or that print
+    /// more than the result
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache: Option<String>,
+    /// How much `--cache` may take; what was not used for longest goes first
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub(super) cache_size: u64,
     /// Prints the passes as pipeline text, named pipelines written out, and stops
     #[arg(long)]
     pub(super) print_pipeline: bool,
