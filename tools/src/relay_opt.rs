@@ -16,6 +16,7 @@ mod language;
 mod lowering;
 mod model;
 mod optimize;
+mod plugin;
 mod profile;
 mod reference;
 mod report;
@@ -27,7 +28,8 @@ mod watch;
 
 use std::io;
 
-use ir_core::Registry;
+use ir_core::diagnostics::render;
+use ir_core::{Diagnostic, Registry, SourceMap};
 
 use crate::io::Io;
 
@@ -59,7 +61,24 @@ pub fn main_watching(
     wait: &mut Wait<'_>,
     io: &mut Io<'_>,
 ) -> i32 {
-    let status = dispatch(registry, args, wait, io);
+    let status = dispatch(registry, args, false, wait, io);
+    finish(status, io)
+}
+
+/// Runs relay-opt over a registry that has the plugins that `args` name.
+pub(crate) fn main_loaded(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
+    let status = dispatch(registry, args, true, &mut watch::poll(), io);
+    finish(status, io)
+}
+
+/// Reports an error that ends the program.
+pub(crate) fn refuse(error: Diagnostic, io: &mut Io<'_>) -> i32 {
+    let reported = render::human(&[error], &SourceMap::default(), io.styled, io.stderr);
+    finish(reported.map(|()| DIAGNOSTICS), io)
+}
+
+/// The exit status, with all output written.
+fn finish(status: io::Result<i32>, io: &mut Io<'_>) -> i32 {
     let flushed = io.stdout.flush().and_then(|()| io.stderr.flush());
     match status.and_then(|status| flushed.map(|()| status)) {
         Ok(status) => status,
@@ -81,6 +100,7 @@ pub fn help() -> Vec<(String, String)> {
 fn dispatch(
     registry: &Registry,
     args: &[String],
+    plugins_loaded: bool,
     wait: &mut Wait<'_>,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
@@ -96,6 +116,13 @@ fn dispatch(
             return Ok(OK);
         }
     };
+    if !(cli.load_plugin.is_empty() || plugins_loaded) {
+        let paths = cli.load_plugin.iter().map(|path| io.directory.join(path));
+        return match crate::plugin::run(&paths.collect::<Vec<_>>(), args, registry, io) {
+            Ok(status) => Ok(status),
+            Err(error) => Ok(refuse(error, io)),
+        };
+    }
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
         Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
@@ -105,6 +132,7 @@ fn dispatch(
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
+        Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
@@ -117,7 +145,7 @@ fn dispatch(
 }
 
 /// The message of a system error without its number.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }

@@ -21,6 +21,9 @@ pub(super) struct Cli {
     pub(super) command: Option<Command>,
     #[command(flatten)]
     pub(super) optimize: Optimize,
+    /// A shared library with passes, operations, rules or targets; see `relay-opt plugin`
+    #[arg(long, value_name = "LIB", global = true, action = ArgAction::Append)]
+    pub(super) load_plugin: Vec<String>,
 }
 
 /// What there is besides optimizing.
@@ -32,6 +35,7 @@ pub(super) enum Command {
     Import(ImportModel),
     Inspect(InspectModel),
     Egraph(Egraph),
+    Plugin(Plugin),
     Rules(Rules),
 }
 
@@ -182,6 +186,41 @@ pub(super) struct Optimize {
     /// Explains the code of a diagnostic
     #[arg(long, value_name = "CODE", help_heading = "Reference")]
     pub(super) explain: Option<String>,
+}
+
+/// Makes and builds plugins.
+#[derive(Args, Debug)]
+pub(super) struct Plugin {
+    #[command(subcommand)]
+    pub(super) command: PluginCommand,
+}
+
+/// What there is to do with plugins.
+#[derive(Subcommand, Debug)]
+pub(super) enum PluginCommand {
+    /// Makes a folder with a plugin: a pass, its test, and what builds them
+    New {
+        /// Name of the plugin: small letters, digits and `-`
+        name: String,
+        /// The folder to make; the default is the name
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+        /// The sources of this program; the default is where it was built
+        #[arg(long, value_name = "DIR")]
+        source: Option<String>,
+    },
+    /// Builds a plugin, and says how to load it
+    Build {
+        /// The folder of the plugin
+        #[arg(default_value = ".")]
+        folder: String,
+        /// Compiles the plugin, and relay-opt with it, with all optimizations
+        #[arg(long)]
+        release: bool,
+        /// Copies the plugin and the libraries that it needs to this folder
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+    },
 }
 
 /// Runs a function of a model and writes what it returns.

@@ -126,7 +126,8 @@ pub(super) fn optimize(
         }
     }
     reporter.source("<target>", &args.target);
-    let lowering = match level.map(|level| targets::target(&args.target, None).map(|t| (level, t)))
+    let lowering = match level
+        .map(|level| targets::target(&args.target, None, registry).map(|t| (level, t)))
     {
         None => None,
         Some(Ok((level, target))) => {
