@@ -23,6 +23,7 @@ mod report;
 mod rules;
 mod run_model;
 mod semantics;
+mod shell;
 mod targets;
 mod watch;
 
@@ -132,6 +133,10 @@ fn dispatch(
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
+        Some(args::Command::Completions(command)) => {
+            shell::completions(command.shell, registry, io)
+        }
+        Some(args::Command::Man(command)) => shell::man(&command.output, io),
         Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {

@@ -37,6 +37,8 @@ pub(super) enum Command {
     Egraph(Egraph),
     Plugin(Plugin),
     Rules(Rules),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Optimizing, the default.
@@ -186,6 +188,24 @@ pub(super) struct Optimize {
     /// Explains the code of a diagnostic
     #[arg(long, value_name = "CODE", help_heading = "Reference")]
     pub(super) explain: Option<String>,
+}
+
+/// Prints what makes a shell complete the words of this program.
+///
+/// Passes, operations, targets and codes are those that there are now, plugins included. For bash:
+/// `relay-opt completions bash > ~/.local/share/bash-completion/completions/relay-opt`.
+#[derive(Args, Debug)]
+pub(super) struct Completions {
+    /// The shell
+    pub(super) shell: clap_complete::Shell,
+}
+
+/// Writes the manual pages of this program and of its commands.
+#[derive(Args, Debug)]
+pub(super) struct Man {
+    /// The folder for the pages, such as `~/.local/share/man/man1`; it is made where it is missing
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: String,
 }
 
 /// Makes and builds plugins.
@@ -521,6 +541,11 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     let texts: Vec<String> =
         parts.into_iter().map(|(_, text)| text).filter(|text| !text.trim().is_empty()).collect();
     Ok((cli, texts.join(",")))
+}
+
+/// The command line as clap knows it.
+pub(super) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// The help of the program and of each of its commands, by name, as plain text.
