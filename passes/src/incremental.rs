@@ -1,9 +1,11 @@
 //! The relay language as the incremental database sees it.
 
+mod variables;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use analysis::{Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Word};
+use analysis::{Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word};
 use ir_core::text::lexer::{Lexer, TokenKind};
 use ir_core::{
     Body, Diagnostic, Effects, FuncMut, Item, OpId, Registry, Signature, Signatures, Span, Symbol,
@@ -183,6 +185,10 @@ impl Language for Relay {
             }
         }
         None
+    }
+
+    fn variables(&self, piece: &str) -> Vec<Variable> {
+        variables::variables(piece)
     }
 }
 

@@ -14,6 +14,7 @@ mod folder;
 mod input;
 mod language;
 mod lowering;
+mod lsp;
 mod model;
 mod optimize;
 mod plugin;
@@ -130,6 +131,7 @@ fn dispatch(
         Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => model::inspect(command, io),
+        Some(args::Command::Lsp(_)) => lsp::serve(registry, io),
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },

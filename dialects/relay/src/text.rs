@@ -68,6 +68,11 @@ const FORMS: [&str; 15] = [
     "yield",
 ];
 
+/// Whether operation `relay.NAME` is a form of the language, not an operator that is called by name.
+pub fn is_form(name: &str) -> bool {
+    FORMS.contains(&name)
+}
+
 /// Reads `text`, the content of `file`. All errors are reported; a function with errors keeps its
 /// signature and has no body.
 ///

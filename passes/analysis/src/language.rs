@@ -173,6 +173,57 @@ pub trait Language: Send + Sync {
 
     /// The word of the program at byte `offset` of `piece`, and where it stands.
     fn word_at(&self, piece: &str, offset: usize) -> Option<(Word, Range<usize>)>;
+
+    /// The variables of `piece`, in the order in which they are bound.
+    fn variables(&self, piece: &str) -> Vec<Variable>;
+}
+
+/// What binds a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Binder {
+    /// A function, or the text as a whole.
+    Parameter,
+    /// A `let`.
+    Let,
+    /// A graph binding.
+    Graph,
+    /// A pattern.
+    Pattern,
+}
+
+/// A variable. Places are bytes of its piece, or of the text where a
+/// [`Snapshot`](crate::Snapshot) answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// Where it is bound: its name there.
+    pub name: Range<usize>,
+    /// What binds it.
+    pub binder: Binder,
+    /// Whether its type is written there.
+    pub typed: bool,
+    /// The value that it is bound to, where that is written.
+    pub value: Option<Range<usize>>,
+    /// Where it can be used.
+    pub scope: Range<usize>,
+    /// Where it is used, in order.
+    pub uses: Vec<Range<usize>>,
+}
+
+impl Variable {
+    /// The places of this variable, moved by `base` bytes.
+    pub(crate) fn moved(mut self, base: usize) -> Variable {
+        let own = [&mut self.name, &mut self.scope].into_iter();
+        for range in own.chain(&mut self.value).chain(&mut self.uses) {
+            *range = range.start + base..range.end + base;
+        }
+        self
+    }
+
+    /// Whether its name stands at byte `offset`, or right before it.
+    pub fn is_at(&self, offset: usize) -> bool {
+        let mut places = std::iter::once(&self.name).chain(&self.uses);
+        places.any(|place| place.start <= offset && offset <= place.end)
+    }
 }
 
 /// A word in a piece that stands for something.

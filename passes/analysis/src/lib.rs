@@ -24,7 +24,9 @@ mod queries;
 mod stages;
 
 pub use database::{Checks, Database, Snapshot};
-pub use language::{Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Word};
+pub use language::{
+    Binder, Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word,
+};
 pub use log::Query;
-pub use lookup::Hover;
+pub use lookup::{Hover, Types};
 pub use stages::Optimized;

@@ -1,12 +1,14 @@
 //! What stands at a place of the text: for hovers, definitions and references of an editor.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use ir_core::text::lexer::{Lexer, Token, TokenKind};
-use ir_core::{Body, LocData, Span, Symbol, Type, ValueId};
+use ir_core::text::lexer::{Lexer, TokenKind};
+use ir_core::{Body, LocData, OpId, Span, Symbol, Type, ValueId};
+use rustc_hash::FxHashMap;
 
 use crate::Snapshot;
-use crate::language::{Declared, Word};
+use crate::language::{Declared, Variable, Word};
 use crate::layout::Slot;
 use crate::queries;
 
@@ -33,7 +35,7 @@ impl Snapshot {
         let (slot, word, range) = self.word_at(offset)?;
         let ty = match word {
             Word::Item(name) => self.signature(name).map(|signature| signature.ty),
-            Word::Local(_) => self.local(slot, &range).and_then(|(_, ty)| ty),
+            Word::Local(_) => self.type_of(&self.variable_at(offset)?),
             Word::Operation(_) => None,
         };
         let range = slot.start + range.start..slot.start + range.end;
@@ -42,17 +44,12 @@ impl Snapshot {
 
     /// Where the word at byte `offset` is defined.
     pub fn definition(&self, offset: usize) -> Option<Span> {
-        let (slot, word, range) = self.word_at(offset)?;
+        let (_, word, _) = self.word_at(offset)?;
         match word {
             Word::Item(name) => self.name_place(name),
             Word::Local(_) => {
-                let (token, _) = self.local(slot, &range)?;
-                let place = |offset: u32| slot.start as u32 + offset;
-                Some(Span {
-                    file: self.file(),
-                    start: place(token.start),
-                    end: place(token.end),
-                })
+                let Range { start, end } = self.variable_at(offset)?.name;
+                Some(Span { file: self.file(), start: start as u32, end: end as u32 })
             }
             Word::Operation(_) => None,
         }
@@ -86,6 +83,11 @@ impl Snapshot {
         found
     }
 
+    /// The type of `variable`, where it is known.
+    pub fn type_of(&self, variable: &Variable) -> Option<Type> {
+        self.types(self.item_at(variable.name.start)?)?.of_variable(variable)
+    }
+
     fn word_at(&self, offset: usize) -> Option<(&Slot, Word, Range<usize>)> {
         let slot = self.layout.slot_at(offset).filter(|slot| offset <= slot.end)?;
         let piece = self.layout.text_of(slot);
@@ -103,71 +105,109 @@ impl Snapshot {
         declared.filter(starts).last()
     }
 
-    /// The token that binds the local at `range` of a piece, and its type where it is known: the
-    /// last binding of the name before.
-    fn local(&self, slot: &Slot, range: &Range<usize>) -> Option<(Token, Option<Type>)> {
-        let piece = self.layout.text_of(slot);
-        let name = piece.get(range.clone())?;
-        let mut tokens = Lexer::new(piece).peekable();
-        let (mut binding, mut end) = (None, 0);
-        while let Some(token) = tokens.next() {
-            if token.start as usize > range.start {
-                break;
-            }
-            let binds = tokens.peek().is_some_and(|next| {
-                matches!(next.kind, TokenKind::Equal | TokenKind::Colon | TokenKind::LeftBrace)
-            });
-            if token.text(piece) == name && (binds || binding.is_none()) {
-                binding = Some(token);
-            }
-        }
-        let binding = binding?;
-        // What is bound stands between the name and the end of the statement.
-        let (mut depth, mut bound) = (0usize, false);
-        for token in Lexer::at(piece, binding.end as usize) {
-            match token.kind {
-                TokenKind::LeftParen | TokenKind::LeftBrace | TokenKind::LeftBracket => depth += 1,
-                TokenKind::RightParen | TokenKind::RightBrace | TokenKind::RightBracket => {
-                    match depth.checked_sub(1) {
-                        Some(outer) => depth = outer,
-                        None => break,
-                    }
-                }
-                TokenKind::Equal if depth == 0 => bound = true,
-                TokenKind::Semicolon | TokenKind::Comma if depth == 0 => break,
-                _ => {}
-            }
-            end = token.end;
-        }
-        let item = self.declared_at(slot, binding.start as usize)?;
-        let base = item.signature.span.map_or(0, |span| span.start);
-        let typed = queries::typed(&self.db, self.name(item.name))?.0;
-        let body = typed.body?;
-        let at = |offset: u32| offset.saturating_sub(base);
-        let value = match bound {
-            true => bound_value(&body, at(binding.end)..at(end)),
-            false => argument(&body, at(binding.start)),
-        };
-        Some((binding, value.map(|value| body.ty(value)).filter(|ty| !ty.is_unknown())))
+    /// The variable at byte `offset`.
+    pub fn variable_at(&self, offset: usize) -> Option<Variable> {
+        let variables = self.variables(self.piece_at(offset)?);
+        variables.into_iter().find(|variable| variable.is_at(offset))
+    }
+
+    /// The variables bound in `piece`, which [`Snapshot::pieces`] lists, in order.
+    pub fn variables(&self, piece: Range<usize>) -> Vec<Variable> {
+        let text = self.text().get(piece.clone()).unwrap_or("");
+        let found = queries::Db::language(&self.db).variables(text);
+        found.into_iter().map(|variable| variable.moved(piece.start)).collect()
+    }
+
+    /// The bytes of the text that pieces take that start before the end of `range` and end behind
+    /// its start, in order.
+    pub fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+        let slots = &self.layout.slots;
+        let first = slots.partition_point(|slot| slot.end < range.start);
+        let found = slots.iter().skip(first).take_while(move |slot| slot.start <= range.end);
+        found.map(|slot| slot.start..slot.end)
+    }
+
+    /// The bytes of the piece that byte `offset` is in or right behind.
+    pub fn piece_at(&self, offset: usize) -> Option<Range<usize>> {
+        let slot = self.layout.slot_at(offset).filter(|slot| offset <= slot.end)?;
+        Some(slot.start..slot.end)
+    }
+
+    /// The names and kinds of the items, in order.
+    pub fn kinds(&self) -> Vec<(Symbol, Symbol)> {
+        queries::index(&self.db).iter().map(|(name, entry)| (*name, entry.kind)).collect()
+    }
+
+    /// The types of the values of item `name`, by where they stand.
+    pub fn types(&self, name: impl Into<Symbol>) -> Option<Types> {
+        let item = self.item(name)?;
+        Some(Types::of(item.body?, item.signature.span.map_or(0, |span| span.start)))
     }
 }
 
-/// The argument whose name stands at byte `offset` of its item.
-fn argument(body: &Body, offset: u32) -> Option<ValueId> {
-    let arguments = body.walk_blocks().flat_map(|block| body.block_args(block).to_vec());
-    let mut arguments = arguments.into_iter();
-    arguments.find(|value| body.value_loc(*value).data() == LocData::Offset(offset))
+/// The types of the values of an item, by where they stand.
+pub struct Types {
+    body: Arc<Body>,
+    /// Where the item starts.
+    base: u32,
+    /// Arguments of blocks by place in the item.
+    arguments: FxHashMap<u32, ValueId>,
+    /// Operations by place in the item, each with its number in a walk.
+    ops: Vec<(u32, u32, OpId)>,
 }
 
-/// The result of the outermost operation that stands in `range`: operands come before what uses
-/// them, so it is the last of its block.
-fn bound_value(body: &Body, range: Range<u32>) -> Option<ValueId> {
-    let inside = |op: &ir_core::OpId| match body.loc(*op).data() {
-        LocData::Offset(offset) => range.contains(&offset),
-        _ => false,
-    };
-    let first = body.walk().find(inside)?;
-    let block = body.op_block(first)?;
-    let last = body.block_ops(block).filter(inside).last()?;
-    body.results(last).next()
+impl Types {
+    fn of(body: Arc<Body>, base: u32) -> Types {
+        let (mut arguments, mut ops) = (FxHashMap::default(), Vec::with_capacity(body.op_count()));
+        for block in body.walk_blocks() {
+            for value in body.block_args(block) {
+                if let LocData::Offset(offset) = body.value_loc(*value).data() {
+                    arguments.entry(offset).or_insert(*value);
+                }
+            }
+        }
+        for (number, op) in body.walk().enumerate() {
+            if let LocData::Offset(offset) = body.loc(op).data() {
+                ops.push((offset, number as u32, op));
+            }
+        }
+        ops.sort_unstable_by_key(|(offset, number, _)| (*offset, *number));
+        Types { body, base, arguments, ops }
+    }
+
+    /// The type of `variable`, where it is known.
+    pub fn of_variable(&self, variable: &Variable) -> Option<Type> {
+        let value = match &variable.value {
+            Some(range) => self.bound(range)?,
+            None => *self.arguments.get(&self.relative(variable.name.start)?)?,
+        };
+        Some(self.body.ty(value)).filter(|ty| !ty.is_unknown())
+    }
+
+    /// The type of what the operation that is written at byte `offset` computes.
+    pub fn of_operation(&self, offset: usize) -> Option<Type> {
+        let offset = self.relative(offset)?;
+        let first = self.ops.partition_point(|(place, ..)| *place < offset);
+        let (_, _, op) = self.ops.get(first).filter(|(place, ..)| *place == offset)?;
+        let ty = self.body.ty(self.body.results(*op).next()?);
+        (!ty.is_unknown()).then_some(ty)
+    }
+
+    fn relative(&self, offset: usize) -> Option<u32> {
+        u32::try_from(offset).ok()?.checked_sub(self.base)
+    }
+
+    /// The result of the outermost operation that stands in `range`: operands come before what uses
+    /// them, so it is the last of its block.
+    fn bound(&self, range: &Range<usize>) -> Option<ValueId> {
+        let (start, end) = (self.relative(range.start)?, self.relative(range.end)?);
+        let first = self.ops.partition_point(|(place, ..)| *place < start);
+        let last = self.ops.partition_point(|(place, ..)| *place < end);
+        let inside = self.ops.get(first..last)?;
+        let (_, _, outermost) = inside.iter().min_by_key(|(_, number, _)| *number)?;
+        let block = self.body.op_block(*outermost);
+        let of_block = inside.iter().filter(|(.., op)| self.body.op_block(*op) == block);
+        let (_, _, op) = of_block.max_by_key(|(_, number, _)| *number)?;
+        self.body.results(*op).next()
+    }
 }

@@ -34,6 +34,7 @@ pub(super) enum Command {
     Compile(CompileModel),
     Import(ImportModel),
     Inspect(InspectModel),
+    Lsp(Lsp),
     Egraph(Egraph),
     Plugin(Plugin),
     Rules(Rules),
@@ -198,6 +199,17 @@ pub(super) struct Optimize {
 pub(super) struct Completions {
     /// The shell
     pub(super) shell: clap_complete::Shell,
+}
+
+/// Serves editors: a language server on standard input and output.
+///
+/// It speaks version 3.17 of the Language Server Protocol. `tools/editors/` has an extension for
+/// VS Code, which starts it.
+#[derive(Args, Debug)]
+pub(super) struct Lsp {
+    /// Uses standard input and output, as it always does; some editors pass this
+    #[arg(long)]
+    pub(super) stdio: bool,
 }
 
 /// Writes the manual pages of this program and of its commands.

@@ -247,7 +247,7 @@ impl Watch<'_> {
 }
 
 /// Whether two items differ in places and name hints at most.
-fn same(a: &Item, b: &Item) -> bool {
+pub(super) fn same(a: &Item, b: &Item) -> bool {
     let bodies = match (&a.body, &b.body) {
         (Some(a), Some(b)) => {
             Arc::ptr_eq(a, b) || fingerprint::fingerprint(a) == fingerprint::fingerprint(b)
