@@ -126,12 +126,7 @@ impl Language for Relay {
         EffectSummaries::known(callees).of_body(body, &self.registry)
     }
 
-    fn fusion_groups(
-        &self,
-        name: Symbol,
-        item: &Item,
-        signatures: &Signatures,
-    ) -> Vec<Vec<OpId>> {
+    fn fusion_groups(&self, name: Symbol, item: &Item, signatures: &Signatures) -> Vec<Vec<OpId>> {
         let Some(body) = &item.body else { return Vec::new() };
         let (mut signature, mut body) = (item.signature.clone(), Body::clone(body));
         crate::fuse::groups(&FuncMut {

@@ -103,7 +103,15 @@ def @d(%x: Tensor[(4), float32]) {
 
 /// What runs again on an item whose text changed and whose signature did not.
 const BODY: [&str; 10] = [
-    "Read", "Declared", "Header", "Link", "Item", "OpenCallees", "Infer", "Typed", "Mentions",
+    "Read",
+    "Declared",
+    "Header",
+    "Link",
+    "Item",
+    "OpenCallees",
+    "Infer",
+    "Typed",
+    "Mentions",
     "Verify",
 ];
 
@@ -127,9 +135,26 @@ fn an_edited_body_affects_no_other_item() {
 /// Where a line stands in the log.
 fn order(line: &str) -> usize {
     const QUERIES: [&str; 20] = [
-        "Read", "Declared", "Outline", "Outlines", "Appendix", "Index", "Entry", "Header", "Shared",
-        "Link", "Item", "OpenCallees", "Components", "Group", "Infer", "Signature", "Typed",
-        "Mentions", "Verify", "Structure",
+        "Read",
+        "Declared",
+        "Outline",
+        "Outlines",
+        "Appendix",
+        "Index",
+        "Entry",
+        "Header",
+        "Shared",
+        "Link",
+        "Item",
+        "OpenCallees",
+        "Components",
+        "Group",
+        "Infer",
+        "Signature",
+        "Typed",
+        "Mentions",
+        "Verify",
+        "Structure",
     ];
     let query = line.split(' ').next().unwrap_or("");
     QUERIES.iter().position(|name| *name == query).unwrap_or(QUERIES.len())
@@ -139,11 +164,16 @@ fn order(line: &str) -> usize {
 fn a_changed_signature_affects_those_that_refer_to_it() {
     let mut database = database(PROGRAM);
     // `@b` calls `@a`; its own signature stays.
-    let ran = rerun(&mut database, "float32]) -> Tensor[(4), float32] {\n  exp", "float32]) -> Tensor[(4), float64] {\n  exp");
+    let ran = rerun(
+        &mut database,
+        "float32]) -> Tensor[(4), float32] {\n  exp",
+        "float32]) -> Tensor[(4), float64] {\n  exp",
+    );
     let inferred: Vec<&String> = ran.iter().filter(|line| line.starts_with("Infer")).collect();
     assert_eq!(inferred, ["Infer a", "Infer b"]);
     // The type of `@c` follows from that of `@b`, and `@d`'s from `@c`'s.
-    let ran = rerun(&mut database, "float32]) -> Tensor[(4), float32] {\n  @a", "float32]) {\n  @a");
+    let ran =
+        rerun(&mut database, "float32]) -> Tensor[(4), float32] {\n  @a", "float32]) {\n  @a");
     let inferred: Vec<&String> = ran.iter().filter(|line| line.starts_with("Infer")).collect();
     assert_eq!(inferred, ["Infer b", "Infer c", "Infer d"]);
 }
@@ -175,9 +205,9 @@ fn a_moved_item_is_the_same() {
 fn a_new_item_is_read_alone() {
     let mut database = database(PROGRAM);
     let ran = rerun(&mut database, "def @c", "def @e() -> int32 {\n  1\n}\n\ndef @c");
-    let of_others = ran.iter().filter(|line| {
-        !line.ends_with(" e") && !line.starts_with("Entry") && line.contains(' ')
-    });
+    let of_others = ran
+        .iter()
+        .filter(|line| !line.ends_with(" e") && !line.starts_with("Entry") && line.contains(' '));
     assert_eq!(of_others.collect::<Vec<_>>(), [""; 0]);
     assert!(ran.contains(&"Infer e".to_string()), "{ran:?}");
 }
@@ -320,9 +350,28 @@ fn random_edit(database: &Database, random: &mut Random) -> (std::ops::Range<usi
         9 => swap(random, "type ", "type N"),
         _ => {
             let tokens = [
-                "}", ")", ";", "def @", "def @n() { 1 }", "type ", "type T { A, B(int32) }", "\"",
-                "/*", "*/", "#[metadata]", "@e = primfn() {\n}", "%0", "extern ", "te.func @t",
-                " ", "\n", "1", "meta[relay.Constant][0]", "A", "B", "é",
+                "}",
+                ")",
+                ";",
+                "def @",
+                "def @n() { 1 }",
+                "type ",
+                "type T { A, B(int32) }",
+                "\"",
+                "/*",
+                "*/",
+                "#[metadata]",
+                "@e = primfn() {\n}",
+                "%0",
+                "extern ",
+                "te.func @t",
+                " ",
+                "\n",
+                "1",
+                "meta[relay.Constant][0]",
+                "A",
+                "B",
+                "é",
             ];
             let mut at = random.below(text.len() + 1);
             while !text.is_char_boundary(at) {
@@ -340,7 +389,8 @@ fn facts_depend_on_what_a_body_computes() {
     let facts = |database: &Database| {
         let of = |name: &str| {
             let names = (database.shape(name), database.dominators(name), database.liveness(name));
-            let more = (database.constants(name), database.cost(name), database.fusion_groups(name));
+            let more =
+                (database.constants(name), database.cost(name), database.fusion_groups(name));
             format!("{names:?} {more:?} {:?}", database.effects(name))
         };
         ["a", "b", "c", "d"].map(of)
@@ -426,7 +476,10 @@ fn pipelines_run_on_what_changed() {
         }
     };
     let module = relay::generate::random_module(&REGISTRY, 5, 30);
-    let mut database = database(&format!("{PROGRAM}{}", common::printed(&module, &REGISTRY).replace("#[version = \"0.0.5\"]", "")));
+    let mut database = database(&format!(
+        "{PROGRAM}{}",
+        common::printed(&module, &REGISTRY).replace("#[version = \"0.0.5\"]", "")
+    ));
     check(&database);
     database.take_log();
     let start = database.text().find("exp(%x)").unwrap();
@@ -476,7 +529,10 @@ def @main(%x: Tensor[(4), float32]) { @f(%x) }
     assert_eq!(definition(at("%y, ")), Some((at("%y ="), at("%y =") + 2)));
     assert_eq!(definition(at("%0\n")), Some((at("%0 ="), at("%0 =") + 2)));
     let last = text.rfind("%x)").unwrap();
-    assert_eq!(definition(last), Some((text.rfind("%x:").unwrap(), text.rfind("%x:").unwrap() + 2)));
+    assert_eq!(
+        definition(last),
+        Some((text.rfind("%x:").unwrap(), text.rfind("%x:").unwrap() + 2))
+    );
     let references = database.references("f");
     assert_eq!(references.len(), 1);
     assert_eq!(references[0].start as usize, at("@f(%x)"));

@@ -48,11 +48,7 @@ impl Snapshot {
             Word::Local(_) => {
                 let (token, _) = self.local(slot, &range)?;
                 let place = |offset: u32| slot.start as u32 + offset;
-                Some(Span {
-                    file: self.file(),
-                    start: place(token.start),
-                    end: place(token.end),
-                })
+                Some(Span { file: self.file(), start: place(token.start), end: place(token.end) })
             }
             Word::Operation(_) => None,
         }
@@ -97,9 +93,8 @@ impl Snapshot {
     fn declared_at(&self, slot: &Slot, offset: usize) -> Option<Declared> {
         let reading = queries::read(&self.db, slot.piece);
         let declared = queries::Db::language(&self.db).declared(&reading).into_iter().flatten();
-        let starts = |item: &Declared| {
-            item.signature.span.is_some_and(|span| span.start as usize <= offset)
-        };
+        let starts =
+            |item: &Declared| item.signature.span.is_some_and(|span| span.start as usize <= offset);
         declared.filter(starts).last()
     }
 

@@ -21,6 +21,9 @@ pub(super) struct Cli {
     pub(super) command: Option<Command>,
     #[command(flatten)]
     pub(super) optimize: Optimize,
+    /// A shared library with passes, operations, rules or targets; see `relay-opt plugin`
+    #[arg(long, value_name = "LIB", global = true, action = ArgAction::Append)]
+    pub(super) load_plugin: Vec<String>,
 }
 
 /// What there is besides optimizing.
@@ -32,7 +35,10 @@ pub(super) enum Command {
     Import(ImportModel),
     Inspect(InspectModel),
     Egraph(Egraph),
+    Plugin(Plugin),
     Rules(Rules),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Optimizing, the default.
@@ -61,16 +67,17 @@ pub(super) struct Optimize {
     /// back. The default is to leave out none, and for models those over 1024
     #[arg(long, value_name = "BYTES")]
     pub(super) elide_constants: Option<usize>,
-    /// Form of the result: relay, generic or json; or what a target makes of the program: te,
-    /// tensor expressions; schedule, these with their default schedules; loops; or c. What these
-    /// need is run after the passes: `compile` and `lower-te` for Relay without kernels, `lower-te`
-    /// for Relay with kernels, default schedules for functions without one. The default is the form
-    /// of the input
+    /// Form of the result: relay, generic or json; or what a target makes of the program: te, tensor
+    /// expressions; schedule, these with their default schedules; loops; or the name of a target, its
+    /// code, such as c. What these need is run after the passes: `compile` and `lower-te` for Relay
+    /// without kernels, `lower-te` for Relay with kernels, default schedules for functions without
+    /// one. The default is the form of the input
     #[arg(long, value_name = "FORM")]
     pub(super) emit: Option<String>,
-    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
+    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`. The default
+    /// is the target whose code is wanted, else `c`
+    #[arg(long, value_name = "TARGET")]
+    pub(super) target: Option<String>,
     /// Compiles the input again whenever it changes, until interrupted, and prints the items that
     /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
     #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
@@ -79,8 +86,8 @@ pub(super) struct Optimize {
           "verify_diagnostics", "cache", "print_pipeline"])]
     pub(super) watch: bool,
     /// Keeps results in this folder, and takes them from there where input and options are the same.
-    /// Any number of processes may share it. Nothing is kept of runs with diagnostics or that print
-    /// more than the result
+    /// Any number of processes may share it. Nothing is kept of runs with plugins, or that report
+    /// something or print more than the result
     #[arg(long, value_name = "DIR")]
     pub(super) cache: Option<String>,
     /// How much `--cache` may take; what was not used for longest goes first
@@ -182,6 +189,59 @@ pub(super) struct Optimize {
     /// Explains the code of a diagnostic
     #[arg(long, value_name = "CODE", help_heading = "Reference")]
     pub(super) explain: Option<String>,
+}
+
+/// Prints what makes a shell complete the words of this program.
+///
+/// Passes, operations, targets and codes are those that there are now, plugins included. For bash:
+/// `relay-opt completions bash > ~/.local/share/bash-completion/completions/relay-opt`.
+#[derive(Args, Debug)]
+pub(super) struct Completions {
+    /// The shell
+    pub(super) shell: clap_complete::Shell,
+}
+
+/// Writes the manual pages of this program and of its commands.
+#[derive(Args, Debug)]
+pub(super) struct Man {
+    /// The folder for the pages, such as `~/.local/share/man/man1`; it is made where it is missing
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: String,
+}
+
+/// Makes and builds plugins.
+#[derive(Args, Debug)]
+pub(super) struct Plugin {
+    #[command(subcommand)]
+    pub(super) command: PluginCommand,
+}
+
+/// What there is to do with plugins.
+#[derive(Subcommand, Debug)]
+pub(super) enum PluginCommand {
+    /// Makes a folder with a plugin: a pass, its test, and what builds them
+    New {
+        /// Name of the plugin: small letters, digits and `-`
+        name: String,
+        /// The folder to make; the default is the name
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+        /// The sources of this program; the default is where it was built
+        #[arg(long, value_name = "DIR")]
+        source: Option<String>,
+    },
+    /// Builds a plugin, and says how to load it
+    Build {
+        /// The folder of the plugin
+        #[arg(default_value = ".")]
+        folder: String,
+        /// Compiles the plugin, and relay-opt with it, with all optimizations
+        #[arg(long)]
+        release: bool,
+        /// Copies the plugin and the libraries that it needs to this folder
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+    },
 }
 
 /// Runs a function of a model and writes what it returns.
@@ -482,6 +542,11 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     let texts: Vec<String> =
         parts.into_iter().map(|(_, text)| text).filter(|text| !text.trim().is_empty()).collect();
     Ok((cli, texts.join(",")))
+}
+
+/// The command line as clap knows it.
+pub(super) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// The help of the program and of each of its commands, by name, as plain text.
