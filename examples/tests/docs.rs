@@ -36,7 +36,13 @@ fn current(root: &Path, page: &str) -> String {
 #[test]
 fn pages_show_the_compiled_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for page in ["write-a-pass.md", "add-an-operator.md", "add-a-dialect.md", "plugins.md"] {
+    for page in [
+        "write-a-pass.md",
+        "add-an-operator.md",
+        "add-a-dialect.md",
+        "add-a-target.md",
+        "plugins.md",
+    ] {
         let path = root.join("docs").join(page);
         let text = fs::read_to_string(&path).expect("the page exists");
         let wanted = current(&root, &text);

@@ -3,7 +3,7 @@
 mod variables;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use analysis::{Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word};
 use ir_core::text::lexer::{Lexer, TokenKind};
@@ -12,7 +12,7 @@ use ir_core::{
     Type, TypeData,
 };
 use relay::inference::{self, DataTypes, Surroundings};
-use relay::language::{FUNC, TYPE};
+use relay::language::{FUNC, Global, TYPE};
 use relay::text::{self, ReadItem, Reading, Words, pieces};
 use rustc_hash::FxHashSet;
 
@@ -116,11 +116,10 @@ impl Language for Relay {
 
     fn mentions(&self, item: &Item) -> Mentions {
         let kind = item.signature.op;
+        let (items, in_body) = item.body.as_ref().map_or((vec![], false), |body| mentioned(body));
         let everything = kind != FUNC && kind != TYPE;
-        let mut items = item.body.as_ref().map_or_else(Vec::new, |body| referenced_functions(body));
-        items.sort_unstable();
-        items.dedup();
-        let shared = kind == TYPE || everything || mentions_data_types(item);
+        let shared =
+            kind == TYPE || everything || in_body || mentions_data_types(item.signature.ty);
         Mentions { items, shared, everything }
     }
 
@@ -129,12 +128,7 @@ impl Language for Relay {
         EffectSummaries::known(callees).of_body(body, &self.registry)
     }
 
-    fn fusion_groups(
-        &self,
-        name: Symbol,
-        item: &Item,
-        signatures: &Signatures,
-    ) -> Vec<Vec<OpId>> {
+    fn fusion_groups(&self, name: Symbol, item: &Item, signatures: &Signatures) -> Vec<Vec<OpId>> {
         let Some(body) = &item.body else { return Vec::new() };
         let (mut signature, mut body) = (item.signature.clone(), Body::clone(body));
         crate::fuse::groups(&FuncMut {
@@ -251,37 +245,58 @@ impl Surroundings for Around<'_> {
     }
 }
 
-/// Whether an item may depend on the declaration of a data type.
-fn mentions_data_types(item: &Item) -> bool {
-    let mut seen: FxHashSet<Type> = FxHashSet::default();
-    let mut pending = vec![item.signature.ty];
-    let Some(body) = &item.body else { return true };
+/// The operations that look at the declarations of data types.
+static ON_DATA_TYPES: LazyLock<[Symbol; 3]> =
+    LazyLock::new(|| ["relay.construct", "relay.constructor", "relay.match"].map(Symbol::new));
+
+static GLOBAL: LazyLock<Symbol> = LazyLock::new(|| Symbol::new("relay.global"));
+
+/// The functions that `body` refers to, sorted, and whether it may depend on the declaration of a
+/// data type.
+fn mentioned(body: &Body) -> (Vec<Symbol>, bool) {
+    let (mut functions, mut data_types) = (Vec::new(), false);
+    let mut types: Vec<Type> = Vec::new();
+    // Most values have the type of one before them.
+    let note = |ty: Type, types: &mut Vec<Type>| {
+        if types.last() != Some(&ty) {
+            types.push(ty);
+        }
+    };
     for op in body.walk() {
         let name = body.op_name(op);
-        if name == "relay.construct" || name == "relay.constructor" || name == "relay.match" {
-            return true;
+        if name == *GLOBAL {
+            functions.extend(body.view::<Global>(op).map(|global| global.name));
         }
-        pending.extend(body.results(op).map(|value| body.ty(value)));
+        data_types |= ON_DATA_TYPES.contains(&name);
+        body.results(op).for_each(|value| note(body.ty(value), &mut types));
     }
     for block in body.walk_blocks() {
-        pending.extend(body.block_args(block).iter().map(|value| body.ty(*value)));
+        body.block_args(block).iter().for_each(|value| note(body.ty(*value), &mut types));
     }
+    functions.sort_unstable();
+    functions.dedup();
+    (functions, data_types || types.into_iter().any(mentions_data_types))
+}
+
+/// Whether `ty` mentions a declared type.
+fn mentions_data_types(ty: Type) -> bool {
+    let mut seen: FxHashSet<Type> = FxHashSet::default();
+    let mut pending = vec![ty];
     while let Some(ty) = pending.pop() {
-        if !seen.insert(ty) {
-            continue;
-        }
         match ty.data() {
             TypeData::Unknown
             | TypeData::Variable(_)
             | TypeData::Parameter(_)
             | TypeData::Tensor(_) => {}
+            TypeData::Named { .. } => return true,
+            // Parts may be shared.
+            _ if !seen.insert(ty) => {}
             TypeData::Tuple(fields) => pending.extend(fields.iter().copied()),
             TypeData::Function(function) => {
                 pending.extend(function.params.iter().copied());
                 pending.push(function.result);
             }
             TypeData::Ref(inner) => pending.push(*inner),
-            TypeData::Named { .. } => return true,
         }
     }
     false

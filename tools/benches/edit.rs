@@ -124,7 +124,8 @@ fn main() {
                 database.edit(start..start + from.len(), to);
                 let found = database.diagnostics(Checks::Everything);
                 let name = function.trim_start_matches("def @").trim_end_matches('(');
-                assert!(database.item(name).is_some());
+                // A function without a head is none.
+                assert!(database.item(name).is_some() || !found.is_empty());
                 found.len()
             });
             times.push(time);

@@ -31,6 +31,7 @@ mod watch;
 use std::io;
 
 use ir_core::diagnostics::render;
+use ir_core::pipeline::Pipeline;
 use ir_core::{Diagnostic, Registry, SourceMap};
 
 use crate::io::Io;
@@ -94,6 +95,15 @@ fn finish(status: io::Result<i32>, io: &mut Io<'_>) -> i32 {
     }
 }
 
+/// Whether relay-opt takes `args`, without doing what they say: options, commands and passes exist.
+///
+/// # Errors
+/// A message that says what is wrong.
+pub fn check_usage(registry: &Registry, args: &[String]) -> Result<(), String> {
+    let (_, pipeline) = args::parse(args).map_err(|error| error.to_string())?;
+    Pipeline::parse(&pipeline, registry).map(|_| ()).map_err(|error| error.message)
+}
+
 /// The help of relay-opt, then that of each of its commands, by name, as plain text.
 pub fn help() -> Vec<(String, String)> {
     args::help()
@@ -106,7 +116,7 @@ fn dispatch(
     wait: &mut Wait<'_>,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
-    let (cli, pipeline) = match args::parse(args) {
+    let (mut cli, pipeline) = match args::parse(args) {
         Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
             write!(io.stderr, "{}", error.render())?;
@@ -124,6 +134,10 @@ fn dispatch(
             Ok(status) => Ok(status),
             Err(error) => Ok(refuse(error, io)),
         };
+    }
+    if !cli.load_plugin.is_empty() {
+        // What a plugin does under the same names may be another thing after each build.
+        cli.optimize.cache = None;
     }
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),

@@ -34,7 +34,8 @@ fn watched(folder: &Folder, args: &[&str], edits: &[&dyn Fn()]) -> (i32, String,
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut edits = edits.iter();
     let mut wait = |_: &Path| edits.next().map(|edit| edit()).is_some();
-    let args: Vec<String> = ["model.relay", "--watch"].iter().chain(args).map(|arg| arg.to_string()).collect();
+    let args: Vec<String> =
+        ["model.relay", "--watch"].iter().chain(args).map(|arg| arg.to_string()).collect();
     let mut io = Io {
         stdin: &mut std::io::empty(),
         stdout: &mut stdout,
@@ -76,12 +77,7 @@ fn only_what_changed_prints() {
     let lines: Vec<&str> = stderr.lines().collect();
     assert_eq!(
         lines,
-        [
-            "2 items",
-            "1 of 2 items changed",
-            "0 of 2 items changed",
-            "1 of 2 items changed, 1 gone"
-        ]
+        ["2 items", "1 of 2 items changed", "0 of 2 items changed", "1 of 2 items changed, 1 gone"]
     );
     assert!(stdout.contains("6f") && !stdout.contains("5f"), "{stdout}");
     assert!(stdout.contains("// f is gone") && stdout.contains("def @h"), "{stdout}");

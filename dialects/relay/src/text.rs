@@ -32,9 +32,7 @@ use rustc_hash::FxHashMap;
 
 pub use metadata::Metadata;
 pub use printer::PrintOptions;
-pub use reading::{
-    Linked, MetadataSource, Outline, Part, ReadItem, Reading, Scope, Words, link,
-};
+pub use reading::{Linked, MetadataSource, Outline, Part, ReadItem, Reading, Scope, Words, link};
 
 use crate::inference::{DataTypes, data_types};
 use parser::Parser;

@@ -161,7 +161,8 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("relay-cache-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("relay-cache-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         folder
     }

@@ -182,9 +182,7 @@ impl Liveness {
         }
         let (mut ends, mut live, mut most) = (vec![0usize; numbering.ops.len()], 0usize, 0);
         let entry = body.entry();
-        let born = |value: ValueId, ends: &mut [usize]| match last_use
-            [numbering.of_value(value)]
-        {
+        let born = |value: ValueId, ends: &mut [usize]| match last_use[numbering.of_value(value)] {
             Some(last) => {
                 ends[last] += 1;
                 1
@@ -246,7 +244,8 @@ impl Cost {
             if info.def.infer.is_none() || body.result_count(op) != 1 {
                 continue;
             }
-            let types: SmallVec<[Type; 4]> = body.operands(op).map(|value| body.ty(value)).collect();
+            let types: SmallVec<[Type; 4]> =
+                body.operands(op).map(|value| body.ty(value)).collect();
             let result = body.ty(body.result(op, 0));
             let (elements, bytes) = size(result);
             let work = match info.hook::<Work>() {

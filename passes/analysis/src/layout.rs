@@ -173,8 +173,7 @@ pub(crate) fn difference<'t>(old: &str, new: &'t str) -> (Range<usize>, &'t str)
         prefix -= 1;
     }
     let (rest_old, rest_new) = (&old[prefix..], &new[prefix..]);
-    let mut suffix =
-        common(rest_old.as_bytes().iter().rev(), rest_new.as_bytes().iter().rev());
+    let mut suffix = common(rest_old.as_bytes().iter().rev(), rest_new.as_bytes().iter().rev());
     while !rest_old.is_char_boundary(rest_old.len() - suffix)
         || !rest_new.is_char_boundary(rest_new.len() - suffix)
     {

@@ -13,8 +13,8 @@
 //!   editing a body runs nothing on other items unless one of these changed.
 //! - Only this crate names salsa.
 
-mod database;
 pub mod cache;
+mod database;
 pub mod facts;
 mod language;
 mod layout;

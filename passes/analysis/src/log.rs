@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What the database computes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -79,6 +79,8 @@ impl fmt::Display for Query {
 #[derive(Default, Debug)]
 pub(crate) struct Log {
     runs: AtomicU64,
+    /// Whether there is a list.
+    listing: AtomicBool,
     list: Mutex<Option<Vec<(Query, String)>>>,
 }
 
@@ -86,6 +88,9 @@ impl Log {
     /// Notes that `query` runs, on what `subject` says.
     pub(crate) fn note(&self, query: Query, subject: impl FnOnce() -> String) {
         self.runs.fetch_add(1, Ordering::Relaxed);
+        if !self.listing.load(Ordering::Relaxed) {
+            return;
+        }
         let mut list = self.list.lock().unwrap_or_else(|error| error.into_inner());
         if let Some(list) = &mut *list {
             list.push((query, subject()));
@@ -98,6 +103,7 @@ impl Log {
 
     /// Starts a new list, and returns the one before.
     pub(crate) fn take(&self) -> Vec<(Query, String)> {
+        self.listing.store(true, Ordering::Relaxed);
         let mut list = self.list.lock().unwrap_or_else(|error| error.into_inner());
         let mut taken = list.replace(Vec::new()).unwrap_or_default();
         taken.sort();

@@ -99,9 +99,8 @@ impl Snapshot {
     fn declared_at(&self, slot: &Slot, offset: usize) -> Option<Declared> {
         let reading = queries::read(&self.db, slot.piece);
         let declared = queries::Db::language(&self.db).declared(&reading).into_iter().flatten();
-        let starts = |item: &Declared| {
-            item.signature.span.is_some_and(|span| span.start as usize <= offset)
-        };
+        let starts =
+            |item: &Declared| item.signature.span.is_some_and(|span| span.start as usize <= offset);
         declared.filter(starts).last()
     }
 

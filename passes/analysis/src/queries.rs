@@ -48,8 +48,9 @@ pub(crate) struct Program {
     pub(crate) appendix: Option<Arc<str>>,
 }
 
-/// An item by its name, which it keeps wherever it moves.
-#[salsa::interned]
+/// An item by its name, which it keeps wherever it moves. Names are never forgotten, as symbols
+/// are not.
+#[salsa::interned(revisions = usize::MAX)]
 pub(crate) struct Name<'db> {
     #[returns(copy)]
     pub(crate) symbol: Symbol,
@@ -328,24 +329,27 @@ pub(crate) fn components(db: &dyn Db) -> Arc<FxHashMap<Symbol, Arc<[Symbol]>>> {
     Arc::new(components)
 }
 
-/// The items that one is inferred with, itself included.
+/// The items that one without a complete type is inferred with, itself included.
 #[salsa::tracked(returns(clone))]
-pub(crate) fn group<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<[Symbol]> {
+fn component<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<[Symbol]> {
     db.log().note(Query::Group, || name.symbol(db).to_string());
-    let open = open_callees(db, name).and_then(|_| components(db).get(&name.symbol(db)).cloned());
+    let open = components(db).get(&name.symbol(db)).cloned();
     open.unwrap_or_else(|| [name.symbol(db)].into())
 }
 
 /// Items that are inferred together.
-#[salsa::interned]
+#[salsa::interned(revisions = usize::MAX)]
 pub(crate) struct Group<'db> {
     #[returns(clone)]
     pub(crate) names: Arc<[Symbol]>,
 }
 
-/// The group of an item.
+/// The items that one is inferred with.
 pub(crate) fn group_of<'db>(db: &'db dyn Db, name: Name<'db>) -> Group<'db> {
-    Group::new(db, group(db, name))
+    match open_callees(db, name) {
+        Some(_) => Group::new(db, component(db, name)),
+        None => Group::new(db, Arc::<[Symbol]>::from([name.symbol(db)])),
+    }
 }
 
 /// What inference found.

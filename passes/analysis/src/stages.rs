@@ -14,7 +14,7 @@ use crate::log::Query;
 use crate::queries::{self, Db, ItemFact, Name, seen_by_others};
 
 /// Function passes, each as text, at least one.
-#[salsa::interned]
+#[salsa::interned(revisions = usize::MAX)]
 pub(crate) struct Stages<'db> {
     #[returns(clone)]
     passes: Arc<[String]>,

@@ -14,6 +14,7 @@ mod buffer;
 mod capabilities;
 pub mod codes;
 pub mod cpu;
+mod interpreted;
 pub mod package;
 pub mod program;
 
@@ -23,6 +24,7 @@ use ir_core::{Diagnostic, Module, Registry, Type, Verified};
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use capabilities::{Capabilities, Costs, host};
+pub use interpreted::Interpreted;
 use package::{File, Model};
 
 /// Something that code is generated for.

@@ -68,16 +68,17 @@ pub(super) struct Optimize {
     /// back. The default is to leave out none, and for models those over 1024
     #[arg(long, value_name = "BYTES")]
     pub(super) elide_constants: Option<usize>,
-    /// Form of the result: relay, generic or json; or what a target makes of the program: te,
-    /// tensor expressions; schedule, these with their default schedules; loops; or c. What these
-    /// need is run after the passes: `compile` and `lower-te` for Relay without kernels, `lower-te`
-    /// for Relay with kernels, default schedules for functions without one. The default is the form
-    /// of the input
+    /// Form of the result: relay, generic or json; or what a target makes of the program: te, tensor
+    /// expressions; schedule, these with their default schedules; loops; or the name of a target, its
+    /// code, such as c. What these need is run after the passes: `compile` and `lower-te` for Relay
+    /// without kernels, `lower-te` for Relay with kernels, default schedules for functions without
+    /// one. The default is the form of the input
     #[arg(long, value_name = "FORM")]
     pub(super) emit: Option<String>,
-    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
+    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`. The default
+    /// is the target whose code is wanted, else `c`
+    #[arg(long, value_name = "TARGET")]
+    pub(super) target: Option<String>,
     /// Compiles the input again whenever it changes, until interrupted, and prints the items that
     /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
     #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
@@ -86,8 +87,8 @@ pub(super) struct Optimize {
           "verify_diagnostics", "cache", "print_pipeline"])]
     pub(super) watch: bool,
     /// Keeps results in this folder, and takes them from there where input and options are the same.
-    /// Any number of processes may share it. Nothing is kept of runs with diagnostics or that print
-    /// more than the result
+    /// Any number of processes may share it. Nothing is kept of runs with plugins, or that report
+    /// something or print more than the result
     #[arg(long, value_name = "DIR")]
     pub(super) cache: Option<String>,
     /// How much `--cache` may take; what was not used for longest goes first

@@ -58,7 +58,7 @@ impl Results {
             version,
             known(registry),
             pipeline.to_string(),
-            format!("{:?} {} {:?}", args.emit, args.target, args.elide_constants),
+            format!("{:?} {:?} {:?}", args.emit, args.target, args.elide_constants),
         ];
         settings.extend(rules.files().map(|(name, text)| format!("{name}\n{text}")));
         Ok(Some(Results { cache, settings }))

@@ -2,9 +2,7 @@
 //! its parts ask for.
 
 use ir_core::registry::{ItemCx, VerifyCx};
-use ir_core::{
-    DType, Diagnostic, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId,
-};
+use ir_core::{DType, Diagnostic, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId};
 
 use super::{
     Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefRead, RefWrite, Tuple,

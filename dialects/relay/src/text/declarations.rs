@@ -174,10 +174,7 @@ impl Parser<'_> {
 
     /// Statements and an expression outside any item: the function `main`, whose parameters are the
     /// free variables.
-    pub(super) fn bare_expression(
-        &mut self,
-        item: &mut Option<ReadItem>,
-    ) -> Result<(), Reported> {
+    pub(super) fn bare_expression(&mut self, item: &mut Option<ReadItem>) -> Result<(), Reported> {
         let start = self.cursor.peek();
         let errors = self.cursor.errors();
         let name = Symbol::new("main");

@@ -206,9 +206,7 @@ impl Scanner<'_> {
             Last::Word(before, at) if self.is(before, at, "extern") && text == b"type" => {
                 (Last::Other, Some(before))
             }
-            Last::Word(before, at) | Last::Dotted(_, before, at)
-                if self.is(before, at, "type") =>
-            {
+            Last::Word(before, at) | Last::Dotted(_, before, at) if self.is(before, at, "type") => {
                 (Last::Word(word, end), Some(before))
             }
             // An index of a loop may be called `type`.

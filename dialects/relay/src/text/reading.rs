@@ -223,7 +223,8 @@ impl Linker<'_> {
             decl.constructors.iter().zip(&read.constructors).enumerate()
         {
             let first = types.constructor(constructor.name);
-            let Some((owner, _, first)) = first.filter(|(owner, _, at)| (*owner, *at) != (name, tag))
+            let Some((owner, _, first)) =
+                first.filter(|(owner, _, at)| (*owner, *at) != (name, tag))
             else {
                 continue;
             };
