@@ -5,7 +5,9 @@ mod variables;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use analysis::{Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word};
+use analysis::{
+    Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word,
+};
 use ir_core::text::lexer::{Lexer, TokenKind};
 use ir_core::{
     Body, Diagnostic, Effects, FuncMut, Item, OpId, Registry, Signature, Signatures, Span, Symbol,

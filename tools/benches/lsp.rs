@@ -55,11 +55,15 @@ impl Client {
     }
 
     /// The next message that `wanted` wants; others are passed over.
-    fn wait(&mut self, wanted: impl Fn(&Value) -> bool) -> Result<Value, Box<dyn std::error::Error>> {
+    fn wait(
+        &mut self,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value, Box<dyn std::error::Error>> {
         loop {
             let mut line = String::new();
             self.from_server.read_line(&mut line)?;
-            let length = line.trim().strip_prefix("Content-Length: ").ok_or("no header")?.parse()?;
+            let length =
+                line.trim().strip_prefix("Content-Length: ").ok_or("no header")?.parse()?;
             self.from_server.read_line(&mut line)?;
             let mut body = vec![0; length];
             self.from_server.read_exact(&mut body)?;
@@ -96,12 +100,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tools::relay_opt::main(&["lsp".to_string()], &mut io)
     });
     let mut client = Client { to_server, from_server: BufReader::new(from_server) };
-    let request = |id: usize, method: &str, params: Value| {
-        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
-    };
-    let notification = |method: &str, params: Value| {
-        json!({ "jsonrpc": "2.0", "method": method, "params": params })
-    };
+    let request = |id: usize, method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let notification = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
     let document = json!({ "uri": URI });
     client.send(request(0, "initialize", json!({ "capabilities": {} })))?;
     client.wait(|message| message["id"] == 0)?;
@@ -136,7 +136,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let params = json!({ "textDocument": document, "range": function });
             client.send(request(id, "textDocument/inlayHint", params))?;
             let hints = client.wait(|message| message["id"] == id)?;
-            assert!(hints["result"].as_array().is_some_and(|hints| errors[edit % 2] > 0 || hints.len() == OPERATIONS));
+            assert!(
+                hints["result"]
+                    .as_array()
+                    .is_some_and(|hints| errors[edit % 2] > 0 || hints.len() == OPERATIONS)
+            );
             cpu.push(start.elapsed());
             wall.push(clock.elapsed());
         }

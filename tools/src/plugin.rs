@@ -363,9 +363,8 @@ fn code(result: io::Result<usize>) -> isize {
 
 unsafe extern "C" fn read(io: *mut c_void, start: *mut u8, length: usize) -> isize {
     // SAFETY: `io` comes from `run`, which lends it for the call; a reader fills initialized bytes.
-    let (stdin, buffer) = unsafe {
-        (&mut *(*io.cast::<Io<'_>>()).stdin, slice::from_raw_parts_mut(start, length))
-    };
+    let (stdin, buffer) =
+        unsafe { (&mut *(*io.cast::<Io<'_>>()).stdin, slice::from_raw_parts_mut(start, length)) };
     code(stdin.read(buffer))
 }
 

@@ -211,9 +211,7 @@ fn hints_show_the_types_that_are_left_out() {
     let hints: Vec<_> = hints.as_array().unwrap().iter().collect();
     let shown: Vec<(u64, &str)> = hints
         .iter()
-        .map(|hint| {
-            (hint["position"]["line"].as_u64().unwrap(), hint["label"].as_str().unwrap())
-        })
+        .map(|hint| (hint["position"]["line"].as_u64().unwrap(), hint["label"].as_str().unwrap()))
         .collect();
     assert_eq!(
         shown,
@@ -316,8 +314,14 @@ fn semantic_tokens_tell_words_apart() {
         for token in data.chunks(5) {
             column = if token[0] > 0 { token[1] } else { column + token[1] };
             line += token[0];
-            let text: String = PROGRAM.lines().nth(line as usize).unwrap().chars()
-                .skip(column as usize).take(token[2] as usize).collect();
+            let text: String = PROGRAM
+                .lines()
+                .nth(line as usize)
+                .unwrap()
+                .chars()
+                .skip(column as usize)
+                .take(token[2] as usize)
+                .collect();
             found.push((text, legend[token[3] as usize].as_str().unwrap().to_string(), token[4]));
         }
         found
@@ -364,7 +368,8 @@ fn passes_run_on_what_is_open() {
         let params = json!({ "command": "relay.runPass", "arguments": [arguments] });
         client.request("workspace/executeCommand", params)
     };
-    let fuse = run(json!({ "uri": URI, "pass": "to-gnf,fuse{strategy=dominator}", "function": "double" }));
+    let fuse =
+        run(json!({ "uri": URI, "pass": "to-gnf,fuse{strategy=dominator}", "function": "double" }));
     let diff = fuse.unwrap();
     let diff = diff.as_str().unwrap();
     assert!(diff.starts_with("--- @double\n+++ @double after to-gnf"), "{diff}");
@@ -473,7 +478,11 @@ fn columns_are_counted_as_agreed() {
 #[test]
 fn the_generic_form_is_checked_as_well() {
     let mut client = Client::ready();
-    client.open(URI, 1, "\"relay.func\" @f : fn () -> int32 {\n  \"relay.nothing\"() : () -> ()\n}\n");
+    client.open(
+        URI,
+        1,
+        "\"relay.func\" @f : fn () -> int32 {\n  \"relay.nothing\"() : () -> ()\n}\n",
+    );
     assert_ne!(client.diagnostics(URI, 1), json!([]));
     assert_eq!(client.end(), Some(0));
 }
@@ -490,9 +499,36 @@ impl Numbers {
 
 /// What goes in at random places.
 const SCRAPS: &[&str] = &[
-    "", " ", "\n", "}", "{", "(", ")", ";", "%x", "%0", "let %z = ", "@main", "def @h() { 1 }\n",
-    "exp(%x)", "// 😀 comment\n", "/* ", "*/", "\"", "type T { A, B }\n", "Cons", ", axis=1", "#",
-    "fn (%q: int32) { %q }", "#[metadata]\n{}", "\r\n", "\r", "ä", "def", "match (%l) {", "->",
+    "",
+    " ",
+    "\n",
+    "}",
+    "{",
+    "(",
+    ")",
+    ";",
+    "%x",
+    "%0",
+    "let %z = ",
+    "@main",
+    "def @h() { 1 }\n",
+    "exp(%x)",
+    "// 😀 comment\n",
+    "/* ",
+    "*/",
+    "\"",
+    "type T { A, B }\n",
+    "Cons",
+    ", axis=1",
+    "#",
+    "fn (%q: int32) { %q }",
+    "#[metadata]\n{}",
+    "\r\n",
+    "\r",
+    "ä",
+    "def",
+    "match (%l) {",
+    "->",
 ];
 
 fn boundary(text: &str, mut place: usize) -> usize {

@@ -241,7 +241,10 @@ impl<'t> Reader<'t> {
             let Some(frame) = self.frames.pop() else { return };
             let (parameters, is_it) = (frame.role == Role::Parameters, self.frames.len() == opened);
             let waiting = self.leave(frame, token.start as usize);
-            if parameters && is_it && let Some(around) = self.frames.last_mut() {
+            if parameters
+                && is_it
+                && let Some(around) = self.frames.last_mut()
+            {
                 around.waiting = waiting;
             }
         }

@@ -28,7 +28,7 @@ mod tokens;
 mod transport;
 mod worker;
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::sync::mpsc;
 use std::thread;
 
@@ -56,15 +56,10 @@ pub(super) fn serve(registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
         let worker = Worker::new(&shared, to_do, outgoing.clone());
         scope.spawn(move || worker.run());
         let mut reader = Reader { shared: &shared, jobs, outgoing, state: State::New };
-        let mut status = None;
-        while status.is_none() {
-            let Some(received) = transport::read(&mut input)? else { break };
-            for message in received {
-                status = status.or(reader.receive(message));
-            }
-        }
+        let status = reader.run(&mut input);
+        // The other threads end whatever ended this one.
         shared.close();
-        Ok(status.unwrap_or(DIAGNOSTICS))
+        status
     })
 }
 
@@ -95,6 +90,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Takes messages in up to the last one; the exit status.
+    fn run(&mut self, input: &mut dyn BufRead) -> io::Result<i32> {
+        while let Some(received) = transport::read(input)? {
+            for message in received {
+                if let Some(status) = self.receive(message) {
+                    return Ok(status);
+                }
+            }
+        }
+        Ok(DIAGNOSTICS)
+    }
+
     /// Takes a message in; the exit status where it is the last one.
     fn receive(&mut self, message: transport::Received) -> Option<i32> {
         let message = match message {

@@ -147,7 +147,12 @@ impl Client {
     }
 
     /// The result of a request about `uri` with further parameters.
-    pub fn about(&mut self, method: &str, uri: &str, params: Value) -> Result<Value, (i64, String)> {
+    pub fn about(
+        &mut self,
+        method: &str,
+        uri: &str,
+        params: Value,
+    ) -> Result<Value, (i64, String)> {
         let mut params = params;
         params["textDocument"] = json!({ "uri": uri });
         self.request(method, params)

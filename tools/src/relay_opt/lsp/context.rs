@@ -28,11 +28,7 @@ struct Frame<'r, 't> {
 }
 
 /// What surrounds byte `offset` of the text.
-pub(super) fn at<'r, 't>(
-    view: &'t View,
-    offset: usize,
-    registry: &'r Registry,
-) -> Context<'r, 't> {
+pub(super) fn at<'r, 't>(view: &'t View, offset: usize, registry: &'r Registry) -> Context<'r, 't> {
     let text = view.snapshot.text();
     let word = word(text, offset);
     let piece = view.snapshot.piece_at(offset);
@@ -84,10 +80,8 @@ pub(super) fn at<'r, 't>(
         }
         before = token.kind;
     }
-    let Frame { call, attribute } = frames.last().copied().unwrap_or(Frame {
-        call: None,
-        attribute: None,
-    });
+    let Frame { call, attribute } =
+        frames.last().copied().unwrap_or(Frame { call: None, attribute: None });
     Context { word, call, attribute, before, after }
 }
 

@@ -205,7 +205,12 @@ impl Shared {
 
     /// Sends `message` where document `uri` is still in state `revision`; whether it is. The caller
     /// must hold no snapshot.
-    pub(super) fn send_if(&self, uri: &str, revision: u64, message: impl FnOnce() -> Value) -> bool {
+    pub(super) fn send_if(
+        &self,
+        uri: &str,
+        revision: u64,
+        message: impl FnOnce() -> Value,
+    ) -> bool {
         let documents = lock(&self.documents);
         let current = documents.open.get(uri).is_some_and(|found| found.revision == revision);
         if current {

@@ -23,9 +23,10 @@ pub(super) fn format(view: &View, registry: &Registry) -> Result<Value, Failure>
     if snapshot.diagnostics(analysis::Checks::Everything).iter().any(Diagnostic::is_error) {
         return Err(Failure::new(REQUEST_FAILED, "the text has errors; correct them first"));
     }
+    // As it is written: inference would add types.
+    let (module, _) = Form::Relay.parse(snapshot.file().as_str(), snapshot.text(), registry);
     let mut edits = Vec::new();
-    for (name, _) in snapshot.kinds().into_iter().filter(|(_, kind)| *kind == FUNC) {
-        let Some(item) = snapshot.item(name) else { continue };
+    for (name, item) in module.items.iter().filter(|(_, item)| item.signature.op == FUNC) {
         let Some(span) = item.signature.span else { continue };
         let range = span.start as usize..span.end as usize;
         let Some(text) = snapshot.text().get(range.clone()) else { continue };
@@ -33,7 +34,7 @@ pub(super) fn format(view: &View, registry: &Registry) -> Result<Value, Failure>
         if !text.starts_with("def") || holds_comment(text) || holds_constant(text) {
             continue;
         }
-        let printed = item_text(name, &item, registry);
+        let printed = item_text(*name, item, registry);
         let printed = printed.trim();
         if printed != text && !holds_constant(printed) {
             edits.push(json!({ "range": view.range(range), "newText": printed }));
@@ -57,8 +58,7 @@ fn holds_comment(text: &str) -> bool {
 
 /// Whether `text` refers to the metadata section, or has one.
 fn holds_constant(text: &str) -> bool {
-    Lexer::new(text)
-        .any(|token| token.kind == TokenKind::Metadata || token.is_word(text, "meta"))
+    Lexer::new(text).any(|token| token.kind == TokenKind::Metadata || token.is_word(text, "meta"))
 }
 
 /// Item `name` as text.

@@ -91,7 +91,8 @@ fn comment(view: &View, start: usize) -> Option<String> {
     let above = view.snapshot.text().get(..start)?;
     let above = above.strip_suffix('\n')?;
     let lines = above.rsplit('\n').map(str::trim);
-    let lines = lines.map_while(|line| line.strip_prefix("//").map(|line| line.trim_start_matches('/')));
+    let lines =
+        lines.map_while(|line| line.strip_prefix("//").map(|line| line.trim_start_matches('/')));
     // Commands of tests are about the file.
     let is_command = |line: &&str| line.trim().starts_with("RUN:") || line.contains("CHECK");
     let mut lines: Vec<&str> = lines.take_while(|line| !is_command(line)).map(str::trim).collect();

@@ -81,9 +81,8 @@ fn defined(view: &View, named: &Named) -> Option<Range<usize>> {
             let owner = item(*owner)?;
             let piece = view.snapshot.piece_at(owner.start)?;
             let text = view.snapshot.text();
-            let mut tokens = Lexer::at(text, owner.end).take_while(|token| {
-                (token.start as usize) < piece.end
-            });
+            let mut tokens =
+                Lexer::at(text, owner.end).take_while(|token| (token.start as usize) < piece.end);
             let token = tokens.find(|token| token.is_word(text, name.as_str()))?;
             Some(token.start as usize..token.end as usize)
         }
@@ -103,8 +102,7 @@ fn occurrences(view: &View, named: &Named) -> Vec<Range<usize>> {
     let snapshot = &view.snapshot;
     if global {
         let uses = snapshot.references(name).into_iter().chain(snapshot.name_place(name));
-        let mut places: Vec<_> =
-            uses.map(|span| span.start as usize..span.end as usize).collect();
+        let mut places: Vec<_> = uses.map(|span| span.start as usize..span.end as usize).collect();
         places.sort_unstable_by_key(|place| place.start);
         places.dedup();
         return places;
@@ -121,8 +119,8 @@ fn occurrences(view: &View, named: &Named) -> Vec<Range<usize>> {
         while let Some(token) = tokens.next() {
             let next = tokens.peek().map_or(TokenKind::End, |next| next.kind);
             // Neither a part of a dotted name nor the key of an attribute.
-            let alone = before != TokenKind::Dot
-                && !matches!(next, TokenKind::Dot | TokenKind::Equal);
+            let alone =
+                before != TokenKind::Dot && !matches!(next, TokenKind::Dot | TokenKind::Equal);
             if alone && token.is_word(content, name.as_str()) {
                 found.push(piece.start + token.start as usize..piece.start + token.end as usize);
             }

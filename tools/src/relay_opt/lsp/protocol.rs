@@ -39,8 +39,9 @@ impl Params<'_> {
         let Some(value) = self.0.pointer(path) else {
             return Err(Failure::new(INVALID_PARAMS, format!("the parameters lack `{path}`")));
         };
-        T::deserialize(value)
-            .map_err(|error| Failure::new(INVALID_PARAMS, format!("the parameter `{path}`: {error}")))
+        T::deserialize(value).map_err(|error| {
+            Failure::new(INVALID_PARAMS, format!("the parameter `{path}`: {error}"))
+        })
     }
 }
 

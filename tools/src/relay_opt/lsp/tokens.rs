@@ -14,8 +14,17 @@ use super::links;
 
 /// The types of tokens; a token has the number of its type here.
 pub(super) const TYPES: &[&str] = &[
-    "keyword", "type", "function", "method", "variable", "parameter", "enumMember", "property",
-    "number", "string", "operator",
+    "keyword",
+    "type",
+    "function",
+    "method",
+    "variable",
+    "parameter",
+    "enumMember",
+    "property",
+    "number",
+    "string",
+    "operator",
 ];
 
 /// The modifiers of tokens; a token has the bits of its modifiers.
@@ -38,8 +47,22 @@ const LIBRARY: usize = 2;
 
 /// The words that have a meaning of their own.
 pub(super) const KEYWORDS: &[&str] = &[
-    "def", "type", "extern", "fn", "let", "if", "else", "match", "free_var", "ref", "ref_read",
-    "ref_write", "meta", "True", "False", "None",
+    "def",
+    "type",
+    "extern",
+    "fn",
+    "let",
+    "if",
+    "else",
+    "match",
+    "free_var",
+    "ref",
+    "ref_read",
+    "ref_write",
+    "meta",
+    "True",
+    "False",
+    "None",
 ];
 
 /// A token to show: its bytes, type and modifiers.
@@ -93,13 +116,7 @@ struct Words {
 
 impl Words {
     /// Adds the tokens of `piece`.
-    fn piece(
-        &self,
-        view: &View,
-        piece: Range<usize>,
-        registry: &Registry,
-        shown: &mut Vec<Shown>,
-    ) {
+    fn piece(&self, view: &View, piece: Range<usize>, registry: &Registry, shown: &mut Vec<Shown>) {
         let mut variables: FxHashMap<usize, (usize, usize)> = FxHashMap::default();
         for variable in view.snapshot.variables(piece.clone()) {
             let kind = match variable.binder {
@@ -132,8 +149,7 @@ impl Words {
                     Some(variables.get(&place).copied().unwrap_or((VARIABLE, 0)))
                 }
                 TokenKind::Global => {
-                    let declared = before
-                        .is_some_and(|before: Token| before.is_word(text, "def"));
+                    let declared = before.is_some_and(|before: Token| before.is_word(text, "def"));
                     Some((FUNCTION, if declared { DECLARATION } else { 0 }))
                 }
                 TokenKind::PartialMatch | TokenKind::Underscore => Some((KEYWORD, 0)),

@@ -26,7 +26,8 @@ pub(super) fn read(input: &mut dyn BufRead) -> io::Result<Option<Vec<Received>>>
     let error = || Err("expected a header `Content-Length: N`, found something else".to_string());
     loop {
         line.clear();
-        if input.by_ref().take(LONGEST_HEADER).read_until(b'\n', &mut line)? == 0 {
+        let mut limited = (&mut *input).take(LONGEST_HEADER);
+        if limited.read_until(b'\n', &mut line)? == 0 {
             return Ok(garbage.then(|| vec![error()]));
         }
         let header = line.trim_ascii().to_ascii_lowercase();

@@ -9,9 +9,7 @@ use serde_json::Value;
 
 use super::documents::{Shared, View, guard};
 use super::lines::{Position, PositionRange};
-use super::protocol::{
-    self, CANCELLED, CONTENT_MODIFIED, Failure, METHOD_NOT_FOUND, Params,
-};
+use super::protocol::{self, CANCELLED, CONTENT_MODIFIED, Failure, METHOD_NOT_FOUND, Params};
 use super::{completion, diagnostics, edits, hover, links, passes, symbols, tokens};
 
 /// How long a document must stay as it is before its diagnostics are looked for.
@@ -77,7 +75,8 @@ impl<'a> Worker<'a> {
     fn publish(&self, uri: &str) {
         let Some(view) = self.shared.view(uri) else { return };
         let (revision, version) = (view.revision, view.version.clone());
-        let found = guard(|| view.snapshot.attempt(|_| diagnostics::all(&view, &self.shared.registry)));
+        let found =
+            guard(|| view.snapshot.attempt(|_| diagnostics::all(&view, &self.shared.registry)));
         drop(view);
         let message = match found {
             Ok(None) => return,
@@ -112,9 +111,8 @@ impl<'a> Worker<'a> {
         let modified = || Err(Failure::new(CONTENT_MODIFIED, "the document was edited meanwhile"));
         let view = self.shared.view(&uri).filter(|view| view.revision == revision);
         let Some(view) = view else { return send(modified()) };
-        let answered = guard(|| {
-            view.snapshot.attempt(|_| about_document(method, params, &view, registry))
-        });
+        let answered =
+            guard(|| view.snapshot.attempt(|_| about_document(method, params, &view, registry)));
         drop(view);
         let answer = match answered {
             Ok(Some(answer)) => answer,
