@@ -447,17 +447,24 @@ impl Registry {
 
     /// What a crate that this one does not know keeps here, by its type; empty at first. Targets
     /// are registered so.
-    pub fn extension_mut<H: Any + Send + Sync + Default>(&mut self) -> &mut H {
+    pub fn extension_mut<H: Any + Send + Sync + Clone + Default>(&mut self) -> &mut H {
         let id = TypeId::of::<H>();
         let index = match self.extensions.iter().position(|(other, _)| *other == id) {
             Some(index) => index,
             None => {
-                self.extensions.push((id, Box::new(H::default())));
+                self.extensions.push((id, Arc::new(H::default())));
                 self.extensions.len() - 1
             }
         };
         let (_, extension) = &mut self.extensions[index];
-        extension.downcast_mut().unwrap_or_else(|| unreachable!("found by its type"))
+        // A copy of this registry may share it.
+        if Arc::get_mut(extension).is_none()
+            && let Some(shared) = extension.downcast_ref::<H>()
+        {
+            *extension = Arc::new(shared.clone());
+        }
+        let own = Arc::get_mut(extension).and_then(|extension| extension.downcast_mut());
+        own.unwrap_or_else(|| unreachable!("found by its type, and shared by nobody"))
     }
 
     /// What a crate that this one does not know keeps here, by its type.
