@@ -447,7 +447,7 @@ impl Registry {
 
     /// What a crate that this one does not know keeps here, by its type; empty at first. Targets
     /// are registered so.
-    pub fn extension_mut<H: Any + Send + Sync + Default + Clone>(&mut self) -> &mut H {
+    pub fn extension_mut<H: Any + Send + Sync + Clone + Default>(&mut self) -> &mut H {
         let id = TypeId::of::<H>();
         let index = match self.extensions.iter().position(|(other, _)| *other == id) {
             Some(index) => index,
@@ -457,14 +457,14 @@ impl Registry {
             }
         };
         let (_, extension) = &mut self.extensions[index];
-        // A copy of this registry may hold it as well.
+        // A copy of this registry may share it.
         if Arc::get_mut(extension).is_none()
             && let Some(shared) = extension.downcast_ref::<H>()
         {
             *extension = Arc::new(shared.clone());
         }
         let own = Arc::get_mut(extension).and_then(|extension| extension.downcast_mut());
-        own.unwrap_or_else(|| unreachable!("found by its type, and nobody else's"))
+        own.unwrap_or_else(|| unreachable!("found by its type, and shared by nobody"))
     }
 
     /// What a crate that this one does not know keeps here, by its type.
