@@ -125,9 +125,9 @@ fn names_lead_to_their_definitions_and_uses() {
     };
     assert_eq!(defined("@double(%x)", 0), (Some(7), "@double".to_string()));
     // The parameter of the inner function, not that of another one.
-    assert_eq!(defined("%x) }", 0), (Some(21), "%x".to_string()));
+    assert_eq!(defined("%x) }", 0), (Some(22), "%x".to_string()));
     assert_eq!(defined("%0)", 0), (Some(8), "%0".to_string()));
-    assert_eq!(defined("%0.1", 0), (Some(20), "%0".to_string()));
+    assert_eq!(defined("%0.1", 0), (Some(21), "%0".to_string()));
     assert_eq!(defined("%tail)", 1), (Some(15), "%tail".to_string()));
     assert_eq!(defined("List[int32]", 0), (Some(1), "List".to_string()));
     assert_eq!(defined("Cons", 2), (Some(2), "Cons".to_string()));
@@ -138,10 +138,10 @@ fn names_lead_to_their_definitions_and_uses() {
         let lines = found.as_array().unwrap().iter();
         lines.map(|place| place["range"]["start"]["line"].as_u64().unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!(lines("@length", 0, true), [13, 15, 22]);
-    assert_eq!(lines("@length", 0, false), [15, 22]);
+    assert_eq!(lines("@length", 0, true), [13, 15, 23]);
+    assert_eq!(lines("@length", 0, false), [15, 23]);
     assert_eq!(lines("%x", 0, true), [7, 8, 8]);
-    assert_eq!(lines("Cons", 0, true), [2, 15, 22]);
+    assert_eq!(lines("Cons", 0, true), [2, 15, 23]);
     assert_eq!(lines("List", 0, true), [1, 2, 13]);
     let shown = client.at("textDocument/documentHighlight", URI, PROGRAM, place("%y", 0)).unwrap();
     assert_eq!(shown.as_array().unwrap().len(), 2);
@@ -220,8 +220,8 @@ fn hints_show_the_types_that_are_left_out() {
             (9, ": Tensor[(4), float32]"),
             (15, ": int32"),
             (15, ": List[int32]"),
-            (20, ": (Tensor[(2, 4), float32], Tensor[(2, 4), float32])"),
-            (21, ": fn (Tensor[(4), float32]) -> Tensor[(4), float32]"),
+            (21, ": (Tensor[(2, 4), float32], Tensor[(2, 4), float32])"),
+            (22, ": fn (Tensor[(4), float32]) -> Tensor[(4), float32]"),
         ]
     );
     let some = json!({ "range": {
@@ -461,7 +461,9 @@ fn wrong_messages_are_answered_and_the_session_goes_on() {
 #[test]
 fn columns_are_counted_as_agreed() {
     let text = "def @f(%x: float32) { /* 😀ä */ add(%x, 1f) }\n";
-    for (offered, column) in [("utf-8", text.find("add").unwrap()), ("utf-16", 31)] {
+    let before = &text[..text.find("add").unwrap()];
+    let columns = [("utf-8", before.len()), ("utf-16", before.encode_utf16().count())];
+    for (offered, column) in columns {
         let mut client = Client::start();
         let capabilities = json!({ "general": { "positionEncodings": [offered] } });
         let answer = client.request("initialize", json!({ "capabilities": capabilities })).unwrap();
