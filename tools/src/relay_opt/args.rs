@@ -34,6 +34,7 @@ pub(super) enum Command {
     Compile(CompileModel),
     Import(ImportModel),
     Inspect(InspectModel),
+    Lsp(Lsp),
     Egraph(Egraph),
     Plugin(Plugin),
     Rules(Rules),
@@ -79,6 +80,21 @@ pub(super) struct Optimize {
     /// is the target whose code is wanted, else `c`
     #[arg(long, value_name = "TARGET")]
     pub(super) target: Option<String>,
+    /// Compiles the input again whenever it changes, until interrupted, and prints the items that
+    /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
+    #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
+          "print_ir_after_change", "print_schedule_steps", "dump_egraph", "timing", "stats",
+          "verify_semantics", "bisect_limit", "run_reproducer", "split_input_file",
+          "verify_diagnostics", "cache", "print_pipeline"])]
+    pub(super) watch: bool,
+    /// Keeps results in this folder, and takes them from there where input and options are the same.
+    /// Any number of processes may share it. Nothing is kept of runs with plugins, or that report
+    /// something or print more than the result
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache: Option<String>,
+    /// How much `--cache` may take; what was not used for longest goes first
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub(super) cache_size: u64,
     /// Prints the passes as pipeline text, named pipelines written out, and stops
     #[arg(long)]
     pub(super) print_pipeline: bool,
@@ -207,6 +223,17 @@ pub(super) struct ViewModel {
 pub(super) struct Completions {
     /// The shell
     pub(super) shell: clap_complete::Shell,
+}
+
+/// Serves editors: a language server on standard input and output.
+///
+/// It speaks version 3.17 of the Language Server Protocol. `tools/editors/` has an extension for
+/// VS Code, which starts it.
+#[derive(Args, Debug)]
+pub(super) struct Lsp {
+    /// Uses standard input and output, as it always does; some editors pass this
+    #[arg(long)]
+    pub(super) stdio: bool,
 }
 
 /// Writes the manual pages of this program and of its commands.
