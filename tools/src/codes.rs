@@ -101,6 +101,12 @@ pub const CODES: &[Code] = &[
                       before, as `manifest.json` says. `--force` replaces files of other folders.",
     },
     Code {
+        code: "E0737",
+        title: "a profile does not read",
+        explanation: "`relay-opt view --profile` takes what `relay-opt bench MODEL --json --profile` \
+                      wrote.",
+    },
+    Code {
         code: "E0740",
         title: "a plugin cannot be loaded",
         explanation: "The file is missing, is no plugin, or the system's loader refuses it. A \

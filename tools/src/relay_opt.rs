@@ -25,6 +25,7 @@ mod run_model;
 mod semantics;
 mod shell;
 mod targets;
+mod view;
 mod watch;
 
 use std::io;
@@ -153,6 +154,7 @@ fn dispatch(
         Some(args::Command::Man(command)) => shell::man(&command.output, io),
         Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
+        Some(args::Command::View(command)) => view::view(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None if cli.optimize.watch => {

@@ -37,6 +37,7 @@ pub(super) enum Command {
     Egraph(Egraph),
     Plugin(Plugin),
     Rules(Rules),
+    View(ViewModel),
     Completions(Completions),
     Man(Man),
 }
@@ -189,6 +190,28 @@ pub(super) struct Optimize {
     /// Explains the code of a diagnostic
     #[arg(long, value_name = "CODE", help_heading = "Reference")]
     pub(super) explain: Option<String>,
+}
+
+/// Writes a page that shows what passes do to a program.
+///
+/// One file, without anything from elsewhere: the program after each pass as text, as a graph with the
+/// operations of a kernel in one colour, and as a difference between any two stages; times and what
+/// passes counted; and the kernels of a profile.
+#[derive(Args, Debug)]
+pub(super) struct ViewModel {
+    /// The program: text, or `.onnx`; `-` is standard input
+    pub(super) model: String,
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// Passes to run; a repeated option appends
+    #[arg(long, value_name = "PIPELINE", action = ArgAction::Append)]
+    pub(super) pass: Vec<String>,
+    /// What `relay-opt bench --json --profile` wrote, for the table of kernels
+    #[arg(long, value_name = "FILE")]
+    pub(super) profile: Option<String>,
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE", default_value = "view.html")]
+    pub(super) output: String,
 }
 
 /// Prints what makes a shell complete the words of this program.
