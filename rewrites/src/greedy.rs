@@ -59,8 +59,10 @@ pub fn rewrite(
         total += 1;
         statistics.applied[index] += 1;
         let loc = Loc::fused(found.ops.iter().map(|value| f.body.value_loc(*value)));
-        let loc = loc.by_pass(rules.rules[index].rule.name);
-        apply(f, &plan, loc, &mut worklist);
+        let rule = rules.rules[index].rule.name;
+        f.body.begin_rewrite(rule, op);
+        apply(f, &plan, loc.by_pass(rule), &mut worklist);
+        f.body.end_rewrite();
     }
     Ok((statistics, None))
 }

@@ -5,10 +5,11 @@
 
 use std::sync::LazyLock;
 
+use ir_core::reduce::MakeZero;
 use ir_core::registry::{Field, VerifyCx};
 use ir_core::{
-    DType, DTypeKind, InferCx, Op, OpDef, OpInfo, Registry, Scalar, Stop, Symbol, TensorData, Type,
-    ValueId, registry,
+    Body, DType, DTypeKind, InferCx, InsertPoint, Op, OpDef, OpFields, OpInfo, OpParts, Registry,
+    Scalar, Stop, Symbol, TensorData, Type, ValueId, registry,
 };
 use rustc_hash::FxHashMap;
 
@@ -487,6 +488,15 @@ fn select_type(_: Select<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 }
 
 /// The scalar operations.
+/// The constant 0, where `ty` is a scalar.
+fn zero(body: &mut Body, at: InsertPoint, ty: Type) -> Option<ValueId> {
+    let value = TensorData::scalar(dtype_of(ty)?, Scalar::Int(0));
+    let types = [ty];
+    let attrs = OpFields::<ValueId>::attrs(&Constant { value });
+    let op = body.insert_op(at, OpParts::new("te.constant", &[], &types).attrs(attrs));
+    Some(body.result(op, 0))
+}
+
 pub(crate) fn register(registry: &mut Registry) {
     for op in ScalarOp::ALL {
         let def = OpDef {
@@ -496,7 +506,7 @@ pub(crate) fn register(registry: &mut Registry) {
         };
         registry.add_op(OpInfo::new(def).with(*op));
     }
-    registry.op::<Constant>();
+    registry.add_op(Constant::info().with(MakeZero(zero)));
     registry.op::<Cast>();
     registry.op::<Reinterpret>();
     registry.op::<Select>();
