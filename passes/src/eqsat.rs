@@ -6,6 +6,7 @@ use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
 use rewrites::eqsat::{Settings, optimize};
 use rewrites::extraction::{STRATEGIES, Strategy, strategy};
+use rewrites::library::DEFAULT_SETS;
 use rewrites::saturate::Budget;
 
 use crate::rewrite::Chosen;
@@ -16,7 +17,7 @@ use crate::rewrite::Chosen;
 pub struct EqsatOptions {
     /// Sets, tags, rules, and files ending in `.rules`. The default is what `--rules` gives, or
     /// the sets `simplify`, `algebra`, `join`, `linear`,
-    /// `merge`, `convolution`, `fold` and `recognize`.
+    /// `merge`, `convolution`, `fold`, `reduction` and `recognize`.
     #[default(vec![])]
     pub rules: Vec<String>,
     /// Nodes of an e-graph, besides those of the program.
@@ -28,7 +29,7 @@ pub struct EqsatOptions {
     /// Rounds of applying all rules.
     #[default(8)]
     pub iterations: u64,
-    /// Rounds in which rules with several roots take part.
+    /// Rounds of rules with several roots, after the others find nothing new.
     #[default(1)]
     pub merging: u64,
     /// What is made small: `ops`, `flops`, `bytes`, `roofline` or `t4`.
@@ -69,10 +70,6 @@ impl OptionValue for Dump {
         named.map_or("none", |(name, _)| name).to_string()
     }
 }
-
-/// The sets that are applied by default.
-const DEFAULT: [&str; 8] =
-    ["simplify", "algebra", "join", "linear", "merge", "convolution", "fold", "recognize"];
 
 /// A cost model, by name.
 pub struct Cost(pub CostModel);
@@ -139,7 +136,7 @@ impl Pass for Eqsat {
 
 impl FunctionPass for Eqsat {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        let Some(rules) = self.rules.get(&self.options.rules, &DEFAULT, cx) else {
+        let Some(rules) = self.rules.get(&self.options.rules, &DEFAULT_SETS, cx) else {
             return Ok(());
         };
         let ops = f.body.op_count();

@@ -15,8 +15,8 @@ use crate::egraph::{Class, Graph, Kind};
 use crate::extraction::gym::Gym;
 use crate::extraction::{self, Builder, Extraction, NONE, Problem, Strategy};
 use crate::library::RuleSet;
-use crate::matching::TermGraph;
 use crate::saturate::{Budget, End, Entry, saturate};
+use crate::snapshot::Snapshot;
 
 /// What equality saturation did to a function.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -142,7 +142,12 @@ impl Block {
             return Ok(());
         }
         let Settings { budget, model, .. } = settings;
-        let ledger = saturate(&mut self.graph, rules, f.registry, budget).map_err(|error| {
+        let mut graph = std::mem::take(&mut self.graph);
+        let view = &*f;
+        let best = &mut |graph: &Graph| self.best(view, graph, model);
+        let ledger = saturate(&mut graph, rules, f.registry, budget, best);
+        self.graph = graph;
+        let ledger = ledger.map_err(|error| {
             let place = self.inside.first().and_then(|(op, _)| f.op_span(*op));
             Box::new(error.related(place, "in the program that begins here"))
         })?;
@@ -154,10 +159,10 @@ impl Block {
         report.nodes += self.graph.nodes() as u64;
         report.iterations = report.iterations.max(ledger.iterations);
         report.unfinished += u64::from(ledger.end == End::Budget);
-        let candidates = Candidates::new(f, &self, model);
+        let candidates = Candidates::new(f, &self, &self.graph, model, true);
         let before = self.original_cost(f, model);
         report.cost.0 += before;
-        let start = candidates.start(f, &self);
+        let start = candidates.start(f, &self, &self.graph);
         let found = candidates.choose(settings.extraction, &start);
         let cheaper = found.filter(|found| found.cost < before - 1e-9);
         let placed = cheaper.as_ref().and_then(|found| self.place(f, &candidates, &found.choice));
@@ -178,6 +183,19 @@ impl Block {
             report.dumps.push(candidates.into_dump(f, &self, choice));
         }
         Ok(())
+    }
+
+    /// The nodes of the best program so far.
+    fn best(&self, f: &FuncMut<'_>, graph: &Graph, model: CostModel) -> Option<Snapshot> {
+        let candidates = Candidates::new(f, self, graph, model, false);
+        let start = candidates.start(f, self, graph);
+        let choice = candidates.choose(&extraction::STRATEGIES[0], &start)?.choice;
+        let problem = &candidates.problem;
+        let chosen = |class: Class, place: usize| {
+            let class = candidates.index[&class];
+            choice[class as usize] == problem.nodes(class).start + place as extraction::Node
+        };
+        Some(graph.snapshot_of(chosen))
     }
 
     /// What the block costs as it is, equal operations counted each, those that nobody uses too.
@@ -216,7 +234,7 @@ impl Block {
             let stays = outside.peek().is_some_and(|(other, _)| *other == op);
             let roots: Vec<extraction::Class> = if stays {
                 let used = outside.next().map_or(&[][..], |(_, used)| used);
-                used.iter().filter_map(|value| candidates.of(self, *value)).collect()
+                used.iter().filter_map(|value| candidates.of(self, &self.graph, *value)).collect()
             } else {
                 let class = inside.next().map(|(_, class)| self.graph.find(*class))?;
                 let class = candidates.index[&class];
@@ -309,7 +327,8 @@ impl Block {
         }
         for (_, used) in &self.outside {
             for old in used {
-                let new = candidates.of(self, *old).and_then(|class| values[class as usize]);
+                let new =
+                    candidates.of(self, &self.graph, *old).and_then(|class| values[class as usize]);
                 if let Some(new) = new.filter(|new| new != old) {
                     f.body.replace_all_uses(*old, new);
                 }
@@ -375,8 +394,14 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn new(f: &FuncMut<'_>, block: &Block, model: CostModel) -> Candidates {
-        let graph = &block.graph;
+    /// Of what `graph` holds; with `fused`, of operations that are computed together, too.
+    fn new(
+        f: &FuncMut<'_>,
+        block: &Block,
+        graph: &Graph,
+        model: CostModel,
+        fused: bool,
+    ) -> Candidates {
         let classes = graph.classes();
         let index: FxHashMap<Class, extraction::Class> =
             classes.iter().enumerate().map(|(index, class)| (*class, index as u32)).collect();
@@ -399,7 +424,9 @@ impl Candidates {
             }
             nodes.push(of_class);
         }
-        fuse(f, &mut nodes, model);
+        if fused {
+            fuse(f, &mut nodes, model);
+        }
         let mut builder = Builder::default();
         let (mut forms, mut operands_of) = (Vec::new(), Vec::new());
         for of_class in nodes {
@@ -411,7 +438,7 @@ impl Candidates {
             }
         }
         let used = block.outside.iter().flat_map(|(_, used)| used);
-        let class_of = |value: &ValueId| index.get(&block.graph.find(*block.classes.get(value)?));
+        let class_of = |value: &ValueId| index.get(&graph.find(*block.classes.get(value)?));
         let problem = builder.finish(used.filter_map(class_of).copied());
         Candidates { problem, forms, operands: operands_of, index }
     }
@@ -453,13 +480,13 @@ impl Candidates {
     }
 
     /// The class of a value of the block.
-    fn of(&self, block: &Block, value: ValueId) -> Option<extraction::Class> {
-        self.index.get(&block.graph.find(*block.classes.get(&value)?)).copied()
+    fn of(&self, block: &Block, graph: &Graph, value: ValueId) -> Option<extraction::Class> {
+        self.index.get(&graph.find(*block.classes.get(&value)?)).copied()
     }
 
     /// The program as it is: each class by its leaf, or the operation that came first. A later one
     /// may need the class itself.
-    fn start(&self, f: &FuncMut<'_>, block: &Block) -> Vec<extraction::Node> {
+    fn start(&self, f: &FuncMut<'_>, block: &Block, graph: &Graph) -> Vec<extraction::Node> {
         let mut choice = vec![NONE; self.problem.class_count()];
         for (node, form) in self.forms.iter().enumerate() {
             let chosen = &mut choice[self.problem.owner(node as u32) as usize];
@@ -470,12 +497,12 @@ impl Candidates {
             }
         }
         for (op, class) in &block.inside {
-            let class = self.index[&block.graph.find(*class)];
+            let class = self.index[&graph.find(*class)];
             if choice[class as usize] != NONE {
                 continue;
             }
             let operands: Option<Operands> =
-                f.body.operands(*op).map(|value| self.of(block, value)).collect();
+                f.body.operands(*op).map(|value| self.of(block, graph, value)).collect();
             let (name, attrs) = (f.body.op_name(*op), f.body.attrs(*op));
             let is_it = |node: &extraction::Node| {
                 matches!(self.forms[*node as usize], Form::Op(n, a, _) if n == name && a == attrs)

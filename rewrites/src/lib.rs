@@ -10,7 +10,7 @@
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`];
-//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
+//! - [`eqsat`]: equality saturation: [`egraph`], [`snapshot`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
 //!   [`dump`].
 
 pub mod body_graph;
@@ -32,3 +32,4 @@ pub mod print;
 pub mod regroup;
 pub mod rule;
 pub mod saturate;
+pub mod snapshot;

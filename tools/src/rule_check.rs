@@ -84,7 +84,7 @@ fn unneeded(rule: &Rule, registry: &Registry, functions: &Functions, trials: u32
     let mut found = Vec::new();
     for index in 0..rule.conditions.len() {
         // Trials see all operands as constants; this is a question of what pays, too.
-        let pays = ["is_constant", "is_weight"];
+        let pays = ["is_constant", "is_weight", "pays"];
         if matches!(&rule.conditions[index], Expr::Call(name, _) if pays.contains(&name.as_str())) {
             continue;
         }
