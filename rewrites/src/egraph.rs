@@ -5,7 +5,7 @@
 //! patterns and extractor are not used: matching, budget and extraction are ours.
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use ir_core::{Attr, AttrDict, Registry, SmallVec, Symbol, Traits, Type, ValueId};
 use rustc_hash::FxBuildHasher;
 
@@ -253,6 +253,23 @@ impl Graph {
             weights.push(op.operands.iter().all(is_weight).then_some(constant));
         }
         weights
+    }
+
+    /// When each of these nodes, given by class and place in [`Graph::forms_of`], was made: how many
+    /// there were before.
+    pub fn made_at(&self, chosen: impl IntoIterator<Item = (Class, usize)>) -> Vec<usize> {
+        let nodes = chosen.into_iter().filter_map(|(class, place)| {
+            let node = self.graph[class.0].nodes.get(place)?;
+            Some((node.clone(), usize::MAX))
+        });
+        let mut made: IndexMap<Node, usize, FxBuildHasher> = nodes.collect();
+        for (place, node) in self.graph.nodes().iter().enumerate() {
+            let node = node.clone().map_children(|id| self.graph.find(id));
+            if let Some(at) = made.get_mut(&node) {
+                *at = (*at).min(place);
+            }
+        }
+        made.into_values().filter(|at| *at != usize::MAX).collect()
     }
 
     /// States that two classes are equal.

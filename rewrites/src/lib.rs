@@ -11,8 +11,10 @@
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`];
 //! - [`eqsat`]: equality saturation: [`egraph`], [`snapshot`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
-//!   [`dump`].
+//!   [`dump`];
+//! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text.
 
+pub mod beam;
 pub mod body_graph;
 pub mod codes;
 pub mod cost;
@@ -33,3 +35,4 @@ pub mod regroup;
 pub mod rule;
 pub mod saturate;
 pub mod snapshot;
+pub mod strategy;

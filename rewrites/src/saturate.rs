@@ -28,6 +28,62 @@ pub struct Budget {
     pub merging_iterations: u32,
 }
 
+/// Which rules take part in the rounds of a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheduler {
+    /// All, until nothing is new.
+    Saturate,
+    /// All, in one round.
+    Once,
+    /// All but those that found more than so many matches in a round: these take a number of rounds
+    /// off, and both numbers double for them.
+    Backoff {
+        /// Matches.
+        matches: u64,
+        /// Rounds.
+        rounds: u32,
+    },
+}
+
+/// A part of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Phase {
+    /// By the place of the rule in the set, whether it takes part.
+    pub active: Vec<bool>,
+    /// Rounds, at most.
+    pub rounds: u32,
+    /// Nodes that are made, at most.
+    pub nodes: usize,
+    /// Nodes looked at, at most.
+    pub work: u64,
+    /// Who takes part in a round.
+    pub scheduler: Scheduler,
+}
+
+impl Phase {
+    /// The phases of the pass: rules with one root, then those with several, once or as often as
+    /// `budget` says, and again those with one.
+    pub fn by_default(rules: &RuleSet, budget: Budget) -> Vec<Phase> {
+        let chosen = |merges: bool| -> Vec<bool> {
+            rules.rules.iter().map(|compiled| compiled.merges() == merges).collect()
+        };
+        let merging = if chosen(true).contains(&true) { budget.merging_iterations } else { 0 };
+        let phase = |merges: bool, rounds: u32| Phase {
+            active: chosen(merges),
+            rounds,
+            nodes: budget.nodes,
+            work: budget.work,
+            scheduler: if merges { Scheduler::Once } else { Scheduler::Saturate },
+        };
+        let first = if merging > 0 { budget.iterations.div_ceil(2) } else { budget.iterations };
+        let mut phases = vec![phase(false, first)];
+        for _ in 0..merging {
+            phases.extend([phase(true, 1), phase(false, budget.iterations)]);
+        }
+        phases
+    }
+}
+
 /// Why saturation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -42,12 +98,28 @@ pub enum End {
 pub struct Entry {
     /// Matches whose conditions hold.
     pub matches: u64,
+    /// Matches that were applied: the others make what is there, but for constants.
+    pub applied: u64,
     /// Nodes that were new.
     pub nodes: u64,
     /// Classes that were found equal.
     pub unions: u64,
     /// Nodes looked at.
     pub work: u64,
+    /// Nodes that it made and that the result has.
+    pub used: u64,
+}
+
+impl Entry {
+    /// Adds what the same rule did elsewhere.
+    pub fn add(&mut self, other: &Entry) {
+        self.matches += other.matches;
+        self.applied += other.applied;
+        self.nodes += other.nodes;
+        self.unions += other.unions;
+        self.work += other.work;
+        self.used += other.used;
+    }
 }
 
 /// What saturation did.
@@ -61,9 +133,11 @@ pub struct Ledger {
     pub work: u64,
     /// Why it ended.
     pub end: End,
+    /// After each application that made nodes, how many there were, and the rule.
+    pub made: Vec<(usize, usize)>,
 }
 
-/// Applies `rules` to `graph` within `budget`.
+/// Applies `rules` to `graph` within `budget`, phase by phase.
 ///
 /// Each rule looks only at what changes since its last search may have made possible. In each round
 /// all matches are found first, rule by rule and class by class, and then applied in that order.
@@ -80,28 +154,34 @@ pub fn saturate(
     rules: &RuleSet,
     registry: &Registry,
     budget: Budget,
+    phases: &[Phase],
     best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
 ) -> Result<Ledger, Box<Diagnostic>> {
     let mut run = Saturation::new(rules, registry);
     graph.rebuild();
-    let mut merging = budget.merging_iterations;
-    merging = if rules.rules.iter().any(Compiled::merges) { merging } else { 0 };
-    while run.ledger.iterations < budget.iterations {
-        let round = run.round(graph, budget, None)?;
-        if !round.complete || run.ledger.work >= budget.work {
-            break;
-        }
-        let late = run.ledger.iterations * 2 >= budget.iterations;
-        if merging > 0 && (!round.changed || late) {
-            // Products of sums, of products and so on are known now, and what they share.
-            merging -= 1;
-            let chosen = best(graph);
-            if !run.round(graph, budget, Some(chosen))?.complete {
+    for phase in phases {
+        run.ledger.end = End::Budget;
+        let limits = Budget {
+            nodes: budget.nodes.min(graph.made().saturating_add(phase.nodes)),
+            work: budget.work.min(run.ledger.work.saturating_add(phase.work)),
+            ..budget
+        };
+        run.pauses = vec![(0, 0); rules.rules.len()];
+        for _ in 0..phase.rounds {
+            if run.ledger.iterations >= budget.iterations {
+                return Ok(run.ledger);
+            }
+            let round = run.round(graph, limits, phase, best)?;
+            if !round.changed && round.complete && !round.paused {
+                run.ledger.end = End::Saturated;
                 break;
             }
-        } else if !round.changed {
-            run.ledger.end = End::Saturated;
-            break;
+            if phase.scheduler == Scheduler::Once {
+                break;
+            }
+            if !round.complete || run.ledger.work >= limits.work {
+                break;
+            }
         }
     }
     Ok(run.ledger)
@@ -113,6 +193,8 @@ struct Round {
     changed: bool,
     /// Whether the budget allowed everything.
     complete: bool,
+    /// Whether a rule was left out for a while.
+    paused: bool,
 }
 
 /// What rules found in a round: the rule, by its place, and what it makes.
@@ -124,6 +206,8 @@ struct Saturation<'a> {
     registry: &'a Registry,
     /// By rule, the round of its last search that was not cut short.
     searched: Vec<u32>,
+    /// By rule, the round up to which it takes no part, and how often that was so.
+    pauses: Vec<(u32, u32)>,
     /// What changed before each round, in order.
     changes: Vec<(u32, Class)>,
     ledger: Ledger,
@@ -133,17 +217,25 @@ impl<'a> Saturation<'a> {
     fn new(rules: &'a RuleSet, registry: &'a Registry) -> Saturation<'a> {
         let count = rules.rules.len();
         let entries = vec![Entry::default(); count];
-        let ledger = Ledger { rules: entries, iterations: 0, work: 0, end: End::Budget };
-        Saturation { rules, registry, searched: vec![0; count], changes: vec![], ledger }
+        let ledger =
+            Ledger { rules: entries, iterations: 0, work: 0, end: End::Budget, made: vec![] };
+        Saturation {
+            rules,
+            registry,
+            searched: vec![0; count],
+            pauses: vec![(0, 0); count],
+            changes: vec![],
+            ledger,
+        }
     }
 
-    /// Lets the rules with one root search and apply what they find, or with `chosen`, those with
-    /// several.
+    /// Lets the rules of `phase` search and apply what they find.
     fn round(
         &mut self,
         graph: &mut Graph,
         budget: Budget,
-        chosen: Option<Option<Snapshot>>,
+        phase: &Phase,
+        best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
     ) -> Result<Round, Box<Diagnostic>> {
         self.ledger.iterations += 1;
         if self.ledger.iterations <= REGROUPING {
@@ -160,33 +252,60 @@ impl<'a> Saturation<'a> {
         let round = self.ledger.iterations;
         self.changes.extend(graph.take_changed().into_iter().map(|class| (round, class)));
         let snapshot = graph.snapshot();
-        let merges = chosen.is_some();
-        let (mut plans, mut complete) = self.search(graph, &snapshot, budget, merges)?;
+        let active: Vec<usize> = (0..self.rules.rules.len())
+            .filter(|place| phase.active.get(*place) == Some(&true))
+            .filter(|place| self.pauses[*place].0 < round)
+            .collect();
+        let paused = active.len() < phase.active.iter().filter(|active| **active).count();
+        let (mut plans, mut complete) = self.search(graph, &snapshot, budget, &active)?;
         drop(snapshot);
-        if let Some(snapshot) = chosen.flatten() {
-            let (of_chosen, all) = self.search(graph, &snapshot, budget, merges)?;
+        let merging: Vec<usize> =
+            active.iter().copied().filter(|place| self.rules.rules[*place].merges()).collect();
+        if !merging.is_empty()
+            && let Some(snapshot) = best(graph)
+        {
+            let (of_best, all) = self.search(graph, &snapshot, budget, &merging)?;
             let known: FxHashSet<(usize, Plan<Class>)> = plans.iter().cloned().collect();
-            plans.extend(of_chosen.into_iter().filter(|plan| !known.contains(plan)));
+            plans.extend(of_best.into_iter().filter(|plan| !known.contains(plan)));
             plans.sort_by_key(|(place, _)| *place);
             complete &= all;
         }
+        if let Scheduler::Backoff { matches, rounds } = phase.scheduler {
+            plans = self.pause(plans, matches, rounds);
+        }
         let mut done = self.apply(graph, &plans, budget);
         done.complete &= complete;
+        done.paused = paused || self.pauses.iter().any(|(until, _)| *until >= round);
         graph.rebuild();
         Ok(done)
     }
 
-    /// What the rules with one root, or with several, find in `snapshot`, and whether the budget allowed to look everywhere.
+    /// Leaves out what rules found that found more than `matches`, and pauses them for `rounds`.
+    fn pause(&mut self, plans: Plans, matches: u64, rounds: u32) -> Plans {
+        let round = self.ledger.iterations;
+        let mut kept = Vec::with_capacity(plans.len());
+        for of_rule in plans.chunk_by(|a, b| a.0 == b.0) {
+            let place = of_rule[0].0;
+            let (until, times) = &mut self.pauses[place];
+            if of_rule.len() as u64 <= matches << (*times).min(32) {
+                kept.extend_from_slice(of_rule);
+                continue;
+            }
+            *until = round + (rounds << (*times).min(16));
+            *times += 1;
+            self.searched[place] = 0;
+        }
+        kept
+    }
+
+    /// What the rules at the places `chosen` find in `snapshot`, and whether the budget allowed to look everywhere.
     fn search(
         &mut self,
         graph: &Graph,
         snapshot: &Snapshot,
         budget: Budget,
-        merges: bool,
+        chosen: &[usize],
     ) -> Result<(Plans, bool), Box<Diagnostic>> {
-        let chosen: Vec<usize> = (0..self.rules.rules.len())
-            .filter(|place| self.rules.rules[*place].merges() == merges)
-            .collect();
         let depths = chosen.iter().filter_map(|place| self.rules.rules[*place].pattern.depth);
         let depth = depths.max().unwrap_or(0);
         let mut distances: FxHashMap<u32, Vec<u8>> = FxHashMap::default();
@@ -215,6 +334,7 @@ impl<'a> Saturation<'a> {
             let all = search.run(near)?;
             self.ledger.work += search.work;
             self.ledger.rules[*place].work += search.work;
+            self.ledger.rules[*place].matches += search.plans.len() as u64;
             plans.extend(search.plans.into_iter().map(|plan| (*place, plan)));
             complete &= all;
             if all {
@@ -248,7 +368,7 @@ impl<'a> Saturation<'a> {
         let unapplied = by_rule.iter().filter_map(|of_rule| of_rule.first());
         let unapplied: Vec<usize> = unapplied.map(|(place, _)| *place).collect();
         unapplied.iter().for_each(|place| self.searched[*place] = 0);
-        Round { changed, complete: unapplied.is_empty() }
+        Round { changed, complete: unapplied.is_empty(), paused: false }
     }
 
     /// Whether it made anything new.
@@ -257,7 +377,7 @@ impl<'a> Saturation<'a> {
         let unions = graph.apply(plan, self.registry);
         let nodes = graph.made() - before;
         let entry = &mut self.ledger.rules[place];
-        entry.matches += 1;
+        entry.applied += 1;
         entry.nodes += nodes as u64;
         entry.unions += unions as u64;
         let compiled = &self.rules.rules[place];
@@ -265,6 +385,9 @@ impl<'a> Saturation<'a> {
             for (old, _) in &plan.replacements {
                 graph.subsume(graph.find(*old), compiled.pattern.root);
             }
+        }
+        if nodes > 0 {
+            self.ledger.made.push((graph.made(), place));
         }
         unions > 0 || nodes > 0
     }

@@ -21,6 +21,7 @@ mod report;
 mod rules;
 mod run_model;
 mod semantics;
+mod strategies;
 mod targets;
 
 use std::io;

@@ -109,7 +109,8 @@ fn saturate(
             registry,
         };
         let extraction = &STRATEGIES[0];
-        let settings = Settings { budget, model: CostModel::T4, extraction, dump: false };
+        let settings =
+            Settings { phases: None, budget, model: CostModel::T4, extraction, dump: false };
         let report = optimize(&mut function, rules, settings);
         result = (report.map_err(|error| vec![*error])?, operations);
     }
