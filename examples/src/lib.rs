@@ -1,9 +1,10 @@
-//! Extending the compiler from outside: the code of the pages "write a pass", "add an operator"
-//! and "add a dialect" of the documentation; and graphs of well-known networks.
+//! Extending the compiler from outside: the code of the pages "write a pass", "add an operator",
+//! "add a dialect" and "add a target" of the documentation; and graphs of well-known networks.
 
 pub mod custom_dialect;
 pub mod custom_operator;
 pub mod custom_pass;
+pub mod custom_target;
 pub mod graphs;
 
 use ir_core::Registry;
@@ -14,5 +15,6 @@ pub fn registry() -> Registry {
     registry.op::<custom_operator::Swish>();
     registry.pass::<custom_pass::DropReluOfClip>();
     registry.pass::<custom_dialect::Unroll>();
+    target_core::register(&mut registry, custom_target::registration());
     registry
 }

@@ -11,18 +11,23 @@ fn anchor(source: &str, name: &str) -> String {
     source[from..to].to_string()
 }
 
-/// The page with the code block after each `<!-- file:anchor -->` taken from that file.
+/// The page with the code block after each `<!-- file:anchor -->`, or `<!-- file -->`, taken from
+/// that file.
 fn current(root: &Path, page: &str) -> String {
     let mut out = String::new();
     let mut rest = page;
     while let Some(start) = rest.find("<!-- examples/") {
         let end = start + rest[start..].find("-->").expect("the comment ends");
-        let (file, name) = rest[start + 4..end].trim().rsplit_once(':').expect("file:anchor");
+        let place = rest[start + 4..end].trim();
+        let (file, name) = place.rsplit_once(':').unwrap_or((place, ""));
         let source = fs::read_to_string(root.join(file)).expect("the file exists");
         let fence = end + rest[end..].find("```rust\n").expect("a code block follows") + 8;
         let close = fence + rest[fence..].find("```").expect("the code block ends");
         out.push_str(&rest[..fence]);
-        out.push_str(&anchor(&source, name));
+        match name {
+            "" => out.push_str(&source),
+            name => out.push_str(&anchor(&source, name)),
+        }
         rest = &rest[close..];
     }
     out + rest
@@ -31,7 +36,13 @@ fn current(root: &Path, page: &str) -> String {
 #[test]
 fn pages_show_the_compiled_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for page in ["write-a-pass.md", "add-an-operator.md", "add-a-dialect.md"] {
+    for page in [
+        "write-a-pass.md",
+        "add-an-operator.md",
+        "add-a-dialect.md",
+        "add-a-target.md",
+        "plugins.md",
+    ] {
         let path = root.join("docs").join(page);
         let text = fs::read_to_string(&path).expect("the page exists");
         let wanted = current(&root, &text);

@@ -348,6 +348,15 @@ pub struct PipelineDef {
     pub doc: &'static str,
 }
 
+/// A file of rewrite rules that is part of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RuleFile {
+    /// What messages call it, such as `attention.rules`.
+    pub name: &'static str,
+    /// The rules.
+    pub text: &'static str,
+}
+
 /// Everything that exists.
 #[derive(Default)]
 pub struct Registry {
@@ -357,6 +366,8 @@ pub struct Registry {
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
     rule_functions: IndexMap<&'static str, RuleFunction, FxBuildHasher>,
+    rule_files: IndexMap<&'static str, RuleFile, FxBuildHasher>,
+    extensions: Vec<Hook>,
 }
 
 impl Registry {
@@ -419,6 +430,38 @@ impl Registry {
     /// The functions for rewrite rules that dialects added, in order of registration.
     pub fn rule_functions(&self) -> impl Iterator<Item = &RuleFunction> {
         self.rule_functions.values()
+    }
+
+    /// Adds a file of rewrite rules. Panics when the name is taken.
+    pub fn add_rule_file(&mut self, name: &'static str, text: &'static str) {
+        let earlier = self.rule_files.insert(name, RuleFile { name, text });
+        assert!(earlier.is_none(), "the file of rules `{name}` is registered twice");
+    }
+
+    /// The files of rewrite rules that were added, in order of registration.
+    pub fn rule_files(&self) -> impl Iterator<Item = &RuleFile> {
+        self.rule_files.values()
+    }
+
+    /// What a crate that this one does not know keeps here, by its type; empty at first. Targets
+    /// are registered so.
+    pub fn extension_mut<H: Any + Send + Sync + Default>(&mut self) -> &mut H {
+        let id = TypeId::of::<H>();
+        let index = match self.extensions.iter().position(|(other, _)| *other == id) {
+            Some(index) => index,
+            None => {
+                self.extensions.push((id, Box::new(H::default())));
+                self.extensions.len() - 1
+            }
+        };
+        let (_, extension) = &mut self.extensions[index];
+        extension.downcast_mut().unwrap_or_else(|| unreachable!("found by its type"))
+    }
+
+    /// What a crate that this one does not know keeps here, by its type.
+    pub fn extension<H: Any + Send + Sync>(&self) -> Option<&H> {
+        let (_, found) = self.extensions.iter().find(|(id, _)| *id == TypeId::of::<H>())?;
+        found.downcast_ref()
     }
 
     /// Attaches `hook` to operation `name`; whether there is such an operation.

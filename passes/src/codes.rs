@@ -58,7 +58,15 @@ pub const CODES: &[Code] = &[
         explanation: "Its schedule asks for what no loops can do: they nest too deeply, or are too \
                       long to count; or the function has no body.",
     },
+    Code {
+        code: EXEC,
+        title: "a program that serves as a pass failed",
+        explanation: "`exec` runs a program that reads the text of a module and writes another one. \
+                      It could not be run, ended with another status than 0, took too long, or wrote \
+                      what is no text of a module.",
+    },
 ];
 
 pub(crate) const SCHEDULES: &str = "E0630";
 pub(crate) const LOWER: &str = "E0631";
+pub(crate) const EXEC: &str = "E0640";

@@ -18,6 +18,7 @@ pub mod effects;
 pub mod emit;
 pub mod eqsat;
 pub mod eta_expand;
+pub mod exec;
 pub mod fold_constant;
 pub mod fold_explicit_padding;
 pub mod fold_scale_axis;
@@ -55,6 +56,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<dynamic_to_static::DynamicToStatic>();
     registry.pass::<eqsat::Eqsat>();
     registry.pass::<eta_expand::EtaExpand>();
+    registry.pass::<exec::Exec>();
     registry.pass::<math::FastMath>();
     registry.pass::<fold_constant::FoldConstant>();
     registry.pass::<fold_explicit_padding::FoldExplicitPadding>();

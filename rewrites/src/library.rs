@@ -130,7 +130,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// The built-in rules, and those of `files`.
+    /// The built-in rules, those of the registry, and those of `files`.
     ///
     /// # Errors
     /// What is wrong in the files, and names that are given twice.
@@ -139,6 +139,9 @@ impl Library {
         let mut found = Vec::new();
         for (file, text) in BUILT_IN {
             found.extend(library.add(file, text, registry));
+        }
+        for file in registry.rule_files() {
+            found.extend(library.add(file.name, file.text, registry));
         }
         for (file, text) in files.files() {
             found.extend(library.add(file.as_str(), text, registry));

@@ -94,6 +94,38 @@ pub const CODES: &[Code] = &[
         explanation: "`relay-opt compile` writes to a folder that is new or empty, or that holds what it wrote \
                       before, as `manifest.json` says. `--force` replaces files of other folders.",
     },
+    Code {
+        code: "E0737",
+        title: "a profile does not read",
+        explanation: "`relay-opt view --profile` takes what `relay-opt bench MODEL --json --profile` \
+                      wrote.",
+    },
+    Code {
+        code: "E0740",
+        title: "a plugin cannot be loaded",
+        explanation: "The file is missing, is no plugin, or the system's loader refuses it. A \
+                      plugin is a shared library with `plugin!`; `relay-opt plugin new` makes one, \
+                      and `relay-opt plugin build` builds it.",
+    },
+    Code {
+        code: "E0741",
+        title: "a plugin is for another relay-opt",
+        explanation: "A plugin and relay-opt share data, so they must be compiled from the same \
+                      sources by the same compiler; plugins that are loaded together, with the \
+                      same settings. Build it again, with `relay-opt plugin build`.",
+    },
+    Code {
+        code: "E0742",
+        title: "a plugin does not register",
+        explanation: "The function that adds what the plugin has panicked. Names of passes, \
+                      operations, rules and targets must be new: two plugins cannot have the same.",
+    },
+    Code {
+        code: "E0743",
+        title: "a plugin cannot be made or built",
+        explanation: "`relay-opt plugin new` makes a new folder; `relay-opt plugin build` needs \
+                      cargo, the compiler that built relay-opt, and its sources.",
+    },
 ];
 
 /// The codes of all crates.

@@ -4,7 +4,6 @@
 //! for the target and compiled, and a main kernel calls them on buffers whose places were planned.
 //! What comes out is one call.
 
-mod interpreted;
 pub mod memory;
 pub mod peak;
 pub mod profile;
@@ -19,11 +18,10 @@ use ir_core::{
 };
 use relay::language::{Constant, FUNC};
 use target_core::program::{Layout, lay_out, lower_functions};
-use target_core::{Buffer, Executable, Target};
+use target_core::{Buffer, Executable, Interpreted, Target};
 use te::compute::Work;
 
 use crate::progress::{PassProgress, Progress};
-use interpreted::Interpreted;
 use profile::{Calls, Profile};
 
 /// The passes that a program goes through for a target with vectors of `lanes` numbers, as pipeline

@@ -4,6 +4,7 @@ pub mod codes;
 pub mod executor;
 pub mod io;
 pub mod lit;
+pub mod plugin;
 mod process;
 pub mod progress;
 pub mod reference;
@@ -16,11 +17,12 @@ use ir_core::Registry;
 
 pub use process::run_process;
 
-/// Everything that the tools know: the dialects, the passes and the named pipelines. A tool of
+/// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A tool of
 /// your own starts from this and adds to it.
 pub fn registry() -> Registry {
     let mut registry = Registry::new().with(te::dialect()).with(relay::dialect());
     passes::register(&mut registry);
+    target_core::register(&mut registry, target_c::registration());
     for (name, text, doc) in LEVELS {
         registry.add_pipeline(name, text, doc);
     }

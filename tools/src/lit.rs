@@ -1,10 +1,12 @@
 //! The tools as commands of lit tests, in process.
 
+use std::error::Error;
 use std::io::Cursor;
-use std::sync::LazyLock;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
 use ir_core::Registry;
-use lit_tests::lit;
+use lit_tests::lit::{self, Outcome};
 
 use crate::io::Io;
 use crate::relay_opt;
@@ -38,4 +40,33 @@ pub fn relay_opt(registry: &'static LazyLock<Registry>) -> impl lit::Command + '
         io.stdout().append(&mut stdout);
         status
     }
+}
+
+/// Runs the lit tests under `folder` with relay-opt over `registry`, as the tests of a plugin do.
+///
+/// # Errors
+/// What failed, one test after the other, or that there is no test.
+pub fn run_folder(
+    folder: &Path,
+    registry: &'static LazyLock<Registry>,
+) -> Result<(), Box<dyn Error>> {
+    let mut config = lit::Config::new(std::env::temp_dir().join("relay-lit"));
+    config.commands = lit::Commands::standard();
+    config.commands.register("relay-opt", relay_opt(registry));
+    let config = Arc::new(config);
+    let tests = lit::discover(folder)?;
+    if tests.is_empty() {
+        return Err(format!("no tests in `{}`", folder.display()).into());
+    }
+    let mut failures = String::new();
+    for test in &tests {
+        match lit::run(&config, test) {
+            Outcome::Pass | Outcome::ExpectedFailure | Outcome::Unsupported(_) => {}
+            outcome => {
+                let (name, details) = (outcome.name(), outcome.details());
+                failures.push_str(&format!("{}: {name}\n{details}\n", test.name));
+            }
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.into()) }
 }

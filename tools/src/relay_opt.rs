@@ -15,18 +15,23 @@ mod language;
 mod lowering;
 mod model;
 mod optimize;
+mod plugin;
 mod profile;
 mod reference;
 mod report;
 mod rules;
 mod run_model;
 mod semantics;
+mod shell;
 mod strategies;
 mod targets;
+mod view;
 
 use std::io;
 
-use ir_core::Registry;
+use ir_core::diagnostics::render;
+use ir_core::pipeline::Pipeline;
+use ir_core::{Diagnostic, Registry, SourceMap};
 
 use crate::io::Io;
 
@@ -46,7 +51,24 @@ pub fn main(args: &[String], io: &mut Io<'_>) -> i32 {
 
 /// Runs relay-opt over `registry`.
 pub fn main_with(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
-    let status = dispatch(registry, args, io);
+    let status = dispatch(registry, args, false, io);
+    finish(status, io)
+}
+
+/// Runs relay-opt over a registry that has the plugins that `args` name.
+pub(crate) fn main_loaded(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
+    let status = dispatch(registry, args, true, io);
+    finish(status, io)
+}
+
+/// Reports an error that ends the program.
+pub(crate) fn refuse(error: Diagnostic, io: &mut Io<'_>) -> i32 {
+    let reported = render::human(&[error], &SourceMap::default(), io.styled, io.stderr);
+    finish(reported.map(|()| DIAGNOSTICS), io)
+}
+
+/// The exit status, with all output written.
+fn finish(status: io::Result<i32>, io: &mut Io<'_>) -> i32 {
     let flushed = io.stdout.flush().and_then(|()| io.stderr.flush());
     match status.and_then(|status| flushed.map(|()| status)) {
         Ok(status) => status,
@@ -60,12 +82,26 @@ pub fn main_with(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
     }
 }
 
+/// Whether relay-opt takes `args`, without doing what they say: options, commands and passes exist.
+///
+/// # Errors
+/// A message that says what is wrong.
+pub fn check_usage(registry: &Registry, args: &[String]) -> Result<(), String> {
+    let (_, pipeline) = args::parse(args).map_err(|error| error.to_string())?;
+    Pipeline::parse(&pipeline, registry).map(|_| ()).map_err(|error| error.message)
+}
+
 /// The help of relay-opt, then that of each of its commands, by name, as plain text.
 pub fn help() -> Vec<(String, String)> {
     args::help()
 }
 
-fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result<i32> {
+fn dispatch(
+    registry: &Registry,
+    args: &[String],
+    plugins_loaded: bool,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
     let (cli, pipeline) = match args::parse(args) {
         Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
@@ -78,6 +114,13 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
             return Ok(OK);
         }
     };
+    if !(cli.load_plugin.is_empty() || plugins_loaded) {
+        let paths = cli.load_plugin.iter().map(|path| io.directory.join(path));
+        return match crate::plugin::run(&paths.collect::<Vec<_>>(), args, registry, io) {
+            Ok(status) => Ok(status),
+            Err(error) => Ok(refuse(error, io)),
+        };
+    }
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
         Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
@@ -87,7 +130,13 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
+        Some(args::Command::Completions(command)) => {
+            shell::completions(command.shell, registry, io)
+        }
+        Some(args::Command::Man(command)) => shell::man(&command.output, io),
+        Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
+        Some(args::Command::View(command)) => view::view(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),
@@ -96,7 +145,7 @@ fn dispatch(registry: &Registry, args: &[String], io: &mut Io<'_>) -> io::Result
 }
 
 /// The message of a system error without its number.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }

@@ -15,7 +15,7 @@ use cpu_time::ProcessTime;
 use ir_core::{Diagnostic, Registry, TensorData};
 use relay::arrays;
 use serde_json::json;
-use target_core::Targets;
+use target_core::targets;
 
 use crate::executor::{BuildOptions, Program};
 use crate::progress::Progress;
@@ -98,8 +98,7 @@ fn load(folder: &Path, threads: usize, registry: &Registry) -> Result<Program, S
         return Err(all(found));
     }
     ir_core::verify(&module, registry).map_err(all)?;
-    let target = Targets::new().with(target_c::registration());
-    let target = target.parse(&format!("c{{threads={threads}}}")).map_err(one)?;
+    let target = targets(registry).parse(&format!("c{{threads={threads}}}")).map_err(one)?;
     let mut remarks = Vec::new();
     let progress = Progress::hidden();
     let options = BuildOptions { target: &*target, threads, interpret: false, progress: &progress };

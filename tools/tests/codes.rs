@@ -93,6 +93,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("E0712", "a pass that changes a result; none of ours should", "tools/tests/relay_opt.rs"),
     ("E0722", "an input of 2 GiB", "tools/tests/relay_opt.rs"),
     ("E0727", "a hook that panics; none of ours should", "tools/tests/relay_opt.rs"),
+    ("E0741", "a plugin of another version; a lit test has no plugin", "tools/tests/plugins.rs"),
+    ("E0742", "two plugins with one name; a lit test has no plugin", "tools/tests/plugins.rs"),
 ];
 
 fn root() -> PathBuf {

@@ -333,3 +333,50 @@ fn every_code_is_explained_once() {
     assert_eq!(all.len(), set.len(), "a code is listed twice");
     assert_eq!(used_codes(), set);
 }
+
+/// The commands in the blocks of a page that show a terminal, as words, pipes cut off.
+fn commands(page: &str) -> Vec<Vec<String>> {
+    let mut commands = Vec::new();
+    let mut rest = page;
+    while let Some((_, after)) = rest.split_once("```console\n") {
+        let (block, tail) = after.split_once("```").expect("every block ends");
+        rest = tail;
+        for line in block.replace("\\\n", " ").lines() {
+            let line = line.trim_start_matches("$ ");
+            // Cargo runs it with what follows the dashes.
+            let line = match line.split_once(" --bin relay-opt -- ") {
+                Some((_, args)) => args,
+                None => match line.strip_prefix("relay-opt ") {
+                    Some(args) => args,
+                    None => continue,
+                },
+            };
+            let mut words = shlex::split(line).unwrap_or_else(|| panic!("quotes end in: {line}"));
+            let end = words.iter().position(|word| ["|", ">", "<", "&&"].contains(&word.as_str()));
+            words.truncate(end.unwrap_or(words.len()));
+            commands.push(words);
+        }
+    }
+    commands
+}
+
+#[test]
+fn commands_of_pages_are_understood() {
+    let registry = tools::registry();
+    let mut pages = files(&root().join("docs"), "md");
+    pages.push(root().join("README.md"));
+    let (mut count, mut faults) = (0, Vec::new());
+    for path in &pages {
+        for words in commands(&read(path)) {
+            count += 1;
+            // What a plugin has is known once it is loaded.
+            let plugin = words.iter().any(|word| word == "--load-plugin");
+            let own = !plugin || words.iter().all(|word| word != "--pass");
+            if let (true, Err(error)) = (own, tools::relay_opt::check_usage(&registry, &words)) {
+                faults.push(format!("{}: relay-opt {}\n{error}", path.display(), words.join(" ")));
+            }
+        }
+    }
+    assert!(count > 30, "found {count} commands");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -504,3 +504,33 @@ fn a_model_runs_on_arrays() {
     expect(&ran, DIAGNOSTICS, &[], &["there is no function @mian", "did you mean `@main`"]);
     expect(&run(&["--inputs", "none.npz"]), DIAGNOSTICS, &[], &["none.npz"]);
 }
+
+/// What bash offers after `words`, by the script of `relay-opt completions bash`.
+#[cfg(unix)]
+fn completed(words: &[&str]) -> Option<String> {
+    let script = folder("completions").join("relay-opt.bash");
+    std::fs::write(&script, opt(&["completions", "bash"], "").out).unwrap();
+    let (last, before) = words.split_last().unwrap();
+    let program = r#"source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        _relay__opt "$1" "${@: -1}" "${@: -2:1}"; echo "${COMPREPLY[*]}""#;
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-c", program]).arg(script).args(before).arg(last);
+    let bash = bash.output().ok()?;
+    assert!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
+    Some(String::from_utf8_lossy(&bash.stdout).trim().to_string())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_shell_completes_passes_and_options() {
+    for (words, wanted) in [
+        (&["relay-opt", "--pass", "test-mis"][..], "test-miscompile"),
+        (&["relay-opt", "run", "--exec"], "--executor"),
+        (&["relay-opt", "plugin", "build", "--rel"], "--release"),
+        (&["relay-opt", "--explain", "E074"], "E0740 E0741 E0742 E0743"),
+    ] {
+        // There may be no bash.
+        let Some(offered) = completed(words) else { return };
+        assert_eq!(offered, wanted, "{words:?}");
+    }
+}

@@ -1,11 +1,11 @@
 //! Targets: what turns verified loops into text for a machine, and runs it.
 //!
-//! A target is one crate with one [`Target`] and one registration in a [`Targets`]; text such as
-//! `c{width=16,isa=avx512}` names and configures it:
+//! A target is one crate with one [`Target`] and one registration in a [`Targets`], which a registry
+//! keeps; text such as `c{width=16,isa=avx512}` names and configures it:
 //!
 //! ```text
-//! let targets = Targets::new().with(target_c::registration());
-//! let target = targets.parse("c{isa=avx2}")?;
+//! register(&mut registry, target_c::registration());
+//! let target = targets(&registry).parse("c{isa=avx2}")?;
 //! let loaded = target.load(verified)?;
 //! loaded.call("relu", &mut buffers)?;
 //! ```
@@ -14,15 +14,17 @@ mod buffer;
 mod capabilities;
 pub mod codes;
 pub mod cpu;
+mod interpreted;
 pub mod package;
 pub mod program;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};
-use ir_core::{Diagnostic, Module, Type, Verified};
+use ir_core::{Diagnostic, Module, Registry, Type, Verified};
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use capabilities::{Capabilities, Costs, host};
+pub use interpreted::Interpreted;
 use package::{File, Model};
 
 /// Something that code is generated for.
@@ -118,22 +120,38 @@ impl Registration {
     }
 }
 
+/// Adds a target to those of `registry`. Panics when the name is taken.
+pub fn register(registry: &mut Registry, target: Registration) {
+    registry.extension_mut::<Targets>().add(target);
+}
+
+/// The targets of `registry`.
+pub fn targets(registry: &Registry) -> &Targets {
+    static NONE: Targets = Targets::new();
+    registry.extension().unwrap_or(&NONE)
+}
+
 /// The targets that exist, in order of registration.
 #[derive(Default)]
 pub struct Targets(Vec<Registration>);
 
 impl Targets {
     /// No targets.
-    pub fn new() -> Targets {
-        Targets::default()
+    pub const fn new() -> Targets {
+        Targets(Vec::new())
     }
 
-    /// These and `target`. Panics when the name is taken, as two plugins would.
+    /// These and `target`. Panics when the name is taken.
     pub fn with(mut self, target: Registration) -> Targets {
+        self.add(target);
+        self
+    }
+
+    /// Adds a target. Panics when the name is taken.
+    pub fn add(&mut self, target: Registration) {
         let taken = self.0.iter().any(|other| other.name == target.name);
         assert!(!taken, "target `{}` is registered twice", target.name);
         self.0.push(target);
-        self
     }
 
     /// The targets.

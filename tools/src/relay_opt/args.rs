@@ -21,6 +21,9 @@ pub(super) struct Cli {
     pub(super) command: Option<Command>,
     #[command(flatten)]
     pub(super) optimize: Optimize,
+    /// A shared library with passes, operations, rules or targets; see `relay-opt plugin`
+    #[arg(long, value_name = "LIB", global = true, action = ArgAction::Append)]
+    pub(super) load_plugin: Vec<String>,
 }
 
 /// What there is besides optimizing.
@@ -32,7 +35,11 @@ pub(super) enum Command {
     Import(ImportModel),
     Inspect(InspectModel),
     Egraph(Egraph),
+    Plugin(Plugin),
     Rules(Rules),
+    View(ViewModel),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Optimizing, the default.
@@ -61,16 +68,17 @@ pub(super) struct Optimize {
     /// back. The default is to leave out none, and for models those over 1024
     #[arg(long, value_name = "BYTES")]
     pub(super) elide_constants: Option<usize>,
-    /// Form of the result: relay, generic or json; or what a target makes of the program: te,
-    /// tensor expressions; schedule, these with their default schedules; loops; or c. What these
-    /// need is run after the passes: `compile` and `lower-te` for Relay without kernels, `lower-te`
-    /// for Relay with kernels, default schedules for functions without one. The default is the form
-    /// of the input
+    /// Form of the result: relay, generic or json; or what a target makes of the program: te, tensor
+    /// expressions; schedule, these with their default schedules; loops; or the name of a target, its
+    /// code, such as c. What these need is run after the passes: `compile` and `lower-te` for Relay
+    /// without kernels, `lower-te` for Relay with kernels, default schedules for functions without
+    /// one. The default is the form of the input
     #[arg(long, value_name = "FORM")]
     pub(super) emit: Option<String>,
-    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
+    /// What `--emit te` and what follows are for, such as `c` or `c{isa=avx2,threads=1}`. The default
+    /// is the target whose code is wanted, else `c`
+    #[arg(long, value_name = "TARGET")]
+    pub(super) target: Option<String>,
     /// Prints the passes as pipeline text, named pipelines written out, and stops
     #[arg(long)]
     pub(super) print_pipeline: bool,
@@ -167,6 +175,81 @@ pub(super) struct Optimize {
     /// Explains the code of a diagnostic
     #[arg(long, value_name = "CODE", help_heading = "Reference")]
     pub(super) explain: Option<String>,
+}
+
+/// Writes a page that shows what passes do to a program.
+///
+/// One file, without anything from elsewhere: the program after each pass as text, as a graph with the
+/// operations of a kernel in one colour, and as a difference between any two stages; times and what
+/// passes counted; and the kernels of a profile.
+#[derive(Args, Debug)]
+pub(super) struct ViewModel {
+    /// The program: text, or `.onnx`; `-` is standard input
+    pub(super) model: String,
+    #[command(flatten)]
+    pub(super) options: ModelOptions,
+    /// Passes to run; a repeated option appends
+    #[arg(long, value_name = "PIPELINE", action = ArgAction::Append)]
+    pub(super) pass: Vec<String>,
+    /// What `relay-opt bench --json --profile` wrote, for the table of kernels
+    #[arg(long, value_name = "FILE")]
+    pub(super) profile: Option<String>,
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE", default_value = "view.html")]
+    pub(super) output: String,
+}
+
+/// Prints what makes a shell complete the words of this program.
+///
+/// Passes, operations, targets and codes are those that there are now, plugins included. For bash:
+/// `relay-opt completions bash > ~/.local/share/bash-completion/completions/relay-opt`.
+#[derive(Args, Debug)]
+pub(super) struct Completions {
+    /// The shell
+    pub(super) shell: clap_complete::Shell,
+}
+
+/// Writes the manual pages of this program and of its commands.
+#[derive(Args, Debug)]
+pub(super) struct Man {
+    /// The folder for the pages, such as `~/.local/share/man/man1`; it is made where it is missing
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: String,
+}
+
+/// Makes and builds plugins.
+#[derive(Args, Debug)]
+pub(super) struct Plugin {
+    #[command(subcommand)]
+    pub(super) command: PluginCommand,
+}
+
+/// What there is to do with plugins.
+#[derive(Subcommand, Debug)]
+pub(super) enum PluginCommand {
+    /// Makes a folder with a plugin: a pass, its test, and what builds them
+    New {
+        /// Name of the plugin: small letters, digits and `-`
+        name: String,
+        /// The folder to make; the default is the name
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+        /// The sources of this program; the default is where it was built
+        #[arg(long, value_name = "DIR")]
+        source: Option<String>,
+    },
+    /// Builds a plugin, and says how to load it
+    Build {
+        /// The folder of the plugin
+        #[arg(default_value = ".")]
+        folder: String,
+        /// Compiles the plugin, and relay-opt with it, with all optimizations
+        #[arg(long)]
+        release: bool,
+        /// Copies the plugin and the libraries that it needs to this folder
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+    },
 }
 
 /// Runs a function of a model and writes what it returns.
@@ -510,6 +593,11 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     let texts: Vec<String> =
         parts.into_iter().map(|(_, text)| text).filter(|text| !text.trim().is_empty()).collect();
     Ok((cli, texts.join(",")))
+}
+
+/// The command line as clap knows it.
+pub(super) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// The help of the program and of each of its commands, by name, as plain text.

@@ -61,7 +61,7 @@ fn measure(
     io: &Io<'_>,
 ) -> Result<Measured, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
-    let target = target(&args.target, args.threads).map_err(one)?;
+    let target = target(&args.target, args.threads, registry).map_err(one)?;
     fits("main", &module).map_err(one)?;
     let mut given = match &args.params {
         Some(path) => arrays::load(&io.directory.join(path)).map_err(one)?,

@@ -63,7 +63,7 @@ fn package(
     progress: &Progress,
 ) -> Result<Vec<File>, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
-    let target = target(&args.target, args.threads).map_err(one)?;
+    let target = target(&args.target, args.threads, registry).map_err(one)?;
     let all = parameters(&module);
     let read = |path: &Option<String>| match path {
         Some(path) => arrays::load(&directory.join(path)),

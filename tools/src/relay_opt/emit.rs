@@ -8,6 +8,7 @@ use ir_core::{
     Attr, AttrData, AttrDict, BlockId, Body, Item, Module, OpId, Registry, Scalar, TensorData,
     ValueId,
 };
+use target_core::targets;
 
 use super::language::Form;
 use super::lowering::Level;
@@ -21,16 +22,18 @@ pub(super) enum Emit {
     Lowered(Level),
 }
 
-const AVAILABLE: [&str; 7] = ["relay", "generic", "json", "te", "schedule", "loops", "c"];
+const FORMS: [&str; 6] = ["relay", "generic", "json", "te", "schedule", "loops"];
 const LATER: [&str; 3] = ["spirv", "ptx", "dot"];
 
 impl Emit {
-    /// The form called `name`.
+    /// The form called `name`; the code of a target is called like the target.
     ///
     /// # Errors
     /// A message where there is none.
-    pub(super) fn named(name: &str) -> Result<Emit, String> {
-        let available = AVAILABLE.join(", ");
+    pub(super) fn named(name: &str, registry: &Registry) -> Result<Emit, String> {
+        let targets = targets(registry).all().iter().map(|target| target.name);
+        let all: Vec<&str> = FORMS.into_iter().chain(targets).collect();
+        let available = all.join(", ");
         match name {
             "relay" => Ok(Emit::Text(Form::Relay)),
             "generic" => Ok(Emit::Text(Form::Generic)),
@@ -38,13 +41,12 @@ impl Emit {
             "te" => Ok(Emit::Lowered(Level::Te)),
             "schedule" => Ok(Emit::Lowered(Level::Schedule)),
             "loops" => Ok(Emit::Lowered(Level::Loops)),
-            "c" => Ok(Emit::Lowered(Level::Code)),
+            target if all.contains(&target) => Ok(Emit::Lowered(Level::Code)),
             later if LATER.contains(&later) => {
                 Err(format!("`--emit {later}` is not available yet; there are {available}"))
             }
             other => {
-                let help =
-                    did_you_mean(other, AVAILABLE).unwrap_or(format!("expected {available}"));
+                let help = did_you_mean(other, all).unwrap_or(format!("expected {available}"));
                 Err(format!("unknown form `{other}`; {help}"))
             }
         }

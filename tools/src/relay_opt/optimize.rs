@@ -122,15 +122,23 @@ pub(super) fn optimize(
             return Ok(USAGE);
         }
     }
-    reporter.source("<target>", &args.target);
-    let lowering = match level.map(|level| targets::target(&args.target, None).map(|t| (level, t)))
-    {
-        None => None,
-        Some(Ok((level, target))) => {
-            Some(Lowering { level, target, print_steps: args.print_schedule_steps })
-        }
-        Some(Err(diagnostic)) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
-    };
+    let code_of = args.emit.as_deref().filter(|_| level == Some(Level::Code));
+    let target = args.target.as_deref().or(code_of).unwrap_or("c");
+    reporter.source("<target>", target);
+    let lowering =
+        match level.map(|level| targets::target(target, None, registry).map(|t| (level, t))) {
+            None => None,
+            Some(Ok((level, target))) => {
+                if let Some(name) = code_of.filter(|name| *name != target.name()) {
+                    let found = target.name();
+                    let message = format!("`--emit {name}` is the code of the target `{name}`");
+                    writeln!(io.stderr, "error: {message}, found `--target {found}`")?;
+                    return Ok(USAGE);
+                }
+                Some(Lowering { level, target, print_steps: args.print_schedule_steps })
+            }
+            Some(Err(diagnostic)) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
+        };
     if args.print_pipeline {
         writeln!(io.stdout, "{pipeline}")?;
         return Ok(OK);
@@ -192,7 +200,7 @@ fn options(
     args: &Optimize,
     registry: &Registry,
 ) -> Result<(Option<Emit>, Selection, Selection), String> {
-    let emit = args.emit.as_deref().map(Emit::named).transpose()?;
+    let emit = args.emit.as_deref().map(|name| Emit::named(name, registry)).transpose()?;
     let selection = |values: &[String]| {
         if values.is_empty() {
             return Ok(Selection::None);

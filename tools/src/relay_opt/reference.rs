@@ -47,7 +47,7 @@ pub(super) fn answer(
         answered = true;
     }
     if args.list_targets {
-        targets::list(out)?;
+        targets::list(registry, out)?;
         answered = true;
     }
     let mut unknown = None;

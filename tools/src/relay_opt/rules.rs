@@ -49,7 +49,8 @@ pub(super) fn rules(
     }
     let (library, mut found) = Library::new(registry, &sources);
     reporter.sources(&library.sources);
-    let built_in = BUILT_IN.iter().map(|(file, _)| file.to_string());
+    let built_in = BUILT_IN.iter().map(|(file, _)| *file);
+    let built_in = built_in.chain(registry.rule_files().map(|file| file.name)).map(str::to_string);
     let names: Vec<String> = if files.is_empty() { built_in.collect() } else { files.clone() };
     let rules: Vec<Rule> = names.iter().flat_map(|file| library.of_file(file)).collect();
     match command {

@@ -255,7 +255,8 @@ impl Runner<'_> {
             let message = format!("compiled programs start at @main, not at @{name}");
             return Err(vec![Diagnostic::error("E0733", message)]);
         }
-        let target = target(&args.target, args.threads).map_err(|error| vec![error])?;
+        let target =
+            target(&args.target, args.threads, self.registry).map_err(|error| vec![error])?;
         let mut module = self.module.clone();
         let mut constants = Vec::new();
         let mut inputs = Vec::new();

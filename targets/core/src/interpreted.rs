@@ -1,19 +1,20 @@
 //! Kernels without a compiler: their loops, interpreted.
 
 use ir_core::{Diagnostic, Module, Symbol, Verified};
-use target_core::{Buffer, Executable, Kernel};
 use te::interpreter::run_kernel;
 use te::loops::{KERNEL, OUTPUTS};
 
+use crate::{Buffer, Executable, Kernel};
+
 /// The kernels of a module, run by the interpreter of loops.
-pub(super) struct Interpreted {
+pub struct Interpreted {
     module: Module,
     kernels: Vec<Kernel>,
 }
 
 impl Interpreted {
     /// The kernels of `module`.
-    pub(super) fn new(module: Verified<'_, Module>) -> Interpreted {
+    pub fn new(module: Verified<'_, Module>) -> Interpreted {
         let module = module.get().clone();
         let items = module.items.iter().filter(|(_, item)| item.signature.op == KERNEL);
         let kernels = items.map(|(name, item)| {
@@ -39,7 +40,7 @@ impl Executable for Interpreted {
     }
 
     fn call(&self, name: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic> {
-        let misfit = |message: String| Diagnostic::error("E0733", message);
+        let misfit = |message: String| Diagnostic::error("E0907", message);
         let kernel = self.kernels.iter().find(|kernel| kernel.name == name);
         let body = self.module.body(Symbol::new(name));
         let (Some(kernel), Some(body)) = (kernel, body) else {

@@ -1,0 +1,112 @@
+//! A target.
+
+// ANCHOR: target
+use ir_core::{Diagnostic, Module, Options, Registry, Verified};
+use target_core::package::{Contents, File, Model};
+use target_core::{
+    Artifact, Capabilities, Costs, Executable, Interpreted, Registration, Target, host,
+};
+
+/// Options of the target `listing`.
+#[derive(Options, Clone, Debug)]
+#[options(of = "target `listing`")]
+pub struct ListingOptions {
+    /// Lanes of a vector of `float32` that schedules count on; 1 is no vectors.
+    #[default(4)]
+    pub lanes: usize,
+}
+
+/// Writes kernels as text for readers, and runs them with the interpreter of loops.
+pub struct Listing {
+    machine: Capabilities,
+}
+
+/// The target, for `target_core::register`.
+pub const fn registration() -> Registration {
+    const DOC: &str = "The loops of kernels, for readers; run by an interpreter.";
+    Registration::new::<ListingOptions>("listing", DOC, |options| {
+        let ListingOptions { lanes } = ListingOptions::read(options)?;
+        if !(lanes.is_power_of_two() && lanes <= 64) {
+            return Err(format!("option `lanes` expects a power of two up to 64, found `{lanes}`"));
+        }
+        // Default schedules look at the machine: one thread, and as many registers as it likes.
+        let vector_bits = if lanes == 1 { 0 } else { 32 * lanes };
+        let machine = Capabilities {
+            isa: "listing",
+            vector_bits,
+            vector_registers: 32,
+            threads: 1,
+            ..host()
+        };
+        Ok(Box::new(Listing { machine }))
+    })
+}
+
+impl Target for Listing {
+    fn name(&self) -> &'static str {
+        "listing"
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.machine
+    }
+
+    fn costs(&self) -> Costs {
+        Costs { flops: 1e7, bandwidth: 1e8, launch: 1e-6 }
+    }
+
+    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {
+        let registry = Registry::new().with(te::dialect());
+        let options = relay::text::PrintOptions::default();
+        let mut text = Vec::new();
+        relay::text::print(module.get(), &registry, &options, &mut text)
+            .map_err(|error| vec![Diagnostic::error("E0902", error.to_string())])?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        Ok(vec![Artifact { name: "kernels.txt".to_string(), text }])
+    }
+
+    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostic> {
+        // A target with tools, such as a compiler or a validator, asks them here.
+        let registry = Registry::new().with(te::dialect());
+        for artifact in artifacts {
+            let (_, found) = relay::text::parse(&artifact.name, &artifact.text, &registry);
+            if let Some(error) = found.into_iter().find(Diagnostic::is_error) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Vec<Diagnostic>> {
+        Ok(Box::new(Interpreted::new(module)))
+    }
+
+    fn package(
+        &self,
+        module: Verified<'_, Module>,
+        model: &Model,
+    ) -> Result<Vec<File>, Vec<Diagnostic>> {
+        let files = self.codegen(module)?.into_iter();
+        Ok(files
+            .map(|file| File {
+                name: format!("{}.txt", model.name),
+                contents: Contents::Text(file.text),
+            })
+            .collect())
+    }
+}
+// ANCHOR_END: target
+
+#[cfg(test)]
+mod tests {
+    use target_core::targets;
+
+    #[test]
+    fn options_are_checked() {
+        let registry = crate::registry();
+        assert!(targets(&registry).parse("listing{lanes=8}").is_ok());
+        for text in ["listing{lanes=3}", "listing{lanes=many}", "listing{lane=4}"] {
+            assert!(targets(&registry).parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Passes that are programs.
+
+use std::io::{self, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ir_core::{Diagnostic, Module, ModulePass, Pass, PassContext, PassResult, Registry, text};
+
+use crate::codes;
+
+/// Pipes the program through another program, which reads text and writes text.
+///
+/// The command gets the program on its standard input and writes what it made of it to its standard
+/// output; its standard error is shown where it fails. A status other than 0, no answer within the
+/// timeout, and output that does not parse or type are errors, and the program is what it was.
+/// Constants travel with the text, bit by bit, and locations in the result are those of the text
+/// that the command wrote.
+///
+/// `exec{cmd="python3 my_pass.py --level 2"}` runs a program with arguments. They are split at blanks,
+/// and quotes hold together what belongs together; there is no shell in between.
+///
+/// ```relay
+/// def @main(%x: Tensor[(2), float32]) {
+///   nn.relu(%x)
+/// }
+/// ```
+/// becomes, with `cmd="sed s/nn.relu/tanh/"`,
+/// ```relay
+/// def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+///   tanh(%x)
+/// }
+/// ```
+#[derive(Pass)]
+#[pass(name = "exec", module)]
+pub struct Exec {
+    /// The program and its arguments.
+    #[default(String::new())]
+    pub cmd: String,
+    /// What it reads and writes: `relay`, Relay text, or `generic`, the generic form of the IR.
+    #[default("relay".to_string())]
+    pub form: String,
+    /// Seconds that it may take.
+    #[default(60)]
+    pub timeout: u64,
+}
+
+/// An output text is smaller: places in it are 31-bit offsets.
+const MOST_OUTPUT: u64 = (1 << 31) - 1;
+
+/// How much of what a failing program says is shown, in bytes.
+const MOST_SHOWN: usize = 4000;
+
+impl ModulePass for Exec {
+    fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+        let error = |message: String| Diagnostic::error(codes::EXEC, message);
+        let generic = match self.form.as_str() {
+            "relay" => false,
+            "generic" => true,
+            other => {
+                return Err(error(format!("`{other}` is no form that `exec` knows"))
+                    .help("expected `relay` or `generic`"));
+            }
+        };
+        let words = shlex::split(&self.cmd).unwrap_or_default();
+        let Some((program, arguments)) = words.split_first() else {
+            return Err(error("`exec` needs a command".to_string())
+                .help("for example `exec{cmd=\"python3 my_pass.py\"}`"));
+        };
+        let mut input = Vec::new();
+        let printed = match generic {
+            true => {
+                let options = text::PrintOptions::complete();
+                text::print_with(module, cx.registry, &options, &mut input)
+            }
+            false => relay::text::print(
+                module,
+                cx.registry,
+                &relay::text::PrintOptions::default(),
+                &mut input,
+            ),
+        };
+        printed.map_err(|problem| error(format!("the program cannot be printed: {problem}")))?;
+        let is_empty = module.items.is_empty();
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let output = pipe(command, input, Duration::from_secs(self.timeout))
+            .map_err(|what| failure(&what, program))?;
+        let file = format!("<output of {program}>");
+        let text = String::from_utf8(output).map_err(|problem| {
+            let at = problem.utf8_error().valid_up_to();
+            error(format!("what `{program}` wrote is not text: byte {at} is not UTF-8"))
+        })?;
+        if text.trim().is_empty() && !is_empty {
+            return Err(error(format!("`{program}` wrote nothing"))
+                .help("it must write the whole program to its standard output"));
+        }
+        cx.sources.add(file.as_str(), text.clone());
+        let (mut result, mut found) = parse(generic, &file, &text, cx.registry);
+        if !found.iter().any(Diagnostic::is_error) {
+            found.extend(relay::inference::infer_module(&mut result, cx.registry));
+        }
+        let failed = found.iter().any(Diagnostic::is_error);
+        cx.diagnostics.extend(found);
+        if !failed {
+            *module = result;
+        }
+        Ok(())
+    }
+}
+
+fn parse(generic: bool, file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
+    match generic {
+        true => text::parse(file, text, registry),
+        false => relay::text::parse(file, text, registry),
+    }
+}
+
+/// What kept a program from answering.
+enum Failure {
+    /// It could not be run, or its streams broke.
+    System(io::Error),
+    /// It took longer than so many seconds.
+    Timeout(u64),
+    /// It wrote more than a text may have.
+    TooMuch,
+    /// It ended with this status and said this.
+    Status(ExitStatus, Vec<u8>),
+}
+
+fn failure(what: &Failure, program: &str) -> Diagnostic {
+    let error = |message| Diagnostic::error(codes::EXEC, message);
+    match what {
+        Failure::System(problem) => {
+            let text = problem.to_string();
+            let text = text.split(" (os error").next().unwrap_or(&text).to_string();
+            error(format!("cannot run `{program}`: {text}"))
+                .help("paths are relative to the current folder; there is no shell")
+        }
+        Failure::Timeout(seconds) => {
+            error(format!("`{program}` did not end within {seconds} s and was stopped"))
+                .help("give it more time with `timeout=SECONDS`")
+        }
+        Failure::TooMuch => error(format!("`{program}` wrote 2 GiB or more, and was stopped")),
+        Failure::Status(status, said) => {
+            let said = &said[..said.len().min(MOST_SHOWN)];
+            let said = String::from_utf8_lossy(said).trim_end().to_string();
+            let diagnostic = error(format!("`{program}` failed: {status}"));
+            if said.is_empty() { diagnostic } else { diagnostic.note(said) }
+        }
+    }
+}
+
+/// What `command` writes when it reads `input`. It is stopped after `timeout`.
+fn pipe(mut command: Command, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Failure> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(Failure::System)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program may answer without reading all, which is no error.
+        thread::spawn(move || stdin.write_all(&input));
+    }
+    let stdout = child.stdout.take().map(|stream| read_on(stream, MOST_OUTPUT + 1));
+    let stderr = child.stderr.take().map(|stream| read_on(stream, MOST_SHOWN as u64));
+    let status = wait(&mut child, timeout)?;
+    // The streams end with the program, unless it left another one behind, which is not waited for.
+    let rest = Duration::from_secs(1);
+    let collect = |stream: Option<std::sync::mpsc::Receiver<Vec<u8>>>| match stream {
+        Some(stream) => stream.recv_timeout(rest).map_err(|_| Failure::Timeout(timeout.as_secs())),
+        None => Ok(vec![]),
+    };
+    if !status.success() {
+        return Err(Failure::Status(status, collect(stderr).unwrap_or_default()));
+    }
+    let output = collect(stdout)?;
+    if output.len() as u64 > MOST_OUTPUT { Err(Failure::TooMuch) } else { Ok(output) }
+}
+
+/// Reads a stream to its end, or `limit` bytes of it, while others go on.
+fn read_on(stream: impl Read + Send + 'static, limit: u64) -> std::sync::mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let mut stream = stream;
+        let mut bytes = Vec::new();
+        // What was read before an error is all that there is.
+        let _ = (&mut stream).take(limit).read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+        // The rest is read away, so that the program does not wait for a reader.
+        let _ = io::copy(&mut stream, &mut io::sink());
+    });
+    receiver
+}
+
+/// Waits for a program, and stops it after `timeout`.
+fn wait(child: &mut Child, timeout: Duration) -> Result<ExitStatus, Failure> {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(100);
+    loop {
+        match child.try_wait().map_err(Failure::System)? {
+            Some(status) => return Ok(status),
+            None if start.elapsed() >= timeout => {
+                // It may have ended in between.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Failure::Timeout(timeout.as_secs()));
+            }
+            None => thread::sleep(pause),
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,377 @@
+//! Plugins in shared libraries.
+//!
+//! A plugin is linked with relay-opt as a shared library (the crate `relay-opt-shared`), so that
+//! there is one copy of everything that they have in common: interned types, hooks found by their
+//! Rust type, the allocator, panics. relay-opt itself is linked statically and has another copy.
+//! **So a command with plugins runs in the shared library**: the program checks the plugins, loads
+//! them and hands its arguments and streams over to the library that came with them.
+//!
+//! This is the one place where memory safety rests on what other files hold:
+//! - A file is loaded only if its [`DESCRIPTION`] is that of this build: same version, same
+//!   sources, same compiler. It is read from the file, so that no code of another build runs.
+//! - Between a plugin and the library, types are Rust's: the linker joins them by symbols that hold
+//!   a hash of the crate, its compiler and its settings.
+//! - Between the program and the library, which may have been compiled with other settings, types
+//!   are C's (`Call`).
+//! - Libraries are never unloaded: what they registered lives as long as the process.
+#![allow(unsafe_code)]
+
+use std::error::Error;
+use std::ffi::c_void;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::slice;
+
+use ir_core::pipeline::catch_panic;
+use ir_core::{Diagnostic, Registry};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use object::{Object, ObjectSegment};
+
+use crate::io::Io;
+use crate::relay_opt;
+
+/// What the description in a file starts with.
+const START: &str = "relay-opt plugin, version ";
+
+/// The version, compiler and sources that a plugin was built with, as its file holds them.
+pub const DESCRIPTION: &str = concat!(
+    "relay-opt plugin, version ",
+    env!("CARGO_PKG_VERSION"),
+    ", ",
+    env!("RELAY_OPT_COMPILER"),
+    ", build ",
+    env!("RELAY_OPT_BUILD"),
+    ";"
+);
+
+/// The name under which a plugin is found.
+const SYMBOL: &str = "RELAY_OPT_PLUGIN";
+
+/// What relay-opt finds in a plugin; [`plugin!`](crate::plugin!) makes it.
+#[repr(C)]
+pub struct Plugin {
+    /// [`DESCRIPTION`], from the plugin's own file.
+    description: &'static str,
+    /// Runs a command in the library that the plugin is linked with.
+    enter: unsafe extern "C" fn(*const Call) -> i32,
+    /// Adds what the plugin has.
+    register: fn(&mut Registry),
+}
+
+impl Plugin {
+    /// A plugin that `register` adds. `description` is a parameter so that its text lies in the
+    /// plugin's file.
+    pub const fn new(description: &'static str, register: fn(&mut Registry)) -> Plugin {
+        Plugin { description, enter, register }
+    }
+}
+
+/// Makes a shared library a plugin: `plugin!(register)`, where `register` is a function
+/// `fn(&mut Registry)` that adds passes, operations, rules and targets.
+#[macro_export]
+macro_rules! plugin {
+    ($register:path) => {
+        /// What relay-opt looks for in a plugin.
+        #[unsafe(no_mangle)]
+        pub static RELAY_OPT_PLUGIN: $crate::plugin::Plugin =
+            $crate::plugin::Plugin::new($crate::plugin::DESCRIPTION, $register);
+    };
+}
+
+/// A plugin that was loaded, and its path.
+#[repr(C)]
+struct Loaded {
+    plugin: *const Plugin,
+    path: Bytes,
+}
+
+/// Text or bytes that live as long as a call.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Bytes {
+    start: *const u8,
+    length: usize,
+}
+
+impl Bytes {
+    fn new(text: &str) -> Bytes {
+        Bytes { start: text.as_ptr(), length: text.len() }
+    }
+
+    /// # Safety
+    /// These are the bytes of a text that lives as long as `'a`.
+    unsafe fn text<'a>(self) -> &'a str {
+        // SAFETY: `new` takes both from a `&str`.
+        unsafe { str::from_utf8_unchecked(slice::from_raw_parts(self.start, self.length)) }
+    }
+}
+
+/// A command with its streams, as it goes from the program to the library.
+#[repr(C)]
+struct Call {
+    arguments: *const Bytes,
+    argument_count: usize,
+    plugins: *const Loaded,
+    plugin_count: usize,
+    directory: Bytes,
+    styled: bool,
+    /// The `Io` of the program.
+    io: *mut c_void,
+    /// Reads into a buffer; the bytes read, or a negative [`code`].
+    read: unsafe extern "C" fn(*mut c_void, *mut u8, usize) -> isize,
+    /// Writes to standard output, or to standard error where the second argument says so; 0 or a
+    /// negative [`code`].
+    write: unsafe extern "C" fn(*mut c_void, bool, *const u8, usize) -> isize,
+    /// Flushes likewise.
+    flush: unsafe extern "C" fn(*mut c_void, bool) -> isize,
+}
+
+/// Runs relay-opt with plugins. `registry` is that of the program.
+///
+/// # Errors
+/// When a plugin cannot be loaded. Errors of the plugins' registration are written by the library.
+pub(crate) fn run(
+    paths: &[PathBuf],
+    args: &[String],
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> Result<i32, Diagnostic> {
+    if let Some(name) = own(registry) {
+        let message = format!("this program cannot load plugins, since it has `{name}` of its own");
+        let help = "make that a plugin as well, and load both into `relay-opt`";
+        return Err(Diagnostic::error("E0740", message).help(help));
+    }
+    let mut plugins: Vec<(&'static Plugin, String)> = Vec::new();
+    for path in paths {
+        plugins.push((load(path)?, path.display().to_string()));
+    }
+    let Some((first, first_path)) = plugins.first() else { return Ok(relay_opt::USAGE) };
+    if let Some((_, path)) =
+        plugins.iter().find(|(plugin, _)| plugin.enter as usize != first.enter as usize)
+    {
+        let message = format!("`{path}` and `{first_path}` are linked with different libraries");
+        return Err(Diagnostic::error("E0741", message).help(REBUILD));
+    }
+    let arguments: Vec<Bytes> = args.iter().map(|arg| Bytes::new(arg)).collect();
+    let loaded: Vec<Loaded> = plugins
+        .iter()
+        .map(|(plugin, path)| Loaded { plugin: &raw const **plugin, path: Bytes::new(path) })
+        .collect();
+    let directory = io.directory.to_string_lossy().into_owned();
+    let call = Call {
+        arguments: arguments.as_ptr(),
+        argument_count: arguments.len(),
+        plugins: loaded.as_ptr(),
+        plugin_count: loaded.len(),
+        directory: Bytes::new(&directory),
+        styled: io.styled,
+        io: (&raw mut *io).cast(),
+        read,
+        write,
+        flush,
+    };
+    // SAFETY: `call` and what it points to live until `enter` returns, which keeps none of it, and
+    // nothing else uses `io` meanwhile. `enter` is a function of this signature, as the equal
+    // description says.
+    Ok(unsafe { (first.enter)(&raw const call) })
+}
+
+const REBUILD: &str = "build it again, with `relay-opt plugin build`";
+
+/// Something in `registry` that relay-opt does not have.
+fn own(registry: &Registry) -> Option<&'static str> {
+    let base = crate::registry();
+    let mut passes = registry.passes().map(|pass| pass.name);
+    let mut ops = registry.ops().map(|info| info.def.name);
+    let mut targets = target_core::targets(registry).all().iter().map(|target| target.name);
+    passes
+        .find(|name| base.find_pass(name).is_none())
+        .or_else(|| ops.find(|name| base.info(*name).is_none()))
+        .or_else(|| {
+            let known = target_core::targets(&base).all();
+            targets.find(|name| known.iter().all(|target| target.name != *name))
+        })
+}
+
+fn failed(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::error("E0740", format!("cannot load the plugin `{}`: {what}", path.display()))
+}
+
+/// Checks that the file at `path` is a plugin of this build, without loading it.
+///
+/// # Errors
+/// When it is not, with both versions where they differ.
+pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
+    let failed = |what: String| failed(path, what);
+    let bytes = fs::read(path).map_err(|error| failed(relay_opt::plain(&error)))?;
+    let found = description(&bytes).ok_or_else(|| {
+        failed("it is no plugin".to_string())
+            .help("a plugin is a shared library with `plugin!`; `relay-opt plugin new` makes one")
+    })?;
+    let shown = |text: &str| text.trim_start_matches(START).trim_end_matches(';').to_string();
+    if found != DESCRIPTION {
+        let message = format!("`{}` is a plugin for another relay-opt", path.display());
+        return Err(Diagnostic::error("E0741", message)
+            .note(format!("the plugin is for version {}", shown(&found)))
+            .note(format!("this is version {}", shown(DESCRIPTION)))
+            .help(REBUILD));
+    }
+    // The system's loader maps segments without a look at the length of the file.
+    let whole = object::File::parse(&*bytes)
+        .is_ok_and(|file| file.segments().all(|segment| segment.data().is_ok()));
+    if !whole {
+        return Err(failed("the file is not complete".to_string()).help(REBUILD));
+    }
+    Ok(())
+}
+
+/// Loads a plugin for the rest of the process.
+fn load(path: &Path) -> Result<&'static Plugin, Diagnostic> {
+    check(path)?;
+    let failed = |what: String| failed(path, what);
+    let path = fs::canonicalize(path).map_err(|error| failed(relay_opt::plain(&error)))?;
+    // SAFETY: its description says that the file was made by `plugin!` of these sources with this
+    // compiler. Its initializers are those of the Rust standard library, and what its author wrote.
+    let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
+    let library = library.map_err(|error| failed(reason(&error)).help(REBUILD))?;
+    // Never unloaded.
+    let library = ManuallyDrop::new(library);
+    // SAFETY: `plugin!` gives the symbol this type, of which `description` and `enter` have the same
+    // layout in every compilation; `register` is used in the library only.
+    let plugin = unsafe { library.get::<*const Plugin>(SYMBOL.as_bytes()) };
+    let plugin = plugin.map_err(|error| failed(reason(&error)))?;
+    // SAFETY: the symbol is a static, which is never written to.
+    Ok(unsafe { &**plugin })
+}
+
+/// What the system's loader says.
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| source.to_string())
+}
+
+/// The description in a plugin's file.
+fn description(bytes: &[u8]) -> Option<String> {
+    memchr::memmem::find_iter(bytes, START.as_bytes()).find_map(|start| {
+        let rest = &bytes[start..bytes.len().min(start + 1000)];
+        let text = str::from_utf8(&rest[..=memchr::memchr(b';', rest)?]).ok()?;
+        (!text.contains(char::is_control)).then(|| text.to_string())
+    })
+}
+
+/// Runs a command in the library that the plugins are linked with, which this is.
+unsafe extern "C" fn enter(call: *const Call) -> i32 {
+    // SAFETY: `run` gives an initialized call with arrays of these lengths, which live until this
+    // returns.
+    let (call, arguments, plugins) = unsafe {
+        let call = &*call;
+        let arguments = slice::from_raw_parts(call.arguments, call.argument_count);
+        (call, arguments, slice::from_raw_parts(call.plugins, call.plugin_count))
+    };
+    // SAFETY: `run` makes them of texts.
+    let text = |bytes: &Bytes| unsafe { bytes.text() };
+    let arguments: Vec<String> = arguments.iter().map(|bytes| text(bytes).to_string()).collect();
+    let mut stdin = Stream { call, to_stderr: false };
+    let mut stdout = Stream { call, to_stderr: false };
+    let mut stderr = Stream { call, to_stderr: true };
+    let mut io = Io {
+        stdin: &mut stdin,
+        stdout: &mut stdout,
+        stderr: &mut stderr,
+        directory: text(&call.directory).into(),
+        styled: call.styled,
+    };
+    let run = || {
+        let mut registry = crate::registry();
+        for loaded in plugins {
+            // SAFETY: `load` found it in a library that is never unloaded and is linked with this
+            // one, as `run` checked, so that the types are the same.
+            let plugin = unsafe { &*loaded.plugin };
+            let registered = catch_panic(|| (plugin.register)(&mut registry));
+            if let Err(message) = registered {
+                let path = text(&loaded.path);
+                let message = format!("the plugin `{path}` does not register: {message}");
+                let error = Diagnostic::error("E0742", message)
+                    .help("names of passes, operations, rules and targets must be new");
+                return relay_opt::refuse(error, &mut io);
+            }
+        }
+        relay_opt::main_loaded(&registry, &arguments, &mut io)
+    };
+    // A panic must not leave a function of C.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(relay_opt::INTERNAL)
+}
+
+/// A stream of the program, in the library.
+struct Stream<'a> {
+    call: &'a Call,
+    to_stderr: bool,
+}
+
+impl Stream<'_> {
+    fn result(&self, code: isize) -> io::Result<usize> {
+        usize::try_from(code).map_err(|_| match code {
+            BROKEN_PIPE => io::ErrorKind::BrokenPipe.into(),
+            code => io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or(0)),
+        })
+    }
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: `io` is the program's, and `buffer` has room for that many bytes.
+        let code = unsafe { (self.call.read)(self.call.io, buffer.as_mut_ptr(), buffer.len()) };
+        self.result(code)
+    }
+}
+
+impl Write for Stream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: `io` is the program's, and `bytes` has that many bytes.
+        let code =
+            unsafe { (self.call.write)(self.call.io, self.to_stderr, bytes.as_ptr(), bytes.len()) };
+        self.result(code).map(|_| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // SAFETY: `io` is the program's.
+        let code = unsafe { (self.call.flush)(self.call.io, self.to_stderr) };
+        self.result(code).map(|_| ())
+    }
+}
+
+/// A broken pipe, whatever number the system gives it.
+const BROKEN_PIPE: isize = isize::MIN;
+
+/// A result as a number: what is not negative, or an error.
+fn code(result: io::Result<usize>) -> isize {
+    match result {
+        Ok(count) => isize::try_from(count).unwrap_or(isize::MAX),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => BROKEN_PIPE,
+        // 5 is an error of input and output on every system.
+        Err(error) => -(error.raw_os_error().unwrap_or(5) as isize).abs(),
+    }
+}
+
+unsafe extern "C" fn read(io: *mut c_void, start: *mut u8, length: usize) -> isize {
+    // SAFETY: `io` comes from `run`, which lends it for the call; a reader fills initialized bytes.
+    let (io, buffer) =
+        unsafe { (&mut *io.cast::<Io<'_>>(), slice::from_raw_parts_mut(start, length)) };
+    code(io.stdin.read(buffer))
+}
+
+unsafe extern "C" fn write(io: *mut c_void, err: bool, start: *const u8, length: usize) -> isize {
+    // SAFETY: as in `read`.
+    let (io, bytes) = unsafe { (&mut *io.cast::<Io<'_>>(), slice::from_raw_parts(start, length)) };
+    let stream = if err { &mut *io.stderr } else { &mut *io.stdout };
+    code(stream.write_all(bytes).map(|()| 0))
+}
+
+unsafe extern "C" fn flush(io: *mut c_void, err: bool) -> isize {
+    // SAFETY: as in `read`.
+    let io = unsafe { &mut *io.cast::<Io<'_>>() };
+    let stream = if err { &mut *io.stderr } else { &mut *io.stdout };
+    code(stream.flush().map(|()| 0))
+}
