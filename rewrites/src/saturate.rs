@@ -270,6 +270,7 @@ impl<'a> Saturation<'a> {
             plans.sort_by_key(|(place, _)| *place);
             complete &= all;
         }
+        plans.iter().for_each(|(place, _)| self.ledger.rules[*place].matches += 1);
         if let Scheduler::Backoff { matches, rounds } = phase.scheduler {
             plans = self.pause(plans, matches, rounds);
         }
@@ -334,7 +335,6 @@ impl<'a> Saturation<'a> {
             let all = search.run(near)?;
             self.ledger.work += search.work;
             self.ledger.rules[*place].work += search.work;
-            self.ledger.rules[*place].matches += search.plans.len() as u64;
             plans.extend(search.plans.into_iter().map(|plan| (*place, plan)));
             complete &= all;
             if all {
