@@ -27,6 +27,7 @@ mod rules;
 mod run_model;
 mod semantics;
 mod shell;
+mod strategies;
 mod targets;
 mod view;
 mod watch;

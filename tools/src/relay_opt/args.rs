@@ -425,7 +425,7 @@ pub(super) struct CompileModel {
 }
 
 /// How ONNX models are read.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(super) struct ModelOptions {
     /// Sets an extent that an ONNX model names; the others are open
     #[arg(long, value_name = "NAME=N", value_parser = extent, action = ArgAction::Append)]
@@ -543,6 +543,49 @@ pub(super) enum RulesCommand {
         /// Operands that each rule is tried on, in each direction
         #[arg(long, value_name = "N", default_value_t = 100)]
         trials: u32,
+    },
+    /// Prints what each rule did for a model, as a table: matches, applications, nodes that were new,
+    /// classes united, nodes looked at, and nodes that the result has
+    Count {
+        /// A program or a model
+        model: String,
+        /// A strategy, by name or as a file ending in `.strategy`
+        #[arg(long, value_name = "NAME", default_value = "egraph")]
+        strategy: String,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Runs a strategy without each of the rules that did something, and prints what the result then
+    /// costs
+    Ablate {
+        /// A program or a model
+        model: String,
+        /// A strategy, by name or as a file ending in `.strategy`
+        #[arg(long, value_name = "NAME", default_value = "egraph")]
+        strategy: String,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Runs strategies on models, and prints costs, work and CPU time
+    Compare {
+        /// Programs or models
+        #[arg(required = true)]
+        models: Vec<String>,
+        /// Strategies, by name or as files ending in `.strategy`. The default is all built-in ones
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        strategies: Vec<String>,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Prints a rule, what its promise means, and operands that it was tried on
+    Explain {
+        /// The rule's name
+        name: String,
+        /// Files of rules, besides the built-in ones
+        files: Vec<String>,
     },
     /// Prints rules
     List {
