@@ -49,6 +49,13 @@ pub fn of_signature(signature: &Signature) -> Fingerprint {
     Fingerprint(hasher.finish())
 }
 
+/// The fingerprint of byte strings, where each begins and ends included.
+pub fn of_bytes<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Fingerprint {
+    let mut hasher = SipHasher::new(Kind::Bytes);
+    parts.into_iter().for_each(|part| hasher.bytes(part));
+    Fingerprint(hasher.finish())
+}
+
 /// The fingerprint of a module: its items in order, with names, signatures and bodies.
 pub fn of_module(module: &Module) -> Fingerprint {
     let mut hashes = Hashes::default();
@@ -318,6 +325,7 @@ enum Kind {
     Dim,
     Attr,
     Dict,
+    Bytes,
 }
 
 impl Kind {

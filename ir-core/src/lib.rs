@@ -15,6 +15,7 @@ pub mod copy;
 pub mod diagnostics;
 pub mod dtype;
 pub mod fingerprint;
+pub mod graph;
 pub mod ids;
 pub mod infer;
 mod intern;

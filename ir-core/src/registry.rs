@@ -5,6 +5,7 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -292,9 +293,10 @@ impl fmt::Debug for OpDef {
     }
 }
 
-type Hook = (TypeId, Box<dyn Any + Send + Sync>);
+type Hook = (TypeId, Arc<dyn Any + Send + Sync>);
 
 /// A registered operation: its definition and the hooks attached to it.
+#[derive(Clone)]
 pub struct OpInfo {
     /// The static facts.
     pub def: OpDef,
@@ -316,7 +318,7 @@ impl OpInfo {
     /// Attaches `hook`; of two of one type the later wins.
     pub fn attach<H: Any + Send + Sync>(&mut self, hook: H) {
         self.hooks.retain(|(id, _)| *id != TypeId::of::<H>());
-        self.hooks.push((TypeId::of::<H>(), Box::new(hook)));
+        self.hooks.push((TypeId::of::<H>(), Arc::new(hook)));
     }
 
     /// The hook of type `H`, where one is attached.
@@ -358,7 +360,7 @@ pub struct RuleFile {
 }
 
 /// Everything that exists.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Registry {
     dialects: IndexMap<&'static str, Dialect, FxBuildHasher>,
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
@@ -445,17 +447,24 @@ impl Registry {
 
     /// What a crate that this one does not know keeps here, by its type; empty at first. Targets
     /// are registered so.
-    pub fn extension_mut<H: Any + Send + Sync + Default>(&mut self) -> &mut H {
+    pub fn extension_mut<H: Any + Send + Sync + Clone + Default>(&mut self) -> &mut H {
         let id = TypeId::of::<H>();
         let index = match self.extensions.iter().position(|(other, _)| *other == id) {
             Some(index) => index,
             None => {
-                self.extensions.push((id, Box::new(H::default())));
+                self.extensions.push((id, Arc::new(H::default())));
                 self.extensions.len() - 1
             }
         };
         let (_, extension) = &mut self.extensions[index];
-        extension.downcast_mut().unwrap_or_else(|| unreachable!("found by its type"))
+        // A copy of this registry may share it.
+        if Arc::get_mut(extension).is_none()
+            && let Some(shared) = extension.downcast_ref::<H>()
+        {
+            *extension = Arc::new(shared.clone());
+        }
+        let own = Arc::get_mut(extension).and_then(|extension| extension.downcast_mut());
+        own.unwrap_or_else(|| unreachable!("found by its type, and shared by nobody"))
     }
 
     /// What a crate that this one does not know keeps here, by its type.

@@ -40,7 +40,13 @@ impl EffectSummaries {
         summaries
     }
 
-    fn of_body(&self, body: &Body, registry: &Registry) -> Effects {
+    /// Summaries that are known already; a function that is not among them may do anything.
+    pub fn known(functions: impl IntoIterator<Item = (Symbol, Effects)>) -> EffectSummaries {
+        EffectSummaries { functions: functions.into_iter().collect() }
+    }
+
+    /// What running `body` may do.
+    pub fn of_body(&self, body: &Body, registry: &Registry) -> Effects {
         let local = LocalEffects::of(body, registry, self);
         body.block_ops(body.entry()).fold(Effects::empty(), |all, op| all | local.of_op(op))
     }

@@ -14,7 +14,7 @@ mod search;
 pub use defuse::Defuse;
 
 use ir_core::pass::OptionValue;
-use ir_core::{BlockId, FuncMut, FunctionPass, Pass, PassContext, PassResult};
+use ir_core::{BlockId, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult};
 use relay::language::{fn_attributes, is_primitive};
 use search::cost::Machine;
 
@@ -89,7 +89,7 @@ pub struct Fuse {
     #[default(Strategy::Dominator)]
     pub strategy: Strategy,
     /// Most operators in a kernel.
-    #[default(256)]
+    #[default(MAX_DEPTH)]
     pub max_depth: usize,
     /// 0 leaves every operator in a kernel of its own.
     #[default(2)]
@@ -108,6 +108,9 @@ pub struct Fuse {
     #[default(100.0)]
     pub arithmetic: f64,
 }
+
+/// Most operators in a kernel, unless said otherwise.
+const MAX_DEPTH: usize = 256;
 
 impl FunctionPass for Fuse {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
@@ -160,6 +163,22 @@ impl Fuse {
         cx.count("windows that were solved exactly", found.proven);
         found.kernels
     }
+}
+
+/// The operations that the post-dominator groups put into one kernel, for every kernel of more than
+/// one; see the pass `fuse`.
+pub fn groups(f: &FuncMut<'_>) -> Vec<Vec<OpId>> {
+    let mut groups = Vec::new();
+    if is_primitive(f.signature.attrs) {
+        return groups;
+    }
+    for block in open_blocks(f) {
+        let graph = graph::Graph::of_block(f, block);
+        let members = partition::partition(&graph, MAX_DEPTH).members();
+        let members = members.into_iter().filter(|members| members.len() > 1);
+        groups.extend(members.map(|nodes| nodes.into_iter().map(|n| graph.nodes[n].op).collect()));
+    }
+    groups
 }
 
 /// The blocks of the function that are not inside a kernel, outer before inner.

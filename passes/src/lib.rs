@@ -23,6 +23,7 @@ pub mod fold_constant;
 pub mod fold_explicit_padding;
 pub mod fold_scale_axis;
 pub mod fuse;
+pub mod incremental;
 pub mod infer_type;
 pub mod inline;
 pub mod lambda_lift;

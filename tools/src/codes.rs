@@ -50,6 +50,12 @@ pub const CODES: &[Code] = &[
                       error of the compiler, not of its input.",
     },
     Code {
+        code: "E0728",
+        title: "the cache cannot be used",
+        explanation: "The folder of `--cache` cannot be made or written, or an entry in it is \
+                      broken or of another version; such an entry is removed and made again.",
+    },
+    Code {
         code: "E0730",
         title: "the function cannot be run",
         explanation: "The module has no such function, or the function is polymorphic or takes \

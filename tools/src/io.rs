@@ -7,8 +7,8 @@ use std::path::PathBuf;
 pub struct Io<'a> {
     /// Standard input.
     pub stdin: &'a mut dyn Read,
-    /// Standard output.
-    pub stdout: &'a mut dyn Write,
+    /// Standard output; a server writes it from another thread.
+    pub stdout: &'a mut (dyn Write + Send),
     /// Standard error.
     pub stderr: &'a mut dyn Write,
     /// What relative paths are relative to; empty for the directory of the process.

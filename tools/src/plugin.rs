@@ -310,6 +310,10 @@ struct Stream<'a> {
     to_stderr: bool,
 }
 
+// SAFETY: the functions of the call reach one stream of the program each, and that of standard
+// output may be used from any thread, as its type says. A stream has one user at a time.
+unsafe impl Send for Stream<'_> {}
+
 impl Stream<'_> {
     fn result(&self, code: isize) -> io::Result<usize> {
         usize::try_from(code).map_err(|_| match code {
@@ -355,23 +359,34 @@ fn code(result: io::Result<usize>) -> isize {
     }
 }
 
+// One thread may read while another one writes: each of these borrows one stream, never the `Io`.
+
 unsafe extern "C" fn read(io: *mut c_void, start: *mut u8, length: usize) -> isize {
     // SAFETY: `io` comes from `run`, which lends it for the call; a reader fills initialized bytes.
-    let (io, buffer) =
-        unsafe { (&mut *io.cast::<Io<'_>>(), slice::from_raw_parts_mut(start, length)) };
-    code(io.stdin.read(buffer))
+    let (stdin, buffer) =
+        unsafe { (&mut *(*io.cast::<Io<'_>>()).stdin, slice::from_raw_parts_mut(start, length)) };
+    code(stdin.read(buffer))
 }
 
 unsafe extern "C" fn write(io: *mut c_void, err: bool, start: *const u8, length: usize) -> isize {
     // SAFETY: as in `read`.
-    let (io, bytes) = unsafe { (&mut *io.cast::<Io<'_>>(), slice::from_raw_parts(start, length)) };
-    let stream = if err { &mut *io.stderr } else { &mut *io.stdout };
-    code(stream.write_all(bytes).map(|()| 0))
+    let bytes = unsafe { slice::from_raw_parts(start, length) };
+    // SAFETY: as in `read`.
+    code(unsafe { stream(io, err) }.write_all(bytes).map(|()| 0))
 }
 
 unsafe extern "C" fn flush(io: *mut c_void, err: bool) -> isize {
     // SAFETY: as in `read`.
-    let io = unsafe { &mut *io.cast::<Io<'_>>() };
-    let stream = if err { &mut *io.stderr } else { &mut *io.stdout };
-    code(stream.flush().map(|()| 0))
+    code(unsafe { stream(io, err) }.flush().map(|()| 0))
+}
+
+/// # Safety
+/// `io` is that of a call of [`run`] that has not returned, and the stream has no other user.
+unsafe fn stream<'a>(io: *mut c_void, err: bool) -> &'a mut dyn Write {
+    let io = io.cast::<Io<'a>>();
+    // SAFETY: as its callers promise.
+    match err {
+        true => unsafe { &mut *(*io).stderr },
+        false => unsafe { &mut *(*io).stdout },
+    }
 }

@@ -16,7 +16,7 @@ pub fn run_process(registry: &Registry) -> ExitCode {
         std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let mut io = Io {
         stdin: &mut stdin().lock(),
-        stdout: &mut BufWriter::new(stdout().lock()),
+        stdout: &mut BufWriter::new(stdout()),
         // Not locked: progress is drawn from another thread.
         stderr: &mut stderr(),
         directory: PathBuf::new(),

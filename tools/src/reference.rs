@@ -119,10 +119,14 @@ fn push(page: &mut String, text: &str) {
 }
 
 fn operator(page: &mut String, info: &OpInfo) {
-    let name = text_name(info);
+    push(page, &format!("\n### {}\n\n{}", text_name(info), operator_text(info)));
+}
+
+/// What is known of an operator, as Markdown.
+pub(crate) fn operator_text(info: &OpInfo) -> String {
     let def = &info.def;
-    push(page, &format!("\n### {name}\n\n`{name}({})`\n\n{}\n", parameters(def), def.doc.trim()));
-    fields(page, def);
+    let mut text = format!("`{}({})`\n\n{}\n", text_name(info), parameters(def), def.doc.trim());
+    fields(&mut text, def);
     let mut facts = Vec::new();
     let pattern = info.hook::<FusionPattern>().copied().unwrap_or(FusionPattern::Opaque);
     facts.push(format!("fusion pattern {}", pattern_name(pattern)));
@@ -136,7 +140,15 @@ fn operator(page: &mut String, info: &OpInfo) {
     }
     let effects = if def.effects == Effects::empty() { "none".into() } else { effects(def) };
     facts.push(format!("effects: {effects}"));
-    push(page, &format!("\n*{}*\n", facts.join("; ")));
+    push(&mut text, &format!("\n*{}*\n", facts.join("; ")));
+    text
+}
+
+/// What is known of an attribute, as Markdown.
+pub(crate) fn attribute_text(attr: &AttrField) -> String {
+    let title = format!("`{}`, {}, {}", attr.name, attr.expects, code_default(attr));
+    let doc = attr.doc.trim();
+    if doc.is_empty() { title } else { format!("{title}\n\n{doc}") }
 }
 
 fn pattern_name(pattern: FusionPattern) -> &'static str {

@@ -5,6 +5,7 @@
 
 mod args;
 mod bench_model;
+mod cached;
 mod compile;
 mod debug;
 mod egraph;
@@ -14,6 +15,7 @@ mod folder;
 mod input;
 mod language;
 mod lowering;
+mod lsp;
 mod model;
 mod optimize;
 mod plugin;
@@ -25,8 +27,10 @@ mod rules;
 mod run_model;
 mod semantics;
 mod shell;
+mod strategies;
 mod targets;
 mod view;
+mod watch;
 
 use std::io;
 
@@ -35,6 +39,8 @@ use ir_core::pipeline::Pipeline;
 use ir_core::{Diagnostic, Registry, SourceMap};
 
 use crate::io::Io;
+
+pub use watch::Wait;
 
 /// Success.
 pub const OK: i32 = 0;
@@ -52,13 +58,23 @@ pub fn main(args: &[String], io: &mut Io<'_>) -> i32 {
 
 /// Runs relay-opt over `registry`.
 pub fn main_with(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
-    let status = dispatch(registry, args, false, io);
+    main_watching(registry, args, &mut watch::poll(), io)
+}
+
+/// The same, where `wait` tells `--watch` when to look at the file.
+pub fn main_watching(
+    registry: &Registry,
+    args: &[String],
+    wait: &mut Wait<'_>,
+    io: &mut Io<'_>,
+) -> i32 {
+    let status = dispatch(registry, args, false, wait, io);
     finish(status, io)
 }
 
 /// Runs relay-opt over a registry that has the plugins that `args` name.
 pub(crate) fn main_loaded(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
-    let status = dispatch(registry, args, true, io);
+    let status = dispatch(registry, args, true, &mut watch::poll(), io);
     finish(status, io)
 }
 
@@ -101,9 +117,10 @@ fn dispatch(
     registry: &Registry,
     args: &[String],
     plugins_loaded: bool,
+    wait: &mut Wait<'_>,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
-    let (cli, pipeline) = match args::parse(args) {
+    let (mut cli, pipeline) = match args::parse(args) {
         Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
             write!(io.stderr, "{}", error.render())?;
@@ -122,12 +139,17 @@ fn dispatch(
             Err(error) => Ok(refuse(error, io)),
         };
     }
+    if !cli.load_plugin.is_empty() {
+        // What a plugin does under the same names may be another thing after each build.
+        cli.optimize.cache = None;
+    }
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
         Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
         Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => model::inspect(command, io),
+        Some(args::Command::Lsp(_)) => lsp::serve(registry, io),
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
@@ -143,6 +165,9 @@ fn dispatch(
         Some(args::Command::View(command)) => view::view(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
+            None if cli.optimize.watch => {
+                watch::watch(&cli.optimize, &pipeline, registry, wait, io)
+            }
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),
         },
     }

@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 /// Code, why no lit file can show it, and the test that does.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
+        "E0728",
+        "a broken file in a folder of the cache, whose name is a hash of the program, too",
+        "tools/tests/watch.rs",
+    ),
+    (
         "E0101",
         "a pass that builds an ill-typed operation; none of ours does",
         "ir-core/tests/derive.rs",

@@ -32,15 +32,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use ir_core::{
-    Body, Diagnostic, FuncMut, FunctionType, Module, Registry, Signature, Symbol, Type, TypeData,
+    Body, Diagnostic, FuncMut, FunctionType, Module, Registry, Signature, Signatures, Span, Symbol,
+    Type, TypeData,
 };
+use rustc_hash::FxHashMap;
 
 pub use codes::CODES;
-pub(crate) use environment::DataTypes;
+pub use environment::DataTypes;
 pub(crate) use forms::constructor_type;
 pub(crate) use solver::Solver;
 
+pub use environment::Surroundings;
+pub use order::open_callees;
+
 use crate::language::FUNC;
+use crate::text::EXTERNAL;
 use engine::Engine;
 use environment::Environment;
 
@@ -54,15 +60,15 @@ pub fn infer_module(module: &mut Module, registry: &Registry) -> Vec<Diagnostic>
 /// looked at.
 fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnostic>, u64) {
     let mut steps = 0;
-    let signatures = module.signatures();
-    let mut env = Environment::new(registry, signatures.iter().map(|(name, s)| (*name, s)));
+    let mut known = Known::new(module.signatures());
     for (name, item) in &module.items {
-        if let (Some(body), Some(entry)) = (&item.body, env.functions.get_mut(name)) {
-            entry.0 = declared_type(&item.signature, body);
+        if let Some(body) = item.body.as_ref().filter(|_| is_function(&item.signature)) {
+            known.functions.insert(*name, declared_type(&item.signature, body));
         }
     }
-    let mut diagnostics = Vec::new();
-    env.types.check(&mut diagnostics);
+    let types = known.types();
+    let declared = types.adts.keys();
+    let mut diagnostics: Vec<Diagnostic> = declared.flat_map(|name| types.check(*name)).collect();
     for group in order::groups(module) {
         let mut functions: Vec<(Symbol, Signature, Arc<Body>)> = Vec::new();
         for name in group {
@@ -71,16 +77,11 @@ fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnostic>, 
                 functions.push((name, item.signature.clone(), body));
             }
         }
-        let mut engine = Engine::new(&env);
-        for (name, signature, body) in &mut functions {
-            engine.add(*name, signature, Arc::make_mut(body));
-        }
-        engine.run();
-        steps += engine.steps();
-        diagnostics.append(&mut engine.diagnostics);
-        drop(engine);
+        let (found, taken) = infer_group_counted(&mut functions, registry, &known);
+        steps += taken;
+        diagnostics.extend(found);
         for (name, signature, body) in functions {
-            env.functions.insert(name, (signature.ty, signature.span));
+            known.functions.insert(name, signature.ty);
             if let Some(item) = module.items.get_mut(&name) {
                 item.signature = signature;
                 item.body = Some(body);
@@ -91,11 +92,34 @@ fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnostic>, 
     (diagnostics, steps)
 }
 
+/// Infers functions that refer to each other, or one function, given the types of those around
+/// them. Diagnostics come in the order in which they are found.
+pub fn infer_group(
+    functions: &mut [(Symbol, Signature, Arc<Body>)],
+    registry: &Registry,
+    surroundings: &dyn Surroundings,
+) -> Vec<Diagnostic> {
+    infer_group_counted(functions, registry, surroundings).0
+}
+
+fn infer_group_counted(
+    functions: &mut [(Symbol, Signature, Arc<Body>)],
+    registry: &Registry,
+    surroundings: &dyn Surroundings,
+) -> (Vec<Diagnostic>, u64) {
+    let env = Environment::new(registry, surroundings);
+    let mut engine = Engine::new(&env);
+    for (name, signature, body) in functions {
+        engine.add(*name, signature, Arc::make_mut(body));
+    }
+    engine.run();
+    (std::mem::take(&mut engine.diagnostics), engine.steps())
+}
+
 /// Infers one function, given the signatures of the others. Types that are there are kept; unknown
 /// ones are filled in.
 pub fn infer_function(function: &mut FuncMut<'_>) -> Vec<Diagnostic> {
-    let signatures = function.signatures.iter().map(|(name, signature)| (*name, signature));
-    let env = Environment::new(function.registry, signatures);
+    let env = Environment::new(function.registry, function.signatures);
     let mut engine = Engine::new(&env);
     engine.add(function.name, function.signature, function.body);
     engine.run();
@@ -104,14 +128,59 @@ pub fn infer_function(function: &mut FuncMut<'_>) -> Vec<Diagnostic> {
     diagnostics
 }
 
-fn in_source_order(diagnostics: &mut [Diagnostic]) {
+/// The types of the functions of a module whose inference goes on.
+struct Known {
+    signatures: Signatures,
+    /// Types that are known better than their signature says.
+    functions: FxHashMap<Symbol, Type>,
+}
+
+impl Known {
+    fn new(signatures: Signatures) -> Known {
+        Known { signatures, functions: FxHashMap::default() }
+    }
+}
+
+impl Surroundings for Known {
+    fn function(&self, name: Symbol) -> Option<(Type, Option<Span>)> {
+        let (ty, span) = self.signatures.function(name)?;
+        Some((self.functions.get(&name).copied().unwrap_or(ty), span))
+    }
+
+    fn functions(&self) -> Vec<Symbol> {
+        self.signatures.functions()
+    }
+
+    fn types(&self) -> Arc<DataTypes> {
+        data_types(&self.signatures)
+    }
+}
+
+impl Surroundings for Signatures {
+    fn function(&self, name: Symbol) -> Option<(Type, Option<Span>)> {
+        let signature = self.get(&name).filter(|signature| is_callable(signature))?;
+        Some((signature.ty, signature.span))
+    }
+
+    fn functions(&self) -> Vec<Symbol> {
+        let functions = self.iter().filter(|(_, signature)| is_callable(signature));
+        functions.map(|(name, _)| *name).collect()
+    }
+
+    fn types(&self) -> Arc<DataTypes> {
+        data_types(self)
+    }
+}
+
+/// Puts `diagnostics` in the order of their places.
+pub fn in_source_order(diagnostics: &mut [Diagnostic]) {
     diagnostics.sort_by_key(|diagnostic| {
         diagnostic.primary.as_ref().map(|label| (label.span.file, label.span.start))
     });
 }
 
 /// The type of a function as its signature and its parameters declare it.
-fn declared_type(signature: &Signature, body: &Body) -> Type {
+pub fn declared_type(signature: &Signature, body: &Body) -> Type {
     let params = body.block_args(body.entry());
     match signature.ty.as_function() {
         Some(function) if function.params.len() == params.len() => {
@@ -132,6 +201,18 @@ fn declared_type(signature: &Signature, body: &Body) -> Type {
             result: declared.map_or_else(Type::unknown, |f| f.result),
         })),
     }
+}
+
+/// The data types that `signatures` declare.
+pub fn data_types(signatures: &Signatures) -> Arc<DataTypes> {
+    signatures.derived(|signatures| {
+        DataTypes::new(signatures.iter().map(|(name, signature)| (*name, signature)))
+    })
+}
+
+/// Whether bodies may refer to the item.
+pub fn is_callable(signature: &Signature) -> bool {
+    is_function(signature) || signature.op == EXTERNAL
 }
 
 /// Whether `item` is a function.

@@ -132,7 +132,7 @@ pub fn targets(registry: &Registry) -> &Targets {
 }
 
 /// The targets that exist, in order of registration.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Targets(Vec<Registration>);
 
 impl Targets {

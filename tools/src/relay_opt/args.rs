@@ -34,6 +34,7 @@ pub(super) enum Command {
     Compile(CompileModel),
     Import(ImportModel),
     Inspect(InspectModel),
+    Lsp(Lsp),
     Egraph(Egraph),
     Plugin(Plugin),
     Rules(Rules),
@@ -82,6 +83,21 @@ pub(super) struct Optimize {
     /// is the target whose code is wanted, else `c`
     #[arg(long, value_name = "TARGET")]
     pub(super) target: Option<String>,
+    /// Compiles the input again whenever it changes, until interrupted, and prints the items that
+    /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
+    #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
+          "print_ir_after_change", "print_schedule_steps", "dump_egraph", "timing", "stats",
+          "verify_semantics", "bisect_limit", "run_reproducer", "split_input_file",
+          "verify_diagnostics", "cache", "print_pipeline"])]
+    pub(super) watch: bool,
+    /// Keeps results in this folder, and takes them from there where input and options are the same.
+    /// Any number of processes may share it. Nothing is kept of runs with plugins, or that report
+    /// something or print more than the result
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache: Option<String>,
+    /// How much `--cache` may take; what was not used for longest goes first
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub(super) cache_size: u64,
     /// Prints the passes as pipeline text, named pipelines written out, and stops
     #[arg(long)]
     pub(super) print_pipeline: bool,
@@ -219,6 +235,17 @@ pub(super) struct ViewModel {
 pub(super) struct Completions {
     /// The shell
     pub(super) shell: clap_complete::Shell,
+}
+
+/// Serves editors: a language server on standard input and output.
+///
+/// It speaks version 3.17 of the Language Server Protocol. `tools/editors/` has an extension for
+/// VS Code, which starts it.
+#[derive(Args, Debug)]
+pub(super) struct Lsp {
+    /// Uses standard input and output, as it always does; some editors pass this
+    #[arg(long)]
+    pub(super) stdio: bool,
 }
 
 /// Writes the manual pages of this program and of its commands.
@@ -398,7 +425,7 @@ pub(super) struct CompileModel {
 }
 
 /// How ONNX models are read.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(super) struct ModelOptions {
     /// Sets an extent that an ONNX model names; the others are open
     #[arg(long, value_name = "NAME=N", value_parser = extent, action = ArgAction::Append)]
@@ -516,6 +543,49 @@ pub(super) enum RulesCommand {
         /// Operands that each rule is tried on, in each direction
         #[arg(long, value_name = "N", default_value_t = 100)]
         trials: u32,
+    },
+    /// Prints what each rule did for a model, as a table: matches, applications, nodes that were new,
+    /// classes united, nodes looked at, and nodes that the result has
+    Count {
+        /// A program or a model
+        model: String,
+        /// A strategy, by name or as a file ending in `.strategy`
+        #[arg(long, value_name = "NAME", default_value = "egraph")]
+        strategy: String,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Runs a strategy without each of the rules that did something, and prints what the result then
+    /// costs
+    Ablate {
+        /// A program or a model
+        model: String,
+        /// A strategy, by name or as a file ending in `.strategy`
+        #[arg(long, value_name = "NAME", default_value = "egraph")]
+        strategy: String,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Runs strategies on models, and prints costs, work and CPU time
+    Compare {
+        /// Programs or models
+        #[arg(required = true)]
+        models: Vec<String>,
+        /// Strategies, by name or as files ending in `.strategy`. The default is all built-in ones
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        strategies: Vec<String>,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Prints a rule, what its promise means, and operands that it was tried on
+    Explain {
+        /// The rule's name
+        name: String,
+        /// Files of rules, besides the built-in ones
+        files: Vec<String>,
     },
     /// Prints rules
     List {

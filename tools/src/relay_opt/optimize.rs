@@ -15,6 +15,7 @@ use ir_core::{Diagnostic, Module, Registry, SourceMap, WatchOptions};
 use target_core::Target;
 
 use super::args::{DiffLayout, Optimize, Switch, TimingForm};
+use super::cached::{Noticed, Results};
 use super::emit::Emit;
 use super::input::{self, Input};
 use super::language::{Form, infer, verify};
@@ -67,6 +68,8 @@ struct Session<'a> {
     trace: Vec<TraceFilter>,
     /// The files of `--rules`.
     rules: SourceMap,
+    /// The results of `--cache`.
+    results: Option<Results>,
     reporter: Reporter,
 }
 
@@ -175,6 +178,10 @@ pub(super) fn optimize(
     reporter.source(&input.file, &input.text);
     let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
     let lowered_by = Vec::new();
+    let results = match Results::open(args, &pipeline.to_string(), &rules, registry, io) {
+        Ok(results) => results,
+        Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+    };
     let mut session = Session {
         args,
         registry,
@@ -188,6 +195,7 @@ pub(super) fn optimize(
         after,
         trace,
         rules,
+        results,
         reporter,
     };
     session.run(&input, reproduced.as_deref(), io)
@@ -267,7 +275,7 @@ impl Session<'_> {
             input::parts(&input.text, self.args.split_input_file).iter().enumerate()
         {
             let mut timing = Timing::new();
-            let result = self.part(&input.file, &part.in_place(), &mut timing, io)?;
+            let result = self.kept(&input.file, part, &mut timing, io)?;
             let result = match result {
                 PartResult::Done(output) => {
                     match self.print(index, &output, &mut file, &mut timing, io)? {
@@ -309,6 +317,49 @@ impl Session<'_> {
         }
         self.reporter.finish(io)?;
         Ok(status)
+    }
+
+    /// What a part of the input becomes: what is kept of it, or what it becomes now.
+    fn kept(
+        &mut self,
+        file: &str,
+        part: &input::Part<'_>,
+        timing: &mut Timing,
+        io: &mut Io<'_>,
+    ) -> io::Result<PartResult> {
+        let text = part.in_place();
+        let Some(results) = &self.results else { return self.part(file, &text, timing, io) };
+        let key = results.key(part.text());
+        let (kept, broken) = results.get(key);
+        self.reporter.report(broken.into_iter().collect(), io)?;
+        if let Some(kept) = kept {
+            return Ok(PartResult::Done(Output::Text(kept)));
+        }
+        let mut stderr = Noticed { inner: &mut *io.stderr, written: false };
+        let mut inner = Io {
+            stdin: &mut *io.stdin,
+            stdout: &mut *io.stdout,
+            stderr: &mut stderr,
+            directory: io.directory.clone(),
+            styled: io.styled,
+        };
+        let result = self.part(file, &text, timing, &mut inner)?;
+        let silent = !stderr.written;
+        let (PartResult::Done(output), true) = (&result, silent) else { return Ok(result) };
+        let (emit, elide, registry) = (self.emit, self.elide, self.registry);
+        let printed = catch_panic(|| match output {
+            Output::Text(text) => Ok(text.clone().into_bytes()),
+            Output::Module(module, form) => {
+                let (emit, mut out) = (emit.unwrap_or(Emit::Text(*form)), Vec::new());
+                emit.print(module, registry, elide, &mut out).map(|()| out)
+            }
+        });
+        // Where that fails, printing says why.
+        let Ok(Ok(printed)) = printed else { return Ok(result) };
+        let Ok(printed) = String::from_utf8(printed) else { return Ok(result) };
+        let wrong = self.results.as_ref().and_then(|results| results.put(key, &printed));
+        self.reporter.report(wrong.into_iter().collect(), io)?;
+        Ok(PartResult::Done(Output::Text(printed)))
     }
 
     /// Reads a part of the input, checks it, and runs the passes. `text` stands at its place in

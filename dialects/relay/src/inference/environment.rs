@@ -1,5 +1,9 @@
 //! What a body may refer to: operations, functions, data types and their constructors.
 
+use std::cell::OnceCell;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::{Diagnostic, OpInfo, Registry, Signature, Span, Symbol, Type, TypeParam};
@@ -8,8 +12,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::codes;
 use super::kinds::{Kinds, Scope};
 use super::solver::{Substitution, substitute};
-use crate::language::{AdtDecl, FUNC, TYPE};
-use crate::text::EXTERNAL;
+use crate::language::{AdtDecl, TYPE};
 
 /// The forms of the language whose types unification finds; everything else has a relation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +80,7 @@ impl Adt {
 
 /// The data types and constructors of a module.
 #[derive(Default)]
-pub(crate) struct DataTypes {
+pub struct DataTypes {
     pub(crate) adts: IndexMap<Symbol, Adt, FxBuildHasher>,
     constructors: IndexMap<Symbol, (Symbol, usize), FxBuildHasher>,
 }
@@ -109,6 +112,11 @@ impl DataTypes {
         Some((adt, self.adts.get(&adt)?, tag))
     }
 
+    /// The names of all constructors.
+    pub(crate) fn constructor_names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.constructors.keys().map(|name| name.as_str())
+    }
+
     /// The help text for an unknown constructor.
     pub(super) fn constructor_help(&self, name: Symbol) -> String {
         let known = self.constructors.keys().map(|name| name.as_str());
@@ -117,11 +125,9 @@ impl DataTypes {
         })
     }
 
-    /// Checks the declarations themselves.
-    pub(super) fn check(&self, diagnostics: &mut Vec<Diagnostic>) {
-        for (name, adt) in &self.adts {
-            diagnostics.extend(self.check_declaration(*name, adt));
-        }
+    /// Checks the declaration of data type `name` against the others.
+    pub fn check(&self, name: Symbol) -> Vec<Diagnostic> {
+        self.adts.get(&name).map_or_else(Vec::new, |adt| self.check_declaration(name, adt))
     }
 
     /// Checks the declaration `adt` of data type `name`.
@@ -163,40 +169,55 @@ impl DataTypes {
     }
 }
 
+/// The forms by the names of their operations.
+static FORM_NAMES: LazyLock<FxHashMap<Symbol, Form>> =
+    LazyLock::new(|| FORMS.into_iter().map(|(name, form)| (Symbol::new(name), form)).collect());
+
+/// What a group of functions may depend on besides itself. **Nothing is asked for that the functions
+/// do not mention**, so that who answers knows what the group depends on.
+pub trait Surroundings {
+    /// The type and the place of function `name`; what is unknown in the type could not be
+    /// inferred.
+    fn function(&self, name: Symbol) -> Option<(Type, Option<Span>)>;
+    /// The names of all functions, for suggestions.
+    fn functions(&self) -> Vec<Symbol>;
+    /// The declared data types.
+    fn types(&self) -> Arc<DataTypes>;
+}
+
+/// The declared data types, asked for at the first use.
+pub(super) struct Types<'a> {
+    surroundings: &'a dyn Surroundings,
+    types: OnceCell<Arc<DataTypes>>,
+}
+
+impl Deref for Types<'_> {
+    type Target = DataTypes;
+    fn deref(&self) -> &DataTypes {
+        self.types.get_or_init(|| self.surroundings.types())
+    }
+}
+
 /// Everything a body may refer to.
 pub(super) struct Environment<'a> {
     pub(super) registry: &'a Registry,
-    pub(super) types: DataTypes,
-    /// Types of the functions; what is unknown in one could not be inferred.
-    pub(super) functions: IndexMap<Symbol, (Type, Option<Span>), FxBuildHasher>,
-    rules: FxHashMap<Symbol, Rule<'a>>,
+    pub(super) types: Types<'a>,
+    pub(super) surroundings: &'a dyn Surroundings,
+    forms: &'static FxHashMap<Symbol, Form>,
 }
 
 impl<'a> Environment<'a> {
-    pub(super) fn new<'s>(
+    pub(super) fn new(
         registry: &'a Registry,
-        signatures: impl IntoIterator<Item = (Symbol, &'s Signature)> + Clone,
+        surroundings: &'a dyn Surroundings,
     ) -> Environment<'a> {
-        let forms: FxHashMap<&str, Form> = FORMS.into_iter().collect();
-        let rules = registry.ops().map(|info| {
-            let form = forms.get(info.def.name).copied();
-            (Symbol::new(info.def.name), form.map_or(Rule::Relation(info), Rule::Form))
-        });
-        let functions = signatures
-            .clone()
-            .into_iter()
-            .filter(|(_, signature)| signature.op == FUNC || signature.op == EXTERNAL)
-            .map(|(name, signature)| (name, (signature.ty, signature.span)));
-        Environment {
-            registry,
-            functions: functions.collect(),
-            types: DataTypes::new(signatures),
-            rules: rules.collect(),
-        }
+        let types = Types { surroundings, types: OnceCell::new() };
+        Environment { registry, types, surroundings, forms: &FORM_NAMES }
     }
 
     /// How the type of operation `name` is found; `None` for an unregistered one.
     pub(super) fn rule(&self, name: Symbol) -> Option<Rule<'a>> {
-        self.rules.get(&name).copied()
+        let info = self.registry.info(name)?;
+        Some(self.forms.get(&name).map_or(Rule::Relation(info), |form| Rule::Form(*form)))
     }
 }

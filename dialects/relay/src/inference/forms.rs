@@ -135,14 +135,15 @@ impl<'e, 'a> Engine<'e, 'a> {
             let ty = self.units[*other].ty;
             return self.assign(unit, result, ty);
         }
-        match self.env.functions.get(&name) {
+        match self.env.surroundings.function(name) {
             Some((ty, _)) => {
                 // What is unknown in it has been reported.
-                let ty = self.solver.open(*ty, true);
+                let ty = self.solver.open(ty, true);
                 self.assign(unit, result, ty);
             }
             None => {
-                let known = self.env.functions.keys().map(|name| name.as_str());
+                let known = self.env.surroundings.functions();
+                let known = known.iter().map(|name| name.as_str());
                 let help = ir_core::diagnostics::did_you_mean_with("@", name.as_str(), known)
                     .unwrap_or_else(|| format!("define it: `def @{name}(…) {{ … }}`"));
                 let span = self.op_span(unit, op);
@@ -347,9 +348,9 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     fn callee_span(&self, unit: usize, callee: ValueId) -> Option<ir_core::Span> {
         match self.body(unit).view_def::<Global>(callee) {
-            Some((_, global)) => match self.env.functions.get(&global.name) {
-                Some((_, span)) => *span,
-                None => None,
+            Some((_, global)) => match self.by_name.get(&global.name) {
+                Some(unit) => self.units[*unit].signature.span,
+                None => self.env.surroundings.function(global.name).and_then(|(_, span)| span),
             },
             None => self.value_span(unit, callee),
         }

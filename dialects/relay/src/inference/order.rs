@@ -1,7 +1,8 @@
 //! The order in which functions are inferred: callees before callers, as far as a caller needs
 //! what is inferred for them.
 
-use ir_core::{Module, Symbol};
+use ir_core::graph::strongly_connected;
+use ir_core::{Body, Module, Signature, Symbol};
 use rustc_hash::FxHashMap;
 
 use super::{declared_type, is_function};
@@ -25,8 +26,7 @@ pub(super) fn groups(module: &Module) -> Vec<Vec<Symbol>> {
         open.iter().enumerate().map(|(index, name)| (*name, index)).collect();
     let callees = |name: &Symbol| -> Vec<usize> {
         let Some(body) = module.body(*name) else { return Vec::new() };
-        let globals = body.walk().filter_map(|op| body.view::<Global>(op));
-        globals.filter_map(|global| index.get(&global.name).copied()).collect()
+        globals(body).filter_map(|name| index.get(&name).copied()).collect()
     };
     let edges: Vec<Vec<usize>> = open.iter().map(callees).collect();
     let components = strongly_connected(&edges);
@@ -34,66 +34,19 @@ pub(super) fn groups(module: &Module) -> Vec<Vec<Symbol>> {
     named.chain(complete).collect()
 }
 
-/// The strongly connected components of a graph (Tarjan, 1972), each sorted, successors first.
-fn strongly_connected(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    const UNSEEN: usize = usize::MAX;
-    let mut order = vec![UNSEEN; edges.len()];
-    let mut low = vec![0; edges.len()];
-    let mut on_stack = vec![false; edges.len()];
-    let mut stack = Vec::new();
-    let mut components = Vec::new();
-    let mut visited = 0;
-    for root in 0..edges.len() {
-        if order[root] != UNSEEN {
-            continue;
-        }
-        // A node and the number of its edges already followed.
-        let mut path = vec![(root, 0)];
-        while let Some((node, edge)) = path.last_mut() {
-            let node = *node;
-            if *edge == 0 {
-                (order[node], low[node]) = (visited, visited);
-                visited += 1;
-                stack.push(node);
-                on_stack[node] = true;
-            }
-            match edges[node].get(*edge) {
-                Some(&next) => {
-                    *edge += 1;
-                    if order[next] == UNSEEN {
-                        path.push((next, 0));
-                    } else if on_stack[next] {
-                        low[node] = low[node].min(order[next]);
-                    }
-                }
-                None => {
-                    path.pop();
-                    if let Some((parent, _)) = path.last() {
-                        low[*parent] = low[*parent].min(low[node]);
-                    }
-                    if low[node] == order[node] {
-                        let start = stack.iter().rposition(|n| *n == node).unwrap_or(0);
-                        let mut component = stack.split_off(start);
-                        component.iter().for_each(|n| on_stack[*n] = false);
-                        component.sort_unstable();
-                        components.push(component);
-                    }
-                }
-            }
-        }
-    }
-    components
+/// The functions that `body` refers to, in order and with repeats.
+pub(super) fn globals(body: &Body) -> impl Iterator<Item = Symbol> + '_ {
+    body.walk().filter_map(|op| body.view::<Global>(op)).map(|global| global.name)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::strongly_connected;
-
-    #[test]
-    fn successors_come_first() {
-        let edges = [vec![1], vec![2], vec![1, 3], vec![], vec![4]];
-        assert_eq!(strongly_connected(&edges), [vec![3], vec![1, 2], vec![0], vec![4]]);
-        let chain: Vec<Vec<usize>> = (0..100_000).map(|i| vec![(i + 1) % 100_000]).collect();
-        assert_eq!(strongly_connected(&chain).len(), 1);
-    }
+/// The functions that `body` refers to, where its type has to be inferred for its callers: where
+/// `signature` and its parameters leave anything open.
+pub fn open_callees(signature: &Signature, body: &Body) -> Option<Vec<Symbol>> {
+    let open = is_function(signature) && declared_type(signature, body).facts().has_unknown;
+    open.then(|| {
+        let mut names: Vec<Symbol> = globals(body).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    })
 }

@@ -1,18 +1,14 @@
 //! What the verifier checks of the forms of the language: that every operation has the type that
 //! its parts ask for.
 
-use std::sync::Arc;
-
 use ir_core::registry::{ItemCx, VerifyCx};
-use ir_core::{
-    DType, Diagnostic, InferCx, OpId, Signatures, Stop, Type, TypeData, TypeParam, ValueId,
-};
+use ir_core::{DType, Diagnostic, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId};
 
 use super::{
     Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefRead, RefWrite, Tuple,
     TupleGet, fn_params, fn_self, yielded,
 };
-use crate::inference::{DataTypes, Solver, constructor_type, shown};
+use crate::inference::{Solver, constructor_type, data_types, shown};
 use crate::text::EXTERNAL;
 
 fn ty(cx: &VerifyCx<'_>, value: ValueId) -> Type {
@@ -45,13 +41,6 @@ fn region_value(cx: &VerifyCx<'_>, index: usize) -> Result<ValueId, String> {
     let region = region.ok_or_else(|| format!("region {index} is missing"))?;
     yielded(cx.body, cx.body.block_of(*region))
         .ok_or_else(|| format!("region {index} does not end with `relay.yield`"))
-}
-
-/// The data types that the module declares.
-fn data_types(signatures: &Signatures) -> Arc<DataTypes> {
-    signatures.derived(|signatures| {
-        DataTypes::new(signatures.iter().map(|(name, signature)| (*name, signature)))
-    })
 }
 
 /// A function item has a function type, of types that are declared.

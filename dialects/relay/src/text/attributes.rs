@@ -5,7 +5,6 @@ use ir_core::{Attr, AttrData, AttrDict, DType, Diagnostic, OpDef, Symbol};
 
 use super::codes;
 use super::cursor::Reported;
-use super::metadata::Metadata;
 use super::parser::Parser;
 
 /// The deepest nesting of lists in an attribute.
@@ -202,22 +201,6 @@ impl Parser<'_> {
         Ok(MetaReference { kind, index, start })
     }
 
-    /// The metadata section, read when it is first needed.
-    pub(super) fn metadata(&mut self) -> Result<&Metadata, String> {
-        let source = self.cursor.source;
-        let metadata = self.metadata.get_or_insert_with(|| {
-            let start = match source.starts_with("#[metadata]") {
-                true => Some(0),
-                false => source.find("\n#[metadata]").map(|newline| newline + 1),
-            };
-            match start {
-                Some(start) => Metadata::read(&source[start + "#[metadata]".len()..]),
-                None => Err("the text has no `#[metadata]` section".to_string()),
-            }
-        });
-        metadata.as_ref().map_err(String::clone)
-    }
-
     /// Reports a reference into the metadata section that cannot be followed.
     pub(super) fn bad_metadata(&mut self, reference: &MetaReference, message: String) {
         let place = self.cursor.since(reference.start);
@@ -225,7 +208,7 @@ impl Parser<'_> {
     }
 
     fn meta_attribute(&mut self, reference: &MetaReference) -> Attr {
-        let found = self.metadata().and_then(|metadata| match reference.kind.as_str() {
+        let found = (self.metadata)().and_then(|metadata| match reference.kind.as_str() {
             "relay.Constant" => metadata.constant(reference.index).map(|tensor| Attr::of(&tensor)),
             kind => metadata.attribute(kind, reference.index),
         });
@@ -239,7 +222,7 @@ impl Parser<'_> {
     pub(super) fn attribute_object(&mut self, list: &mut AttrList) -> Result<(), Reported> {
         let reference = self.meta_reference()?;
         list.start = Some(reference.start);
-        match self.metadata().and_then(|data| data.fields(&reference.kind, reference.index)) {
+        match (self.metadata)().and_then(|data| data.fields(&reference.kind, reference.index)) {
             Ok(fields) => list.object = fields,
             Err(message) => self.bad_metadata(&reference, message),
         }

@@ -7,8 +7,8 @@ use ir_core::{Diagnostic, Span, Symbol};
 
 use super::codes;
 
-/// The most errors that are reported for one text.
-const MAX_ERRORS: usize = 1_000;
+/// The most errors that are reported for one text, and for one item.
+pub(super) const MAX_ERRORS: usize = 1_000;
 
 /// A syntax error that has been reported; the caller recovers.
 #[derive(Clone, Copy, Debug)]
@@ -66,10 +66,18 @@ impl<'t> Cursor<'t> {
         cursor
     }
 
-    /// The diagnostics found, in order of their places.
-    pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
-        self.diagnostics.sort_by_key(|d| d.primary.as_ref().map_or(0, |label| label.span.start));
-        self.diagnostics
+    /// At the first token from byte `start` of `source` on, which ends for the reader at byte
+    /// `end`.
+    pub(super) fn between(file: Symbol, source: &'t str, start: usize, end: usize) -> Cursor<'t> {
+        let mut cursor = Cursor::new(file, "");
+        cursor.source = source.get(..end).unwrap_or(source);
+        cursor.seek(start);
+        cursor
+    }
+
+    /// Takes the diagnostics found so far.
+    pub(super) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.diagnostics)
     }
 
     /// Number of errors found.
@@ -201,6 +209,7 @@ impl<'t> Cursor<'t> {
             TokenKind::Local | TokenKind::Graph | TokenKind::Global | TokenKind::Integer => {
                 format!("`{}`", clip(token.text(self.source)))
             }
+            TokenKind::End => "the end of the item".to_string(),
             kind => kind.describe().to_string(),
         };
         let message = format!("expected {expected}, found {found}");
@@ -251,25 +260,6 @@ impl<'t> Cursor<'t> {
         self.open.len()
     }
 
-    /// Whether an item of the module starts at the current token.
-    pub(super) fn at_item(&mut self) -> bool {
-        if self.current.kind != TokenKind::Identifier {
-            return matches!(self.current.kind, TokenKind::End | TokenKind::Metadata);
-        }
-        match self.current.text(self.source) {
-            "def" => self.peek_at(1).kind == TokenKind::Global,
-            "type" => {
-                let next = self.peek_at(1);
-                matches!(next.kind, TokenKind::Identifier | TokenKind::String)
-            }
-            "extern" => {
-                let next = self.peek_at(1);
-                next.is_word(self.source, "type")
-            }
-            _ => self.at_dialect_item(),
-        }
-    }
-
     /// Whether an item of another dialect starts at the current token: no other place has a dotted
     /// word before a global.
     pub(super) fn at_dialect_item(&mut self) -> bool {
@@ -287,10 +277,10 @@ impl<'t> Cursor<'t> {
         self.current = self.lex();
     }
 
-    /// Skips to the next item.
-    pub(super) fn skip_to_item(&mut self) {
+    /// Skips the rest of the piece.
+    pub(super) fn skip_to_end(&mut self) {
         self.skipping = true;
-        while !self.at_item() {
+        while self.current.kind != TokenKind::End {
             self.bump();
         }
         self.skipping = false;
@@ -298,7 +288,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Skips to the `;` that ends a statement inside `depth` open brackets, or to the bracket that
-    /// closes the innermost of them. Whether there is one before the next item.
+    /// closes the innermost of them. Whether there is one.
     pub(super) fn skip_statement(&mut self, depth: usize) -> bool {
         self.skipping = true;
         let found = self.find_end_of_statement(depth);
@@ -308,10 +298,8 @@ impl<'t> Cursor<'t> {
 
     fn find_end_of_statement(&mut self, depth: usize) -> bool {
         loop {
-            if self.at_item() {
-                return false;
-            }
             let opener = match self.current.kind {
+                TokenKind::End => return false,
                 TokenKind::Semicolon if self.open.len() == depth => return true,
                 // A string without an end takes the rest of its line, with the `;` at its end.
                 TokenKind::Error(LexError::UnterminatedString)

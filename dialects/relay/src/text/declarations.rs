@@ -5,13 +5,14 @@ use ir_core::text::ParsedItem;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
 use ir_core::{
-    Attr, AttrDict, Binding, Diagnostic, Item, NameHint, Signature, Symbol, Type, ValueId,
+    Attr, AttrDict, Binding, Diagnostic, Item, NameHint, Signature, Span, Symbol, Type, ValueId,
 };
 
 use super::attributes::AttrList;
 use super::codes;
 use super::cursor::Reported;
-use super::parser::{DeclaredConstructor, Function, Meaning, Parser};
+use super::parser::{Function, Meaning, Parser};
+use super::reading::ReadItem;
 use super::sinking::sink_graph_bindings;
 use super::{EXTERNAL, EXTERNAL_TYPE};
 use crate::language::{AdtDecl, ConstructorDecl, FUNC, TYPE};
@@ -48,31 +49,53 @@ impl Head {
 }
 
 impl Parser<'_> {
-    /// An item, or an expression that stands for the function `main`.
-    pub(super) fn item(&mut self) -> Result<(), Reported> {
+    /// Whether the piece starts like an item.
+    pub(super) fn at_keyword(&mut self) -> bool {
+        let token = self.cursor.peek();
+        let word = token.text(self.cursor.source);
+        token.kind == TokenKind::Identifier && matches!(word, "def" | "type" | "extern")
+            || self.at_external()
+            || self.cursor.at_dialect_item()
+    }
+
+    /// An item that starts like one.
+    pub(super) fn item(&mut self, item: &mut Option<ReadItem>) -> Result<(), Reported> {
         let token = self.cursor.peek();
         match token.text(self.cursor.source) {
-            "def" if token.kind == TokenKind::Identifier => self.definition(),
-            "type" if token.kind == TokenKind::Identifier => self.type_declaration(false),
+            "def" if token.kind == TokenKind::Identifier => self.definition(item),
+            "type" if token.kind == TokenKind::Identifier => self.type_declaration(false, item),
             "extern" if token.kind == TokenKind::Identifier => {
                 self.cursor.bump();
                 match self.cursor.at_word("type") {
-                    true => self.type_declaration(true),
+                    true => self.type_declaration(true, item),
                     false => Err(self.cursor.unexpected("`type`")),
                 }
             }
             _ if self.at_external() => {
-                self.external(token);
+                *item = Some(self.external(token));
                 Ok(())
             }
-            _ if self.cursor.at_dialect_item() => self.dialect_item(),
-            _ if self.module.get("main").is_none() => self.bare_expression(),
             _ => {
-                let error = self.cursor.unexpected("`def`, `type` or `extern type`");
-                self.cursor.bump();
-                Err(error)
+                *item = Some(self.dialect_item()?);
+                Ok(())
             }
         }
+    }
+
+    /// What to report at the current token where no item may start like this; nothing at a
+    /// malformed one, which has been reported.
+    pub(super) fn expected_item(&mut self) -> Vec<Diagnostic> {
+        let before = self.cursor.take_diagnostics();
+        self.unexpected_item();
+        let mut found = before.clone();
+        found.extend(self.cursor.take_diagnostics());
+        before.into_iter().for_each(|diagnostic| self.cursor.report(diagnostic));
+        found
+    }
+
+    /// Reports that an item should start at the current token.
+    pub(super) fn unexpected_item(&mut self) {
+        self.cursor.unexpected("`def`, `type` or `extern type`");
     }
 
     /// Whether `@name = primfn` starts here.
@@ -84,7 +107,7 @@ impl Parser<'_> {
 
     /// A function of the original's tensor-level language: kept as it is written, up to the `}`
     /// that starts a line.
-    fn external(&mut self, token: ir_core::text::lexer::Token) {
+    fn external(&mut self, token: ir_core::text::lexer::Token) -> ReadItem {
         let name = Symbol::new(&token.name(self.cursor.source));
         let place = self.cursor.span(token);
         let rest = self.cursor.source.get(token.end as usize..).unwrap_or("");
@@ -97,11 +120,12 @@ impl Parser<'_> {
             attrs: AttrDict::empty().with(EXTERNAL_TEXT, &text),
             span: Some(self.item_span(token.start)),
         };
-        self.add_item(name, Item { signature, body: None }, place, &format!("@{name}"));
+        let item = Item { signature, body: None };
+        ReadItem { name, place, item, constructors: Vec::new() }
     }
 
     /// An item of another dialect, which reads it.
-    fn dialect_item(&mut self) -> Result<(), Reported> {
+    fn dialect_item(&mut self) -> Result<ReadItem, Reported> {
         let first = self.cursor.peek();
         let last = self.cursor.peek_at(2);
         let kind = self.cursor.source.get(first.start as usize..last.end as usize);
@@ -124,17 +148,16 @@ impl Parser<'_> {
             self.cursor.report(diagnostic);
         }
         let ParsedItem { name, place, item } = parsed.map_err(|Failed| Reported)?;
-        self.add_item(name, item, place, &format!("@{name}"));
-        Ok(())
+        Ok(ReadItem { name, place, item, constructors: Vec::new() })
     }
 
     /// `def @name[A](%x: T, key = value) -> T { … }`.
-    fn definition(&mut self) -> Result<(), Reported> {
+    fn definition(&mut self, item: &mut Option<ReadItem>) -> Result<(), Reported> {
         let start = self.cursor.bump().start;
         let token = self.cursor.expect(TokenKind::Global)?;
         let name = Symbol::new(&token.name(self.cursor.source));
         let errors = self.cursor.errors();
-        self.begin_function(name, start);
+        self.begin_function(start);
         let place = self.cursor.span(token);
         let head = self.function_head()?;
         let params: Vec<ValueId> = self.bind_parameters(&head);
@@ -145,17 +168,17 @@ impl Parser<'_> {
         }
         debug_assert_eq!(params.len(), head.params.len());
         let failed = done.is_err() || self.cursor.errors() > errors;
-        self.finish_function(name, &head, place, failed);
+        *item = Some(self.finish_function(name, &head, place, failed));
         done
     }
 
     /// Statements and an expression outside any item: the function `main`, whose parameters are the
     /// free variables.
-    fn bare_expression(&mut self) -> Result<(), Reported> {
+    pub(super) fn bare_expression(&mut self, item: &mut Option<ReadItem>) -> Result<(), Reported> {
         let start = self.cursor.peek();
         let errors = self.cursor.errors();
         let name = Symbol::new("main");
-        self.begin_function(name, start.start);
+        self.begin_function(start.start);
         let mut params: Vec<Parameter> = Vec::new();
         while self.cursor.at_word("free_var") {
             self.cursor.bump();
@@ -175,12 +198,12 @@ impl Parser<'_> {
         let done = self.function_body(false);
         let failed = done.is_err() || self.cursor.errors() > errors;
         let place = self.cursor.span(start);
-        self.finish_function(name, &head, place, failed);
+        *item = Some(self.finish_function(name, &head, place, failed));
         done
     }
 
-    fn begin_function(&mut self, name: Symbol, base: u32) {
-        self.function = Function { name: Some(name), base, ..Function::default() };
+    fn begin_function(&mut self, base: u32) {
+        self.function = Function { base, ..Function::default() };
         self.type_params.clear();
     }
 
@@ -199,8 +222,14 @@ impl Parser<'_> {
         head.params.iter().map(bind).collect()
     }
 
-    /// Adds the function that was read to the module.
-    fn finish_function(&mut self, name: Symbol, head: &Head, place: ir_core::Span, failed: bool) {
+    /// The function that was read.
+    fn finish_function(
+        &mut self,
+        name: Symbol,
+        head: &Head,
+        place: ir_core::Span,
+        failed: bool,
+    ) -> ReadItem {
         let mut function = std::mem::take(&mut self.function);
         let span = Some(self.item_span(function.base));
         if !failed && function.nested {
@@ -209,18 +238,7 @@ impl Parser<'_> {
         let signature =
             Signature { op: Symbol::new(FUNC), ty: head.ty(), attrs: head.attributes, span };
         let body = (!failed).then(|| std::sync::Arc::new(function.body));
-        self.add_item(name, Item { signature, body }, place, &format!("@{name}"));
-    }
-
-    /// Adds an item, or reports that its name is taken.
-    fn add_item(&mut self, name: Symbol, item: Item, place: ir_core::Span, shown: &str) {
-        if let Some(first) = self.module.get(name) {
-            let first = first.signature.span;
-            let found = Diagnostic::error(codes::DUPLICATE, format!("`{shown}` is defined twice"));
-            self.cursor.report(found.at(place).related(first, "first defined here"));
-            return;
-        }
-        self.module.items.insert(name, item);
+        ReadItem { name, place, item: Item { signature, body }, constructors: Vec::new() }
     }
 
     /// `[A](%x: T, key = value) -> T`, of a definition or a function literal. The type parameters
@@ -270,7 +288,11 @@ impl Parser<'_> {
     }
 
     /// `type Name[A] { Constructor(T), … }`.
-    fn type_declaration(&mut self, is_extern: bool) -> Result<(), Reported> {
+    pub(super) fn type_declaration(
+        &mut self,
+        is_extern: bool,
+        item: &mut Option<ReadItem>,
+    ) -> Result<(), Reported> {
         let start = self.cursor.bump().start;
         let token = match self.cursor.kind() {
             TokenKind::Identifier | TokenKind::String => self.cursor.bump(),
@@ -280,10 +302,12 @@ impl Parser<'_> {
         let place = self.cursor.span(token);
         self.type_params.clear();
         let params = self.type_param_names()?;
-        let mut constructors = Vec::new();
+        let (mut constructors, mut places) = (Vec::new(), Vec::new());
         if self.cursor.eat(TokenKind::LeftBrace) {
             while !self.cursor.eat(TokenKind::RightBrace) {
-                constructors.push(self.constructor_declaration()?);
+                let (constructor, place) = self.constructor_declaration()?;
+                constructors.push(constructor);
+                places.push(place);
                 if self.cursor.kind() != TokenKind::RightBrace {
                     self.cursor.expect(TokenKind::Comma)?;
                 }
@@ -292,7 +316,6 @@ impl Parser<'_> {
             self.cursor.eat(TokenKind::Semicolon);
         }
         self.type_params.clear();
-        self.types.entry(name).or_insert((params.len(), place));
         let declaration = AdtDecl { params, constructors, is_extern };
         let signature = Signature {
             op: Symbol::new(TYPE),
@@ -300,11 +323,12 @@ impl Parser<'_> {
             attrs: declaration.to_attrs(),
             span: Some(self.item_span(start)),
         };
-        self.add_item(name, Item { signature, body: None }, place, name.as_str());
+        let declared = Item { signature, body: None };
+        *item = Some(ReadItem { name, place, item: declared, constructors: places });
         Ok(())
     }
 
-    fn constructor_declaration(&mut self) -> Result<ConstructorDecl, Reported> {
+    fn constructor_declaration(&mut self) -> Result<(ConstructorDecl, Span), Reported> {
         let token = match self.cursor.kind() {
             // The original's defunctionalization names constructors by number.
             TokenKind::Identifier | TokenKind::String | TokenKind::Integer => self.cursor.bump(),
@@ -321,15 +345,7 @@ impl Parser<'_> {
             }
         }
         let span = self.cursor.span(token);
-        if let Some(first) = self.constructors.get(&name) {
-            let first = first.span;
-            let message = format!("the constructor `{name}` is declared twice");
-            let found = Diagnostic::error(codes::DUPLICATE, message).at(span);
-            self.cursor.report(found.related(first, "first declared here"));
-        } else {
-            self.constructors.insert(name, DeclaredConstructor { fields: fields.len(), span });
-        }
-        Ok(ConstructorDecl { name, fields })
+        Ok((ConstructorDecl { name, fields }, span))
     }
 }
 

@@ -25,7 +25,8 @@ const MAX_DEPTH: usize = 64;
 const NUMBERS: [&str; 4] = ["device_type_int", "virtual_device_id", "default_device_type", "value"];
 
 /// The metadata section of a text.
-pub(super) struct Metadata {
+#[derive(Debug)]
+pub struct Metadata {
     nodes: Vec<Value>,
     arrays: Vec<Value>,
     /// Nodes by kind.
@@ -33,8 +34,14 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
+    /// Reads a metadata section, from `#[metadata]` on. The error is a message that starts in
+    /// lower case.
+    pub fn of_section(section: &str) -> Result<Metadata, String> {
+        Metadata::read(section.strip_prefix("#[metadata]").unwrap_or(section))
+    }
+
     /// Reads the JSON after `#[metadata]`. The error is a message that starts in lower case.
-    pub(super) fn read(json: &str) -> Result<Metadata, String> {
+    fn read(json: &str) -> Result<Metadata, String> {
         let mut root: Value = serde_json::from_str(json)
             .map_err(|error| format!("the metadata section is no JSON: {error}"))?;
         let mut take = |key: &str| match root.get_mut(key).map(Value::take) {

@@ -1,75 +1,37 @@
 //! The parser: what it knows of the module, and of the function that it reads.
 
-use indexmap::IndexMap;
-use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
+use ir_core::diagnostics::did_you_mean_with;
 use ir_core::text::lexer::TokenKind;
 use ir_core::text::numbered::Numbered;
 use ir_core::{
-    AttrDict, BlockId, Body, Diagnostic, Loc, MAX_OPERANDS, Module, OpDef, OpId, Registry, Span,
-    Symbol, Type, ValueId,
+    AttrDict, BlockId, Body, Diagnostic, Loc, MAX_OPERANDS, OpDef, OpId, Registry, Span, Symbol,
+    Type, ValueId,
 };
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 
 use super::cursor::Cursor;
-use super::metadata::Metadata;
+use super::reading::{MetadataSource, Part, ReadItem, Reading, Uses, Words};
 use super::types::TypeParams;
 use super::{FORMS, VERSION, codes};
-use crate::language::TYPE;
 
-/// Reads one text.
+/// Reads one piece of a text after the other.
 pub(super) struct Parser<'t> {
     pub cursor: Cursor<'t>,
     pub registry: &'t Registry,
-    pub module: Module,
     /// The function that is being read.
     pub function: Function,
     /// Type and shape parameters in scope.
     pub type_params: TypeParams,
-    /// Declared types: number of parameters and place.
-    pub types: FxHashMap<Symbol, (usize, Span)>,
-    /// Declared constructors.
-    pub constructors: IndexMap<Symbol, DeclaredConstructor, FxBuildHasher>,
-    /// First use of every named type with every number of parameters.
-    pub type_uses: IndexMap<(Symbol, usize), Span, FxBuildHasher>,
-    /// First use of every function.
-    pub global_uses: IndexMap<Symbol, Span, FxBuildHasher>,
-    /// Constructors in expressions.
-    pub constructor_uses: Vec<ConstructorUse>,
-    /// Constructors in patterns.
-    pub pattern_uses: Vec<PatternUse>,
-    /// The metadata section, once it is needed.
-    pub metadata: Option<Result<Metadata, String>>,
+    /// What the item that is being read refers to.
+    pub uses: Uses,
+    /// The constructors that are written like something else.
+    pub words: &'t Words,
+    /// The metadata section, where there is one.
+    pub metadata: &'t MetadataSource<'t>,
     operators: FxHashMap<&'t str, Option<Operator<'t>>>,
     file: Symbol,
     /// The most operands of one operation.
     pub max_operands: usize,
-}
-
-/// A declared constructor.
-pub(super) struct DeclaredConstructor {
-    pub fields: usize,
-    pub span: Span,
-}
-
-/// A constructor in an expression, checked when all declarations are known.
-pub(super) struct ConstructorUse {
-    /// The function that it stands in.
-    pub item: Symbol,
-    /// Its operation.
-    pub op: OpId,
-    pub name: Symbol,
-    /// Number of arguments; `None` where it is not called.
-    pub args: Option<usize>,
-    /// Whether a word with dots, or attributes, rule out a constructor.
-    pub operator: bool,
-    pub span: Span,
-}
-
-/// A constructor in a pattern, checked when all declarations are known.
-pub(super) struct PatternUse {
-    pub name: Symbol,
-    pub fields: usize,
-    pub span: Span,
 }
 
 /// An operator of the dialect.
@@ -116,7 +78,6 @@ pub(super) struct Recursion {
 /// The state of reading one function.
 #[derive(Default)]
 pub(super) struct Function {
-    pub name: Option<Symbol>,
     pub body: Body,
     /// First byte of the item.
     pub base: u32,
@@ -182,40 +143,72 @@ impl Function {
 }
 
 impl<'t> Parser<'t> {
-    pub(super) fn new(file: &str, source: &'t str, registry: &'t Registry) -> Parser<'t> {
-        let mut module = Module::new();
-        let file = module.sources.add(file, source);
+    /// A parser of pieces of `source`, the content of `file`.
+    pub(super) fn new(
+        file: Symbol,
+        source: &'t str,
+        registry: &'t Registry,
+        words: &'t Words,
+        metadata: &'t MetadataSource<'t>,
+    ) -> Parser<'t> {
         Parser {
-            cursor: Cursor::new(file, source),
+            cursor: Cursor::new(file, source.get(..0).unwrap_or("")),
             registry,
-            module,
             function: Function::default(),
             type_params: TypeParams::default(),
-            types: FxHashMap::default(),
-            constructors: IndexMap::default(),
-            type_uses: IndexMap::default(),
-            global_uses: IndexMap::default(),
-            constructor_uses: Vec::new(),
-            pattern_uses: Vec::new(),
-            metadata: None,
+            uses: Uses::default(),
+            words,
+            metadata,
             operators: FxHashMap::default(),
             file,
             max_operands: MAX_OPERANDS,
         }
     }
 
-    /// Reads the whole text.
-    pub(super) fn run(mut self) -> (Module, Vec<Diagnostic>) {
+    /// Reads the piece of `source` from byte `start` to byte `end`, which
+    /// [`extent`](super::pieces::extent) found.
+    pub(super) fn read(&mut self, source: &'t str, start: usize, end: usize) -> Reading {
+        self.cursor = Cursor::between(self.file, source, start, end);
+        let mut parts = Vec::new();
         if self.version().is_err() {
-            self.cursor.skip_to_item();
+            self.cursor.skip_to_end();
         }
-        while !matches!(self.cursor.kind(), TokenKind::End | TokenKind::Metadata) {
-            if self.item().is_err() {
-                self.cursor.skip_to_item();
+        let mut rest = false;
+        while self.cursor.kind() != TokenKind::End {
+            if rest {
+                // What follows an expression outside of a function is nothing.
+                self.unexpected_item();
+                self.cursor.skip_to_end();
+                break;
             }
+            let (mut instead, mut item) = (None, None);
+            let read = match self.at_keyword() {
+                true => self.item(&mut item),
+                false => {
+                    rest = true;
+                    instead = Some(self.expected_item());
+                    self.bare_expression(&mut item)
+                }
+            };
+            if read.is_err() {
+                self.cursor.skip_to_end();
+            }
+            let diagnostics = self.cursor.take_diagnostics();
+            parts.push(Part { item, diagnostics, uses: std::mem::take(&mut self.uses), instead });
         }
-        self.check_uses();
-        (self.module, self.cursor.into_diagnostics())
+        let diagnostics = self.cursor.take_diagnostics();
+        if !diagnostics.is_empty() {
+            parts.push(Part { diagnostics, ..Part::default() });
+        }
+        Reading { parts }
+    }
+
+    /// The data type that `piece` declares, whatever is wrong with it.
+    pub(super) fn declaration(&mut self, piece: &'t str) -> Option<ReadItem> {
+        self.cursor = Cursor::between(self.file, piece, 0, piece.len());
+        let mut item = None;
+        self.item(&mut item).ok();
+        item
     }
 
     /// `#[version = "0.0.5"]`, where it stands.
@@ -248,100 +241,6 @@ impl<'t> Parser<'t> {
             let def = registry.def(full).filter(|_| !FORMS.contains(&name))?;
             Some(Operator { name: full, def })
         })
-    }
-
-    /// Checks what could only be checked with all declarations known, and turns words that were
-    /// taken for calls of constructors into constructors as values.
-    fn check_uses(&mut self) {
-        for ((name, params), span) in std::mem::take(&mut self.type_uses) {
-            match self.types.get(&name) {
-                Some((expected, _)) if *expected == params => {}
-                Some((expected, declared)) => {
-                    let message = format!(
-                        "the type `{name}` takes {}, found {params}",
-                        counted(*expected, "parameter")
-                    );
-                    let help = match expected {
-                        0 => format!("write `{name}`"),
-                        n => format!("write `{name}[{}]`", vec!["…"; *n].join(", ")),
-                    };
-                    let found = Diagnostic::error(codes::TYPE, message).at(span).help(help);
-                    self.cursor.report(found.related(*declared, "declared here"));
-                }
-                None => {
-                    let known = self.types.keys().map(|name| name.as_str());
-                    let mut known: Vec<&str> = known.collect();
-                    known.sort_unstable();
-                    let found = Diagnostic::error(codes::TYPE, format!("unknown type `{name}`"));
-                    let help = did_you_mean(name.as_str(), known).unwrap_or_else(|| {
-                        format!("declare it: `type {name} {{ … }}`, or as a type parameter")
-                    });
-                    self.cursor.report(found.at(span).help(help));
-                }
-            }
-        }
-        for (name, span) in std::mem::take(&mut self.global_uses) {
-            let known = self.module.get(name).is_some_and(|i| i.signature.op != TYPE);
-            if !known {
-                let functions = self.module.items.iter();
-                let functions = functions.filter(|(_, item)| item.signature.op != TYPE);
-                let functions: Vec<&str> = functions.map(|(name, _)| name.as_str()).collect();
-                let found =
-                    Diagnostic::error(codes::GLOBAL, format!("undefined function `@{name}`"));
-                self.report_unknown(found.at(span), "@", name, &functions);
-            }
-        }
-        for PatternUse { name, fields, span } in std::mem::take(&mut self.pattern_uses) {
-            match self.constructors.get(&name) {
-                Some(declared) if declared.fields == fields => {}
-                Some(declared) => {
-                    let found = wrong_fields(name, declared, fields).at(span);
-                    let found = found.related(declared.span, "declared here");
-                    self.cursor.report(found);
-                }
-                None => {
-                    let known: Vec<&str> = self.constructors.keys().map(|n| n.as_str()).collect();
-                    let message = format!("unknown constructor `{name}`");
-                    let found = Diagnostic::error(codes::CONSTRUCTOR, message);
-                    self.report_unknown(found.at(span), "", name, &known);
-                }
-            }
-        }
-        for used in std::mem::take(&mut self.constructor_uses) {
-            self.check_constructor(&used);
-        }
-    }
-
-    fn check_constructor(&mut self, used: &ConstructorUse) {
-        let name = used.name;
-        match (self.constructors.get(&name), used.args) {
-            (Some(declared), Some(args)) if declared.fields == args && !used.operator => {}
-            (Some(declared), Some(args)) if !used.operator => {
-                let found = wrong_fields(name, declared, args).at(used.span);
-                let found = found.related(declared.span, "declared here");
-                self.cursor.report(found);
-            }
-            (Some(declared), None) => {
-                // A word alone was read as a constructor without fields.
-                let item = self.module.items.get_mut(&used.item);
-                if declared.fields > 0
-                    && let Some(body) = item.and_then(|item| item.body_mut())
-                {
-                    super::expressions::constructor_as_value(body, used.op, name);
-                }
-            }
-            _ => {
-                let operators = self.registry.ops().filter_map(|info| {
-                    let name = info.def.name.strip_prefix("relay.")?;
-                    (!FORMS.contains(&name)).then_some(name)
-                });
-                let constructors = self.constructors.keys().map(|name| name.as_str());
-                let known: Vec<&str> = operators.chain(constructors).collect();
-                let message = format!("unknown operator `{name}`");
-                let found = Diagnostic::error(codes::OPERATOR, message);
-                self.report_unknown(found.at(used.span), "", name, &known);
-            }
-        }
     }
 
     /// Reports an unknown `name`, written after `sigil`, with the nearest of those `known`.
@@ -379,14 +278,6 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn wrong_fields(name: Symbol, declared: &DeclaredConstructor, found: usize) -> Diagnostic {
-    let message = format!(
-        "the constructor `{name}` takes {}, found {found}",
-        counted(declared.fields, "field")
-    );
-    Diagnostic::error(codes::CONSTRUCTOR, message)
-}
-
 /// `1 field`, `2 fields`.
 pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
@@ -400,10 +291,11 @@ mod tests {
     fn too_many_operands_are_an_error_in_their_place() {
         let registry = Registry::new().with(crate::dialect());
         let text = "def @main(%x: int32) { let %t = (%x, %x, %x); %t.0 }";
+        let (words, metadata) = (Words::default(), || Err(String::new()));
         let found = |limit| {
-            let mut parser = Parser::new("test", text, &registry);
+            let mut parser = Parser::new("test".into(), text, &registry, &words, &metadata);
             parser.max_operands = limit;
-            parser.run().1
+            parser.read(text, 0, text.len()).parts.remove(0).diagnostics
         };
         assert!(found(3).is_empty(), "{:?}", found(3));
         let errors = found(2);

@@ -5,7 +5,8 @@ use ir_core::{Diagnostic, Symbol, Type};
 
 use super::codes;
 use super::cursor::Reported;
-use super::parser::{Parser, PatternUse};
+use super::parser::Parser;
+use super::reading::PatternUse;
 use crate::language::{MAX_PATTERN_DEPTH, Pattern};
 
 /// A variable that a pattern binds.
@@ -66,7 +67,7 @@ impl Parser<'_> {
                     false => Vec::new(),
                 };
                 let span = self.cursor.span(token);
-                self.pattern_uses.push(PatternUse { name, fields: fields.len(), span });
+                self.uses.patterns.push(PatternUse { name, fields: fields.len(), span });
                 Ok(Pattern::Constructor(name, fields))
             }
             _ => Err(self.cursor.unexpected("a pattern")),

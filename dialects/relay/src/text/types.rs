@@ -274,7 +274,7 @@ impl Parser<'_> {
     /// The type `name` applied to `params`; its declaration is looked up at the end of the module.
     fn named_type(&mut self, name: Symbol, start: u32, params: Vec<Type>) -> Type {
         let span = self.cursor.since(start);
-        self.type_uses.entry((name, params.len())).or_insert(span);
+        self.uses.types.entry((name, params.len())).or_insert(span);
         Type::named(name, params.into_iter().map(TypeParam::Type))
     }
 

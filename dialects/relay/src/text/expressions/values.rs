@@ -6,7 +6,8 @@ use ir_core::{AttrDict, Binding, Diagnostic, NameHint, Symbol, TensorData, Value
 use super::{Callee, Frame, Machine, Next};
 use crate::text::codes;
 use crate::text::cursor::Reported;
-use crate::text::parser::{ConstructorUse, GraphLocal, Meaning, Parser};
+use crate::text::parser::{GraphLocal, Meaning, Parser};
+use crate::text::reading::ConstructorUse;
 use crate::text::sinking::hoist;
 use crate::text::types::merge;
 
@@ -61,7 +62,7 @@ impl<'t> Machine<'_, 't> {
                 cursor.bump();
                 let name = Symbol::new(&token.name(cursor.source));
                 let place = cursor.span(token);
-                self.parser.global_uses.entry(name).or_insert(place);
+                self.parser.uses.globals.entry(name).or_insert(place);
                 let attrs = Parser::form_attrs("name", &name);
                 Ok(Next::Value(self.form("relay.global", &[], attrs, start), start))
             }
@@ -213,7 +214,7 @@ impl<'t> Machine<'_, 't> {
                     self.parser.bad_metadata(&reference, message);
                     return Ok(Next::Value(self.poison(start), start));
                 }
-                match self.parser.metadata().and_then(|data| data.constant(reference.index)) {
+                match (self.parser.metadata)().and_then(|data| data.constant(reference.index)) {
                     Ok(value) => Ok(Next::Value(self.constant(value, start), start)),
                     Err(message) => {
                         self.parser.bad_metadata(&reference, message);
@@ -251,7 +252,7 @@ impl<'t> Machine<'_, 't> {
         let operator = self.parser.operator(name);
         let (start, cursor) = (token.start, &mut self.parser.cursor);
         match operator {
-            Some(operator) if !self.parser.constructors.contains_key(&declared()) => {
+            Some(operator) if !self.parser.words.is_constructor(declared()) => {
                 if cursor.kind() == TokenKind::LeftParen {
                     cursor.bump();
                     return self.begin_call(Callee::Operator(operator), token);
@@ -293,22 +294,22 @@ impl<'t> Machine<'_, 't> {
     ) {
         let span = self.parser.cursor.span(token);
         let function = &self.parser.function;
-        if let (Some(op), Some(item)) = (function.body.defining_op(value), function.name) {
-            let used = ConstructorUse { item, op, name, args, operator, span };
-            self.parser.constructor_uses.push(used);
+        if let Some(op) = function.body.defining_op(value) {
+            let used = ConstructorUse { op, name, args, operator, span };
+            self.parser.uses.constructors.push(used);
         }
     }
 
     /// Whether the number here is a constructor: the original's defunctionalization names them by
     /// number. It is called, or the comment after it tells its type.
     fn at_numeric_constructor(&mut self) -> bool {
-        if self.parser.constructors.is_empty() {
+        if self.parser.words.is_empty() {
             return false;
         }
         let cursor = &mut self.parser.cursor;
         let token = cursor.peek();
         let text = token.text(cursor.source);
-        if !self.parser.constructors.contains_key(&Symbol::new(text)) {
+        if !self.parser.words.is_constructor(Symbol::new(text)) {
             return false;
         }
         if cursor.peek_at(1).kind == TokenKind::LeftParen {
@@ -317,7 +318,7 @@ impl<'t> Machine<'_, 't> {
         let rest = cursor.source.get(token.end as usize..).unwrap_or("").trim_start();
         let Some(ty) = rest.strip_prefix("/* ty=") else { return false };
         let name = ty.find('[').map(|end| &ty[..end]);
-        name.is_some_and(|name| self.parser.types.contains_key(&Symbol::new(name)))
+        name.is_some_and(|name| self.parser.words.declares_one(Symbol::new(name)))
     }
 
     /// `fn` has been read.

@@ -1,0 +1,468 @@
+//! The queries up to checked items: what is computed from what.
+//!
+//! ```text
+//! Piece.text ─▶ read ─▶ declared ─▶ index ─▶ entry ─▶ header ─▶ signature
+//!                 │                             │         │         │
+//!                 └──────────▶ link ◀───────────┴─────────┘         │
+//!                                └─▶ item ─▶ infer ◀────────────────┘
+//!                                              └─▶ typed ─▶ verify
+//! ```
+//!
+//! `declared`, `entry`, `header`, `signature` and `mentions` are small and compared by equality:
+//! where they stay the same, nothing behind them runs again.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use ir_core::graph::strongly_connected;
+use ir_core::{Body, Diagnostic, Fingerprint, Item, Signature, Signatures, Symbol, fingerprint};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::language::{Language, Linked, Mentions, Opaque, Outline, Scope};
+use crate::log::{Log, Query};
+
+/// What queries may use besides each other.
+#[salsa::db]
+pub(crate) trait Db: salsa::Database {
+    fn language(&self) -> &dyn Language;
+    fn log(&self) -> &Log;
+}
+
+/// A piece of the text: an item, as a rule.
+#[salsa::input(debug)]
+pub(crate) struct Piece {
+    #[returns(clone)]
+    pub(crate) text: Arc<str>,
+    /// What places in the piece name as their file.
+    #[returns(copy)]
+    pub(crate) file: Symbol,
+}
+
+/// The text as a whole.
+#[salsa::input(singleton)]
+pub(crate) struct Program {
+    /// The pieces, in order.
+    #[returns(clone)]
+    pub(crate) pieces: Arc<Vec<Piece>>,
+    #[returns(clone)]
+    pub(crate) appendix: Option<Arc<str>>,
+}
+
+/// An item by its name, which it keeps wherever it moves. Names are never forgotten, as symbols
+/// are not.
+#[salsa::interned(revisions = usize::MAX)]
+pub(crate) struct Name<'db> {
+    #[returns(copy)]
+    pub(crate) symbol: Symbol,
+}
+
+/// The place in the text at which an item of the module stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) piece: Piece,
+    /// The number of the item in its piece.
+    pub(crate) part: usize,
+    pub(crate) kind: Symbol,
+}
+
+/// Where the place of a signature ends that others see: the end of the item, wherever that is.
+pub(crate) const END_OF_ITEM: u32 = u32::MAX;
+
+/// `signature` as others see it: no edit of the body changes it.
+pub(crate) fn seen_by_others(signature: &Signature) -> Signature {
+    let mut signature = signature.clone();
+    if let Some(span) = &mut signature.span {
+        span.end = END_OF_ITEM;
+    }
+    signature
+}
+
+#[salsa::tracked(returns(clone), no_eq)]
+pub(crate) fn appendix(db: &dyn Db) -> Opaque {
+    db.log().note(Query::Appendix, String::new);
+    db.language().read_appendix(Program::get(db).appendix(db).as_deref())
+}
+
+#[salsa::tracked(returns(clone))]
+pub(crate) fn outline(db: &dyn Db, piece: Piece) -> Option<Outline> {
+    let outline = db.language().outline(&piece.text(db));
+    if let Some(outline) = &outline {
+        db.log().note(Query::Outline, || outline.name.to_string());
+    }
+    outline
+}
+
+#[salsa::tracked(returns(clone))]
+pub(crate) fn outlines(db: &dyn Db) -> Arc<Vec<Outline>> {
+    db.log().note(Query::Outlines, String::new);
+    let pieces = Program::get(db).pieces(db);
+    Arc::new(pieces.iter().filter_map(|piece| outline(db, *piece)).collect())
+}
+
+#[salsa::tracked(returns(clone), no_eq)]
+pub(crate) fn read(db: &dyn Db, piece: Piece) -> Opaque {
+    let language = db.language();
+    let outlines = outlines(db);
+    let text = piece.text(db);
+    let reading = language.read(piece.file(db), &text, &outlines, &|| appendix(db));
+    db.log().note(Query::Read, || label(db, &reading));
+    reading
+}
+
+/// What to call a piece in the log.
+fn label(db: &dyn Db, reading: &Opaque) -> String {
+    let names = db.language().declared(reading).into_iter().flatten();
+    names.map(|item| item.name.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The items of a piece by name and kind.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn declared(db: &dyn Db, piece: Piece) -> Arc<[Option<(Symbol, Symbol)>]> {
+    let reading = read(db, piece);
+    db.log().note(Query::Declared, || label(db, &reading));
+    let items = db.language().declared(&reading);
+    items.into_iter().map(|item| item.map(|item| (item.name, item.signature.op))).collect()
+}
+
+/// Items by name, in order; another order is another index.
+#[derive(Clone, Debug)]
+pub(crate) struct Index(Arc<IndexMap<Symbol, Entry, FxBuildHasher>>);
+
+impl PartialEq for Index {
+    fn eq(&self, other: &Index) -> bool {
+        self.0.iter().eq(other.0.iter())
+    }
+}
+
+impl std::ops::Deref for Index {
+    type Target = IndexMap<Symbol, Entry, FxBuildHasher>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// The items of the module, in order; of several with one name the first counts.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn index(db: &dyn Db) -> Index {
+    db.log().note(Query::Index, String::new);
+    let mut index = IndexMap::default();
+    for piece in Program::get(db).pieces(db).iter() {
+        for (part, item) in declared(db, *piece).iter().enumerate() {
+            if let Some((name, kind)) = *item {
+                index.entry(name).or_insert(Entry { piece: *piece, part, kind });
+            }
+        }
+    }
+    Index(Arc::new(index))
+}
+
+#[salsa::tracked(returns(copy))]
+pub(crate) fn entry<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Entry> {
+    db.log().note(Query::Entry, || name.symbol(db).to_string());
+    index(db).get(&name.symbol(db)).copied()
+}
+
+/// The signature of an item as it is written and as others see it.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn header<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Signature> {
+    db.log().note(Query::Header, || name.symbol(db).to_string());
+    let Entry { piece, part, .. } = entry(db, name)?;
+    let mut items = db.language().declared(&read(db, piece));
+    let item = items.get_mut(part)?.take()?;
+    Some(seen_by_others(&item.signature))
+}
+
+/// Signatures that are compared by what they say.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(pub(crate) Arc<Signatures>);
+
+impl PartialEq for Shared {
+    fn eq(&self, other: &Shared) -> bool {
+        self.0.len() == other.0.len() && self.0.iter().eq(other.0.iter())
+    }
+}
+
+/// The signatures of what all items share.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn shared(db: &dyn Db) -> Shared {
+    db.log().note(Query::Shared, String::new);
+    let names = index(db);
+    let names = names.iter().filter(|(_, entry)| db.language().is_shared(entry.kind));
+    let signatures = names.filter_map(|(name, _)| {
+        let signature = header(db, Name::new(db, *name))?;
+        Some((*name, signature))
+    });
+    Shared(Arc::new(signatures.collect()))
+}
+
+/// Item by name, for suggestions.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn kinds(db: &dyn Db) -> Arc<Vec<(Symbol, Symbol)>> {
+    Arc::new(index(db).iter().map(|(name, entry)| (*name, entry.kind)).collect())
+}
+
+/// The answers to a language, each recorded by the query that asks.
+pub(crate) struct DbScope<'db> {
+    pub(crate) db: &'db dyn Db,
+    /// Whether types of signatures are those that were inferred.
+    pub(crate) inferred: bool,
+}
+
+impl Scope for DbScope<'_> {
+    fn kind(&self, name: Symbol) -> Option<Symbol> {
+        entry(self.db, Name::new(self.db, name)).map(|entry| entry.kind)
+    }
+
+    fn signature(&self, name: Symbol) -> Option<Signature> {
+        let name = Name::new(self.db, name);
+        match self.inferred {
+            true => signature(self.db, name),
+            false => header(self.db, name),
+        }
+    }
+
+    fn items(&self) -> Arc<Vec<(Symbol, Symbol)>> {
+        kinds(self.db)
+    }
+
+    fn shared(&self) -> Arc<Signatures> {
+        shared(self.db).0
+    }
+
+    fn reading(&self, name: Symbol) -> Option<(Opaque, usize)> {
+        let Entry { piece, part, .. } = entry(self.db, Name::new(self.db, name))?;
+        Some((read(self.db, piece), part))
+    }
+}
+
+/// The items of a piece, linked. Equal where nothing changed and no body was read again.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkedPiece(pub(crate) Arc<Vec<Linked>>);
+
+impl PartialEq for LinkedPiece {
+    fn eq(&self, other: &LinkedPiece) -> bool {
+        let same = |a: &Linked, b: &Linked| {
+            let items = match (&a.item, &b.item) {
+                (Some((a, x)), Some((b, y))) => a == b && same_item(x, y),
+                (a, b) => a.is_none() && b.is_none(),
+            };
+            items && a.diagnostics == b.diagnostics
+        };
+        self.0.len() == other.0.len() && self.0.iter().zip(&*other.0).all(|(a, b)| same(a, b))
+    }
+}
+
+/// Whether two items have one body and equal signatures.
+fn same_item(a: &Item, b: &Item) -> bool {
+    let bodies = match (&a.body, &b.body) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    bodies && a.signature == b.signature
+}
+
+#[salsa::tracked(returns(clone))]
+pub(crate) fn link(db: &dyn Db, piece: Piece) -> LinkedPiece {
+    let reading = read(db, piece);
+    db.log().note(Query::Link, || label(db, &reading));
+    let scope = DbScope { db, inferred: false };
+    let items = declared(db, piece);
+    let linked = items.iter().enumerate().map(|(part, item)| {
+        let entry = item.and_then(|(name, _)| entry(db, Name::new(db, name)));
+        let owns = entry.is_some_and(|entry| entry.piece == piece && entry.part == part);
+        db.language().link(&reading, part, owns, &scope)
+    });
+    LinkedPiece(Arc::new(linked.collect()))
+}
+
+/// An item, equal to another where they share their body.
+#[derive(Clone, Debug)]
+pub(crate) struct ItemFact(pub(crate) Item);
+
+impl PartialEq for ItemFact {
+    fn eq(&self, other: &ItemFact) -> bool {
+        same_item(&self.0, &other.0)
+    }
+}
+
+/// An item before inference.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn item<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<ItemFact> {
+    db.log().note(Query::Item, || name.symbol(db).to_string());
+    let Entry { piece, part, .. } = entry(db, name)?;
+    let linked = link(db, piece);
+    let (_, item) = linked.0.get(part)?.item.as_ref()?;
+    Some(ItemFact(item.clone()))
+}
+
+/// The items that one refers to, where its own type must be inferred first.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn open_callees<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Arc<[Symbol]>> {
+    db.log().note(Query::OpenCallees, || name.symbol(db).to_string());
+    let ItemFact(item) = item(db, name)?;
+    let callees = db.language().open_callees(&item.signature, item.body.as_ref()?)?;
+    Some(callees.into())
+}
+
+/// The items without a complete type that refer to each other, by each of them.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn components(db: &dyn Db) -> Arc<FxHashMap<Symbol, Arc<[Symbol]>>> {
+    db.log().note(Query::Components, String::new);
+    let mut open: IndexMap<Symbol, Arc<[Symbol]>, FxBuildHasher> = IndexMap::default();
+    for (name, entry) in index(db).iter() {
+        if db.language().is_inferred(entry.kind)
+            && let Some(callees) = open_callees(db, Name::new(db, *name))
+        {
+            open.insert(*name, callees);
+        }
+    }
+    let edges: Vec<Vec<usize>> = open
+        .values()
+        .map(|callees| callees.iter().filter_map(|name| open.get_index_of(name)).collect())
+        .collect();
+    let mut components = FxHashMap::default();
+    for members in strongly_connected(&edges) {
+        let names: Arc<[Symbol]> =
+            members.iter().filter_map(|index| Some(*open.get_index(*index)?.0)).collect();
+        components.extend(names.iter().map(|name| (*name, names.clone())));
+    }
+    Arc::new(components)
+}
+
+/// The items that one without a complete type is inferred with, itself included.
+#[salsa::tracked(returns(clone))]
+fn component<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<[Symbol]> {
+    db.log().note(Query::Group, || name.symbol(db).to_string());
+    let open = components(db).get(&name.symbol(db)).cloned();
+    open.unwrap_or_else(|| [name.symbol(db)].into())
+}
+
+/// Items that are inferred together.
+#[salsa::interned(revisions = usize::MAX)]
+pub(crate) struct Group<'db> {
+    #[returns(clone)]
+    pub(crate) names: Arc<[Symbol]>,
+}
+
+/// The items that one is inferred with.
+pub(crate) fn group_of<'db>(db: &'db dyn Db, name: Name<'db>) -> Group<'db> {
+    match open_callees(db, name) {
+        Some(_) => Group::new(db, component(db, name)),
+        None => Group::new(db, Arc::<[Symbol]>::from([name.symbol(db)])),
+    }
+}
+
+/// What inference found.
+#[derive(Debug)]
+pub(crate) struct Inferred {
+    pub(crate) items: Vec<(Symbol, Signature, Arc<Body>)>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+#[salsa::tracked(returns(clone), no_eq)]
+pub(crate) fn infer<'db>(db: &'db dyn Db, group: Group<'db>) -> Arc<Inferred> {
+    let names = group.names(db);
+    db.log().note(Query::Infer, || {
+        names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")
+    });
+    let items = names.iter().filter_map(|name| {
+        let ItemFact(Item { signature, body }) = item(db, Name::new(db, *name))?;
+        Some((*name, signature, body?))
+    });
+    let mut items: Vec<_> = items.collect();
+    let scope = DbScope { db, inferred: true };
+    let diagnostics = db.language().infer(&mut items, &scope);
+    Arc::new(Inferred { items, diagnostics })
+}
+
+/// The signature of an item with its type, as others see it.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn signature<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Signature> {
+    db.log().note(Query::Signature, || name.symbol(db).to_string());
+    let declared = header(db, name)?;
+    if !db.language().is_inferred(declared.op) || open_callees(db, name).is_none() {
+        return Some(declared);
+    }
+    let inferred = infer(db, group_of(db, name));
+    let symbol = name.symbol(db);
+    let found = inferred.items.iter().find(|(name, ..)| *name == symbol);
+    Some(found.map_or(declared, |(_, signature, _)| seen_by_others(signature)))
+}
+
+/// An item with its types.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn typed<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<ItemFact> {
+    db.log().note(Query::Typed, || name.symbol(db).to_string());
+    let found = item(db, name)?;
+    if found.0.body.is_none() || !db.language().is_inferred(found.0.signature.op) {
+        return Some(found);
+    }
+    let inferred = infer(db, group_of(db, name));
+    let symbol = name.symbol(db);
+    let typed = inferred.items.iter().find(|(name, ..)| *name == symbol);
+    let typed = typed.map(|(_, signature, body)| {
+        ItemFact(Item { signature: signature.clone(), body: Some(body.clone()) })
+    });
+    Some(typed.unwrap_or(found))
+}
+
+#[salsa::tracked(returns(clone))]
+pub(crate) fn mentions<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Mentions> {
+    db.log().note(Query::Mentions, || name.symbol(db).to_string());
+    let typed = typed(db, name);
+    Arc::new(typed.map_or_else(Mentions::default, |fact| db.language().mentions(&fact.0)))
+}
+
+/// The signatures that item `name` may look at.
+pub(crate) fn signatures_for<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Signatures> {
+    let mentions = mentions(db, name);
+    let of = |name: Symbol| Some((name, signature(db, Name::new(db, name))?));
+    if mentions.everything {
+        return Arc::new(index(db).keys().filter_map(|name| of(*name)).collect());
+    }
+    if mentions.shared && mentions.items.is_empty() {
+        return shared(db).0;
+    }
+    let mut found: Vec<(Symbol, Signature)> = Vec::new();
+    if mentions.shared {
+        found.extend(shared(db).0.iter().map(|(name, signature)| (*name, signature.clone())));
+    }
+    found.extend(mentions.items.iter().filter_map(|name| of(*name)));
+    Arc::new(found.into_iter().collect())
+}
+
+#[salsa::tracked(returns(clone))]
+pub(crate) fn verify<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Vec<Diagnostic>> {
+    db.log().note(Query::Verify, || name.symbol(db).to_string());
+    let Some(ItemFact(item)) = typed(db, name) else { return Arc::default() };
+    let signatures = signatures_for(db, name);
+    let registry = db.language().registry();
+    let found = ir_core::verify::verify_item(name.symbol(db), &item, &signatures, registry);
+    Arc::new(found)
+}
+
+/// What is wrong with a shared item by what all share.
+#[salsa::tracked(returns(clone))]
+pub(crate) fn check_shared<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Vec<Diagnostic>> {
+    Arc::new(db.language().check_shared(name.symbol(db), &shared(db).0))
+}
+
+/// A body with its fingerprint: equal to another that differs in places and name hints only.
+#[derive(Clone, Debug)]
+pub(crate) struct Structure {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) body: Arc<Body>,
+}
+
+impl PartialEq for Structure {
+    fn eq(&self, other: &Structure) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+#[salsa::tracked(returns(clone))]
+pub(crate) fn structure<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Structure> {
+    db.log().note(Query::Structure, || name.symbol(db).to_string());
+    let body = typed(db, name)?.0.body?;
+    Some(Structure { fingerprint: fingerprint::fingerprint(&body), body })
+}

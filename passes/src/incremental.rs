@@ -1,0 +1,305 @@
+//! The relay language as the incremental database sees it.
+
+mod variables;
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use analysis::{
+    Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word,
+};
+use ir_core::text::lexer::{Lexer, TokenKind};
+use ir_core::{
+    Body, Diagnostic, Effects, FuncMut, Item, OpId, Registry, Signature, Signatures, Span, Symbol,
+    Type, TypeData,
+};
+use relay::inference::{self, DataTypes, Surroundings};
+use relay::language::{FUNC, Global, TYPE};
+use relay::text::{self, ReadItem, Reading, Words, pieces};
+use rustc_hash::FxHashSet;
+
+use crate::effects::{EffectSummaries, referenced_functions};
+
+/// Programs in Relay text, with items of all dialects of a registry.
+pub struct Relay {
+    registry: Registry,
+}
+
+impl Relay {
+    /// Programs over `registry`.
+    pub fn new(registry: Registry) -> Relay {
+        Relay { registry }
+    }
+}
+
+/// The metadata section of a text, or why there is none.
+type Metadata = Result<Arc<text::Metadata>, String>;
+
+impl Language for Relay {
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn extent(&self, text: &str, start: usize) -> Extent {
+        let pieces::Extent { end, next, metadata } = pieces::extent(text, start);
+        Extent { end, next, appendix: metadata }
+    }
+
+    fn outline(&self, piece: &str) -> Option<Outline> {
+        let text::Outline { name, constructors } = text::outline(piece, &self.registry)?;
+        let outline = Outline { name, members: constructors };
+        // Other constructors are read like unknown words.
+        (self.words([&outline]) != Words::default()).then_some(outline)
+    }
+
+    fn read_appendix(&self, appendix: Option<&str>) -> Opaque {
+        Opaque::new::<Metadata>(match appendix {
+            Some(section) => text::Metadata::of_section(section).map(Arc::new),
+            None => Err(text::NO_METADATA.to_string()),
+        })
+    }
+
+    fn read(
+        &self,
+        file: Symbol,
+        piece: &str,
+        outlines: &[Outline],
+        appendix: &dyn Fn() -> Opaque,
+    ) -> Opaque {
+        let words = self.words(outlines);
+        let metadata = || match appendix().get::<Metadata>() {
+            Some(metadata) => metadata.clone(),
+            None => Err(text::NO_METADATA.to_string()),
+        };
+        Opaque::new(text::read(file, piece, &self.registry, &words, &metadata))
+    }
+
+    fn declared(&self, reading: &Opaque) -> Vec<Option<Declared>> {
+        let parts = reading.get::<Reading>().map_or(&[][..], |reading| &reading.parts);
+        let item = |read: &ReadItem| Declared {
+            name: read.name,
+            signature: read.item.signature.clone(),
+            place: read.place,
+        };
+        parts.iter().map(|part| part.item.as_ref().map(item)).collect()
+    }
+
+    fn link(&self, reading: &Opaque, index: usize, owns: bool, scope: &dyn Scope) -> Linked {
+        let part = reading.get::<Reading>().and_then(|reading| reading.parts.get(index));
+        let Some(part) = part else { return Linked::default() };
+        let text::Linked { diagnostics, item } =
+            text::link(part, owns, &self.registry, &Around(scope));
+        Linked { diagnostics, item }
+    }
+
+    fn is_shared(&self, kind: Symbol) -> bool {
+        kind == TYPE
+    }
+
+    fn check_shared(&self, name: Symbol, shared: &Arc<Signatures>) -> Vec<Diagnostic> {
+        inference::data_types(shared).check(name)
+    }
+
+    fn is_inferred(&self, kind: Symbol) -> bool {
+        kind == FUNC
+    }
+
+    fn open_callees(&self, signature: &Signature, body: &Body) -> Option<Vec<Symbol>> {
+        inference::open_callees(signature, body)
+    }
+
+    fn infer(
+        &self,
+        group: &mut [(Symbol, Signature, Arc<Body>)],
+        scope: &dyn Scope,
+    ) -> Vec<Diagnostic> {
+        inference::infer_group(group, &self.registry, &Around(scope))
+    }
+
+    fn mentions(&self, item: &Item) -> Mentions {
+        let kind = item.signature.op;
+        let (items, in_body) = item.body.as_ref().map_or((vec![], false), |body| mentioned(body));
+        let everything = kind != FUNC && kind != TYPE;
+        let shared =
+            kind == TYPE || everything || in_body || mentions_data_types(item.signature.ty);
+        Mentions { items, shared, everything }
+    }
+
+    fn effects(&self, body: &Body, callee: &dyn Fn(Symbol) -> Effects) -> Effects {
+        let callees = referenced_functions(body).into_iter().map(|name| (name, callee(name)));
+        EffectSummaries::known(callees).of_body(body, &self.registry)
+    }
+
+    fn fusion_groups(&self, name: Symbol, item: &Item, signatures: &Signatures) -> Vec<Vec<OpId>> {
+        let Some(body) = &item.body else { return Vec::new() };
+        let (mut signature, mut body) = (item.signature.clone(), Body::clone(body));
+        crate::fuse::groups(&FuncMut {
+            name,
+            signature: &mut signature,
+            body: &mut body,
+            signatures,
+            registry: &self.registry,
+        })
+    }
+
+    fn word_at(&self, piece: &str, offset: usize) -> Option<(Word, Range<usize>)> {
+        let mut lexer = Lexer::new(piece);
+        let mut words = 0..0;
+        while let Some(token) = lexer.next() {
+            let range = token.start as usize..token.end as usize;
+            let dotted = matches!(token.kind, TokenKind::Identifier | TokenKind::Dot);
+            // A name with dots is one word.
+            if dotted && words.end == range.start {
+                words.end = range.end;
+            } else if dotted {
+                words = range.clone();
+            }
+            if range.start > offset {
+                return None;
+            }
+            if range.end < offset || range.end == offset && piece[offset..].starts_with(is_part) {
+                continue;
+            }
+            let name = Symbol::new(&token.name(piece));
+            match token.kind {
+                TokenKind::Global => return Some((Word::Item(name), range)),
+                TokenKind::Local | TokenKind::Graph => return Some((Word::Local(name), range)),
+                TokenKind::Identifier => {
+                    let rest = &piece[words.end..];
+                    let more = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+                    words.end += more;
+                    let text = &piece[words.clone()];
+                    let operation = Symbol::new(&format!("relay.{text}"));
+                    let word = match self.registry.def(operation) {
+                        Some(_) => Word::Operation(operation),
+                        None => Word::Item(Symbol::new(text)),
+                    };
+                    return Some((word, words));
+                }
+                _ if range.end == offset => {}
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn variables(&self, piece: &str) -> Vec<Variable> {
+        variables::variables(piece)
+    }
+}
+
+/// Whether `character` may be a part of a name with dots.
+fn is_part(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '.')
+}
+
+impl Relay {
+    fn words<'o>(&self, outlines: impl IntoIterator<Item = &'o Outline>) -> Words {
+        let mut words = Words::default();
+        for Outline { name, members } in outlines {
+            let outline = text::Outline { name: *name, constructors: members.clone() };
+            words.add(&outline, &self.registry);
+        }
+        words
+    }
+}
+
+/// What the database answers, in the terms of relay.
+struct Around<'a>(&'a dyn Scope);
+
+impl text::Scope for Around<'_> {
+    fn kind(&self, name: Symbol) -> Option<Symbol> {
+        self.0.kind(name)
+    }
+
+    fn span(&self, name: Symbol) -> Option<Span> {
+        self.0.signature(name)?.span
+    }
+
+    fn items(&self) -> Vec<(Symbol, Symbol)> {
+        self.0.items().to_vec()
+    }
+
+    fn types(&self) -> Arc<DataTypes> {
+        inference::data_types(&self.0.shared())
+    }
+
+    fn declaration(&self, name: Symbol) -> Option<ReadItem> {
+        let (reading, part) = self.0.reading(name)?;
+        reading.get::<Reading>()?.parts.get(part)?.item.clone()
+    }
+}
+
+impl Surroundings for Around<'_> {
+    fn function(&self, name: Symbol) -> Option<(Type, Option<Span>)> {
+        let signature = self.0.signature(name)?;
+        inference::is_callable(&signature).then_some((signature.ty, signature.span))
+    }
+
+    fn functions(&self) -> Vec<Symbol> {
+        let items = self.0.items();
+        let functions = items.iter().filter(|(_, kind)| *kind == FUNC || *kind == text::EXTERNAL);
+        functions.map(|(name, _)| *name).collect()
+    }
+
+    fn types(&self) -> Arc<DataTypes> {
+        inference::data_types(&self.0.shared())
+    }
+}
+
+/// The operations that look at the declarations of data types.
+static ON_DATA_TYPES: LazyLock<[Symbol; 3]> =
+    LazyLock::new(|| ["relay.construct", "relay.constructor", "relay.match"].map(Symbol::new));
+
+static GLOBAL: LazyLock<Symbol> = LazyLock::new(|| Symbol::new("relay.global"));
+
+/// The functions that `body` refers to, sorted, and whether it may depend on the declaration of a
+/// data type.
+fn mentioned(body: &Body) -> (Vec<Symbol>, bool) {
+    let (mut functions, mut data_types) = (Vec::new(), false);
+    let mut types: Vec<Type> = Vec::new();
+    // Most values have the type of one before them.
+    let note = |ty: Type, types: &mut Vec<Type>| {
+        if types.last() != Some(&ty) {
+            types.push(ty);
+        }
+    };
+    for op in body.walk() {
+        let name = body.op_name(op);
+        if name == *GLOBAL {
+            functions.extend(body.view::<Global>(op).map(|global| global.name));
+        }
+        data_types |= ON_DATA_TYPES.contains(&name);
+        body.results(op).for_each(|value| note(body.ty(value), &mut types));
+    }
+    for block in body.walk_blocks() {
+        body.block_args(block).iter().for_each(|value| note(body.ty(*value), &mut types));
+    }
+    functions.sort_unstable();
+    functions.dedup();
+    (functions, data_types || types.into_iter().any(mentions_data_types))
+}
+
+/// Whether `ty` mentions a declared type.
+fn mentions_data_types(ty: Type) -> bool {
+    let mut seen: FxHashSet<Type> = FxHashSet::default();
+    let mut pending = vec![ty];
+    while let Some(ty) = pending.pop() {
+        match ty.data() {
+            TypeData::Unknown
+            | TypeData::Variable(_)
+            | TypeData::Parameter(_)
+            | TypeData::Tensor(_) => {}
+            TypeData::Named { .. } => return true,
+            // Parts may be shared.
+            _ if !seen.insert(ty) => {}
+            TypeData::Tuple(fields) => pending.extend(fields.iter().copied()),
+            TypeData::Function(function) => {
+                pending.extend(function.params.iter().copied());
+                pending.push(function.result);
+            }
+            TypeData::Ref(inner) => pending.push(*inner),
+        }
+    }
+    false
+}

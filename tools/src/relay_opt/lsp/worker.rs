@@ -1,0 +1,185 @@
+//! The thread that answers requests and looks for diagnostics.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use ir_core::Registry;
+use serde_json::Value;
+
+use super::documents::{Shared, View, guard};
+use super::lines::{Position, PositionRange};
+use super::protocol::{self, CANCELLED, CONTENT_MODIFIED, Failure, METHOD_NOT_FOUND, Params};
+use super::{completion, diagnostics, edits, hover, links, passes, symbols, tokens};
+
+/// How long a document must stay as it is before its diagnostics are looked for.
+const DELAY: Duration = Duration::from_millis(20);
+
+/// Something to do.
+pub(super) enum Job {
+    /// A document was opened or edited.
+    Changed(String),
+    /// A request, about a document and the state of it, where it is about one.
+    Request { id: Value, method: String, params: Value, document: Option<(String, u64)> },
+}
+
+/// Does jobs, one after the other.
+pub(super) struct Worker<'a> {
+    shared: &'a Shared,
+    jobs: Receiver<Job>,
+    outgoing: Sender<Value>,
+    /// Documents whose diagnostics are out of date, and when they are looked for.
+    due: HashMap<String, Instant>,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        jobs: Receiver<Job>,
+        outgoing: Sender<Value>,
+    ) -> Worker<'a> {
+        Worker { shared, jobs, outgoing, due: HashMap::new() }
+    }
+
+    /// Works until no more jobs can come.
+    pub(super) fn run(mut self) {
+        loop {
+            let next = self.due.iter().min_by_key(|(_, due)| **due);
+            let next = next.map(|(uri, due)| (uri.clone(), *due));
+            let job = match &next {
+                None => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some((_, due)) => {
+                    self.jobs.recv_timeout(due.saturating_duration_since(Instant::now()))
+                }
+            };
+            match job {
+                Ok(Job::Changed(uri)) => {
+                    self.due.insert(uri, Instant::now() + DELAY);
+                }
+                Ok(Job::Request { id, method, params, document }) => {
+                    self.answer(&id, &method, Params(&params), document);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some((uri, _)) = next {
+                        self.due.remove(&uri);
+                        self.publish(&uri);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Sends the diagnostics of a document, unless it is edited meanwhile: then it is looked at
+    /// again.
+    fn publish(&self, uri: &str) {
+        let Some(view) = self.shared.view(uri) else { return };
+        let (revision, version) = (view.revision, view.version.clone());
+        let found =
+            guard(|| view.snapshot.attempt(|_| diagnostics::all(&view, &self.shared.registry)));
+        drop(view);
+        let message = match found {
+            Ok(None) => return,
+            Ok(Some(found)) => diagnostics::publication(uri, &version, found),
+            Err(failure) => {
+                let params = serde_json::json!({ "type": 1, "message": failure.message });
+                protocol::notification("window/logMessage", params)
+            }
+        };
+        self.shared.send_if(uri, revision, || message);
+    }
+
+    /// Answers a request.
+    fn answer(
+        &self,
+        id: &Value,
+        method: &str,
+        params: Params<'_>,
+        document: Option<(String, u64)>,
+    ) {
+        let send = |answer| {
+            // The writer ends only where nobody reads what it writes.
+            let _ = self.outgoing.send(protocol::answer(id, answer));
+        };
+        if !self.shared.start(id) {
+            return send(Err(Failure::new(CANCELLED, "the request was cancelled")));
+        }
+        let registry = &self.shared.registry;
+        let Some((uri, revision)) = document else {
+            return send(guard(|| without_document(method, params, registry)).flatten());
+        };
+        let modified = || Err(Failure::new(CONTENT_MODIFIED, "the document was edited meanwhile"));
+        let view = self.shared.view(&uri).filter(|view| view.revision == revision);
+        let Some(view) = view else { return send(modified()) };
+        let answered =
+            guard(|| view.snapshot.attempt(|_| about_document(method, params, &view, registry)));
+        drop(view);
+        let answer = match answered {
+            Ok(Some(answer)) => answer,
+            Ok(None) => modified(),
+            Err(failure) => Err(failure),
+        };
+        if !self.shared.send_if(&uri, revision, || protocol::answer(id, answer)) {
+            send(modified());
+        }
+    }
+}
+
+/// Answers a request that is about no document.
+fn without_document(
+    method: &str,
+    params: Params<'_>,
+    registry: &Registry,
+) -> Result<Value, Failure> {
+    match method {
+        "completionItem/resolve" => completion::resolve(params, registry),
+        "workspace/executeCommand" => passes::execute(params, registry),
+        _ if method.starts_with("textDocument/") => {
+            Err(params.get::<String>("/textDocument/uri").err().unwrap_or_else(|| unknown(method)))
+        }
+        _ => Err(unknown(method)),
+    }
+}
+
+/// Answers a request about a document.
+fn about_document(
+    method: &str,
+    params: Params<'_>,
+    view: &View,
+    registry: &Registry,
+) -> Result<Value, Failure> {
+    let offset = || {
+        let position: Position = params.get("/position")?;
+        Ok::<_, Failure>(view.lines.offset(view.snapshot.text(), position))
+    };
+    let range = || Ok::<_, Failure>(view.bytes(params.get::<PositionRange>("/range")?));
+    let everything = 0..view.snapshot.text().len();
+    Ok(match method {
+        "textDocument/hover" => hover::hover(view, offset()?, registry),
+        "textDocument/completion" => completion::complete(view, offset()?, registry),
+        "textDocument/definition" => links::definition(view, offset()?, registry),
+        "textDocument/references" => {
+            let declaration = params.get("/context/includeDeclaration").unwrap_or(true);
+            links::references(view, offset()?, declaration, registry)
+        }
+        "textDocument/documentHighlight" => links::highlights(view, offset()?, registry),
+        "textDocument/prepareRename" => links::prepare_rename(view, offset()?, registry)?,
+        "textDocument/rename" => {
+            links::rename(view, offset()?, &params.get::<String>("/newName")?, registry)?
+        }
+        "textDocument/documentSymbol" => symbols::symbols(view),
+        "textDocument/inlayHint" => symbols::hints(view, range()?),
+        "textDocument/codeLens" => passes::lenses(view),
+        "codeLens/resolve" => passes::resolve_lens(view, params)?,
+        "textDocument/codeAction" => diagnostics::actions(params),
+        "textDocument/formatting" => edits::format(view, registry)?,
+        "textDocument/semanticTokens/full" => tokens::tokens(view, everything, registry),
+        "textDocument/semanticTokens/range" => tokens::tokens(view, range()?, registry),
+        "workspace/executeCommand" => passes::execute_on(view, params, registry)?,
+        _ => return Err(unknown(method)),
+    })
+}
+
+fn unknown(method: &str) -> Failure {
+    Failure::new(METHOD_NOT_FOUND, format!("unknown method `{method}`"))
+}

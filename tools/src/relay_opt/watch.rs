@@ -1,0 +1,258 @@
+//! `--watch`: compiling a file again whenever it changes, and saying what that changed.
+//!
+//! The file is polled: that works for every file system, costs one system call at a time, and is
+//! soon enough for people.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use analysis::{Checks, Database};
+use indexmap::IndexMap;
+use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic};
+use ir_core::{Diagnostic, Item, Module, Registry, Symbol, fingerprint};
+use passes::incremental::Relay;
+use rustc_hash::FxBuildHasher;
+use similar::TextDiff;
+
+use super::args::{Optimize, Switch};
+use super::input;
+use super::language::{Form, verify};
+use super::report::Reporter;
+use super::{DIAGNOSTICS, OK, USAGE};
+use crate::io::Io;
+
+/// Waits until the file at a path may have changed; `false` ends the watch.
+pub type Wait<'w> = dyn FnMut(&Path) -> bool + 'w;
+
+/// How often the file is looked at.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Waits until the file at a path is another one, or there, or gone.
+pub(super) fn poll() -> impl FnMut(&Path) -> bool {
+    let mut seen: Option<(SystemTime, u64)> = None;
+    move |path| {
+        let look = || {
+            let facts = fs::metadata(path).ok()?;
+            Some((facts.modified().ok()?, facts.len()))
+        };
+        loop {
+            let now = look();
+            if now != seen {
+                // Whoever writes it may not be done.
+                std::thread::sleep(INTERVAL / 5);
+                if look() == now {
+                    seen = now;
+                    return true;
+                }
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// Compiles the input now and after every `wait`.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(super) fn watch(
+    args: &Optimize,
+    pipeline: &str,
+    registry: &Registry,
+    wait: &mut Wait<'_>,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    if args.input == "-" || super::model::is_onnx(&args.input) {
+        writeln!(io.stderr, "error: `--watch` needs a file of text")?;
+        return Ok(USAGE);
+    }
+    let parsed = match Pipeline::parse(pipeline, registry) {
+        Ok(parsed) => parsed,
+        Err(diagnostic) => {
+            let mut reporter = Reporter::new(args.diagnostic_format, args.max_errors);
+            reporter.source(PIPELINE_FILE, pipeline);
+            reporter.report(vec![diagnostic], io)?;
+            reporter.finish(io)?;
+            return Ok(USAGE);
+        }
+    };
+    let language = Arc::new(Relay::new(registry.clone()));
+    let mut watch = Watch {
+        args,
+        registry,
+        pipeline: parsed,
+        database: Database::new(args.input.as_str(), language),
+        printed: None,
+        unreadable: None,
+        status: OK,
+    };
+    let path = io.directory.join(&args.input);
+    // The first look finds what is there.
+    while wait(&path) {
+        watch.update(io)?;
+        io.stdout.flush()?;
+        io.stderr.flush()?;
+    }
+    Ok(watch.status)
+}
+
+struct Watch<'a> {
+    args: &'a Optimize,
+    registry: &'a Registry,
+    pipeline: Pipeline,
+    database: Database,
+    /// The items as they were last, by name; `None` before the first success.
+    printed: Option<IndexMap<Symbol, Item, FxBuildHasher>>,
+    /// Why the file could not be read last time, which is said once.
+    unreadable: Option<String>,
+    status: i32,
+}
+
+impl Watch<'_> {
+    /// Compiles the file as it is now.
+    fn update(&mut self, io: &mut Io<'_>) -> io::Result<()> {
+        let text = match input::read(&self.args.input, io) {
+            Ok(input) => input.text,
+            Err(diagnostic) => {
+                // It may come back.
+                self.status = DIAGNOSTICS;
+                if self.unreadable.as_ref() != Some(&diagnostic.message) {
+                    self.unreadable = Some(diagnostic.message.clone());
+                    self.report(vec![diagnostic], io)?;
+                }
+                return Ok(());
+            }
+        };
+        self.unreadable = None;
+        if Form::of(&text) == Form::Generic {
+            self.status = DIAGNOSTICS;
+            let message = "`--watch` reads Relay text, not the generic form";
+            return self.report(vec![Diagnostic::error("E0720", message)], io);
+        }
+        let start = Instant::now();
+        let threads = self.args.threads.map(usize::from).unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        });
+        self.database.set_text(&text);
+        let (database, pipeline, registry) = (&self.database, &self.pipeline, self.registry);
+        let checked = catch_panic(|| {
+            database.prepare(threads);
+            database.diagnostics(Checks::UntilError)
+        });
+        let mut found = checked.unwrap_or_else(|message| vec![super::optimize::crash(&message)]);
+        let checking = start.elapsed();
+        let mut compiled = None;
+        let start = Instant::now();
+        if !found.iter().any(Diagnostic::is_error) {
+            let optimized = catch_panic(|| database.optimize(pipeline, threads));
+            match optimized {
+                Err(message) => found.push(super::optimize::crash(&message)),
+                Ok(optimized) => {
+                    found.extend(optimized.diagnostics);
+                    if optimized.done && self.args.verify_each == Switch::On {
+                        found.extend(self.changed_is_wrong(&optimized.module, registry));
+                    }
+                    let failed = !optimized.done || found.iter().any(Diagnostic::is_error);
+                    compiled = (!failed).then_some(optimized.module);
+                }
+            }
+        }
+        let passing = start.elapsed();
+        self.status = if compiled.is_some() { OK } else { DIAGNOSTICS };
+        self.report(found, io)?;
+        let changed = match compiled {
+            Some(module) => self.print(module, io)?,
+            None => "errors".to_string(),
+        };
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        writeln!(
+            io.stderr,
+            "{changed}; checked in {:.1} ms, passes took {:.1} ms",
+            milliseconds(checking),
+            milliseconds(passing)
+        )
+    }
+
+    fn report(&self, found: Vec<Diagnostic>, io: &mut Io<'_>) -> io::Result<()> {
+        if found.is_empty() {
+            return Ok(());
+        }
+        let mut reporter = Reporter::new(self.args.diagnostic_format, self.args.max_errors);
+        reporter.sources(&self.database.sources());
+        reporter.report(found, io)?;
+        reporter.finish(io)
+    }
+
+    /// What is wrong with the items that passes made and that were not there before.
+    fn changed_is_wrong(&self, module: &Module, registry: &Registry) -> Vec<Diagnostic> {
+        match self.pipeline.is_empty() || self.changed(module).is_empty() {
+            true => Vec::new(),
+            false => verify(module, registry),
+        }
+    }
+
+    /// The items that are not as they were last.
+    fn changed(&self, module: &Module) -> Vec<Symbol> {
+        let changed = |(name, item): &(&Symbol, &Item)| {
+            let before = self.printed.as_ref().and_then(|printed| printed.get(*name));
+            before.is_none_or(|before| !same(before, item))
+        };
+        module.items.iter().filter(changed).map(|(name, _)| *name).collect()
+    }
+
+    /// Prints the items that are not as they were last; says how many.
+    fn print(&mut self, module: Module, io: &mut Io<'_>) -> io::Result<String> {
+        let (changed, now) = (self.changed(&module), module.items);
+        let total = now.len();
+        let Some(printed) = self.printed.take() else {
+            // All of it would be new, and is in the file.
+            self.printed = Some(now);
+            return Ok(format!("{total} items"));
+        };
+        let mut gone = 0;
+        for name in printed.keys().filter(|name| !now.contains_key(*name)) {
+            gone += 1;
+            writeln!(io.stdout, "// {name} is gone")?;
+        }
+        for name in &changed {
+            let text = self.text(*name, now.get(name))?;
+            if self.args.print_ir_diff {
+                let before = self.text(*name, printed.get(name))?;
+                let diff = TextDiff::from_lines(&before, &text);
+                let (old, new) = (format!("{name} before"), format!("{name} now"));
+                write!(io.stdout, "{}", diff.unified_diff().context_radius(3).header(&old, &new))?;
+            } else {
+                io.stdout.write_all(text.as_bytes())?;
+            }
+        }
+        self.printed = Some(now);
+        let gone = if gone > 0 { format!(", {gone} gone") } else { String::new() };
+        Ok(format!("{} of {total} items changed{gone}", changed.len()))
+    }
+
+    /// An item as text.
+    fn text(&self, name: Symbol, item: Option<&Item>) -> io::Result<String> {
+        let Some(item) = item else { return Ok(String::new()) };
+        let mut module = Module::new();
+        module.items.insert(name, item.clone());
+        let mut text = Vec::new();
+        Form::Relay.print(&module, self.registry, self.args.elide_constants, &mut text)?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        // The version stands before a module, not before an item.
+        let text = text.strip_prefix("#[version = \"0.0.5\"]\n").unwrap_or(&text);
+        Ok(text.to_string())
+    }
+}
+
+/// Whether two items differ in places and name hints at most.
+pub(super) fn same(a: &Item, b: &Item) -> bool {
+    let bodies = match (&a.body, &b.body) {
+        (Some(a), Some(b)) => {
+            Arc::ptr_eq(a, b) || fingerprint::fingerprint(a) == fingerprint::fingerprint(b)
+        }
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    bodies && fingerprint::of_signature(&a.signature) == fingerprint::of_signature(&b.signature)
+}
