@@ -16,6 +16,7 @@ mod order;
 mod rows;
 mod structure;
 mod uses;
+mod watch;
 
 use id_arena::Arena;
 use rustc_hash::FxHashMap;
@@ -30,6 +31,7 @@ use crate::types::Type;
 use rows::{BlockRow, Link, OpRow, RegionRow, UseRow, ValueRow};
 pub use rows::{MAX_OPERANDS, MAX_RESULTS};
 pub use structure::{BlockOps, Walk};
+pub use watch::{Rewrite, Tally, WatchOptions};
 
 /// How a value was bound in the source, which is also how it prints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -155,6 +157,8 @@ pub struct Body {
     root: RegionId,
     live_ops: usize,
     edits: u64,
+    /// Who watches, while a pass is debugged.
+    watch: Option<Box<watch::Watch>>,
 }
 
 impl Default for Body {
@@ -186,6 +190,7 @@ impl Body {
             root,
             live_ops: 0,
             edits: 0,
+            watch: None,
         }
     }
 

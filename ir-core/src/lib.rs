@@ -25,6 +25,7 @@ pub mod op;
 pub mod pass;
 pub mod pipeline;
 pub mod random;
+pub mod reduce;
 pub mod registry;
 pub mod rewriter;
 pub mod rules;
@@ -35,7 +36,8 @@ pub mod verify;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
 pub use body::{
-    Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts, ValueDef,
+    Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts, Rewrite, ValueDef,
+    WatchOptions,
 };
 pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use hashbrown::Equivalent;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::intern::{Interner, Symbol};
 
@@ -108,16 +109,69 @@ impl Loc {
         }
     }
 
+    /// This location and all those inside it, each once, outer ones first.
+    pub fn parts(self) -> Vec<Loc> {
+        let mut parts = vec![self];
+        let mut seen: FxHashSet<Loc> = FxHashSet::from_iter([self]);
+        let mut at = 0;
+        while let Some(loc) = parts.get(at) {
+            at += 1;
+            match loc.data() {
+                LocData::Fused(inner) => {
+                    parts.extend(inner.iter().filter(|loc| seen.insert(**loc)))
+                }
+                LocData::Pass(_, inner) if seen.insert(inner) => parts.push(inner),
+                _ => {}
+            }
+        }
+        parts
+    }
+
+    /// Whether a place in a source, or a node of a model, is known.
+    pub fn has_source(self) -> bool {
+        let is_source = |part: &Loc| {
+            matches!(part.data(), LocData::Offset(_) | LocData::Span(_) | LocData::Imported(_))
+        };
+        self.parts().iter().any(is_source)
+    }
+
     /// The same place, for use in another item than `base`, the start of this location's item.
     pub fn outside(self, base: Option<Span>) -> Loc {
-        match (self.data(), base) {
-            (LocData::Offset(offset), Some(base)) => {
-                let start = base.start + offset;
-                Loc::new(LocData::Span(Span { file: base.file, start, end: start }))
-            }
-            (LocData::Offset(_), None) => Loc::UNKNOWN,
-            _ => self,
+        let at = |offset: u32| {
+            let Span { file, start, .. } = base?;
+            let start = start + offset;
+            Some(Loc::new(LocData::Span(Span { file, start, end: start })))
+        };
+        match self.data() {
+            LocData::Offset(offset) => return at(offset).unwrap_or_default(),
+            LocData::Unknown | LocData::Span(_) | LocData::Imported(_) => return self,
+            LocData::Fused(_) | LocData::Pass(..) => {}
         }
+        let mut moved: FxHashMap<Loc, Loc> = FxHashMap::default();
+        // A location is moved after those inside it.
+        let mut pending = vec![self];
+        while let Some(&loc) = pending.last() {
+            let open = pending.len();
+            let data = loc.data();
+            let inner: &[Loc] = match &data {
+                LocData::Fused(inner) => inner,
+                LocData::Pass(_, inner) => std::slice::from_ref(inner),
+                _ => &[],
+            };
+            pending.extend(inner.iter().filter(|loc| !moved.contains_key(*loc)));
+            if pending.len() > open {
+                continue;
+            }
+            let new = match &data {
+                LocData::Offset(offset) => at(*offset).unwrap_or_default(),
+                LocData::Fused(inner) => Loc::fused(inner.iter().map(|loc| moved[loc])),
+                LocData::Pass(pass, inner) => moved[inner].by_pass(*pass),
+                LocData::Unknown | LocData::Span(_) | LocData::Imported(_) => loc,
+            };
+            moved.insert(loc, new);
+            pending.pop();
+        }
+        moved[&self]
     }
 
     /// The first source position behind this location, where there is one. `base` is the start of
@@ -185,5 +239,22 @@ impl SourceMap {
         let before = text.get(..(offset as usize).min(text.len()))?;
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
         Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_to_another_item_keeps_its_places() {
+        let base = Span { file: "f".into(), start: 10, end: 90 };
+        let loc = Loc::fused([Loc::offset(1).by_pass("a"), Loc::offset(2)]).by_pass("b");
+        let moved = loc.outside(Some(base));
+        let starts: Vec<u32> =
+            moved.parts().iter().filter_map(|part| Some(part.span(None)?.start)).collect();
+        assert!(moved.has_source() && starts.contains(&11) && starts.contains(&12));
+        assert!(!loc.outside(None).has_source());
+        assert_eq!(moved.outside(None), moved);
     }
 }

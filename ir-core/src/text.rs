@@ -2,6 +2,7 @@
 //! other forms share: the lexer, a cursor, types, attributes and line layout.
 
 pub mod attributes;
+pub mod brief;
 pub mod cursor;
 pub mod items;
 pub mod layout;

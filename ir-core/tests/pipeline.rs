@@ -262,7 +262,7 @@ fn instruments_print_the_program() {
     let mut print_ir = PrintIr::new(printer);
     print_ir.before = Selection::Named(vec!["pop".to_string()]);
     print_ir.after_change = true;
-    print_ir.diff = true;
+    print_ir.diff = Some(ir_core::pipeline::DiffForm::Unified);
     let (_, log) = run_with("grow{by=0},grow,pop", &mut module, &mut [&mut print_ir]);
     insta::assert_snapshot!(log, @r"
     // ----- after grow{by=0}: no change -----

@@ -25,8 +25,11 @@ pub const CODES: &[Code] = &[
     Code {
         code: "E0621",
         title: "an operator has no definition",
-        explanation: "The operator cannot be written as tensor expressions, or nobody did so yet. \
-                      Its page in the reference says `no definition`.",
+        explanation: "The operator cannot be written as tensor expressions, as those whose results \
+                      have as many elements as the data say, or nobody did so yet. Its page in the \
+                      reference says `no definition`. `dynamic-to-static` replaces operators whose \
+                      shapes are constants by others; the interpreter runs all of them: \
+                      `relay-opt run --executor interp`.",
     },
     Code {
         code: "E0622",

@@ -1,12 +1,18 @@
 //! Equality saturation by rules that are text.
 
+use std::sync::OnceLock;
+
 use ir_core::pass::{OptionValue, PassDef, PassInstance};
-use ir_core::{FuncMut, FunctionPass, Options, Pass, PassContext, PassResult};
+use ir_core::{
+    Diagnostic, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry, SourceMap,
+};
 use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
-use rewrites::eqsat::{Settings, optimize};
+use rewrites::eqsat::{Report, Settings, optimize};
 use rewrites::extraction::{STRATEGIES, Strategy, strategy};
+use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
 use rewrites::saturate::Budget;
+use rewrites::strategy::{Prepared, Told, apply, find};
 
 use crate::rewrite::Chosen;
 
@@ -16,7 +22,7 @@ use crate::rewrite::Chosen;
 pub struct EqsatOptions {
     /// Sets, tags, rules, and files ending in `.rules`. The default is what `--rules` gives, or
     /// the sets `simplify`, `algebra`, `join`, `linear`,
-    /// `merge`, `convolution`, `fold` and `recognize`.
+    /// `merge`, `convolution`, `fold`, `reduction` and `recognize`.
     #[default(vec![])]
     pub rules: Vec<String>,
     /// Nodes of an e-graph, besides those of the program.
@@ -28,9 +34,13 @@ pub struct EqsatOptions {
     /// Rounds of applying all rules.
     #[default(8)]
     pub iterations: u64,
-    /// Rounds in which rules with several roots take part.
+    /// Rounds of rules with several roots, after the others find nothing new.
     #[default(1)]
     pub merging: u64,
+    /// A strategy, by name or as a file ending in `.strategy`: which rules, in which phases, by which
+    /// driver. It takes the place of the options above; its own costs come first.
+    #[default(String::new())]
+    pub strategy: String,
     /// What is made small: `ops`, `flops`, `bytes`, `roofline` or `t4`.
     #[default(Cost(CostModel::Roofline))]
     pub cost: Cost,
@@ -70,10 +80,6 @@ impl OptionValue for Dump {
     }
 }
 
-/// The sets that are applied by default.
-const DEFAULT: [&str; 8] =
-    ["simplify", "algebra", "join", "linear", "merge", "convolution", "fold", "recognize"];
-
 /// A cost model, by name.
 pub struct Cost(pub CostModel);
 
@@ -92,6 +98,7 @@ impl OptionValue for Cost {
 pub struct Eqsat {
     options: EqsatOptions,
     rules: Chosen,
+    prepared: OnceLock<(Result<Prepared, Vec<Diagnostic>>, SourceMap)>,
 }
 
 const DOC: &str = "Collects what rewrite rules say is equal, and takes the cheapest program.
@@ -131,7 +138,8 @@ impl Pass for Eqsat {
             make: |options| {
                 let options = EqsatOptions::read(options)?;
                 let rules = Chosen::default();
-                Ok(PassInstance::Function(Box::new(Eqsat { options, rules })))
+                let prepared = OnceLock::new();
+                Ok(PassInstance::Function(Box::new(Eqsat { options, rules, prepared })))
             },
         }
     }
@@ -139,7 +147,10 @@ impl Pass for Eqsat {
 
 impl FunctionPass for Eqsat {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        let Some(rules) = self.rules.get(&self.options.rules, &DEFAULT, cx) else {
+        if !self.options.strategy.is_empty() {
+            return self.by_strategy(f, cx);
+        }
+        let Some(rules) = self.rules.get(&self.options.rules, &DEFAULT_SETS, cx) else {
             return Ok(());
         };
         let ops = f.body.op_count();
@@ -150,15 +161,46 @@ impl FunctionPass for Eqsat {
             merging_iterations: self.options.merging.min(u32::MAX.into()) as u32,
         };
         let settings = Settings {
+            phases: None,
             budget,
             model: self.options.cost.0,
             extraction: self.options.extract.0,
             dump: self.options.dump.0.is_some(),
         };
-        let name = f.name;
         let report = optimize(f, rules, settings).map_err(|error| *error)?;
+        self.tell(f, rules, &report, cx);
+        Ok(())
+    }
+}
+
+impl Eqsat {
+    /// Runs the strategy that was asked for.
+    fn by_strategy(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        let mut first = false;
+        let (prepared, sources) = self.prepared.get_or_init(|| {
+            first = true;
+            prepare(&self.options.strategy, cx.registry, &cx.sources)
+        });
+        cx.sources.extend(sources);
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(found) => {
+                if first {
+                    cx.diagnostics.extend(found.iter().cloned());
+                }
+                return Ok(());
+            }
+        };
+        let told = Told { model: self.options.cost.0, dump: self.options.dump.0.is_some() };
+        let report = apply(f, prepared, told).map_err(|error| *error)?;
+        self.tell(f, &prepared.rules, &report, cx);
+        Ok(())
+    }
+
+    /// Dumps and statistics.
+    fn tell(&self, f: &FuncMut<'_>, rules: &RuleSet, report: &Report, cx: &mut PassContext<'_>) {
         for (dump, form) in report.dumps.iter().zip(std::iter::repeat(self.options.dump.0)) {
-            let text = form.map_or(String::new(), |form| dump.write(form, name.as_str()));
+            let text = form.map_or(String::new(), |form| dump.write(form, f.name.as_str()));
             cx.log.extend_from_slice(text.as_bytes());
         }
         cx.count("nodes", report.nodes);
@@ -168,10 +210,27 @@ impl FunctionPass for Eqsat {
         cx.count("unfinished blocks", report.unfinished);
         cx.count("unplaced blocks", report.unplaced);
         for (entry, compiled) in report.rules.iter().zip(&rules.rules) {
-            if entry.unions > 0 {
-                cx.count(compiled.rule.name.as_str(), entry.unions);
+            let count = if entry.unions > 0 { entry.unions } else { entry.used };
+            if count > 0 {
+                cx.count(compiled.rule.name.as_str(), count);
             }
         }
-        Ok(())
     }
+}
+
+/// The strategy `name` with its rules, and the texts of both.
+fn prepare(
+    name: &str,
+    registry: &Registry,
+    files: &SourceMap,
+) -> (Result<Prepared, Vec<Diagnostic>>, SourceMap) {
+    let (mut library, found) = Library::new(registry, files);
+    let mut sources = SourceMap::default();
+    if found.iter().any(Diagnostic::is_error) {
+        return (Err(found), library.sources);
+    }
+    let prepared = find(name, &mut sources)
+        .and_then(|strategy| Prepared::new(strategy, &mut library, registry, None));
+    sources.extend(&library.sources);
+    (prepared, sources)
 }

@@ -11,7 +11,6 @@ use relay::operators::FusionPattern;
 
 /// Operators that may be fused and have no definition, and why.
 const UNDEFINED: &[(&str, &str)] = &[
-    ("reinterpret", "there is no scalar operation on bits of another type"),
     ("dyn.reshape", "its shape is known at run time only"),
     ("dyn.expand_dims", "its shape is known at run time only"),
     ("dyn.squeeze", "its shape is known at run time only"),

@@ -84,6 +84,12 @@ pub const CODES: &[Code] = &[
         explanation: "No random operands satisfy the left side and the conditions of the rule. Say \
                       what they look like: `for %x: Tensor[(n, k), float32], ?p in [1, 2]`.",
     },
+    Code {
+        code: STRATEGY,
+        title: "a strategy does not read, or there is none of this name",
+        explanation: "A strategy is `strategy name { phase name { rules a, b; } }` with further \
+                      options. See `docs/strategies.md`.",
+    },
 ];
 
 pub(crate) const SYNTAX: &str = "E1001";
@@ -101,3 +107,5 @@ pub(crate) const ENDLESS: &str = "E1011";
 pub const REFUTED: &str = "E1012";
 /// A rule was not tried.
 pub const UNTRIED: &str = "E1013";
+/// A strategy does not read.
+pub const STRATEGY: &str = "E1014";

@@ -5,12 +5,12 @@
 //! patterns and extractor are not used: matching, budget and extraction are ours.
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use ir_core::{Attr, AttrDict, Registry, SmallVec, Symbol, Traits, Type, ValueId};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 
 use crate::instantiate::{Operand, Plan};
-use crate::matching::{Head, Pattern, TermGraph};
+use crate::snapshot::{KindFacts, Snapshot};
 
 /// What a node computes, apart from its operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -49,18 +49,20 @@ impl Language for Node {
 }
 
 /// What is known about a class.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Facts {
-    ty: Type,
-    constant: Option<Attr>,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// The type.
+    pub ty: Type,
+    /// The constant that it is.
+    pub constant: Option<Attr>,
     /// Whether it is computed from constants alone.
-    weight: bool,
+    pub weight: bool,
 }
 
 struct Kinds {
     kinds: IndexSet<Kind, FxBuildHasher>,
-    /// Whether each kind is a constant operation.
-    constants: Vec<bool>,
+    /// The traits of the operation of each kind.
+    traits: Vec<Traits>,
     /// Classes that are new or have changed.
     touched: Vec<Id>,
 }
@@ -75,8 +77,8 @@ impl Analysis<Node> for Kinds {
                 Facts { ty: *ty, constant: *constant, weight: constant.is_some() }
             }
             Kind::Op(_, attrs, ty) => {
-                let constant = kinds.constants[node.kind as usize].then(|| attrs.get("value"));
-                let constant = constant.flatten();
+                let constant = kinds.traits[node.kind as usize].contains(Traits::CONSTANT);
+                let constant = constant.then(|| attrs.get("value")).flatten();
                 let weight = !node.operands.is_empty()
                     && node.operands.iter().all(|id| graph[*id].data.weight);
                 Facts { ty: *ty, constant, weight: weight || constant.is_some() }
@@ -101,24 +103,44 @@ impl Analysis<Node> for Kinds {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Class(Id);
 
+impl Class {
+    /// The class numbered `index`.
+    pub(crate) fn at(index: usize) -> Class {
+        Class(Id::from(index))
+    }
+
+    /// Its number.
+    pub(crate) fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
 /// Values of one block and what they are equal to.
 pub struct Graph {
     graph: EGraph<Node, Kinds>,
     /// Nodes that patterns no longer see, after a rule with `subsume`.
     subsumed: rustc_hash::FxHashSet<Node>,
+    /// Classes that are new or have changed.
+    changed: Vec<Id>,
 }
 
 impl Default for Graph {
     fn default() -> Graph {
-        let kinds = Kinds { kinds: IndexSet::default(), constants: vec![], touched: vec![] };
-        Graph { graph: EGraph::new(kinds), subsumed: Default::default() }
+        let kinds = Kinds { kinds: IndexSet::default(), traits: vec![], touched: vec![] };
+        Graph { graph: EGraph::new(kinds), subsumed: Default::default(), changed: vec![] }
     }
 }
 
 impl Graph {
     /// Number of nodes.
     pub fn nodes(&self) -> usize {
-        self.graph.total_size()
+        self.graph.total_number_of_nodes()
+    }
+
+    /// Number of nodes that were ever made: what counts against a budget. Nodes that turn out to be
+    /// equal stay counted.
+    pub fn made(&self) -> usize {
+        self.graph.nodes().len()
     }
 
     /// All classes, in the order in which they were made.
@@ -133,21 +155,22 @@ impl Graph {
         Class(self.graph.find(class.0))
     }
 
-    fn kind(&mut self, kind: Kind, is_constant: bool) -> u32 {
+    fn kind(&mut self, kind: Kind, traits: Traits) -> u32 {
         let (index, new) = self.graph.analysis.kinds.insert_full(kind);
         if new {
-            self.graph.analysis.constants.push(is_constant);
+            self.graph.analysis.traits.push(traits);
         }
         index as u32
     }
 
     /// The class of a value that rules do not look into.
     pub fn leaf(&mut self, value: ValueId, ty: Type, constant: Option<Attr>) -> Class {
-        let kind = self.kind(Kind::Leaf(value, ty, constant), false);
+        let kind = self.kind(Kind::Leaf(value, ty, constant), Traits::empty());
         Class(self.graph.add(Node { kind, operands: SmallVec::new() }))
     }
 
-    /// The class of an operation on `operands`.
+    /// The class of an operation on `operands`, or of the same with its two operands swapped, where
+    /// their order does not matter.
     pub fn op(
         &mut self,
         name: Symbol,
@@ -156,10 +179,14 @@ impl Graph {
         operands: impl IntoIterator<Item = Class>,
         registry: &Registry,
     ) -> Class {
-        let constant = registry.def(name).is_some_and(|def| def.traits.contains(Traits::CONSTANT));
-        let kind = self.kind(Kind::Op(name, attrs, ty), constant);
-        let operands = operands.into_iter().map(|class| class.0).collect();
-        Class(self.graph.add(Node { kind, operands }))
+        let traits = registry.def(name).map_or(Traits::empty(), |def| def.traits);
+        let kind = self.kind(Kind::Op(name, attrs, ty), traits);
+        let operands = operands.into_iter().map(|class| self.graph.find(class.0)).collect();
+        let node = Node { kind, operands };
+        if let Some(swapped) = self.swapped(&node) {
+            return Class(swapped);
+        }
+        Class(self.graph.add(node))
     }
 
     /// Adds what `plan` makes and unites it with what it replaces; how many classes became one.
@@ -182,18 +209,72 @@ impl Graph {
         unions
     }
 
+    /// Whether what `plan` makes differs from what is there in constants alone: in operands that are
+    /// computed from constants, here and there. Those are free, so the one is as good as the other.
+    pub fn is_known(&self, plan: &Plan<Class>) -> bool {
+        let [(old, Operand::New(new))] = plan.replacements[..] else { return false };
+        let Some(op) = plan.ops.get(new) else { return false };
+        let weights = self.planned_weights(plan);
+        let fits = |(id, operand): (&Id, &Operand<Class>)| {
+            let facts = &self.graph[*id].data;
+            match *operand {
+                Operand::Value(class) if self.graph.find(class.0) == self.graph.find(*id) => true,
+                Operand::Value(class) => {
+                    let other = &self.graph[class.0].data;
+                    facts.weight
+                        && other.weight
+                        && facts.ty == other.ty
+                        && (facts.constant.is_some() || other.constant.is_none())
+                }
+                Operand::New(index) => {
+                    facts.weight && weights[index] == Some(false) && facts.ty == plan.ops[index].ty
+                }
+            }
+        };
+        self.graph[old.0].nodes.iter().any(|node| {
+            let kind = &self.graph.analysis.kinds[node.kind as usize];
+            matches!(kind, Kind::Op(name, attrs, ty)
+                if *name == op.name && *attrs == op.attrs && *ty == op.ty)
+                && node.operands.len() == op.operands.len()
+                && node.operands.iter().zip(&op.operands).all(fits)
+        })
+    }
+
+    /// By planned operation, whether it is computed from constants alone: `Some(true)` where it is
+    /// one.
+    fn planned_weights(&self, plan: &Plan<Class>) -> Vec<Option<bool>> {
+        let mut weights: Vec<Option<bool>> = Vec::with_capacity(plan.ops.len());
+        for op in &plan.ops {
+            let is_weight = |operand: &Operand<Class>| match *operand {
+                Operand::Value(class) => self.is_weight(class),
+                Operand::New(index) => weights[index].is_some(),
+            };
+            let constant = op.operands.is_empty();
+            weights.push(op.operands.iter().all(is_weight).then_some(constant));
+        }
+        weights
+    }
+
+    /// When each of these nodes, given by class and place in [`Graph::forms_of`], was made: how many
+    /// there were before.
+    pub fn made_at(&self, chosen: impl IntoIterator<Item = (Class, usize)>) -> Vec<usize> {
+        let nodes = chosen.into_iter().filter_map(|(class, place)| {
+            let node = self.graph[class.0].nodes.get(place)?;
+            Some((node.clone(), usize::MAX))
+        });
+        let mut made: IndexMap<Node, usize, FxBuildHasher> = nodes.collect();
+        for (place, node) in self.graph.nodes().iter().enumerate() {
+            let node = node.clone().map_children(|id| self.graph.find(id));
+            if let Some(at) = made.get_mut(&node) {
+                *at = (*at).min(place);
+            }
+        }
+        made.into_values().filter(|at| *at != usize::MAX).collect()
+    }
+
     /// States that two classes are equal.
     pub fn unite(&mut self, a: Class, b: Class) {
         self.graph.union(a.0, b.0);
-    }
-
-    /// All classes that are computed from `class`.
-    pub fn all_users(&self, class: Class) -> Vec<Class> {
-        let parents = self.graph[class.0].parents().map(|id| Class(self.graph.find(id)));
-        let mut parents: Vec<Class> = parents.collect();
-        parents.sort_unstable();
-        parents.dedup();
-        parents
     }
 
     /// Hides the operations `name` of `class` from patterns. Extraction still sees them.
@@ -207,10 +288,50 @@ impl Graph {
 
     /// Draws the conclusions from unions.
     pub fn rebuild(&mut self) {
-        self.graph.rebuild();
+        loop {
+            self.graph.rebuild();
+            let touched = std::mem::take(&mut self.graph.analysis.touched);
+            let united = self.unite_swapped(&touched);
+            self.changed.extend(touched);
+            if !united {
+                break;
+            }
+        }
         let graph = &self.graph;
         let subsumed = self.subsumed.drain();
         self.subsumed = subsumed.map(|node| node.map_children(|id| graph.find(id))).collect();
+    }
+
+    /// Unites what differs by the order of operands alone, at and above `touched`; whether there
+    /// was such a thing.
+    fn unite_swapped(&mut self, touched: &[Id]) -> bool {
+        let mut equal = Vec::new();
+        let mut seen = rustc_hash::FxHashSet::default();
+        for id in touched {
+            let id = self.graph.find(*id);
+            let above = self.graph[id].parents().map(|id| self.graph.find(id));
+            for id in std::iter::once(id).chain(above) {
+                if !seen.insert(id) {
+                    continue;
+                }
+                for node in &self.graph[id].nodes {
+                    if let Some(other) = self.swapped(node)
+                        && self.graph.find(other) != id
+                    {
+                        equal.push((id, other));
+                    }
+                }
+            }
+        }
+        equal.into_iter().fold(false, |any, (a, b)| self.graph.union(a, b) || any)
+    }
+
+    /// The class of `node` with its two operands swapped, where their order does not matter.
+    fn swapped(&self, node: &Node) -> Option<Id> {
+        let [a, b] = *node.operands else { return None };
+        let commutes = self.graph.analysis.traits[node.kind as usize].contains(Traits::COMMUTATIVE);
+        let swapped = || Node { kind: node.kind, operands: SmallVec::from_slice(&[b, a]) };
+        (commutes && a != b).then(|| self.graph.lookup(swapped()))?
     }
 
     /// The nodes of a class: kinds and operands.
@@ -222,149 +343,54 @@ impl Graph {
         })
     }
 
-    /// What patterns are looked for in. With `changed`, only what the changes since the last time
-    /// may have made possible, for patterns up to `depth`.
-    pub fn index(&mut self, changed: bool, depth: usize) -> Index {
+    /// What patterns are looked for in.
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_of(|_, _| true)
+    }
+
+    /// Those nodes alone that `keep` keeps, by class and place in [`Graph::forms_of`].
+    pub fn snapshot_of(&self, keep: impl Fn(Class, usize) -> bool) -> Snapshot {
         let classes = self.classes();
-        let count = classes.last().map_or(0, |class| usize::from(class.0) + 1);
-        let mut index = Index {
-            by_name: FxHashMap::default(),
-            bits: FxHashMap::default(),
-            contents: vec![0; count],
-            distance: vec![if changed { u8::MAX } else { 0 }; count],
-        };
-        for class in &classes {
-            for (kind, _) in self.forms_of(*class) {
-                if let Kind::Op(name, ..) = kind {
-                    let with_name = index.by_name.entry(*name).or_default();
-                    if with_name.last() != Some(class) {
-                        with_name.push(*class);
-                    }
-                    // Names beyond the number of bits share the last one.
-                    let next = index.bits.len().min(127) as u32;
-                    let bit = *index.bits.entry(*name).or_insert(next);
-                    index.contents[usize::from(class.0)] |= 1 << bit;
+        let count = classes.last().map_or(0, |class| class.index() + 1);
+        let kinds = &self.graph.analysis;
+        let facts = kinds.kinds.iter().zip(&kinds.traits).map(|(kind, traits)| match kind {
+            Kind::Leaf(..) => {
+                KindFacts { name: None, attrs: AttrDict::empty(), commutative: false }
+            }
+            Kind::Op(name, attrs, _) => KindFacts {
+                name: Some(*name),
+                attrs: *attrs,
+                commutative: traits.contains(Traits::COMMUTATIVE),
+            },
+        });
+        let mut snapshot = Snapshot::new(facts.collect(), count);
+        for class in classes {
+            let of_class = &self.graph[class.0];
+            snapshot.class(class, of_class.data);
+            for (place, node) in of_class.nodes.iter().enumerate() {
+                let subsumed = !self.subsumed.is_empty() && self.subsumed.contains(node);
+                if !subsumed && keep(class, place) {
+                    let operands = node.operands.iter().map(|id| Class(self.graph.find(*id)));
+                    snapshot.form(node.kind, operands);
                 }
             }
         }
-        let touched = std::mem::take(&mut self.graph.analysis.touched);
-        if changed {
-            let mut reached: Vec<Id> = touched.iter().map(|id| self.graph.find(*id)).collect();
-            for distance in 0..=depth.min(254) as u8 {
-                let mut next = Vec::new();
-                for id in reached {
-                    let known = &mut index.distance[usize::from(id)];
-                    if *known == u8::MAX {
-                        *known = distance;
-                        next.extend(self.graph[id].parents().map(|id| self.graph.find(id)));
-                    }
-                }
-                reached = next;
-            }
-        }
-        index
+        snapshot.finish()
     }
 
-    fn node(&self, class: Class, form: usize) -> Option<&Node> {
-        let node = self.graph[class.0].nodes.get(form)?;
-        (self.subsumed.is_empty() || !self.subsumed.contains(node)).then_some(node)
-    }
-}
-
-/// Where patterns are looked for.
-pub struct Index {
-    /// Classes by the names of their operations.
-    by_name: FxHashMap<Symbol, Vec<Class>>,
-    /// A bit for each name.
-    bits: FxHashMap<Symbol, u32>,
-    /// By class, the bits of the operations that compute it.
-    contents: Vec<u128>,
-    /// By class, how far below it something changed.
-    distance: Vec<u8>,
-}
-
-impl Index {
-    /// The classes that an operation `name` computes.
-    pub fn named(&self, name: Symbol) -> &[Class] {
-        self.by_name.get(&name).map_or(&[], Vec::as_slice)
+    /// The classes that are new or have changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<Class> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|id| Class(self.graph.find(id))).collect()
     }
 
-    /// The classes at which `pattern` could be found, by a look at the operations at its root and
-    /// at what their operands are.
-    pub fn candidates<'a>(
-        &'a self,
-        graph: &'a Graph,
-        pattern: &'a Pattern,
-    ) -> impl Iterator<Item = Class> + 'a {
-        let classes = self.by_name.get(&pattern.root).into_iter().flatten().copied();
-        classes.filter(move |class| {
-            let near = pattern
-                .depth
-                .is_none_or(|depth| usize::from(self.distance[usize::from(class.0)]) <= depth);
-            near && graph.graph[class.0].nodes.iter().any(|node| self.fits(graph, node, pattern))
-        })
-    }
-
-    fn fits(&self, graph: &Graph, node: &Node, pattern: &Pattern) -> bool {
-        let kind = &graph.graph.analysis.kinds[node.kind as usize];
-        let fits = |(id, head): (&Id, &Head)| match head {
-            Head::Any => true,
-            Head::Constant => graph.graph[*id].data.constant.is_some(),
-            Head::Op(name) => self.bits.get(name).is_some_and(|bit| {
-                self.contents[usize::from(graph.graph.find(*id))] & (1 << bit) != 0
-            }),
-        };
-        matches!(kind, Kind::Op(name, ..) if *name == pattern.root)
-            && node.operands.len() == pattern.heads.len()
-            && node.operands.iter().zip(&pattern.heads).all(fits)
-    }
-}
-
-impl TermGraph for Graph {
-    type Value = Class;
-
-    fn forms(&self, class: Class) -> usize {
-        self.graph[class.0].nodes.len()
-    }
-
-    fn name(&self, class: Class, form: usize) -> Symbol {
-        match self.node(class, form).map(|node| &self.graph.analysis.kinds[node.kind as usize]) {
-            Some(Kind::Op(name, ..)) => *name,
-            _ => Symbol::new(""),
-        }
-    }
-
-    fn attrs(&self, class: Class, form: usize) -> AttrDict {
-        match self.node(class, form).map(|node| &self.graph.analysis.kinds[node.kind as usize]) {
-            Some(Kind::Op(_, attrs, _)) => *attrs,
-            _ => AttrDict::empty(),
-        }
-    }
-
-    fn operands(&self, class: Class, form: usize) -> SmallVec<[Class; 4]> {
-        let operands = self.node(class, form).map_or(&[][..], |node| &node.operands);
-        operands.iter().map(|id| Class(self.graph.find(*id))).collect()
-    }
-
-    fn ty(&self, class: Class) -> Type {
+    /// The type of a class.
+    pub fn ty(&self, class: Class) -> Type {
         self.graph[class.0].data.ty
     }
 
-    fn constant(&self, class: Class) -> Option<Attr> {
-        self.graph[class.0].data.constant
-    }
-
-    fn is_weight(&self, class: Class) -> bool {
+    /// Whether a class is computed from constants alone.
+    pub fn is_weight(&self, class: Class) -> bool {
         self.graph[class.0].data.weight
-    }
-
-    fn users(&self, class: Class, name: Symbol) -> Vec<Class> {
-        let mut parents = self.all_users(class);
-        parents.retain(|parent| {
-            self.forms_of(*parent).any(|(kind, operands)| {
-                matches!(kind, Kind::Op(op, ..) if *op == name) && operands.contains(&class)
-            })
-        });
-        parents
     }
 }

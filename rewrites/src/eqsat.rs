@@ -5,6 +5,8 @@
 //! where they are and are what the results are for. Values from outside of a block are leaves, so
 //! nothing moves into or out of a branch or a function.
 
+use std::borrow::Cow;
+
 use ir_core::{BlockId, Diagnostic, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueId};
 use rustc_hash::FxHashMap;
 
@@ -15,8 +17,8 @@ use crate::egraph::{Class, Graph, Kind};
 use crate::extraction::gym::Gym;
 use crate::extraction::{self, Builder, Extraction, NONE, Problem, Strategy};
 use crate::library::RuleSet;
-use crate::matching::TermGraph;
-use crate::saturate::{Budget, End, Entry, saturate};
+use crate::saturate::{Budget, End, Entry, Phase, saturate};
+use crate::snapshot::Snapshot;
 
 /// What equality saturation did to a function.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Report {
     pub rules: Vec<Entry>,
     /// Nodes of all e-graphs.
     pub nodes: u64,
+    /// Nodes looked at while matching.
+    pub work: u64,
     /// Rounds, of the block that took most.
     pub iterations: u32,
     /// Blocks whose budget ended before they were saturated.
@@ -44,7 +48,9 @@ const VISITS: u64 = 50;
 
 /// What equality saturation is told.
 #[derive(Clone, Copy)]
-pub struct Settings {
+pub struct Settings<'a> {
+    /// Which rules take part when; `None` is [`Phase::by_default`].
+    pub phases: Option<&'a [Phase]>,
     /// How much to collect.
     pub budget: Budget,
     /// What is made small.
@@ -63,7 +69,7 @@ pub struct Settings {
 pub fn optimize(
     f: &mut FuncMut<'_>,
     rules: &RuleSet,
-    settings: Settings,
+    settings: Settings<'_>,
 ) -> Result<Report, Box<Diagnostic>> {
     let mut report =
         Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
@@ -74,12 +80,20 @@ pub fn optimize(
     Ok(report)
 }
 
+/// What `f` costs as it is.
+pub fn cost(f: &FuncMut<'_>, model: CostModel) -> f64 {
+    let blocks: Vec<BlockId> = f.body.walk_blocks().collect();
+    blocks.into_iter().map(|block| Block::enter(f, block).original_cost(f, model)).sum()
+}
+
 /// A block and its e-graph.
 struct Block {
     block: BlockId,
     graph: Graph,
     /// The class of each value that the block uses or defines.
     classes: FxHashMap<ValueId, Class>,
+    /// Nodes that entered.
+    entered: usize,
     /// Operations that entered, in program order.
     inside: Vec<(OpId, Class)>,
     /// Operations that did not, with the values of the block that they, or regions in them, use.
@@ -95,6 +109,7 @@ impl Block {
             block,
             graph: Graph::default(),
             classes: FxHashMap::default(),
+            entered: 0,
             inside: vec![],
             outside: vec![],
         };
@@ -118,6 +133,7 @@ impl Block {
             used.iter().for_each(|value| _ = this.class(f, *value));
             this.outside.push((op, used));
         }
+        this.entered = this.graph.made();
         this
     }
 
@@ -135,29 +151,35 @@ impl Block {
         mut self,
         f: &mut FuncMut<'_>,
         rules: &RuleSet,
-        settings: Settings,
+        settings: Settings<'_>,
         report: &mut Report,
     ) -> Result<(), Box<Diagnostic>> {
         if self.inside.is_empty() {
             return Ok(());
         }
         let Settings { budget, model, .. } = settings;
-        let ledger = saturate(&mut self.graph, rules, f.registry, budget).map_err(|error| {
+        let mut graph = std::mem::take(&mut self.graph);
+        let view = &*f;
+        let best = &mut |graph: &Graph| self.best(view, graph, model);
+        let default = || Cow::Owned(Phase::by_default(rules, budget));
+        let phases = settings.phases.map_or_else(default, Cow::Borrowed);
+        let ledger = saturate(&mut graph, rules, f.registry, budget, &phases, best);
+        self.graph = graph;
+        let ledger = ledger.map_err(|error| {
             let place = self.inside.first().and_then(|(op, _)| f.op_span(*op));
             Box::new(error.related(place, "in the program that begins here"))
         })?;
         for (total, entry) in report.rules.iter_mut().zip(&ledger.rules) {
-            total.matches += entry.matches;
-            total.nodes += entry.nodes;
-            total.unions += entry.unions;
+            total.add(entry);
         }
+        report.work += ledger.work;
         report.nodes += self.graph.nodes() as u64;
         report.iterations = report.iterations.max(ledger.iterations);
         report.unfinished += u64::from(ledger.end == End::Budget);
-        let candidates = Candidates::new(f, &self, model);
+        let candidates = Candidates::new(f, &self, &self.graph, model, true);
         let before = self.original_cost(f, model);
         report.cost.0 += before;
-        let start = candidates.start(f, &self);
+        let start = candidates.start(f, &self, &self.graph);
         let found = candidates.choose(settings.extraction, &start);
         let cheaper = found.filter(|found| found.cost < before - 1e-9);
         let placed = cheaper.as_ref().and_then(|found| self.place(f, &candidates, &found.choice));
@@ -174,10 +196,50 @@ impl Block {
                 start
             }
         };
+        for rule in self.used(&candidates, &choice, &ledger.made) {
+            report.rules[rule].used += 1;
+        }
         if settings.dump {
             report.dumps.push(candidates.into_dump(f, &self, choice));
         }
         Ok(())
+    }
+
+    /// The rules that made the nodes of the result, one for each.
+    fn used(
+        &self,
+        candidates: &Candidates,
+        choice: &[extraction::Node],
+        made: &[(usize, usize)],
+    ) -> Vec<usize> {
+        let mut choice = choice.to_vec();
+        _ = candidates.problem.prune(&mut choice);
+        let chosen = candidates.index.iter().filter_map(|(class, index)| {
+            let node = choice[*index as usize];
+            let first = candidates.problem.nodes(*index).start;
+            (node != NONE).then(|| (*class, (node - first) as usize))
+        });
+        let made_at = self.graph.made_at(chosen);
+        let rule = |at: usize| {
+            let next = made.partition_point(|(nodes, _)| *nodes <= at);
+            let before = next.checked_sub(1).map_or(self.entered, |before| made[before].0);
+            // What was there at the start, or was made by grouping, is no rule's.
+            made.get(next).filter(|_| at >= before).map(|(_, rule)| *rule)
+        };
+        made_at.into_iter().filter_map(rule).collect()
+    }
+
+    /// The nodes of the best program so far.
+    fn best(&self, f: &FuncMut<'_>, graph: &Graph, model: CostModel) -> Option<Snapshot> {
+        let candidates = Candidates::new(f, self, graph, model, false);
+        let start = candidates.start(f, self, graph);
+        let choice = candidates.choose(&extraction::STRATEGIES[0], &start)?.choice;
+        let problem = &candidates.problem;
+        let chosen = |class: Class, place: usize| {
+            let class = candidates.index[&class];
+            choice[class as usize] == problem.nodes(class).start + place as extraction::Node
+        };
+        Some(graph.snapshot_of(chosen))
     }
 
     /// What the block costs as it is, equal operations counted each, those that nobody uses too.
@@ -216,7 +278,7 @@ impl Block {
             let stays = outside.peek().is_some_and(|(other, _)| *other == op);
             let roots: Vec<extraction::Class> = if stays {
                 let used = outside.next().map_or(&[][..], |(_, used)| used);
-                used.iter().filter_map(|value| candidates.of(self, *value)).collect()
+                used.iter().filter_map(|value| candidates.of(self, &self.graph, *value)).collect()
             } else {
                 let class = inside.next().map(|(_, class)| self.graph.find(*class))?;
                 let class = candidates.index[&class];
@@ -309,7 +371,8 @@ impl Block {
         }
         for (_, used) in &self.outside {
             for old in used {
-                let new = candidates.of(self, *old).and_then(|class| values[class as usize]);
+                let new =
+                    candidates.of(self, &self.graph, *old).and_then(|class| values[class as usize]);
                 if let Some(new) = new.filter(|new| new != old) {
                     f.body.replace_all_uses(*old, new);
                 }
@@ -375,8 +438,14 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn new(f: &FuncMut<'_>, block: &Block, model: CostModel) -> Candidates {
-        let graph = &block.graph;
+    /// Of what `graph` holds; with `fused`, of operations that are computed together, too.
+    fn new(
+        f: &FuncMut<'_>,
+        block: &Block,
+        graph: &Graph,
+        model: CostModel,
+        fused: bool,
+    ) -> Candidates {
         let classes = graph.classes();
         let index: FxHashMap<Class, extraction::Class> =
             classes.iter().enumerate().map(|(index, class)| (*class, index as u32)).collect();
@@ -399,7 +468,9 @@ impl Candidates {
             }
             nodes.push(of_class);
         }
-        fuse(f, &mut nodes, model);
+        if fused {
+            fuse(f, &mut nodes, model);
+        }
         let mut builder = Builder::default();
         let (mut forms, mut operands_of) = (Vec::new(), Vec::new());
         for of_class in nodes {
@@ -411,7 +482,7 @@ impl Candidates {
             }
         }
         let used = block.outside.iter().flat_map(|(_, used)| used);
-        let class_of = |value: &ValueId| index.get(&block.graph.find(*block.classes.get(value)?));
+        let class_of = |value: &ValueId| index.get(&graph.find(*block.classes.get(value)?));
         let problem = builder.finish(used.filter_map(class_of).copied());
         Candidates { problem, forms, operands: operands_of, index }
     }
@@ -427,6 +498,11 @@ impl Candidates {
             // The program as it was is an extraction, so there is one.
             strategy.extract(problem, options).ok()
         };
+        // Proofs begin with what is found without them.
+        let quick =
+            (strategy.name == "exact").then(|| self.choose(&extraction::STRATEGIES[0], start));
+        let quick = quick.flatten();
+        let start = quick.as_ref().map_or(start, |found| &found.choice);
         let found = extract(&self.problem, start)?;
         let is_alone =
             |node: &extraction::Node| !matches!(self.forms[*node as usize], Form::Fused { .. });
@@ -453,13 +529,13 @@ impl Candidates {
     }
 
     /// The class of a value of the block.
-    fn of(&self, block: &Block, value: ValueId) -> Option<extraction::Class> {
-        self.index.get(&block.graph.find(*block.classes.get(&value)?)).copied()
+    fn of(&self, block: &Block, graph: &Graph, value: ValueId) -> Option<extraction::Class> {
+        self.index.get(&graph.find(*block.classes.get(&value)?)).copied()
     }
 
     /// The program as it is: each class by its leaf, or the operation that came first. A later one
     /// may need the class itself.
-    fn start(&self, f: &FuncMut<'_>, block: &Block) -> Vec<extraction::Node> {
+    fn start(&self, f: &FuncMut<'_>, block: &Block, graph: &Graph) -> Vec<extraction::Node> {
         let mut choice = vec![NONE; self.problem.class_count()];
         for (node, form) in self.forms.iter().enumerate() {
             let chosen = &mut choice[self.problem.owner(node as u32) as usize];
@@ -470,12 +546,12 @@ impl Candidates {
             }
         }
         for (op, class) in &block.inside {
-            let class = self.index[&block.graph.find(*class)];
+            let class = self.index[&graph.find(*class)];
             if choice[class as usize] != NONE {
                 continue;
             }
             let operands: Option<Operands> =
-                f.body.operands(*op).map(|value| self.of(block, value)).collect();
+                f.body.operands(*op).map(|value| self.of(block, graph, value)).collect();
             let (name, attrs) = (f.body.op_name(*op), f.body.attrs(*op));
             let is_it = |node: &extraction::Node| {
                 matches!(self.forms[*node as usize], Form::Op(n, a, _) if n == name && a == attrs)

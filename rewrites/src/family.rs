@@ -5,6 +5,7 @@
 //! condition or an equation that belongs to a member is repeated for every member.
 
 use std::hash::Hash;
+use std::sync::OnceLock;
 
 use indexmap::IndexMap;
 use ir_core::{Attr, Dim, DimExprData, SmallVec, Symbol, Type, TypeData};
@@ -17,7 +18,7 @@ use crate::matching::{Match, TermGraph};
 use crate::rule::{Equation, Expr, Node, NodeId, OpNode, Operator, Rest, Rule, Sample, Var};
 
 /// Members of a family, at most.
-pub const MAX_MEMBERS: usize = 16;
+pub const MAX_MEMBERS: usize = 64;
 
 /// Whether `rule` has families.
 pub fn has_families(rule: &Rule) -> bool {
@@ -47,8 +48,9 @@ fn expand(rule: &Rule, members: usize) -> Rule {
 pub struct Siblings {
     /// The rule for one member: what is looked for.
     pub member: Rule,
-    /// The rules for two members and more.
-    expansions: Vec<Rule>,
+    rule: Rule,
+    /// The rules for two members and more, made when they are asked for.
+    expansions: Vec<OnceLock<Rule>>,
     /// Which values are families.
     families: Vec<bool>,
     /// What is the same for all members, about one.
@@ -94,7 +96,8 @@ impl Siblings {
             });
             Siblings {
                 member: one.rule(),
-                expansions: (2..=MAX_MEMBERS).map(|members| expand(rule, members)).collect(),
+                rule: rule.clone(),
+                expansions: vec![OnceLock::new(); MAX_MEMBERS - 1],
                 families: rule.families.clone(),
                 same: same.collect(),
                 used: used_attributes(rule),
@@ -104,7 +107,8 @@ impl Siblings {
 
     /// The rule for `members` members.
     pub fn of(&self, members: usize) -> Option<&Rule> {
-        self.expansions.get(members.checked_sub(2)?)
+        let expansion = self.expansions.get(members.checked_sub(2)?)?;
+        Some(expansion.get_or_init(|| expand(&self.rule, members)))
     }
 
     /// Puts a match of the rule for one member to those with which it shares everything, if its

@@ -112,6 +112,15 @@ pub const GENERAL: &[RuleFunction] = &[
         },
     },
     RuleFunction {
+        name: "pays",
+        params: &["condition"],
+        doc: "The condition itself, which says where a rule is of use rather than where it holds.",
+        eval: |a| match a[0] {
+            RuleArgument::Attr(condition) => Some(condition),
+            RuleArgument::Value { .. } => None,
+        },
+    },
+    RuleFunction {
         name: "splat",
         params: &["x"],
         doc: "The number that all elements of a constant are.",

@@ -43,6 +43,19 @@ pub fn rewrite(
     rules: &RuleSet,
     limits: Limits,
 ) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
+    rewrite_with(f, rules, &vec![true; rules.rules.len()], limits)
+}
+
+/// As [`rewrite`], with those of `rules` alone that are `active`.
+///
+/// # Errors
+/// When a rule's right side does not type.
+pub fn rewrite_with(
+    f: &mut FuncMut<'_>,
+    rules: &RuleSet,
+    active: &[bool],
+    limits: Limits,
+) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
     let mut statistics = Statistics { applied: vec![0; rules.rules.len()], work: 0 };
     let mut worklist = Worklist::new(f);
     let mut total = 0;
@@ -50,7 +63,8 @@ pub fn rewrite(
         if !is_pure(f.body, f.registry, op) {
             continue;
         }
-        let Some((index, found, plan)) = first_plan(f, rules, op, limits, &mut statistics)? else {
+        let Some((index, found, plan)) = first_plan(f, rules, active, op, limits, &mut statistics)?
+        else {
             continue;
         };
         if total == limits.rewrites {
@@ -59,8 +73,10 @@ pub fn rewrite(
         total += 1;
         statistics.applied[index] += 1;
         let loc = Loc::fused(found.ops.iter().map(|value| f.body.value_loc(*value)));
-        let loc = loc.by_pass(rules.rules[index].rule.name);
-        apply(f, &plan, loc, &mut worklist);
+        let rule = rules.rules[index].rule.name;
+        f.body.begin_rewrite(rule, op);
+        apply(f, &plan, loc.by_pass(rule), &mut worklist);
+        f.body.end_rewrite();
     }
     Ok((statistics, None))
 }
@@ -95,53 +111,73 @@ impl Worklist {
     }
 }
 
-type Found = (usize, Match<ValueId>, Plan<ValueId>);
+/// A rule, by its place, where it matches, and what it makes.
+pub(crate) type Found = (usize, Match<ValueId>, Plan<ValueId>);
 
 /// What the first rule that applies makes of `op`.
 fn first_plan(
     f: &FuncMut<'_>,
     rules: &RuleSet,
+    active: &[bool],
     op: OpId,
     limits: Limits,
     statistics: &mut Statistics,
 ) -> Result<Option<Found>, Diagnostic> {
-    let graph = BodyGraph { body: f.body, registry: f.registry };
     let Some(candidates) = rules.by_root.get(&f.body.op_name(op)) else { return Ok(None) };
-    let root = f.body.result(op, 0);
-    for &index in candidates {
-        let compiled = &rules.rules[index];
-        if let Some(siblings) = &compiled.siblings {
-            match family(f, compiled, siblings, rules, root, &mut statistics.work) {
-                Ok(Some((found, plan))) => return Ok(Some((index, found, plan))),
-                Ok(None) => continue,
-                Err(error) => {
-                    return Err(error.related(f.op_span(op), "the operation it was applied to"));
-                }
-            }
-        }
-        let (mut chosen, mut error) = (None, None);
-        let mut left = limits.matches;
-        let mut visit = |found: &Match<ValueId>| {
-            left = left.saturating_sub(1);
-            match plan(&graph, &compiled.rule, found, f.registry, &rules.functions) {
-                Ok(plan) if changes(f, &plan) && place(f, found, &plan).is_some() => {
-                    chosen = Some((index, found.clone(), plan));
-                }
-                Ok(_) | Err(Refusal::Condition) => {}
-                Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
-            }
-            chosen.is_none() && error.is_none() && left > 0
-        };
-        let work = &mut statistics.work;
-        search(&graph, &compiled.rule, &compiled.pattern, root, work, &mut visit);
-        if let Some(error) = error {
-            return Err(error.related(f.op_span(op), "the operation it was applied to"));
-        }
-        if chosen.is_some() {
-            return Ok(chosen);
+    for index in candidates.iter().copied().filter(|index| active[*index]) {
+        let found = plan_of(f, rules, index, op, limits.matches, &mut statistics.work)?;
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)
+}
+
+/// What the rule at the place `index` makes of `op`.
+pub(crate) fn plan_of(
+    f: &FuncMut<'_>,
+    rules: &RuleSet,
+    index: usize,
+    op: OpId,
+    matches: u64,
+    work: &mut u64,
+) -> Result<Option<Found>, Diagnostic> {
+    let graph = BodyGraph { body: f.body, registry: f.registry };
+    let root = f.body.result(op, 0);
+    let compiled = &rules.rules[index];
+    if let Some(siblings) = &compiled.siblings {
+        return match family(f, compiled, siblings, rules, root, work) {
+            Ok(found) => Ok(found.map(|(found, plan)| (index, found, plan))),
+            Err(error) => Err(error.related(f.op_span(op), "the operation it was applied to")),
+        };
+    }
+    let (mut chosen, mut error) = (None, None);
+    let mut left = matches;
+    let mut visit = |found: &Match<ValueId>| {
+        left = left.saturating_sub(1);
+        match plan(&graph, &compiled.rule, found, f.registry, &rules.functions) {
+            Ok(plan) if changes(f, &plan) && place(f, found, &plan).is_some() => {
+                chosen = Some((index, found.clone(), plan));
+            }
+            Ok(_) | Err(Refusal::Condition) => {}
+            Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
+        }
+        chosen.is_none() && error.is_none() && left > 0
+    };
+    search(&graph, &compiled.rule, &compiled.pattern, root, work, &mut visit);
+    match error {
+        Some(error) => Err(error.related(f.op_span(op), "the operation it was applied to")),
+        None => Ok(chosen),
+    }
+}
+
+/// Applies what [`plan_of`] found.
+pub(crate) fn apply_plan(f: &mut FuncMut<'_>, rules: &RuleSet, found: &Found) {
+    let (index, matched, plan) = found;
+    let loc = Loc::fused(matched.ops.iter().map(|value| f.body.value_loc(*value)));
+    let loc = loc.by_pass(rules.rules[*index].rule.name);
+    let mut worklist = Worklist { pending: VecDeque::new(), queued: vec![] };
+    apply(f, plan, loc, &mut worklist);
 }
 
 /// What a rule about a family makes of the operation of `root` and of those that share an operand

@@ -13,7 +13,7 @@ use crate::parse::canonical;
 use crate::rule::{Equation, Node, NodeId, OpNode, Rest, Rule, Var};
 
 /// An operand in a plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand<V> {
     /// What is there already.
     Value(V),
@@ -22,7 +22,7 @@ pub enum Operand<V> {
 }
 
 /// An operation that will be made.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Planned<V> {
     /// Full name.
     pub name: Symbol,
@@ -35,7 +35,7 @@ pub struct Planned<V> {
 }
 
 /// What a rule makes of a match.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Plan<V> {
     /// Operations to make, in order.
     pub ops: Vec<Planned<V>>,

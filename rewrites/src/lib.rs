@@ -10,9 +10,11 @@
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`];
-//! - [`eqsat`]: equality saturation: [`egraph`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
-//!   [`dump`].
+//! - [`eqsat`]: equality saturation: [`egraph`], [`snapshot`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
+//!   [`dump`];
+//! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text.
 
+pub mod beam;
 pub mod body_graph;
 pub mod codes;
 pub mod cost;
@@ -32,3 +34,5 @@ pub mod print;
 pub mod regroup;
 pub mod rule;
 pub mod saturate;
+pub mod snapshot;
+pub mod strategy;

@@ -12,7 +12,7 @@ use crate::family::{Siblings, expansions, has_families};
 use crate::functions::Functions;
 use crate::matching::Pattern;
 use crate::parse::parse;
-use crate::rule::Rule;
+use crate::rule::{Node, Rule};
 
 /// The files of rules that are built in, by name.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -26,6 +26,19 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("convolution.rules", include_str!("../rules/convolution.rules")),
     ("reduction.rules", include_str!("../rules/reduction.rules")),
     ("recognize.rules", include_str!("../rules/recognize.rules")),
+];
+
+/// The sets that equality saturation applies where nothing else is asked for.
+pub const DEFAULT_SETS: [&str; 9] = [
+    "simplify",
+    "algebra",
+    "join",
+    "linear",
+    "merge",
+    "convolution",
+    "fold",
+    "reduction",
+    "recognize",
 ];
 
 /// A family of operands is looked for up to this many.
@@ -42,6 +55,19 @@ pub struct Compiled {
     pub reverse: bool,
     /// What finds the operations of a family on the left side.
     pub siblings: Option<Siblings>,
+}
+
+impl Compiled {
+    /// Whether it replaces several values at once.
+    pub fn merges(&self) -> bool {
+        self.rule.left.len() > 1 || self.siblings.is_some()
+    }
+
+    /// Whether it makes nothing new: its right side is a part of the left one.
+    pub fn shrinks(&self) -> bool {
+        let is_value = |node| matches!(self.rule.node(node), Node::Value(_));
+        self.rule.right.iter().all(|equation| is_value(equation.node))
+    }
 }
 
 /// Rules that are applied together.
@@ -64,24 +90,26 @@ impl RuleSet {
         };
         for rule in rules {
             let reversed = rule.bidirectional.then(|| rule.reversed());
-            set.push(rule, false);
+            set.push(rule, false, registry);
             // A rule that is its own reverse, such as a swap, would only be tried twice.
             if let Some(reversed) = reversed {
-                set.push(reversed, true);
+                set.push(reversed, true, registry);
             }
         }
         set
     }
 
-    fn push(&mut self, rule: Rule, reverse: bool) {
+    fn push(&mut self, rule: Rule, reverse: bool, registry: &Registry) {
         let siblings = Siblings::new(&rule);
         if has_families(&rule) && siblings.is_none() {
             let rules = (2..=MAX_OPERANDS).flat_map(|members| expansions(&rule, members));
-            rules.collect::<Vec<_>>().into_iter().for_each(|rule| self.push(rule, reverse));
+            for rule in rules.collect::<Vec<_>>() {
+                self.push(rule, reverse, registry);
+            }
             return;
         }
         let looked_for = siblings.as_ref().map_or(&rule, |siblings| &siblings.member);
-        let Some(mut pattern) = Pattern::new(looked_for) else { return };
+        let Some(mut pattern) = Pattern::new(looked_for, registry) else { return };
         if siblings.is_some() {
             // What it finds depends on more than what is below.
             pattern.depth = None;

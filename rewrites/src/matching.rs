@@ -3,14 +3,18 @@
 //! A pattern is compiled to a list of steps, which a loop with an explicit stack of choices runs.
 //! In a body every value has at most one form; in an e-graph it has as many as its class has nodes.
 
-use ir_core::{Attr, AttrData, AttrDict, Scalar, SmallVec, Symbol, Type};
+use ir_core::{Attr, AttrData, AttrDict, Registry, Scalar, SmallVec, Symbol, Traits, Type};
+use rustc_hash::FxHashMap;
 
-use crate::rule::{Expr, Node, NodeId, OpNode, Rest, Rule, Var};
+use crate::rule::{Expr, Node, NodeId, OpNode, Operator, Rest, Rule, Var};
 
 /// A graph of operations that patterns are matched against.
 pub trait TermGraph {
     /// A value: a result of an operation, or a class of equal values.
     type Value: Copy + Eq;
+
+    /// Whether patterns fit up to the order of operands, where an operation does not care for it.
+    const UP_TO_ORDER: bool = false;
 
     /// How many operations compute this value, as far as patterns may look at them.
     fn forms(&self, value: Self::Value) -> usize;
@@ -47,8 +51,8 @@ pub struct Match<V> {
 #[derive(Clone, Debug)]
 enum Step {
     /// The value in `slot` is computed by the operation `node`; its operands go to the slots from
-    /// `operands` on.
-    Form { slot: usize, node: NodeId, operands: usize },
+    /// `operands` on. With `swaps`, both orders of two operands differ, but mean the same.
+    Form { slot: usize, node: NodeId, operands: usize, swaps: bool },
     /// The value in `slot` is `var`.
     Bind { slot: usize, var: Var },
     /// The value in `slot` is a constant with all elements equal to this.
@@ -87,7 +91,7 @@ pub enum Head {
 
 impl Pattern {
     /// The left side of `rule`, which the parser has checked.
-    pub fn new(rule: &Rule) -> Option<Pattern> {
+    pub fn new(rule: &Rule, registry: &Registry) -> Option<Pattern> {
         let mut steps = Vec::new();
         let mut slots = 0;
         let mut bound = vec![false; rule.values.len()];
@@ -117,7 +121,8 @@ impl Pattern {
                     }
                     Node::Number(number) => steps.push(Step::Number { slot, number: *number }),
                     Node::Op(op) => {
-                        steps.push(Step::Form { slot, node: id, operands: slots });
+                        let swaps = swaps(rule, id, registry);
+                        steps.push(Step::Form { slot, node: id, operands: slots, swaps });
                         // Reversed, so that the first operand is looked at first.
                         let operands = op.operands.iter().enumerate().rev();
                         pending.extend(operands.map(|(i, node)| (slots + i, *node)));
@@ -145,6 +150,94 @@ impl Pattern {
         let depth = (rule.left.len() == 1).then(|| depths[rule.left[0].node.0]);
         Some(Pattern { steps, slots, root: root.name, heads: heads.collect(), depth })
     }
+}
+
+/// Whether the operation `id` of the left side of `rule` takes its two operands in any order, and
+/// swapping them gives more than the same rule with other names.
+fn swaps(rule: &Rule, id: NodeId, registry: &Registry) -> bool {
+    let Node::Op(op) = rule.node(id) else { return false };
+    let traits = registry.def(op.name).map_or(Traits::empty(), |def| def.traits);
+    let [a, b] = op.operands[..] else { return false };
+    if !traits.contains(Traits::COMMUTATIVE) {
+        return false;
+    }
+    // Two values that nothing else names, or that conditions do not tell apart.
+    let mut pairs = vec![(a, b)];
+    let mut renamed: FxHashMap<Var, Var> = FxHashMap::default();
+    while let Some((a, b)) = pairs.pop() {
+        match (rule.node(a), rule.node(b)) {
+            (Node::Value(a), Node::Value(b)) => {
+                let swapped = |names: &mut FxHashMap<Var, Var>, a: Var, b: Var| {
+                    *names.entry(a).or_insert(b) == b
+                };
+                if !(swapped(&mut renamed, *a, *b) && swapped(&mut renamed, *b, *a)) {
+                    return true;
+                }
+            }
+            (Node::Op(x), Node::Op(y)) => {
+                let same = x.name == y.name
+                    && x.attrs == y.attrs
+                    && x.rest == y.rest
+                    && x.operands.len() == y.operands.len();
+                if !same {
+                    return true;
+                }
+                pairs.extend(x.operands.iter().copied().zip(y.operands.iter().copied()));
+            }
+            (Node::Number(a), Node::Number(b)) if a == b => {}
+            _ => return true,
+        }
+    }
+    // What is renamed must not stand anywhere else on the left side, nor in a condition.
+    let inside = rule.reachable([id]);
+    let outside = rule.reachable(rule.left.iter().map(|equation| equation.node));
+    let is_renamed = |var: &Var| renamed.get(var).is_some_and(|other| other != var);
+    let users = outside.iter().filter(|node| !inside.contains(node));
+    let mut named = users.filter_map(|node| match rule.node(*node) {
+        Node::Op(op) => Some(
+            op.operands
+                .iter()
+                .any(|operand| matches!(rule.node(*operand), Node::Value(var) if is_renamed(var))),
+        ),
+        _ => None,
+    });
+    let conditioned = rule.conditions.iter().any(|condition| {
+        let mut found = false;
+        condition.visit(&mut |part| {
+            found |= matches!(part, Expr::Value(var) if is_renamed(var));
+        });
+        found && !is_symmetric(condition, &renamed)
+    });
+    let rooted = rule.left.iter().any(|equation| equation.name.is_some_and(|var| is_renamed(&var)));
+    named.any(|named| named) || conditioned || rooted
+}
+
+/// Whether `condition` compares the same about a value and the one that it is renamed to.
+fn is_symmetric(condition: &Expr, renamed: &FxHashMap<Var, Var>) -> bool {
+    let Expr::Binary(Operator::Equal, left, right) = condition else { return false };
+    let identity = FxHashMap::default();
+    parts(left, renamed) == parts(right, &identity)
+}
+
+/// The parts of an expression, the whole first, with values renamed.
+fn parts(expr: &Expr, renamed: &FxHashMap<Var, Var>) -> Vec<(Expr, usize)> {
+    let mut parts = Vec::new();
+    expr.visit(&mut |part| {
+        parts.push(match part {
+            Expr::Value(var) => (Expr::Value(renamed.get(var).copied().unwrap_or(*var)), 0),
+            Expr::List(items) => (Expr::List(vec![]), items.len()),
+            Expr::Call(name, arguments) => (Expr::Call(*name, vec![]), arguments.len()),
+            Expr::Index(..) => (Expr::Index(Expr::Member.into(), Expr::Member.into()), 2),
+            Expr::Negative(_) => (Expr::Negative(Expr::Member.into()), 1),
+            Expr::Not(_) => (Expr::Not(Expr::Member.into()), 1),
+            Expr::Same(_) => (Expr::Same(Expr::Member.into()), 1),
+            Expr::Binary(operator, ..) => {
+                (Expr::Binary(*operator, Expr::Member.into(), Expr::Member.into()), 2)
+            }
+            Expr::Literal(_) | Expr::Attribute(_) | Expr::Member => (part.clone(), 0),
+        });
+    });
+    parts
 }
 
 /// A decision that may be taken back.
@@ -241,8 +334,9 @@ enum Outcome {
 impl<G: TermGraph> Search<'_, G> {
     fn step(&mut self, step: &Step, first: usize, work: &mut u64) -> Outcome {
         let fits = match *step {
-            Step::Form { slot, node, operands } => {
-                return self.form(slot, node, operands, first, work);
+            Step::Form { slot, node, operands, swaps } => {
+                let orders = if swaps && G::UP_TO_ORDER { 2 } else { 1 };
+                return self.form(slot, node, operands, orders, first, work);
             }
             Step::User { slot, var, name } => {
                 let Some(value) = self.found.values[var.0] else { return Outcome::Fails };
@@ -287,19 +381,28 @@ impl<G: TermGraph> Search<'_, G> {
         slot: usize,
         node: NodeId,
         operands: usize,
+        orders: usize,
         first: usize,
         work: &mut u64,
     ) -> Outcome {
         let (Some(value), Node::Op(op)) = (self.slots[slot], self.rule.node(node)) else {
             return Outcome::Fails;
         };
-        let forms = self.graph.forms(value);
-        for form in first..forms {
+        // Each form in each order of its operands.
+        let alternatives = self.graph.forms(value) * orders;
+        for alternative in first..alternatives {
+            let form = alternative / orders;
             *work += 1;
             if self.graph.name(value, form) != op.name {
                 continue;
             }
-            let found = self.graph.operands(value, form);
+            let mut found = self.graph.operands(value, form);
+            if alternative % orders == 1 {
+                found.reverse();
+                if found[0] == found[1] {
+                    continue;
+                }
+            }
             let bound = self.bound_attributes.len();
             if found.len() != op.operands.len() || !self.attributes(op, value, form) {
                 self.unbind_attributes(bound);
@@ -310,8 +413,8 @@ impl<G: TermGraph> Search<'_, G> {
             }
             self.found.ops.push(value);
             // The attributes bound here are taken back with this choice, which was made before.
-            return match form + 1 < forms {
-                true => Outcome::FitsOrElse(form + 1),
+            return match alternative + 1 < alternatives {
+                true => Outcome::FitsOrElse(alternative + 1),
                 false => Outcome::Fits,
             };
         }

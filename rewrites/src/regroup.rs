@@ -5,10 +5,11 @@ use indexmap::IndexMap;
 use ir_core::{AttrDict, Registry, Symbol, Traits};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-use crate::egraph::{Class, Graph, Index, Kind};
+use crate::egraph::{Class, Graph};
 use crate::library::RuleSet;
 use crate::matching::{Head, TermGraph};
 use crate::rule::FloatClass;
+use crate::snapshot::Snapshot;
 
 /// Terms of one sum that are looked at.
 const MAX_TERMS: usize = 4096;
@@ -35,25 +36,28 @@ pub fn operations(rules: &RuleSet, registry: &Registry) -> Vec<Symbol> {
     found
 }
 
-/// Adds, to each sum of operation `name`, itself with the terms that share an operand together. No
+/// Adds, to each sum of operation `name` in `snapshot`, itself with the terms that share an operand together. No
 /// more than a few groups are made of each sum, so that the graph grows in proportion to it.
-pub fn regroup(graph: &mut Graph, index: &Index, name: Symbol, registry: &Registry, nodes: usize) {
-    let sums: Vec<Class> = index.named(name).to_vec();
+pub fn regroup(
+    graph: &mut Graph,
+    snapshot: &Snapshot,
+    name: Symbol,
+    registry: &Registry,
+    nodes: usize,
+) {
+    let sums = snapshot.named(name);
     let inner: FxHashSet<Class> =
-        sums.iter().copied().filter(|sum| is_inner(graph, *sum, name)).collect();
+        sums.iter().copied().filter(|sum| is_inner(snapshot, *sum, name)).collect();
     for sum in sums.iter().filter(|sum| !inner.contains(sum)) {
-        let terms = terms(graph, *sum, name, &inner);
+        let terms = terms(snapshot, *sum, name, &inner);
         if terms.len() < 3 || terms.len() > MAX_TERMS {
             continue;
         }
         let mut groups: IndexMap<Class, Vec<usize>, FxBuildHasher> = IndexMap::default();
         for (place, term) in terms.iter().enumerate() {
-            for (kind, operands) in graph.forms_of(*term) {
-                if !matches!(kind, Kind::Op(..)) {
-                    continue;
-                }
+            for (_, operands) in snapshot.operations(*term) {
                 for operand in operands {
-                    let group = groups.entry(operand).or_default();
+                    let group = groups.entry(*operand).or_default();
                     if group.last() != Some(&place) {
                         group.push(place);
                     }
@@ -65,7 +69,7 @@ pub fn regroup(graph: &mut Graph, index: &Index, name: Symbol, registry: &Regist
         groups.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
         groups.dedup();
         for group in groups.iter().take(MAX_GROUPS) {
-            if graph.nodes() + terms.len() > nodes {
+            if graph.made() + 2 * terms.len() > nodes {
                 return;
             }
             let mut of_group = vec![false; terms.len()];
@@ -85,28 +89,27 @@ pub fn regroup(graph: &mut Graph, index: &Index, name: Symbol, registry: &Regist
 }
 
 /// Whether `sum` is needed by one other sum of its type alone.
-fn is_inner(graph: &Graph, sum: Class, name: Symbol) -> bool {
-    let [user] = &*graph.all_users(sum) else { return false };
-    let ty = graph.ty(sum);
-    graph.ty(*user) == ty
-        && graph.forms_of(*user).any(|(kind, operands)| {
-            matches!(kind, Kind::Op(op, ..) if *op == name) && operands.contains(&sum)
-        })
+fn is_inner(snapshot: &Snapshot, sum: Class, name: Symbol) -> bool {
+    let users = snapshot.all_users(sum);
+    let Some(user) = users.first() else { return false };
+    users.iter().all(|other| other == user)
+        && snapshot.ty(*user) == snapshot.ty(sum)
+        && snapshot.operations(*user).any(|(op, operands)| op == name && operands.contains(&sum))
 }
 
 /// The terms of `sum`, in order, as long as all have its type.
-fn terms(graph: &Graph, sum: Class, name: Symbol, inner: &FxHashSet<Class>) -> Vec<Class> {
-    let ty = graph.ty(sum);
+fn terms(snapshot: &Snapshot, sum: Class, name: Symbol, inner: &FxHashSet<Class>) -> Vec<Class> {
+    let ty = snapshot.ty(sum);
     let (mut terms, mut pending) = (Vec::new(), vec![sum]);
     let mut open = FxHashSet::default();
     while let Some(class) = pending.pop() {
-        let parts = graph.forms_of(class).find_map(|(kind, operands)| {
-            let same = operands.iter().all(|operand| graph.ty(*operand) == ty);
-            (matches!(kind, Kind::Op(op, ..) if *op == name) && same).then_some(operands)
+        let parts = snapshot.operations(class).find_map(|(op, operands)| {
+            let same = operands.iter().all(|operand| snapshot.ty(*operand) == ty);
+            (op == name && same).then_some(operands)
         });
         match parts {
             Some(parts) if (class == sum || inner.contains(&class)) && open.insert(class) => {
-                pending.extend(parts.into_iter().rev());
+                pending.extend(parts.iter().rev());
             }
             _ => terms.push(class),
         }

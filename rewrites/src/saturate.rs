@@ -1,13 +1,15 @@
 //! Equality saturation of a block: rules add equal forms until nothing is new or the budget ends.
 
 use ir_core::{Diagnostic, Registry};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::egraph::{Class, Graph};
 use crate::family::Groups;
-use crate::instantiate::{Refusal, plan};
-use crate::library::RuleSet;
-use crate::matching::{Match, search};
+use crate::instantiate::{Plan, Refusal, plan};
+use crate::library::{Compiled, RuleSet};
+use crate::matching::{Match, TermGraph, search};
 use crate::regroup::{operations, regroup};
+use crate::snapshot::Snapshot;
 
 /// Rounds in which the terms of sums are grouped.
 const REGROUPING: u32 = 2;
@@ -15,15 +17,71 @@ const REGROUPING: u32 = 2;
 /// How much work to do, in counted units, so that equal inputs give equal outputs on any machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
-    /// Nodes of the graph. It is checked at every match, so that it is exceeded by no more than
-    /// the right side of one rule.
+    /// Nodes that are made. It is checked before every application of a rule, and never exceeded.
     pub nodes: usize,
     /// Nodes looked at while matching.
     pub work: u64,
     /// Rounds of matching all rules and applying what was found.
     pub iterations: u32,
-    /// Rounds in which rules with several roots take part: they grow the graph fastest.
+    /// Rounds of rules with several roots, which grow the graph fastest: they come when the other
+    /// rules find nothing new, or half of the rounds are over.
     pub merging_iterations: u32,
+}
+
+/// Which rules take part in the rounds of a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheduler {
+    /// All, until nothing is new.
+    Saturate,
+    /// All, in one round.
+    Once,
+    /// All but those that found more than so many matches in a round: these take a number of rounds
+    /// off, and both numbers double for them.
+    Backoff {
+        /// Matches.
+        matches: u64,
+        /// Rounds.
+        rounds: u32,
+    },
+}
+
+/// A part of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Phase {
+    /// By the place of the rule in the set, whether it takes part.
+    pub active: Vec<bool>,
+    /// Rounds, at most.
+    pub rounds: u32,
+    /// Nodes that are made, at most.
+    pub nodes: usize,
+    /// Nodes looked at, at most.
+    pub work: u64,
+    /// Who takes part in a round.
+    pub scheduler: Scheduler,
+}
+
+impl Phase {
+    /// The phases of the pass: rules with one root, then those with several, once or as often as
+    /// `budget` says, and again those with one.
+    pub fn by_default(rules: &RuleSet, budget: Budget) -> Vec<Phase> {
+        let chosen = |merges: bool| -> Vec<bool> {
+            rules.rules.iter().map(|compiled| compiled.merges() == merges).collect()
+        };
+        let merging = if chosen(true).contains(&true) { budget.merging_iterations } else { 0 };
+        let phase = |merges: bool, rounds: u32| Phase {
+            active: chosen(merges),
+            rounds,
+            nodes: budget.nodes,
+            work: budget.work,
+            scheduler: if merges { Scheduler::Once } else { Scheduler::Saturate },
+        };
+        let first = if merging > 0 { budget.iterations.div_ceil(2) } else { budget.iterations };
+        let mut phases = vec![phase(false, first)];
+        for _ in 0..merging {
+            phases.extend([phase(true, 1), phase(false, budget.iterations)]);
+        }
+        phases
+    }
 }
 
 /// Why saturation ended.
@@ -40,10 +98,28 @@ pub enum End {
 pub struct Entry {
     /// Matches whose conditions hold.
     pub matches: u64,
+    /// Matches that were applied: the others make what is there, but for constants.
+    pub applied: u64,
     /// Nodes that were new.
     pub nodes: u64,
     /// Classes that were found equal.
     pub unions: u64,
+    /// Nodes looked at.
+    pub work: u64,
+    /// Nodes that it made and that the result has.
+    pub used: u64,
+}
+
+impl Entry {
+    /// Adds what the same rule did elsewhere.
+    pub fn add(&mut self, other: &Entry) {
+        self.matches += other.matches;
+        self.applied += other.applied;
+        self.nodes += other.nodes;
+        self.unions += other.unions;
+        self.work += other.work;
+        self.used += other.used;
+    }
 }
 
 /// What saturation did.
@@ -57,15 +133,19 @@ pub struct Ledger {
     pub work: u64,
     /// Why it ended.
     pub end: End,
+    /// After each application that made nodes, how many there were, and the rule.
+    pub made: Vec<(usize, usize)>,
 }
 
-/// Applies `rules` to `graph` within `budget`.
+/// Applies `rules` to `graph` within `budget`, phase by phase.
 ///
-/// After the first round, only what changes may have made possible is looked at.
+/// Each rule looks only at what changes since its last search may have made possible. In each round
+/// all matches are found first, rule by rule and class by class, and then applied in that order.
+/// Rules share the work and the nodes that are left evenly, so that none starves those after it.
 ///
-/// In each round all matches are found first, rule by rule and class by class, and then applied in
-/// that order. Matches of each rule share the work that is left evenly, so that no rule starves
-/// those after it.
+/// Rules with several roots look for what they merge in the whole graph and in what `best` gives: the
+/// nodes of the best program so far. Some members of a group may not be needed in the end; these the
+/// best program does not have.
 ///
 /// # Errors
 /// When a rule's right side does not type.
@@ -74,110 +154,311 @@ pub fn saturate(
     rules: &RuleSet,
     registry: &Registry,
     budget: Budget,
+    phases: &[Phase],
+    best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
 ) -> Result<Ledger, Box<Diagnostic>> {
-    let mut ledger = Ledger {
-        rules: vec![Entry::default(); rules.rules.len()],
-        iterations: 0,
-        work: 0,
-        end: End::Budget,
-    };
-    let depths = rules.rules.iter().filter_map(|compiled| compiled.pattern.depth);
-    let depth = depths.max().unwrap_or(0);
-    let regrouped = operations(rules, registry);
+    let mut run = Saturation::new(rules, registry);
     graph.rebuild();
-    while ledger.iterations < budget.iterations {
-        let merging = ledger.iterations < budget.merging_iterations;
-        ledger.iterations += 1;
-        if ledger.iterations <= REGROUPING {
-            let index = graph.index(false, 0);
-            for name in &regrouped {
-                regroup(graph, &index, *name, registry, budget.nodes);
+    for phase in phases {
+        run.ledger.end = End::Budget;
+        let limits = Budget {
+            nodes: budget.nodes.min(graph.made().saturating_add(phase.nodes)),
+            work: budget.work.min(run.ledger.work.saturating_add(phase.work)),
+            ..budget
+        };
+        run.pauses = vec![(0, 0); rules.rules.len()];
+        for _ in 0..phase.rounds {
+            if run.ledger.iterations >= budget.iterations {
+                return Ok(run.ledger);
             }
-            graph.rebuild();
+            let round = run.round(graph, limits, phase, best)?;
+            if !round.changed && round.complete && !round.paused {
+                run.ledger.end = End::Saturated;
+                break;
+            }
+            if phase.scheduler == Scheduler::Once {
+                break;
+            }
+            if !round.complete || run.ledger.work >= limits.work {
+                break;
+            }
         }
-        let index = graph.index(ledger.iterations > REGROUPING, depth);
-        let graph_before = &*graph;
-        let (mut plans, mut complete) = (Vec::new(), true);
-        for (place, compiled) in rules.rules.iter().enumerate() {
-            let merges = compiled.rule.left.len() > 1 || compiled.siblings.is_some();
-            if merges && !merging {
+    }
+    Ok(run.ledger)
+}
+
+/// What one round did.
+struct Round {
+    /// Whether anything is new.
+    changed: bool,
+    /// Whether the budget allowed everything.
+    complete: bool,
+    /// Whether a rule was left out for a while.
+    paused: bool,
+}
+
+/// What rules found in a round: the rule, by its place, and what it makes.
+type Plans = Vec<(usize, Plan<Class>)>;
+
+/// A run of rules over a graph.
+struct Saturation<'a> {
+    rules: &'a RuleSet,
+    registry: &'a Registry,
+    /// By rule, the round of its last search that was not cut short.
+    searched: Vec<u32>,
+    /// By rule, the round up to which it takes no part, and how often that was so.
+    pauses: Vec<(u32, u32)>,
+    /// What changed before each round, in order.
+    changes: Vec<(u32, Class)>,
+    ledger: Ledger,
+}
+
+impl<'a> Saturation<'a> {
+    fn new(rules: &'a RuleSet, registry: &'a Registry) -> Saturation<'a> {
+        let count = rules.rules.len();
+        let entries = vec![Entry::default(); count];
+        let ledger =
+            Ledger { rules: entries, iterations: 0, work: 0, end: End::Budget, made: vec![] };
+        Saturation {
+            rules,
+            registry,
+            searched: vec![0; count],
+            pauses: vec![(0, 0); count],
+            changes: vec![],
+            ledger,
+        }
+    }
+
+    /// Lets the rules of `phase` search and apply what they find.
+    fn round(
+        &mut self,
+        graph: &mut Graph,
+        budget: Budget,
+        phase: &Phase,
+        best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
+    ) -> Result<Round, Box<Diagnostic>> {
+        self.ledger.iterations += 1;
+        if self.ledger.iterations <= REGROUPING {
+            let regrouped = operations(self.rules, self.registry);
+            let snapshot = graph.snapshot();
+            let before = graph.made();
+            for name in regrouped {
+                regroup(graph, &snapshot, name, self.registry, budget.nodes);
+            }
+            if graph.made() > before {
+                graph.rebuild();
+            }
+        }
+        let round = self.ledger.iterations;
+        self.changes.extend(graph.take_changed().into_iter().map(|class| (round, class)));
+        let snapshot = graph.snapshot();
+        let active: Vec<usize> = (0..self.rules.rules.len())
+            .filter(|place| phase.active.get(*place) == Some(&true))
+            .filter(|place| self.pauses[*place].0 < round)
+            .collect();
+        let paused = active.len() < phase.active.iter().filter(|active| **active).count();
+        let (mut plans, mut complete) = self.search(graph, &snapshot, budget, &active)?;
+        drop(snapshot);
+        let merging: Vec<usize> =
+            active.iter().copied().filter(|place| self.rules.rules[*place].merges()).collect();
+        if !merging.is_empty()
+            && let Some(snapshot) = best(graph)
+        {
+            let (of_best, all) = self.search(graph, &snapshot, budget, &merging)?;
+            let known: FxHashSet<(usize, Plan<Class>)> = plans.iter().cloned().collect();
+            plans.extend(of_best.into_iter().filter(|plan| !known.contains(plan)));
+            plans.sort_by_key(|(place, _)| *place);
+            complete &= all;
+        }
+        plans.iter().for_each(|(place, _)| self.ledger.rules[*place].matches += 1);
+        if let Scheduler::Backoff { matches, rounds } = phase.scheduler {
+            plans = self.pause(plans, matches, rounds);
+        }
+        let mut done = self.apply(graph, &plans, budget);
+        done.complete &= complete;
+        done.paused = paused || self.pauses.iter().any(|(until, _)| *until >= round);
+        graph.rebuild();
+        Ok(done)
+    }
+
+    /// Leaves out what rules found that found more than `matches`, and pauses them for `rounds`.
+    fn pause(&mut self, plans: Plans, matches: u64, rounds: u32) -> Plans {
+        let round = self.ledger.iterations;
+        let mut kept = Vec::with_capacity(plans.len());
+        for of_rule in plans.chunk_by(|a, b| a.0 == b.0) {
+            let place = of_rule[0].0;
+            let (until, times) = &mut self.pauses[place];
+            if of_rule.len() as u64 <= matches << (*times).min(32) {
+                kept.extend_from_slice(of_rule);
                 continue;
             }
-            let share =
-                (budget.work - ledger.work.min(budget.work)) / (rules.rules.len() - place) as u64;
-            let mut work = 0;
-            let mut error = None;
-            let mut groups = Groups::default();
-            let graph = graph_before;
-            let pattern = &compiled.pattern;
-            for class in index.candidates(graph, pattern) {
-                if let Some(siblings) = &compiled.siblings {
-                    let visit = &mut |found: &Match<Class>| {
-                        siblings.add(&mut groups, graph, found, &rules.functions);
-                        true
-                    };
-                    search(graph, &siblings.member, pattern, class, &mut work, visit);
-                    if work > share {
-                        complete = false;
+            *until = round + (rounds << (*times).min(16));
+            *times += 1;
+            self.searched[place] = 0;
+        }
+        kept
+    }
+
+    /// What the rules at the places `chosen` find in `snapshot`, and whether the budget allowed to look everywhere.
+    fn search(
+        &mut self,
+        graph: &Graph,
+        snapshot: &Snapshot,
+        budget: Budget,
+        chosen: &[usize],
+    ) -> Result<(Plans, bool), Box<Diagnostic>> {
+        let depths = chosen.iter().filter_map(|place| self.rules.rules[*place].pattern.depth);
+        let depth = depths.max().unwrap_or(0);
+        let mut distances: FxHashMap<u32, Vec<u8>> = FxHashMap::default();
+        let (mut plans, mut complete) = (Vec::new(), true);
+        for (index, place) in chosen.iter().enumerate() {
+            let compiled = &self.rules.rules[*place];
+            let left = budget.work - self.ledger.work.min(budget.work);
+            let share = left / (chosen.len() - index) as u64;
+            let since = self.searched[*place];
+            let near = (since > 0).then(|| {
+                &**distances.entry(since).or_insert_with(|| {
+                    let new = self.changes.partition_point(|(round, _)| *round <= since);
+                    let changed = self.changes[new..].iter().map(|(_, class)| graph.find(*class));
+                    snapshot.distances(changed.collect(), depth)
+                })
+            });
+            let mut search = RuleSearch {
+                compiled,
+                snapshot,
+                rules: self.rules,
+                registry: self.registry,
+                limits: (share, budget.nodes),
+                work: 0,
+                plans: Vec::new(),
+            };
+            let all = search.run(near)?;
+            self.ledger.work += search.work;
+            self.ledger.rules[*place].work += search.work;
+            plans.extend(search.plans.into_iter().map(|plan| (*place, plan)));
+            complete &= all;
+            if all {
+                self.searched[*place] = self.ledger.iterations;
+            }
+        }
+        Ok((plans, complete))
+    }
+
+    fn apply(&mut self, graph: &mut Graph, plans: &Plans, budget: Budget) -> Round {
+        let mut changed = false;
+        let mut by_rule: Vec<&[(usize, Plan<Class>)]> = plans.chunk_by(|a, b| a.0 == b.0).collect();
+        // First everybody's share, then what is left.
+        for share_alike in [true, false] {
+            let count = by_rule.len();
+            for (index, of_rule) in by_rule.iter_mut().enumerate() {
+                let left = budget.nodes.saturating_sub(graph.made());
+                let share = if share_alike { left / (count - index) } else { left };
+                let limit = graph.made() + share;
+                while let Some(((place, plan), rest)) = of_rule.split_first() {
+                    if graph.made() + plan.ops.len() > limit {
                         break;
                     }
-                    continue;
-                }
-                let visit = &mut |found: &Match<Class>| {
-                    match plan(graph, &compiled.rule, found, registry, &rules.functions) {
-                        Ok(plan) => plans.push((place, plan)),
-                        Err(Refusal::Condition) => {}
-                        Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
+                    *of_rule = rest;
+                    if !graph.is_known(plan) {
+                        changed |= self.apply_one(graph, *place, plan);
                     }
-                    error.is_none() && plans.len() < budget.nodes
+                }
+            }
+        }
+        let unapplied = by_rule.iter().filter_map(|of_rule| of_rule.first());
+        let unapplied: Vec<usize> = unapplied.map(|(place, _)| *place).collect();
+        unapplied.iter().for_each(|place| self.searched[*place] = 0);
+        Round { changed, complete: unapplied.is_empty(), paused: false }
+    }
+
+    /// Whether it made anything new.
+    fn apply_one(&mut self, graph: &mut Graph, place: usize, plan: &Plan<Class>) -> bool {
+        let before = graph.made();
+        let unions = graph.apply(plan, self.registry);
+        let nodes = graph.made() - before;
+        let entry = &mut self.ledger.rules[place];
+        entry.applied += 1;
+        entry.nodes += nodes as u64;
+        entry.unions += unions as u64;
+        let compiled = &self.rules.rules[place];
+        if compiled.rule.subsume {
+            for (old, _) in &plan.replacements {
+                graph.subsume(graph.find(*old), compiled.pattern.root);
+            }
+        }
+        if nodes > 0 {
+            self.ledger.made.push((graph.made(), place));
+        }
+        unions > 0 || nodes > 0
+    }
+}
+
+/// The search of one rule.
+struct RuleSearch<'a> {
+    compiled: &'a Compiled,
+    snapshot: &'a Snapshot,
+    rules: &'a RuleSet,
+    registry: &'a Registry,
+    /// Nodes to look at, and plans.
+    limits: (u64, usize),
+    work: u64,
+    plans: Vec<Plan<Class>>,
+}
+
+impl RuleSearch<'_> {
+    /// Finds everything near enough to changes; whether the limits allowed it.
+    fn run(&mut self, near: Option<&[u8]>) -> Result<bool, Box<Diagnostic>> {
+        let (snapshot, functions) = (self.snapshot, &self.rules.functions);
+        let pattern = &self.compiled.pattern;
+        // What is computed from constants alone is free, so other ways to compute it are of no use.
+        let shrinks = self.compiled.shrinks();
+        let candidates = || {
+            let classes = snapshot.candidates(pattern, near);
+            classes.filter(move |class| shrinks || !snapshot.is_weight(*class))
+        };
+        if let Some(siblings) = &self.compiled.siblings {
+            let mut groups = Groups::default();
+            for class in candidates() {
+                let visit = &mut |found: &Match<Class>| {
+                    siblings.add(&mut groups, snapshot, found, functions);
+                    true
                 };
-                search(graph, &compiled.rule, pattern, class, &mut work, visit);
-                if work > share || error.is_some() || plans.len() >= budget.nodes {
-                    complete = false;
-                    break;
+                search(snapshot, &siblings.member, pattern, class, &mut self.work, visit);
+                if self.work > self.limits.0 {
+                    return Ok(false);
                 }
             }
             for group in groups.iter() {
-                let Some(siblings) = &compiled.siblings else { break };
                 let Some(rule) = siblings.of(group.len()) else { continue };
-                match plan(graph, rule, &siblings.join(group), registry, &rules.functions) {
-                    Ok(plan) => plans.push((place, plan)),
+                match plan(snapshot, rule, &siblings.join(group), self.registry, functions) {
+                    Ok(plan) => self.plans.push(plan),
+                    Err(Refusal::Condition) => {}
+                    Err(Refusal::IllTyped(diagnostic)) => return Err(diagnostic),
+                }
+            }
+            return Ok(true);
+        }
+        let rule = &self.compiled.rule;
+        for class in candidates() {
+            let mut error = None;
+            let (plans, limit) = (&mut self.plans, self.limits.1);
+            let registry = self.registry;
+            let visit = &mut |found: &Match<Class>| {
+                match plan(snapshot, rule, found, registry, functions) {
+                    Ok(plan) => plans.push(plan),
                     Err(Refusal::Condition) => {}
                     Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
                 }
-            }
-            ledger.work += work;
+                error.is_none() && plans.len() < limit
+            };
+            search(snapshot, rule, pattern, class, &mut self.work, visit);
             if let Some(error) = error {
                 return Err(error);
             }
-        }
-        let mut changed = false;
-        for (place, plan) in &plans {
-            if graph.nodes() >= budget.nodes {
-                complete = false;
-                break;
-            }
-            let before = graph.nodes();
-            let unions = graph.apply(plan, registry);
-            let entry = &mut ledger.rules[*place];
-            entry.matches += 1;
-            entry.nodes += (graph.nodes() - before) as u64;
-            entry.unions += unions as u64;
-            changed |= unions > 0 || graph.nodes() != before;
-            if rules.rules[*place].rule.subsume {
-                for (old, _) in &plan.replacements {
-                    graph.subsume(graph.find(*old), rules.rules[*place].pattern.root);
-                }
+            if self.work > self.limits.0 || self.plans.len() >= limit {
+                return Ok(false);
             }
         }
-        graph.rebuild();
-        if !changed && complete {
-            ledger.end = End::Saturated;
-            break;
-        }
-        if !complete || ledger.work >= budget.work {
-            break;
-        }
+        Ok(true)
     }
-    Ok(ledger)
 }

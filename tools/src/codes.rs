@@ -132,6 +132,14 @@ pub const CODES: &[Code] = &[
         explanation: "`relay-opt plugin new` makes a new folder; `relay-opt plugin build` needs \
                       cargo, the compiler that built relay-opt, and its sources.",
     },
+    Code {
+        code: "E0760",
+        title: "no fault to look for",
+        explanation: "`relay-opt reduce`, `bisect` and `debug` begin with a program that shows the \
+                      fault: a pass that crashes, results that the passes change, a diagnostic, \
+                      or a command that succeeds. `bisect` needs one that shows it only after \
+                      some pass.",
+    },
 ];
 
 /// The codes of all crates.

@@ -16,3 +16,11 @@ pub struct Io<'a> {
     /// Whether standard error is a terminal: shows colours and progress.
     pub styled: bool,
 }
+
+impl Io<'_> {
+    /// Whether what goes to standard error has colours: on a terminal, unless the environment sets
+    /// `NO_COLOR`.
+    pub fn coloured(&self) -> bool {
+        self.styled && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    }
+}

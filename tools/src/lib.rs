@@ -10,6 +10,7 @@ pub mod progress;
 pub mod reference;
 pub mod relay_opt;
 pub mod rule_check;
+pub mod strategies;
 pub mod worker;
 
 use ir_core::Registry;

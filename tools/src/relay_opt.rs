@@ -7,6 +7,7 @@ mod args;
 mod bench_model;
 mod cached;
 mod compile;
+mod debug;
 mod egraph;
 mod emit;
 mod expectations;
@@ -19,12 +20,14 @@ mod model;
 mod optimize;
 mod plugin;
 mod profile;
+mod provenance;
 mod reference;
 mod report;
 mod rules;
 mod run_model;
 mod semantics;
 mod shell;
+mod strategies;
 mod targets;
 mod view;
 mod watch;
@@ -156,6 +159,9 @@ fn dispatch(
         Some(args::Command::Man(command)) => shell::man(&command.output, io),
         Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
+        Some(args::Command::Reduce(command)) => debug::reduce(command, registry, io),
+        Some(args::Command::Bisect(command)) => debug::bisect(command, registry, io),
+        Some(args::Command::Debug(command)) => debug::debug(command, registry, io),
         Some(args::Command::View(command)) => view::view(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),

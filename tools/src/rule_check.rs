@@ -38,7 +38,8 @@ struct Failure {
 enum Trial {
     /// The operands do not fit, or the numbers leave what the rule promises something about.
     Skipped,
-    Agrees,
+    /// With the operands, where they are asked for.
+    Agrees(Vec<String>),
     Fails(Failure),
 }
 
@@ -74,6 +75,18 @@ pub fn check(rule: &Rule, registry: &Registry, trials: u32) -> Verdict {
     verdict
 }
 
+/// Operands on which both sides of `rule` agree, as text.
+pub fn example(rule: &Rule, registry: &Registry) -> Vec<String> {
+    let functions = Functions::new(registry);
+    let rule = members(rule.clone());
+    let trials =
+        (0..4000).map(|seed| Operands::new(registry, seed, true).run(&rule, &functions, seed));
+    trials
+        .filter_map(|trial| if let Trial::Agrees(operands) = trial { Some(operands) } else { None })
+        .next()
+        .unwrap_or_default()
+}
+
 /// A rule about families for two members; another one as it is.
 fn members(rule: Rule) -> Rule {
     if has_families(&rule) { expansions(&rule, 2).swap_remove(0) } else { rule }
@@ -84,7 +97,7 @@ fn unneeded(rule: &Rule, registry: &Registry, functions: &Functions, trials: u32
     let mut found = Vec::new();
     for index in 0..rule.conditions.len() {
         // Trials see all operands as constants; this is a question of what pays, too.
-        let pays = ["is_constant", "is_weight"];
+        let pays = ["is_constant", "is_weight", "pays"];
         if matches!(&rule.conditions[index], Expr::Call(name, _) if pays.contains(&name.as_str())) {
             continue;
         }
@@ -120,11 +133,10 @@ fn run(
         if tried >= trials {
             break;
         }
-        let mut trial =
-            Operands { registry, random: Random::new(0x5eed + u64::from(seed)), values: vec![] };
+        let mut trial = Operands::new(registry, seed, false);
         match trial.run(rule, functions, seed) {
             Trial::Skipped => {}
-            Trial::Agrees => tried += 1,
+            Trial::Agrees(_) => tried += 1,
             Trial::Fails(failure) => {
                 tried += 1;
                 if worst.as_ref().is_none_or(|worst| failure.size < worst.size) {
@@ -144,6 +156,8 @@ struct Operands<'a> {
     registry: &'a Registry,
     random: Random,
     values: Vec<(Type, Value)>,
+    /// Whether operands on which the sides agree are asked for.
+    shows: bool,
 }
 
 impl TermGraph for Operands<'_> {
@@ -180,6 +194,11 @@ const DTYPES: [DType; 6] =
     [DType::FLOAT32, DType::FLOAT64, DType::INT32, DType::INT8, DType::UINT8, DType::BOOL];
 
 impl Operands<'_> {
+    fn new(registry: &Registry, seed: u32, shows: bool) -> Operands<'_> {
+        let random = Random::new(0x5eed + u64::from(seed));
+        Operands { registry, random, values: vec![], shows }
+    }
+
     fn run(&mut self, rule: &Rule, functions: &Functions, seed: u32) -> Trial {
         self.attempt(rule, functions, seed).unwrap_or(Trial::Skipped)
     }
@@ -363,7 +382,7 @@ impl Operands<'_> {
                 return Some(Trial::Fails(Failure { size, reason, operands }));
             }
         }
-        Some(Trial::Agrees)
+        Some(Trial::Agrees(if self.shows { shown(self) } else { vec![] }))
     }
 
     /// The same shape, or one that broadcasts to it.

@@ -95,7 +95,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("E0705", "no pipeline of ours contains itself", "ir-core/tests/pipeline.rs"),
     ("E0710", "a pass that panics; none of ours should", "tools/tests/relay_opt.rs"),
     ("E0711", "a pass that breaks the program; none of ours should", "tools/tests/relay_opt.rs"),
-    ("E0712", "a pass that changes a result; none of ours should", "tools/tests/relay_opt.rs"),
     ("E0722", "an input of 2 GiB", "tools/tests/relay_opt.rs"),
     ("E0727", "a hook that panics; none of ours should", "tools/tests/relay_opt.rs"),
     ("E0741", "a plugin of another version; a lit test has no plugin", "tools/tests/plugins.rs"),

@@ -216,6 +216,25 @@ fn examples_of_the_language_are_typed() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+#[test]
+fn strategies_read() {
+    let registry = tools::registry();
+    let page = read(&root().join("docs/strategies.md"));
+    let blocks = page.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let examples: Vec<&str> = blocks.filter(|block| block.contains("strategy two-steps")).collect();
+    assert_eq!(examples.len(), 1);
+    for text in examples {
+        rewrites::strategy::parse("strategies.md", text).unwrap();
+    }
+    for (name, _) in rewrites::strategy::BUILT_IN {
+        let prepared = tools::strategies::prepare(name, None, &registry);
+        let prepared = prepared.map_err(|(found, _)| found).unwrap();
+        assert_eq!(prepared.strategy.name, *name);
+        assert!(prepared.active.iter().all(|active| active.contains(&true)), "{name}");
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is in the table");
+    }
+}
+
 /// The targets of the links in a page, code left out.
 fn links(page: &str) -> Vec<&str> {
     let mut links = Vec::new();

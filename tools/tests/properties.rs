@@ -237,6 +237,20 @@ fn random_pipelines_keep_the_meaning() {
 }
 
 #[test]
+fn strategies_keep_the_meaning() {
+    let registry = tools::registry();
+    let strategies = rewrites::strategy::BUILT_IN;
+    for seed in seeds(80) {
+        let module = module_for(&registry, seed);
+        let (name, _) = strategies[seed as usize % strategies.len()];
+        let pipeline = format!("eqsat{{strategy={name}}}");
+        holds(&registry, seed, &module, &|module| {
+            keeps_meaning(module, &pipeline, &registry).map_err(|error| format!("{name}: {error}"))
+        });
+    }
+}
+
+#[test]
 fn passes_need_no_main() {
     let registry = tools::registry();
     for seed in seeds(40) {

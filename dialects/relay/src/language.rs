@@ -6,6 +6,7 @@
 
 mod verify;
 
+use ir_core::reduce::{MakeTuple, MakeZero};
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, ItemDef, Loc, Op, OpFields,
     OpId, OpParts, Registry, Symbol, TensorData, Type, ValueId,
@@ -368,6 +369,24 @@ pub fn yielded(body: &Body, block: BlockId) -> Option<ValueId> {
     (body.op_name(last) == "relay.yield").then(|| body.operand(last, 0))
 }
 
+/// A constant of zeros, where `ty` is a tensor whose extents are known.
+fn zeros(body: &mut Body, at: InsertPoint, ty: Type) -> Option<ValueId> {
+    let tensor = ty.as_tensor()?;
+    let shape = tensor.known_shape()?;
+    let elements = usize::try_from(tensor.elements()?).ok()? * tensor.dtype.lanes() as usize;
+    let value = TensorData::from_i64(tensor.dtype, &shape, &vec![0; elements]).ok()?;
+    let attrs = OpFields::<ValueId>::attrs(&Constant { value });
+    let types = [ty];
+    let op = body.insert_op(at, OpParts::new("relay.constant", &[], &types).attrs(attrs));
+    Some(body.result(op, 0))
+}
+
+fn tuple(body: &mut Body, at: InsertPoint, fields: &[ValueId]) -> ValueId {
+    let types = [Type::tuple(fields.iter().map(|field| body.ty(*field)))];
+    let op = body.insert_op(at, OpParts::new("relay.tuple", fields, &types));
+    body.result(op, 0)
+}
+
 pub(crate) fn register(registry: &mut Registry) {
     registry.add_item(ItemDef {
         verify: Some(verify::function_item),
@@ -381,13 +400,13 @@ pub(crate) fn register(registry: &mut Registry) {
         crate::text::EXTERNAL,
         "A function of the original's tensor-level language, kept as text.",
     ));
-    registry.op::<Constant>();
+    registry.add_op(Constant::info().with(MakeZero(zeros)));
     registry.op::<Global>();
     registry.op::<Operator>();
     registry.op::<Constructor>();
     registry.op::<Construct>();
     registry.op::<Call>();
-    registry.op::<Tuple>();
+    registry.add_op(<Tuple as Op>::info().with(MakeTuple(tuple)));
     registry.op::<TupleGet>();
     registry.op::<Fn>();
     registry.op::<If>();

@@ -187,6 +187,10 @@ pub struct Store<V = ValueId> {
     pub buffer: V,
     /// One index per dimension.
     pub indices: Vec<V>,
+    /// Whether it goes past the caches, to main memory: for what is larger than they are and is not
+    /// read soon. It changes nothing of what is stored.
+    #[default(false)]
+    pub streaming: bool,
 }
 
 /// Combines `value` into an element of a buffer, as one indivisible step.

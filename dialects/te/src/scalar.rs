@@ -5,10 +5,11 @@
 
 use std::sync::LazyLock;
 
+use ir_core::reduce::MakeZero;
 use ir_core::registry::{Field, VerifyCx};
 use ir_core::{
-    DType, DTypeKind, InferCx, Op, OpDef, OpInfo, Registry, Scalar, Stop, Symbol, TensorData, Type,
-    ValueId, registry,
+    Body, DType, DTypeKind, InferCx, InsertPoint, Op, OpDef, OpFields, OpInfo, OpParts, Registry,
+    Scalar, Stop, Symbol, TensorData, Type, ValueId, registry,
 };
 use rustc_hash::FxHashMap;
 
@@ -427,6 +428,44 @@ fn cast_type(op: Cast<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     dtype.map(Type::scalar).ok_or_else(|| Stop::error("expected an element type of one lane"))
 }
 
+/// The bits of `a` read as another element type of the same width. Integers of one width wrap; the
+/// bits of a NaN other than that it is one may change.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.reinterpret", infer = reinterpret_type)]
+pub struct Reinterpret<V = ValueId> {
+    /// The number, no `bool`.
+    pub a: V,
+    /// The element type of the result, as wide as that of `a`, whose lanes it has.
+    pub dtype: DType,
+}
+
+fn reinterpret_type(op: Reinterpret<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let from = scalar_type(cx, 0)?;
+    if !is_reinterpretable(from, op.dtype) {
+        let message = format!("expected an element type as wide as {from}, found {}", op.dtype);
+        return Err(Stop::error(message));
+    }
+    let to = op.dtype.with_lanes(from.lanes() as u16).filter(|_| op.dtype.lanes() == 1);
+    to.map(Type::scalar).ok_or_else(|| Stop::error("expected an element type of one lane"))
+}
+
+/// Whether the bits of `from` may be read as `to`; lanes are ignored.
+pub fn is_reinterpretable(from: DType, to: DType) -> bool {
+    from.bits() == to.bits() && !from.is_bool() && !to.is_bool()
+}
+
+/// The number of element type `to` that has the bits of `value`, which is one of `from`.
+pub fn reinterpret(value: Scalar, from: DType, to: DType) -> Scalar {
+    let lane = |dtype: DType| dtype.with_lanes(1).unwrap_or(dtype);
+    let (from, to) = (lane(from), lane(to));
+    if from.is_integer() && to.is_integer() {
+        return value.cast(to);
+    }
+    let bytes = TensorData::scalar(from, value).bytes().to_vec();
+    let read = TensorData::from_bytes(to, &[], bytes).ok();
+    read.and_then(|number| number.element(0)).unwrap_or(value)
+}
+
 /// `a` where `condition` holds, else `b`. Both are evaluated.
 #[derive(Op, Clone, Debug)]
 #[op(name = "te.select", infer = select_type)]
@@ -449,6 +488,15 @@ fn select_type(_: Select<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 }
 
 /// The scalar operations.
+/// The constant 0, where `ty` is a scalar.
+fn zero(body: &mut Body, at: InsertPoint, ty: Type) -> Option<ValueId> {
+    let value = TensorData::scalar(dtype_of(ty)?, Scalar::Int(0));
+    let types = [ty];
+    let attrs = OpFields::<ValueId>::attrs(&Constant { value });
+    let op = body.insert_op(at, OpParts::new("te.constant", &[], &types).attrs(attrs));
+    Some(body.result(op, 0))
+}
+
 pub(crate) fn register(registry: &mut Registry) {
     for op in ScalarOp::ALL {
         let def = OpDef {
@@ -458,7 +506,8 @@ pub(crate) fn register(registry: &mut Registry) {
         };
         registry.add_op(OpInfo::new(def).with(*op));
     }
-    registry.op::<Constant>();
+    registry.add_op(Constant::info().with(MakeZero(zero)));
     registry.op::<Cast>();
+    registry.op::<Reinterpret>();
     registry.op::<Select>();
 }

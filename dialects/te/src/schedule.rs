@@ -96,6 +96,8 @@ pub(crate) struct StageState {
     pub(crate) relations: Vec<Relation>,
     pub(crate) attach: Attach,
     pub(crate) scope: Option<Scope>,
+    /// Whether its results are stored past the caches, where they live in main memory.
+    pub(crate) streaming: bool,
     /// The leaf before whose loop a reduction is initialized.
     pub(crate) initialize_at: Option<Axis>,
     /// What combines elements only where the sum of these axes, each times a number, is less than
@@ -152,6 +154,7 @@ impl Schedule {
             relations: vec![],
             attach: Attach::Root,
             scope: None,
+            streaming: false,
             initialize_at: None,
             limits: vec![],
             alignments: vec![],
@@ -263,6 +266,18 @@ impl Schedule {
     pub fn is_output(&self, stage: Stage) -> bool {
         let results = outputs(&self.body);
         self.body.results(self.stages[stage.0].op).any(|result| results.contains(&result))
+    }
+
+    /// Whether the results of `stage` are stored past the caches.
+    pub fn is_streamed(&self, stage: Stage) -> bool {
+        let state = &self.stages[stage.0];
+        let scope = state.scope.unwrap_or(match state.attach {
+            Attach::Root => Scope::Global,
+            _ => Scope::Local,
+        });
+        let in_memory = scope == Scope::Global || self.is_output(stage);
+        // A reduction reads what it stores.
+        state.streaming && in_memory && self.body.view::<Compute>(state.op).is_some()
     }
 
     fn leaf(&self, axis: Axis) -> Result<(Stage, usize), Refused> {
@@ -521,6 +536,19 @@ impl Schedule {
         }
         self.stages[stage.0].scope = Some(scope);
         self.record(&ops::SetScope { stage: stage.into(), scope }, &[]);
+        Ok(())
+    }
+
+    /// Stores the results of `stage` past the caches, where they live in main memory: for what is
+    /// larger than the caches and is not read soon. Refused for reductions, which read what they
+    /// store.
+    pub fn stream(&mut self, stage: Stage) -> Result<(), Refused> {
+        if self.body.view::<Compute>(self.stage_op(stage)).is_none() {
+            let name = self.stage_name(stage);
+            return Err(format!("`{name}` is a reduction: use cache_write first"));
+        }
+        self.stages[stage.0].streaming = true;
+        self.record(&ops::Stream { stage: stage.into() }, &[]);
         Ok(())
     }
 

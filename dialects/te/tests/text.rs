@@ -198,7 +198,8 @@ impl Writer {
             }
             6 => {
                 let (value, indices) = (self.value(block, DType::FLOAT32), vec![index(self)]);
-                self.add(block, &Store { value, buffer, indices }, None);
+                let streaming = self.random.one_in(4);
+                self.add(block, &Store { value, buffer, indices, streaming }, None);
             }
             7 if self.random.one_in(2) => self.add::<Barrier>(block, &Barrier {}, None),
             7 => {

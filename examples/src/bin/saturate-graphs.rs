@@ -1,7 +1,7 @@
-//! What equality saturation makes of graphs of well-known networks, as a table; or, with the name
-//! of one, its text.
+//! What equality saturation makes of graphs of well-known networks, as a table; or the text of one.
 //!
 //! `cargo run --release -p examples --bin saturate-graphs [NAME [RULES…]]`
+//! `cargo run --release -p examples --bin saturate-graphs print NAME`
 
 #![allow(clippy::print_stdout, reason = "an example prints its table")]
 
@@ -15,17 +15,14 @@ use relay::text::{PrintOptions, parse, print};
 use rewrites::cost::CostModel;
 use rewrites::eqsat::{Report, Settings, optimize};
 use rewrites::extraction::STRATEGIES;
-use rewrites::library::{Library, RuleSet};
+use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
 use rewrites::saturate::Budget;
-
-/// What is applied: rules about the order of sums and about shapes would only be looked at.
-const RULES: [&str; 7] =
-    ["simplify", "join", "linear", "merge", "convolution", "reduction", "recognize"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let chosen = |name: &str| arguments.first().is_none_or(|only| *only == name || only == "all");
-    if let [only] = &*arguments
+    if let [command, only] = &*arguments
+        && command == "print"
         && let Some((_, text)) = graphs::all().into_iter().find(|(name, _)| name == only)
     {
         print!("{text}");
@@ -33,7 +30,7 @@ fn main() -> ExitCode {
     }
     let rules: Vec<String> = match arguments.get(1..) {
         Some(names) if !names.is_empty() => names.to_vec(),
-        _ => RULES.map(String::from).to_vec(),
+        _ => DEFAULT_SETS.map(String::from).to_vec(),
     };
     let registry = tools::registry();
     println!("graph              ops  e-nodes  rounds  cost before   after  saved  CPU ms");
@@ -112,7 +109,8 @@ fn saturate(
             registry,
         };
         let extraction = &STRATEGIES[0];
-        let settings = Settings { budget, model: CostModel::T4, extraction, dump: false };
+        let settings =
+            Settings { phases: None, budget, model: CostModel::T4, extraction, dump: false };
         let report = optimize(&mut function, rules, settings);
         result = (report.map_err(|error| vec![*error])?, operations);
     }

@@ -30,8 +30,10 @@ impl Body {
     /// Replaces the attributes of `op`.
     pub fn set_attrs(&mut self, op: OpId, attrs: AttrDict) {
         if self.ops[op].attrs != attrs {
+            self.watch_change(op);
             self.ops[op].attrs = attrs;
             self.edits += 1;
+            self.watched_change(op);
         }
     }
 

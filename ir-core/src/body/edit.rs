@@ -35,6 +35,7 @@ impl Body {
         if let Err(message) = parts.check_width() {
             panic!("{message}");
         }
+        self.watch_creation();
         let OpParts { name, operands, results, attrs, regions, loc } = parts;
         let first_operand = self.uses.len() as u32;
         let first_result = self.values.len() as u32;
@@ -92,6 +93,7 @@ impl Body {
 
     /// Erases `op` and everything inside it. Panics while a result of it has uses outside.
     pub fn erase(&mut self, op: OpId) {
+        self.watch_erasure(op);
         self.detach(op);
         let inside: Vec<OpId> = std::iter::once(op)
             .chain(self.regions(op).iter().flat_map(|r| self.walk_block(self.block_of(*r))))

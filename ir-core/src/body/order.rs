@@ -58,6 +58,7 @@ impl Body {
 
     /// Moves `op` to `at`.
     pub fn move_op(&mut self, op: OpId, at: InsertPoint) {
+        self.watch_change(op);
         self.detach(op);
         self.attach(op, at);
     }

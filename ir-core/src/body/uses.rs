@@ -34,10 +34,12 @@ impl Body {
         assert!(index < self.operand_count(op), "operand {index} of {op:?} does not exist");
         let slot = UseId::from_index(self.ops[op].first_operand as usize + index);
         if self.uses[slot].value != Some(value) {
+            self.watch_change(op);
             self.forget_operand_loc(op, index);
             self.unlink_use(slot);
             self.link_use(slot, value);
             self.edits += 1;
+            self.watched_change(op);
         }
     }
 
@@ -50,6 +52,7 @@ impl Body {
             }
             return;
         }
+        self.watch_change(op);
         for index in 0..self.operand_count(op) {
             self.forget_operand_loc(op, index);
         }
@@ -63,6 +66,7 @@ impl Body {
             self.add_use(op, value);
         }
         self.edits += 1;
+        self.watched_change(op);
     }
 
     /// Makes every use of `from` a use of `to`.
@@ -82,15 +86,22 @@ impl Body {
             return;
         }
         let mut next = self.values[from].first_use;
+        let mut changed = false;
         while let Some(slot) = next {
             next = self.uses[slot].next;
             let owner = self.uses[slot].owner;
             let index = slot.index() - self.ops[owner].first_operand as usize;
             if choose(self, (owner, index)) {
+                if !std::mem::replace(&mut changed, true) {
+                    self.watch_replacement(from, to);
+                }
                 self.unlink_use(slot);
                 self.link_use(slot, to);
                 self.edits += 1;
             }
+        }
+        if changed {
+            self.watched_replacement(from, to);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use crate::body::Rewrite;
 use crate::diagnostics::Diagnostic;
 use crate::intern::Symbol;
 use crate::module::Module;
@@ -54,6 +55,19 @@ pub trait Instrument {
         log: &mut dyn io::Write,
     ) -> io::Result<()> {
         let _ = (cx, module, log);
+        Ok(())
+    }
+
+    /// Called with the rewrites of a pass that made some, where they are recorded; also before the
+    /// run ends because the pass failed. The module is for places in the source.
+    fn rewritten(
+        &mut self,
+        cx: StepCx<'_>,
+        module: &Module,
+        rewrites: &[Rewrite],
+        log: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let _ = (cx, module, rewrites, log);
         Ok(())
     }
 

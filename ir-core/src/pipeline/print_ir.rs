@@ -2,13 +2,12 @@
 
 use std::io;
 
-use similar::TextDiff;
-
 use crate::diagnostics::Diagnostic;
 use crate::module::Module;
 use crate::registry::Registry;
 
-use super::{Instrument, StepCx, StepResult};
+use super::diff;
+use super::{DiffForm, Instrument, StepCx, StepResult};
 
 /// Prints a module; the driver knows no syntax.
 pub type PrintModule<'a> = &'a dyn Fn(&Module, &Registry, &mut dyn io::Write) -> io::Result<()>;
@@ -46,8 +45,10 @@ pub struct PrintIr<'a> {
     pub after: Selection,
     /// After each pass that changed something.
     pub after_change: bool,
-    /// As a unified diff after each pass that changed something.
-    pub diff: bool,
+    /// As a difference after each pass that changed something.
+    pub diff: Option<DiffForm>,
+    /// Whether differences have colours.
+    pub coloured: bool,
     previous: String,
 }
 
@@ -55,7 +56,8 @@ impl<'a> PrintIr<'a> {
     /// Prints nothing yet; set the fields to choose.
     pub fn new(print: PrintModule<'a>) -> PrintIr<'a> {
         let (before, after) = (Selection::None, Selection::None);
-        PrintIr { print, before, after, after_change: false, diff: false, previous: String::new() }
+        let previous = String::new();
+        PrintIr { print, before, after, after_change: false, diff: None, coloured: false, previous }
     }
 
     fn text(&self, module: &Module, registry: &Registry) -> io::Result<String> {
@@ -76,7 +78,7 @@ impl Instrument for PrintIr<'_> {
             writeln!(log, "// ----- before {} -----", cx.step)?;
             (self.print)(module, cx.registry, log)?;
         }
-        if self.diff {
+        if self.diff.is_some() {
             self.previous = self.text(module, cx.registry)?;
         }
         Ok(())
@@ -96,15 +98,14 @@ impl Instrument for PrintIr<'_> {
         } else if self.after_change {
             writeln!(log, "// ----- after {step}: no change -----")?;
         }
-        if self.diff {
+        if let Some(form) = self.diff {
             let now = self.text(module, cx.registry)?;
             let previous = std::mem::take(&mut self.previous);
             if now == previous {
                 writeln!(log, "// ----- after {step}: no difference -----")?;
             } else {
                 let (old, new) = (format!("before {step}"), format!("after {step}"));
-                let diff = TextDiff::from_lines(&previous, &now);
-                write!(log, "{}", diff.unified_diff().context_radius(3).header(&old, &new))?;
+                diff::write((&previous, &now), (&old, &new), form, self.coloured, log)?;
             }
         }
         Ok(vec![])

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::body::Body;
+use crate::body::{Body, Rewrite, Tally, WatchOptions};
 use crate::diagnostics::Diagnostic;
 use crate::fingerprint;
 use crate::intern::Symbol;
@@ -18,7 +18,7 @@ use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
 use super::crash::{Crash, catch_panic};
-use super::{Instrument, Pipeline, Step, StepCx, StepResult};
+use super::{Instrument, Pipeline, Step, StepCx, StepResult, provenance};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -27,11 +27,13 @@ pub struct RunOptions {
     pub threads: usize,
     /// Texts for passes besides the program: files of rewrite rules.
     pub sources: SourceMap,
+    /// How the rewrites of passes are watched; `None` where nobody does.
+    pub watch: Option<WatchOptions>,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { threads: 1, sources: SourceMap::default() }
+        RunOptions { threads: 1, sources: SourceMap::default(), watch: None }
     }
 }
 
@@ -46,6 +48,8 @@ pub enum Outcome {
     Broken(&'static str),
     /// A pass panicked. The module is incomplete and must not be used.
     Crashed(Crash),
+    /// The limit of rewrites ended this pass; the module is as it was then.
+    Stopped(&'static str),
 }
 
 /// What a run found.
@@ -70,6 +74,8 @@ pub struct StepReport {
     pub changed: bool,
     /// Live operations of the module before and after.
     pub op_counts: (usize, usize),
+    /// How many rewrites were seen, where they are watched.
+    pub rewrites: u64,
     /// Its counters, summed over the items, in the order in which they first counted.
     pub statistics: Statistics,
 }
@@ -102,6 +108,7 @@ struct Finished {
     changed: bool,
     time: Duration,
     findings: Findings,
+    tally: Option<Tally>,
 }
 
 /// What a pass says about one item or the module.
@@ -122,6 +129,7 @@ struct Executed {
     sources: SourceMap,
     log: Vec<u8>,
     crash: Option<Crash>,
+    tallies: Vec<Tally>,
 }
 
 /// Runs the passes of `pipeline` in order. The run ends early after the first pass that reports
@@ -180,18 +188,29 @@ pub fn run(
             }
         };
         let wall = start.elapsed();
-        let Executed { changed, items, diagnostics, statistics, sources, log: said, crash } =
-            executed;
+        let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
+        let Executed { log: said, crash, tallies, .. } = executed;
         report.sources.extend(&sources);
         log.write_all(&said)?;
+        let rewrites: Vec<Rewrite> = tallies.iter().flat_map(Tally::take).collect();
+        if !rewrites.is_empty() {
+            for instrument in &mut *instruments {
+                instrument.rewritten(cx, module, &rewrites, log)?;
+            }
+        }
         let failed = diagnostics.iter().any(Diagnostic::is_error);
         report.diagnostics.extend(diagnostics);
         report.steps.push(StepReport {
             pass: step.to_string(),
             changed,
             op_counts: (ops_before, module.op_count()),
+            rewrites: tallies.iter().map(Tally::count).sum(),
             statistics,
         });
+        if tallies.iter().any(Tally::stopped) {
+            report.outcome = Outcome::Stopped(step.def.name);
+            return Ok(report);
+        }
         if let Some(crash) = crash {
             report.diagnostics.push(crash_diagnostic(&crash));
             report.outcome = Outcome::Crashed(crash);
@@ -262,7 +281,25 @@ fn run_module_pass(
 ) -> Executed {
     // A pass may replace bodies, so that their counts of edits tell nothing.
     let before = fingerprint::of_module(module);
+    let tally = options.watch.map(|watch| Tally::new(step.def.name, watch));
+    if let Some(tally) = &tally {
+        for (name, item) in &mut module.items {
+            if let Some(body) = item.body_mut() {
+                body.watch(*name, tally);
+            }
+        }
+    }
+    let keeps = options.watch.is_some_and(|watch| watch.provenance);
+    let places = keeps.then(|| provenance::places(module));
     let findings = collect(registry, options.threads, &options.sources, |cx| pass.run(module, cx));
+    if let Some(tally) = &tally {
+        for body in module.items.values_mut().filter_map(|item| item.body_mut()) {
+            body.unwatch(tally);
+        }
+    }
+    if let Some(places) = places {
+        provenance::complete(module, &places);
+    }
     let changed = findings.panic.is_some() || fingerprint::of_module(module) != before;
     if changed && findings.panic.is_none() {
         for item in module.items.values_mut() {
@@ -273,7 +310,8 @@ fn run_module_pass(
     }
     let Findings { diagnostics, statistics, sources, log, panic } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
-    Executed { changed, items: vec![], diagnostics, statistics, sources, log, crash }
+    let tallies = Vec::from_iter(tally);
+    Executed { changed, items: vec![], diagnostics, statistics, sources, log, crash, tallies }
 }
 
 fn run_function_pass(
@@ -293,7 +331,7 @@ fn run_function_pass(
         let Some(body) = item.body.take() else { continue };
         jobs.push(Job { order: jobs.len(), name, signature: item.signature.clone(), body });
     }
-    let work = |job| run_job(pass, job, &signatures, registry, &options.sources);
+    let work = |job| run_job(step, pass, job, &signatures, registry, options);
     let mut executed = Executed {
         changed: false,
         items: Vec::with_capacity(jobs.len()),
@@ -302,9 +340,11 @@ fn run_function_pass(
         sources: SourceMap::default(),
         log: vec![],
         crash: None,
+        tallies: vec![],
     };
     for finished in run_jobs(jobs, options.threads, &work) {
-        let Finished { job, changed, time, findings } = finished;
+        let Finished { job, changed, time, findings, tally } = finished;
+        executed.tallies.extend(tally);
         if let Some(item) = module.items.get_mut(&job.name) {
             item.signature = job.signature;
             item.body = Some(job.body);
@@ -357,17 +397,22 @@ fn run_jobs(
 }
 
 fn run_job(
+    step: &Step,
     pass: &dyn FunctionPass,
     mut job: Job,
     signatures: &Signatures,
     registry: &Registry,
-    sources: &SourceMap,
+    options: &RunOptions,
 ) -> Finished {
     let start = Instant::now();
     let signature_before = job.signature.clone();
     let snapshot = (Arc::strong_count(&job.body) > 1).then(|| job.body.clone());
     let edits = job.body.edits();
-    let findings = collect(registry, 1, sources, |cx| {
+    let tally = options.watch.map(|watch| Tally::new(step.def.name, watch));
+    if let Some(tally) = &tally {
+        Arc::make_mut(&mut job.body).watch(job.name, tally);
+    }
+    let findings = collect(registry, 1, &options.sources, |cx| {
         let mut f = FuncMut {
             name: job.name,
             signature: &mut job.signature,
@@ -377,6 +422,9 @@ fn run_job(
         };
         pass.run(&mut f, cx)
     });
+    if let Some(tally) = &tally {
+        Arc::make_mut(&mut job.body).unwatch(tally);
+    }
     let edited = job.body.edits() != edits;
     if let (Some(original), false) = (snapshot, edited) {
         // Nobody needs the copy of a body that was not edited.
@@ -385,7 +433,7 @@ fn run_job(
         compact(&mut job.body);
     }
     let changed = edited || job.signature != signature_before;
-    Finished { job, changed, time: start.elapsed(), findings }
+    Finished { job, changed, time: start.elapsed(), findings, tally }
 }
 
 /// Drops the tombstones of a body in which they outnumber the live operations.

@@ -59,6 +59,13 @@ save("lstm",
      [("y", T.FLOAT, [3, 2, 1, 2]), ("h", T.FLOAT, [2, 1, 2]), ("c", T.FLOAT, [2, 1, 2])],
      [("w", numbers(2, 8, 4)), ("r", numbers(2, 8, 2)), ("b", numbers(2, 16))])
 
+# Numbers halfway between two that are quantized, and beyond the bounds.
+save("quantize",
+     [node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="quantize"),
+      node("DequantizeLinear", ["q", "scale", "zero"], ["y"], name="dequantize")],
+     [("x", T.FLOAT, [6])], [("q", T.INT8, [6]), ("y", T.FLOAT, [6])],
+     [("scale", np.float32(0.5)), ("zero", np.int8(3))])
+
 # A branch that depends on the input.
 def branch(op, result):
     return h.make_graph([node(op, ["x", "x"], [result])], op, [], [h.make_tensor_value_info(result, T.FLOAT, [2])])
@@ -82,5 +89,6 @@ save("old", [node("Relu", ["x"], ["y"])], [("x", T.FLOAT, [2])], [("y", T.FLOAT,
 # Inputs.
 for name, parameter, values in [
         ("mlp", "x", np.arange(16).reshape(2, 8) / 8 - 1), ("cnn", "image", (np.arange(192) % 5).reshape(1, 3, 8, 8) / 4),
-        ("lstm", "x", (np.arange(12) / 6 - 1).reshape(3, 1, 4)), ("branch", "x", [1, 2]), ("branch-else", "x", [-1, -2])]:
+        ("lstm", "x", (np.arange(12) / 6 - 1).reshape(3, 1, 4)), ("branch", "x", [1, 2]), ("branch-else", "x", [-1, -2]),
+        ("quantize", "x", [0.25, 0.75, 1.25, -1.25, 63, -70])]:
     np.savez(f"{name}.npz", **{parameter: np.array(values, np.float32)})

@@ -64,8 +64,8 @@ impl Snapshot {
         Some(self.absolute(place))
     }
 
-    /// Where item `name` is referred to, its definition left out. Only items that mention it are
-    /// looked at.
+    /// Where item `name` is referred to, its definition left out. Looks at the tokens of the whole
+    /// text.
     pub fn references(&self, name: impl Into<Symbol>) -> Vec<Span> {
         let name = name.into();
         let own = self.name_place(name);

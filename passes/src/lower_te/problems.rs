@@ -11,6 +11,8 @@ use rustc_hash::FxBuildHasher;
 pub(super) enum Problem {
     /// An operator without a definition.
     Undefined(String),
+    /// An operator whose result has a shape that is known at run time only.
+    AtRunTime(String),
     /// An operator whose definition refuses its operands, with a message.
     Refused(String, String),
     /// A form of the language that is no straight-line code.
@@ -68,7 +70,17 @@ impl Problem {
             Problem::Undefined(name) => (
                 "E0621",
                 format!("`{name}` has no definition as tensor expressions"),
-                "compute it outside of `@main`, or give the operator a definition with `Define`",
+                "run the program in the interpreter, `--executor interp`, or give the operator a \
+                 definition with `Define`",
+            ),
+            Problem::AtRunTime(name) => (
+                "E0621",
+                format!(
+                    "`{name}` has no definition as tensor expressions: the shape of its result is \
+                     known at run time only"
+                ),
+                "run `dynamic-to-static` where constants say the shape, or run the program in the \
+                 interpreter, `--executor interp`",
             ),
             Problem::Refused(name, message) => (
                 "E0622",
@@ -158,7 +170,15 @@ fn check_operation(body: &Body, op: OpId, registry: &Registry) -> Option<Problem
         }
         text => match registry.hook::<Define>(name) {
             Some(_) => None,
-            None => Some(Problem::Undefined(text.trim_start_matches("relay.").to_string())),
+            None => {
+                let name = text.trim_start_matches("relay.").to_string();
+                let mut types = body.results(op).filter_map(|result| tensor_types(body.ty(result)));
+                let is_open = |ty: &Type| ty.as_tensor().is_none_or(|t| t.known_shape().is_none());
+                Some(match types.any(|types| types.iter().any(is_open)) {
+                    true => Problem::AtRunTime(name),
+                    false => Problem::Undefined(name),
+                })
+            }
         },
     }
 }

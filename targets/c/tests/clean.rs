@@ -53,6 +53,16 @@ fn operations() -> Module {
         }
     });
     items.push(("scopes", w.finish(1)));
+    // Stores past the caches, at aligned addresses and others.
+    let mut w = Writer::new();
+    let x = w.param("x", &[COUNT], DType::FLOAT32);
+    let y = w.param("y", &[COUNT], DType::FLOAT32);
+    w.repeat(ForKind::Parallel, "i", COUNT - 16, |w, i| {
+        let place = w.ramp(i, 16);
+        let value = w.load(x, &[place]);
+        w.stream(value, y, &[place]);
+    });
+    items.push(("streams", w.finish(1)));
     // Operators within operators, where compilers want parentheses.
     let mut w = Writer::new();
     let [x, y, z] = ["x", "y", "z"].map(|name| w.param(name, &[COUNT], DType::INT32));

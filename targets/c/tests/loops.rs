@@ -7,7 +7,7 @@ use ir_core::{DType, Item, Module, OpFields, Scalar, TensorData, Type, ValueId};
 use te::compute::{Combiner, LoadIf};
 use te::interpreter::run_kernel;
 use te::loops::{Atomic, Call, Data, Extract, ForKind, Ramp, Scope};
-use te::scalar::ScalarOp;
+use te::scalar::{Reinterpret, ScalarOp};
 
 fn floats(shape: &[i64], seed: u64) -> TensorData {
     let count = shape.iter().product::<i64>() as usize;
@@ -281,4 +281,51 @@ fn refusals_are_diagnostics() {
     assert_eq!(errors.len(), 1);
     assert_eq!((errors[0].code, errors[0].message.contains("barrier")), ("E0902", true));
     let _ = Type::unit();
+}
+
+#[test]
+fn stores_past_the_caches_at_any_address() {
+    for dtype in [DType::FLOAT32, DType::INT8, DType::BFLOAT16, DType::BOOL] {
+        for kind in [ForKind::Serial, ForKind::Parallel] {
+            let mut w = Writer::new();
+            let x = w.param("x", &[4, 67], dtype);
+            let y = w.param("y", &[4, 67], dtype);
+            w.repeat(kind, "i", 4, |w, i| {
+                for (lanes, start) in [(16, 0), (32, 16), (16, 48), (1, 64), (2, 65)] {
+                    let base = w.index(start);
+                    let place = if lanes == 1 { base } else { w.ramp(base, lanes) };
+                    let value = w.load(x, &[i, place]);
+                    w.stream(value, y, &[i, place]);
+                }
+            });
+            let numbers = numbers(4 * 67, 3, 0.0, 2.0);
+            alone(w.finish(1), &[TensorData::from_f64(dtype, &[4, 67], &numbers).unwrap()]);
+        }
+    }
+}
+
+#[test]
+fn bits_read_as_another_type() {
+    let pairs = [
+        (DType::FLOAT32, DType::INT32),
+        (DType::UINT32, DType::FLOAT32),
+        (DType::FLOAT64, DType::UINT64),
+        (DType::INT64, DType::FLOAT64),
+        (DType::FLOAT16, DType::INT16),
+        (DType::BFLOAT16, DType::FLOAT16),
+        (DType::INT8, DType::UINT8),
+    ];
+    for (from, to) in pairs {
+        let mut w = Writer::new();
+        let (x, y) = (w.param("x", &[24], from), w.param("y", &[24], to));
+        for (lanes, start) in [(16, 0), (4, 16), (1, 20), (2, 21), (1, 23)] {
+            let base = w.index(start);
+            let place = if lanes == 1 { base } else { w.ramp(base, lanes) };
+            let a = w.load(x, &[place]);
+            let value = w.op(&Reinterpret { a, dtype: to });
+            w.store(value, y, &[place]);
+        }
+        let numbers = numbers(24, 5, 0.0, 100.0);
+        alone(w.finish(1), &[TensorData::from_f64(from, &[24], &numbers).unwrap()]);
+    }
 }

@@ -10,11 +10,12 @@
 //! - reductions over whole rows (softmax, normalization) and what they read are computed *a few rows
 //!   at a time*, so that a row stays in the nearest cache.
 //!
-//! Root stages that read across rows (transposes) go through *square tiles*.
+//! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
+//! than all caches, and no products, are stored past them.
 //!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
-use te::compute::{Compute, Reduce};
+use te::compute::{Compute, Load, LoadIf, Reduce, Yield};
 use te::loops::Scope;
 use te::schedule::{Access, Axis, Refused, Schedule, Stage};
 
@@ -35,6 +36,9 @@ const MOST_BLOCKED_ROW: i64 = 1 << 13;
 
 /// Bytes of the nearest cache of a core, on most machines.
 const NEAREST_CACHE: i64 = 1 << 15;
+
+/// Bytes that caches and memory exchange at a time, on most machines.
+const LINE: i64 = 64;
 
 /// Windows of at most so many elements are written out.
 const MOST_WINDOW: i64 = 7;
@@ -118,12 +122,43 @@ fn inline(schedule: &mut Schedule) {
         if dear && readers.len() > 1 {
             continue;
         }
+        // What is computed anew at several places, by readers that are so as well, takes
+        // exponentially long.
+        let several = readers.iter().any(|reader| {
+            let count = places(schedule, *reader, stage);
+            count > 1 && count.saturating_mul(points(schedule, *reader)) > own
+        });
+        if several && !is_move(schedule, stage) {
+            continue;
+        }
         inlined.push(stage);
     }
     for stage in inlined {
         // Refused only where a stage is read in a way that forbids it: then it is stored.
         let _ = schedule.compute_inline(stage);
     }
+}
+
+/// At how many places `reader` reads `stage` for one element.
+fn places(schedule: &Schedule, reader: Stage, stage: Stage) -> i64 {
+    let accesses = schedule.accesses(reader).into_iter().enumerate();
+    let of_stage = accesses.filter(|(number, access)| {
+        access.same == *number && schedule.stage_of(access.tensor) == Some(stage)
+    });
+    of_stage.count() as i64
+}
+
+/// Whether `stage` only moves what it reads.
+fn is_move(schedule: &Schedule, stage: Stage) -> bool {
+    let body = schedule.body();
+    let block = body.region_block(schedule.stage_op(stage), 0);
+    let end = body.last_op(block).and_then(|op| body.view::<Yield>(op));
+    end.is_some_and(|end| {
+        end.values.iter().all(|value| {
+            let op = body.defining_op(*value);
+            op.is_none_or(|op| body.view::<Load>(op).is_some() || body.view::<LoadIf>(op).is_some())
+        })
+    })
 }
 
 /// Whether an element of `stage` takes much longer than reading it.
@@ -246,6 +281,38 @@ impl Rules<'_> {
             }
         }
         true
+    }
+
+    /// How many leading dimensions `root` and `all` read of one another just where they compute
+    /// their own, themselves or through inlined stages: rows along these are independent.
+    fn dimensions_in_place(&self, root: Stage, all: &[Stage]) -> usize {
+        let mut pending: Vec<Stage> = all.iter().copied().chain([root]).collect();
+        let mut seen = pending.clone();
+        let mut least = usize::MAX;
+        while let Some(reader) = pending.pop() {
+            let extents: Vec<i64> =
+                self.schedule.axes(reader).iter().map(|axis| self.schedule.extent(*axis)).collect();
+            for access in self.schedule.accesses(reader) {
+                let Some(read) = self.schedule.stage_of(access.tensor) else { continue };
+                let inlined = self.schedule.is_inline(read);
+                let leads = || self.producers(read).iter().any(|producer| all.contains(producer));
+                if !(all.contains(&read) || inlined && leads()) {
+                    continue;
+                }
+                let in_place = |(dimension, steps): &(usize, &Vec<Option<i64>>)| {
+                    steps.iter().zip(&extents).enumerate().all(|(axis, (step, extent))| {
+                        *step == Some(i64::from(axis == *dimension)) || *extent == 1
+                    })
+                };
+                let dimensions = access.by_dimension.iter().enumerate();
+                least = least.min(dimensions.take_while(in_place).count());
+                if inlined && !seen.contains(&read) {
+                    seen.push(read);
+                    pending.push(read);
+                }
+            }
+        }
+        least
     }
 
     fn leads_to(&self, stage: Stage, producer: Stage) -> bool {
@@ -560,6 +627,7 @@ impl Rules<'_> {
         let axes = self.schedule.axes(root).to_vec();
         // The leading dimensions that every producer has in common with the root stage.
         let spatial = self.spatial(root);
+        let in_place = self.dimensions_in_place(root, &all);
         let common = all
             .iter()
             .map(|stage| {
@@ -570,7 +638,8 @@ impl Rules<'_> {
             })
             .min()
             .unwrap_or(0)
-            .min(spatial.len().saturating_sub(1));
+            .min(spatial.len().saturating_sub(1))
+            .min(in_place);
         let work =
             all.iter().map(|stage| points(self.schedule, *stage)).fold(0i64, i64::saturating_add);
         if common == 0 {
@@ -582,11 +651,14 @@ impl Rules<'_> {
             points(self.schedule, *stage).saturating_mul(bytes)
         });
         let written = written.fold(0i64, i64::saturating_add);
+        let streams = self.is_worth_streaming(root);
         let before = self.schedule.clone();
         let factored: Vec<(Stage, Partials)> =
             all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
         let mut outer = axes[..common].to_vec();
-        self.block_rows(&mut outer, work, written);
+        if !streams {
+            self.block_rows(&mut outer, work, written);
+        }
         let at = self.parallelize(&outer, work);
         for (stage, partials) in &factored {
             if !self.reduce_row(*stage, partials, at) {
@@ -599,8 +671,19 @@ impl Rules<'_> {
                 self.vectorize_last(stage);
             }
         }
-        self.vectorize_last(root);
+        if self.vectorize_last(root) && streams {
+            let _ = self.schedule.stream(root);
+        }
         true
+    }
+
+    /// Whether `stage` is larger than all caches, and its vectors lie where whole ones do.
+    fn is_worth_streaming(&self, stage: Stage) -> bool {
+        let bits = self.bits(stage);
+        let bytes = points(self.schedule, stage).saturating_mul(i64::from(bits) / 8);
+        let row = self.spatial(stage).last().copied().unwrap_or(1);
+        let whole = self.lanes(row, bits).is_some_and(|lanes| row % lanes == 0);
+        whole && bytes > self.machine.caches[2] as i64
     }
 
     /// Takes a few rows of the innermost of the loops `outer` at once, where a row is short: then
@@ -706,25 +789,28 @@ impl Rules<'_> {
         }
     }
 
-    /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous.
-    fn vectorize_last(&mut self, stage: Stage) {
+    /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous. Whether it
+    /// is.
+    fn vectorize_last(&mut self, stage: Stage) -> bool {
         let loops = self.schedule.loops(stage).to_vec();
-        let Some(&innermost) = loops.last() else { return };
+        let Some(&innermost) = loops.last() else { return false };
         let Some(position) = self.schedule.axes(stage).iter().position(|axis| *axis == innermost)
         else {
-            return;
+            return false;
         };
-        let contiguous = self
-            .schedule
-            .accesses(stage)
-            .iter()
-            .all(|access| matches!(access.steps.get(position), Some(Some(0 | 1))));
         let extent = self.schedule.extent(innermost);
-        let Some(lanes) = self.lanes(extent, self.bits(stage)).filter(|_| contiguous) else {
-            return;
+        let contiguous = |lanes: &i64| {
+            let accesses = self.schedule.accesses_in_vectors(stage, position, *lanes);
+            accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)))
         };
-        if let Ok((_, vector)) = self.schedule.split(innermost, lanes) {
-            let _ = self.schedule.vectorize(vector);
+        // Halves of a vector may be contiguous where all of it is not.
+        let bits = self.bits(stage);
+        let narrower = |lanes: &i64| Some(lanes / 2).filter(|l| *l * i64::from(bits) >= 128);
+        let mut widths = std::iter::successors(self.lanes(extent, bits), narrower);
+        let Some(lanes) = widths.find(contiguous) else { return false };
+        match self.schedule.split(innermost, lanes) {
+            Ok((_, vector)) => self.schedule.vectorize(vector).is_ok(),
+            Err(_) => false,
         }
     }
 
@@ -741,7 +827,10 @@ impl Rules<'_> {
             if self.transpose(root) {
                 return;
             }
-            self.vectorize_last(root);
+            let streams = self.is_worth_streaming(root);
+            if self.vectorize_last(root) && streams {
+                let _ = self.schedule.stream(root);
+            }
         }
         let mut outer: Vec<Axis> = self
             .schedule
@@ -794,14 +883,24 @@ impl Rules<'_> {
         tile: i64,
     ) -> Result<(), Refused> {
         let work = points(self.schedule, root);
+        // Of a line that is written in parts, parts would go to memory.
+        let whole_lines = tile * i64::from(self.bits(root)) / 8 >= LINE;
+        let streams = whole_lines && self.is_worth_streaming(root);
         let copy = self.schedule.cache_read(tensor, Scope::Local, &[root])?;
-        let (_, row) = self.schedule.split(along, tile)?;
+        let (rows, row) = self.schedule.split(along, tile)?;
         let (_, lane) = self.schedule.split(last, tile)?;
         let mut outer: Vec<Axis> = self.schedule.loops(root).to_vec();
         outer.retain(|axis| ![row, lane].contains(axis));
+        if streams {
+            // Tiles as they are read: whole lines go to memory in any order.
+            outer.sort_by_key(|axis| *axis == rows);
+        }
         let order: Vec<Axis> = outer.iter().copied().chain([row, lane]).collect();
         self.schedule.reorder(&order)?;
         self.schedule.vectorize(lane)?;
+        if streams {
+            self.schedule.stream(root)?;
+        }
         let at = self.parallelize(&outer, work);
         self.schedule.compute_at(copy, at)?;
         self.vectorize_last(copy);

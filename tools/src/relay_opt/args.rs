@@ -38,6 +38,9 @@ pub(super) enum Command {
     Egraph(Egraph),
     Plugin(Plugin),
     Rules(Rules),
+    Reduce(ReduceProgram),
+    Bisect(BisectPasses),
+    Debug(DebugPasses),
     View(ViewModel),
     Completions(Completions),
     Man(Man),
@@ -110,9 +113,18 @@ pub(super) struct Optimize {
     /// Prints the program after each pass that changed it
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_ir_after_change: bool,
-    /// Prints what each pass changed, as a unified diff
+    /// Prints what each pass changed, in colours on a terminal unless `NO_COLOR` is set
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
+          default_missing_value = "unified", help_heading = "Watching passes")]
+    pub(super) print_ir_diff: Option<DiffLayout>,
+    /// Prints the rewrites of a pass, or those by one of its rules, one to a line, on standard error
+    #[arg(long, value_name = "PASS[:RULE]", action = ArgAction::Append,
+          help_heading = "Watching passes")]
+    pub(super) trace_rewrites: Vec<String>,
+    /// Prints, for each operation of the result, the places in the source that it comes from and the
+    /// passes and rules that made it, on standard error
     #[arg(long, help_heading = "Watching passes")]
-    pub(super) print_ir_diff: bool,
+    pub(super) print_provenance: bool,
     /// Prints the loops after each primitive of a schedule that `lower-schedule` applies
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_schedule_steps: bool,
@@ -413,7 +425,7 @@ pub(super) struct CompileModel {
 }
 
 /// How ONNX models are read.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(super) struct ModelOptions {
     /// Sets an extent that an ONNX model names; the others are open
     #[arg(long, value_name = "NAME=N", value_parser = extent, action = ArgAction::Append)]
@@ -532,6 +544,49 @@ pub(super) enum RulesCommand {
         #[arg(long, value_name = "N", default_value_t = 100)]
         trials: u32,
     },
+    /// Prints what each rule did for a model, as a table: matches, applications, nodes that were new,
+    /// classes united, nodes looked at, and nodes that the result has
+    Count {
+        /// A program or a model
+        model: String,
+        /// A strategy, by name or as a file ending in `.strategy`
+        #[arg(long, value_name = "NAME", default_value = "egraph")]
+        strategy: String,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Runs a strategy without each of the rules that did something, and prints what the result then
+    /// costs
+    Ablate {
+        /// A program or a model
+        model: String,
+        /// A strategy, by name or as a file ending in `.strategy`
+        #[arg(long, value_name = "NAME", default_value = "egraph")]
+        strategy: String,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Runs strategies on models, and prints costs, work and CPU time
+    Compare {
+        /// Programs or models
+        #[arg(required = true)]
+        models: Vec<String>,
+        /// Strategies, by name or as files ending in `.strategy`. The default is all built-in ones
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        strategies: Vec<String>,
+        /// Also writes the table as comma-separated values
+        #[arg(long, value_name = "FILE")]
+        csv: Option<String>,
+    },
+    /// Prints a rule, what its promise means, and operands that it was tried on
+    Explain {
+        /// The rule's name
+        name: String,
+        /// Files of rules, besides the built-in ones
+        files: Vec<String>,
+    },
     /// Prints rules
     List {
         /// Files of rules. The default is the built-in ones
@@ -539,11 +594,115 @@ pub(super) enum RulesCommand {
     },
 }
 
+/// Reduces a program to a small one that shows the same fault of the passes.
+///
+/// Operations, functions, parameters, attributes and extents go, in any dialect, as long as the
+/// program is well-typed and the fault stays. See `docs/debug.md`.
+#[derive(Args, Debug)]
+pub(super) struct ReduceProgram {
+    #[command(flatten)]
+    pub(super) fault: Fault,
+    /// Where the program goes; `-` is standard output. A file holds the smallest program so far at
+    /// any time, so that the search may be interrupted
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(super) output: String,
+    #[command(flatten)]
+    pub(super) budget: Budget,
+}
+
+/// Finds the pass, and the first of its rewrites, that brings a fault about.
+///
+/// Says which on standard error, and writes a reproducer: the program before that pass, and the
+/// pass. See `docs/debug.md`.
+#[derive(Args, Debug)]
+pub(super) struct BisectPasses {
+    #[command(flatten)]
+    pub(super) fault: Fault,
+    /// Where the reproducer goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(super) output: String,
+}
+
+/// Finds the pass at fault, reduces the program before it, and writes a reproducer and a lit test.
+///
+/// See `docs/debug.md`.
+#[derive(Args, Debug)]
+pub(super) struct DebugPasses {
+    /// Does all of it, which is what there is
+    #[arg(long)]
+    pub(super) auto: bool,
+    #[command(flatten)]
+    pub(super) fault: Fault,
+    /// The folder that `reproducer.relay` and `test.relay` go to
+    #[arg(short, long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
+    pub(super) output: String,
+    #[command(flatten)]
+    pub(super) budget: Budget,
+}
+
+/// A fault of passes: where it shows, and what it is. Without one of `--crash`, `--miscompile`,
+/// `--message` and `--command` it is a crash, or else a miscompile.
+#[derive(Args, Debug)]
+pub(super) struct Fault {
+    /// The program, or a reproducer, which holds its passes; `-` is standard input
+    pub(super) input: String,
+    /// Passes to run; a repeated option appends
+    #[arg(long, value_name = "PIPELINE", action = ArgAction::Append)]
+    pub(super) pass: Vec<String>,
+    /// Rewrite rules for the passes `rewrite` and `eqsat`
+    #[arg(long, value_name = "FILE", action = ArgAction::Append)]
+    pub(super) rules: Vec<String>,
+    #[command(flatten)]
+    pub(super) model: ModelOptions,
+    /// A pass panics, does not end, or leaves a program that does not verify
+    #[arg(long, group = "predicate", help_heading = "Fault")]
+    pub(super) crash: bool,
+    /// Random inputs give other results after the passes, or none
+    #[arg(long, group = "predicate", help_heading = "Fault")]
+    pub(super) miscompile: bool,
+    /// A diagnostic of the passes matches, as `CODE: text`, or one of its notes does
+    #[arg(long, value_name = "REGEX", group = "predicate", help_heading = "Fault")]
+    pub(super) message: Option<String>,
+    /// The shell command CMD succeeds, with exit status 0, on a file with the program after the
+    /// passes: status 0 says that the fault is there. `{}` in CMD is the file, which is the last word
+    /// where there is none
+    #[arg(long, value_name = "CMD", group = "predicate", help_heading = "Fault")]
+    pub(super) command: Option<String>,
+    /// What runs the program after the passes, for `--miscompile`; the program before them is
+    /// interpreted
+    #[arg(long, value_name = "NAME", default_value = "interp", help_heading = "Fault")]
+    pub(super) executor: Executor,
+    /// Seconds after which `--command` counts as failed
+    #[arg(long, value_name = "S", default_value_t = 10, help_heading = "Fault")]
+    pub(super) timeout: u64,
+}
+
+/// How long a search goes on.
+#[derive(Args, Debug)]
+pub(super) struct Budget {
+    /// Programs that are tried at most
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(super) max_trials: u64,
+    /// Programs that are tried at once; the result does not depend on it. The default is one for
+    /// each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+}
+
 /// `on` or `off`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Switch {
     On,
     Off,
+}
+
+/// How differences print.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DiffLayout {
+    /// Lines that go above lines that come.
+    Unified,
+    /// Old lines beside new ones.
+    SideBySide,
 }
 
 /// How timing prints.

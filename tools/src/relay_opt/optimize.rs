@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use ir_core::diagnostics::did_you_mean;
 use ir_core::pipeline::{
-    BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
-    Selection, Timing, VerifyEach, VerifySemantics, catch_panic, run, write_statistics,
+    BisectLimit, DiffForm, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer,
+    RunOptions, Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics,
+    catch_panic, run, write_statistics,
 };
-use ir_core::{Diagnostic, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Module, Registry, SourceMap, WatchOptions};
 use target_core::Target;
 
-use super::args::{Optimize, Switch, TimingForm};
+use super::args::{DiffLayout, Optimize, Switch, TimingForm};
 use super::cached::{Noticed, Results};
 use super::emit::Emit;
 use super::input::{self, Input};
@@ -21,7 +22,7 @@ use super::language::{Form, infer, verify};
 use super::lowering::{self, Level};
 use super::report::Reporter;
 use super::semantics::Trials;
-use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain, targets};
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain, provenance, targets};
 use crate::io::Io;
 
 /// What became of one part of the input.
@@ -64,6 +65,7 @@ struct Session<'a> {
     is_model: bool,
     before: Selection,
     after: Selection,
+    trace: Vec<TraceFilter>,
     /// The files of `--rules`.
     rules: SourceMap,
     /// The results of `--cache`.
@@ -83,6 +85,13 @@ pub(super) fn optimize(
 ) -> io::Result<i32> {
     let (emit, before, after) = match options(args, registry) {
         Ok(options) => options,
+        Err(message) => {
+            writeln!(io.stderr, "error: {message}")?;
+            return Ok(USAGE);
+        }
+    };
+    let trace = match trace_filters(&args.trace_rewrites, registry) {
+        Ok(filters) => filters,
         Err(message) => {
             writeln!(io.stderr, "error: {message}")?;
             return Ok(USAGE);
@@ -184,6 +193,7 @@ pub(super) fn optimize(
         is_model,
         before,
         after,
+        trace,
         rules,
         results,
         reporter,
@@ -209,7 +219,7 @@ fn options(
     registry: &Registry,
 ) -> Result<(Option<Emit>, Selection, Selection), String> {
     let emit = args.emit.as_deref().map(|name| Emit::named(name, registry)).transpose()?;
-    let selection = |values: &[String]| {
+    let selection = |values: &[String]| -> Result<Selection, String> {
         if values.is_empty() {
             return Ok(Selection::None);
         }
@@ -218,15 +228,34 @@ fn options(
             return Ok(Selection::All);
         }
         for name in &names {
-            if registry.find_pass(name).is_none() {
-                let help = did_you_mean(name, registry.passes().map(|pass| pass.name));
-                let help = help.map_or(String::new(), |help| format!("; {help}"));
-                return Err(format!("unknown pass `{name}`{help}"));
-            }
+            known_pass(name, registry)?;
         }
         Ok(Selection::Named(names.into_iter().map(str::to_string).collect()))
     };
     Ok((emit, selection(&args.print_ir_before)?, selection(&args.print_ir_after)?))
+}
+
+/// An error, a message, where there is no pass `name`.
+fn known_pass(name: &str, registry: &Registry) -> Result<(), String> {
+    if registry.find_pass(name).is_some() {
+        return Ok(());
+    }
+    let help = did_you_mean(name, registry.passes().map(|pass| pass.name));
+    let help = help.map_or(String::new(), |help| format!("; {help}"));
+    Err(format!("unknown pass `{name}`{help}"))
+}
+
+/// What `--trace-rewrites` names. The error is a message.
+fn trace_filters(texts: &[String], registry: &Registry) -> Result<Vec<TraceFilter>, String> {
+    let filter = |text: &String| {
+        let (pass, rule) = match text.split_once(':') {
+            Some((pass, rule)) => (pass, Some(rule.to_string())),
+            None => (text.as_str(), None),
+        };
+        known_pass(pass, registry)?;
+        Ok(TraceFilter { pass: pass.to_string(), rule })
+    };
+    texts.iter().map(filter).collect()
 }
 
 /// The reproducer at `path`, as an input and taken apart.
@@ -250,7 +279,14 @@ impl Session<'_> {
             let result = match result {
                 PartResult::Done(output) => {
                     match self.print(index, &output, &mut file, &mut timing, io)? {
-                        None => PartResult::Done(output),
+                        None => {
+                            if let (true, Output::Module(module, _)) =
+                                (self.args.print_provenance, &output)
+                            {
+                                provenance::write(module, self.registry, io.stderr)?;
+                            }
+                            PartResult::Done(output)
+                        }
                         Some(failed) => failed,
                     }
                 }
@@ -374,7 +410,7 @@ impl Session<'_> {
             found.extend(diagnostics);
             let reason = match outcome {
                 Outcome::Done => None,
-                Outcome::Failed => {
+                Outcome::Failed | Outcome::Stopped(_) => {
                     failed = true;
                     None
                 }
@@ -446,7 +482,21 @@ impl Session<'_> {
         print_ir.before = self.before.clone();
         print_ir.after = self.after.clone();
         print_ir.after_change = args.print_ir_after_change;
-        print_ir.diff = args.print_ir_diff;
+        print_ir.diff = args.print_ir_diff.map(|layout| match layout {
+            DiffLayout::Unified => DiffForm::Unified,
+            DiffLayout::SideBySide => DiffForm::SideBySide,
+        });
+        print_ir.coloured = io.coloured();
+        let mut trace = TraceRewrites::new(self.trace.clone());
+        let record = !self.trace.is_empty();
+        // What crashed once may also not end.
+        let guard = args.run_reproducer.is_some().then(|| WatchOptions::guard(module.op_count()));
+        let watched = record || args.print_provenance || guard.is_some();
+        let watch = watched.then(|| WatchOptions {
+            record,
+            provenance: args.print_provenance,
+            ..guard.unwrap_or_default()
+        });
         let mut bisect = args.bisect_limit.map(|limit| BisectLimit::new(u64::try_from(limit).ok()));
         let mut verify_each = (args.verify_each == Switch::On).then(|| VerifyEach::new(&verify));
         let mut semantics =
@@ -454,6 +504,7 @@ impl Session<'_> {
         let mut instruments: Vec<&mut dyn Instrument> = Vec::new();
         instruments.extend(bisect.as_mut().map(|i| i as &mut dyn Instrument));
         instruments.push(timing);
+        instruments.push(&mut trace);
         instruments.push(&mut print_ir);
         instruments.extend(verify_each.as_mut().map(|i| i as &mut dyn Instrument));
         instruments.extend(semantics.as_mut().map(|i| i as &mut dyn Instrument));
@@ -465,7 +516,7 @@ impl Session<'_> {
         let registry = self.registry;
         let mut found = Vec::new();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
-            let options = RunOptions { threads, sources: rules.clone() };
+            let options = RunOptions { threads, sources: rules.clone(), watch };
             let report = run(pipeline, module, registry, options, &mut instruments, io.stderr)?;
             reporter.sources(&report.sources);
             if args.stats {
@@ -606,6 +657,7 @@ impl Session<'_> {
     }
 }
 
+/// What to say of a panic.
 pub(super) fn crash(message: &str) -> Diagnostic {
     Diagnostic::error("E0727", format!("relay-opt crashed: {message}"))
         .help("this is an error of the compiler, not of the input; please report it")

@@ -67,7 +67,7 @@ impl Reporter {
         }
         match self.form {
             DiagnosticForm::Human => {
-                render::human(&diagnostics, &self.sources, io.styled, io.stderr)
+                render::human(&diagnostics, &self.sources, io.coloured(), io.stderr)
             }
             DiagnosticForm::Json => render::json(&diagnostics, &self.sources, io.stderr),
             // A SARIF log is one document for the whole run.

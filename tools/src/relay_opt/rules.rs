@@ -1,16 +1,17 @@
-//! `relay-opt rules`: listing and checking rewrite rules.
+//! `relay-opt rules`: listing, explaining and checking rewrite rules.
 
 use std::io;
 
+use ir_core::diagnostics::did_you_mean;
 use ir_core::{Diagnostic, Registry, SourceMap};
 use rewrites::library::{BUILT_IN, Library};
-use rewrites::rule::Rule;
+use rewrites::rule::{FloatClass, Rule};
 
 use super::args::{DiagnosticForm, RulesCommand};
 use super::report::Reporter;
-use super::{DIAGNOSTICS, OK, input};
+use super::{DIAGNOSTICS, OK, input, strategies};
 use crate::io::Io;
-use crate::rule_check::check;
+use crate::rule_check::{check, example};
 
 /// Runs a command about rules.
 ///
@@ -21,7 +22,20 @@ pub(super) fn rules(
     registry: &Registry,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
-    let (RulesCommand::Check { files, .. } | RulesCommand::List { files }) = command;
+    let files = match command {
+        RulesCommand::Count { model, strategy, csv } => {
+            return strategies::count(model, strategy, csv.as_deref(), registry, io);
+        }
+        RulesCommand::Ablate { model, strategy, csv } => {
+            return strategies::ablate(model, strategy, csv.as_deref(), registry, io);
+        }
+        RulesCommand::Compare { models, strategies, csv } => {
+            return strategies::compare(models, strategies, csv.as_deref(), registry, io);
+        }
+        RulesCommand::Check { files, .. }
+        | RulesCommand::List { files }
+        | RulesCommand::Explain { files, .. } => files,
+    };
     let mut reporter = Reporter::new(DiagnosticForm::Human, 0);
     let mut sources = SourceMap::default();
     for path in files {
@@ -40,6 +54,12 @@ pub(super) fn rules(
     let names: Vec<String> = if files.is_empty() { built_in.collect() } else { files.clone() };
     let rules: Vec<Rule> = names.iter().flat_map(|file| library.of_file(file)).collect();
     match command {
+        RulesCommand::Explain { name, .. } => {
+            match library.rules.iter().find(|rule| rule.name.as_str() == name) {
+                Some(rule) => explain(rule, registry, io)?,
+                None => found.push(unknown(name, &library.rules)),
+            }
+        }
         RulesCommand::List { .. } => {
             for rule in &rules {
                 writeln!(io.stdout, "{rule}")?;
@@ -60,9 +80,43 @@ pub(super) fn rules(
                 found.extend(verdict.error);
             }
         }
+        RulesCommand::Count { .. } | RulesCommand::Ablate { .. } | RulesCommand::Compare { .. } => {
+        }
     }
     let failed = found.iter().any(Diagnostic::is_error);
     reporter.report(found, io)?;
     reporter.finish(io)?;
     Ok(if failed { DIAGNOSTICS } else { OK })
+}
+
+/// What a rule says, and what that means.
+fn explain(rule: &Rule, registry: &Registry, io: &mut Io<'_>) -> io::Result<()> {
+    writeln!(io.stdout, "{rule}")?;
+    if let Some(set) = rule.set {
+        writeln!(io.stdout, "set: {set}")?;
+    }
+    let promise = match rule.class {
+        FloatClass::Exact => "the same numbers, infinities and NaN included".to_string(),
+        FloatClass::Reassociated => "the same numbers up to rounding, where all are finite".into(),
+        FloatClass::Approximate(t) => {
+            format!("the same numbers up to the relative error {t}, where all are finite")
+        }
+    };
+    writeln!(io.stdout, "promise: {promise}")?;
+    let directions = if rule.bidirectional { "both directions" } else { "from left to right" };
+    writeln!(io.stdout, "direction: {directions}")?;
+    if rule.typed {
+        writeln!(io.stdout, "applies only where the right side has the types of the left one")?;
+    }
+    for operand in example(rule, registry) {
+        writeln!(io.stdout, "example: {operand}")?;
+    }
+    Ok(())
+}
+
+fn unknown(name: &str, rules: &[Rule]) -> Diagnostic {
+    let message = format!("there is no rule `{name}`");
+    let mut error = Diagnostic::error("E1008", message);
+    error.help = did_you_mean(name, rules.iter().map(|rule| rule.name.as_str()));
+    error
 }

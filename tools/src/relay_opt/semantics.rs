@@ -2,9 +2,15 @@
 
 use indexmap::IndexMap;
 use ir_core::pipeline::Oracle;
-use ir_core::{Diagnostic, Module, Registry, Symbol};
+use ir_core::{Diagnostic, FunctionType, Item, Module, Registry, Signatures, Symbol, TensorData};
 use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_arguments};
 use relay::language::FUNC;
+use te::loops::{KERNEL, OUTPUTS};
+
+use crate::executor::{BuildOptions, Program};
+use crate::progress::Progress;
+
+use super::targets::target;
 
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
 const STEP_LIMIT: u64 = 100_000_000;
@@ -13,41 +19,172 @@ const RELATIVE: f64 = 1e-4;
 const ABSOLUTE: f64 = 1e-5;
 
 /// Runs functions on random inputs: `main` where there is one, else every function that takes
-/// data only.
+/// data only. Functions of Relay, compute functions and kernels are run, each by its interpreter.
 pub(super) struct Trials {
     count: u32,
-    /// The calls, chosen from the first module.
-    calls: Option<Vec<(Symbol, Vec<Value>)>>,
+    step_limit: u64,
+    /// Chosen from the first module.
+    plan: Option<Plan>,
+}
+
+/// What is run.
+struct Plan {
+    /// Those of the first module, which declare the types of the arguments.
+    signatures: Signatures,
+    calls: Vec<Call>,
+}
+
+/// One run of a function.
+struct Call {
+    name: Symbol,
+    /// Its type, without the buffers of results.
+    function: FunctionType,
+    seed: u64,
+}
+
+/// How an item is run.
+enum Kind {
+    Function,
+    Compute,
+    /// With so many results.
+    Kernel(usize),
+}
+
+fn kind(item: &Item) -> Option<Kind> {
+    let signature = &item.signature;
+    item.body.as_ref()?;
+    match signature.op.as_str() {
+        FUNC => Some(Kind::Function),
+        te::compute::FUNC => Some(Kind::Compute),
+        KERNEL => Some(Kind::Kernel(signature.attrs.value::<i64>(OUTPUTS)?.try_into().ok()?)),
+        _ => None,
+    }
 }
 
 impl Trials {
     /// `count` trials for each function.
     pub(super) fn new(count: u32) -> Trials {
-        Trials { count, calls: None }
+        Trials { count, step_limit: STEP_LIMIT, plan: None }
     }
 
-    fn choose(&self, module: &Module) -> Result<Vec<(Symbol, Vec<Value>)>, Diagnostic> {
+    /// The same, where a run takes at most `steps` steps.
+    pub(super) fn step_limit(self, steps: u64) -> Trials {
+        Trials { step_limit: steps, ..self }
+    }
+
+    fn choose(&self, module: &Module) -> Result<Plan, Diagnostic> {
         let signatures = module.signatures();
-        let main = signatures.get_key_value(&Symbol::new("main"));
-        let others = signatures.iter().filter(|_| main.is_none());
+        let main = module.items.get_key_value(&Symbol::new("main"));
+        let others = module.items.iter().filter(|_| main.is_none());
         let mut calls = Vec::new();
-        for (name, signature) in main.into_iter().chain(others) {
-            let function = match signature.ty.as_function() {
-                Some(function) if signature.op == FUNC => function,
-                _ => continue,
+        for (name, item) in main.into_iter().chain(others) {
+            let (Some(kind), Some(function)) = (kind(item), item.signature.ty.as_function()) else {
+                continue;
             };
+            let mut function = function.clone();
+            if let Kind::Kernel(outputs) = kind {
+                let inputs = function.params.len().saturating_sub(outputs);
+                function.params = function.params[..inputs].into();
+            }
             for seed in 0..self.count {
-                match random_arguments(function, &signatures, u64::from(seed)) {
-                    Ok(arguments) => calls.push((*name, arguments)),
+                let seed = u64::from(seed);
+                match random_arguments(&function, &signatures, seed) {
+                    Ok(_) => calls.push(Call { name: *name, function: function.clone(), seed }),
                     Err(message) if main.is_some() => {
                         let message = format!("cannot run @{name}: {message}");
-                        return Err(Diagnostic::error("E0730", message).at(signature.span));
+                        return Err(Diagnostic::error("E0730", message).at(item.signature.span));
                     }
                     Err(_) => break,
                 }
             }
         }
-        Ok(calls)
+        Ok(Plan { signatures, calls })
+    }
+
+    /// What the calls give when `run` makes them. A call is left out where there is no such
+    /// function any more: a pass may remove one that nothing calls.
+    fn run(
+        &mut self,
+        module: &Module,
+        run: &mut dyn FnMut(Symbol, &Item, Vec<Value>) -> Result<Option<Value>, Diagnostic>,
+    ) -> Result<IndexMap<usize, (Symbol, Value)>, Diagnostic> {
+        if self.plan.is_none() {
+            self.plan = Some(self.choose(module)?);
+        }
+        let mut results = IndexMap::new();
+        let Some(Plan { signatures, calls }) = &self.plan else { return Ok(results) };
+        for (index, Call { name, function, seed }) in calls.iter().enumerate() {
+            let Some(item) = module.items.get(name) else {
+                if name.as_str() == "main" {
+                    return Err(Diagnostic::error("E0730", "there is no function @main any more"));
+                }
+                continue;
+            };
+            // New ones for each run, which may change the contents of cells.
+            let arguments = random_arguments(function, signatures, *seed);
+            let arguments = arguments.map_err(|message| Diagnostic::error("E0730", message))?;
+            let cells = arguments.iter().filter(|value| value.as_reference().is_some());
+            let cells: Vec<Value> = cells.cloned().collect();
+            if let Some(value) = run(*name, item, arguments)? {
+                let value = match cells.is_empty() {
+                    true => value,
+                    false => Value::tuple(std::iter::once(value).chain(cells)),
+                };
+                results.insert(index, (*name, value));
+            }
+        }
+        Ok(results)
+    }
+
+    /// What `@main` gives as a program for this machine, or as its loops, interpreted.
+    pub(super) fn compiled(
+        &mut self,
+        module: &Module,
+        registry: &Registry,
+        interpret: bool,
+    ) -> Result<IndexMap<usize, (Symbol, Value)>, Diagnostic> {
+        let first = |errors: Vec<Diagnostic>| {
+            let unknown = || Diagnostic::error("E0733", "the program cannot be compiled");
+            errors.into_iter().next().unwrap_or_else(unknown)
+        };
+        let target = target("c", Some(1), registry)?;
+        let progress = Progress::hidden();
+        let options = BuildOptions { target: &*target, threads: 1, interpret, progress: &progress };
+        let built = Program::build(module.clone(), registry, &options, &mut vec![]);
+        let (mut program, _) = built.map_err(first)?;
+        self.run(module, &mut |name, _, arguments| {
+            if name.as_str() != "main" {
+                return Ok(None);
+            }
+            program.set_inputs(&tensors(&arguments)?)?;
+            program.run()?;
+            Ok(Some(together(program.outputs()?)))
+        })
+    }
+}
+
+/// The tensors of `values`, those of tuples in their order.
+fn tensors(values: &[Value]) -> Result<Vec<TensorData>, Diagnostic> {
+    let mut found = Vec::new();
+    let mut pending: Vec<&Value> = values.iter().rev().collect();
+    while let Some(value) = pending.pop() {
+        match (value.as_tensor(), value.as_tuple()) {
+            (Some(tensor), _) => found.push(tensor.clone()),
+            (_, Some(fields)) => pending.extend(fields.iter().rev()),
+            _ => {
+                let message = format!("expected tensors, found {}", value.describe());
+                return Err(Diagnostic::error("E0730", message));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// One value of several tensors.
+fn together(mut tensors: Vec<TensorData>) -> Value {
+    match tensors.len() {
+        1 => Value::Tensor(tensors.swap_remove(0)),
+        _ => Value::tuple(tensors.into_iter().map(Value::Tensor)),
     }
 }
 
@@ -60,26 +197,33 @@ impl Oracle for Trials {
         module: &Module,
         registry: &Registry,
     ) -> Result<Self::Results, Diagnostic> {
-        if self.calls.is_none() {
-            self.calls = Some(self.choose(module)?);
-        }
-        let options = Options { step_limit: Some(STEP_LIMIT), ..Options::default() };
+        let step_limit = Some(self.step_limit);
+        let options = Options { step_limit, ..Options::default() };
         let interpreter = Interpreter::new(module, registry).options(options);
-        let mut results = IndexMap::new();
-        for (index, (name, arguments)) in self.calls.iter().flatten().enumerate() {
-            // A pass may remove a function that nothing calls.
-            if *name == "main" || module.items.contains_key(name) {
-                let value = interpreter.call(*name, arguments.clone())?;
-                results.insert(index, (*name, value));
-            }
-        }
-        Ok(results)
+        let te = te::interpreter::Options { step_limit, ..Default::default() };
+        self.run(module, &mut |name, item, arguments| {
+            let (Some(kind), Some(body)) = (kind(item), &item.body) else { return Ok(None) };
+            let span = item.signature.span;
+            let results = match kind {
+                Kind::Function => return interpreter.call(name, arguments).map(Some),
+                Kind::Compute => te.run_compute(body, &tensors(&arguments)?),
+                Kind::Kernel(outputs) => {
+                    te.run_kernel(module, body, &tensors(&arguments)?, outputs)
+                }
+            };
+            Ok(Some(together(results.map_err(|error| error.diagnostic(span))?)))
+        })
     }
 
     fn difference(&self, expected: &Self::Results, now: &Self::Results) -> Option<String> {
         expected.iter().find_map(|(index, (name, expected))| {
             let (_, found) = now.get(index)?;
-            let mismatch = approx_equal(found, expected, RELATIVE, ABSOLUTE).err()?;
+            let mut mismatch = approx_equal(found, expected, RELATIVE, ABSOLUTE).err()?;
+            // A kernel gives the fields of a tuple one by one.
+            let flat = |value| tensors(std::slice::from_ref(value)).ok().map(together);
+            if let (Some(found), Some(expected)) = (flat(found), flat(expected)) {
+                mismatch = approx_equal(&found, &expected, RELATIVE, ABSOLUTE).err()?;
+            }
             Some(format!("@{name} on random input {index}: {mismatch}"))
         })
     }

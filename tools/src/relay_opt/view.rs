@@ -127,7 +127,7 @@ fn data(
     // The page shows how far the passes came.
     let (status, end) = match report.outcome {
         Outcome::Done => (OK, Value::Null),
-        Outcome::Failed => (DIAGNOSTICS, json!("a pass reported an error")),
+        Outcome::Failed | Outcome::Stopped(_) => (DIAGNOSTICS, json!("a pass reported an error")),
         Outcome::Broken(_) => (INTERNAL, json!("a pass left a program that does not verify")),
         Outcome::Crashed(crash) => {
             let message = format!("pass `{}` crashed: {}", crash.pass, crash.message);

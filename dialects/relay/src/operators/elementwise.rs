@@ -422,6 +422,9 @@ fn convert(cx: &EvalCx<'_>, dtype: DType) -> Result<Value, EvalError> {
         let (data, op) = (cx.tensor(0)?, cx.fields::<Reinterpret<Value>>()?);
         let bytes = data.bytes().to_vec();
         Ok(ir_core::TensorData::from_bytes(op.dtype, data.shape(), bytes)?.into())
+    }), Define(|cx| {
+        let (_, dtype) = cx.result()?;
+        define::map(cx, |e, x| e.reinterpret(x, dtype))
     }))
 )]
 pub struct Reinterpret<V = ValueId> {

@@ -92,76 +92,123 @@ fn sorted(
 struct Order {
     data: Tensor,
     axis: usize,
-    /// Of the shape of the data and type `int64`.
-    places: Tensor,
+    /// Of the shape of the data, its axis rounded up to a power of two.
+    sorted: Tensor,
+    /// Whether `sorted` are keys, rather than places.
+    has_keys: bool,
 }
 
-/// The order of the first operand along `axis`, by Batcher's odd-even merge sort (Knuth, The Art of
-/// Computer Programming, volume 3, 5.2.2, algorithm M): about `log² n / 2` stages, each of which
-/// compares and exchanges pairs at a fixed distance, so that every stage is elementwise. What is
-/// equal is told apart by its place, which makes the sort stable.
+/// Rows of keys have fewer elements: a number of 32 bits and such a place are exact as one `float64`.
+const KEYED_ROW: i64 = 1 << 21;
+
+/// Longer rows are not sorted.
+const LONGEST_ROW: i64 = 1 << 40;
+
+/// The order of the first operand along `axis`, by the bitonic network (Knuth, The Art of Computer
+/// Programming, volume 3, 5.3.4): about `log² n / 2` stages, each of which compares and exchanges all
+/// pairs at a fixed distance, so that every stage is elementwise, on contiguous parts of rows, and
+/// without conditions. Rows are as long as the next power of two; what is beyond their end comes last.
+///
+/// What is sorted is distinct, which makes the sort stable: numbers of up to 32 bits as keys, the
+/// number before its place, and others as places, whose numbers are looked up.
 fn define_order(cx: &mut DefineCx<'_>, axis: i64, ascending: bool) -> Result<Order, String> {
     let data = cx.tensor(0)?;
     let axis = relation::axis(axis, data.shape.len())?;
     let extent = data.shape[axis];
+    if extent > LONGEST_ROW {
+        return Err(format!("rows of {extent} elements are too long to sort"));
+    }
+    let length = u64::try_from(extent).unwrap_or(0).next_power_of_two() as i64;
+    let has_keys = data.dtype.bits() <= 32 && length <= KEYED_ROW;
+    let mut shape = data.shape.clone();
+    shape[axis] = length;
     let name = cx.stage_of("order");
-    let mut places = cx.builder.compute(&name, &data.shape, |_, i| i[axis]);
+    let mut sorted = cx.builder.compute(&name, &shape, |e, i| match has_keys {
+        true => {
+            let end = e.index(extent);
+            let inside = e.lt(i[axis], end);
+            let zero = e.number(data.dtype, 0.0);
+            let value = e.load_if(inside, &data, i, zero);
+            let key = define_key(e, value, i[axis], ascending);
+            let last = e.number(DType::FLOAT64, f64::INFINITY);
+            e.select(inside, key, last)
+        }
+        false => i[axis],
+    });
     let mut merged = 1;
-    while merged < extent {
+    while merged < length {
         let mut distance = merged;
         while distance > 0 {
-            places = cx.builder.compute(&name, &data.shape, |e, i| {
-                let (lower, upper) = exchange(e, i[axis], extent, merged, distance);
-                let (up, down) = (e.add_index(i[axis], distance), e.add_index(i[axis], -distance));
-                let partner = e.select(upper, down, i[axis]);
-                let partner = e.select(lower, up, partner);
-                let place = |e: &mut Expression<'_>, index: ValueId| {
-                    let mut at = i.to_vec();
-                    at[axis] = index;
-                    e.load(&places, &at)
+            sorted = cx.builder.compute(&name, &shape, |e, i| {
+                // Which half of its pair, and of its run, it is: together, what it takes.
+                let [half, run] = [distance, 2 * merged].map(|size| {
+                    let (size, two) = (e.index(size), e.index(2));
+                    let number = e.floor_div(i[axis], size);
+                    e.floor_mod(number, two)
+                });
+                let (ahead, back) =
+                    (e.add_index(i[axis], distance), e.mul_index(half, 2 * distance));
+                let mut at = i.to_vec();
+                at[axis] = e.sub(ahead, back);
+                let (own, other) = (e.load(&sorted, i), e.load(&sorted, &at));
+                let take = match has_keys {
+                    true => {
+                        let [half, run] = [half, run].map(|number| {
+                            let (one, twice) = (e.index(1), e.mul_index(number, 2));
+                            e.sub(one, twice)
+                        });
+                        // 1 where it takes the lesser one, else -1.
+                        let sign = e.mul(half, run);
+                        let sign = e.cast(sign, DType::FLOAT64);
+                        let (apart, zero) = (e.sub(other, own), e.number(DType::FLOAT64, 0.0));
+                        let apart = e.mul(apart, sign);
+                        e.lt(apart, zero)
+                    }
+                    false => {
+                        let first = comes_before(e, &data, i, axis, other, own, ascending);
+                        let wants_first = e.eq(half, run);
+                        e.eq(first, wants_first)
+                    }
                 };
-                let (own, other) = (place(e, i[axis]), place(e, partner));
-                let first = comes_before(e, &data, i, axis, other, own, ascending);
-                let last = e.not(first);
-                let (take_first, take_last) = (e.and(lower, first), e.and(upper, last));
-                let take = e.or(take_first, take_last);
                 e.select(take, other, own)
             });
             distance /= 2;
         }
         merged *= 2;
     }
-    Ok(Order { data, axis, places })
+    Ok(Order { data, axis, sorted, has_keys })
 }
 
-/// Whether the element at `index` is the lower, or the upper, one of a pair `distance` apart that
-/// is compared while sorted runs of `merged` elements are merged.
-fn exchange(
-    e: &mut Expression<'_>,
-    index: ValueId,
-    extent: i64,
-    merged: i64,
-    distance: i64,
-) -> (ValueId, ValueId) {
-    let lower = |e: &mut Expression<'_>, index: ValueId| {
-        let (zero, start) = (e.index(0), e.add_index(index, -(distance % merged)));
-        let (period, half, end) = (e.index(2 * distance), e.index(distance), e.index(extent));
-        let phase = e.floor_mod(start, period);
-        let (after, first_half) = (e.ge(start, zero), e.lt(phase, half));
-        let partner = e.add_index(index, distance);
-        let inside = e.lt(partner, end);
-        let runs = e.index(2 * merged);
-        let (own, other) = (e.floor_div(index, runs), e.floor_div(partner, runs));
-        let together = e.eq(own, other);
-        let pair = e.and(after, first_half);
-        let pair = e.and(pair, inside);
-        e.and(pair, together)
+/// The `float64` whose order is that of `value`, of at most 32 bits, and then of `place`.
+fn define_key(e: &mut Expression<'_>, value: ValueId, place: ValueId, ascending: bool) -> ValueId {
+    let dtype = e.dtype(value);
+    let number = if dtype.is_float() {
+        // The bits of floats have their order, those of negative ones the other way around.
+        let single = e.cast(value, DType::FLOAT32);
+        let zero = e.number(DType::FLOAT32, 0.0);
+        let is_nan = e.scalar(ScalarOp::IsNan, &[single]);
+        let is_zero = e.eq(single, zero);
+        // Zeros are equal.
+        let single = e.select(is_zero, zero, single);
+        let bits = e.reinterpret(single, DType::INT32);
+        let [none, greatest] =
+            [0, i32::MAX].map(|number| e.constant(DType::INT32, Scalar::Int(number.into())));
+        let flipped = e.scalar(ScalarOp::Xor, &[bits, greatest]);
+        let is_negative = e.lt(bits, none);
+        let ordered = e.select(is_negative, flipped, bits);
+        e.select(is_nan, greatest, ordered)
+    } else {
+        value
     };
-    let below = e.add_index(index, -distance);
-    (lower(e, index), lower(e, below))
+    let number = e.cast(number, DType::FLOAT64);
+    let number = if ascending { number } else { e.scalar(ScalarOp::Neg, &[number]) };
+    let (rows, place) = (e.number(DType::FLOAT64, KEYED_ROW as f64), e.cast(place, DType::FLOAT64));
+    let high = e.mul(number, rows);
+    e.add(high, place)
 }
 
-/// Whether, in a row of `data`, the element at `a` comes before the one at `b`.
+/// Whether, in a row of `data`, the element at `a` comes before the one at `b`; places beyond the end
+/// come last.
 fn comes_before(
     e: &mut Expression<'_>,
     data: &Tensor,
@@ -171,17 +218,22 @@ fn comes_before(
     b: ValueId,
     ascending: bool,
 ) -> ValueId {
+    let end = e.index(data.shape[axis]);
+    let [a_inside, b_inside] = [a, b].map(|place| e.lt(place, end));
+    let both = e.and(a_inside, b_inside);
     let element = |e: &mut Expression<'_>, place: ValueId| {
         let mut at = i.to_vec();
         at[axis] = place;
-        e.load(data, &at)
+        let zero = e.number(data.dtype, 0.0);
+        e.load_if(both, data, &at, zero)
     };
     let (x, y) = (element(e, a), element(e, b));
     let (x, y) = if ascending { (x, y) } else { (y, x) };
     let (less, greater) = (define_less(e, x, y), define_less(e, y, x));
     let (tie, earlier) = (e.not(greater), e.lt(a, b));
-    let earlier = e.and(tie, earlier);
-    e.or(less, earlier)
+    let tied = e.and(tie, earlier);
+    let before = e.or(less, tied);
+    e.select(both, before, earlier)
 }
 
 /// Whether `x` comes before `y` in the order of [`elements::total_order`].
@@ -202,12 +254,22 @@ pub(super) fn define_less(e: &mut Expression<'_>, x: ValueId, y: ValueId) -> Val
 }
 
 impl Order {
+    /// The place of the element of rank `i` in its row.
+    fn place(&self, e: &mut Expression<'_>, i: &[ValueId]) -> ValueId {
+        let sorted = e.load(&self.sorted, i);
+        if !self.has_keys {
+            return sorted;
+        }
+        let (key, rows) = (e.cast(sorted, DType::INT64), e.index(KEYED_ROW));
+        e.floor_mod(key, rows)
+    }
+
     /// The first elements of the sorted rows, as many as the result has.
     fn values(&self, cx: &mut DefineCx<'_>) -> Result<Tensor, String> {
         let (shape, name) = (self.shape(cx)?, cx.stage());
         Ok(cx.builder.compute(&name, &shape, |e, i| {
             let mut at = i.to_vec();
-            at[self.axis] = e.load(&self.places, i);
+            at[self.axis] = self.place(e, i);
             e.load(&self.data, &at)
         }))
     }
@@ -216,7 +278,7 @@ impl Order {
     fn places(&self, cx: &mut DefineCx<'_>, dtype: DType) -> Result<Tensor, String> {
         let (shape, name) = (self.shape(cx)?, cx.stage());
         Ok(cx.builder.compute(&name, &shape, |e, i| {
-            let place = e.load(&self.places, i);
+            let place = self.place(e, i);
             e.cast(place, dtype)
         }))
     }

@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Yield};
-use crate::scalar::{Cast, Constant, ScalarOp, Select, bool_like, dtype_of};
+use crate::scalar::{
+    Cast, Constant, Reinterpret, ScalarOp, Select, bool_like, dtype_of, is_reinterpretable,
+};
 
 /// A tensor of a function being written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -375,6 +377,19 @@ impl<'b> Expression<'b> {
             Some(to) if to == from => a,
             Some(to) => self.write(&Cast { a, dtype }, to),
             None => a,
+        }
+    }
+
+    /// The bits of `a` as element type `dtype`, which is as wide.
+    pub fn reinterpret(&mut self, a: ValueId, dtype: DType) -> ValueId {
+        let from = self.dtype(a);
+        match dtype.with_lanes(from.lanes() as u16) {
+            Some(to) if to == from => a,
+            Some(to) if is_reinterpretable(from, to) => self.write(&Reinterpret { a, dtype }, to),
+            _ => {
+                self.fail(format!("the bits of {from} as {dtype}"));
+                a
+            }
         }
     }
 

@@ -96,7 +96,7 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
             s.cache_read(&source, Scope::Local, &[stage])?;
             format!("cache_read {source}")
         }
-        _ => match random.below(5) {
+        _ => match random.below(6) {
             0..3 => {
                 // Often over a split that leaves a rest.
                 let factor = random.below(6) as i64;
@@ -113,6 +113,10 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
             3 => {
                 s.decompose_reduction(stage, axis)?;
                 format!("decompose_reduction at {axis_name}")
+            }
+            4 => {
+                s.stream(stage)?;
+                "stream".to_string()
             }
             _ => {
                 let factor = 1 + random.below(8) as i64;

@@ -13,7 +13,7 @@ use ir_core::{
 use super::{Error, Order};
 use crate::compute::{Load, LoadIf};
 use crate::loops::{Broadcast, Data, Extract, Ramp};
-use crate::scalar::{Cast, Constant, ScalarOp, Select, dtype_of};
+use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select, dtype_of, is_reinterpretable};
 
 /// The number of a register.
 pub(super) type Register = u32;
@@ -97,6 +97,12 @@ pub(super) enum Instruction {
         to: Register,
     },
     Cast {
+        from: DType,
+        dtype: DType,
+        a: Register,
+        to: Register,
+    },
+    Reinterpret {
         from: DType,
         dtype: DType,
         a: Register,
@@ -467,6 +473,12 @@ impl<'b> Assembler<'b> {
         } else if let Some(Cast { a, .. }) = body.view(op) {
             let (from, a, to) = (self.dtype(a)?, self.read(a, lanes)?, self.define(result)?);
             self.emit(Instruction::Cast { from, dtype, a, to });
+        } else if let Some(Reinterpret { a, .. }) = body.view(op) {
+            let (from, a, to) = (self.dtype(a)?, self.read(a, lanes)?, self.define(result)?);
+            if !is_reinterpretable(from, dtype) {
+                return Err(self.refuse(format!("{from} is not as wide as {dtype}")));
+            }
+            self.emit(Instruction::Reinterpret { from, dtype, a, to });
         } else if let Some(Select { condition, a, b }) = body.view(op) {
             let condition = self.read(condition, lanes)?;
             let (a, b) = (self.read(a, lanes)?, self.read(b, lanes)?);

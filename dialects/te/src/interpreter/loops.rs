@@ -159,7 +159,7 @@ fn write_statement(
         let number = code.code.buffers.len() + 1 - code.code.params;
         let buffer = code.add_buffer(body.result(op, 0), &format!("allocation {number}"))?;
         code.emit(Instruction::Alloc { buffer });
-    } else if let Some(Store { value, buffer, indices }) = body.view(op) {
+    } else if let Some(Store { value, buffer, indices, .. }) = body.view(op) {
         let lanes = code.dtype(value)?.lanes();
         let (value, buffer) = (code.read(value, lanes)?, code.writable(buffer)?);
         let access = code.access(buffer, &indices, lanes)?;

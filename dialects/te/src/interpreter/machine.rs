@@ -7,7 +7,7 @@ use ir_core::{DType, DTypeKind, Scalar, SmallVec, TensorData, Type};
 use super::code::{Access, Buffer, Code, Index, Instruction};
 use super::races::{Races, Use};
 use super::{Error, Options};
-use crate::scalar::ScalarOp;
+use crate::scalar::{ScalarOp, reinterpret};
 
 /// The most pending calls.
 const MOST_FRAMES: usize = 10_000;
@@ -271,6 +271,12 @@ fn step(
             for lane in 0..dtype.lanes() {
                 let value = registers[(a + lane) as usize];
                 registers[(to + lane) as usize] = cast(value, from, dtype);
+            }
+        }
+        Instruction::Reinterpret { from, dtype, a, to } => {
+            for lane in 0..dtype.lanes() {
+                let value = registers[(a + lane) as usize];
+                registers[(to + lane) as usize] = reinterpret(value, from, dtype);
             }
         }
         Instruction::Select { lanes, condition, a, b, to } => {

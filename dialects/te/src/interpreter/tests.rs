@@ -345,7 +345,7 @@ impl Writer {
     }
 
     fn store(&mut self, value: ValueId, buffer: ValueId, indices: &[ValueId]) {
-        self.add(&Store { value, buffer, indices: indices.into() }, &[], 0);
+        self.add(&Store { value, buffer, indices: indices.into(), streaming: false }, &[], 0);
     }
 
     fn wide(&mut self, op: &impl OpFields<ValueId>, dtype: DType, lanes: u16) -> ValueId {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Broadcast, Extract, For, ForKind, If, Ramp, Store};
 use crate::compute::{Load, LoadIf};
-use crate::scalar::{Cast, Constant, ScalarOp, Select, dtype_of};
+use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select, dtype_of};
 
 /// Vectors have at most this many lanes.
 pub const MAX_LANES: i64 = 64;
@@ -88,6 +88,7 @@ fn has_vector_form(body: &Body, op: OpId) -> bool {
         let known = [
             <Constant as OpFields<ValueId>>::NAME,
             <Cast as OpFields<ValueId>>::NAME,
+            <Reinterpret as OpFields<ValueId>>::NAME,
             <Select as OpFields<ValueId>>::NAME,
             <Load as OpFields<ValueId>>::NAME,
             <Extract as OpFields<ValueId>>::NAME,
@@ -226,9 +227,10 @@ impl Widener<'_> {
         if let Some(store) = self.body.view::<Store>(op) {
             let value = self.vector(store.value, at);
             let indices = store.indices.iter().map(|index| self.position(*index, at)).collect();
-            let store = Store { value, buffer: store.buffer, indices };
+            let store = Store { value, indices, ..store };
             let operands = store.operands();
-            self.body.insert_op(at, OpParts::new(Store::<ValueId>::NAME, &operands, &[]));
+            let parts = OpParts::new(Store::<ValueId>::NAME, &operands, &[]).attrs(store.attrs());
+            self.body.insert_op(at, parts);
             return;
         }
         let result = self.body.result(op, 0);

@@ -89,6 +89,13 @@ fn fits(
 
 pub(super) fn store(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(op) = cx.body.view::<Store>(cx.op) else { return Ok(()) };
+    if op.streaming
+        && let Some((_, alloc)) = cx.body.view_def::<Alloc>(op.buffer)
+        && alloc.scope != Scope::Global
+    {
+        let scope = alloc.scope.name();
+        return Err(format!("expected a buffer in main memory to stream to, found a {scope} one"));
+    }
     fits(cx, op.value, op.buffer, &op.indices)
 }
 

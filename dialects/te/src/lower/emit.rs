@@ -415,7 +415,7 @@ impl Emitter<'_> {
             let identity = reduce.combiner.identity(number, &dtypes, &reduce.identity);
             let identity = identity.ok_or("the reduction has no identity")?;
             let value = writer.e.constant(*dtype, identity);
-            writer.store(value, result, &nest.spatial);
+            writer.store(value, result, &nest.spatial, false);
         }
         writer.finish()
     }
@@ -424,6 +424,7 @@ impl Emitter<'_> {
     fn element(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
         let flat = self.flat;
         let results: SmallVec<[ValueId; 2]> = flat.body.results(nest.op).collect();
+        let streaming = self.schedule.is_streamed(nest.stage);
         let mut writer = self.writer(block);
         let inner = flat.body.region_block(nest.op, 0);
         let args = nest.spatial.iter().chain(&nest.reduction).cloned().map(Term::Index).collect();
@@ -445,7 +446,7 @@ impl Emitter<'_> {
             }
         };
         for (value, result) in values.into_iter().zip(results) {
-            writer.store(value, result, &nest.spatial);
+            writer.store(value, result, &nest.spatial, streaming);
         }
         writer.finish()
     }
@@ -572,13 +573,13 @@ impl Writer<'_> {
         }
     }
 
-    fn store(&mut self, value: ValueId, tensor: ValueId, indices: &[Index]) {
+    fn store(&mut self, value: ValueId, tensor: ValueId, indices: &[Index], streaming: bool) {
         let terms: Vec<Term> = indices.iter().cloned().map(Term::Index).collect();
         let (buffer, indices) = self.place(tensor, &terms);
-        let store = Store { value, buffer, indices };
+        let store = Store { value, buffer, indices, streaming };
         let operands = store.operands();
-        let parts = OpParts::new(Store::<ValueId>::NAME, &operands, &[]).at(Loc::UNKNOWN);
-        self.e.body.insert_op(InsertPoint::End(self.block), parts);
+        let parts = OpParts::new(Store::<ValueId>::NAME, &operands, &[]).attrs(store.attrs());
+        self.e.body.insert_op(InsertPoint::End(self.block), parts.at(Loc::UNKNOWN));
     }
 
     /// Writes what stands in `block` of the function, with `args` as its arguments; what it yields.

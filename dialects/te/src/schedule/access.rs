@@ -1,6 +1,7 @@
 //! How stages walk through memory: what schedule rules decide by.
 
 use ir_core::ValueId;
+use rustc_hash::FxHashMap;
 
 use super::{Schedule, Stage};
 use crate::compute::{Load, LoadIf, Stage as StageView};
@@ -21,6 +22,9 @@ pub struct Access {
     pub lane: Option<i64>,
     /// Whether it is read under a condition only.
     pub conditional: bool,
+    /// The number of the first load of the stage that reads the same element, its own where none
+    /// does.
+    pub same: usize,
 }
 
 impl Access {
@@ -59,7 +63,8 @@ impl Schedule {
         vars.push(lane);
         let block = body.region_block(view.op, 0);
         let known = index_values(body, block, &args, &mut indices);
-        let mut accesses = Vec::new();
+        let mut accesses: Vec<Access> = Vec::new();
+        let mut read = FxHashMap::default();
         for op in body.block_ops(block) {
             let load = body.view::<Load>(op).map(|load| (load.tensor, load.indices, false));
             let load = load
@@ -84,8 +89,12 @@ impl Schedule {
                 }
                 stride = stride.saturating_mul(*extent);
             }
+            // Places as far as they are known, and else as values.
+            let place: Vec<Result<Index, ValueId>> =
+                places.iter().map(|place| known.get(place).cloned().ok_or(*place)).collect();
+            let same = *read.entry((tensor, place)).or_insert(accesses.len());
             let lane = steps.split_off(spatial).pop().flatten();
-            accesses.push(Access { lane, tensor, steps, by_dimension, conditional });
+            accesses.push(Access { lane, tensor, steps, by_dimension, conditional, same });
         }
         accesses
     }

@@ -402,6 +402,23 @@ pub struct SetScope<V = ValueId> {
     pub scope: Scope,
 }
 
+/// Stores the results of a stage past the caches, where they live in main memory: for what is larger
+/// than the caches and is not read soon. Refused for reductions, which read what they store.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "te.stream",
+    results = 0,
+    hooks(Apply::new(&[STAGE], &[], |schedule, call| {
+        let Stream { stage } = call.fields()?;
+        schedule.stream(stage.stage()?)?;
+        Ok(vec![])
+    }))
+)]
+pub struct Stream<V = ValueId> {
+    /// The stage.
+    pub stage: V,
+}
+
 /// Copies a tensor into a buffer from which the given stages read it: gives the stage that copies
 /// and its axes.
 #[derive(Op, Clone, Debug)]
@@ -573,6 +590,7 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.op::<ComputeInline>();
     registry.op::<ComputeRoot>();
     registry.op::<SetScope>();
+    registry.op::<Stream>();
     registry.op::<CacheRead>();
     registry.op::<CacheWrite>();
     registry.op::<Rfactor>();

@@ -15,13 +15,14 @@ use super::operators::{CALLS, Precedence, call_name, infix_of, prefix, scalar_op
 use super::parser::{Parser, Word};
 use crate::compute::{Load, LoadIf};
 use crate::loops::{Broadcast, Extract, Ramp};
-use crate::scalar::{Cast, Constant, ScalarOp, Select};
+use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select};
 
 /// What a call applies.
 #[derive(Clone, Copy)]
 enum Callee {
     Scalar(ScalarOp),
     Cast(DType),
+    Reinterpret(DType),
     Select,
     Ramp,
     Broadcast,
@@ -203,12 +204,16 @@ impl Parser<'_, '_, '_> {
                     let truth = Scalar::Int((text == "True").into());
                     self.literal(TensorData::scalar(DType::BOOL, truth), start)
                 }
-                "cast" if self.cursor.after().kind == TokenKind::Less => {
+                "cast" | "reinterpret" if self.cursor.after().kind == TokenKind::Less => {
+                    let callee = match text {
+                        "cast" => Callee::Cast,
+                        _ => Callee::Reinterpret,
+                    };
                     self.cursor.bump();
                     self.cursor.bump();
                     let dtype = parse_dtype(self.cursor)?;
                     self.cursor.expect(TokenKind::Greater)?;
-                    self.begin_call(Callee::Cast(dtype), count, start)
+                    self.begin_call(callee(dtype), count, start)
                 }
                 _ if self.cursor.after().kind == TokenKind::LeftParen => self.call(token, count),
                 _ => {
@@ -431,6 +436,9 @@ impl Parser<'_, '_, '_> {
                 Ok(())
             }
             (Callee::Cast(dtype), &[a]) => self.operand(&Cast { a, dtype }, start, values),
+            (Callee::Reinterpret(dtype), &[a]) => {
+                self.operand(&Reinterpret { a, dtype }, start, values)
+            }
             (Callee::Select, &[condition, a, b]) => {
                 self.operand(&Select { condition, a, b }, start, values)
             }
@@ -499,6 +507,7 @@ impl Callee {
         match self {
             Callee::Scalar(op) => call_name(op),
             Callee::Cast(_) => "cast",
+            Callee::Reinterpret(_) => "reinterpret",
             Callee::Select => "select",
             Callee::Ramp => "ramp",
             Callee::Broadcast => "broadcast",

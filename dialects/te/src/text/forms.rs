@@ -8,13 +8,14 @@ use smallvec::SmallVec;
 
 use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, If, Ramp, Store};
-use crate::scalar::{Cast, Constant, ScalarOp, Select};
+use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select};
 
 /// An operation that has a form of its own.
 pub(crate) enum Form {
     Scalar(ScalarOp),
     Constant(Constant),
     Cast(Cast),
+    Reinterpret(Reinterpret),
     Select(Select),
     Load(Load),
     LoadIf(LoadIf),
@@ -39,9 +40,10 @@ pub(crate) enum Form {
 type Read = fn(&Body, OpId) -> Option<Form>;
 
 static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
-    let all: [(&str, Read); 20] = [
+    let all: [(&str, Read); 21] = [
         entry::<Constant>(|b, op| Some(Form::Constant(expression(b, op)?))),
         entry::<Cast>(|b, op| Some(Form::Cast(expression(b, op)?))),
+        entry::<Reinterpret>(|b, op| Some(Form::Reinterpret(expression(b, op)?))),
         entry::<Select>(|b, op| Some(Form::Select(expression(b, op)?))),
         entry::<Load>(|b, op| Some(Form::Load(expression(b, op)?))),
         entry::<LoadIf>(|b, op| Some(Form::LoadIf(expression(b, op)?))),
@@ -155,6 +157,7 @@ impl Form {
             Scalar(_)
                 | Constant(_)
                 | Cast(_)
+                | Reinterpret(_)
                 | Select(_)
                 | Load(_)
                 | LoadIf(_)

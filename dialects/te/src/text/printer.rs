@@ -237,6 +237,7 @@ impl<'a> Printer<'a> {
                 return true;
             }
             Some(Form::Store(form)) => {
+                self.line.push(if form.streaming { "stream " } else { "" });
                 self.element(form.buffer, &form.indices);
                 self.line.push(" = ");
                 self.expression(form.value, LOOSEST);
@@ -538,6 +539,10 @@ impl<'a> Printer<'a> {
             Form::Cast(cast) => {
                 push(&mut self.line, format_args!("cast<{}>", cast.dtype));
                 call("", &[cast.a], &[], pieces);
+            }
+            Form::Reinterpret(reading) => {
+                push(&mut self.line, format_args!("reinterpret<{}>", reading.dtype));
+                call("", &[reading.a], &[], pieces);
             }
             Form::Select(select) => {
                 call("select", &[select.condition, select.a, select.b], &[], pieces);

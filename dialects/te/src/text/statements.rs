@@ -200,10 +200,7 @@ impl Parser<'_, '_, '_> {
         let after = self.cursor.after().kind;
         match token.kind {
             TokenKind::Local | TokenKind::Graph if after == TokenKind::LeftBracket => {
-                let (buffer, indices) = self.element()?;
-                self.cursor.expect(TokenKind::Equal)?;
-                let value = self.expression()?;
-                self.effect(&Store { value, buffer, indices }, start)
+                self.store(false, start)
             }
             TokenKind::Local | TokenKind::Graph => self.definition(start),
             TokenKind::String if after == TokenKind::LeftParen => self.generic(&[], start),
@@ -224,6 +221,10 @@ impl Parser<'_, '_, '_> {
                     };
                     let value = self.expression()?;
                     self.effect(&Atomic { combiner, value, buffer, indices }, start)
+                }
+                "stream" => {
+                    self.cursor.bump();
+                    self.store(true, start)
                 }
                 "barrier" => {
                     self.cursor.bump();
@@ -254,6 +255,14 @@ impl Parser<'_, '_, '_> {
     /// Adds an operation without results.
     fn effect<T: OpFields<ValueId>>(&mut self, op: &T, start: u32) -> Result<(), Failed> {
         self.insert(Symbol::new(T::NAME), &op.operands(), &[], op.attrs(), 0, start).map(drop)
+    }
+
+    /// `%x[i, j] = a`.
+    fn store(&mut self, streaming: bool, start: u32) -> Result<(), Failed> {
+        let (buffer, indices) = self.element()?;
+        self.cursor.expect(TokenKind::Equal)?;
+        let value = self.expression()?;
+        self.effect(&Store { value, buffer, indices, streaming }, start)
     }
 
     /// `a, b`.

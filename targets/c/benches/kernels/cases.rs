@@ -287,5 +287,10 @@ pub(crate) fn all() -> Vec<Case> {
         Case::moving("transpose 1024x1024", transpose(1024, 1024), 2 * million),
         Case::moving("relu 4 MB", relu(million), 2 * million),
         Case::moving("add 4 MB", add(million), 3 * million),
+        softmax("softmax 32768x1024", 64 * rows, columns),
+        Case::moving("layer norm 32768x1024", layer_norm(64 * rows, columns, false), 128 * numbers),
+        Case::moving("transpose 8192x4096", transpose(8192, 4096), 64 * million),
+        Case::moving("relu 128 MB", relu(32 * million), 64 * million),
+        Case::moving("add 128 MB", add(32 * million), 96 * million),
     ]
 }

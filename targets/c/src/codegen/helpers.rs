@@ -419,6 +419,27 @@ impl Helpers {
         }
     }
 
+    /// The bits of `a`, of type `from`, as `to`: a float and an integer of one width, or two floats.
+    pub(super) fn reinterpret(&mut self, from: DType, to: DType, a: &Expr) -> Expr {
+        let (from, to) = (scalar(from), scalar(to));
+        if is_half(from) || is_half(to) {
+            let bits = match is_half(from) {
+                true => Expr::call(&self.half_of(from), &[a]),
+                false => Expr::cast("uint16_t", a),
+            };
+            return match is_half(to) {
+                true => Expr::call(&self.of_half(to), &[&bits]),
+                false => Expr::cast(storage(to), &bits),
+            };
+        }
+        self.string = true;
+        let (f, t) = (storage(from), storage(to));
+        let body = format!("{t} result;\nmemcpy(&result, &a, sizeof result);\nreturn result;");
+        let name = format!("{}_of_bits_of_{}", suffix(to), suffix(from));
+        let name = self.define(name, |_, n| function(t, n, &format!("{f} a"), &body));
+        Expr::call(&name, &[a])
+    }
+
     /// Truncates toward zero, saturates at 64 bits, and wraps to `to`; NaN gives 0.
     fn integer_of_float(&mut self, from: DType, to: DType) -> String {
         let (f, t) = (value(from), storage(to));
@@ -659,13 +680,48 @@ do {{
         Expr::call(&load, &[address])
     }
 
+    /// The function that stores a vector past the caches, where the machine can and the address is
+    /// aligned to the vector.
+    fn stream_plain(&mut self, elem: DType, lanes: usize) -> String {
+        let store = self.store_plain(elem, lanes);
+        let bytes = stored_bits(elem) / 8 * lanes;
+        let (feature, instruction) = match bytes {
+            64 => ("__AVX512F__", "__builtin_ia32_movntps512"),
+            32 => ("__AVX__", "__builtin_ia32_movntps256"),
+            16 => ("__SSE__", "__builtin_ia32_movntps"),
+            _ => return store,
+        };
+        let vector = self.vector_type(elem, lanes);
+        let floats = self.vector_type(DType::FLOAT32, bytes / 4);
+        let when_aligned = |statement: &str| {
+            format!("if ((uintptr_t)address % {bytes} == 0) {{\n    {statement}\n    return;\n}}")
+        };
+        let clang = when_aligned(&format!(
+            "__builtin_nontemporal_store(value, ({vector} *)(void *)address);"
+        ));
+        let gcc =
+            when_aligned(&format!("{instruction}((float *)(void *)address, ({floats})value);"));
+        let body = format!(
+            "#if defined(__clang__)\n{clang}\n#elif defined({feature})\n{gcc}\n#endif\n\
+             {store}(address, value);"
+        );
+        let parameters = format!("{} *address, {vector} value", storage(elem));
+        self.define(format!("stream_{vector}"), |_, n| function("void", n, &parameters, &body))
+    }
+
+    /// The function after which others see what was stored past the caches.
+    pub(super) fn stream_end(&mut self) -> String {
+        let body = "#if defined(__SSE__)\n__builtin_ia32_sfence();\n#endif";
+        self.add("void", "stream_end", "void", body)
+    }
+
     /// The statement that stores `value`, as [`load_vector`](Helpers::load_vector) gives it; a
     /// mask has the element type `elem`.
     pub(super) fn store_vector(
         &mut self,
+        streaming: bool,
         dtype: DType,
-        elem: DType,
-        lanes: usize,
+        (elem, lanes): (DType, usize),
         address: &Expr,
         value: &Expr,
     ) -> String {
@@ -681,7 +737,10 @@ do {{
         } else {
             (dtype, value.clone())
         };
-        let store = self.store_plain(stored, lanes);
+        let store = match streaming {
+            true => self.stream_plain(stored, lanes),
+            false => self.store_plain(stored, lanes),
+        };
         Expr::call(&store, &[address, &value]).text
     }
 

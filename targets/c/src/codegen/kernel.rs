@@ -79,6 +79,7 @@ struct Outlined {
     around: String,
     depth: usize,
     workspace: String,
+    streams: bool,
 }
 
 /// What is left to write.
@@ -116,6 +117,8 @@ pub(super) struct Emitter<'a> {
     depth: usize,
     outlined: Option<Outlined>,
     outlined_count: usize,
+    /// Whether the function at hand stores past the caches.
+    streams: bool,
     /// How the workspace at hand is called.
     workspace: String,
     /// How the threads of the caller are called, where the function takes them.
@@ -190,6 +193,7 @@ pub(super) fn write(
         depth: 1,
         outlined: None,
         outlined_count: 0,
+        streams: false,
         workspace: "workspace".to_string(),
         threads: None,
         functions: String::new(),
@@ -265,6 +269,7 @@ impl Emitter<'_> {
         let linkage = if self.style.model.is_some() { "static " } else { "" };
         let prototype = format!("{linkage}void {}({})", self.symbol, list.join(", "));
         self.statements(entry);
+        self.end_streams();
         let mut out = String::new();
         for name in &names {
             if !mentions(&self.out, name) {
@@ -482,6 +487,7 @@ impl Emitter<'_> {
             around: std::mem::take(&mut self.out),
             depth: std::mem::replace(&mut self.depth, 1),
             workspace: self.workspace.clone(),
+            streams: std::mem::take(&mut self.streams),
         });
         let Some(tasks) = self.layout.tasks(op) else {
             self.line(&format!("for (int64_t {index} = begin; {index} < end; {index}++) {{"));
@@ -517,8 +523,10 @@ impl Emitter<'_> {
             self.depth -= 1;
             self.line("}");
         }
+        self.end_streams();
         let Some(outlined) = self.outlined.take() else { return };
-        let Outlined { op, index, function, outside, around, depth, workspace } = outlined;
+        let Outlined { op, index, function, outside, around, depth, workspace, streams } = outlined;
+        self.streams = streams;
         self.names.release(&index);
         self.scope.shift_remove(&index);
         let text = std::mem::replace(&mut self.out, around);
@@ -564,6 +572,15 @@ impl Emitter<'_> {
             let name = self.names.fresh("parallel_loop");
             self.line(&format!("struct {function} {name} = {{{list}}};"));
             self.line(&format!("{parallel}, &{name}, {count});"));
+        }
+    }
+
+    /// Waits, at the end of a function that stores past the caches, until others see what it stored:
+    /// such stores are not in order with those that tell others of it.
+    fn end_streams(&mut self) {
+        if std::mem::take(&mut self.streams) {
+            let fence = self.helpers.stream_end();
+            self.line(&format!("{fence}();"));
         }
     }
 
@@ -702,10 +719,12 @@ impl Emitter<'_> {
                 _ => self.natural(dtype),
             };
             let vector = self.vector(repr, dtype, elem, lanes);
+            self.streams |= store.streaming;
             for (index, piece) in vector.pieces.iter().enumerate() {
                 let address = self.address(&buffer, &place, index * vector.lanes);
+                let width = (vector.elem, vector.lanes);
                 let statement =
-                    self.helpers.store_vector(dtype, vector.elem, vector.lanes, &address, piece);
+                    self.helpers.store_vector(store.streaming, dtype, width, &address, piece);
                 self.line(&format!("{statement};"));
             }
             return;

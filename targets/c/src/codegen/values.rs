@@ -8,7 +8,7 @@
 use ir_core::{DType, OpId, Scalar, ValueId};
 use te::compute::{Load, LoadIf};
 use te::loops::{Broadcast, Extract, Ramp};
-use te::scalar::{Cast, Constant, ScalarOp, Select, dtype_of};
+use te::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select, dtype_of};
 
 use super::affine::Linear;
 use super::expr::{
@@ -160,6 +160,9 @@ impl Emitter<'_> {
         }
         if let Some(cast) = self.body.view::<Cast>(op) {
             return Some(self.cast(cast.a, dtype));
+        }
+        if let Some(reading) = self.body.view::<Reinterpret>(op) {
+            return Some(self.reinterpret(reading.a, dtype));
         }
         if let Some(select) = self.body.view::<Select>(op) {
             return Some(self.select(&select, dtype));
@@ -340,6 +343,32 @@ impl Emitter<'_> {
             .collect();
         let converted = Vector { elem: target, lanes: common, pieces };
         Repr::Vector(self.regrouped(converted, wide))
+    }
+
+    /// The bits of `a` as the element type `to`.
+    fn reinterpret(&mut self, a: ValueId, to: DType) -> Repr {
+        let from = self.dtype(a);
+        if from.is_integer() && to.is_integer() {
+            return self.cast(a, to);
+        }
+        let repr = self.repr(a);
+        let splat = matches!(repr, Repr::Scalar(_) | Repr::Splat(_));
+        let whole =
+            !is_half(from) && !is_half(to) && self.has_vectors(from) && self.has_vectors(to);
+        if splat || !whole {
+            let expr = self.lane(repr, from);
+            let expr = self.helpers.reinterpret(from, to, &expr);
+            return match (to.lanes(), splat) {
+                (1, _) => Repr::Scalar(expr),
+                (_, true) => Repr::Splat(expr),
+                (_, false) => Repr::Lanes(expr),
+            };
+        }
+        let (elem, lanes) = self.natural(from);
+        let vector = self.vector(repr, from, elem, lanes);
+        let target = self.helpers.vector_type(scalar(to), lanes);
+        let pieces = vector.pieces.iter().map(|piece| Expr::cast(&target, piece)).collect();
+        Repr::Vector(Vector { elem: scalar(to), lanes, pieces })
     }
 
     fn select(&mut self, select: &Select, dtype: DType) -> Repr {
@@ -568,7 +597,7 @@ impl Emitter<'_> {
             self.line(&format!("{c} {name}[{}];", lanes * pieces.len()));
             for (index, piece) in pieces.iter().enumerate() {
                 let address = Expr::address(&name, &Expr::atom((index * lanes).to_string()));
-                let store = self.helpers.store_vector(elem, elem, lanes, &address, piece);
+                let store = self.helpers.store_vector(false, elem, (elem, lanes), &address, piece);
                 self.line(&format!("{store};"));
             }
             name

@@ -129,7 +129,12 @@ impl Writer {
     }
 
     pub fn store(&mut self, value: ValueId, buffer: ValueId, indices: &[ValueId]) {
-        self.effect(&Store { value, buffer, indices: indices.to_vec() });
+        self.effect(&Store { value, buffer, indices: indices.to_vec(), streaming: false });
+    }
+
+    /// Stores past the caches.
+    pub fn stream(&mut self, value: ValueId, buffer: ValueId, indices: &[ValueId]) {
+        self.effect(&Store { value, buffer, indices: indices.to_vec(), streaming: true });
     }
 
     pub fn cast(&mut self, a: ValueId, dtype: DType) -> ValueId {

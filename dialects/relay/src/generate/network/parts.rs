@@ -1,6 +1,6 @@
 //! Operators on elements, reductions, and what moves elements.
 
-use ir_core::{AttrDict, DType, ValueId};
+use ir_core::{AttrDict, DType, DTypeKind, ValueId};
 
 use super::Network;
 
@@ -600,6 +600,7 @@ impl Network<'_> {
                 let operands = [(0.0), stop, 1.0].map(|number| self.constant(dtype, number));
                 self.apply("arange", &operands, none.with("dtype", &dtype))
             }
+            3 => self.bits(),
             _ => {
                 let to = self.number();
                 let data = match to.is_float() {
@@ -615,5 +616,22 @@ impl Network<'_> {
                 }
             }
         }
+    }
+
+    /// The bits of floats as integers; of integers as floats, and again as integers, because floats
+    /// of any bits make other operators jump.
+    fn bits(&mut self) -> Option<ValueId> {
+        let data = self.exact(0..=5);
+        let dtype = self.dtype(data);
+        let integer = DType::new(DTypeKind::Int, dtype.bits() as u8, 1)?;
+        let reading = |to: DType| AttrDict::empty().with("dtype", &to);
+        if dtype.is_float() {
+            return self.apply("reinterpret", &[data], reading(integer));
+        }
+        let float = DType::new(DTypeKind::Float, dtype.bits() as u8, 1);
+        let float = float.filter(|float| float.bits() >= 32)?;
+        let read = self.apply("reinterpret", &[data], reading(float))?;
+        self.values.retain(|value| *value != read);
+        self.apply("reinterpret", &[read], reading(integer))
     }
 }

@@ -1,0 +1,68 @@
+//! What the built-in strategies make of graphs of well-known networks, as a table and as
+//! comma-separated values.
+//!
+//! `cargo run --release -p examples --bin compare-strategies [FILE.csv]`
+
+#![allow(clippy::print_stdout, reason = "an example prints its table")]
+
+use std::process::ExitCode;
+
+use examples::graphs;
+use ir_core::{Diagnostic, Module, Registry};
+use relay::inference::infer_module;
+use relay::text::parse;
+use rewrites::cost::CostModel;
+use rewrites::strategy::BUILT_IN;
+use tools::strategies::{Measured, measure, prepare};
+
+/// Graphs on which a search over whole programs ends in seconds.
+const GRAPHS: [&str; 7] =
+    ["nasrnn", "bert", "resnext-50", "nasnet-a", "squeezenet", "vgg-19", "inception-v3"];
+
+fn main() -> ExitCode {
+    let registry = tools::registry();
+    let mut csv = "graph,strategy,before,after,saved %,nodes,work,complete,CPU ms\n".to_string();
+    println!("graph         strategy      before     after   saved   nodes        work  CPU ms");
+    for (graph, text) in graphs::all().into_iter().filter(|(name, _)| GRAPHS.contains(name)) {
+        for (strategy, _) in BUILT_IN {
+            let measured = match run(&text, strategy, &registry) {
+                Ok(measured) => measured,
+                Err(found) => {
+                    found.iter().for_each(|d| eprintln!("{graph}, {strategy}: {}", d.message));
+                    return ExitCode::FAILURE;
+                }
+            };
+            let (before, after) = measured.cost;
+            let (saved, milliseconds) = (measured.saved(), measured.time.as_secs_f64() * 1e3);
+            let Measured { nodes, work, complete, .. } = measured;
+            println!(
+                "{graph:13} {strategy:12} {before:8.1}  {after:8.1}  {saved:5.1}%  {nodes:6}  \
+                 {work:10}  {milliseconds:6.0}"
+            );
+            csv += &format!(
+                "{graph},{strategy},{before:.2},{after:.2},{saved:.1},{nodes},{work},{complete},\
+                 {milliseconds:.1}\n"
+            );
+        }
+    }
+    let Some(path) = std::env::args().nth(1) else { return ExitCode::SUCCESS };
+    match std::fs::write(&path, csv) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cannot write `{path}`: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(text: &str, strategy: &str, registry: &Registry) -> Result<Measured, Vec<Diagnostic>> {
+    let (mut module, found): (Module, _) = parse("graph", text, registry);
+    errors(found)?;
+    errors(infer_module(&mut module, registry))?;
+    let prepared = prepare(strategy, None, registry).map_err(|(found, _)| found)?;
+    measure(&module, &prepared, CostModel::T4, registry).map_err(|error| vec![error])
+}
+
+fn errors(found: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
+    if found.iter().any(Diagnostic::is_error) { Err(found) } else { Ok(()) }
+}

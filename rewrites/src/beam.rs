@@ -1,0 +1,149 @@
+//! A search over programs: of all that one more rule makes, the cheapest few go on.
+
+use ir_core::fingerprint::{Fingerprint, fingerprint};
+use ir_core::{Body, Diagnostic, FuncMut, OpId};
+use rustc_hash::FxHashSet;
+
+use crate::body_graph::is_pure;
+use crate::cost::CostModel;
+use crate::eqsat::cost;
+use crate::greedy::{apply_plan, plan_of};
+use crate::library::RuleSet;
+use crate::saturate::Entry;
+
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Programs that go on after a round.
+    pub width: usize,
+    /// Rounds.
+    pub rounds: u32,
+    /// Operations that are looked at or copied.
+    pub work: u64,
+}
+
+/// What the search did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Found {
+    /// By the place of the rule in the set.
+    pub rules: Vec<Entry>,
+    /// Operations that were looked at or copied.
+    pub work: u64,
+    /// Rounds.
+    pub rounds: u32,
+    /// Whether no program was left to go on from.
+    pub finished: bool,
+}
+
+struct State {
+    cost: f64,
+    body: Body,
+    /// The rules that led here.
+    rules: Vec<usize>,
+}
+
+/// Replaces `f` by the cheapest program found, if it is cheaper. `active` says which of `rules` take
+/// part. Programs that were met before are not looked at again.
+///
+/// # Errors
+/// When a rule's right side does not type.
+pub fn search(
+    f: &mut FuncMut<'_>,
+    rules: &RuleSet,
+    active: &[bool],
+    model: CostModel,
+    limits: Limits,
+) -> Result<Found, Diagnostic> {
+    let mut found = Found {
+        rules: vec![Entry::default(); rules.rules.len()],
+        work: 0,
+        rounds: 0,
+        finished: false,
+    };
+    let before = cost(f, model);
+    let mut best: Option<State> = None;
+    let mut states = vec![State { cost: before, body: f.body.clone(), rules: vec![] }];
+    let mut seen: FxHashSet<Fingerprint> = std::iter::once(fingerprint(f.body)).collect();
+    while found.rounds < limits.rounds && found.work < limits.work {
+        found.rounds += 1;
+        let mut next = Vec::new();
+        for state in &mut states {
+            expand(f, rules, active, model, limits, state, &mut seen, &mut found, &mut next)?;
+        }
+        // A stable sort: of equal ones, the one that was found first.
+        next.sort_by(|a: &State, b: &State| a.cost.total_cmp(&b.cost));
+        next.truncate(limits.width);
+        states = next;
+        let Some(first) = states.first() else {
+            found.finished = found.work < limits.work;
+            break;
+        };
+        if first.cost < best.as_ref().map_or(before, |best| best.cost) - 1e-9 {
+            let (body, rules) = (first.body.clone(), first.rules.clone());
+            best = Some(State { cost: first.cost, body, rules });
+        }
+    }
+    if let Some(best) = best {
+        best.rules.iter().for_each(|rule| found.rules[*rule].used += 1);
+        *f.body = best.body;
+    }
+    Ok(found)
+}
+
+/// Adds to `next` what each rule makes at each place of `state`.
+#[allow(clippy::too_many_arguments, reason = "the state of one loop")]
+fn expand(
+    f: &mut FuncMut<'_>,
+    rules: &RuleSet,
+    active: &[bool],
+    model: CostModel,
+    limits: Limits,
+    state: &mut State,
+    seen: &mut FxHashSet<Fingerprint>,
+    found: &mut Found,
+    next: &mut Vec<State>,
+) -> Result<(), Diagnostic> {
+    // The function as it would be with another body.
+    let mut view = FuncMut {
+        name: f.name,
+        signature: &mut *f.signature,
+        body: &mut state.body,
+        signatures: f.signatures,
+        registry: f.registry,
+    };
+    let ops: Vec<OpId> = view.body.walk().collect();
+    for op in ops {
+        if !is_pure(view.body, view.registry, op) {
+            continue;
+        }
+        let Some(places) = rules.by_root.get(&view.body.op_name(op)) else { continue };
+        for place in places.iter().copied().filter(|place| active[*place]) {
+            if found.work >= limits.work {
+                return Ok(());
+            }
+            let mut work = 1;
+            let plan = plan_of(&view, rules, place, op, 100, &mut work)?;
+            found.work += work;
+            found.rules[place].work += work;
+            let Some(plan) = plan else { continue };
+            found.rules[place].matches += 1;
+            let mut body = view.body.clone();
+            found.work += body.op_count() as u64;
+            std::mem::swap(view.body, &mut body);
+            apply_plan(&mut view, rules, &plan);
+            let new = seen.insert(fingerprint(view.body));
+            let cost = if new { cost(&view, model) } else { 0.0 };
+            std::mem::swap(view.body, &mut body);
+            if new {
+                found.rules[place].applied += 1;
+                let rules = state_rules(&state.rules, place);
+                next.push(State { cost, body, rules });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn state_rules(rules: &[usize], place: usize) -> Vec<usize> {
+    rules.iter().copied().chain(std::iter::once(place)).collect()
+}

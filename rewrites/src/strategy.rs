@@ -1,0 +1,524 @@
+//! Strategies as text: which rules, in which phases, by which driver, how far.
+//!
+//! ```text
+//! strategy two-steps {
+//!   phase grow { rules simplify, linear; rounds 4; }
+//!   phase merge { rules merge; scheduler once; }
+//! }
+//! ```
+
+use ir_core::diagnostics::did_you_mean;
+use ir_core::text::cursor::{Cursor, Failed};
+use ir_core::text::lexer::TokenKind;
+use ir_core::{Diagnostic, FuncMut, Registry, SourceMap, Span};
+
+use crate::cost::CostModel;
+use crate::eqsat::{Report, Settings, cost, optimize};
+use crate::extraction::{self, STRATEGIES};
+use crate::library::{Library, RuleSet};
+use crate::rule::{FloatClass, Rule};
+use crate::saturate::{Budget, Entry, Phase, Scheduler};
+use crate::{beam, codes, greedy};
+
+/// The strategies that are built in, by name.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("greedy", include_str!("../strategies/greedy.strategy")),
+    ("beam", include_str!("../strategies/beam.strategy")),
+    ("egraph", include_str!("../strategies/egraph.strategy")),
+    ("merge-first", include_str!("../strategies/merge-first.strategy")),
+    ("backoff", include_str!("../strategies/backoff.strategy")),
+    ("pulsed", include_str!("../strategies/pulsed.strategy")),
+    ("same-bits", include_str!("../strategies/same-bits.strategy")),
+    ("exact", include_str!("../strategies/exact.strategy")),
+];
+
+/// What applies the rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Driver {
+    /// In place, until none applies.
+    Greedy,
+    /// Programs, the cheapest so many of which go on.
+    Beam(usize),
+    /// An e-graph.
+    Egraph,
+}
+
+/// One phase, as written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PhaseText {
+    /// Its name.
+    pub name: String,
+    /// Sets, tags and rules.
+    pub rules: Vec<(String, Span)>,
+    /// Rounds, at most.
+    pub rounds: u32,
+    /// Nodes that it makes, at most.
+    pub nodes: usize,
+    /// Nodes that it looks at, at most, for each operation of the program.
+    pub work: u64,
+    /// Which rules take part in a round.
+    pub scheduler: Scheduler,
+}
+
+/// A strategy, as written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Strategy {
+    /// Its name.
+    pub name: String,
+    /// What applies the rules.
+    pub driver: Driver,
+    /// What rules may promise about floats: `exact`, `reassoc`, `approx`.
+    pub classes: Vec<String>,
+    /// How often all phases run, each time on the best program so far.
+    pub pulses: u32,
+    /// How the best program is found.
+    pub extract: &'static str,
+    /// What is made small; `None` is what the pass is told.
+    pub cost: Option<CostModel>,
+    /// The phases, in order.
+    pub phases: Vec<PhaseText>,
+}
+
+/// A strategy and its rules, ready to run.
+pub struct Prepared {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// The rules of all phases.
+    pub rules: RuleSet,
+    /// By phase, which of the rules take part.
+    pub active: Vec<Vec<bool>>,
+}
+
+impl Prepared {
+    /// `strategy` with the rules that it names, but for those named `without`.
+    ///
+    /// # Errors
+    /// When a name means nothing, or a file of rules is wrong.
+    pub fn new(
+        strategy: Strategy,
+        library: &mut Library,
+        registry: &Registry,
+        without: Option<&str>,
+    ) -> Result<Prepared, Vec<Diagnostic>> {
+        let allowed = |rule: &Rule| {
+            let class = match rule.class {
+                FloatClass::Exact => "exact",
+                FloatClass::Reassociated => "reassoc",
+                FloatClass::Approximate(_) => "approx",
+            };
+            strategy.classes.iter().any(|allowed| allowed == class)
+                && without.is_none_or(|without| rule.name.as_str() != without)
+        };
+        let (mut by_phase, mut names, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        for phase in &strategy.phases {
+            let mut of_phase = std::collections::BTreeSet::new();
+            for (name, span) in &phase.rules {
+                match library.choose(std::slice::from_ref(name), registry) {
+                    Ok(rules) => {
+                        of_phase.extend(rules.iter().map(|rule| rule.name.as_str().to_string()));
+                        names.push(name.clone());
+                    }
+                    Err(errors) => found.extend(errors.into_iter().map(|error| {
+                        if error.primary.is_some() { error } else { error.at(*span) }
+                    })),
+                }
+            }
+            by_phase.push(of_phase);
+        }
+        if !found.is_empty() {
+            return Err(found);
+        }
+        let rules = library.choose(&names, registry)?;
+        let rules = RuleSet::new(rules.into_iter().filter(allowed), registry);
+        let active = by_phase.iter().map(|of_phase| {
+            rules.rules.iter().map(|c| of_phase.contains(c.rule.name.as_str())).collect()
+        });
+        let active = active.collect();
+        Ok(Prepared { strategy, rules, active })
+    }
+
+    /// The phases for a program of `ops` operations.
+    pub fn phases(&self, ops: usize) -> Vec<Phase> {
+        let phases = self.strategy.phases.iter().zip(&self.active);
+        phases
+            .map(|(phase, active)| Phase {
+                active: active.clone(),
+                rounds: phase.rounds,
+                nodes: phase.nodes.saturating_add(ops),
+                work: phase.work.saturating_mul(ops as u64),
+                scheduler: phase.scheduler,
+            })
+            .collect()
+    }
+
+    /// How the best program is found.
+    pub fn extraction(&self) -> &'static extraction::Strategy {
+        extraction::strategy(self.strategy.extract).unwrap_or(&STRATEGIES[0])
+    }
+}
+
+/// What a strategy is told besides.
+#[derive(Clone, Copy)]
+pub struct Told {
+    /// What is made small, where the strategy does not say.
+    pub model: CostModel,
+    /// Whether to hand out the e-graphs as well.
+    pub dump: bool,
+}
+
+/// Applies `prepared` to `f`. The result never costs more than what was there.
+///
+/// # Errors
+/// When a rule's right side does not type.
+pub fn apply(
+    f: &mut FuncMut<'_>,
+    prepared: &Prepared,
+    told: Told,
+) -> Result<Report, Box<Diagnostic>> {
+    let Prepared { strategy, rules, active } = prepared;
+    let model = strategy.cost.unwrap_or(told.model);
+    let empty = || Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
+    let mut total = empty();
+    for pulse in 0..strategy.pulses.max(1) {
+        let report = match strategy.driver {
+            Driver::Egraph => {
+                let phases = prepared.phases(f.body.op_count());
+                let budget = Budget {
+                    nodes: usize::MAX,
+                    work: u64::MAX,
+                    iterations: u32::MAX,
+                    merging_iterations: 0,
+                };
+                let (extraction, dump) = (prepared.extraction(), told.dump);
+                let settings = Settings { phases: Some(&phases), budget, model, extraction, dump };
+                optimize(f, rules, settings)?
+            }
+            Driver::Greedy | Driver::Beam(_) => {
+                let before = cost(f, model);
+                let old = f.body.clone();
+                let mut report = empty();
+                for (phase, active) in strategy.phases.iter().zip(active) {
+                    let work = phase.work.saturating_mul(f.body.op_count() as u64);
+                    in_place(f, strategy.driver, rules, active, (phase, work, model), &mut report)?;
+                }
+                let after = cost(f, model);
+                if after > before {
+                    *f.body = old;
+                }
+                report.cost = (before, after.min(before));
+                report.improved = u64::from(after < before - 1e-9);
+                report
+            }
+        };
+        let ended = report.improved == 0;
+        total.cost = (if pulse == 0 { report.cost.0 } else { total.cost.0 }, report.cost.1);
+        total.rules.iter_mut().zip(&report.rules).for_each(|(total, entry)| total.add(entry));
+        total.nodes += report.nodes;
+        total.work += report.work;
+        total.iterations += report.iterations;
+        total.unfinished = report.unfinished;
+        total.unplaced += report.unplaced;
+        total.improved += report.improved;
+        total.dumps.extend(report.dumps);
+        if ended {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+/// One phase of a driver that edits the program itself.
+fn in_place(
+    f: &mut FuncMut<'_>,
+    driver: Driver,
+    rules: &RuleSet,
+    active: &[bool],
+    (phase, work, model): (&PhaseText, u64, CostModel),
+    report: &mut Report,
+) -> Result<(), Box<Diagnostic>> {
+    if let Driver::Beam(width) = driver {
+        let limits = beam::Limits { width, rounds: phase.rounds, work };
+        let found = beam::search(f, rules, active, model, limits)?;
+        report.rules.iter_mut().zip(&found.rules).for_each(|(total, entry)| total.add(entry));
+        report.work += found.work;
+        report.iterations += found.rounds;
+        report.unfinished += u64::from(!found.finished);
+        return Ok(());
+    }
+    let limits = greedy::Limits { rewrites: 20 * f.body.op_count() as u64, matches: 10_000 };
+    let (statistics, stopped) = greedy::rewrite_with(f, rules, active, limits)?;
+    for (entry, applied) in report.rules.iter_mut().zip(&statistics.applied) {
+        entry.matches += applied;
+        entry.applied += applied;
+        entry.used += applied;
+    }
+    report.work += statistics.work;
+    report.iterations += 1;
+    report.unfinished += u64::from(stopped.is_some());
+    Ok(())
+}
+
+/// The built-in strategy `name`.
+pub fn built_in(name: &str) -> Option<Strategy> {
+    let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
+    parse(name, text).ok()
+}
+
+/// The strategy `name`, or that of the file `name`, which ends in `.strategy`. The text goes to
+/// `sources`.
+///
+/// # Errors
+/// When there is none, or it is wrong.
+pub fn find(name: &str, sources: &mut SourceMap) -> Result<Strategy, Vec<Diagnostic>> {
+    if name.ends_with(".strategy") {
+        let text = std::fs::read_to_string(name).map_err(|error| {
+            let message = format!("cannot read `{name}`: {error}");
+            vec![Diagnostic::error(codes::UNREADABLE, message)]
+        })?;
+        sources.add(name, text.as_str());
+        return parse(name, &text);
+    }
+    built_in(name).ok_or_else(|| {
+        let message = format!("there is no strategy `{name}`");
+        let known = BUILT_IN.iter().map(|(name, _)| *name);
+        let help = did_you_mean(name, known)
+            .unwrap_or_else(|| "files of strategies end in `.strategy`".to_string());
+        vec![Diagnostic::error(codes::STRATEGY, message).help(help)]
+    })
+}
+
+/// The strategy that `text` describes.
+///
+/// # Errors
+/// What is wrong in it.
+pub fn parse(file: &str, text: &str) -> Result<Strategy, Vec<Diagnostic>> {
+    let mut parser = Parser { cursor: Cursor::new(file, text) };
+    let strategy = parser.strategy();
+    let mut found = std::mem::take(&mut parser.cursor.diagnostics);
+    found.iter_mut().for_each(|diagnostic| diagnostic.code = codes::STRATEGY);
+    match strategy {
+        Ok(strategy) if found.is_empty() => Ok(strategy),
+        _ => Err(found),
+    }
+}
+
+struct Parser<'t> {
+    cursor: Cursor<'t>,
+}
+
+/// A word or number, with what stands in parentheses after it.
+struct Item {
+    text: String,
+    arguments: Vec<u64>,
+    span: Span,
+}
+
+impl Item {
+    fn number(&self) -> Option<u64> {
+        self.text.parse().ok()
+    }
+}
+
+/// The statements of a strategy, and those of a phase.
+const STATEMENTS: [&str; 6] = ["driver", "classes", "pulses", "extract", "cost", "phase"];
+const OF_PHASE: [&str; 5] = ["rules", "rounds", "nodes", "work", "scheduler"];
+
+impl Parser<'_> {
+    fn strategy(&mut self) -> Result<Strategy, Failed> {
+        if !self.cursor.eat_word("strategy") {
+            return Err(self.cursor.unexpected("`strategy`"));
+        }
+        let name = self.item()?.text;
+        self.cursor.expect(TokenKind::LeftBrace)?;
+        let mut strategy = Strategy {
+            name,
+            driver: Driver::Egraph,
+            classes: ["exact", "reassoc", "approx"].map(String::from).to_vec(),
+            pulses: 1,
+            extract: STRATEGIES[0].name,
+            cost: None,
+            phases: vec![],
+        };
+        while !self.cursor.eat(TokenKind::RightBrace) {
+            if self.cursor.eat_word("phase") {
+                let phase = self.phase()?;
+                strategy.phases.push(phase);
+                continue;
+            }
+            let (key, items) = self.statement()?;
+            self.set(&mut strategy, &key, &items)?;
+        }
+        if self.cursor.kind() != TokenKind::End {
+            return Err(self.cursor.unexpected("the end of the file"));
+        }
+        Ok(strategy)
+    }
+
+    fn set(&mut self, to: &mut Strategy, key: &Item, items: &[Item]) -> Result<(), Failed> {
+        match key.text.as_str() {
+            "driver" => {
+                let item = self.one(key, items)?;
+                to.driver = match (item.text.as_str(), &*item.arguments) {
+                    ("greedy", []) => Driver::Greedy,
+                    ("egraph", []) => Driver::Egraph,
+                    ("beam", [width @ 1..=1000]) => Driver::Beam(*width as usize),
+                    ("beam", _) => return Err(self.wrong(item, "expected `beam(WIDTH)`", &[])),
+                    _ => return Err(self.unknown(item, "driver", &["greedy", "egraph", "beam"])),
+                };
+            }
+            "classes" => {
+                let known = ["exact", "reassoc", "approx"];
+                for item in items {
+                    if !known.contains(&item.text.as_str()) {
+                        return Err(self.unknown(item, "class", &known));
+                    }
+                }
+                to.classes = items.iter().map(|item| item.text.clone()).collect();
+            }
+            "pulses" => to.pulses = self.number(key, items)?.min(1000) as u32,
+            "extract" => {
+                let item = self.one(key, items)?;
+                let names: Vec<&str> = STRATEGIES.iter().map(|strategy| strategy.name).collect();
+                to.extract = match extraction::strategy(&item.text) {
+                    Some(strategy) => strategy.name,
+                    None => return Err(self.unknown(item, "extraction", &names)),
+                };
+            }
+            "cost" => {
+                let item = self.one(key, items)?;
+                let names: Vec<&str> = CostModel::ALL.iter().map(|(name, _)| *name).collect();
+                let model = CostModel::ALL.iter().find(|(name, _)| *name == item.text);
+                let Some((_, model)) = model else {
+                    return Err(self.unknown(item, "cost model", &names));
+                };
+                to.cost = Some(*model);
+            }
+            _ => return Err(self.unknown(key, "option", &STATEMENTS)),
+        }
+        Ok(())
+    }
+
+    fn phase(&mut self) -> Result<PhaseText, Failed> {
+        let name = self.item()?;
+        self.cursor.expect(TokenKind::LeftBrace)?;
+        let mut phase = PhaseText {
+            name: name.text.clone(),
+            rules: vec![],
+            rounds: 8,
+            nodes: 20_000,
+            work: 10_000,
+            scheduler: Scheduler::Saturate,
+        };
+        while !self.cursor.eat(TokenKind::RightBrace) {
+            let (key, items) = self.statement()?;
+            match key.text.as_str() {
+                "rules" => {
+                    phase.rules.extend(items.into_iter().map(|item| (item.text, item.span)));
+                }
+                "rounds" => phase.rounds = self.number(&key, &items)?.min(1_000_000) as u32,
+                "nodes" => phase.nodes = self.number(&key, &items)? as usize,
+                "work" => phase.work = self.number(&key, &items)?,
+                "scheduler" => {
+                    let item = self.one(&key, &items)?;
+                    phase.scheduler = match (item.text.as_str(), &*item.arguments) {
+                        ("saturate", []) => Scheduler::Saturate,
+                        ("once", []) => Scheduler::Once,
+                        ("backoff", &[matches, rounds]) => {
+                            Scheduler::Backoff { matches, rounds: rounds.min(1000) as u32 }
+                        }
+                        ("backoff", _) => {
+                            return Err(self.wrong(
+                                item,
+                                "expected `backoff(MATCHES, ROUNDS)`",
+                                &[],
+                            ));
+                        }
+                        _ => {
+                            let known = ["saturate", "once", "backoff"];
+                            return Err(self.unknown(item, "scheduler", &known));
+                        }
+                    };
+                }
+                _ => return Err(self.unknown(&key, "option of a phase", &OF_PHASE)),
+            }
+        }
+        if phase.rules.is_empty() {
+            return Err(self.wrong(&name, "expected `rules` in this phase", &[]));
+        }
+        Ok(phase)
+    }
+
+    /// `key item, item;`
+    fn statement(&mut self) -> Result<(Item, Vec<Item>), Failed> {
+        let key = self.item()?;
+        let mut items = vec![self.item()?];
+        while self.cursor.eat(TokenKind::Comma) {
+            items.push(self.item()?);
+        }
+        self.cursor.expect(TokenKind::Semicolon)?;
+        Ok((key, items))
+    }
+
+    fn item(&mut self) -> Result<Item, Failed> {
+        let start = self.cursor.token().start;
+        let text_start = start;
+        match self.cursor.kind() {
+            TokenKind::String => {
+                let token = self.cursor.bump();
+                let text = self.cursor.text_of(token).trim_matches('"').to_string();
+                return Ok(Item { text, arguments: vec![], span: self.cursor.span_of(token) });
+            }
+            TokenKind::Integer | TokenKind::Identifier => _ = self.cursor.bump(),
+            _ => return Err(self.cursor.unexpected("a name or a number")),
+        }
+        while matches!(self.cursor.kind(), TokenKind::Minus | TokenKind::Identifier)
+            && self.cursor.token().start == self.cursor.previous_end()
+        {
+            self.cursor.bump();
+        }
+        let span = self.cursor.span(start, self.cursor.previous_end());
+        let text = self.cursor.source()[text_start as usize..self.cursor.previous_end() as usize]
+            .to_string();
+        let mut arguments = Vec::new();
+        if self.cursor.eat(TokenKind::LeftParen) {
+            while !self.cursor.eat(TokenKind::RightParen) {
+                let token = self.cursor.expect(TokenKind::Integer)?;
+                arguments.push(self.cursor.text_of(token).parse().unwrap_or(u64::MAX));
+                self.cursor.eat(TokenKind::Comma);
+            }
+        }
+        Ok(Item { text, arguments, span })
+    }
+
+    fn one<'i>(&mut self, key: &Item, items: &'i [Item]) -> Result<&'i Item, Failed> {
+        match items {
+            [item] => Ok(item),
+            _ => Err(self.wrong(key, &format!("`{}` takes one value", key.text), &[])),
+        }
+    }
+
+    fn number(&mut self, key: &Item, items: &[Item]) -> Result<u64, Failed> {
+        let item = self.one(key, items)?;
+        match item.number() {
+            Some(number) => Ok(number),
+            None => {
+                Err(self.wrong(item, &format!("expected a number, found `{}`", item.text), &[]))
+            }
+        }
+    }
+
+    fn unknown(&mut self, item: &Item, what: &str, known: &[&str]) -> Failed {
+        self.wrong(item, &format!("unknown {what} `{}`", item.text), known)
+    }
+
+    fn wrong(&mut self, item: &Item, message: &str, known: &[&str]) -> Failed {
+        let mut error = Diagnostic::error(codes::STRATEGY, message).at(item.span);
+        if !known.is_empty() {
+            let list = || format!("expected {}", known.join(", "));
+            error =
+                error.help(did_you_mean(&item.text, known.iter().copied()).unwrap_or_else(list));
+        }
+        self.cursor.diagnostics.push(error);
+        Failed
+    }
+}

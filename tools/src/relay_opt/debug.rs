@@ -1,0 +1,428 @@
+//! The commands `reduce`, `bisect` and `debug`: from a fault of a pass to a small program that shows
+//! it.
+
+mod bisect;
+mod edits;
+mod reduce;
+mod trial;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, catch_panic};
+use ir_core::{Diagnostic, Module, Registry, SourceMap};
+use regex::Regex;
+
+use self::bisect::Bisected;
+use self::reduce::{Limits, Reduced};
+use self::trial::{Extent, Predicate, ShellCommand, Trial};
+use super::args::{
+    BisectPasses, Budget, DebugPasses, DiagnosticForm, Executor, Fault, ReduceProgram,
+};
+use super::input::{self, Input};
+use super::language::{Form, infer, verify};
+use super::optimize::crash;
+use super::report::Reporter;
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, model, plain};
+use crate::io::Io;
+use crate::progress::Progress;
+
+/// A program that shows a fault.
+struct Session<'a> {
+    trial: Trial<'a>,
+    module: Module,
+    text: String,
+    reporter: Reporter,
+}
+
+/// Why a command ends early: its exit status; what is wrong has been said.
+struct Ended(i32);
+
+type Step<T> = io::Result<Result<T, Ended>>;
+
+/// Runs `relay-opt reduce`.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(super) fn reduce(
+    args: &ReduceProgram,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    let mut session = match begin(&args.fault, registry, io)? {
+        Ok(session) => session,
+        Err(Ended(status)) => return Ok(status),
+    };
+    let file = (args.output != "-").then(|| io.directory.join(&args.output));
+    let before = session.module.op_count();
+    let (module, text) = (session.module.clone(), session.text.clone());
+    let reduced = search(&session.trial, module, text, &args.budget, file.as_deref(), io);
+    let reduced = match reduced {
+        Ok(Some(reduced)) => reduced,
+        Ok(None) => return session.fail(no_fault(&session.trial), io),
+        Err(diagnostic) => return session.fail(diagnostic, io),
+    };
+    if file.is_none() {
+        io.stdout.write_all(reduced.text.as_bytes())?;
+    }
+    writeln!(io.stderr, "{}", summary(before, &reduced))?;
+    Ok(OK)
+}
+
+/// Runs `relay-opt bisect`.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
+    let mut session = match begin(&args.fault, registry, io)? {
+        Ok(session) => session,
+        Err(Ended(status)) => return Ok(status),
+    };
+    let Some(found) = bisect::bisect(&session.module, &session.text, &session.trial) else {
+        return session.fail(no_fault(&session.trial), io);
+    };
+    explain(&found, &session.trial, io)?;
+    let text = session.trial.write(&found.before, true).unwrap_or_default();
+    let reproducer = reproducer(found.execution.step, found.finding.what, text).to_string();
+    if args.output == "-" {
+        io.stdout.write_all(reproducer.as_bytes())?;
+    } else if let Err(error) = fs::write(io.directory.join(&args.output), reproducer) {
+        return session.fail(unwritable(Path::new(&args.output), &error), io);
+    }
+    Ok(OK)
+}
+
+/// Runs `relay-opt debug`.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
+    if !args.auto {
+        writeln!(
+            io.stderr,
+            "error: expected `--auto`, as in `relay-opt debug --auto FILE -o DIR`"
+        )?;
+        return Ok(USAGE);
+    }
+    let mut session = match begin(&args.fault, registry, io)? {
+        Ok(session) => session,
+        Err(Ended(status)) => return Ok(status),
+    };
+    let folder = io.directory.join(&args.output);
+    if let Err(error) = fs::create_dir_all(&folder) {
+        return session.fail(unwritable(&folder, &error), io);
+    }
+    let before = session.module.op_count();
+    let found = bisect::bisect(&session.module, &session.text, &session.trial);
+    let mut alone = None;
+    if let Some(found) = &found {
+        explain(found, &session.trial, io)?;
+        let trial = session.trial.of_pipeline(found.execution.step.clone());
+        let text = trial.write(&found.before, true).unwrap_or_default();
+        if trial.check(&found.before, &text, Extent::All).is_some() {
+            alone = Some((trial, found.before.clone(), text));
+        }
+    }
+    let path = folder.join("reproducer.relay");
+    let whole = || {
+        let trial = session.trial.of_pipeline(session.trial.pipeline.clone());
+        (trial, session.module.clone(), session.text.clone())
+    };
+    // Where the pass needs what the program came through, all of the pipeline is kept.
+    let (trial, module, text) = alone.unwrap_or_else(whole);
+    let reduced = search(&trial, module, text, &args.budget, Some(&path), io);
+    let reduced = match reduced {
+        Ok(Some(reduced)) => reduced,
+        Ok(None) => {
+            let diagnostic = no_fault(&trial);
+            drop(trial);
+            return session.fail(diagnostic, io);
+        }
+        Err(diagnostic) => {
+            drop(trial);
+            return session.fail(diagnostic, io);
+        }
+    };
+    let what = reduced.finding.what.clone();
+    let reproducer = reproducer(trial.pipeline.clone(), what, reduced.text.clone());
+    let test = lit_test(&trial, &reduced);
+    let test_path = folder.join("test.relay");
+    drop(trial);
+    for (path, text) in [(&path, reproducer.to_string()), (&test_path, test)] {
+        if let Err(error) = fs::write(path, text) {
+            return session.fail(unwritable(path, &error), io);
+        }
+    }
+    writeln!(io.stderr, "{}", summary(before, &reduced))?;
+    io.stdout.write_all(reduced.text.as_bytes())?;
+    let shown = Path::new(&args.output);
+    writeln!(io.stderr, "reproducer: {}", shown.join("reproducer.relay").display())?;
+    writeln!(io.stderr, "lit test: {}", shown.join("test.relay").display())?;
+    Ok(OK)
+}
+
+/// Reads what the arguments name, and finds out what the fault is.
+fn begin<'a>(fault: &Fault, registry: &'a Registry, io: &mut Io<'_>) -> Step<Session<'a>> {
+    let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
+    let predicate = match predicate(fault, io) {
+        Ok(predicate) => predicate,
+        Err(message) => {
+            writeln!(io.stderr, "error: {message}")?;
+            return Ok(Err(Ended(USAGE)));
+        }
+    };
+    let mut pipeline = fault.pass.join(",");
+    let mut rules = SourceMap::default();
+    for path in &fault.rules {
+        match input::read(path, io) {
+            Ok(input) => {
+                reporter.source(&input.file, &input.text);
+                rules.add(input.file.as_str(), input.text);
+            }
+            Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        }
+    }
+    let (mut form, mut source) = (Form::Relay, None);
+    if !model::is_onnx(&fault.input) {
+        let Input { file, text } = match input::read(&fault.input, io) {
+            Ok(input) => input,
+            Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        };
+        if let (Ok(reproducer), true) = (Reproducer::parse(&text), pipeline.is_empty()) {
+            pipeline = reproducer.pipeline;
+        }
+        reporter.source(&file, &text);
+        form = Form::of(&text);
+        source = Some((file, text));
+    }
+    reporter.source(PIPELINE_FILE, &pipeline);
+    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
+    let directory = &io.directory;
+    let read = catch_panic(|| {
+        let (mut module, mut found) = match &source {
+            Some((file, text)) => form.parse(file, text, registry),
+            None => model::read(&fault.input, &fault.model, registry, directory),
+        };
+        if !failed(&found) && form == Form::Relay {
+            found.extend(infer(&mut module, registry));
+        }
+        if !failed(&found) {
+            found.extend(verify(&module, registry));
+        }
+        (module, found)
+    });
+    let module = match read {
+        Ok((module, found)) if !failed(&found) => module,
+        Ok((module, found)) => {
+            reporter.sources(&module.sources);
+            return ended(&mut reporter, found, DIAGNOSTICS, io);
+        }
+        Err(message) => return ended(&mut reporter, vec![crash(&message)], INTERNAL, io),
+    };
+    reporter.sources(&module.sources);
+    let pipeline = match Pipeline::parse(&pipeline, registry) {
+        // Named pipelines are written out.
+        Ok(pipeline) => pipeline.to_string(),
+        Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], USAGE, io),
+    };
+    let first = predicate.clone().unwrap_or(Predicate::Crash);
+    let mut trial = Trial { registry, pipeline, rules, predicate: first, form, key: None };
+    let Some(text) = trial.write(&module, true) else {
+        let message = "the program cannot be written as text";
+        return ended(&mut reporter, vec![Diagnostic::error("E0760", message)], DIAGNOSTICS, io);
+    };
+    if predicate.is_none() && trial.check(&module, &text, Extent::All).is_none() {
+        trial.predicate = Predicate::Miscompile(fault.executor);
+    }
+    Ok(Ok(Session { trial, module, text, reporter }))
+}
+
+fn ended<T>(
+    reporter: &mut Reporter,
+    diagnostics: Vec<Diagnostic>,
+    status: i32,
+    io: &mut Io<'_>,
+) -> Step<T> {
+    reporter.report(diagnostics, io)?;
+    reporter.finish(io)?;
+    Ok(Err(Ended(status)))
+}
+
+impl Session<'_> {
+    fn fail(&mut self, diagnostic: Diagnostic, io: &mut Io<'_>) -> io::Result<i32> {
+        self.reporter.report(vec![diagnostic], io)?;
+        self.reporter.finish(io)?;
+        Ok(DIAGNOSTICS)
+    }
+}
+
+/// What the arguments say to look for; `None` where they leave it open. The error is a message.
+fn predicate(fault: &Fault, io: &Io<'_>) -> Result<Option<Predicate>, String> {
+    if let Some(text) = &fault.message {
+        let regex = Regex::new(text).map_err(|error| {
+            let error = error.to_string();
+            let reason = error.lines().last().unwrap_or_default();
+            format!("`{text}` is no regular expression: {}", reason.trim_start_matches("error: "))
+        })?;
+        return Ok(Some(Predicate::Message(regex)));
+    }
+    if let Some(text) = &fault.command {
+        let (timeout, directory) = (Duration::from_secs(fault.timeout), io.directory.clone());
+        return Ok(Some(Predicate::Command(ShellCommand {
+            text: text.clone(),
+            timeout,
+            directory,
+        })));
+    }
+    Ok(match (fault.crash, fault.miscompile) {
+        (true, _) => Some(Predicate::Crash),
+        (_, true) => Some(Predicate::Miscompile(fault.executor)),
+        _ if fault.executor != Executor::Interp => Some(Predicate::Miscompile(fault.executor)),
+        _ => None,
+    })
+}
+
+/// What to say where a program shows no fault.
+fn no_fault(trial: &Trial<'_>) -> Diagnostic {
+    let message = match &trial.predicate {
+        Predicate::Crash => "no pass crashes on this program".to_string(),
+        Predicate::Message(regex) => format!("no diagnostic of the passes matches `{regex}`"),
+        Predicate::Miscompile(_) => {
+            "the passes do not change what this program computes".to_string()
+        }
+        Predicate::Command(command) => {
+            format!("the command `{}` does not succeed on this program", command.text)
+        }
+    };
+    let help = match &trial.predicate {
+        Predicate::Command(_) => "exit status 0 says that the fault is there",
+        _ if trial.pipeline.is_empty() => "name the passes with --pass",
+        _ => "see `relay-opt reduce --help` for what is looked for",
+    };
+    Diagnostic::error("E0760", message).help(help)
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Diagnostic {
+    let message = format!("cannot write `{}`: {}", path.display(), plain(error));
+    Diagnostic::error("E0724", message)
+}
+
+/// Reduces a program; `file` holds the smallest one so far at any time. `None` where it shows no
+/// fault.
+fn search(
+    trial: &Trial<'_>,
+    module: Module,
+    text: String,
+    budget: &Budget,
+    file: Option<&Path>,
+    io: &Io<'_>,
+) -> Result<Option<Reduced>, Diagnostic> {
+    let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = budget.threads.map_or_else(available, usize::from);
+    let limits = Limits { trials: budget.max_trials, threads };
+    let progress = Progress::on_terminal(io.styled);
+    let mut written = Ok(());
+    let write = |text: &str| match file {
+        Some(path) => replace(path, text).map_err(|error| unwritable(path, &error)),
+        None => Ok(()),
+    };
+    let reduced = reduce::reduce(module, text, trial, limits, &mut |best, strategy| {
+        let (ops, items) = (best.module.op_count(), best.module.items.len());
+        progress.step(&format!("{}: {ops} operations, {items} items left", strategy.name()));
+        if written.is_ok() {
+            written = write(&best.text);
+        }
+    });
+    written?;
+    if let Some(reduced) = &reduced {
+        write(&reduced.text)?;
+    }
+    Ok(reduced)
+}
+
+/// Replaces a file at once, so that it is whole whenever someone looks.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".partial");
+    let partial: PathBuf = path.with_file_name(name);
+    fs::write(&partial, text)?;
+    fs::rename(&partial, path)
+}
+
+fn reproducer(pipeline: String, reason: String, input: String) -> Reproducer {
+    Reproducer { version: env!("CARGO_PKG_VERSION").to_string(), pipeline, reason, input }
+}
+
+/// Says which pass and rewrite it is.
+fn explain(found: &Bisected, trial: &Trial<'_>, io: &mut Io<'_>) -> io::Result<()> {
+    let place = found.execution.item.map_or("the module".to_string(), |item| format!("@{item}"));
+    let (number, total) = found.number;
+    writeln!(io.stderr, "pass `{}` on {place} is at fault", found.execution.pass)?;
+    let (step, rules) = (&found.execution.step, rules_of(trial));
+    writeln!(io.stderr, "  execution {number} of {total}: --pass '{step}'{rules}")?;
+    writeln!(io.stderr, "  {}", found.finding.what)?;
+    if let Some((rewrite, number, total)) = &found.rewrite {
+        let rule = rewrite.rule.map_or(String::new(), |rule| format!(", rule `{rule}`"));
+        writeln!(io.stderr, "  rewrite {number} of {total}{rule}, in @{}:", rewrite.item)?;
+        writeln!(io.stderr, "    - {}", rewrite.before)?;
+        writeln!(io.stderr, "    + {}", rewrite.after)?;
+    }
+    Ok(())
+}
+
+/// The option for the files of rules, if there are any, after a blank.
+fn rules_of(trial: &Trial<'_>) -> String {
+    trial.rules.files().map(|(file, _)| format!(" --rules {file}")).collect()
+}
+
+fn summary(before: usize, reduced: &Reduced) -> String {
+    let (after, trials) = (reduced.module.op_count(), reduced.trials);
+    let more = if reduced.complete { "" } else { "; more --max-trials may make it smaller" };
+    format!(
+        "reduced from {before} to {after} operations in {trials} trials{more}\n  {}",
+        reduced.finding.what
+    )
+}
+
+/// A lit test of a reduced program, which is expected to fail where the passes are wrong.
+fn lit_test(trial: &Trial<'_>, reduced: &Reduced) -> String {
+    let what = reduced.finding.what.replace(['\r', '\n'], " ");
+    let pass = match trial.pipeline.as_str() {
+        "" => String::new(),
+        pipeline => format!(" --pass '{pipeline}'{}", rules_of(trial)),
+    };
+    let known =
+        "// XFAIL: *\n// Expected to fail until this is mended; then remove the line above.";
+    let header = match &trial.predicate {
+        Predicate::Crash => {
+            format!("// RUN: relay-opt %s{pass} --crash-reproducer=%t\n{known}")
+        }
+        Predicate::Miscompile(Executor::Interp | Executor::Auto) => {
+            format!("// RUN: relay-opt %s{pass} --verify-semantics --crash-reproducer=%t\n{known}")
+        }
+        Predicate::Miscompile(executor) => {
+            let name = if *executor == Executor::Graph { "graph" } else { "loops" };
+            format!(
+                "// RUN: relay-opt %s{pass} -o %t.relay && relay-opt run %t.relay --fill 0 \
+                 --executor {name} --compare interp\n{known}"
+            )
+        }
+        Predicate::Message(regex) => {
+            let not = if reduced.finding.key == "error" { "not " } else { "" };
+            format!(
+                "// RUN: {not}relay-opt %s{pass} --diagnostic-format=json 2>&1 | FileCheck %s\n\
+                 // CHECK: {{{{{regex}}}}}"
+            )
+        }
+        Predicate::Command(command) => {
+            let passes = format!("relay-opt %s{pass} -o %t.relay && ");
+            match command.text.contains("{}") {
+                true => format!("// RUN: {passes}{}", command.text.replace("{}", "%t.relay")),
+                false => format!("// RUN: {passes}{} %t.relay", command.text),
+            }
+        }
+    };
+    format!("{header}\n// {what}\n{}", reduced.text)
+}
