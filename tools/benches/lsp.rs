@@ -62,7 +62,7 @@ impl Client {
         loop {
             let mut line = String::new();
             self.from_server.read_line(&mut line)?;
-            let length =
+            let length: usize =
                 line.trim().strip_prefix("Content-Length: ").ok_or("no header")?.parse()?;
             self.from_server.read_line(&mut line)?;
             let mut body = vec![0; length];

@@ -1,7 +1,7 @@
 //! A scripted editor: the server as a process, with real pipes.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Far longer than anything takes: a server that does not answer fails its test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub struct Client {
+pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     incoming: Receiver<Value>,
@@ -19,13 +19,13 @@ pub struct Client {
     /// Answers that nobody has waited for.
     answers: HashMap<i64, Value>,
     /// Diagnostics by version, and other notifications.
-    pub published: Vec<Value>,
-    pub notifications: Vec<Value>,
+    pub(crate) published: Vec<Value>,
+    pub(crate) notifications: Vec<Value>,
 }
 
 impl Client {
     /// A server that has heard nothing.
-    pub fn start() -> Client {
+    pub(crate) fn start() -> Client {
         let mut child = Command::new(env!("CARGO_BIN_EXE_relay-opt"))
             .arg("lsp")
             .stdin(Stdio::piped())
@@ -48,34 +48,34 @@ impl Client {
     }
 
     /// A server that is ready, with columns in UTF-16.
-    pub fn ready() -> Client {
+    pub(crate) fn ready() -> Client {
         let mut client = Client::start();
         client.request("initialize", json!({ "capabilities": {} })).unwrap();
         client.notify("initialized", json!({}));
         client
     }
 
-    pub fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn send_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(bytes).unwrap();
         stdin.flush().unwrap();
     }
 
-    pub fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         let text = message.to_string();
         self.send_bytes(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
     }
 
-    pub fn notify(&mut self, method: &str, params: Value) {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
     /// Sends a request; its id.
-    pub fn ask(&mut self, method: &str, params: Value) -> i64 {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> i64 {
         self.next_id += 1;
         let id = self.next_id;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// The answer to request `id`, or its code and message.
-    pub fn answer(&mut self, id: i64) -> Result<Value, (i64, String)> {
+    pub(crate) fn answer(&mut self, id: i64) -> Result<Value, (i64, String)> {
         while !self.answers.contains_key(&id) {
             self.receive();
         }
@@ -97,13 +97,13 @@ impl Client {
         }
     }
 
-    pub fn request(&mut self, method: &str, params: Value) -> Result<Value, (i64, String)> {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Result<Value, (i64, String)> {
         let id = self.ask(method, params);
         self.answer(id)
     }
 
     /// The next message without an id that is known.
-    pub fn receive(&mut self) -> Option<Value> {
+    pub(crate) fn receive(&mut self) -> Option<Value> {
         let message = self.incoming.recv_timeout(PATIENCE).expect("the server says nothing");
         if let Some(id) = message.get("id").and_then(Value::as_i64) {
             self.answers.insert(id, message);
@@ -118,24 +118,24 @@ impl Client {
         Some(message)
     }
 
-    pub fn open(&mut self, uri: &str, version: i64, text: &str) {
+    pub(crate) fn open(&mut self, uri: &str, version: i64, text: &str) {
         let document =
             json!({ "uri": uri, "languageId": "relay", "version": version, "text": text });
         self.notify("textDocument/didOpen", json!({ "textDocument": document }));
     }
 
-    pub fn close(&mut self, uri: &str) {
+    pub(crate) fn close(&mut self, uri: &str) {
         self.notify("textDocument/didClose", json!({ "textDocument": { "uri": uri } }));
     }
 
-    pub fn change(&mut self, uri: &str, version: i64, changes: Value) {
+    pub(crate) fn change(&mut self, uri: &str, version: i64, changes: Value) {
         let document = json!({ "uri": uri, "version": version });
         let params = json!({ "textDocument": document, "contentChanges": changes });
         self.notify("textDocument/didChange", params);
     }
 
     /// The diagnostics of `uri` in `version`. Those of versions after it must not come first.
-    pub fn diagnostics(&mut self, uri: &str, version: i64) -> Value {
+    pub(crate) fn diagnostics(&mut self, uri: &str, version: i64) -> Value {
         loop {
             for published in std::mem::take(&mut self.published) {
                 if published["uri"] == uri && published["version"] == version {
@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// The result of a request about `uri` with further parameters.
-    pub fn about(
+    pub(crate) fn about(
         &mut self,
         method: &str,
         uri: &str,
@@ -159,7 +159,7 @@ impl Client {
     }
 
     /// The same at the place of byte `offset` of `text`.
-    pub fn at(
+    pub(crate) fn at(
         &mut self,
         method: &str,
         uri: &str,
@@ -170,14 +170,14 @@ impl Client {
     }
 
     /// Ends the session; the exit status.
-    pub fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         self.request("shutdown", Value::Null).unwrap();
         self.notify("exit", Value::Null);
         self.child.wait().unwrap().code()
     }
 
     /// Ends the stream; the exit status.
-    pub fn hang_up(mut self) -> Option<i32> {
+    pub(crate) fn hang_up(mut self) -> Option<i32> {
         self.stdin = None;
         self.child.wait().unwrap().code()
     }
@@ -203,7 +203,7 @@ fn read(stdout: &mut impl BufRead) -> Option<Value> {
 }
 
 /// The line and the column, in UTF-16, of byte `offset` of `text`.
-pub fn position(text: &str, offset: usize) -> Value {
+pub(crate) fn position(text: &str, offset: usize) -> Value {
     let before = &text[..offset];
     let line = before.matches('\n').count();
     let column = before.rsplit('\n').next().unwrap_or("").encode_utf16().count();
@@ -211,7 +211,7 @@ pub fn position(text: &str, offset: usize) -> Value {
 }
 
 /// The part of `text` that a range of the protocol covers.
-pub fn covered<'t>(text: &'t str, range: &Value) -> &'t str {
+pub(crate) fn covered<'t>(text: &'t str, range: &Value) -> &'t str {
     let place = |position: &Value| {
         let line = position["line"].as_u64().unwrap() as usize;
         let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();

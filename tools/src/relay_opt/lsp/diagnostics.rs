@@ -16,7 +16,14 @@ pub(super) fn all(view: &View, registry: &Registry) -> Vec<Value> {
         Form::Relay => snapshot.diagnostics(Checks::Everything),
         Form::Generic => generic(view, registry),
     };
-    found.iter().map(|diagnostic| one(view, diagnostic)).collect()
+    // What is wrong with the text often is wrong with its types as well, which says no more.
+    let mut places = rustc_hash::FxHashSet::default();
+    let mut is_first = |diagnostic: &&Diagnostic| match &diagnostic.primary {
+        Some(label) if diagnostic.is_error() => places.insert(label.span.start),
+        _ => true,
+    };
+    let first = found.iter().filter(|diagnostic| is_first(diagnostic));
+    first.map(|diagnostic| one(view, diagnostic)).collect()
 }
 
 /// What is wrong with a text in the generic form.
