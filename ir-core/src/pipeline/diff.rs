@@ -27,7 +27,7 @@ const RESET: &str = "\x1b[0m";
 ///
 /// # Errors
 /// Those of writing to `out`.
-pub(super) fn write(
+pub fn write_diff(
     (old, new): (&str, &str),
     titles: (&str, &str),
     form: DiffForm,

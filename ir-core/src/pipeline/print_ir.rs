@@ -6,8 +6,7 @@ use crate::diagnostics::Diagnostic;
 use crate::module::Module;
 use crate::registry::Registry;
 
-use super::diff;
-use super::{DiffForm, Instrument, StepCx, StepResult};
+use super::{DiffForm, Instrument, StepCx, StepResult, write_diff};
 
 /// Prints a module; the driver knows no syntax.
 pub type PrintModule<'a> = &'a dyn Fn(&Module, &Registry, &mut dyn io::Write) -> io::Result<()>;
@@ -105,7 +104,7 @@ impl Instrument for PrintIr<'_> {
                 writeln!(log, "// ----- after {step}: no difference -----")?;
             } else {
                 let (old, new) = (format!("before {step}"), format!("after {step}"));
-                diff::write((&previous, &now), (&old, &new), form, self.coloured, log)?;
+                write_diff((&previous, &now), (&old, &new), form, self.coloured, log)?;
             }
         }
         Ok(vec![])

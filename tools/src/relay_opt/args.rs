@@ -2,6 +2,7 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use ir_core::pipeline::DiffForm;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -703,6 +704,16 @@ pub(super) enum DiffLayout {
     Unified,
     /// Old lines beside new ones.
     SideBySide,
+}
+
+impl DiffLayout {
+    /// The same for the pass manager.
+    pub(super) fn form(self) -> DiffForm {
+        match self {
+            DiffLayout::Unified => DiffForm::Unified,
+            DiffLayout::SideBySide => DiffForm::SideBySide,
+        }
+    }
 }
 
 /// How timing prints.

@@ -34,7 +34,9 @@ impl Results {
         let watched = !args.print_ir_before.is_empty()
             || !args.print_ir_after.is_empty()
             || args.print_ir_after_change
-            || args.print_ir_diff
+            || args.print_ir_diff.is_some()
+            || !args.trace_rewrites.is_empty()
+            || args.print_provenance
             || args.print_schedule_steps
             || args.dump_egraph.is_some()
             || args.timing.is_some()

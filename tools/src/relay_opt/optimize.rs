@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use ir_core::diagnostics::did_you_mean;
 use ir_core::pipeline::{
-    BisectLimit, DiffForm, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer,
-    RunOptions, Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics,
-    catch_panic, run, write_statistics,
+    BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
+    Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics, catch_panic, run,
+    write_statistics,
 };
 use ir_core::{Diagnostic, Module, Registry, SourceMap, WatchOptions};
 use target_core::Target;
@@ -482,10 +482,7 @@ impl Session<'_> {
         print_ir.before = self.before.clone();
         print_ir.after = self.after.clone();
         print_ir.after_change = args.print_ir_after_change;
-        print_ir.diff = args.print_ir_diff.map(|layout| match layout {
-            DiffLayout::Unified => DiffForm::Unified,
-            DiffLayout::SideBySide => DiffForm::SideBySide,
-        });
+        print_ir.diff = args.print_ir_diff.map(DiffLayout::form);
         print_ir.coloured = io.coloured();
         let mut trace = TraceRewrites::new(self.trace.clone());
         let record = !self.trace.is_empty();

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use analysis::{Checks, Database};
 use indexmap::IndexMap;
-use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic};
+use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic, write_diff};
 use ir_core::{Diagnostic, Item, Module, Registry, Symbol, fingerprint};
 use passes::incremental::Relay;
 use rustc_hash::FxBuildHasher;
-use similar::TextDiff;
 
 use super::args::{Optimize, Switch};
 use super::input;
@@ -218,11 +217,11 @@ impl Watch<'_> {
         }
         for name in &changed {
             let text = self.text(*name, now.get(name))?;
-            if self.args.print_ir_diff {
+            if let Some(layout) = self.args.print_ir_diff {
                 let before = self.text(*name, printed.get(name))?;
-                let diff = TextDiff::from_lines(&before, &text);
                 let (old, new) = (format!("{name} before"), format!("{name} now"));
-                write!(io.stdout, "{}", diff.unified_diff().context_radius(3).header(&old, &new))?;
+                let titles = (old.as_str(), new.as_str());
+                write_diff((&before, &text), titles, layout.form(), io.coloured(), io.stdout)?;
             } else {
                 io.stdout.write_all(text.as_bytes())?;
             }
