@@ -143,9 +143,9 @@ impl Language for Relay {
     }
 
     fn word_at(&self, piece: &str, offset: usize) -> Option<(Word, Range<usize>)> {
-        let mut lexer = Lexer::new(piece);
+        let lexer = Lexer::new(piece);
         let mut words = 0..0;
-        while let Some(token) = lexer.next() {
+        for token in lexer {
             let range = token.start as usize..token.end as usize;
             let dotted = matches!(token.kind, TokenKind::Identifier | TokenKind::Dot);
             // A name with dots is one word.

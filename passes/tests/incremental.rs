@@ -40,7 +40,7 @@ fn seen(module: &Module) -> String {
     for (name, item) in &module.items {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{name}: {:?}", item.signature);
-        for body in &item.body {
+        if let Some(body) = &item.body {
             let _ = writeln!(out, "  {}", ir_core::fingerprint::fingerprint(body));
             for op in body.walk() {
                 let types: Vec<String> =

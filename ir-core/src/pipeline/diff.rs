@@ -127,7 +127,7 @@ mod tests {
     fn colours_stand_around_what_differs() {
         let shown = |form| {
             let mut out = Vec::new();
-            write(("a\nb\nc\n", "a\nx\nc\n"), ("old", "new"), form, true, &mut out).unwrap();
+            write_diff(("a\nb\nc\n", "a\nx\nc\n"), ("old", "new"), form, true, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         let unified = shown(DiffForm::Unified);
@@ -142,7 +142,7 @@ mod tests {
     fn long_lines_go_on_below() {
         let (old, new) = ("x".repeat(100), "y".to_string());
         let mut out = Vec::new();
-        write((&old, &new), ("old", "new"), DiffForm::SideBySide, false, &mut out).unwrap();
+        write_diff((&old, &new), ("old", "new"), DiffForm::SideBySide, false, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let [first, second] = lines[..] else { panic!("{text}") };

@@ -98,10 +98,10 @@ impl Snapshot {
     /// The last item of a piece that starts at or before byte `offset` of it.
     fn declared_at(&self, slot: &Slot, offset: usize) -> Option<Declared> {
         let reading = queries::read(&self.db, slot.piece);
-        let declared = queries::Db::language(&self.db).declared(&reading).into_iter().flatten();
+        let mut declared = queries::Db::language(&self.db).declared(&reading).into_iter().flatten();
         let starts =
             |item: &Declared| item.signature.span.is_some_and(|span| span.start as usize <= offset);
-        declared.filter(starts).last()
+        declared.rfind(starts)
     }
 
     /// The variable at byte `offset`.
