@@ -18,6 +18,8 @@ pub struct Cursor<'t> {
     current: Token,
     previous_end: u32,
     depth: u32,
+    /// What ends where the text does.
+    end: &'static str,
     /// Start of the last bad token that was reported, to report each once.
     reported: Option<u32>,
     /// What was found so far.
@@ -36,15 +38,17 @@ impl<'t> Cursor<'t> {
             current,
             previous_end: 0,
             depth: 0,
+            end: "the end of the text",
             reported: None,
             diagnostics: Vec::new(),
         }
     }
 
-    /// Byte `offset` of `text`, which must lie between tokens and outside of braces.
+    /// Byte `offset` of `text`, an item's, which must lie between tokens and outside of braces.
     pub fn at(file: impl Into<Symbol>, text: &'t str, offset: u32) -> Cursor<'t> {
         let mut cursor = Cursor::new(file, "");
         cursor.text = text;
+        cursor.end = "the end of the item";
         cursor.jump(offset);
         cursor
     }
@@ -171,7 +175,7 @@ impl<'t> Cursor<'t> {
                 self.report_bad_token();
                 return Failed;
             }
-            TokenKind::End => "the end of the text".to_string(),
+            TokenKind::End => self.end.to_string(),
             _ => {
                 let text = self.text_of(self.current);
                 match text.char_indices().nth(40) {

@@ -191,7 +191,7 @@ const {float} t = {clamped};
 const {float} shifted = t * 1.44269504f + 786432.0f;
 const {float} n = shifted - 786432.0f;
 const {float} r = t - n * 0.693359375f + n * 2.12194440e-4f;
-const {float} power = __builtin_ia32_permvarsf512_mask(powers, ({int})shifted, powers, -1);
+const {float} power = __builtin_ia32_permvarsf512_mask(powers, ({int})shifted, powers, 0xFFFF);
 const {float} p = ((r * 0.16858514f + 0.5057871f) * r + 1.0115346f) * r + 0.011534547f;
 return ({float})__builtin_ia32_scalefps512_mask(power * p + power, n, power, -1, 4);
 #else
