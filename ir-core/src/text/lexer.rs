@@ -233,12 +233,15 @@ impl Token {
     }
 }
 
-const LETTER: u8 = 1;
-const DIGIT: u8 = 2;
-const SPACE: u8 = 4;
+/// Bytes that names start with.
+pub const LETTER: u8 = 1;
+/// Decimal digits.
+pub const DIGIT: u8 = 2;
+/// Bytes between tokens.
+pub const SPACE: u8 = 4;
 
-/// Class bits of every byte.
-static CLASS: [u8; 256] = {
+/// The classes of every byte that has one: [`LETTER`], [`DIGIT`] and [`SPACE`].
+pub static CLASS: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {

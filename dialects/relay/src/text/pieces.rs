@@ -10,6 +10,8 @@
 //! the items behind it. What comes before the first item, the version and an expression that
 //! stands for the function `main`, is a piece of its own.
 
+use ir_core::text::lexer::{CLASS, DIGIT, LETTER, SPACE};
+
 /// Where a piece ends, and what comes after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
@@ -82,29 +84,10 @@ struct Scanner<'t> {
     last: Last,
 }
 
-const BLANK: u8 = 1;
-const LETTER: u8 = 2;
-const DIGIT: u8 = 4;
-
-static CLASS: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = match byte as u8 {
-            b'A'..=b'Z' | b'a'..=b'z' | b'_' => LETTER,
-            b'0'..=b'9' => DIGIT,
-            b' ' | b'\t' | b'\n' | b'\r' => BLANK,
-            _ => 0,
-        };
-        byte += 1;
-    }
-    table
-};
-
 impl Scanner<'_> {
     fn run(mut self) -> Extent {
         loop {
-            self.skip(BLANK);
+            self.skip(SPACE);
             let Some(&byte) = self.bytes.get(self.position) else { break };
             let place = Place { start: self.position, before: self.end };
             let found = match byte {

@@ -197,7 +197,7 @@ impl Parser<'_, '_, '_> {
                 break;
             }
             if self.at_item() {
-                self.cursor.unexpected("`}` at the end of the item");
+                self.cursor.unexpected("`}`");
                 return;
             }
             let start = self.cursor.token().start;

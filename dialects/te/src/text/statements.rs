@@ -81,7 +81,7 @@ impl Parser<'_, '_, '_> {
                     (self.close(open), depth, column)
                 }
                 _ if self.at_item() => {
-                    self.cursor.unexpected("`}` at the end of the item");
+                    self.cursor.unexpected("`}`");
                     return;
                 }
                 _ => (self.statement(depth, column), depth, column),
