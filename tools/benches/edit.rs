@@ -3,44 +3,18 @@
 //!
 //! `cargo bench -p tools --bench edit`
 
-use std::fmt::Write as _;
+mod common;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use analysis::{Checks, Database};
+use common::{FUNCTIONS, OPERATIONS, source};
 use cpu_time::ProcessTime;
 use ir_core::Registry;
 use passes::incremental::Relay;
 
-const FUNCTIONS: usize = 1_000;
-const OPERATIONS: usize = 100;
 const FILE: &str = "module.relay";
-
-/// Every function calls the one before it; every tenth leaves its result type to inference.
-fn source() -> String {
-    let mut text = String::new();
-    for function in 0..FUNCTIONS {
-        let result = match function % 10 {
-            9 => "",
-            _ => " -> Tensor[(16, 64), float32]",
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "def @f{function}(%x: Tensor[(16, 64), float32]){result} {{");
-        let mut last = "%x".to_string();
-        for index in 0..OPERATIONS {
-            let value = match (index, function.checked_sub(1)) {
-                (0, Some(callee)) => format!("@f{callee}({last})"),
-                (n, _) if n % 4 == 1 => format!("add({last}, %x)"),
-                (n, _) if n % 4 == 3 => format!("clip({last}, a_min=0f, a_max=6f)"),
-                _ => format!("exp({last})"),
-            };
-            let _ = writeln!(text, "  %{index} = {value};");
-            last = format!("%{index}");
-        }
-        let _ = writeln!(text, "  {last}\n}}\n");
-    }
-    text
-}
 
 /// Bytes of memory that the process holds.
 fn resident() -> usize {
