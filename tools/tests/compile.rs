@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ir_core::{DType, Module, Registry, TensorData, verify};
+use ir_core::{DType, Module, Registry, Spread, TensorData, verify};
 use relay::arrays::{self, Arrays};
 use target_core::Targets;
 use target_core::package::{Input, Model};
@@ -36,6 +36,16 @@ def @main(%class: Tensor[(3, 5), float32], %int: Tensor[(7), float64], %new: Ten
           %out_0: Tensor[(8), bool], %n: int64, %u: Tensor[(4), uint16]) {
   (multiply(%class, %class), negative(%int), %new, %f32, add(%x, %x), add(%X, %X),
    logical_not(%out_0), (%n, 16777216f, 0.00001f, 12345678000f, 1e20f, -0f, 100000f), %u)
+}
+"#;
+
+/// Parameters that are random in other bounds than the rest.
+const TRAINED: &str = r#"
+def @main(%x: Tensor[(2, 48), float32], %weight: Tensor[(3, 48), float32],
+          %mean: Tensor[(3), float32], %variance: Tensor[(3), float32]) {
+  let %y = nn.dense(%x, %weight);
+  let %z = nn.batch_norm(%y, %mean, %mean, %mean, %variance);
+  (%weight, %z.2)
 }
 "#;
 
@@ -154,6 +164,8 @@ const FILLED: &[&str] = &["--params", "weights.npz", "--fill", "7"];
 #[test]
 fn the_example_prints_what_run_prints() {
     let folder = compiled("kinds", KINDS, &["--fill", "5"]);
+    assert_eq!(built(&folder), interpreted(&folder, &["--fill", "5"]));
+    let folder = compiled("trained", TRAINED, &["--fill", "5"]);
     assert_eq!(built(&folder), interpreted(&folder, &["--fill", "5"]));
 }
 
@@ -417,7 +429,12 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     let lowered = tools::executor::lower(module, registry, &options, &mut vec![]);
     let layout = lowered.expect("kernels").layout;
     let names = ["x", "w0", "b0", "w1", "w2"];
-    let inputs = names.map(|name| Input { name: name.to_string(), seed: 1, example: None });
+    let inputs = names.map(|name| Input {
+        name: name.to_string(),
+        seed: 1,
+        spread: Spread::default(),
+        example: None,
+    });
     let model = Model {
         name: "model".to_string(),
         source: "model".to_string(),
