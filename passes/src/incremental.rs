@@ -119,8 +119,7 @@ impl Language for Relay {
         let kind = item.signature.op;
         let (items, in_body) = item.body.as_ref().map_or((vec![], false), |body| mentioned(body));
         let everything = kind != FUNC && kind != TYPE;
-        let shared =
-            kind == TYPE || everything || in_body || item.signature.ty.facts().has_named;
+        let shared = kind == TYPE || everything || in_body || item.signature.ty.facts().has_named;
         Mentions { items, shared, everything }
     }
 

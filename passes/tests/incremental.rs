@@ -102,8 +102,7 @@ def @d(%x: Tensor[(4), float32]) {
 ";
 
 /// What runs again on an item whose text changed and whose signature did not.
-const BODY: [&str; 7] =
-    ["Read", "Declared", "Link", "OpenCallees", "Infer", "Signature", "Verify"];
+const BODY: [&str; 7] = ["Read", "Declared", "Link", "OpenCallees", "Infer", "Signature", "Verify"];
 
 fn on(item: &str, queries: &[&str]) -> Vec<String> {
     queries.iter().map(|query| format!("{query} {item}")).collect()

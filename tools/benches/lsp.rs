@@ -70,6 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             stderr: &mut std::io::sink(),
             directory: Default::default(),
             styled: false,
+            signals: false,
         };
         tools::relay_opt::main(&["lsp".to_string()], &mut io)
     });

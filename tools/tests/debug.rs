@@ -33,6 +33,7 @@ fn run_in(directory: &std::path::Path, args: &[&str]) -> Ran {
         stderr: &mut stderr,
         directory: directory.to_path_buf(),
         styled: false,
+        signals: false,
     };
     let status = main_with(&registry(), &args, &mut io);
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -700,6 +700,7 @@ fn the_server_runs_in_process() {
         stderr: &mut stderr,
         directory: Default::default(),
         styled: false,
+        signals: false,
     };
     let args = ["lsp".to_string(), "--stdio".to_string()];
     assert_eq!(tools::relay_opt::main(&args, &mut io), 0);

@@ -42,6 +42,7 @@ fn watched(folder: &Folder, args: &[&str], edits: &[&dyn Fn()]) -> (i32, String,
         stderr: &mut stderr,
         directory: folder.0.clone(),
         styled: false,
+        signals: false,
     };
     let status = main_watching(&tools::registry(), &args, &mut wait, &mut io);
     let stderr = String::from_utf8(stderr).unwrap();
@@ -141,6 +142,7 @@ fn cached(folder: &Folder, args: &[&str]) -> (i32, String, String) {
         stderr: &mut stderr,
         directory: folder.0.clone(),
         styled: false,
+        signals: false,
     };
     let status = main_with(&tools::registry(), &args, &mut io);
     (status, String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())

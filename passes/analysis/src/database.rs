@@ -138,9 +138,8 @@ impl Database {
             change.pieces.iter().map(|(start, end)| &layout.text[*start..*end]).collect();
         let mut found: Vec<Option<Slot>> = vec![None; texts.len()];
         let db = &self.now.db;
-        let keeps = |slot: &Option<Slot>, text: &str| {
-            slot.is_some_and(|slot| slot.piece.text(db) == text)
-        };
+        let keeps =
+            |slot: &Option<Slot>, text: &str| slot.is_some_and(|slot| slot.piece.text(db) == text);
         // Most of what stood there is still in its place; the rest may have moved.
         for (index, text) in texts.iter().enumerate() {
             if old.get(index).is_some_and(|slot| keeps(slot, text)) {

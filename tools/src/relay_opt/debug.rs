@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, catch_panic};
-use ir_core::{Diagnostic, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use regex::Regex;
 
-use self::bisect::Bisected;
+use self::bisect::{Bisected, Place};
 use self::reduce::{Limits, Reduced};
-use self::trial::{Extent, Predicate, ShellCommand, Trial};
+use self::trial::{Extent, Finding, Predicate, ShellCommand, Trial};
 use super::args::{
     BisectPasses, Budget, DebugPasses, DiagnosticForm, Executor, Fault, ReduceProgram,
 };
@@ -67,7 +67,7 @@ pub(super) fn reduce(
     if file.is_none() {
         io.stdout.write_all(reduced.text.as_bytes())?;
     }
-    writeln!(io.stderr, "{}", summary(before, &reduced))?;
+    writeln!(io.stderr, "{}", summary(before, &reduced, io.interrupt()))?;
     Ok(OK)
 }
 
@@ -80,12 +80,20 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
         Ok(session) => session,
         Err(Ended(status)) => return Ok(status),
     };
-    let Some(found) = bisect::bisect(&session.module, &session.text, &session.trial) else {
-        return session.fail(no_fault(&session.trial), io);
+    let place = bisect::bisect(&session.module, &session.text, &session.trial, io.interrupt());
+    let reproducer = match place {
+        None => return session.fail(no_fault(&session.trial), io),
+        Some(Place::Found(found)) => {
+            explain(&found, &session.trial, io)?;
+            let text = session.trial.write(&found.before, true).unwrap_or_default();
+            reproducer(found.execution.step, found.finding.what, text).to_string()
+        }
+        Some(Place::Narrowed(finding, executions, total)) => {
+            narrowed(&finding, executions, total, io)?;
+            let (pipeline, text) = (session.trial.pipeline.clone(), session.text.clone());
+            reproducer(pipeline, finding.what, text).to_string()
+        }
     };
-    explain(&found, &session.trial, io)?;
-    let text = session.trial.write(&found.before, true).unwrap_or_default();
-    let reproducer = reproducer(found.execution.step, found.finding.what, text).to_string();
     if args.output == "-" {
         io.stdout.write_all(reproducer.as_bytes())?;
     } else if let Err(error) = fs::write(io.directory.join(&args.output), reproducer) {
@@ -115,9 +123,12 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
         return session.fail(unwritable(&folder, &error), io);
     }
     let before = session.module.op_count();
-    let found = bisect::bisect(&session.module, &session.text, &session.trial);
+    let place = bisect::bisect(&session.module, &session.text, &session.trial, io.interrupt());
     let mut alone = None;
-    if let Some(found) = &found {
+    if let Some(Place::Narrowed(finding, executions, total)) = &place {
+        narrowed(finding, *executions, *total, io)?;
+    }
+    if let Some(Place::Found(found)) = &place {
         explain(found, &session.trial, io)?;
         let trial = session.trial.of_pipeline(found.execution.step.clone());
         let text = trial.write(&found.before, true).unwrap_or_default();
@@ -155,7 +166,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
             return session.fail(unwritable(path, &error), io);
         }
     }
-    writeln!(io.stderr, "{}", summary(before, &reduced))?;
+    writeln!(io.stderr, "{}", summary(before, &reduced, io.interrupt()))?;
     io.stdout.write_all(reduced.text.as_bytes())?;
     let shown = Path::new(&args.output);
     writeln!(io.stderr, "reproducer: {}", shown.join("reproducer.relay").display())?;
@@ -321,7 +332,7 @@ fn search(
 ) -> Result<Option<Reduced>, Diagnostic> {
     let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = budget.threads.map_or_else(available, usize::from);
-    let limits = Limits { trials: budget.max_trials, threads };
+    let limits = Limits { trials: budget.max_trials, threads, interrupt: io.interrupt() };
     let progress = Progress::on_terminal(io.styled);
     let mut written = Ok(());
     let write = |text: &str| match file {
@@ -372,14 +383,30 @@ fn explain(found: &Bisected, trial: &Trial<'_>, io: &mut Io<'_>) -> io::Result<(
     Ok(())
 }
 
+/// Says how far an interrupted bisection came.
+fn narrowed(
+    finding: &Finding,
+    (good, bad): (u64, u64),
+    total: u64,
+    io: &mut Io<'_>,
+) -> io::Result<()> {
+    let first = good + 1;
+    writeln!(io.stderr, "interrupted: the fault is in executions {first} to {bad} of {total}")?;
+    writeln!(io.stderr, "  {}", finding.what)
+}
+
 /// The option for the files of rules, if there are any, after a blank.
 fn rules_of(trial: &Trial<'_>) -> String {
     trial.rules.files().map(|(file, _)| format!(" --rules {file}")).collect()
 }
 
-fn summary(before: usize, reduced: &Reduced) -> String {
+fn summary(before: usize, reduced: &Reduced, interrupt: Interrupt) -> String {
     let (after, trials) = (reduced.module.op_count(), reduced.trials);
-    let more = if reduced.complete { "" } else { "; more --max-trials may make it smaller" };
+    let more = match reduced.complete {
+        true => "",
+        false if interrupt.is_raised() => "; interrupted, so that it may be smaller",
+        false => "; more --max-trials may make it smaller",
+    };
     format!(
         "reduced from {before} to {after} operations in {trials} trials{more}\n  {}",
         reduced.finding.what

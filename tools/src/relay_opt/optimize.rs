@@ -342,6 +342,7 @@ impl Session<'_> {
             stderr: &mut stderr,
             directory: io.directory.clone(),
             styled: io.styled,
+            signals: io.signals,
         };
         let result = self.part(file, &text, timing, &mut inner)?;
         let silent = !stderr.written;
@@ -512,8 +513,9 @@ impl Session<'_> {
         let reporter = &mut self.reporter;
         let registry = self.registry;
         let mut found = Vec::new();
+        let interrupt = io.interrupt();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
-            let options = RunOptions { threads, sources: rules.clone(), watch };
+            let options = RunOptions { threads, sources: rules.clone(), watch, interrupt };
             let report = run(pipeline, module, registry, options, &mut instruments, io.stderr)?;
             reporter.sources(&report.sources);
             if args.stats {

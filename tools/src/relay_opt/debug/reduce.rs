@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use ir_core::pipeline::catch_panic;
-use ir_core::{Body, Module, TypeData};
+use ir_core::{Body, Interrupt, Module, TypeData};
 use rustc_hash::FxHashSet;
 
 use super::edits::{Edit, Strategy, apply, edits};
@@ -22,6 +22,8 @@ pub(crate) struct Limits {
     pub(crate) trials: u64,
     /// Programs that are tried at once; this changes nothing but the time.
     pub(crate) threads: usize,
+    /// Ends the search before that.
+    pub(crate) interrupt: Interrupt,
 }
 
 /// A program that shows the fault.
@@ -144,7 +146,7 @@ impl Search<'_, '_> {
     }
 
     fn is_over(&self) -> bool {
-        self.best.trials >= self.limits.trials
+        self.best.trials >= self.limits.trials || self.limits.interrupt.is_raised()
     }
 
     /// Tries each of several lists of edits; takes the first that keeps the fault, and returns its

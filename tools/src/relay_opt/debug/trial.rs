@@ -160,7 +160,9 @@ impl Trial<'_> {
         let mut module = module.clone();
         let mut part = Part { extent, executions: vec![], rewrites: vec![] };
         let watch = WatchOptions { edits: WatchOptions::guard(module.op_count()).edits, ..watch };
-        let options = RunOptions { threads: 1, sources: self.rules.clone(), watch: Some(watch) };
+        // A trial that is cut short would tell nothing; searches look at Ctrl-C between trials.
+        let (sources, watch) = (self.rules.clone(), Some(watch));
+        let options = RunOptions { sources, watch, ..RunOptions::default() };
         let ran = catch_panic(|| {
             let mut check = VerifyEach::new(&verify);
             let mut instruments: [&mut dyn Instrument; 2] = [&mut part, &mut check];
