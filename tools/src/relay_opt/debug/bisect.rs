@@ -38,7 +38,7 @@ pub(crate) enum Place {
 pub(crate) fn bisect(
     module: &Module,
     text: &str,
-    trial: &Trial<'_>,
+    trial: &Trial,
     interrupt: Interrupt,
 ) -> Option<Place> {
     let finding = trial.check(module, text, Extent::All)?;
@@ -72,11 +72,7 @@ pub(crate) fn bisect(
 }
 
 /// The first rewrite of `execution` on `before` after which the fault shows.
-fn rewrite(
-    before: &Module,
-    execution: &Execution,
-    trial: &Trial<'_>,
-) -> Option<(Rewrite, u64, u64)> {
+fn rewrite(before: &Module, execution: &Execution, trial: &Trial) -> Option<(Rewrite, u64, u64)> {
     let alone = trial.of_pipeline(execution.step.clone());
     let extent = place(before, execution, &alone)?;
     let watch = WatchOptions { record: true, ..WatchOptions::default() };
@@ -85,7 +81,7 @@ fn rewrite(
     let total = rewrites.len() as u64;
     let mut oracle = Trials::new(3);
     let expected = match &trial.predicate {
-        Predicate::Miscompile(_) => Some(oracle.evaluate(before, trial.registry).ok()?),
+        Predicate::Miscompile(_) => Some(oracle.evaluate(before, &trial.registry).ok()?),
         _ => None,
     };
     // Whether the program is still right after so many rewrites.
@@ -94,12 +90,12 @@ fn rewrite(
         let Ok(ran) = alone.run(before, extent, watch) else { return false };
         match (&trial.predicate, &expected) {
             (Predicate::Miscompile(executor), Some(expected)) => {
-                let verified = verify(&ran.module, trial.registry).is_empty();
-                let (module, registry) = (&ran.module, trial.registry);
+                let verified = verify(&ran.module, &trial.registry).is_empty();
+                let (module, registry) = (&ran.module, &trial.registry);
                 verified && difference(&mut oracle, expected, module, registry, *executor).is_none()
             }
             (Predicate::Crash, _) if matches!(ran.report.outcome, Outcome::Stopped(_)) => {
-                verify(&ran.module, trial.registry).is_empty()
+                verify(&ran.module, &trial.registry).is_empty()
             }
             (Predicate::Crash, _) => fault(&ran.report).is_none(),
             (Predicate::Command(_) | Predicate::Message(_) | Predicate::Miscompile(_), _) => false,
@@ -123,7 +119,7 @@ fn rewrite(
 }
 
 /// The part of a pipeline of that pass alone that is the execution.
-fn place(before: &Module, execution: &Execution, alone: &Trial<'_>) -> Option<Extent> {
+fn place(before: &Module, execution: &Execution, alone: &Trial) -> Option<Extent> {
     let none = alone.run(before, Extent::First(0), WatchOptions::default()).ok()?;
     let index = none.executions.iter().position(|other| other.item == execution.item)?;
     Some(Extent::Only(index as u64 + 1))
