@@ -37,8 +37,8 @@ pub mod verify;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
 pub use body::{
-    Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts, Rewrite, ValueDef,
-    WatchOptions,
+    Binding, Body, Decoder, Encoder, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts,
+    Rewrite, ValueDef, WatchOptions,
 };
 pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};

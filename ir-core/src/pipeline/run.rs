@@ -243,8 +243,8 @@ pub fn run(
     Ok(report)
 }
 
-/// Whether function passes leave the item as it is.
-fn is_left_alone(signature: &Signature) -> bool {
+/// Whether function passes leave an item with this signature as it is.
+pub fn is_left_alone(signature: &Signature) -> bool {
     let attrs = signature.attrs;
     attrs.value::<i64>("SkipOptimization").is_some_and(|flag| flag != 0)
         || attrs.get("Compiler").is_some()
