@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::interrupt::Interrupt;
 use crate::location::SourceMap;
 use crate::module::Module;
 use crate::registry::Registry;
@@ -27,6 +28,10 @@ pub struct PassContext<'a> {
     pub sources: SourceMap,
     /// Text for whoever watches the run.
     pub log: Vec<u8>,
+    /// Whether the pass is to end with what it has. A pass that does says so by
+    /// [`PassContext::cut_short`].
+    pub interrupt: Interrupt,
+    cut: bool,
 }
 
 impl<'a> PassContext<'a> {
@@ -34,12 +39,31 @@ impl<'a> PassContext<'a> {
     pub fn new(registry: &'a Registry, threads: usize) -> PassContext<'a> {
         let statistics = IndexMap::default();
         let sources = SourceMap::default();
-        PassContext { registry, threads, diagnostics: vec![], statistics, sources, log: vec![] }
+        PassContext {
+            registry,
+            threads,
+            diagnostics: vec![],
+            statistics,
+            sources,
+            log: vec![],
+            interrupt: Interrupt::default(),
+            cut: false,
+        }
     }
 
     /// Adds `amount` to counter `name`.
     pub fn count(&mut self, name: &'static str, amount: u64) {
         *self.statistics.entry(name).or_default() += amount;
+    }
+
+    /// Says that the pass ended early because it was interrupted.
+    pub fn cut_short(&mut self) {
+        self.cut = true;
+    }
+
+    /// Whether the pass ended early because it was interrupted.
+    pub fn was_cut_short(&self) -> bool {
+        self.cut
     }
 
     /// Reports a finding and goes on.

@@ -70,7 +70,11 @@ impl FunctionPass for Rewrite {
             return Ok(());
         };
         let rewrites = self.options.limit.saturating_mul(f.body.op_count() as u64);
-        let (statistics, warning) = rewrite(f, rules, Limits { rewrites, matches: 10_000 })?;
+        let limits = Limits { rewrites, matches: 10_000, interrupt: cx.interrupt };
+        let (statistics, warning) = rewrite(f, rules, limits)?;
+        if statistics.interrupted {
+            cx.cut_short();
+        }
         for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {
             if *count > 0 {
                 cx.count(compiled.rule.name.as_str(), *count);

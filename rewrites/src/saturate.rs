@@ -1,6 +1,6 @@
 //! Equality saturation of a block: rules add equal forms until nothing is new or the budget ends.
 
-use ir_core::{Diagnostic, Registry};
+use ir_core::{Diagnostic, Interrupt, Registry};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::egraph::{Class, Graph};
@@ -26,6 +26,8 @@ pub struct Budget {
     /// Rounds of rules with several roots, which grow the graph fastest: they come when the other
     /// rules find nothing new, or half of the rounds are over.
     pub merging_iterations: u32,
+    /// Ends the work before that.
+    pub interrupt: Interrupt,
 }
 
 /// Which rules take part in the rounds of a phase.
@@ -91,6 +93,8 @@ pub enum End {
     Saturated,
     /// A part of the budget was used up.
     Budget,
+    /// It was interrupted.
+    Interrupted,
 }
 
 /// What one rule did.
@@ -168,6 +172,10 @@ pub fn saturate(
         };
         run.pauses = vec![(0, 0); rules.rules.len()];
         for _ in 0..phase.rounds {
+            if budget.interrupt.is_raised() {
+                run.ledger.end = End::Interrupted;
+                return Ok(run.ledger);
+            }
             if run.ledger.iterations >= budget.iterations {
                 return Ok(run.ledger);
             }
@@ -183,6 +191,9 @@ pub fn saturate(
                 break;
             }
         }
+    }
+    if run.ledger.end == End::Budget && budget.interrupt.is_raised() {
+        run.ledger.end = End::Interrupted;
     }
     Ok(run.ledger)
 }
@@ -329,6 +340,7 @@ impl<'a> Saturation<'a> {
                 rules: self.rules,
                 registry: self.registry,
                 limits: (share, budget.nodes),
+                interrupt: budget.interrupt,
                 work: 0,
                 plans: Vec::new(),
             };
@@ -401,6 +413,7 @@ struct RuleSearch<'a> {
     registry: &'a Registry,
     /// Nodes to look at, and plans.
     limits: (u64, usize),
+    interrupt: Interrupt,
     work: u64,
     plans: Vec<Plan<Class>>,
 }
@@ -424,7 +437,7 @@ impl RuleSearch<'_> {
                     true
                 };
                 search(snapshot, &siblings.member, pattern, class, &mut self.work, visit);
-                if self.work > self.limits.0 {
+                if self.work > self.limits.0 || self.interrupt.is_raised() {
                     return Ok(false);
                 }
             }
@@ -455,7 +468,8 @@ impl RuleSearch<'_> {
             if let Some(error) = error {
                 return Err(error);
             }
-            if self.work > self.limits.0 || self.plans.len() >= limit {
+            let is_over = self.work > self.limits.0 || self.plans.len() >= limit;
+            if is_over || self.interrupt.is_raised() {
                 return Ok(false);
             }
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Code, why no lit file can show it, and the test that does.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("E0713", "a signal while a pass runs", "tools/tests/interrupt.rs"),
     (
         "E0728",
         "a broken file in a folder of the cache, whose name is a hash of the program, too",

@@ -69,6 +69,7 @@ fn relay_opt(args: &[&str], directory: &Path) -> (i32, String) {
         stderr: &mut stderr,
         directory,
         styled: false,
+        signals: false,
     };
     let status = tools::relay_opt::main(&args, &mut io);
     (status, String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())

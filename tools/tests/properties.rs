@@ -172,6 +172,7 @@ fn opt(registry: &Registry, args: &[&str], stdin: &[u8]) -> Ran {
         stderr: &mut err,
         directory: PathBuf::new(),
         styled: false,
+        signals: false,
     };
     let status = main_with(registry, &args, &mut io);
     Ran { status, out, err: String::from_utf8_lossy(&err).into_owned() }

@@ -11,6 +11,7 @@ use crate::body::{Body, Rewrite, Tally, WatchOptions};
 use crate::diagnostics::Diagnostic;
 use crate::fingerprint;
 use crate::intern::Symbol;
+use crate::interrupt::Interrupt;
 use crate::location::SourceMap;
 use crate::module::{Module, Signature, Signatures};
 use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
@@ -29,11 +30,14 @@ pub struct RunOptions {
     pub sources: SourceMap,
     /// How the rewrites of passes are watched; `None` where nobody does.
     pub watch: Option<WatchOptions>,
+    /// Whether passes that search are to end with what they have.
+    pub interrupt: Interrupt,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { threads: 1, sources: SourceMap::default(), watch: None }
+        let (sources, interrupt) = (SourceMap::default(), Interrupt::default());
+        RunOptions { threads: 1, sources, watch: None, interrupt }
     }
 }
 
@@ -118,6 +122,8 @@ struct Findings {
     sources: SourceMap,
     log: Vec<u8>,
     panic: Option<String>,
+    /// Whether it was interrupted.
+    cut: bool,
 }
 
 /// What one pass did to the module.
@@ -129,6 +135,7 @@ struct Executed {
     sources: SourceMap,
     log: Vec<u8>,
     crash: Option<Crash>,
+    cut: bool,
     tallies: Vec<Tally>,
 }
 
@@ -189,7 +196,7 @@ pub fn run(
         };
         let wall = start.elapsed();
         let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
-        let Executed { log: said, crash, tallies, .. } = executed;
+        let Executed { log: said, crash, cut, tallies, .. } = executed;
         report.sources.extend(&sources);
         log.write_all(&said)?;
         let rewrites: Vec<Rewrite> = tallies.iter().flat_map(Tally::take).collect();
@@ -200,6 +207,7 @@ pub fn run(
         }
         let failed = diagnostics.iter().any(Diagnostic::is_error);
         report.diagnostics.extend(diagnostics);
+        report.diagnostics.extend(cut.then(|| cut_diagnostic(step)));
         report.steps.push(StepReport {
             pass: step.to_string(),
             changed,
@@ -235,11 +243,17 @@ pub fn run(
     Ok(report)
 }
 
-/// Whether function passes leave the item as it is.
-fn is_left_alone(signature: &Signature) -> bool {
+/// Whether function passes leave an item with this signature as it is.
+pub fn is_left_alone(signature: &Signature) -> bool {
     let attrs = signature.attrs;
     attrs.value::<i64>("SkipOptimization").is_some_and(|flag| flag != 0)
         || attrs.get("Compiler").is_some()
+}
+
+fn cut_diagnostic(step: &Step) -> Diagnostic {
+    let message = format!("pass `{}` was interrupted", step.def.name);
+    Diagnostic::warning("E0713", message)
+        .note("the program is the best that it had found; the passes after it ran as usual")
 }
 
 fn crash_diagnostic(crash: &Crash) -> Diagnostic {
@@ -253,12 +267,14 @@ fn crash_diagnostic(crash: &Crash) -> Diagnostic {
 fn collect(
     registry: &Registry,
     threads: usize,
-    sources: &SourceMap,
+    options: &RunOptions,
     work: impl FnOnce(&mut PassContext<'_>) -> Result<(), Diagnostic>,
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
-    cx.sources = sources.clone();
+    cx.sources = options.sources.clone();
+    cx.interrupt = options.interrupt;
     let result = catch_panic(|| work(&mut cx));
+    let cut = cx.was_cut_short();
     let mut diagnostics = cx.diagnostics;
     let panic = match result {
         Ok(Ok(())) => None,
@@ -269,7 +285,7 @@ fn collect(
         Err(message) => Some(message),
     };
     let PassContext { statistics, sources, log, .. } = cx;
-    Findings { diagnostics, statistics, sources, log, panic }
+    Findings { diagnostics, statistics, sources, log, panic, cut }
 }
 
 fn run_module_pass(
@@ -291,7 +307,7 @@ fn run_module_pass(
     }
     let keeps = options.watch.is_some_and(|watch| watch.provenance);
     let places = keeps.then(|| provenance::places(module));
-    let findings = collect(registry, options.threads, &options.sources, |cx| pass.run(module, cx));
+    let findings = collect(registry, options.threads, options, |cx| pass.run(module, cx));
     if let Some(tally) = &tally {
         for body in module.items.values_mut().filter_map(|item| item.body_mut()) {
             body.unwatch(tally);
@@ -308,10 +324,11 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, sources, log, panic } = findings;
+    let Findings { diagnostics, statistics, sources, log, panic, cut } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     let tallies = Vec::from_iter(tally);
-    Executed { changed, items: vec![], diagnostics, statistics, sources, log, crash, tallies }
+    let items = vec![];
+    Executed { changed, items, diagnostics, statistics, sources, log, crash, cut, tallies }
 }
 
 fn run_function_pass(
@@ -340,6 +357,7 @@ fn run_function_pass(
         sources: SourceMap::default(),
         log: vec![],
         crash: None,
+        cut: false,
         tallies: vec![],
     };
     for finished in run_jobs(jobs, options.threads, &work) {
@@ -350,6 +368,7 @@ fn run_function_pass(
             item.body = Some(job.body);
         }
         executed.changed |= changed;
+        executed.cut |= findings.cut;
         executed.items.push(ItemRun { name: job.name, changed, time });
         executed.diagnostics.extend(findings.diagnostics);
         executed.sources.extend(&findings.sources);
@@ -412,7 +431,7 @@ fn run_job(
     if let Some(tally) = &tally {
         Arc::make_mut(&mut job.body).watch(job.name, tally);
     }
-    let findings = collect(registry, 1, &options.sources, |cx| {
+    let findings = collect(registry, 1, options, |cx| {
         let mut f = FuncMut {
             name: job.name,
             signature: &mut job.signature,

@@ -342,6 +342,7 @@ impl Session<'_> {
             stderr: &mut stderr,
             directory: io.directory.clone(),
             styled: io.styled,
+            signals: io.signals,
         };
         let result = self.part(file, &text, timing, &mut inner)?;
         let silent = !stderr.written;
@@ -509,12 +510,20 @@ impl Session<'_> {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
         let rules = self.rules.clone();
-        let reporter = &mut self.reporter;
+        let (reporter, results) = (&mut self.reporter, self.results.as_ref());
+        let verified = args.verify_each == Switch::On;
         let registry = self.registry;
         let mut found = Vec::new();
+        let interrupt = io.interrupt();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
-            let options = RunOptions { threads, sources: rules.clone(), watch };
-            let report = run(pipeline, module, registry, options, &mut instruments, io.stderr)?;
+            let options = RunOptions { threads, sources: rules.clone(), watch, interrupt };
+            let kept = results.map(|results| results.items(verified, registry));
+            let report = match kept {
+                Some(items) => {
+                    items.run(pipeline, module, &options, &mut instruments, io.stderr)?
+                }
+                None => run(pipeline, module, registry, options, &mut instruments, io.stderr)?,
+            };
             reporter.sources(&report.sources);
             if args.stats {
                 write_statistics(&report, io.stderr)?;
