@@ -228,7 +228,8 @@ fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Val
     let args = random_arguments(main, registry, &original.signatures(), 1)?;
     let value = Interpreter::new(module, registry).call("main", args);
     let value = value.map_err(|error| format!("run: {error:?}"))?;
-    check_type(&value, main.result)?;
+    let ty = main.signature.ty.as_function().ok_or("`@main` is no function")?;
+    check_type(&value, ty.result)?;
     Ok(value)
 }
 

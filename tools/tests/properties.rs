@@ -98,7 +98,8 @@ fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Val
     let options = Options { step_limit: Some(10_000_000), ..Options::default() };
     let interpreter = Interpreter::new(module, registry).options(options);
     let value = interpreter.call("main", args).map_err(|error| format!("run: {error:?}"))?;
-    check_type(&value, main.result)?;
+    let ty = main.signature.ty.as_function().ok_or("`@main` is no function")?;
+    check_type(&value, ty.result)?;
     Ok(value)
 }
 
