@@ -13,7 +13,7 @@ use crate::fingerprint;
 use crate::intern::Symbol;
 use crate::location::SourceMap;
 use crate::module::{Module, Signature, Signatures};
-use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
+use crate::pass::{Explanation, FunctionPass, ModulePass, PassContext, PassInstance};
 use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
@@ -29,11 +29,13 @@ pub struct RunOptions {
     pub sources: SourceMap,
     /// How the rewrites of passes are watched; `None` where nobody does.
     pub watch: Option<WatchOptions>,
+    /// Whether passes that can explain what they do.
+    pub explain: bool,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { threads: 1, sources: SourceMap::default(), watch: None }
+        RunOptions { threads: 1, sources: SourceMap::default(), watch: None, explain: false }
     }
 }
 
@@ -63,6 +65,8 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// Texts that the findings point into, besides the program's.
     pub sources: SourceMap,
+    /// What passes explained, in pipeline order and in item order within a pass.
+    pub explanations: Vec<Explanation>,
 }
 
 /// What one pass of a run did.
@@ -117,6 +121,7 @@ struct Findings {
     statistics: Statistics,
     sources: SourceMap,
     log: Vec<u8>,
+    explanations: Vec<Explanation>,
     panic: Option<String>,
 }
 
@@ -128,6 +133,7 @@ struct Executed {
     statistics: Statistics,
     sources: SourceMap,
     log: Vec<u8>,
+    explanations: Vec<Explanation>,
     crash: Option<Crash>,
     tallies: Vec<Tally>,
 }
@@ -150,7 +156,8 @@ pub fn run(
 ) -> io::Result<Report> {
     let (diagnostics, steps) = (vec![], vec![]);
     let sources = SourceMap::default();
-    let mut report = Report { outcome: Outcome::Done, diagnostics, steps, sources };
+    let explanations = vec![];
+    let mut report = Report { outcome: Outcome::Done, diagnostics, steps, sources, explanations };
     for (index, step) in pipeline.steps().iter().enumerate() {
         let cx = StepCx { step, index, registry };
         let mut allow = |item: Option<Symbol>, log: &mut dyn io::Write| -> io::Result<bool> {
@@ -189,8 +196,9 @@ pub fn run(
         };
         let wall = start.elapsed();
         let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
-        let Executed { log: said, crash, tallies, .. } = executed;
+        let Executed { log: said, crash, tallies, explanations, .. } = executed;
         report.sources.extend(&sources);
+        report.explanations.extend(explanations);
         log.write_all(&said)?;
         let rewrites: Vec<Rewrite> = tallies.iter().flat_map(Tally::take).collect();
         if !rewrites.is_empty() {
@@ -253,11 +261,12 @@ fn crash_diagnostic(crash: &Crash) -> Diagnostic {
 fn collect(
     registry: &Registry,
     threads: usize,
-    sources: &SourceMap,
+    options: &RunOptions,
     work: impl FnOnce(&mut PassContext<'_>) -> Result<(), Diagnostic>,
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
-    cx.sources = sources.clone();
+    cx.sources = options.sources.clone();
+    cx.explain = options.explain;
     let result = catch_panic(|| work(&mut cx));
     let mut diagnostics = cx.diagnostics;
     let panic = match result {
@@ -268,8 +277,8 @@ fn collect(
         }
         Err(message) => Some(message),
     };
-    let PassContext { statistics, sources, log, .. } = cx;
-    Findings { diagnostics, statistics, sources, log, panic }
+    let PassContext { statistics, sources, log, explanations, .. } = cx;
+    Findings { diagnostics, statistics, sources, log, explanations, panic }
 }
 
 fn run_module_pass(
@@ -291,7 +300,7 @@ fn run_module_pass(
     }
     let keeps = options.watch.is_some_and(|watch| watch.provenance);
     let places = keeps.then(|| provenance::places(module));
-    let findings = collect(registry, options.threads, &options.sources, |cx| pass.run(module, cx));
+    let findings = collect(registry, options.threads, options, |cx| pass.run(module, cx));
     if let Some(tally) = &tally {
         for body in module.items.values_mut().filter_map(|item| item.body_mut()) {
             body.unwatch(tally);
@@ -308,10 +317,21 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, sources, log, panic } = findings;
+    let Findings { diagnostics, statistics, sources, log, explanations, panic } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     let tallies = Vec::from_iter(tally);
-    Executed { changed, items: vec![], diagnostics, statistics, sources, log, crash, tallies }
+    let items = vec![];
+    Executed {
+        changed,
+        items,
+        diagnostics,
+        statistics,
+        sources,
+        log,
+        explanations,
+        crash,
+        tallies,
+    }
 }
 
 fn run_function_pass(
@@ -339,6 +359,7 @@ fn run_function_pass(
         statistics: Statistics::default(),
         sources: SourceMap::default(),
         log: vec![],
+        explanations: vec![],
         crash: None,
         tallies: vec![],
     };
@@ -354,6 +375,7 @@ fn run_function_pass(
         executed.diagnostics.extend(findings.diagnostics);
         executed.sources.extend(&findings.sources);
         executed.log.extend(findings.log);
+        executed.explanations.extend(findings.explanations);
         for (counter, amount) in findings.statistics {
             *executed.statistics.entry(counter).or_default() += amount;
         }
@@ -412,7 +434,7 @@ fn run_job(
     if let Some(tally) = &tally {
         Arc::make_mut(&mut job.body).watch(job.name, tally);
     }
-    let findings = collect(registry, 1, &options.sources, |cx| {
+    let findings = collect(registry, 1, options, |cx| {
         let mut f = FuncMut {
             name: job.name,
             signature: &mut job.signature,

@@ -160,7 +160,8 @@ impl Trial<'_> {
         let mut module = module.clone();
         let mut part = Part { extent, executions: vec![], rewrites: vec![] };
         let watch = WatchOptions { edits: WatchOptions::guard(module.op_count()).edits, ..watch };
-        let options = RunOptions { threads: 1, sources: self.rules.clone(), watch: Some(watch) };
+        let sources = self.rules.clone();
+        let options = RunOptions { sources, watch: Some(watch), ..RunOptions::default() };
         let ran = catch_panic(|| {
             let mut check = VerifyEach::new(&verify);
             let mut instruments: [&mut dyn Instrument; 2] = [&mut part, &mut check];
