@@ -73,7 +73,8 @@ impl FunctionPass for Rewrite {
         };
         let rewrites = self.options.limit.saturating_mul(f.body.op_count() as u64);
         let mut recorder = cx.explain.then(|| Recorder::new(f));
-        let (active, limits) = (vec![true; rules.rules.len()], Limits { rewrites, matches: 10_000 });
+        let (active, limits) =
+            (vec![true; rules.rules.len()], Limits { rewrites, matches: 10_000 });
         let (statistics, warning) = rewrite_with(f, rules, &active, limits, recorder.as_mut())?;
         explain(f, rules, recorder, cx)?;
         for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {

@@ -70,7 +70,8 @@ pub fn search(
     };
     let before = cost(f, model);
     let mut best: Option<State> = None;
-    let mut states = vec![State { cost: before, body: f.body.clone(), rules: vec![], trail: vec![] }];
+    let mut states =
+        vec![State { cost: before, body: f.body.clone(), rules: vec![], trail: vec![] }];
     let mut seen: FxHashSet<Fingerprint> = std::iter::once(fingerprint(f.body)).collect();
     while found.rounds < limits.rounds && found.work < limits.work {
         found.rounds += 1;
@@ -102,13 +103,26 @@ pub fn search(
     Ok(found)
 }
 
-/// Goes to the best program once more and notes the steps: equal edits of equal bodies make values of
-/// equal ids.
+/// Goes to the best program once more, in a copy, and notes the steps: equal edits of equal bodies
+/// make values of equal ids.
 fn note(f: &mut FuncMut<'_>, rules: &RuleSet, trail: &[Rc<Plan>], recorder: &mut Recorder) {
+    let mut body = f.body.clone();
+    let mut view = with_body(f, &mut body);
     for plan in trail {
-        recorder.in_place(f.body, rules, plan.0, &plan.1, f.registry);
-        let made = apply_plan(f, rules, plan);
+        recorder.in_place(view.body, rules, plan.0, &plan.1, view.registry);
+        let made = apply_plan(&mut view, rules, plan);
         recorder.made(&made);
+    }
+}
+
+/// The function as it would be with another body.
+fn with_body<'a>(f: &'a mut FuncMut<'_>, body: &'a mut Body) -> FuncMut<'a> {
+    FuncMut {
+        name: f.name,
+        signature: &mut *f.signature,
+        body,
+        signatures: f.signatures,
+        registry: f.registry,
     }
 }
 
@@ -126,14 +140,7 @@ fn expand(
     found: &mut Found,
     next: &mut Vec<State>,
 ) -> Result<(), Diagnostic> {
-    // The function as it would be with another body.
-    let mut view = FuncMut {
-        name: f.name,
-        signature: &mut *f.signature,
-        body: &mut state.body,
-        signatures: f.signatures,
-        registry: f.registry,
-    };
+    let mut view = with_body(f, &mut state.body);
     let ops: Vec<OpId> = view.body.walk().collect();
     for op in ops {
         if !is_pure(view.body, view.registry, op) {

@@ -321,17 +321,7 @@ fn run_module_pass(
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     let tallies = Vec::from_iter(tally);
     let items = vec![];
-    Executed {
-        changed,
-        items,
-        diagnostics,
-        statistics,
-        sources,
-        log,
-        explanations,
-        crash,
-        tallies,
-    }
+    Executed { changed, items, diagnostics, statistics, sources, log, explanations, crash, tallies }
 }
 
 fn run_function_pass(

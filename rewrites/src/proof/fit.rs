@@ -91,13 +91,44 @@ pub struct Fitted {
     pub equal: Vec<(Term, Term)>,
 }
 
-/// How `rule` fits `left`, one term for each operation of its left side; `None` where it does not.
+/// A rule, for so many members where it is about families.
+#[derive(Clone, Copy)]
+pub struct Instance<'r> {
+    /// The rule.
+    pub rule: &'r Rule,
+    /// By attribute, whether it is the same wherever it stands; `None` where all are.
+    shared: Option<&'r [bool]>,
+}
+
+impl<'r> Instance<'r> {
+    /// The rule that `compiled` stands for whose left side has `ops` operations.
+    pub fn new(compiled: &'r Compiled, ops: usize) -> Option<Instance<'r>> {
+        let Some(siblings) = &compiled.siblings else {
+            return Some(Instance { rule: &compiled.rule, shared: None });
+        };
+        let of_member = Shape::new(&siblings.member)?.ops.len();
+        let rule = siblings.of(ops.checked_div(of_member)?)?;
+        Some(Instance { rule, shared: Some(siblings.shared_attributes()) })
+    }
+
+    fn is_shared(self, attribute: Var) -> bool {
+        self.shared.is_none_or(|shared| shared[attribute.0])
+    }
+}
+
+/// How a rule fits `left`, one term for each operation of its left side; `None` where it does not.
 /// Conditions are not looked at. Equations may stand for one value: what a rule says about two holds
 /// for one as well.
-pub fn fit(terms: &Terms, rule: &Rule, shape: &Shape<'_>, left: &[Line]) -> Option<Fitted> {
+pub fn fit(
+    terms: &Terms,
+    instance: Instance<'_>,
+    shape: &Shape<'_>,
+    left: &[Line],
+) -> Option<Fitted> {
     if shape.ops.len() != left.len() {
         return None;
     }
+    let rule = instance.rule;
     let mut fitted = Fitted {
         found: Match {
             values: SmallVec::from_elem(None, rule.values.len()),
@@ -113,7 +144,7 @@ pub fn fit(terms: &Terms, rule: &Rule, shape: &Shape<'_>, left: &[Line]) -> Opti
         let fits = *name == op.name
             && operands.len() == parts.len()
             && (!line.swapped || terms.commutes(line.term))
-            && attributes(op, *attrs, &mut fitted.found.attributes);
+            && attributes(op, *attrs, instance, &mut fitted.found.attributes);
         if !fits {
             return None;
         }
@@ -159,8 +190,15 @@ impl Fitted {
 }
 
 /// Whether `attrs` are what `op` says, given what its variables are bound to, which may become more.
-pub fn attributes(op: &OpNode, attrs: AttrDict, bound: &mut [Option<Attr>]) -> bool {
-    let mut bind = |var: Var, attr: Attr| *bound[var.0].get_or_insert(attr) == attr;
+pub fn attributes(
+    op: &OpNode,
+    attrs: AttrDict,
+    instance: Instance<'_>,
+    bound: &mut [Option<Attr>],
+) -> bool {
+    let mut bind = |var: Var, attr: Attr| {
+        !instance.is_shared(var) || *bound[var.0].get_or_insert(attr) == attr
+    };
     for ((key, pattern), default) in op.attrs.iter().zip(&op.defaults) {
         let fits = match (pattern, attrs.get(*key).or(*default)) {
             (Expr::Attribute(var), Some(attr)) => bind(*var, attr),
@@ -177,17 +215,6 @@ pub fn attributes(op: &OpNode, attrs: AttrDict, bound: &mut [Option<Attr>]) -> b
         Rest::Default => others.next().is_none(),
         Rest::Ignored => true,
         Rest::Variable(var) => bind(var, Attr::new(AttrData::Dict(AttrDict::new(others)))),
-    }
-}
-
-/// The rules that `compiled` stands for whose left side has `ops` operations.
-pub fn with_ops(compiled: &Compiled, ops: usize) -> Option<&Rule> {
-    match &compiled.siblings {
-        None => Some(&compiled.rule),
-        Some(siblings) => {
-            let of_member = Shape::new(&siblings.member)?.ops.len();
-            siblings.of(ops.checked_div(of_member)?)
-        }
     }
 }
 

@@ -115,7 +115,13 @@ pub fn uses(
     let mut uses = Vec::new();
     let mut after = Values::default();
     let mut blocks: FxHashMap<BlockId, BlockId> = FxHashMap::default();
-    pair_blocks((body, body.entry()), (rewritten, rewritten.entry()), values, &mut after, &mut blocks)?;
+    pair_blocks(
+        (body, body.entry()),
+        (rewritten, rewritten.entry()),
+        values,
+        &mut after,
+        &mut blocks,
+    )?;
     let mut old = body.walk().filter(|op| !is_pure(body, registry, *op)).peekable();
     for op in rewritten.walk() {
         if is_pure(rewritten, registry, op) {

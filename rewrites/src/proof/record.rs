@@ -13,11 +13,11 @@ use crate::matching::{Match, TermGraph};
 use crate::rule::OpNode;
 use crate::snapshot::Snapshot;
 
-use super::fit::{Line, Part, Shape, asks_for_weights, attributes, fit, regroup, with_ops};
+use super::fit::{Instance, Line, Part, Shape, asks_for_weights, attributes, fit, regroup};
 use super::forest::{Forest, Why};
 use super::program::{self, Values, numbered};
-use super::terms::{Kind, Operands, Term, Terms};
 use super::store::{Origin, Store};
+use super::terms::{Kind, Operands, Term, Terms};
 use super::text::resolve;
 
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub struct Recorder {
     /// Those, and of what drivers made.
     values: Values,
     terms: Terms,
+    /// Kinds of terms of the source.
+    kinds: u32,
     items: Vec<Item>,
     /// By term, the item that made it.
     makers: Vec<u32>,
@@ -79,6 +81,7 @@ impl Recorder {
         let mut terms = Terms::new(true);
         let numbered = numbered(f.body);
         let values = program::enter(f.body, &numbered, &mut terms, f.registry);
+        let kinds = terms.kinds().len() as u32;
         Recorder {
             name: f.name,
             source: f.body.clone(),
@@ -87,6 +90,7 @@ impl Recorder {
             entered: values.clone(),
             values,
             makers: vec![SOURCE; terms.len()],
+            kinds,
             terms,
             items: vec![],
             round: None,
@@ -94,6 +98,11 @@ impl Recorder {
             made: vec![],
             failed: None,
         }
+    }
+
+    /// Whether an operation of the program is what `term` is, apart from its operands.
+    fn is_in_source(&self, term: Term) -> bool {
+        self.terms.kind_of(term) < self.kinds && !self.terms.operands(term).is_empty()
     }
 
     /// The function as it was.
@@ -219,10 +228,10 @@ impl Recorder {
         snapshot: &Snapshot,
         found: &Match<Class>,
     ) -> Option<Vec<Line>> {
-        let rule = with_ops(&rules.rules[place], found.ops.len())?;
-        let shape = Shape::new(rule)?;
+        let instance = Instance::new(&rules.rules[place], found.ops.len())?;
+        let shape = Shape::new(instance.rule)?;
         let lines = shape.ops.iter().zip(&found.ops).map(|((op, parts), class)| {
-            let (kind, operands) = form(snapshot, op, parts, *class, found)?;
+            let (kind, operands) = form((snapshot, found), instance, op, parts, *class)?;
             self.line(&kind, &operands)
         });
         lines.collect()
@@ -249,9 +258,9 @@ impl Recorder {
         registry: &Registry,
     ) -> Option<Planned> {
         let compiled = &rules.rules[place];
-        let rule = with_ops(compiled, left.len())?;
-        let terms = &self.terms;
-        let fitted = fit(terms, rule, &Shape::new(rule)?, &left)?;
+        let instance = Instance::new(compiled, left.len())?;
+        let (rule, terms) = (instance.rule, &self.terms);
+        let fitted = fit(terms, instance, &Shape::new(rule)?, &left)?;
         let plan = plan(terms, rule, &fitted.found, registry, &rules.functions).ok()?;
         let (mut equal, mut weights) = (fitted.equal, Operands::new());
         // What conditions and type relations may have asked about.
@@ -376,7 +385,7 @@ impl Recorder {
 
     fn write(
         &self,
-        needed: &[bool],
+        needed: &Needed,
         changed: &[(Term, Term)],
         rules: &RuleSet,
         registry: &Registry,
@@ -391,25 +400,30 @@ impl Recorder {
         let count = store.names.count();
         let mut text = format!("function @{}, {count} values\n", self.name);
         let (mut places, mut steps, mut round) = (Vec::new(), 0, false);
-        for (item, needed) in self.items.iter().zip(needed) {
-            let step = match item {
+        for (item, is_needed) in self.items.iter().zip(&needed.items) {
+            let (named, step) = match item {
                 Item::Round => {
                     round = true;
                     continue;
                 }
-                _ if !needed => continue,
-                Item::Let(term) => {
-                    let operands = self.terms.operands(*term).iter();
-                    let operands: Option<Operands> =
-                        operands.map(|operand| of_term[operand.0 as usize]).collect();
-                    let new = store.add(self.terms.kind(*term).clone(), operands?);
-                    of_term[term.0 as usize] = Some(new);
-                    let line = store.definition(Line { term: new, swapped: false });
-                    text += &format!("let {line}\n");
+                Item::Let(term) => (std::slice::from_ref(term), None),
+                Item::Step(step) if *is_needed => (&[][..], Some(step)),
+                Item::Step(step) => (&*step.made, None),
+            };
+            for term in named {
+                let place = term.0 as usize;
+                if !needed.terms[place] || of_term[place].is_some() {
                     continue;
                 }
-                Item::Step(step) => step,
-            };
+                let operands = self.terms.operands(*term).iter();
+                let operands: Option<Operands> =
+                    operands.map(|operand| of_term[operand.0 as usize]).collect();
+                let new = store.add(self.terms.kind(*term).clone(), operands?);
+                of_term[place] = Some(new);
+                let line = store.definition(Line { term: new, swapped: false });
+                text += &format!("let {line}\n");
+            }
+            let Some(step) = step else { continue };
             if std::mem::take(&mut round) {
                 store.end_round();
                 text += "round\n";
@@ -480,22 +494,17 @@ impl Recorder {
     }
 }
 
-fn step(
-    origin: Origin,
-    left: Vec<Line>,
-    equal: Vec<(Term, Term)>,
-    weights: Operands,
-) -> Step {
+fn step(origin: Origin, left: Vec<Line>, equal: Vec<(Term, Term)>, weights: Operands) -> Step {
     Step { origin, left, made: vec![], united: SmallVec::new(), equal, weights }
 }
 
 /// A form of `class` in `snapshot` that fits `op`, given what its variables were found to be.
 fn form(
-    snapshot: &Snapshot,
+    (snapshot, found): (&Snapshot, &Match<Class>),
+    instance: Instance<'_>,
     op: &OpNode,
     parts: &[Part],
     class: Class,
-    found: &Match<Class>,
 ) -> Option<(Kind, SmallVec<[Class; 4]>)> {
     let fits = |(part, operand): (&Part, &Class)| match *part {
         Part::Value(var) => found.values[var.0] == Some(*operand),
@@ -510,7 +519,8 @@ fn form(
         for form in 0..snapshot.forms(class) {
             let attrs = snapshot.attrs(class, form);
             let mut bound = found.attributes.clone();
-            if snapshot.name(class, form) != op.name || !attributes(op, attrs, &mut bound) {
+            if snapshot.name(class, form) != op.name || !attributes(op, attrs, instance, &mut bound)
+            {
                 continue;
             }
             let mut operands = snapshot.operands(class, form);
@@ -530,12 +540,19 @@ struct Slice<'a> {
     recorder: &'a Recorder,
     forest: Forest,
     needed: Vec<bool>,
-    /// Terms whose makers are needed.
+    /// Terms that are needed.
     seen: Vec<bool>,
-    /// Items, and edges, whose needs are not looked at yet.
+    /// Terms, items and edges whose needs are not looked at yet.
+    terms: Vec<Term>,
     items: Vec<u32>,
     edges: Vec<u32>,
     complete: bool,
+}
+
+/// What a result needs.
+struct Needed {
+    items: Vec<bool>,
+    terms: Vec<bool>,
 }
 
 impl<'a> Slice<'a> {
@@ -546,6 +563,7 @@ impl<'a> Slice<'a> {
             forest: Forest::new(terms.len(), terms.edges()),
             needed: vec![false; recorder.items.len()],
             seen: vec![false; terms.len()],
+            terms: vec![],
             items: vec![],
             edges: vec![],
             complete: true,
@@ -554,10 +572,7 @@ impl<'a> Slice<'a> {
 
     fn term(&mut self, term: Term) {
         if !std::mem::replace(&mut self.seen[term.0 as usize], true) {
-            let maker = self.recorder.makers[term.0 as usize];
-            if maker != SOURCE {
-                self.item(maker);
-            }
+            self.terms.push(term);
         }
     }
 
@@ -590,10 +605,20 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// What is needed, by item; `None` where something has no reason.
-    fn finish(mut self) -> Option<Vec<bool>> {
+    /// What is needed; `None` where something has no reason.
+    fn finish(mut self) -> Option<Needed> {
         let terms = &self.recorder.terms;
         loop {
+            if let Some(term) = self.terms.pop() {
+                let maker = self.recorder.makers[term.0 as usize];
+                match self.recorder.items.get(maker as usize) {
+                    // Any term may be named whose operation is known: the step that made it says more.
+                    Some(Item::Let(_)) => self.item(maker),
+                    Some(Item::Step(_)) if !self.recorder.is_in_source(term) => self.item(maker),
+                    _ => terms.operands(term).iter().for_each(|operand| self.term(*operand)),
+                }
+                continue;
+            }
             if let Some(place) = self.edges.pop() {
                 let edge = terms.edges()[place as usize];
                 self.term(edge.a);
@@ -624,6 +649,6 @@ impl<'a> Slice<'a> {
                 }
             }
         }
-        self.complete.then_some(self.needed)
+        self.complete.then_some(Needed { items: self.needed, terms: self.seen })
     }
 }

@@ -157,7 +157,8 @@ pub fn replay(
     let Some((first, lines)) = part.lines.split_first() else {
         return Err(Diagnostic::error(codes::CERTIFICATE, "the certificate is empty"));
     };
-    let mut replay = Replay { store: Store::new(body, rules, registry), steps: vec![], results: vec![] };
+    let mut replay =
+        Replay { store: Store::new(body, rules, registry), steps: vec![], results: vec![] };
     replay.function(*first)?;
     let mut lines = lines;
     while let Some((line, rest)) = lines.split_first() {
@@ -194,9 +195,10 @@ struct Replay<'a> {
 impl Replay<'_> {
     /// `function @main, 12 values`.
     fn function(&self, line: Text<'_>) -> Result<(), Diagnostic> {
-        let count = line.text.rsplit_once(", ").and_then(|(_, count)| {
-            count.strip_suffix(" values")?.parse::<usize>().ok()
-        });
+        let count = line
+            .text
+            .rsplit_once(", ")
+            .and_then(|(_, count)| count.strip_suffix(" values")?.parse::<usize>().ok());
         let found = self.store.names.count();
         match count {
             Some(count) if count == found => Ok(()),
@@ -246,13 +248,20 @@ impl Replay<'_> {
             true => Ok(()),
             false => {
                 let message = "this does not follow".to_string();
-                Err(line.wrong(codes::STEP, message).note(format!("expected `{}`", expected.trim())))
+                Err(line
+                    .wrong(codes::STEP, message)
+                    .note(format!("expected `{}`", expected.trim())))
             }
         }
     }
 
     /// `step 3: rule-name`, with `lines` below.
-    fn step(&mut self, line: Text<'_>, rest: Text<'_>, lines: &[Text<'_>]) -> Result<(), Diagnostic> {
+    fn step(
+        &mut self,
+        line: Text<'_>,
+        rest: Text<'_>,
+        lines: &[Text<'_>],
+    ) -> Result<(), Diagnostic> {
         let number = self.steps.len() + 1;
         let what = rest.after(&format!("{number}: "));
         let what = what.ok_or_else(|| line.expected(&format!("`step {number}: rule`")))?;

@@ -8,7 +8,7 @@ use crate::library::RuleSet;
 use crate::matching::Match;
 use crate::rule::Rule;
 
-use super::fit::{Line, Shape, fit, regroup, with_ops};
+use super::fit::{Instance, Line, Shape, fit, regroup};
 use super::forest::Why;
 use super::program::{self, Values, numbered};
 use super::terms::{Kind, Operands, Term, Terms};
@@ -119,8 +119,11 @@ impl<'a> Store<'a> {
         let mut refusal = Refusal::Match;
         // A family stands for several rules, of which one fits.
         for place in places {
-            let Some(rule) = with_ops(&self.rules.rules[*place], left.len()) else { continue };
-            let fitted = Shape::new(rule).and_then(|shape| fit(&self.terms, rule, &shape, left));
+            let compiled = &self.rules.rules[*place];
+            let Some(instance) = Instance::new(compiled, left.len()) else { continue };
+            let rule = instance.rule;
+            let shape = Shape::new(rule);
+            let fitted = shape.and_then(|shape| fit(&self.terms, instance, &shape, left));
             let Some(fitted) = fitted else { continue };
             let functions = &self.rules.functions;
             match plan(&self.terms, rule, &fitted.found, self.registry, functions) {

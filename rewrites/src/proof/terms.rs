@@ -164,6 +164,11 @@ impl Terms {
         &self.kinds[self.entries[term.0 as usize].kind as usize]
     }
 
+    /// The number of the kind of a term.
+    pub fn kind_of(&self, term: Term) -> u32 {
+        self.entries[term.0 as usize].kind
+    }
+
     /// The operands of a term.
     pub fn operands(&self, term: Term) -> &[Term] {
         &self.entries[term.0 as usize].operands
@@ -172,8 +177,7 @@ impl Terms {
     /// Whether the order of the two operands of `term` does not matter.
     pub fn commutes(&self, term: Term) -> bool {
         let entry = &self.entries[term.0 as usize];
-        entry.operands.len() == 2
-            && self.traits[entry.kind as usize].contains(Traits::COMMUTATIVE)
+        entry.operands.len() == 2 && self.traits[entry.kind as usize].contains(Traits::COMMUTATIVE)
     }
 
     /// The term that stands for the class of `term`.
@@ -237,7 +241,8 @@ impl Terms {
             // The older constant, so that it does not depend on sizes.
             let constant = both.iter().filter_map(|facts| facts.constant);
             let constant = constant.min_by_key(|(_, term)| *term);
-            self.facts[root.0 as usize] = Facts { constant, weight: both[0].weight.or(both[1].weight) };
+            self.facts[root.0 as usize] =
+                Facts { constant, weight: both[0].weight.or(both[1].weight) };
             let moved = std::mem::take(&mut self.users[other.0 as usize]);
             for user in &moved {
                 let signature = self.signature(*user);
@@ -249,7 +254,8 @@ impl Terms {
             let mut became = Vec::new();
             if was_weight[0].is_some() != was_weight[1].is_some() {
                 // Only the users of the one that was none may have become some.
-                let old = if was_weight[0].is_none() { &self.users[root.0 as usize] } else { &moved };
+                let old =
+                    if was_weight[0].is_none() { &self.users[root.0 as usize] } else { &moved };
                 became.extend_from_slice(old);
             }
             self.users[root.0 as usize].extend(moved);

@@ -67,7 +67,12 @@ impl Names {
 }
 
 /// What stands after the operands of an operation: ` {attributes} : type`.
-pub fn tail(attrs: AttrDict, ty: ir_core::Type, registry: &Registry, name: ir_core::Symbol) -> String {
+pub fn tail(
+    attrs: AttrDict,
+    ty: ir_core::Type,
+    registry: &Registry,
+    name: ir_core::Symbol,
+) -> String {
     let mut text = String::new();
     if !attrs.is_empty() {
         let mut line = Printed::default();

@@ -4,6 +4,7 @@
 mod bisect;
 mod edits;
 mod reduce;
+mod steps;
 mod trial;
 
 use std::fs;
@@ -83,7 +84,7 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
     let Some(found) = bisect::bisect(&session.module, &session.text, &session.trial) else {
         return session.fail(no_fault(&session.trial), io);
     };
-    explain(&found, &session.trial, io)?;
+    explain(&found, &session.trial, &session.sources(&found), io)?;
     let text = session.trial.write(&found.before, true).unwrap_or_default();
     let reproducer = reproducer(found.execution.step, found.finding.what, text).to_string();
     if args.output == "-" {
@@ -118,7 +119,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     let found = bisect::bisect(&session.module, &session.text, &session.trial);
     let mut alone = None;
     if let Some(found) = &found {
-        explain(found, &session.trial, io)?;
+        explain(found, &session.trial, &session.sources(found), io)?;
         let trial = session.trial.of_pipeline(found.execution.step.clone());
         let text = trial.write(&found.before, true).unwrap_or_default();
         if trial.check(&found.before, &text, Extent::All).is_some() {
@@ -251,6 +252,13 @@ fn ended<T>(
 }
 
 impl Session<'_> {
+    /// The texts that places in what was found are about.
+    fn sources(&self, found: &Bisected) -> SourceMap {
+        let mut sources = self.reporter.source_map().clone();
+        found.step.iter().for_each(|step| sources.extend(&step.sources));
+        sources
+    }
+
     fn fail(&mut self, diagnostic: Diagnostic, io: &mut Io<'_>) -> io::Result<i32> {
         self.reporter.report(vec![diagnostic], io)?;
         self.reporter.finish(io)?;
@@ -356,7 +364,12 @@ fn reproducer(pipeline: String, reason: String, input: String) -> Reproducer {
 }
 
 /// Says which pass and rewrite it is.
-fn explain(found: &Bisected, trial: &Trial<'_>, io: &mut Io<'_>) -> io::Result<()> {
+fn explain(
+    found: &Bisected,
+    trial: &Trial<'_>,
+    sources: &SourceMap,
+    io: &mut Io<'_>,
+) -> io::Result<()> {
     let place = found.execution.item.map_or("the module".to_string(), |item| format!("@{item}"));
     let (number, total) = found.number;
     writeln!(io.stderr, "pass `{}` on {place} is at fault", found.execution.pass)?;
@@ -368,6 +381,19 @@ fn explain(found: &Bisected, trial: &Trial<'_>, io: &mut Io<'_>) -> io::Result<(
         writeln!(io.stderr, "  rewrite {number} of {total}{rule}, in @{}:", rewrite.item)?;
         writeln!(io.stderr, "    - {}", rewrite.before)?;
         writeln!(io.stderr, "    + {}", rewrite.after)?;
+    }
+    if let Some(step) = &found.step {
+        let (number, total) = step.number;
+        let mut text = format!("  step {number} of {total}: {}", step.what);
+        for (what, span) in &step.spans {
+            if let Some((line, column)) = sources.line_column(span.file, span.start) {
+                text += &format!(", {what} {}:{line}:{column}", span.file);
+            }
+        }
+        writeln!(io.stderr, "{text}")?;
+        step.left.iter().try_for_each(|line| writeln!(io.stderr, "    - {line}"))?;
+        step.right.iter().try_for_each(|line| writeln!(io.stderr, "    + {line}"))?;
+        writeln!(io.stderr, "    {}", step.difference)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ir_core::fingerprint::{fingerprint, of_signature};
 use ir_core::{Body, Diagnostic, Module, Registry, SourceMap, Span, Symbol};
 use rewrites::codes::UNPROVEN;
 use rewrites::library::{Library, RuleSet};
@@ -85,7 +86,24 @@ fn all(
         let (steps, results) = (verdict.steps.len(), verdict.results.len());
         lines.push(format!("@{} holds: steps {steps}, replaced results {results}", part.name));
     }
+    if let Some(result) = &result {
+        unexplained(&seen, &module, result).map_or(Ok(()), |error| Err(failure(error)))?;
+    }
     Ok(lines)
+}
+
+/// A function of `result` that is another than in `module`, and of which nothing is explained.
+fn unexplained(explained: &[Symbol], module: &Module, result: &Module) -> Option<Diagnostic> {
+    let fingerprint = |module: &Module, name: &Symbol| {
+        let item = module.items.get(name)?;
+        Some((of_signature(&item.signature), fingerprint(item.body.as_ref()?)))
+    };
+    let names = module.items.keys().chain(result.items.keys());
+    let mut names = names.filter(|name| !explained.contains(name));
+    let name = names.find(|name| fingerprint(module, name) != fingerprint(result, name))?;
+    let message = format!("@{name} differs, and the certificate does not explain it");
+    let item = result.items.get(name).or(module.items.get(name))?;
+    Some(Diagnostic::error(UNPROVEN, message).at(item.signature.span))
 }
 
 fn one(

@@ -147,11 +147,7 @@ fn run(
 }
 
 /// The typed program or model at `path`.
-pub(super) fn read(
-    path: &str,
-    registry: &Registry,
-    io: &mut Io<'_>,
-) -> Result<Module, Failure> {
+pub(super) fn read(path: &str, registry: &Registry, io: &mut Io<'_>) -> Result<Module, Failure> {
     let (mut module, found) = if model::is_onnx(path) {
         model::read(path, &ModelOptions::default(), registry, &io.directory)
     } else {

@@ -93,6 +93,15 @@ pub(crate) struct Ran {
     pub(crate) rewrites: Vec<Rewrite>,
 }
 
+/// What else a run is to give.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Notes {
+    /// How the rewrites of passes are watched.
+    pub(crate) watch: WatchOptions,
+    /// Whether passes explain what they do.
+    pub(crate) explain: bool,
+}
+
 /// One pass on one function or on the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Execution {
@@ -155,13 +164,23 @@ impl Trial<'_> {
         extent: Extent,
         watch: WatchOptions,
     ) -> Result<Ran, String> {
+        self.run_noting(module, extent, Notes { watch, explain: false })
+    }
+
+    /// As [`Trial::run`], with notes.
+    pub(crate) fn run_noting(
+        &self,
+        module: &Module,
+        extent: Extent,
+        Notes { watch, explain }: Notes,
+    ) -> Result<Ran, String> {
         let pipeline = Pipeline::parse(&self.pipeline, self.registry);
         let pipeline = pipeline.map_err(|error| error.message)?;
         let mut module = module.clone();
         let mut part = Part { extent, executions: vec![], rewrites: vec![] };
         let watch = WatchOptions { edits: WatchOptions::guard(module.op_count()).edits, ..watch };
         let sources = self.rules.clone();
-        let options = RunOptions { sources, watch: Some(watch), ..RunOptions::default() };
+        let options = RunOptions { threads: 1, sources, watch: Some(watch), explain };
         let ran = catch_panic(|| {
             let mut check = VerifyEach::new(&verify);
             let mut instruments: [&mut dyn Instrument; 2] = [&mut part, &mut check];
