@@ -90,8 +90,9 @@ fn holds(registry: &Registry, folder: &std::path::Path, bytes: &[u8]) -> bool {
     match status {
         OK => true,
         DIAGNOSTICS => {
-            let located = said.contains("--> changed.cert:") || said.contains("no UTF-8");
-            let located = located || said.contains("--> out.relay:");
+            let located = ["--> changed.cert:", "--> out.relay:", "`changed.cert` is not text"]
+                .iter()
+                .any(|place| said.contains(place));
             assert!(located, "{said}\n{text}");
             false
         }
