@@ -14,7 +14,7 @@ use crate::rule::OpNode;
 use crate::snapshot::Snapshot;
 
 use super::fit::{Instance, Line, Part, Shape, asks_for_weights, attributes, fit, regroup};
-use super::forest::{Forest, Why};
+use super::forest::{Forest, Reason, Why};
 use super::program::{self, Values, numbered};
 use super::store::{Origin, Store};
 use super::terms::{Kind, Operands, Term, Terms};
@@ -538,14 +538,14 @@ fn form(
 /// The items that something needs, found from it backwards.
 struct Slice<'a> {
     recorder: &'a Recorder,
-    forest: Forest,
+    forest: Forest<'a>,
     needed: Vec<bool>,
     /// Terms that are needed.
     seen: Vec<bool>,
-    /// Terms, items and edges whose needs are not looked at yet.
+    /// Terms, items and reasons whose needs are not looked at yet.
     terms: Vec<Term>,
     items: Vec<u32>,
-    edges: Vec<u32>,
+    reasons: Vec<Reason>,
     complete: bool,
 }
 
@@ -565,7 +565,7 @@ impl<'a> Slice<'a> {
             seen: vec![false; terms.len()],
             terms: vec![],
             items: vec![],
-            edges: vec![],
+            reasons: vec![],
             complete: true,
         }
     }
@@ -585,7 +585,7 @@ impl<'a> Slice<'a> {
     fn equal(&mut self, a: Term, b: Term) {
         self.term(a);
         self.term(b);
-        self.complete &= self.forest.path(a, b, &mut self.edges);
+        self.complete &= self.forest.path(a, b, &mut self.reasons);
     }
 
     /// That `term` is computed from constants.
@@ -619,22 +619,22 @@ impl<'a> Slice<'a> {
                 }
                 continue;
             }
-            if let Some(place) = self.edges.pop() {
-                let edge = terms.edges()[place as usize];
-                self.term(edge.a);
-                self.term(edge.b);
-                match edge.why {
-                    Why::Step(step) => self.item(step),
-                    Why::Congruent => {
-                        let a = terms.operands(edge.a).iter();
-                        let mut b: Operands = terms.operands(edge.b).into();
-                        if edge.swapped {
-                            b.reverse();
-                        }
-                        a.zip(b).for_each(|(a, b)| self.equal(*a, b));
-                    }
+            match self.reasons.pop() {
+                Some(Reason::Step(step)) => {
+                    self.item(step);
+                    continue;
                 }
-                continue;
+                Some(Reason::Congruent(a, b, swapped)) => {
+                    self.term(a);
+                    self.term(b);
+                    let mut of_b: Operands = terms.operands(b).into();
+                    if swapped {
+                        of_b.reverse();
+                    }
+                    terms.operands(a).iter().zip(of_b).for_each(|(a, b)| self.equal(*a, b));
+                    continue;
+                }
+                None => {}
             }
             let Some(item) = self.items.pop() else { break };
             match &self.recorder.items[item as usize] {

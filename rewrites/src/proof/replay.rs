@@ -130,6 +130,8 @@ pub struct Checked {
     pub left: Vec<String>,
     /// Its right side.
     pub right: Vec<String>,
+    /// What was found to be equal, as text.
+    pub says: Vec<String>,
 }
 
 /// What a part of a certificate shows.
@@ -321,6 +323,7 @@ impl Replay<'_> {
             equal: self.store.queued()[before..].to_vec(),
             left: text_of("  from "),
             right: text_of("  make "),
+            says: text_of("  equal "),
         });
         Ok(())
     }

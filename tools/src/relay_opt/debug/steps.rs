@@ -67,7 +67,10 @@ pub(crate) fn wrong_step(
     };
     let total = verdict.steps.len();
     verdict.steps.into_iter().find_map(|step| {
-        let difference = step.equal.iter().find_map(differs)?;
+        let mut pairs = step.equal.iter().zip(&step.says);
+        let difference = pairs.find_map(|(pair, says)| {
+            differs(pair).map(|difference| format!("{says}: {difference}"))
+        })?;
         let place = explanation.places.get(step.number - 1);
         Some(WrongStep {
             number: (step.number, total),
@@ -75,7 +78,7 @@ pub(crate) fn wrong_step(
             spans: place.map_or(vec![], |place| place.spans.clone()),
             left: step.left,
             right: step.right,
-            difference: difference.to_string(),
+            difference,
             sources: library.sources.clone(),
         })
     })
