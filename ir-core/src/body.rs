@@ -11,6 +11,7 @@
 
 mod contents;
 mod edit;
+mod encode;
 mod locations;
 mod order;
 mod rows;
@@ -28,6 +29,7 @@ use crate::intern::Symbol;
 use crate::location::Loc;
 use crate::types::Type;
 
+pub use encode::{Decoder, Encoder};
 use rows::{BlockRow, Link, OpRow, RegionRow, UseRow, ValueRow};
 pub use rows::{MAX_OPERANDS, MAX_RESULTS};
 pub use structure::{BlockOps, Walk};

@@ -19,6 +19,7 @@ pub mod graph;
 pub mod ids;
 pub mod infer;
 mod intern;
+mod interrupt;
 pub mod location;
 pub mod module;
 pub mod op;
@@ -36,8 +37,8 @@ pub mod verify;
 
 pub use attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
 pub use body::{
-    Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts, Rewrite, ValueDef,
-    WatchOptions,
+    Binding, Body, Decoder, Encoder, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts,
+    Rewrite, ValueDef, WatchOptions,
 };
 pub use copy::ValueMap;
 pub use diagnostics::{Diagnostic, Label, Severity};
@@ -46,11 +47,12 @@ pub use fingerprint::Fingerprint;
 pub use ids::{BlockId, EntityId, OpId, RegionId, UseId, ValueId};
 pub use infer::{InferCx, Stop};
 pub use intern::Symbol;
+pub use interrupt::Interrupt;
 pub use location::{Loc, LocData, SourceMap, Span};
 pub use module::{Item, Module, Signature, Signatures};
 pub use op::{Op, OpFields};
 pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult};
-pub use random::Random;
+pub use random::{Random, Spread};
 pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
 pub use rules::{KernelRole, RuleArgument, RuleFunction, Work};

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::interrupt::Interrupt;
 use crate::location::{SourceMap, Span};
 use crate::module::Module;
 use crate::registry::Registry;
@@ -31,6 +32,10 @@ pub struct PassContext<'a> {
     pub explain: bool,
     /// Their explanations.
     pub explanations: Vec<Explanation>,
+    /// Whether the pass is to end with what it has. A pass that does says so by
+    /// [`PassContext::cut_short`].
+    pub interrupt: Interrupt,
+    cut: bool,
 }
 
 /// Why what a pass made computes what was there: text that can be checked, and the places that it is
@@ -89,12 +94,24 @@ impl<'a> PassContext<'a> {
             log: vec![],
             explain: false,
             explanations: vec![],
+            interrupt: Interrupt::default(),
+            cut: false,
         }
     }
 
     /// Adds `amount` to counter `name`.
     pub fn count(&mut self, name: &'static str, amount: u64) {
         *self.statistics.entry(name).or_default() += amount;
+    }
+
+    /// Says that the pass ended early because it was interrupted.
+    pub fn cut_short(&mut self) {
+        self.cut = true;
+    }
+
+    /// Whether the pass ended early because it was interrupted.
+    pub fn was_cut_short(&self) -> bool {
+        self.cut
     }
 
     /// Reports a finding and goes on.

@@ -30,7 +30,7 @@ pub use instrument::{Instrument, StepCx, StepResult};
 pub use parse::{Choice, PIPELINE_FILE, Pipeline, Step, choose};
 pub use print_ir::{PrintIr, PrintModule, Selection};
 pub use reproducer::{BrokenReproducer, Reproducer};
-pub use run::{ItemRun, Outcome, Report, RunOptions, StepReport, run};
+pub use run::{ItemRun, Outcome, Report, RunOptions, StepReport, is_left_alone, run};
 pub use statistics::write_statistics;
 pub use timing::Timing;
 pub use trace::{TraceFilter, TraceRewrites};

@@ -3,6 +3,25 @@
 use crate::dtype::DType;
 use crate::tensor::{Scalar, TensorData};
 
+/// Where random floats lie: from `least` up to, but without, `least + width`.
+///
+/// The width is a power of two. So its product with a random number is exact, and a machine that
+/// multiplies and adds in one step makes the same floats as one that rounds between.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spread {
+    /// The least number.
+    pub least: f64,
+    /// The width, a power of two.
+    pub width: f64,
+}
+
+impl Default for Spread {
+    /// `[-1, 1)`.
+    fn default() -> Spread {
+        Spread { least: -1.0, width: 2.0 }
+    }
+}
+
 /// A small generator of numbers (SplitMix64, Steele et al., OOPSLA 2014). Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -45,8 +64,12 @@ impl Random {
 
     /// One element: floats in `[-1, 1)`, signed integers in `-4..=4`, unsigned ones in `0..=4`.
     pub fn element(&mut self, dtype: DType) -> Scalar {
+        self.element_within(dtype, Spread::default())
+    }
+
+    fn element_within(&mut self, dtype: DType, spread: Spread) -> Scalar {
         if dtype.is_float() {
-            Scalar::Float(self.unit() * 2.0 - 1.0)
+            Scalar::Float(self.unit() * spread.width + spread.least)
         } else if dtype.is_bool() {
             Scalar::Int(self.below(2) as i64)
         } else if dtype.is_signed() {
@@ -58,13 +81,23 @@ impl Random {
 
     /// A tensor of such elements. Errors where an extent is negative or the tensor is too large.
     pub fn tensor(&mut self, shape: &[i64], dtype: DType) -> Result<TensorData, String> {
+        self.tensor_within(shape, dtype, Spread::default())
+    }
+
+    /// The same with floats within `spread`.
+    pub fn tensor_within(
+        &mut self,
+        shape: &[i64],
+        dtype: DType,
+        spread: Spread,
+    ) -> Result<TensorData, String> {
         const MOST_BYTES: usize = 1 << 34;
         let bytes = crate::tensor::tensor_bytes(shape, dtype).filter(|n| *n <= MOST_BYTES);
         let Some(bytes) = bytes else {
             return Err(format!("expected extents of at most {MOST_BYTES} bytes, found {shape:?}"));
         };
         let lanes = bytes / dtype.bytes().max(1) * dtype.lanes() as usize;
-        let elements = (0..lanes).map(|_| self.element(dtype));
+        let elements = (0..lanes).map(|_| self.element_within(dtype, spread));
         TensorData::from_scalars(dtype, shape, elements).map_err(|error| error.to_string())
     }
 }

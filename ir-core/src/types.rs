@@ -266,6 +266,8 @@ pub struct TypeFacts {
     pub has_parameter: bool,
     /// Some extent is `?`.
     pub has_any: bool,
+    /// Some part is a declared type.
+    pub has_named: bool,
     /// Levels of nesting, 1 for a leaf.
     pub depth: u32,
 }
@@ -436,6 +438,7 @@ fn facts_of(data: &TypeData) -> TypeFacts {
         has_variable: matches!(data, TypeData::Variable(_)),
         has_parameter: matches!(data, TypeData::Parameter(_)),
         has_any: false,
+        has_named: matches!(data, TypeData::Named { .. }),
         depth: 1,
     };
     let mut add = |ty: Type| {
@@ -444,6 +447,7 @@ fn facts_of(data: &TypeData) -> TypeFacts {
         facts.has_variable |= part.has_variable;
         facts.has_parameter |= part.has_parameter;
         facts.has_any |= part.has_any;
+        facts.has_named |= part.has_named;
         facts.depth = facts.depth.max(part.depth + 1);
     };
     let mut dims: SmallVec<[Dim; 8]> = SmallVec::new();

@@ -160,6 +160,7 @@ impl FunctionPass for Eqsat {
             work: self.options.work.saturating_mul(ops as u64),
             iterations: self.options.iterations.min(u32::MAX.into()) as u32,
             merging_iterations: self.options.merging.min(u32::MAX.into()) as u32,
+            interrupt: cx.interrupt,
         };
         let settings = Settings {
             phases: None,
@@ -195,7 +196,11 @@ impl Eqsat {
                 return Ok(());
             }
         };
-        let told = Told { model: self.options.cost.0, dump: self.options.dump.0.is_some() };
+        let told = Told {
+            model: self.options.cost.0,
+            dump: self.options.dump.0.is_some(),
+            interrupt: cx.interrupt,
+        };
         let mut recorder = cx.explain.then(|| Recorder::new(f));
         let report = apply_noted(f, prepared, told, recorder.as_mut()).map_err(|error| *error)?;
         explain(f, &prepared.rules, recorder, cx)?;
@@ -208,6 +213,9 @@ impl Eqsat {
         for (dump, form) in report.dumps.iter().zip(std::iter::repeat(self.options.dump.0)) {
             let text = form.map_or(String::new(), |form| dump.write(form, f.name.as_str()));
             cx.log.extend_from_slice(text.as_bytes());
+        }
+        if report.interrupted {
+            cx.cut_short();
         }
         cx.count("nodes", report.nodes);
         cx.count("cost before", report.cost.0.round() as u64);

@@ -152,8 +152,11 @@ impl Fuse {
             bandwidth: self.bandwidth * 1e3,
             arithmetic: self.arithmetic * 1e3,
         };
-        let limits = search::Limits { operators: most, rows: self.rows };
+        let limits = search::Limits { operators: most, rows: self.rows, interrupt: cx.interrupt };
         let found = search::search(f, graph, groups, &machine, limits);
+        if found.interrupted {
+            cx.cut_short();
+        }
         let nanoseconds = |microseconds: f64| (microseconds * 1e3).round() as u64;
         cx.count("modelled ns of operators alone", nanoseconds(found.unfused));
         cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));

@@ -11,12 +11,11 @@ use analysis::{
 use ir_core::text::lexer::{Lexer, TokenKind};
 use ir_core::{
     Body, Diagnostic, Effects, FuncMut, Item, OpId, Registry, Signature, Signatures, Span, Symbol,
-    Type, TypeData,
+    Type, ValueId,
 };
 use relay::inference::{self, DataTypes, Surroundings};
 use relay::language::{FUNC, Global, TYPE};
 use relay::text::{self, ReadItem, Reading, Words, pieces};
-use rustc_hash::FxHashSet;
 
 use crate::effects::{EffectSummaries, referenced_functions};
 
@@ -120,8 +119,7 @@ impl Language for Relay {
         let kind = item.signature.op;
         let (items, in_body) = item.body.as_ref().map_or((vec![], false), |body| mentioned(body));
         let everything = kind != FUNC && kind != TYPE;
-        let shared =
-            kind == TYPE || everything || in_body || mentions_data_types(item.signature.ty);
+        let shared = kind == TYPE || everything || in_body || item.signature.ty.facts().has_named;
         Mentions { items, shared, everything }
     }
 
@@ -257,49 +255,29 @@ static GLOBAL: LazyLock<Symbol> = LazyLock::new(|| Symbol::new("relay.global"));
 /// data type.
 fn mentioned(body: &Body) -> (Vec<Symbol>, bool) {
     let (mut functions, mut data_types) = (Vec::new(), false);
-    let mut types: Vec<Type> = Vec::new();
     // Most values have the type of one before them.
-    let note = |ty: Type, types: &mut Vec<Type>| {
-        if types.last() != Some(&ty) {
-            types.push(ty);
+    let mut last = Type::unknown();
+    let mut note = |value: ValueId, data_types: &mut bool| {
+        let ty = body.ty(value);
+        if std::mem::replace(&mut last, ty) != ty {
+            *data_types |= ty.facts().has_named;
         }
     };
+    let (global, on_data_types) = (*GLOBAL, *ON_DATA_TYPES);
+    body.block_args(body.entry()).iter().for_each(|value| note(*value, &mut data_types));
     for op in body.walk() {
         let name = body.op_name(op);
-        if name == *GLOBAL {
+        if name == global {
             functions.extend(body.view::<Global>(op).map(|global| global.name));
         }
-        data_types |= ON_DATA_TYPES.contains(&name);
-        body.results(op).for_each(|value| note(body.ty(value), &mut types));
-    }
-    for block in body.walk_blocks() {
-        body.block_args(block).iter().for_each(|value| note(body.ty(*value), &mut types));
+        data_types |= on_data_types.contains(&name);
+        body.results(op).for_each(|value| note(value, &mut data_types));
+        for region in body.regions(op) {
+            let arguments = body.block_args(body.block_of(*region));
+            arguments.iter().for_each(|value| note(*value, &mut data_types));
+        }
     }
     functions.sort_unstable();
     functions.dedup();
-    (functions, data_types || types.into_iter().any(mentions_data_types))
-}
-
-/// Whether `ty` mentions a declared type.
-fn mentions_data_types(ty: Type) -> bool {
-    let mut seen: FxHashSet<Type> = FxHashSet::default();
-    let mut pending = vec![ty];
-    while let Some(ty) = pending.pop() {
-        match ty.data() {
-            TypeData::Unknown
-            | TypeData::Variable(_)
-            | TypeData::Parameter(_)
-            | TypeData::Tensor(_) => {}
-            TypeData::Named { .. } => return true,
-            // Parts may be shared.
-            _ if !seen.insert(ty) => {}
-            TypeData::Tuple(fields) => pending.extend(fields.iter().copied()),
-            TypeData::Function(function) => {
-                pending.extend(function.params.iter().copied());
-                pending.push(function.result);
-            }
-            TypeData::Ref(inner) => pending.push(*inner),
-        }
-    }
-    false
+    (functions, data_types)
 }

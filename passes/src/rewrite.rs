@@ -73,10 +73,13 @@ impl FunctionPass for Rewrite {
         };
         let rewrites = self.options.limit.saturating_mul(f.body.op_count() as u64);
         let mut recorder = cx.explain.then(|| Recorder::new(f));
-        let (active, limits) =
-            (vec![true; rules.rules.len()], Limits { rewrites, matches: 10_000 });
+        let active = vec![true; rules.rules.len()];
+        let limits = Limits { rewrites, matches: 10_000, interrupt: cx.interrupt };
         let (statistics, warning) = rewrite_with(f, rules, &active, limits, recorder.as_mut())?;
         explain(f, rules, recorder, cx)?;
+        if statistics.interrupted {
+            cx.cut_short();
+        }
         for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {
             if *count > 0 {
                 cx.count(compiled.rule.name.as_str(), *count);

@@ -65,9 +65,8 @@ fn lowered_after(module: &Module, pass: &str, registry: &Registry) -> Result<Mod
 
 /// What `@main` of `module` gives as tensor expressions, and what it should give.
 fn check(module: &Module, lowered: &Module, registry: &Registry, seed: u64) -> Result<(), String> {
-    let ty = module.get("main").ok_or("no @main")?.signature.ty;
-    let ty = ty.as_function().ok_or("no function")?;
-    let args = random_arguments(ty, &module.signatures(), seed)?;
+    let main = module.get("main").ok_or("no @main")?;
+    let args = random_arguments(main, registry, &module.signatures(), seed)?;
     let mut inputs: Vec<TensorData> = Vec::new();
     for arg in &args {
         inputs.extend(flatten(arg)?);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ir_core::fingerprint::{Fingerprint, fingerprint};
-use ir_core::{Body, Diagnostic, FuncMut, OpId};
+use ir_core::{Body, Diagnostic, FuncMut, Interrupt, OpId};
 use rustc_hash::FxHashSet;
 
 use crate::body_graph::is_pure;
@@ -23,6 +23,8 @@ pub struct Limits {
     pub rounds: u32,
     /// Operations that are looked at or copied.
     pub work: u64,
+    /// Ends the work before that.
+    pub interrupt: Interrupt,
 }
 
 /// What the search did.
@@ -73,7 +75,8 @@ pub fn search(
     let mut states =
         vec![State { cost: before, body: f.body.clone(), rules: vec![], trail: vec![] }];
     let mut seen: FxHashSet<Fingerprint> = std::iter::once(fingerprint(f.body)).collect();
-    while found.rounds < limits.rounds && found.work < limits.work {
+    let is_over = |found: &Found| found.work >= limits.work || limits.interrupt.is_raised();
+    while found.rounds < limits.rounds && !is_over(&found) {
         found.rounds += 1;
         let mut next = Vec::new();
         for state in &mut states {
@@ -85,7 +88,7 @@ pub fn search(
         next.truncate(limits.width);
         states = next;
         let Some(first) = states.first() else {
-            found.finished = found.work < limits.work;
+            found.finished = !is_over(&found);
             break;
         };
         if first.cost < best.as_ref().map_or(before, |best| best.cost) - 1e-9 {
@@ -148,7 +151,7 @@ fn expand(
         }
         let Some(places) = rules.by_root.get(&view.body.op_name(op)) else { continue };
         for place in places.iter().copied().filter(|place| active[*place]) {
-            if found.work >= limits.work {
+            if found.work >= limits.work || limits.interrupt.is_raised() {
                 return Ok(());
             }
             let mut work = 1;

@@ -34,6 +34,8 @@ pub struct Report {
     pub iterations: u32,
     /// Blocks whose budget ended before they were saturated.
     pub unfinished: u64,
+    /// Whether the search was interrupted.
+    pub interrupted: bool,
     /// Blocks that became cheaper.
     pub improved: u64,
     /// Blocks whose cheapest program could not be put in order; they are as they were.
@@ -194,7 +196,8 @@ impl Block {
         report.work += ledger.work;
         report.nodes += self.graph.nodes() as u64;
         report.iterations = report.iterations.max(ledger.iterations);
-        report.unfinished += u64::from(ledger.end == End::Budget);
+        report.unfinished += u64::from(ledger.end != End::Saturated);
+        report.interrupted |= ledger.end == End::Interrupted;
         let candidates = Candidates::new(f, &self, &self.graph, model, true);
         let before = self.original_cost(f, model);
         report.cost.0 += before;

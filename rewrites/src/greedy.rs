@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use ir_core::{
-    Diagnostic, Effects, EntityId, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueDef,
-    ValueId,
+    Diagnostic, Effects, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId, OpParts, SmallVec,
+    ValueDef, ValueId,
 };
 
 use crate::body_graph::{BodyGraph, is_pure};
@@ -22,6 +22,8 @@ pub struct Limits {
     pub rewrites: u64,
     /// Matches of one rule at one operation that are looked at.
     pub matches: u64,
+    /// Ends the work before that.
+    pub interrupt: Interrupt,
 }
 
 /// What the rules did.
@@ -31,6 +33,8 @@ pub struct Statistics {
     pub applied: Vec<u64>,
     /// Operations looked at.
     pub work: u64,
+    /// Whether it was interrupted.
+    pub interrupted: bool,
 }
 
 /// Applies `rules` to `f` until none applies, or the limit is reached, which is reported as a
@@ -59,10 +63,15 @@ pub fn rewrite_with(
     limits: Limits,
     mut recorder: Option<&mut Recorder>,
 ) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
-    let mut statistics = Statistics { applied: vec![0; rules.rules.len()], work: 0 };
+    let applied = vec![0; rules.rules.len()];
+    let mut statistics = Statistics { applied, ..Statistics::default() };
     let mut worklist = Worklist::new(f);
     let mut total = 0;
     while let Some(op) = worklist.pop() {
+        if limits.interrupt.is_raised() {
+            statistics.interrupted = true;
+            break;
+        }
         if !is_pure(f.body, f.registry, op) {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Equality saturation of a block: rules add equal forms until nothing is new or the budget ends.
 
-use ir_core::{Diagnostic, Registry};
+use ir_core::{Diagnostic, Interrupt, Registry};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::egraph::{Class, Graph};
@@ -27,6 +27,8 @@ pub struct Budget {
     /// Rounds of rules with several roots, which grow the graph fastest: they come when the other
     /// rules find nothing new, or half of the rounds are over.
     pub merging_iterations: u32,
+    /// Ends the work before that.
+    pub interrupt: Interrupt,
 }
 
 /// Which rules take part in the rounds of a phase.
@@ -92,6 +94,8 @@ pub enum End {
     Saturated,
     /// A part of the budget was used up.
     Budget,
+    /// It was interrupted.
+    Interrupted,
 }
 
 /// What one rule did.
@@ -172,6 +176,10 @@ pub fn saturate(
         };
         run.pauses = vec![(0, 0); rules.rules.len()];
         for _ in 0..phase.rounds {
+            if budget.interrupt.is_raised() {
+                run.ledger.end = End::Interrupted;
+                return Ok(run.ledger);
+            }
             if run.ledger.iterations >= budget.iterations {
                 return Ok(run.ledger);
             }
@@ -187,6 +195,9 @@ pub fn saturate(
                 break;
             }
         }
+    }
+    if run.ledger.end == End::Budget && budget.interrupt.is_raised() {
+        run.ledger.end = End::Interrupted;
     }
     Ok(run.ledger)
 }
@@ -354,6 +365,7 @@ impl<'a> Saturation<'a> {
                 rules: self.rules,
                 registry: self.registry,
                 limits: (share, budget.nodes),
+                interrupt: budget.interrupt,
                 work: 0,
                 place: *place,
                 plans: Vec::new(),
@@ -448,6 +460,7 @@ struct RuleSearch<'a> {
     registry: &'a Registry,
     /// Nodes to look at, and plans.
     limits: (u64, usize),
+    interrupt: Interrupt,
     work: u64,
     place: usize,
     plans: Plans,
@@ -474,7 +487,7 @@ impl RuleSearch<'_> {
                     true
                 };
                 search(snapshot, &siblings.member, pattern, class, &mut self.work, visit);
-                if self.work > self.limits.0 {
+                if self.work > self.limits.0 || self.interrupt.is_raised() {
                     return Ok(false);
                 }
             }
@@ -512,7 +525,8 @@ impl RuleSearch<'_> {
             if let Some(error) = error {
                 return Err(error);
             }
-            if self.work > self.limits.0 || self.plans.len() >= limit {
+            let is_over = self.work > self.limits.0 || self.plans.len() >= limit;
+            if is_over || self.interrupt.is_raised() {
                 return Ok(false);
             }
         }

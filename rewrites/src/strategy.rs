@@ -10,7 +10,7 @@
 use ir_core::diagnostics::did_you_mean;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
-use ir_core::{Diagnostic, FuncMut, Registry, SourceMap, Span};
+use ir_core::{Diagnostic, FuncMut, Interrupt, Registry, SourceMap, Span};
 
 use crate::cost::CostModel;
 use crate::eqsat::{Report, Settings, cost, optimize_noted};
@@ -165,6 +165,8 @@ pub struct Told {
     pub model: CostModel,
     /// Whether to hand out the e-graphs as well.
     pub dump: bool,
+    /// Ends the search with what it has.
+    pub interrupt: Interrupt,
 }
 
 /// Applies `prepared` to `f`. The result never costs more than what was there.
@@ -202,6 +204,7 @@ pub fn apply_noted(
                     work: u64::MAX,
                     iterations: u32::MAX,
                     merging_iterations: 0,
+                    interrupt: told.interrupt,
                 };
                 let (extraction, dump) = (prepared.extraction(), told.dump);
                 let settings = Settings { phases: Some(&phases), budget, model, extraction, dump };
@@ -213,9 +216,9 @@ pub fn apply_noted(
                 let mut report = empty();
                 for (phase, active) in strategy.phases.iter().zip(active) {
                     let work = phase.work.saturating_mul(f.body.op_count() as u64);
-                    let limits = (phase, work, model);
+                    let phase = (phase, work, model, told.interrupt);
                     let recorder = recorder.as_deref_mut();
-                    in_place(f, strategy.driver, rules, active, limits, &mut report, recorder)?;
+                    in_place(f, strategy.driver, rules, active, phase, &mut report, recorder)?;
                 }
                 let after = cost(f, model);
                 if after > before {
@@ -228,7 +231,8 @@ pub fn apply_noted(
                 report
             }
         };
-        let ended = report.improved == 0;
+        let ended = report.improved == 0 || report.interrupted;
+        total.interrupted |= report.interrupted;
         total.cost = (if pulse == 0 { report.cost.0 } else { total.cost.0 }, report.cost.1);
         total.rules.iter_mut().zip(&report.rules).for_each(|(total, entry)| total.add(entry));
         total.nodes += report.nodes;
@@ -251,21 +255,24 @@ fn in_place(
     driver: Driver,
     rules: &RuleSet,
     active: &[bool],
-    (phase, work, model): (&PhaseText, u64, CostModel),
+    (phase, work, model, interrupt): (&PhaseText, u64, CostModel, Interrupt),
     report: &mut Report,
     recorder: Option<&mut Recorder>,
 ) -> Result<(), Box<Diagnostic>> {
     if let Driver::Beam(width) = driver {
-        let limits = beam::Limits { width, rounds: phase.rounds, work };
+        let limits = beam::Limits { width, rounds: phase.rounds, work, interrupt };
         let found = beam::search(f, rules, active, model, limits, recorder)?;
+        report.interrupted |= !found.finished && interrupt.is_raised();
         report.rules.iter_mut().zip(&found.rules).for_each(|(total, entry)| total.add(entry));
         report.work += found.work;
         report.iterations += found.rounds;
         report.unfinished += u64::from(!found.finished);
         return Ok(());
     }
-    let limits = greedy::Limits { rewrites: 20 * f.body.op_count() as u64, matches: 10_000 };
+    let rewrites = 20 * f.body.op_count() as u64;
+    let limits = greedy::Limits { rewrites, matches: 10_000, interrupt };
     let (statistics, stopped) = greedy::rewrite_with(f, rules, active, limits, recorder)?;
+    report.interrupted |= statistics.interrupted;
     for (entry, applied) in report.rules.iter_mut().zip(&statistics.applied) {
         entry.matches += applied;
         entry.applied += applied;

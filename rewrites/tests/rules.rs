@@ -1,8 +1,8 @@
 //! Rules as text, and the size of what they can be applied to.
 
 use ir_core::{
-    AttrDict, Body, DType, FuncMut, InsertPoint, Module, OpParts, Registry, Signature, SourceMap,
-    Type,
+    AttrDict, Body, DType, FuncMut, InsertPoint, Interrupt, Module, OpParts, Registry, Signature,
+    SourceMap, Type,
 };
 use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
@@ -108,7 +108,7 @@ fn a_chain_of_a_million_operations_is_ordinary() {
     let rules = library(&registry).choose(&["simplify".to_string()], &registry).unwrap();
     let rules = RuleSet::new(rules, &registry);
     let mut body = chain(1_000_000);
-    let limits = Limits { rewrites: 10_000_000, matches: 100 };
+    let limits = Limits { rewrites: 10_000_000, matches: 100, interrupt: Interrupt::default() };
     let (statistics, warning) =
         with_function(&registry, &mut body, |f| rewrite(f, &rules, limits)).unwrap();
     assert!(warning.is_none());
@@ -122,7 +122,13 @@ fn saturation_of_long_chains_ends_within_its_budget() {
     let rules = library(&registry).choose(&["all".to_string()], &registry).unwrap();
     let rules = RuleSet::new(rules, &registry);
     let mut body = chain(20_000);
-    let budget = Budget { nodes: 60_000, work: 10_000_000, iterations: 4, merging_iterations: 1 };
+    let budget = Budget {
+        nodes: 60_000,
+        work: 10_000_000,
+        iterations: 4,
+        merging_iterations: 1,
+        interrupt: Interrupt::default(),
+    };
     let settings = settings(budget, CostModel::Ops);
     let report = with_function(&registry, &mut body, |f| optimize(f, &rules, settings));
     assert!(report.unwrap().cost.1 < 1.0);
@@ -134,7 +140,13 @@ fn dumped_e_graphs_read_well() {
     let registry = registry();
     let rules = library(&registry).choose(&["simplify".to_string()], &registry).unwrap();
     let rules = RuleSet::new(rules, &registry);
-    let budget = Budget { nodes: 100, work: 10_000, iterations: 4, merging_iterations: 1 };
+    let budget = Budget {
+        nodes: 100,
+        work: 10_000,
+        iterations: 4,
+        merging_iterations: 1,
+        interrupt: Interrupt::default(),
+    };
     let settings = Settings { dump: true, ..settings(budget, CostModel::Ops) };
     let mut body = chain(3);
     let report = with_function(&registry, &mut body, |f| optimize(f, &rules, settings)).unwrap();
@@ -203,7 +215,13 @@ fn terms_that_share_an_operand_meet_however_far_apart() {
     let rules = library(&registry).choose(&names, &registry).unwrap();
     let rules = RuleSet::new(rules, &registry);
     let mut body = sum(100);
-    let budget = Budget { nodes: 10_000, work: 10_000_000, iterations: 12, merging_iterations: 1 };
+    let budget = Budget {
+        nodes: 10_000,
+        work: 10_000_000,
+        iterations: 12,
+        merging_iterations: 1,
+        interrupt: Interrupt::default(),
+    };
     let report = with_function(&registry, &mut body, |f| {
         optimize(f, &rules, settings(budget, CostModel::Ops))
     });
@@ -220,14 +238,26 @@ fn a_budget_of_nodes_is_kept() {
     let rules = library(&registry).choose(&["expansion".to_string()], &registry).unwrap();
     let rules = RuleSet::new(rules, &registry);
     let mut body = sum(200);
-    let budget = Budget { nodes: 5_000, work: 100_000_000, iterations: 20, merging_iterations: 1 };
+    let budget = Budget {
+        nodes: 5_000,
+        work: 100_000_000,
+        iterations: 20,
+        merging_iterations: 1,
+        interrupt: Interrupt::default(),
+    };
     let report = with_function(&registry, &mut body, |f| {
         optimize(f, &rules, settings(budget, CostModel::Ops))
     });
     let nodes = report.unwrap().nodes;
     assert!(nodes <= 5_000, "{nodes}");
     for work in [1_000, 10_000, 100_000] {
-        let budget = Budget { nodes: 1_000_000, work, iterations: 20, merging_iterations: 1 };
+        let budget = Budget {
+            nodes: 1_000_000,
+            work,
+            iterations: 20,
+            merging_iterations: 1,
+            interrupt: Interrupt::default(),
+        };
         let report = with_function(&registry, &mut sum(200), |f| {
             optimize(f, &rules, settings(budget, CostModel::Ops))
         });
@@ -264,7 +294,13 @@ fn siblings_are_found_at_once() {
         results.push(body.result(dense, 0));
     }
     body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &results, &[]));
-    let budget = Budget { nodes: 10_000, work: 1_000_000, iterations: 4, merging_iterations: 1 };
+    let budget = Budget {
+        nodes: 10_000,
+        work: 1_000_000,
+        iterations: 4,
+        merging_iterations: 1,
+        interrupt: Interrupt::default(),
+    };
     let report = with_function(&registry, &mut body, |f| {
         optimize(f, &rules, settings(budget, CostModel::T4))
     });

@@ -16,6 +16,9 @@ use passes::incremental::Relay;
 
 const FILE: &str = "module.relay";
 
+/// Runs of each kind, in turns, of which the median counts.
+const ROUNDS: usize = 21;
+
 /// Bytes of memory that the process holds.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -59,7 +62,7 @@ fn main() {
     assert!(plain().1.is_empty());
     let (mut cold, mut kept) = ([vec![], vec![]], None::<Database>);
     let before = resident();
-    for _ in 0..7 {
+    for _ in 0..ROUNDS {
         // Each run finds the memory of the one before it free.
         drop(kept.take());
         cold[0].push(timed(plain).1);

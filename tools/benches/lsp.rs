@@ -1,129 +1,52 @@
 //! CPU time of the language server from an edit to fresh diagnostics and types of the edited
-//! function, in a module of 1,000 functions of 100 operations. Server and client are one process,
-//! connected by pipes, so that the figures include the client's reading and writing of JSON.
+//! function, in a module of 1,000 functions of 100 operations. The server is a process of its own,
+//! behind pipes, and the figures are of this process alone.
 //!
 //! `cargo bench -p tools --bench lsp`
 
+#[allow(dead_code, reason = "the tests use the rest of it")]
+#[path = "../tests/lsp/client.rs"]
+mod client;
 mod common;
+#[path = "../tests/lsp/scale.rs"]
+mod scale;
 
-use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{FUNCTIONS, OPERATIONS, source};
-use cpu_time::ProcessTime;
-use serde_json::{Value, json};
-use tools::io::Io;
+use scale::{EDITS, session};
 
-const URI: &str = "file:///module.relay";
-const EDITS: usize = 100;
-
-struct Client {
-    to_server: PipeWriter,
-    from_server: BufReader<PipeReader>,
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
-impl Client {
-    fn send(&mut self, message: Value) -> std::io::Result<()> {
-        let text = message.to_string();
-        write!(self.to_server, "Content-Length: {}\r\n\r\n{text}", text.len())
-    }
-
-    /// The next message that `wanted` wants; others are passed over.
-    fn wait(
-        &mut self,
-        wanted: impl Fn(&Value) -> bool,
-    ) -> Result<Value, Box<dyn std::error::Error>> {
-        loop {
-            let mut line = String::new();
-            self.from_server.read_line(&mut line)?;
-            let length: usize =
-                line.trim().strip_prefix("Content-Length: ").ok_or("no header")?.parse()?;
-            self.from_server.read_line(&mut line)?;
-            let mut body = vec![0; length];
-            self.from_server.read_exact(&mut body)?;
-            let message = serde_json::from_slice(&body)?;
-            if wanted(&message) {
-                return Ok(message);
-            }
-        }
-    }
-
-    fn published(&mut self, version: usize) -> Result<usize, Box<dyn std::error::Error>> {
-        let message = self.wait(|message| message["params"]["version"] == version)?;
-        Ok(message["params"]["diagnostics"].as_array().map_or(0, Vec::len))
-    }
-}
-
-fn median(mut times: Vec<Duration>) -> f64 {
+/// The median and the largest.
+fn summary(mut times: Vec<Duration>) -> (f64, f64) {
     times.sort();
-    times[times.len() / 2].as_secs_f64() * 1e3
+    let at = |index: usize| times.get(index).copied().map_or(f64::NAN, milliseconds);
+    (at(times.len() / 2), at(times.len().saturating_sub(1)))
 }
 
 #[expect(clippy::print_stdout, reason = "it is what a benchmark is for")]
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut stdin, to_server) = std::io::pipe()?;
-    let (from_server, mut stdout) = std::io::pipe()?;
-    let server = std::thread::spawn(move || {
-        let mut io = Io {
-            stdin: &mut stdin,
-            stdout: &mut stdout,
-            stderr: &mut std::io::sink(),
-            directory: Default::default(),
-            styled: false,
-        };
-        tools::relay_opt::main(&["lsp".to_string()], &mut io)
-    });
-    let mut client = Client { to_server, from_server: BufReader::new(from_server) };
-    let request = |id: usize, method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-    let notification = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
-    let document = json!({ "uri": URI });
-    client.send(request(0, "initialize", json!({ "capabilities": {} })))?;
-    client.wait(|message| message["id"] == 0)?;
+fn main() {
     let text = source();
     println!("{FUNCTIONS} functions, {OPERATIONS} operations each, {} bytes", text.len());
-    let start = ProcessTime::now();
-    let opened = json!({ "uri": URI, "languageId": "relay", "version": 0, "text": text });
-    client.send(notification("textDocument/didOpen", json!({ "textDocument": opened })))?;
-    assert_eq!(client.published(0)?, 0);
-    println!("opening: {:.1} ms CPU", start.elapsed().as_secs_f64() * 1e3);
-
-    // The function in the middle; each takes its operations and four lines.
-    let first = FUNCTIONS / 2 * (OPERATIONS + 4);
-    let place = |line: usize, character: usize| json!({ "line": line, "character": character });
-    let function = json!({ "start": place(first, 0), "end": place(first + OPERATIONS + 3, 0) });
-    let name = json!({ "start": place(first + 3, 7), "end": place(first + 3, 10) });
-    let mut id = 0;
-    for (title, edits, errors) in [
-        ("another operator", ["cos", "exp"], [0, 0]),
-        ("a misspelt operator", ["exq", "exp"], [1, 0]),
-    ] {
-        let (mut cpu, mut wall) = (Vec::new(), Vec::new());
-        for edit in 0..EDITS {
-            id += 1;
-            let (start, clock) = (ProcessTime::now(), Instant::now());
-            let change = json!({ "range": name, "text": edits[edit % 2] });
-            let params = json!({
-                "textDocument": { "uri": URI, "version": id }, "contentChanges": [change],
-            });
-            client.send(notification("textDocument/didChange", params))?;
-            assert_eq!(client.published(id)?, errors[edit % 2]);
-            let params = json!({ "textDocument": document, "range": function });
-            client.send(request(id, "textDocument/inlayHint", params))?;
-            let hints = client.wait(|message| message["id"] == id)?;
-            assert!(
-                hints["result"]
-                    .as_array()
-                    .is_some_and(|hints| errors[edit % 2] > 0 || hints.len() == OPERATIONS)
-            );
-            cpu.push(start.elapsed());
-            wall.push(clock.elapsed());
+    let session = session(&text, FUNCTIONS, 20);
+    println!("opening: {:.1} ms CPU", session.opening.map_or(f64::NAN, milliseconds));
+    let mut kinds: Vec<&str> = Vec::new();
+    session.steps.iter().for_each(|step| {
+        if !kinds.contains(&step.kind) {
+            kinds.push(step.kind);
         }
-        let (cpu, wall) = (median(cpu), median(wall));
-        println!("{title:20} {cpu:6.2} ms CPU, {wall:6.2} ms with the pause before diagnostics");
+    });
+    for kind in kinds {
+        let steps = || session.steps.iter().filter(move |step| step.kind == kind);
+        let (cpu, largest) = summary(steps().filter_map(|step| step.cpu).collect());
+        let (wall, _) = summary(steps().map(|step| step.wall).collect());
+        println!("{kind:38} {cpu:6.2} ms CPU, at most {largest:6.2}; {wall:6.2} ms with the pause");
     }
-    client.send(request(id + 1, "shutdown", Value::Null))?;
-    client.send(notification("exit", Value::Null))?;
-    let status = server.join().map_err(|_| "the server panicked")?;
-    assert_eq!(status, 0);
-    Ok(())
+    let (cpu, largest) = summary(session.steps.iter().filter_map(|step| step.cpu).collect());
+    println!("{:38} {cpu:6.2} ms CPU, at most {largest:6.2}", format!("all {EDITS} edits"));
+    let [before, after] = session.memory.map(|bytes| bytes as f64 / 1e6);
+    println!("memory: {before:.1} MB after 50 edits, {after:.1} MB after {EDITS}");
 }

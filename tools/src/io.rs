@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
+use ir_core::Interrupt;
+
 /// Where a tool reads and writes.
 pub struct Io<'a> {
     /// Standard input.
@@ -15,9 +17,16 @@ pub struct Io<'a> {
     pub directory: PathBuf,
     /// Whether standard error is a terminal: shows colours and progress.
     pub styled: bool,
+    /// Whether Ctrl-C may ask for an early end rather than end the process: in one of its own.
+    pub signals: bool,
 }
 
 impl Io<'_> {
+    /// What Ctrl-C raises from now on; nothing raises it where that ends the process.
+    pub fn interrupt(&self) -> Interrupt {
+        if self.signals { crate::interrupt::listen() } else { Interrupt::default() }
+    }
+
     /// Whether what goes to standard error has colours: on a terminal, unless the environment sets
     /// `NO_COLOR`.
     pub fn coloured(&self) -> bool {

@@ -2,6 +2,7 @@
 
 pub mod codes;
 pub mod executor;
+pub mod interrupt;
 pub mod io;
 pub mod lit;
 pub mod plugin;

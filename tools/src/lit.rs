@@ -34,6 +34,7 @@ pub fn relay_opt(registry: &'static LazyLock<Registry>) -> impl lit::Command + '
                 stderr: &mut stderr,
                 directory: io.directory().to_path_buf(),
                 styled: false,
+                signals: false,
             },
         );
         io.stderr().append(&mut stderr);

@@ -118,6 +118,7 @@ struct Call {
     plugin_count: usize,
     directory: Bytes,
     styled: bool,
+    signals: bool,
     /// The `Io` of the program.
     io: *mut c_void,
     /// Reads into a buffer; the bytes read, or a negative [`code`].
@@ -168,6 +169,7 @@ pub(crate) fn run(
         plugin_count: loaded.len(),
         directory: Bytes::new(&directory),
         styled: io.styled,
+        signals: io.signals,
         io: (&raw mut *io).cast(),
         read,
         write,
@@ -282,6 +284,7 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
         stderr: &mut stderr,
         directory: text(&call.directory).into(),
         styled: call.styled,
+        signals: call.signals,
     };
     let run = || {
         let mut registry = crate::registry();

@@ -21,6 +21,7 @@ pub fn run_process(registry: &Registry) -> ExitCode {
         stderr: &mut stderr(),
         directory: PathBuf::new(),
         styled: stderr().is_terminal(),
+        signals: true,
     };
     let status = relay_opt::main_with(registry, &args, &mut io);
     ExitCode::from(u8::try_from(status).unwrap_or(relay_opt::INTERNAL as u8))

@@ -59,7 +59,8 @@ pub fn main(args: &[String], io: &mut Io<'_>) -> i32 {
 
 /// Runs relay-opt over `registry`.
 pub fn main_with(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
-    main_watching(registry, args, &mut watch::poll(), io)
+    let status = dispatch(registry, args, false, None, io);
+    finish(status, io)
 }
 
 /// The same, where `wait` tells `--watch` when to look at the file.
@@ -69,13 +70,13 @@ pub fn main_watching(
     wait: &mut Wait<'_>,
     io: &mut Io<'_>,
 ) -> i32 {
-    let status = dispatch(registry, args, false, wait, io);
+    let status = dispatch(registry, args, false, Some(wait), io);
     finish(status, io)
 }
 
 /// Runs relay-opt over a registry that has the plugins that `args` name.
 pub(crate) fn main_loaded(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
-    let status = dispatch(registry, args, true, &mut watch::poll(), io);
+    let status = dispatch(registry, args, true, None, io);
     finish(status, io)
 }
 
@@ -118,7 +119,7 @@ fn dispatch(
     registry: &Registry,
     args: &[String],
     plugins_loaded: bool,
-    wait: &mut Wait<'_>,
+    wait: Option<&mut Wait<'_>>,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     let (mut cli, pipeline) = match args::parse(args) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 use indexmap::IndexMap;
-use ir_core::{Diagnostic, FuncMut, Module, Registry, SourceMap, Symbol};
+use ir_core::{Diagnostic, FuncMut, Interrupt, Module, Registry, SourceMap, Symbol};
 use rewrites::cost::CostModel;
 use rewrites::eqsat::Report;
 use rewrites::library::Library;
@@ -87,7 +87,8 @@ pub fn measure(
         let signature = &mut item.signature;
         let mut f = FuncMut { name: *name, signature, body, signatures: &signatures, registry };
         let start = ThreadTime::now();
-        let report = apply(&mut f, prepared, Told { model, dump: false }).map_err(|e| *e)?;
+        let told = Told { model, dump: false, interrupt: Interrupt::default() };
+        let report = apply(&mut f, prepared, told).map_err(|e| *e)?;
         measured.time += start.elapsed();
         measured.add(&report, prepared);
     }

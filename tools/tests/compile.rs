@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ir_core::{DType, Module, Registry, TensorData, verify};
+use ir_core::{DType, Module, Registry, Spread, TensorData, verify};
 use relay::arrays::{self, Arrays};
 use target_core::Targets;
 use target_core::package::{Input, Model};
@@ -39,6 +39,16 @@ def @main(%class: Tensor[(3, 5), float32], %int: Tensor[(7), float64], %new: Ten
 }
 "#;
 
+/// Parameters that are random in other bounds than the rest.
+const TRAINED: &str = r#"
+def @main(%x: Tensor[(2, 48), float32], %weight: Tensor[(3, 48), float32],
+          %mean: Tensor[(3), float32], %variance: Tensor[(3), float32]) {
+  let %y = nn.dense(%x, %weight);
+  let %z = nn.batch_norm(%y, %mean, %mean, %mean, %variance);
+  (%weight, %z.2)
+}
+"#;
+
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile").join(name);
     if folder.exists() {
@@ -59,6 +69,7 @@ fn relay_opt(args: &[&str], directory: &Path) -> (i32, String) {
         stderr: &mut stderr,
         directory,
         styled: false,
+        signals: false,
     };
     let status = tools::relay_opt::main(&args, &mut io);
     (status, String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
@@ -154,6 +165,8 @@ const FILLED: &[&str] = &["--params", "weights.npz", "--fill", "7"];
 #[test]
 fn the_example_prints_what_run_prints() {
     let folder = compiled("kinds", KINDS, &["--fill", "5"]);
+    assert_eq!(built(&folder), interpreted(&folder, &["--fill", "5"]));
+    let folder = compiled("trained", TRAINED, &["--fill", "5"]);
     assert_eq!(built(&folder), interpreted(&folder, &["--fill", "5"]));
 }
 
@@ -417,7 +430,12 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     let lowered = tools::executor::lower(module, registry, &options, &mut vec![]);
     let layout = lowered.expect("kernels").layout;
     let names = ["x", "w0", "b0", "w1", "w2"];
-    let inputs = names.map(|name| Input { name: name.to_string(), seed: 1, example: None });
+    let inputs = names.map(|name| Input {
+        name: name.to_string(),
+        seed: 1,
+        spread: Spread::default(),
+        example: None,
+    });
     let model = Model {
         name: "model".to_string(),
         source: "model".to_string(),

@@ -33,6 +33,7 @@ fn run_in(directory: &std::path::Path, args: &[&str]) -> Ran {
         stderr: &mut stderr,
         directory: directory.to_path_buf(),
         styled: false,
+        signals: false,
     };
     let status = main_with(&registry(), &args, &mut io);
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -159,6 +160,25 @@ fn the_number_of_threads_changes_nothing() {
         (ran.out, ran.err)
     };
     assert_eq!(reduce("1"), reduce("4"));
+}
+
+#[test]
+fn a_search_goes_on_past_programs_on_which_passes_do_not_end() {
+    let folder = folder("endless");
+    let program = "def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+  %0 = exp(%x);
+  %1 = tanh(%0);
+  %2 = add(%1, %0);
+  sigmoid(%2)
+}
+";
+    std::fs::write(folder.join("in.relay"), program).unwrap();
+    let args = ["reduce", "in.relay", "--pass", "plant-asleep", "--timeout", "1"];
+    let ran = run_in(&folder, &args);
+    assert_eq!(ran.status, OK, "{}", ran.err);
+    assert!(ran.err.contains("the passes did not end on"), "{}", ran.err);
+    let (before, after) = sizes(&ran.err);
+    assert!(after < before && ran.out.contains("tanh") && ran.out.contains("exp"), "{}", ran.err);
 }
 
 #[test]

@@ -37,7 +37,14 @@ fn relay_opt(args: &[&str], input: &str) -> (i32, String) {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let status = tools::relay_opt::main(
         &args,
-        &mut Io { stdin: &mut input, stdout: &mut out, stderr: &mut err, directory, styled: false },
+        &mut Io {
+            stdin: &mut input,
+            stdout: &mut out,
+            stderr: &mut err,
+            directory,
+            styled: false,
+            signals: false,
+        },
     );
     (status, String::from_utf8_lossy(&[out, err].concat()).into_owned())
 }

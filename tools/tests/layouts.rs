@@ -224,9 +224,8 @@ fn read(text: &str, registry: &Registry) -> Module {
 
 /// What `@main` gives, on inputs for the type it had in `original`.
 fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Value, String> {
-    let main = original.get("main").and_then(|item| item.signature.ty.as_function());
-    let main = main.ok_or("there is no `@main`")?;
-    let args = random_arguments(main, &original.signatures(), 1)?;
+    let main = original.get("main").ok_or("there is no `@main`")?;
+    let args = random_arguments(main, registry, &original.signatures(), 1)?;
     let value = Interpreter::new(module, registry).call("main", args);
     let value = value.map_err(|error| format!("run: {error:?}"))?;
     check_type(&value, main.result)?;

@@ -2,6 +2,10 @@
 
 #[path = "lsp/client.rs"]
 mod client;
+#[path = "../benches/common/mod.rs"]
+mod common;
+#[path = "lsp/scale.rs"]
+mod scale;
 
 use client::{Client, covered, position};
 use serde_json::{Value, json};
@@ -611,6 +615,16 @@ fn a_long_session_answers_like_a_new_one() {
     assert_eq!(fresh.end(), Some(0));
 }
 
+/// The same on a module of 1,000 functions and 100,000 operations, where what the server keeps must
+/// not grow with the edits.
+#[test]
+fn a_session_on_a_large_module_answers_like_a_new_one() {
+    let session = scale::session(&common::source(), common::FUNCTIONS, 20);
+    assert_eq!(session.steps.len(), scale::EDITS);
+    let [before, after] = session.memory;
+    assert!(after < before + (16 << 20), "{before} bytes after 50 edits, {after} after 200");
+}
+
 /// The place of byte `offset`, where lines end at `\n`, `\r\n` and `\r`.
 fn lines_position(text: &str, offset: usize) -> Value {
     let (mut line, mut start) = (0, 0);
@@ -700,6 +714,7 @@ fn the_server_runs_in_process() {
         stderr: &mut stderr,
         directory: Default::default(),
         styled: false,
+        signals: false,
     };
     let args = ["lsp".to_string(), "--stdio".to_string()];
     assert_eq!(tools::relay_opt::main(&args, &mut io), 0);

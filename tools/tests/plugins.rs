@@ -51,6 +51,7 @@ fn relay_opt(plugins: &[&Path], args: &[&str], input: &str) -> (i32, String, Str
         stderr: &mut stderr,
         directory: PathBuf::new(),
         styled: false,
+        signals: false,
     };
     let status = main_with(&tools::registry(), &all, &mut io);
     let text = |bytes| String::from_utf8(bytes).expect("text");
@@ -227,6 +228,7 @@ fn a_program_with_passes_of_its_own_loads_none() {
         stderr: &mut stderr,
         directory: PathBuf::new(),
         styled: false,
+        signals: false,
     };
     assert_eq!(main_with(&registry, &args, &mut io), DIAGNOSTICS);
     let err = String::from_utf8(stderr).expect("text");

@@ -93,9 +93,8 @@ fn verified(module: &Module, registry: &Registry) -> Result<(), String> {
 
 /// What `@main` of `module` gives on the inputs of `original`.
 fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Value, String> {
-    let main = original.get("main").and_then(|item| item.signature.ty.as_function());
-    let main = main.ok_or("there is no `@main`")?;
-    let args = random_arguments(main, &original.signatures(), 1)?;
+    let main = original.get("main").ok_or("there is no `@main`")?;
+    let args = random_arguments(main, registry, &original.signatures(), 1)?;
     let options = Options { step_limit: Some(10_000_000), ..Options::default() };
     let interpreter = Interpreter::new(module, registry).options(options);
     let value = interpreter.call("main", args).map_err(|error| format!("run: {error:?}"))?;
@@ -173,6 +172,7 @@ fn opt(registry: &Registry, args: &[&str], stdin: &[u8]) -> Ran {
         stderr: &mut err,
         directory: PathBuf::new(),
         styled: false,
+        signals: false,
     };
     let status = main_with(registry, &args, &mut io);
     Ran { status, out, err: String::from_utf8_lossy(&err).into_owned() }

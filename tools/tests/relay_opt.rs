@@ -109,6 +109,7 @@ fn run_in(directory: PathBuf, args: &[&str], stdin: &[u8]) -> Ran {
         stderr: &mut stderr,
         directory,
         styled: false,
+        signals: false,
     };
     let status = main_with(&registry(), &args, &mut io);
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -462,6 +463,7 @@ fn a_broken_pipe_is_no_error() {
         stderr: &mut stderr,
         directory: PathBuf::new(),
         styled: false,
+        signals: false,
     };
     assert_eq!(main_with(&registry(), &[], &mut io), OK);
     assert!(stderr.is_empty());

@@ -42,6 +42,7 @@ fn watched(folder: &Folder, args: &[&str], edits: &[&dyn Fn()]) -> (i32, String,
         stderr: &mut stderr,
         directory: folder.0.clone(),
         styled: false,
+        signals: false,
     };
     let status = main_watching(&tools::registry(), &args, &mut wait, &mut io);
     let stderr = String::from_utf8(stderr).unwrap();
@@ -132,15 +133,20 @@ fn errors_of_passes_and_types_are_reported() {
 }
 
 fn cached(folder: &Folder, args: &[&str]) -> (i32, String, String) {
+    plain(folder, &[&["--cache", "cache"], args].concat())
+}
+
+/// The status, and both streams.
+fn plain(folder: &Folder, args: &[&str]) -> (i32, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let args: Vec<String> =
-        ["model.relay", "--cache", "cache"].iter().chain(args).map(|arg| arg.to_string()).collect();
+    let args: Vec<String> = ["model.relay"].iter().chain(args).map(|arg| arg.to_string()).collect();
     let mut io = Io {
         stdin: &mut std::io::empty(),
         stdout: &mut stdout,
         stderr: &mut stderr,
         directory: folder.0.clone(),
         styled: false,
+        signals: false,
     };
     let status = main_with(&tools::registry(), &args, &mut io);
     (status, String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
@@ -157,8 +163,9 @@ fn results_are_kept_by_everything_they_depend_on() {
     folder.write(BEFORE);
     let first = cached(&folder, &["--pass", "fold-constant"]);
     assert_eq!((first.0, first.2.as_str()), (0, ""));
+    // The whole, and each function.
     let kept = entries(&folder);
-    assert_eq!(kept.len(), 1);
+    assert_eq!(kept.len(), 3);
     assert_eq!(cached(&folder, &["--pass", "fold-constant"]), first);
     assert_eq!(entries(&folder), kept);
     // Another pipeline, form, or input is another result.
@@ -166,12 +173,13 @@ fn results_are_kept_by_everything_they_depend_on() {
     assert_ne!(cached(&folder, &["--pass", "fold-constant", "--emit", "generic"]).1, first.1);
     folder.write(&BEFORE.replace("3f", "4f"));
     assert_ne!(cached(&folder, &["--pass", "fold-constant"]).1, first.1);
-    assert_eq!(entries(&folder).len(), 4);
+    // Three more, and the function that is another one.
+    assert_eq!(entries(&folder).len(), 7);
     // Runs with messages are not kept.
     folder.write(&BEFORE.replace("exp(%x)", "exp(1, 2)"));
     assert_eq!(cached(&folder, &[]).0, 1);
     assert_eq!(cached(&folder, &[]).0, 1);
-    assert_eq!(entries(&folder).len(), 4);
+    assert_eq!(entries(&folder).len(), 7);
 }
 
 #[test]
@@ -179,12 +187,137 @@ fn broken_entries_are_reported_and_made_again() {
     let folder = Folder::new("broken");
     folder.write(BEFORE);
     let first = cached(&folder, &["--pass", "cse"]);
-    let entry = entries(&folder).remove(0);
-    let whole = fs::read(&entry).unwrap();
-    fs::write(&entry, &whole[..whole.len() - 1]).unwrap();
+    let made: Vec<(PathBuf, Vec<u8>)> = entries(&folder)
+        .into_iter()
+        .map(|entry| (entry.clone(), fs::read(entry).unwrap()))
+        .collect();
+    made.iter().for_each(|(entry, whole)| fs::write(entry, &whole[..whole.len() - 1]).unwrap());
     let again = cached(&folder, &["--pass", "cse"]);
     assert_eq!((again.0, &again.1), (0, &first.1));
-    assert!(again.2.contains("warning[E0728]"), "{}", again.2);
-    assert_eq!(fs::read(&entry).unwrap(), whole);
+    // That of the whole, and those of the functions.
+    assert_eq!(again.2.matches("warning[E0728]").count(), 3, "{}", again.2);
+    let made_again =
+        |(entry, whole): &(PathBuf, Vec<u8>)| fs::read(entry).is_ok_and(|found| found == *whole);
+    assert_eq!(made.iter().filter(|made| made_again(made)).count(), 2);
+    // What reported something is not kept.
+    assert_eq!(entries(&folder).len(), 2);
     assert_eq!(cached(&folder, &["--pass", "cse"]), first);
+    assert!(made.iter().all(made_again));
+}
+
+/// A function that others call, whose body or type may change.
+const CALLED: &str = "\
+def @f(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+  let %y = add(%x, multiply(2f, 3f));
+  exp(%y)
+}
+def @g(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+  let %unused = tanh(%x);
+  @f(add(%x, 0f))
+}
+def @h(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
+  @g(multiply(%x, 1f))
+}
+";
+
+#[test]
+fn only_changed_functions_run_again() {
+    let folder = Folder::new("functions");
+    let passes = ["--pass", "fold-constant,cse,simplify-expr"];
+    let mut count = 0;
+    let mut made = |text: &str| {
+        folder.write(text);
+        let (status, _, stderr) = cached(&folder, &passes);
+        assert_eq!((status, stderr.as_str()), (0, ""));
+        let before = std::mem::replace(&mut count, entries(&folder).len());
+        // Besides the whole.
+        count - before - 1
+    };
+    assert_eq!(made(CALLED), 3);
+    assert_eq!(made(&CALLED.replace("exp", "tanh")), 1);
+    // Where a function stands is nothing to it.
+    assert_eq!(made(&format!("// A comment.\n{CALLED}")), 0);
+    // Names of values and places within a function are seen in the end.
+    assert_eq!(made(&CALLED.replace("%y", "%z")), 1);
+    // Whoever calls a function sees its signature.
+    let wider = CALLED
+        .replace("def @f(%x: Tensor[(4), float32])", "def @f(%x: Tensor[(4), float32], inline=1)");
+    assert_eq!(made(&wider), 2);
+    assert_eq!(made(&format!("{CALLED}def @i() -> int32 {{ 1 }}\n")), 1);
+}
+
+/// Functions with passes over the module between those on functions.
+const PIPELINES: [&str; 3] = [
+    "fold-constant,cse,simplify-expr",
+    "simplify-inference,dce,cse,fold-constant,inline,simplify-expr,dce,fuse",
+    "O3,to-anf,eqsat{iterations=2,nodes=500},lambda-lift",
+];
+
+#[test]
+fn a_cache_changes_nothing_but_the_time() {
+    let folder = Folder::new("same");
+    let registry = tools::registry();
+    let swaps = [("add(", "multiply("), ("exp(", "tanh("), ("tanh(", "sigmoid("), ("1f", "2f")];
+    for seed in 0..8u64 {
+        let module = relay::generate::random_module(&registry, seed, 40);
+        let mut text = Vec::new();
+        let options = relay::text::PrintOptions::default();
+        relay::text::print(&module, &registry, &options, &mut text).unwrap();
+        let mut text = format!("{}{CALLED}", String::from_utf8(text).unwrap());
+        let mut random = ir_core::Random::new(seed);
+        for _ in 0..3 {
+            folder.write(&text);
+            for pipeline in PIPELINES {
+                let args = ["--pass", pipeline, "--threads", "2"];
+                let expected = plain(&folder, &args);
+                assert_eq!(cached(&folder, &args), expected, "{pipeline}\n{text}");
+                assert_eq!(cached(&folder, &args), expected, "{pipeline}, again\n{text}");
+            }
+            let (from, to) = swaps[random.below(swaps.len())];
+            let places: Vec<usize> = text.match_indices(from).map(|(at, _)| at).collect();
+            if let Some(at) = (!places.is_empty()).then(|| places[random.below(places.len())]) {
+                text.replace_range(at..at + from.len(), to);
+            }
+        }
+    }
+}
+
+#[test]
+fn bodies_come_back_from_bytes() {
+    let registry = tools::registry();
+    let bytes_of = |body: &ir_core::Body| {
+        let mut bytes = Vec::new();
+        assert!(ir_core::Encoder::default().body(body, &mut bytes));
+        bytes
+    };
+    for seed in 0..20 {
+        let mut module = relay::generate::random_module(&registry, seed, 30);
+        let found = relay::inference::infer_module(&mut module, &registry);
+        assert!(found.is_empty(), "{found:?}");
+        for (name, item) in &mut module.items {
+            let Some(body) = item.body_mut() else { continue };
+            // Names, places of several sorts, and rows of what was erased.
+            let ops: Vec<ir_core::OpId> = body.walk().collect();
+            for (number, op) in ops.iter().enumerate() {
+                let loc = ir_core::Loc::offset(number as u32 * 40);
+                body.set_loc(*op, ir_core::Loc::fused([body.loc(*op), loc]).by_pass("cse"));
+            }
+            let bytes = bytes_of(body);
+            let mut rest = &*bytes;
+            let mut decoder = ir_core::Decoder::default();
+            let read = decoder.body(&mut rest).unwrap_or_else(|| panic!("{name} of {seed}"));
+            assert!(rest.is_empty());
+            assert_eq!(bytes_of(&read), bytes);
+            let fingerprint = ir_core::fingerprint::fingerprint;
+            assert_eq!(fingerprint(&read), fingerprint(body));
+            assert!(read.walk().eq(ops.iter().copied()) && read.edits() == body.edits());
+            // What is broken is refused, or another body, and never a panic.
+            for place in 0..bytes.len() {
+                let mut broken = bytes.clone();
+                broken[place] ^= 1 << (place % 8);
+                let _ = decoder.body(&mut &*broken);
+                assert!(decoder.body(&mut &bytes[..place]).is_none());
+            }
+        }
+    }
 }

@@ -15,5 +15,5 @@ pub use compare::{Mismatch, approx_equal, flatten};
 pub use evaluate::{EvalCx, EvalError, Evaluate};
 pub use ir_core::Random;
 pub use machine::{Interpreter, Options, check_type};
-pub use random::{random_arguments, random_value};
+pub use random::{random_arguments, random_value, random_values, spreads};
 pub use value::{Closure, Data, Fields, Reference, Value};

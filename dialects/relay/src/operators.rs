@@ -22,6 +22,7 @@ pub mod memory;
 pub mod nn;
 pub mod pattern;
 pub mod qnn;
+pub mod random;
 pub mod reduce;
 pub mod relation;
 pub mod shape;
@@ -34,6 +35,7 @@ pub use layout_rule::LayoutRule;
 pub use pattern::{
     FusionPattern, NonComputational, ReshapeOnly, Rows, ShapeFromData, Transcendental,
 };
+pub use random::RandomOperand;
 
 /// Operators that belong together.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use cpu_time::ThreadTime;
 use examples::graphs;
-use ir_core::{Diagnostic, FuncMut, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, FuncMut, Interrupt, Module, Registry, SourceMap};
 use relay::inference::infer_module;
 use relay::text::{PrintOptions, parse, print};
 use rewrites::cost::CostModel;
@@ -157,6 +157,7 @@ fn saturate(
             work: 10_000 * body.op_count() as u64,
             iterations: 8,
             merging_iterations: 1,
+            interrupt: Interrupt::default(),
         };
         let mut function = FuncMut {
             name: *name,

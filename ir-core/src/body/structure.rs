@@ -142,7 +142,7 @@ impl Body {
 
     /// The operations of `block` and inside them, in program order, outer before inner.
     pub fn walk_block(&self, block: BlockId) -> Walk<'_> {
-        Walk { body: self, pending: SmallVec::from_iter(self.first_op(block)) }
+        Walk { body: self, next: self.first_op(block), pending: SmallVec::new() }
     }
 
     /// Every live operation, those inside an operation before it, otherwise in program order.
@@ -217,17 +217,24 @@ impl DoubleEndedIterator for BlockOps<'_> {
 #[derive(Clone)]
 pub struct Walk<'a> {
     body: &'a Body,
-    /// The operation to yield next of each open block, outermost first.
+    next: Option<OpId>,
+    /// The operations that come after, one of each open block, outermost first.
     pending: SmallVec<[OpId; 8]>,
 }
 
 impl Iterator for Walk<'_> {
     type Item = OpId;
     fn next(&mut self) -> Option<OpId> {
-        let op = self.pending.pop()?;
-        self.pending.extend(self.body.next_op(op));
-        for region in self.body.regions(op).iter().rev() {
-            self.pending.extend(self.body.first_op(self.body.block_of(*region)));
+        let op = self.next?;
+        self.next = self.body.next_op(op);
+        let regions = self.body.regions(op);
+        if !regions.is_empty() {
+            self.pending.extend(self.next.take());
+            let firsts = regions.iter().rev().map(|r| self.body.first_op(self.body.block_of(*r)));
+            self.pending.extend(firsts.flatten());
+        }
+        if self.next.is_none() {
+            self.next = self.pending.pop();
         }
         Some(op)
     }

@@ -56,4 +56,11 @@ pub const CODES: &[Code] = &[
                       read. This is an error of the pass, or a rounding difference past the tolerance of \
                       `--verify-semantics`.",
     },
+    Code {
+        code: "E0713",
+        title: "a pass was interrupted",
+        explanation: "Ctrl-C was pressed while the pass was searching. It ended with the best program that it \
+                      had found, which is right, but may be dearer than what the whole search would have \
+                      found. The passes after it ran as usual. A second Ctrl-C ends the process at once.",
+    },
 ];

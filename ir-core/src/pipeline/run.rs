@@ -11,6 +11,7 @@ use crate::body::{Body, Rewrite, Tally, WatchOptions};
 use crate::diagnostics::Diagnostic;
 use crate::fingerprint;
 use crate::intern::Symbol;
+use crate::interrupt::Interrupt;
 use crate::location::SourceMap;
 use crate::module::{Module, Signature, Signatures};
 use crate::pass::{Explanation, FunctionPass, ModulePass, PassContext, PassInstance};
@@ -31,11 +32,14 @@ pub struct RunOptions {
     pub watch: Option<WatchOptions>,
     /// Whether passes that can explain what they do.
     pub explain: bool,
+    /// Whether passes that search are to end with what they have.
+    pub interrupt: Interrupt,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { threads: 1, sources: SourceMap::default(), watch: None, explain: false }
+        let (sources, interrupt) = (SourceMap::default(), Interrupt::default());
+        RunOptions { threads: 1, sources, watch: None, explain: false, interrupt }
     }
 }
 
@@ -123,6 +127,8 @@ struct Findings {
     log: Vec<u8>,
     explanations: Vec<Explanation>,
     panic: Option<String>,
+    /// Whether it was interrupted.
+    cut: bool,
 }
 
 /// What one pass did to the module.
@@ -135,6 +141,7 @@ struct Executed {
     log: Vec<u8>,
     explanations: Vec<Explanation>,
     crash: Option<Crash>,
+    cut: bool,
     tallies: Vec<Tally>,
 }
 
@@ -196,7 +203,7 @@ pub fn run(
         };
         let wall = start.elapsed();
         let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
-        let Executed { log: said, crash, tallies, explanations, .. } = executed;
+        let Executed { log: said, crash, cut, tallies, explanations, .. } = executed;
         report.sources.extend(&sources);
         report.explanations.extend(explanations);
         log.write_all(&said)?;
@@ -208,6 +215,7 @@ pub fn run(
         }
         let failed = diagnostics.iter().any(Diagnostic::is_error);
         report.diagnostics.extend(diagnostics);
+        report.diagnostics.extend(cut.then(|| cut_diagnostic(step)));
         report.steps.push(StepReport {
             pass: step.to_string(),
             changed,
@@ -243,11 +251,17 @@ pub fn run(
     Ok(report)
 }
 
-/// Whether function passes leave the item as it is.
-fn is_left_alone(signature: &Signature) -> bool {
+/// Whether function passes leave an item with this signature as it is.
+pub fn is_left_alone(signature: &Signature) -> bool {
     let attrs = signature.attrs;
     attrs.value::<i64>("SkipOptimization").is_some_and(|flag| flag != 0)
         || attrs.get("Compiler").is_some()
+}
+
+fn cut_diagnostic(step: &Step) -> Diagnostic {
+    let message = format!("pass `{}` was interrupted", step.def.name);
+    Diagnostic::warning("E0713", message)
+        .note("the program is the best that it had found; the passes after it ran as usual")
 }
 
 fn crash_diagnostic(crash: &Crash) -> Diagnostic {
@@ -267,7 +281,9 @@ fn collect(
     let mut cx = PassContext::new(registry, threads);
     cx.sources = options.sources.clone();
     cx.explain = options.explain;
+    cx.interrupt = options.interrupt;
     let result = catch_panic(|| work(&mut cx));
+    let cut = cx.was_cut_short();
     let mut diagnostics = cx.diagnostics;
     let panic = match result {
         Ok(Ok(())) => None,
@@ -278,7 +294,7 @@ fn collect(
         Err(message) => Some(message),
     };
     let PassContext { statistics, sources, log, explanations, .. } = cx;
-    Findings { diagnostics, statistics, sources, log, explanations, panic }
+    Findings { diagnostics, statistics, sources, log, explanations, panic, cut }
 }
 
 fn run_module_pass(
@@ -317,11 +333,22 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, sources, log, explanations, panic } = findings;
+    let Findings { diagnostics, statistics, sources, log, explanations, panic, cut } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     let tallies = Vec::from_iter(tally);
     let items = vec![];
-    Executed { changed, items, diagnostics, statistics, sources, log, explanations, crash, tallies }
+    Executed {
+        changed,
+        items,
+        diagnostics,
+        statistics,
+        sources,
+        log,
+        explanations,
+        crash,
+        cut,
+        tallies,
+    }
 }
 
 fn run_function_pass(
@@ -351,6 +378,7 @@ fn run_function_pass(
         log: vec![],
         explanations: vec![],
         crash: None,
+        cut: false,
         tallies: vec![],
     };
     for finished in run_jobs(jobs, options.threads, &work) {
@@ -361,6 +389,7 @@ fn run_function_pass(
             item.body = Some(job.body);
         }
         executed.changed |= changed;
+        executed.cut |= findings.cut;
         executed.items.push(ItemRun { name: job.name, changed, time });
         executed.diagnostics.extend(findings.diagnostics);
         executed.sources.extend(&findings.sources);

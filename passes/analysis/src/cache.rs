@@ -107,6 +107,22 @@ impl Cache {
     /// # Errors
     /// It cannot be written.
     pub fn put(&self, key: Fingerprint, result: &[u8]) -> io::Result<()> {
+        self.write(key, result)?;
+        self.shrink();
+        Ok(())
+    }
+
+    /// Keeps several results, each under its key.
+    ///
+    /// # Errors
+    /// One cannot be written; those before it are kept.
+    pub fn put_all(&self, results: &[(Fingerprint, Vec<u8>)]) -> io::Result<()> {
+        let written = results.iter().try_for_each(|(key, result)| self.write(*key, result));
+        self.shrink();
+        written
+    }
+
+    fn write(&self, key: Fingerprint, result: &[u8]) -> io::Result<()> {
         let hash = of_bytes([result]);
         let mut entry = format!("{MAGIC} {} {key} {hash}\n", self.version).into_bytes();
         entry.extend_from_slice(result);
@@ -120,9 +136,7 @@ impl Cache {
             // What cannot be removed now is removed when it is old.
             let _ = fs::remove_file(&made);
         }
-        written?;
-        self.shrink();
-        Ok(())
+        written
     }
 
     /// Removes the entries that were not used for longest while there are too many, and files that

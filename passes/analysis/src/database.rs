@@ -68,7 +68,7 @@ impl Database {
     pub fn new(file: impl Into<Symbol>, language: Arc<dyn Language>) -> Database {
         let storage = salsa::Storage::default();
         let db = Storage { storage, language, log: Arc::default() };
-        Program::new(&db, Arc::default(), None);
+        Program::new(&db, Arc::default(), Arc::default(), None);
         let layout = Arc::new(Layout::new(file.into()));
         Database { now: Snapshot { db, layout }, removed: Vec::new(), pieces: 0 }
     }
@@ -98,10 +98,16 @@ impl Database {
         let slots = self.slots(&change);
         let db = &mut self.now.db;
         let layout = Arc::make_mut(&mut self.now.layout);
+        for slot in &layout.slots[change.replaced.clone()] {
+            layout.outlines.remove(&slot.file);
+        }
         for slot in &slots {
             let text = layout.text.get(slot.start..slot.end).unwrap_or("");
-            if &*slot.piece.text(db) != text {
+            if slot.piece.text(db) != text {
                 slot.piece.set_text(db).to(text.into());
+            }
+            if let Some(outline) = db.language.outline(text) {
+                layout.outlines.insert(slot.file, outline);
             }
         }
         let before: Vec<Piece> =
@@ -111,7 +117,11 @@ impl Database {
         let program = Program::get(db);
         if !same {
             let pieces = layout.slots.iter().map(|slot| slot.piece).collect();
-            program.set_pieces(db).to(Arc::new(pieces));
+            program.set_pieces(db).to(pieces);
+        }
+        let outlines = layout.outlines();
+        if *program.outlines(db) != *outlines {
+            program.set_outlines(db).to(outlines.into());
         }
         if change.appendix {
             program.set_appendix(db).to(layout.appendix_text());
@@ -128,9 +138,8 @@ impl Database {
             change.pieces.iter().map(|(start, end)| &layout.text[*start..*end]).collect();
         let mut found: Vec<Option<Slot>> = vec![None; texts.len()];
         let db = &self.now.db;
-        let keeps = |slot: &Option<Slot>, text: &str| {
-            slot.is_some_and(|slot| &*slot.piece.text(db) == text)
-        };
+        let keeps =
+            |slot: &Option<Slot>, text: &str| slot.is_some_and(|slot| slot.piece.text(db) == text);
         // Most of what stood there is still in its place; the rest may have moved.
         for (index, text) in texts.iter().enumerate() {
             if old.get(index).is_some_and(|slot| keeps(slot, text)) {
@@ -145,7 +154,7 @@ impl Database {
             }
         }
         if found.iter().filter(|slot| slot.is_none()).count() > 1 {
-            let mut by_text: rustc_hash::FxHashMap<Arc<str>, Vec<usize>> = Default::default();
+            let mut by_text: rustc_hash::FxHashMap<&str, Vec<usize>> = Default::default();
             for (index, slot) in old.iter().enumerate().rev() {
                 if let Some(slot) = slot {
                     by_text.entry(slot.piece.text(db)).or_default().push(index);
@@ -163,7 +172,7 @@ impl Database {
         for (index, text) in texts.iter().enumerate() {
             if found[index].is_none()
                 && let Some(place) =
-                    self.removed.iter().position(|slot| &*slot.piece.text(db) == *text)
+                    self.removed.iter().position(|slot| slot.piece.text(db) == *text)
             {
                 found[index] = Some(self.removed.swap_remove(place));
             }
@@ -181,7 +190,8 @@ impl Database {
             let slot = slot.or_else(|| self.removed.pop()).unwrap_or_else(|| {
                 self.pieces += 1;
                 let file = Symbol::new(&format!("<piece {}>", self.pieces));
-                let piece = Piece::new(&self.now.db, "".into(), file);
+                let text = layout.text.get(*start..*end).unwrap_or("").into();
+                let piece = Piece::new(&self.now.db, text, file);
                 Slot { piece, file, start: 0, end: 0 }
             });
             slots.push(Slot { start: *start, end: *end, ..slot });
@@ -243,7 +253,7 @@ impl Snapshot {
 
     /// Item `name` with its types.
     pub fn item(&self, name: impl Into<Symbol>) -> Option<Item> {
-        let mut item = queries::typed(&self.db, self.name(name))?.0;
+        let mut item = queries::typed(&self.db, self.name(name))?;
         item.signature.span = item.signature.span.map(|span| self.absolute(span));
         Some(item)
     }
@@ -299,10 +309,9 @@ impl Snapshot {
     }
 
     /// What was found by inferring the group of item `name`; `None` but for the first of a group.
-    fn inferred(&self, name: Symbol) -> Option<Arc<Inferred>> {
-        let group = queries::group_of(&self.db, self.name(name));
-        let first = group.names(&self.db).first().copied();
-        (first == Some(name)).then(|| queries::infer(&self.db, group))
+    fn inferred(&self, name: Symbol) -> Option<&Inferred> {
+        let (first, inferred) = queries::inferred(&self.db, self.name(name));
+        (first == Some(name)).then_some(inferred)
     }
 
     /// Computes types and checks on `threads` threads, for whoever asks next.
@@ -354,7 +363,7 @@ impl Snapshot {
     pub(crate) fn absolute(&self, span: Span) -> Span {
         self.layout.absolute(span, |slot| {
             let reading = queries::read(&self.db, slot.piece);
-            let items = self.db.language.declared(&reading).into_iter().flatten();
+            let items = self.db.language.declared(reading).into_iter().flatten();
             let mut ends = items.filter_map(|item| item.signature.span);
             let item = ends.find(|item| item.start == span.start);
             item.map_or((slot.end - slot.start) as u32, |item| item.end)

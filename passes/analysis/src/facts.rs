@@ -327,7 +327,7 @@ pub(crate) fn fusion_groups<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Fusion
     let Some(structure) = queries::structure(db, name) else { return Arc::default() };
     let Some(signature) = queries::signature(db, name) else { return Arc::default() };
     let item = ir_core::Item { signature, body: Some(structure.body) };
-    let signatures = queries::signatures_for(db, name);
+    let signatures = queries::signatures_for(db, queries::mentions(db, name));
     let groups = db.language().fusion_groups(name.symbol(db), &item, &signatures);
     let Some(body) = &item.body else { return Arc::default() };
     let numbering = Numbering::of(body);

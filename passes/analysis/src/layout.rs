@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ir_core::{Span, Symbol};
 use rustc_hash::FxHashMap;
 
-use crate::language::{Extent, Language};
+use crate::language::{Extent, Language, Outline};
 use crate::queries::Piece;
 
 /// A piece and where it stands.
@@ -28,6 +28,8 @@ pub(crate) struct Layout {
     pub(crate) slots: Vec<Slot>,
     /// Where the appendix starts.
     pub(crate) appendix: Option<usize>,
+    /// What the reading of other pieces may depend on, by the file of the piece.
+    pub(crate) outlines: FxHashMap<Symbol, Outline>,
     /// The number of the slot of each piece, by the file that it is for its places.
     by_file: FxHashMap<Symbol, usize>,
 }
@@ -47,8 +49,14 @@ pub(crate) struct Change {
 
 impl Layout {
     pub(crate) fn new(file: Symbol) -> Layout {
-        let (slots, by_file) = (Vec::new(), FxHashMap::default());
-        Layout { file, text: String::new(), slots, appendix: None, by_file }
+        Layout {
+            file,
+            text: String::new(),
+            slots: Vec::new(),
+            appendix: None,
+            outlines: FxHashMap::default(),
+            by_file: FxHashMap::default(),
+        }
     }
 
     /// Puts `replacement` in the place of `range`, and finds the pieces that are affected. Looks
@@ -129,6 +137,14 @@ impl Layout {
             self.by_file =
                 self.slots.iter().enumerate().map(|(index, slot)| (slot.file, index)).collect();
         }
+    }
+
+    /// What the reading of pieces may depend on, in order.
+    pub(crate) fn outlines(&self) -> Vec<Outline> {
+        if self.outlines.is_empty() {
+            return Vec::new();
+        }
+        self.slots.iter().filter_map(|slot| self.outlines.get(&slot.file)).cloned().collect()
     }
 
     /// The text of `slot`.

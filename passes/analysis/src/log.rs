@@ -11,10 +11,6 @@ pub enum Query {
     Read,
     /// The items that a piece declares.
     Declared,
-    /// The names that a piece declares and others are read by.
-    Outline,
-    /// All of those.
-    Outlines,
     /// Read the appendix of the text.
     Appendix,
     /// All names.
@@ -27,8 +23,6 @@ pub enum Query {
     Shared,
     /// The check of a piece against the others, without types.
     Link,
-    /// An item before inference.
-    Item,
     /// What an item refers to while its own type is not known.
     OpenCallees,
     /// Items that refer to each other and whose types are not known.
@@ -39,8 +33,6 @@ pub enum Query {
     Infer,
     /// An item's signature.
     Signature,
-    /// An item with its types.
-    Typed,
     /// What an item mentions.
     Mentions,
     /// The verification of an item.

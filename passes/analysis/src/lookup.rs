@@ -59,7 +59,7 @@ impl Snapshot {
     pub fn name_place(&self, name: impl Into<Symbol>) -> Option<Span> {
         let entry = queries::entry(&self.db, self.name(name))?;
         let reading = queries::read(&self.db, entry.piece);
-        let mut declared = queries::Db::language(&self.db).declared(&reading);
+        let mut declared = queries::Db::language(&self.db).declared(reading);
         let place = declared.get_mut(entry.part)?.take()?.place;
         Some(self.absolute(place))
     }
@@ -98,7 +98,7 @@ impl Snapshot {
     /// The last item of a piece that starts at or before byte `offset` of it.
     fn declared_at(&self, slot: &Slot, offset: usize) -> Option<Declared> {
         let reading = queries::read(&self.db, slot.piece);
-        let mut declared = queries::Db::language(&self.db).declared(&reading).into_iter().flatten();
+        let mut declared = queries::Db::language(&self.db).declared(reading).into_iter().flatten();
         let starts =
             |item: &Declared| item.signature.span.is_some_and(|span| span.start as usize <= offset);
         declared.rfind(starts)

@@ -1,15 +1,17 @@
 //! The queries up to checked items: what is computed from what.
 //!
 //! ```text
-//! Piece.text ─▶ read ─▶ declared ─▶ index ─▶ entry ─▶ header ─▶ signature
-//!                 │                             │         │         │
-//!                 └──────────▶ link ◀───────────┴─────────┘         │
-//!                                └─▶ item ─▶ infer ◀────────────────┘
-//!                                              └─▶ typed ─▶ verify
+//! Piece.text ─▶ read ─▶ declared ─▶ index ─▶ entry ─▶ signature
+//!                 │                             │         │
+//!                 └──────────▶ link ◀───────────┘         │
+//!                                └─▶ infer ◀──────────────┘
+//!                                      └─▶ verify
 //! ```
 //!
-//! `declared`, `entry`, `header`, `signature` and `mentions` are small and compared by equality:
-//! where they stay the same, nothing behind them runs again.
+//! `declared`, `entry`, `open_callees`, `signature` and `mentions` are small and compared by
+//! equality: where they stay the same, nothing behind them runs again. What is neither compared nor
+//! dear to compute is a plain function: a query costs about as much as the check of ten operations,
+//! on the first run and after every edit.
 
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ pub(crate) trait Db: salsa::Database {
 /// A piece of the text: an item, as a rule.
 #[salsa::input(debug)]
 pub(crate) struct Piece {
-    #[returns(clone)]
+    #[returns(deref)]
     pub(crate) text: Arc<str>,
     /// What places in the piece name as their file.
     #[returns(copy)]
@@ -42,9 +44,12 @@ pub(crate) struct Piece {
 #[salsa::input(singleton)]
 pub(crate) struct Program {
     /// The pieces, in order.
-    #[returns(clone)]
-    pub(crate) pieces: Arc<Vec<Piece>>,
-    #[returns(clone)]
+    #[returns(deref)]
+    pub(crate) pieces: Arc<[Piece]>,
+    /// The names in the pieces that the reading of others may depend on.
+    #[returns(deref)]
+    pub(crate) outlines: Arc<[Outline]>,
+    #[returns(as_deref)]
     pub(crate) appendix: Option<Arc<str>>,
 }
 
@@ -80,31 +85,14 @@ pub(crate) fn seen_by_others(signature: &Signature) -> Signature {
 #[salsa::tracked(returns(clone), no_eq)]
 pub(crate) fn appendix(db: &dyn Db) -> Opaque {
     db.log().note(Query::Appendix, String::new);
-    db.language().read_appendix(Program::get(db).appendix(db).as_deref())
+    db.language().read_appendix(Program::get(db).appendix(db))
 }
 
-#[salsa::tracked(returns(clone))]
-pub(crate) fn outline(db: &dyn Db, piece: Piece) -> Option<Outline> {
-    let outline = db.language().outline(&piece.text(db));
-    if let Some(outline) = &outline {
-        db.log().note(Query::Outline, || outline.name.to_string());
-    }
-    outline
-}
-
-#[salsa::tracked(returns(clone))]
-pub(crate) fn outlines(db: &dyn Db) -> Arc<Vec<Outline>> {
-    db.log().note(Query::Outlines, String::new);
-    let pieces = Program::get(db).pieces(db);
-    Arc::new(pieces.iter().filter_map(|piece| outline(db, *piece)).collect())
-}
-
-#[salsa::tracked(returns(clone), no_eq)]
+#[salsa::tracked(returns(ref), no_eq)]
 pub(crate) fn read(db: &dyn Db, piece: Piece) -> Opaque {
-    let language = db.language();
-    let outlines = outlines(db);
-    let text = piece.text(db);
-    let reading = language.read(piece.file(db), &text, &outlines, &|| appendix(db));
+    let outlines = Program::get(db).outlines(db);
+    let (file, text) = (piece.file(db), piece.text(db));
+    let reading = db.language().read(file, text, outlines, &|| appendix(db));
     db.log().note(Query::Read, || label(db, &reading));
     reading
 }
@@ -116,11 +104,11 @@ fn label(db: &dyn Db, reading: &Opaque) -> String {
 }
 
 /// The items of a piece by name and kind.
-#[salsa::tracked(returns(clone))]
-pub(crate) fn declared(db: &dyn Db, piece: Piece) -> Arc<[Option<(Symbol, Symbol)>]> {
+#[salsa::tracked(returns(deref))]
+pub(crate) fn declared(db: &dyn Db, piece: Piece) -> Vec<Option<(Symbol, Symbol)>> {
     let reading = read(db, piece);
-    db.log().note(Query::Declared, || label(db, &reading));
-    let items = db.language().declared(&reading);
+    db.log().note(Query::Declared, || label(db, reading));
+    let items = db.language().declared(reading);
     items.into_iter().map(|item| item.map(|item| (item.name, item.signature.op))).collect()
 }
 
@@ -162,12 +150,18 @@ pub(crate) fn entry<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Entry> {
     index(db).get(&name.symbol(db)).copied()
 }
 
-/// The signature of an item as it is written and as others see it.
+/// The signature of an item as it is written and as others see it, for what needs no more.
 #[salsa::tracked(returns(clone))]
 pub(crate) fn header<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Signature> {
     db.log().note(Query::Header, || name.symbol(db).to_string());
+    written(db, name)
+}
+
+/// The signature of an item as it is written and as others see it. Who asks depends on all of its
+/// text.
+fn written<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Signature> {
     let Entry { piece, part, .. } = entry(db, name)?;
-    let mut items = db.language().declared(&read(db, piece));
+    let mut items = db.language().declared(read(db, piece));
     let item = items.get_mut(part)?.take()?;
     Some(seen_by_others(&item.signature))
 }
@@ -231,13 +225,13 @@ impl Scope for DbScope<'_> {
 
     fn reading(&self, name: Symbol) -> Option<(Opaque, usize)> {
         let Entry { piece, part, .. } = entry(self.db, Name::new(self.db, name))?;
-        Some((read(self.db, piece), part))
+        Some((read(self.db, piece).clone(), part))
     }
 }
 
 /// The items of a piece, linked. Equal where nothing changed and no body was read again.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkedPiece(pub(crate) Arc<Vec<Linked>>);
+#[derive(Debug)]
+pub(crate) struct LinkedPiece(pub(crate) Vec<Linked>);
 
 impl PartialEq for LinkedPiece {
     fn eq(&self, other: &LinkedPiece) -> bool {
@@ -248,7 +242,7 @@ impl PartialEq for LinkedPiece {
             };
             items && a.diagnostics == b.diagnostics
         };
-        self.0.len() == other.0.len() && self.0.iter().zip(&*other.0).all(|(a, b)| same(a, b))
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| same(a, b))
     }
 }
 
@@ -261,45 +255,32 @@ fn same_item(a: &Item, b: &Item) -> bool {
     bodies && a.signature == b.signature
 }
 
-#[salsa::tracked(returns(clone))]
+#[salsa::tracked(returns(ref))]
 pub(crate) fn link(db: &dyn Db, piece: Piece) -> LinkedPiece {
     let reading = read(db, piece);
-    db.log().note(Query::Link, || label(db, &reading));
+    db.log().note(Query::Link, || label(db, reading));
     let scope = DbScope { db, inferred: false };
     let items = declared(db, piece);
     let linked = items.iter().enumerate().map(|(part, item)| {
         let entry = item.and_then(|(name, _)| entry(db, Name::new(db, name)));
         let owns = entry.is_some_and(|entry| entry.piece == piece && entry.part == part);
-        db.language().link(&reading, part, owns, &scope)
+        db.language().link(reading, part, owns, &scope)
     });
-    LinkedPiece(Arc::new(linked.collect()))
-}
-
-/// An item, equal to another where they share their body.
-#[derive(Clone, Debug)]
-pub(crate) struct ItemFact(pub(crate) Item);
-
-impl PartialEq for ItemFact {
-    fn eq(&self, other: &ItemFact) -> bool {
-        same_item(&self.0, &other.0)
-    }
+    LinkedPiece(linked.collect())
 }
 
 /// An item before inference.
-#[salsa::tracked(returns(clone))]
-pub(crate) fn item<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<ItemFact> {
-    db.log().note(Query::Item, || name.symbol(db).to_string());
+fn item<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<&'db Item> {
     let Entry { piece, part, .. } = entry(db, name)?;
-    let linked = link(db, piece);
-    let (_, item) = linked.0.get(part)?.item.as_ref()?;
-    Some(ItemFact(item.clone()))
+    let (_, item) = link(db, piece).0.get(part)?.item.as_ref()?;
+    Some(item)
 }
 
 /// The items that one refers to, where its own type must be inferred first.
 #[salsa::tracked(returns(clone))]
 pub(crate) fn open_callees<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Arc<[Symbol]>> {
     db.log().note(Query::OpenCallees, || name.symbol(db).to_string());
-    let ItemFact(item) = item(db, name)?;
+    let item = item(db, name)?;
     let callees = db.language().open_callees(&item.signature, item.body.as_ref()?)?;
     Some(callees.into())
 }
@@ -344,14 +325,6 @@ pub(crate) struct Group<'db> {
     pub(crate) names: Arc<[Symbol]>,
 }
 
-/// The items that one is inferred with.
-pub(crate) fn group_of<'db>(db: &'db dyn Db, name: Name<'db>) -> Group<'db> {
-    match open_callees(db, name) {
-        Some(_) => Group::new(db, component(db, name)),
-        None => Group::new(db, Arc::<[Symbol]>::from([name.symbol(db)])),
-    }
-}
-
 /// What inference found.
 #[derive(Debug)]
 pub(crate) struct Inferred {
@@ -359,63 +332,80 @@ pub(crate) struct Inferred {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-#[salsa::tracked(returns(clone), no_eq)]
-pub(crate) fn infer<'db>(db: &'db dyn Db, group: Group<'db>) -> Arc<Inferred> {
-    let names = group.names(db);
+/// The types of an item and of those that it is inferred with: the first of these, and what was
+/// found.
+pub(crate) fn inferred<'db>(db: &'db dyn Db, name: Name<'db>) -> (Option<Symbol>, &'db Inferred) {
+    match open_callees(db, name) {
+        Some(_) => {
+            let names = component(db, name);
+            (names.first().copied(), infer_group(db, Group::new(db, names)))
+        }
+        None => (Some(name.symbol(db)), infer_alone(db, name)),
+    }
+}
+
+#[salsa::tracked(returns(ref), no_eq)]
+fn infer_alone<'db>(db: &'db dyn Db, name: Name<'db>) -> Inferred {
+    infer(db, &[name.symbol(db)])
+}
+
+#[salsa::tracked(returns(ref), no_eq)]
+fn infer_group<'db>(db: &'db dyn Db, group: Group<'db>) -> Inferred {
+    infer(db, &group.names(db))
+}
+
+fn infer(db: &dyn Db, names: &[Symbol]) -> Inferred {
     db.log().note(Query::Infer, || {
         names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")
     });
     let items = names.iter().filter_map(|name| {
-        let ItemFact(Item { signature, body }) = item(db, Name::new(db, *name))?;
-        Some((*name, signature, body?))
+        let Item { signature, body } = item(db, Name::new(db, *name))?;
+        Some((*name, signature.clone(), body.clone()?))
     });
     let mut items: Vec<_> = items.collect();
     let scope = DbScope { db, inferred: true };
     let diagnostics = db.language().infer(&mut items, &scope);
-    Arc::new(Inferred { items, diagnostics })
+    Inferred { items, diagnostics }
 }
 
 /// The signature of an item with its type, as others see it.
 #[salsa::tracked(returns(clone))]
 pub(crate) fn signature<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Signature> {
     db.log().note(Query::Signature, || name.symbol(db).to_string());
-    let declared = header(db, name)?;
+    let declared = written(db, name)?;
     if !db.language().is_inferred(declared.op) || open_callees(db, name).is_none() {
         return Some(declared);
     }
-    let inferred = infer(db, group_of(db, name));
+    let (_, inferred) = inferred(db, name);
     let symbol = name.symbol(db);
     let found = inferred.items.iter().find(|(name, ..)| *name == symbol);
     Some(found.map_or(declared, |(_, signature, _)| seen_by_others(signature)))
 }
 
 /// An item with its types.
-#[salsa::tracked(returns(clone))]
-pub(crate) fn typed<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<ItemFact> {
-    db.log().note(Query::Typed, || name.symbol(db).to_string());
+pub(crate) fn typed<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Item> {
     let found = item(db, name)?;
-    if found.0.body.is_none() || !db.language().is_inferred(found.0.signature.op) {
-        return Some(found);
+    if found.body.is_none() || !db.language().is_inferred(found.signature.op) {
+        return Some(found.clone());
     }
-    let inferred = infer(db, group_of(db, name));
+    let (_, inferred) = inferred(db, name);
     let symbol = name.symbol(db);
     let typed = inferred.items.iter().find(|(name, ..)| *name == symbol);
-    let typed = typed.map(|(_, signature, body)| {
-        ItemFact(Item { signature: signature.clone(), body: Some(body.clone()) })
-    });
-    Some(typed.unwrap_or(found))
+    Some(typed.map_or_else(
+        || found.clone(),
+        |(_, signature, body)| Item { signature: signature.clone(), body: Some(body.clone()) },
+    ))
 }
 
-#[salsa::tracked(returns(clone))]
-pub(crate) fn mentions<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Mentions> {
+/// What an item mentions, for what asks for nothing else of it.
+#[salsa::tracked(returns(ref))]
+pub(crate) fn mentions<'db>(db: &'db dyn Db, name: Name<'db>) -> Mentions {
     db.log().note(Query::Mentions, || name.symbol(db).to_string());
-    let typed = typed(db, name);
-    Arc::new(typed.map_or_else(Mentions::default, |fact| db.language().mentions(&fact.0)))
+    typed(db, name).map_or_else(Mentions::default, |item| db.language().mentions(&item))
 }
 
-/// The signatures that item `name` may look at.
-pub(crate) fn signatures_for<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Signatures> {
-    let mentions = mentions(db, name);
+/// The signatures that an item may look at which mentions these.
+pub(crate) fn signatures_for(db: &dyn Db, mentions: &Mentions) -> Arc<Signatures> {
     let of = |name: Symbol| Some((name, signature(db, Name::new(db, name))?));
     if mentions.everything {
         return Arc::new(index(db).keys().filter_map(|name| of(*name)).collect());
@@ -431,20 +421,19 @@ pub(crate) fn signatures_for<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Signa
     Arc::new(found.into_iter().collect())
 }
 
-#[salsa::tracked(returns(clone))]
-pub(crate) fn verify<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Vec<Diagnostic>> {
+#[salsa::tracked(returns(deref))]
+pub(crate) fn verify<'db>(db: &'db dyn Db, name: Name<'db>) -> Vec<Diagnostic> {
     db.log().note(Query::Verify, || name.symbol(db).to_string());
-    let Some(ItemFact(item)) = typed(db, name) else { return Arc::default() };
-    let signatures = signatures_for(db, name);
-    let registry = db.language().registry();
-    let found = ir_core::verify::verify_item(name.symbol(db), &item, &signatures, registry);
-    Arc::new(found)
+    let Some(item) = typed(db, name) else { return Vec::new() };
+    let language = db.language();
+    let signatures = signatures_for(db, &language.mentions(&item));
+    ir_core::verify::verify_item(name.symbol(db), &item, &signatures, language.registry())
 }
 
 /// What is wrong with a shared item by what all share.
-#[salsa::tracked(returns(clone))]
-pub(crate) fn check_shared<'db>(db: &'db dyn Db, name: Name<'db>) -> Arc<Vec<Diagnostic>> {
-    Arc::new(db.language().check_shared(name.symbol(db), &shared(db).0))
+#[salsa::tracked(returns(deref))]
+pub(crate) fn check_shared<'db>(db: &'db dyn Db, name: Name<'db>) -> Vec<Diagnostic> {
+    db.language().check_shared(name.symbol(db), &shared(db).0)
 }
 
 /// A body with its fingerprint: equal to another that differs in places and name hints only.
@@ -463,6 +452,6 @@ impl PartialEq for Structure {
 #[salsa::tracked(returns(clone))]
 pub(crate) fn structure<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Structure> {
     db.log().note(Query::Structure, || name.symbol(db).to_string());
-    let body = typed(db, name)?.0.body?;
+    let body = typed(db, name)?.body?;
     Some(Structure { fingerprint: fingerprint::fingerprint(&body), body })
 }

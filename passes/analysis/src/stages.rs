@@ -11,7 +11,7 @@ use ir_core::{Diagnostic, Item, Module, Signature, Symbol};
 
 use crate::Snapshot;
 use crate::log::Query;
-use crate::queries::{self, Db, ItemFact, Name, seen_by_others};
+use crate::queries::{self, Db, Name, seen_by_others};
 
 /// Function passes, each as text, at least one.
 #[salsa::interned(revisions = usize::MAX)]
@@ -45,7 +45,7 @@ pub(crate) fn after<'db>(
     db.log().note(Query::Pipeline, || format!("{symbol} {}", passes.join(",")));
     let (pass, before) = passes.split_last()?;
     let item = match before {
-        [] => queries::typed(db, name)?.0,
+        [] => queries::typed(db, name)?,
         before => {
             let before = after(db, name, stages_of(db, before))?;
             if before.failed {
@@ -161,7 +161,7 @@ impl Snapshot {
             let db = &self.db;
             let key = Name::new(db, *name);
             let item = match passes.as_slice() {
-                [] => queries::typed(db, key).map(|ItemFact(item)| item),
+                [] => queries::typed(db, key),
                 passes => after(db, key, stages_of(db, passes)).map(|a| a.item.clone()),
             };
             if let Some(mut item) = item {

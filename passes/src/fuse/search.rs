@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use cost::Machine;
 use cover::Window;
 use facts::Facts;
-use ir_core::FuncMut;
+use ir_core::{FuncMut, Interrupt};
 use selection::Selection;
 
 use super::graph::Graph;
@@ -59,6 +59,8 @@ pub(super) struct Found {
     pub(super) different: u64,
     /// Those of the latter of which all choices were looked at.
     pub(super) proven: u64,
+    /// Whether the search was interrupted.
+    pub(super) interrupted: bool,
 }
 
 /// What kernels may hold, besides what is legal.
@@ -68,6 +70,8 @@ pub(super) struct Limits {
     pub(super) operators: usize,
     /// Whether several reductions of the same rows, and what follows a reduction.
     pub(super) rows: bool,
+    /// Ends the search with what it has.
+    pub(super) interrupt: Interrupt,
 }
 
 /// Kernels of `graph` within `limits`, or of `groups`, that cost no more than these.
@@ -89,9 +93,13 @@ pub(super) fn search(
     found.before = selection.cost();
     let mut work = WORK * (1_000 + facts.nodes.len() as u64);
     let mut solved: FxHashMap<Window, Option<Vec<Option<usize>>>> = FxHashMap::default();
-    for sweep in 0..SWEEPS {
+    'sweeps: for sweep in 0..SWEEPS {
         let mut improved = false;
         for range in windows(&facts, sweep) {
+            if limits.interrupt.is_raised() {
+                found.interrupted = true;
+                break 'sweeps;
+            }
             let (window, numbers) = selection.window(range.clone());
             found.windows += 1;
             let better = match solved.get(&window) {

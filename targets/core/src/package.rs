@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ir_core::TensorData;
+use ir_core::{Spread, TensorData};
 
 use crate::ALIGNMENT;
 use crate::program::Layout;
@@ -29,9 +29,11 @@ pub struct Model {
 pub struct Input {
     /// Its name in the program.
     pub name: String,
-    /// Where the numbers that [`Random::tensor`](ir_core::Random::tensor) makes for an example
-    /// start.
+    /// Where the numbers that [`Random::tensor_within`](ir_core::Random::tensor_within) makes for
+    /// an example start.
     pub seed: u64,
+    /// Where the floats among them lie.
+    pub spread: Spread,
     /// An example, instead of such numbers.
     pub example: Option<TensorData>,
 }

@@ -693,7 +693,7 @@ pub(super) struct Fault {
     /// interpreted
     #[arg(long, value_name = "NAME", default_value = "interp", help_heading = "Fault")]
     pub(super) executor: Executor,
-    /// Seconds after which `--command` counts as failed
+    /// Seconds after which `--command` counts as failed, and the passes on a smaller program as endless
     #[arg(long, value_name = "S", default_value_t = 10, help_heading = "Fault")]
     pub(super) timeout: u64,
 }

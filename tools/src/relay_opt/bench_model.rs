@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Instant;
 
-use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Symbol, TensorData};
+use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Spread, TensorData, Type};
 use relay::arrays;
+use relay::interpreter::spreads;
 use serde_json::json;
 
 use super::args::{BenchModel, DiagnosticForm};
@@ -67,16 +68,20 @@ fn measure(
         Some(path) => arrays::load(&io.directory.join(path)).map_err(one)?,
         None => arrays::Arrays::default(),
     };
-    let mut constants = Vec::new();
-    for (position, (name, ty)) in parameters(&module).into_iter().enumerate() {
+    let (mut constants, mut inputs) = (Vec::new(), Vec::new());
+    for (position, parameter) in parameters(&module, registry).into_iter().enumerate() {
+        let Parameter { name, ty, spread } = parameter;
         let is_input = match args.input.is_empty() {
             true => position == 0,
             false => args.input.contains(&name),
         };
         let value = match given.shift_remove(&name) {
             Some(value) => value,
-            None if is_input => continue,
-            None => random(ty, args.fill + position as u64 + 1).map_err(one)?,
+            None if is_input => {
+                inputs.push(spread);
+                continue;
+            }
+            None => random(ty, spread, args.fill + position as u64 + 1).map_err(one)?,
         };
         constants.push((name, value));
     }
@@ -86,8 +91,12 @@ fn measure(
     let options = BuildOptions { target: &*target, threads, interpret: false, progress: &progress };
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);
-    let inputs: Result<Vec<TensorData>, Diagnostic> =
-        program.inputs().iter().map(|ty| random(*ty, args.fill)).collect();
+    let inputs: Result<Vec<TensorData>, Diagnostic> = program
+        .inputs()
+        .iter()
+        .zip(inputs)
+        .map(|(ty, spread)| random(*ty, spread, args.fill))
+        .collect();
     program.set_inputs(&inputs.map_err(one)?).map_err(one)?;
     let mut runs = Vec::new();
     program.run().map_err(one)?;
@@ -105,24 +114,34 @@ fn measure(
     Ok(Measured { program, times, runs, profile, peak })
 }
 
-/// The parameters of `@main` with their types.
-pub(super) fn parameters(module: &Module) -> Vec<(String, ir_core::Type)> {
-    let Some(body) = module.body(Symbol::new("main")) else { return vec![] };
-    let args = body.block_args(body.entry()).iter().enumerate();
-    args.map(|(index, arg)| {
+/// A parameter of `@main`.
+pub(super) struct Parameter {
+    pub(super) name: String,
+    pub(super) ty: Type,
+    /// Where random floats for it lie.
+    pub(super) spread: Spread,
+}
+
+/// The parameters of `@main`.
+pub(super) fn parameters(module: &Module, registry: &Registry) -> Vec<Parameter> {
+    let Some(item) = module.get("main") else { return vec![] };
+    let Some(body) = &item.body else { return vec![] };
+    let args = body.block_args(body.entry()).iter().zip(spreads(item, registry)).enumerate();
+    args.map(|(index, (arg, spread))| {
         let name = body.name_hint(*arg).name;
-        (name.map_or_else(|| format!("arg{index}"), |name| name.to_string()), body.ty(*arg))
+        let name = name.map_or_else(|| format!("arg{index}"), |name| name.to_string());
+        Parameter { name, ty: body.ty(*arg), spread }
     })
     .collect()
 }
 
-fn random(ty: ir_core::Type, seed: u64) -> Result<TensorData, Diagnostic> {
+fn random(ty: Type, spread: Spread, seed: u64) -> Result<TensorData, Diagnostic> {
     let tensor = ty.as_tensor().and_then(|tensor| Some((tensor.known_shape()?, tensor.dtype)));
     let Some((shape, dtype)) = tensor else {
         let message = format!("there are no random numbers of type {ty}");
         return Err(Diagnostic::error("E0733", message));
     };
-    let made = Random::new(seed).tensor(&shape, dtype);
+    let made = Random::new(seed).tensor_within(&shape, dtype, spread);
     made.map_err(|message| Diagnostic::error("E0733", message))
 }
 

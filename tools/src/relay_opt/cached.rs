@@ -1,7 +1,9 @@
-//! `--cache`: results of whole runs, kept on disk.
+//! `--cache`: results of whole runs, kept on disk, and those of function passes: see [`items`].
 //!
 //! A result is kept where a run prints nothing but it: no diagnostics, and nothing about how it
 //! went. Its key is everything that it depends on.
+
+mod items;
 
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
@@ -12,12 +14,15 @@ use ir_core::{Diagnostic, Registry, SourceMap};
 
 use super::args::{DiagnosticForm, Optimize};
 use crate::io::Io;
+use items::Items;
 
 /// The results of runs with certain options.
 pub(super) struct Results {
     cache: Cache,
-    /// What a run depends on besides its input.
+    /// What all passes depend on besides the program.
     settings: Vec<String>,
+    /// What the result of a whole run depends on besides.
+    whole: Vec<String>,
 }
 
 impl Results {
@@ -57,19 +62,18 @@ impl Results {
             let message = format!("`{}`: {}", folder.display(), super::plain(&error));
             Diagnostic::error("E0728", message).help("name another folder")
         })?;
-        let mut settings = vec![
-            version,
-            known(registry),
+        let mut settings = vec![version, known(registry)];
+        settings.extend(rules.files().map(|(name, text)| format!("{name}\n{text}")));
+        let whole = vec![
             pipeline.to_string(),
             format!("{:?} {:?} {:?}", args.emit, args.target, args.elide_constants),
         ];
-        settings.extend(rules.files().map(|(name, text)| format!("{name}\n{text}")));
-        Ok(Some(Results { cache, settings }))
+        Ok(Some(Results { cache, settings, whole }))
     }
 
     /// The key of `input`.
     pub(super) fn key(&self, input: &str) -> Fingerprint {
-        let settings = self.settings.iter().map(String::as_bytes);
+        let settings = self.settings.iter().chain(&self.whole).map(String::as_bytes);
         of_bytes(settings.chain([input.as_bytes()]))
     }
 
@@ -78,19 +82,35 @@ impl Results {
         match self.cache.get(key) {
             Found::Nothing => (None, None),
             Found::Result(bytes) => (String::from_utf8(bytes).ok(), None),
-            Found::Broken(reason) => {
-                let message = format!("an entry of the cache cannot be used: {reason}");
-                (None, Some(Diagnostic::warning("E0728", message).help("it is made again")))
-            }
+            Found::Broken(reason) => (None, Some(broken(&reason))),
         }
     }
 
     /// Keeps `result` under `key`. What is wrong if it cannot be kept.
     pub(super) fn put(&self, key: Fingerprint, result: &str) -> Option<Diagnostic> {
         let error = self.cache.put(key, result.as_bytes()).err()?;
-        let message = format!("the result cannot be kept: {}", super::plain(&error));
-        Some(Diagnostic::warning("E0728", message))
+        Some(unkept(&error))
     }
+
+    /// The results of function passes.
+    pub(super) fn items(&self, verified: bool, registry: &Registry) -> Items<'_> {
+        let settings = self.settings.iter().map(String::as_bytes);
+        let verified: &[u8] = if verified { b"verified" } else { b"" };
+        let settings = of_bytes(settings.chain([&b"function passes"[..], verified]));
+        Items::new(&self.cache, settings, registry)
+    }
+}
+
+/// What to say of an entry that cannot be used.
+fn broken(reason: &str) -> Diagnostic {
+    let message = format!("an entry of the cache cannot be used: {reason}");
+    Diagnostic::warning("E0728", message).help("it is made again")
+}
+
+/// What to say where a result cannot be kept.
+fn unkept(error: &io::Error) -> Diagnostic {
+    let message = format!("the result cannot be kept: {}", super::plain(error));
+    Diagnostic::warning("E0728", message)
 }
 
 /// The version of this program. Programs built while it is developed differ by their file.

@@ -4,12 +4,12 @@ use std::io;
 use std::path::Path;
 
 use ir_core::diagnostics::did_you_mean;
-use ir_core::{Diagnostic, Module, Registry, TensorData, Type, verify};
+use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
 use relay::arrays::{self, Arrays};
 use target_core::package::{File, Input, Model};
 
 use super::args::{CompileModel, DiagnosticForm};
-use super::bench_model::parameters;
+use super::bench_model::{Parameter, parameters};
 use super::folder;
 use super::report::Reporter;
 use super::run_model::{PREFIXES, load, seed_of};
@@ -64,7 +64,7 @@ fn package(
 ) -> Result<Vec<File>, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
     let target = target(&args.target, args.threads, registry).map_err(one)?;
-    let all = parameters(&module);
+    let all = parameters(&module, registry);
     let read = |path: &Option<String>| match path {
         Some(path) => arrays::load(&directory.join(path)),
         None => Ok(Arrays::default()),
@@ -73,7 +73,7 @@ fn package(
     let mut examples = given(read(&args.inputs).map_err(one)?, &all, found)?;
     executor::bind(&mut module, &constants);
     let mut inputs = Vec::new();
-    for (name, ty) in parameters(&module) {
+    for Parameter { name, ty, spread } in parameters(&module, registry) {
         if ty.as_tensor().is_none() {
             let message =
                 format!("parameter `{name}` is no tensor: compiled programs take tensors");
@@ -81,7 +81,7 @@ fn package(
         }
         let place = examples.iter().position(|(example, _)| *example == name);
         let example = place.map(|place| examples.swap_remove(place).1);
-        inputs.push(Input { seed: seed_of(args.fill, &name), name, example });
+        inputs.push(Input { seed: seed_of(args.fill, &name), spread, name, example });
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let options = BuildOptions { target: &*target, threads, interpret: false, progress };
@@ -106,16 +106,16 @@ fn package(
 /// fit theirs are errors.
 fn given(
     arrays: Arrays,
-    parameters: &[(String, Type)],
+    parameters: &[Parameter],
     found: &mut Vec<Diagnostic>,
 ) -> Result<Vec<(String, TensorData)>, Vec<Diagnostic>> {
-    let names = || parameters.iter().map(|(name, _)| name.as_str());
+    let names = || parameters.iter().map(|parameter| parameter.name.as_str());
     let (mut given, mut errors) = (Vec::new(), Vec::new());
     for (array, tensor) in arrays {
         let short = PREFIXES.iter().find_map(|prefix| array.strip_prefix(prefix));
         let place = names().position(|name| name == array);
         let place = place.or_else(|| names().position(|name| Some(name) == short));
-        let Some((name, ty)) = place.and_then(|place| parameters.get(place)) else {
+        let Some(Parameter { name, ty, .. }) = place.and_then(|place| parameters.get(place)) else {
             let message = format!("array `{array}` fits no parameter of @{MAIN}");
             let mut warning = Diagnostic::warning("E0731", message);
             warning.help = did_you_mean(&array, names());

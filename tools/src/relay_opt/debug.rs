@@ -10,15 +10,16 @@ mod trial;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, catch_panic};
-use ir_core::{Diagnostic, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use regex::Regex;
 
-use self::bisect::Bisected;
+use self::bisect::{Bisected, Place};
 use self::reduce::{Limits, Reduced};
-use self::trial::{Extent, Predicate, ShellCommand, Trial};
+use self::trial::{Extent, Finding, Predicate, ShellCommand, Trial};
 use super::args::{
     BisectPasses, Budget, DebugPasses, DiagnosticForm, Executor, Fault, ReduceProgram,
 };
@@ -31,8 +32,8 @@ use crate::io::Io;
 use crate::progress::Progress;
 
 /// A program that shows a fault.
-struct Session<'a> {
-    trial: Trial<'a>,
+struct Session {
+    trial: Trial,
     module: Module,
     text: String,
     reporter: Reporter,
@@ -59,7 +60,14 @@ pub(super) fn reduce(
     let file = (args.output != "-").then(|| io.directory.join(&args.output));
     let before = session.module.op_count();
     let (module, text) = (session.module.clone(), session.text.clone());
-    let reduced = search(&session.trial, module, text, &args.budget, file.as_deref(), io);
+    let reduced = search(
+        &session.trial,
+        module,
+        text,
+        &limits(&args.budget, &args.fault, io),
+        file.as_deref(),
+        io,
+    );
     let reduced = match reduced {
         Ok(Some(reduced)) => reduced,
         Ok(None) => return session.fail(no_fault(&session.trial), io),
@@ -68,7 +76,7 @@ pub(super) fn reduce(
     if file.is_none() {
         io.stdout.write_all(reduced.text.as_bytes())?;
     }
-    writeln!(io.stderr, "{}", summary(before, &reduced))?;
+    writeln!(io.stderr, "{}", summary(before, &reduced, io.interrupt()))?;
     Ok(OK)
 }
 
@@ -81,12 +89,20 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
         Ok(session) => session,
         Err(Ended(status)) => return Ok(status),
     };
-    let Some(found) = bisect::bisect(&session.module, &session.text, &session.trial) else {
-        return session.fail(no_fault(&session.trial), io);
+    let place = bisect::bisect(&session.module, &session.text, &session.trial, io.interrupt());
+    let reproducer = match place {
+        None => return session.fail(no_fault(&session.trial), io),
+        Some(Place::Found(found)) => {
+            explain(&found, &session.trial, &session.sources(&found), io)?;
+            let text = session.trial.write(&found.before, true).unwrap_or_default();
+            reproducer(found.execution.step, found.finding.what, text).to_string()
+        }
+        Some(Place::Narrowed(finding, executions, total)) => {
+            narrowed(&finding, executions, total, io)?;
+            let (pipeline, text) = (session.trial.pipeline.clone(), session.text.clone());
+            reproducer(pipeline, finding.what, text).to_string()
+        }
     };
-    explain(&found, &session.trial, &session.sources(&found), io)?;
-    let text = session.trial.write(&found.before, true).unwrap_or_default();
-    let reproducer = reproducer(found.execution.step, found.finding.what, text).to_string();
     if args.output == "-" {
         io.stdout.write_all(reproducer.as_bytes())?;
     } else if let Err(error) = fs::write(io.directory.join(&args.output), reproducer) {
@@ -116,9 +132,12 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
         return session.fail(unwritable(&folder, &error), io);
     }
     let before = session.module.op_count();
-    let found = bisect::bisect(&session.module, &session.text, &session.trial);
+    let place = bisect::bisect(&session.module, &session.text, &session.trial, io.interrupt());
     let mut alone = None;
-    if let Some(found) = &found {
+    if let Some(Place::Narrowed(finding, executions, total)) = &place {
+        narrowed(finding, *executions, *total, io)?;
+    }
+    if let Some(Place::Found(found)) = &place {
         explain(found, &session.trial, &session.sources(found), io)?;
         let trial = session.trial.of_pipeline(found.execution.step.clone());
         let text = trial.write(&found.before, true).unwrap_or_default();
@@ -133,7 +152,8 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     };
     // Where the pass needs what the program came through, all of the pipeline is kept.
     let (trial, module, text) = alone.unwrap_or_else(whole);
-    let reduced = search(&trial, module, text, &args.budget, Some(&path), io);
+    let reduced =
+        search(&trial, module, text, &limits(&args.budget, &args.fault, io), Some(&path), io);
     let reduced = match reduced {
         Ok(Some(reduced)) => reduced,
         Ok(None) => {
@@ -156,7 +176,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
             return session.fail(unwritable(path, &error), io);
         }
     }
-    writeln!(io.stderr, "{}", summary(before, &reduced))?;
+    writeln!(io.stderr, "{}", summary(before, &reduced, io.interrupt()))?;
     io.stdout.write_all(reduced.text.as_bytes())?;
     let shown = Path::new(&args.output);
     writeln!(io.stderr, "reproducer: {}", shown.join("reproducer.relay").display())?;
@@ -165,7 +185,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
 }
 
 /// Reads what the arguments name, and finds out what the fault is.
-fn begin<'a>(fault: &Fault, registry: &'a Registry, io: &mut Io<'_>) -> Step<Session<'a>> {
+fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
     let predicate = match predicate(fault, io) {
         Ok(predicate) => predicate,
@@ -229,7 +249,9 @@ fn begin<'a>(fault: &Fault, registry: &'a Registry, io: &mut Io<'_>) -> Step<Ses
         Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], USAGE, io),
     };
     let first = predicate.clone().unwrap_or(Predicate::Crash);
-    let mut trial = Trial { registry, pipeline, rules, predicate: first, form, key: None };
+    let registry = Arc::new(registry.clone());
+    let mut trial =
+        Trial { registry, pipeline, rules, predicate: first, form, key: None, limit: None };
     let Some(text) = trial.write(&module, true) else {
         let message = "the program cannot be written as text";
         return ended(&mut reporter, vec![Diagnostic::error("E0760", message)], DIAGNOSTICS, io);
@@ -251,7 +273,7 @@ fn ended<T>(
     Ok(Err(Ended(status)))
 }
 
-impl Session<'_> {
+impl Session {
     /// The texts that places in what was found are about.
     fn sources(&self, found: &Bisected) -> SourceMap {
         let mut sources = self.reporter.source_map().clone();
@@ -293,7 +315,7 @@ fn predicate(fault: &Fault, io: &Io<'_>) -> Result<Option<Predicate>, String> {
 }
 
 /// What to say where a program shows no fault.
-fn no_fault(trial: &Trial<'_>) -> Diagnostic {
+fn no_fault(trial: &Trial) -> Diagnostic {
     let message = match &trial.predicate {
         Predicate::Crash => "no pass crashes on this program".to_string(),
         Predicate::Message(regex) => format!("no diagnostic of the passes matches `{regex}`"),
@@ -317,26 +339,31 @@ fn unwritable(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::error("E0724", message)
 }
 
+/// How far a search goes.
+fn limits(budget: &Budget, fault: &Fault, io: &Io<'_>) -> Limits {
+    let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = budget.threads.map_or_else(available, usize::from);
+    let (interrupt, time) = (io.interrupt(), Duration::from_secs(fault.timeout));
+    Limits { trials: budget.max_trials, threads, interrupt, time }
+}
+
 /// Reduces a program; `file` holds the smallest one so far at any time. `None` where it shows no
 /// fault.
 fn search(
-    trial: &Trial<'_>,
+    trial: &Trial,
     module: Module,
     text: String,
-    budget: &Budget,
+    limits: &Limits,
     file: Option<&Path>,
     io: &Io<'_>,
 ) -> Result<Option<Reduced>, Diagnostic> {
-    let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = budget.threads.map_or_else(available, usize::from);
-    let limits = Limits { trials: budget.max_trials, threads };
     let progress = Progress::on_terminal(io.styled);
     let mut written = Ok(());
     let write = |text: &str| match file {
         Some(path) => replace(path, text).map_err(|error| unwritable(path, &error)),
         None => Ok(()),
     };
-    let reduced = reduce::reduce(module, text, trial, limits, &mut |best, strategy| {
+    let reduced = reduce::reduce(module, text, trial, *limits, &mut |best, strategy| {
         let (ops, items) = (best.module.op_count(), best.module.items.len());
         progress.step(&format!("{}: {ops} operations, {items} items left", strategy.name()));
         if written.is_ok() {
@@ -366,7 +393,7 @@ fn reproducer(pipeline: String, reason: String, input: String) -> Reproducer {
 /// Says which pass and rewrite it is.
 fn explain(
     found: &Bisected,
-    trial: &Trial<'_>,
+    trial: &Trial,
     sources: &SourceMap,
     io: &mut Io<'_>,
 ) -> io::Result<()> {
@@ -398,14 +425,36 @@ fn explain(
     Ok(())
 }
 
+/// Says how far an interrupted bisection came.
+fn narrowed(
+    finding: &Finding,
+    (good, bad): (u64, u64),
+    total: u64,
+    io: &mut Io<'_>,
+) -> io::Result<()> {
+    let first = good + 1;
+    writeln!(io.stderr, "interrupted: the fault is in executions {first} to {bad} of {total}")?;
+    writeln!(io.stderr, "  {}", finding.what)
+}
+
 /// The option for the files of rules, if there are any, after a blank.
-fn rules_of(trial: &Trial<'_>) -> String {
+fn rules_of(trial: &Trial) -> String {
     trial.rules.files().map(|(file, _)| format!(" --rules {file}")).collect()
 }
 
-fn summary(before: usize, reduced: &Reduced) -> String {
+fn summary(before: usize, reduced: &Reduced, interrupt: Interrupt) -> String {
     let (after, trials) = (reduced.module.op_count(), reduced.trials);
-    let more = if reduced.complete { "" } else { "; more --max-trials may make it smaller" };
+    let more = match reduced.complete {
+        true => "",
+        false if interrupt.is_raised() => "; interrupted, so that it may be smaller",
+        false if reduced.endless > 0 => "; it may be smaller",
+        false => "; more --max-trials may make it smaller",
+    };
+    let more = match reduced.endless {
+        0 => more.to_string(),
+        1 => format!("{more}; the passes did not end on one of them"),
+        count => format!("{more}; the passes did not end on {count} of them"),
+    };
     format!(
         "reduced from {before} to {after} operations in {trials} trials{more}\n  {}",
         reduced.finding.what
@@ -413,7 +462,7 @@ fn summary(before: usize, reduced: &Reduced) -> String {
 }
 
 /// A lit test of a reduced program, which is expected to fail where the passes are wrong.
-fn lit_test(trial: &Trial<'_>, reduced: &Reduced) -> String {
+fn lit_test(trial: &Trial, reduced: &Reduced) -> String {
     let what = reduced.finding.what.replace(['\r', '\n'], " ");
     let pass = match trial.pipeline.as_str() {
         "" => String::new(),

@@ -364,6 +364,7 @@ impl Session<'_> {
             stderr: &mut stderr,
             directory: io.directory.clone(),
             styled: io.styled,
+            signals: io.signals,
         };
         let result = self.part(file, &text, timing, &mut inner)?;
         let silent = !stderr.written;
@@ -533,12 +534,21 @@ impl Session<'_> {
         let rules = self.rules.clone();
         let explain = args.explain_rewrites.is_some();
         let certificate = &mut self.certificate;
-        let reporter = &mut self.reporter;
+        let (reporter, results) = (&mut self.reporter, self.results.as_ref());
+        let verified = args.verify_each == Switch::On;
         let registry = self.registry;
         let mut found = Vec::new();
+        let interrupt = io.interrupt();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
-            let options = RunOptions { threads, sources: rules.clone(), watch, explain };
-            let report = run(pipeline, module, registry, options, &mut instruments, io.stderr)?;
+            let sources = rules.clone();
+            let options = RunOptions { threads, sources, watch, explain, interrupt };
+            let kept = results.map(|results| results.items(verified, registry));
+            let report = match kept {
+                Some(items) => {
+                    items.run(pipeline, module, &options, &mut instruments, io.stderr)?
+                }
+                None => run(pipeline, module, registry, options, &mut instruments, io.stderr)?,
+            };
             reporter.sources(&report.sources);
             for explanation in &report.explanations {
                 *certificate += &explanation.located(reporter.source_map());

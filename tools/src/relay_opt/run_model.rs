@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData, Type};
 use relay::arrays::{self, Arrays};
-use relay::interpreter::{Interpreter, Options, Value, check_type, random_value};
+use relay::interpreter::{Interpreter, Options, Value, check_type, random_value, spreads};
 use relay::language::FUNC;
 use rustc_hash::FxHashSet;
 
@@ -93,7 +93,7 @@ fn run(
     }
     let name = args.function.trim_start_matches('@');
     fits(name, &module).map_err(|error| found.push(error)).ok()?;
-    let arguments = arguments(name, &module, (&arrays, &constants), args.fill, found);
+    let arguments = arguments(name, (&module, registry), (&arrays, &constants), args.fill, found);
     let arguments = arguments.map_err(|error| found.push(error)).ok()?;
     let is_terminal = io.styled;
     let runner = Runner { args, name, module: &module, registry, arguments, is_terminal };
@@ -353,7 +353,7 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
 /// A value for each parameter of the function.
 fn arguments(
     name: &str,
-    module: &Module,
+    (module, registry): (&Module, &Registry),
     (arrays, constants): (&Arrays, &FxHashSet<String>),
     seed: Option<u64>,
     found: &mut Vec<Diagnostic>,
@@ -371,7 +371,8 @@ fn arguments(
     let mut used = vec![false; arrays.len()];
     let mut missing = Vec::new();
     let mut values = Vec::new();
-    for (parameter, ty) in parameters.iter().zip(&function.params) {
+    let spreads = spreads(item, registry);
+    for ((parameter, ty), spread) in parameters.iter().zip(&function.params).zip(spreads) {
         let exact = arrays.get_index_of(parameter.as_str());
         let place = exact.or_else(|| {
             let with_prefix = |prefix: &&str| arrays.get_index_of(&format!("{prefix}{parameter}"));
@@ -396,7 +397,7 @@ fn arguments(
                 constant: constants.contains(array),
             });
         } else if let Some(seed) = seed {
-            match random_value(*ty, &signatures, seed_of(seed, parameter.as_str())) {
+            match random_value(*ty, spread, &signatures, seed_of(seed, parameter.as_str())) {
                 Ok(value) => {
                     values.push(Argument { name: parameter.to_string(), value, constant: false });
                 }

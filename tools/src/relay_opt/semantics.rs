@@ -2,8 +2,10 @@
 
 use indexmap::IndexMap;
 use ir_core::pipeline::Oracle;
-use ir_core::{Diagnostic, FunctionType, Item, Module, Registry, Signatures, Symbol, TensorData};
-use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_arguments};
+use ir_core::{
+    Diagnostic, FunctionType, Item, Module, Registry, Signatures, Spread, Symbol, TensorData,
+};
+use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_values, spreads};
 use relay::language::FUNC;
 use te::loops::{KERNEL, OUTPUTS};
 
@@ -39,6 +41,8 @@ struct Call {
     name: Symbol,
     /// Its type, without the buffers of results.
     function: FunctionType,
+    /// Where the numbers of its parameters lie.
+    spreads: Vec<Spread>,
     seed: u64,
 }
 
@@ -78,7 +82,7 @@ impl Trials {
         Trials { step_limit: steps, ..self }
     }
 
-    fn choose(&self, module: &Module) -> Result<Plan, Diagnostic> {
+    fn choose(&self, module: &Module, registry: &Registry) -> Result<Plan, Diagnostic> {
         let signatures = module.signatures();
         let main = module.items.get_key_value(&Symbol::new("main"));
         let others = module.items.iter().filter(|_| main.is_none());
@@ -92,10 +96,16 @@ impl Trials {
                 let inputs = function.params.len().saturating_sub(outputs);
                 function.params = function.params[..inputs].into();
             }
+            let spreads = spreads(item, registry);
             for seed in 0..self.count {
                 let seed = u64::from(seed);
-                match random_arguments(&function, &signatures, seed) {
-                    Ok(_) => calls.push(Call { name: *name, function: function.clone(), seed }),
+                match random_values(&function, &spreads, &signatures, seed) {
+                    Ok(_) => calls.push(Call {
+                        name: *name,
+                        function: function.clone(),
+                        spreads: spreads.clone(),
+                        seed,
+                    }),
                     Err(message) if main.is_some() => {
                         let message = format!("cannot run @{name}: {message}");
                         return Err(Diagnostic::error("E0730", message).at(item.signature.span));
@@ -109,13 +119,18 @@ impl Trials {
 
     /// What the calls give when `run` makes them. A call is left out where there is no such
     /// function any more: a pass may remove one that nothing calls.
-    fn run(&mut self, module: &Module, run: &mut Runner<'_>) -> Result<Results, Diagnostic> {
+    fn run(
+        &mut self,
+        module: &Module,
+        registry: &Registry,
+        run: &mut Runner<'_>,
+    ) -> Result<Results, Diagnostic> {
         if self.plan.is_none() {
-            self.plan = Some(self.choose(module)?);
+            self.plan = Some(self.choose(module, registry)?);
         }
         let mut results = IndexMap::new();
         let Some(Plan { signatures, calls }) = &self.plan else { return Ok(results) };
-        for (index, Call { name, function, seed }) in calls.iter().enumerate() {
+        for (index, Call { name, function, spreads, seed }) in calls.iter().enumerate() {
             let Some(item) = module.items.get(name) else {
                 if name.as_str() == "main" {
                     return Err(Diagnostic::error("E0730", "there is no function @main any more"));
@@ -123,7 +138,7 @@ impl Trials {
                 continue;
             };
             // New ones for each run, which may change the contents of cells.
-            let arguments = random_arguments(function, signatures, *seed);
+            let arguments = random_values(function, spreads, signatures, *seed);
             let arguments = arguments.map_err(|message| Diagnostic::error("E0730", message))?;
             let cells = arguments.iter().filter(|value| value.as_reference().is_some());
             let cells: Vec<Value> = cells.cloned().collect();
@@ -154,7 +169,7 @@ impl Trials {
         let options = BuildOptions { target: &*target, threads: 1, interpret, progress: &progress };
         let built = Program::build(module.clone(), registry, &options, &mut vec![]);
         let (mut program, _) = built.map_err(first)?;
-        self.run(module, &mut |name, _, arguments| {
+        self.run(module, registry, &mut |name, _, arguments| {
             if name.as_str() != "main" {
                 return Ok(None);
             }
@@ -198,7 +213,7 @@ impl Oracle for Trials {
         let options = Options { step_limit, ..Options::default() };
         let interpreter = Interpreter::new(module, registry).options(options);
         let te = te::interpreter::Options { step_limit, ..Default::default() };
-        self.run(module, &mut |name, item, arguments| {
+        self.run(module, registry, &mut |name, item, arguments| {
             let (Some(kind), Some(body)) = (kind(item), &item.body) else { return Ok(None) };
             let span = item.signature.span;
             let results = match kind {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use analysis::{Checks, Database};
 use indexmap::IndexMap;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic, write_diff};
-use ir_core::{Diagnostic, Item, Module, Registry, Symbol, fingerprint};
+use ir_core::{Diagnostic, Interrupt, Item, Module, Registry, Symbol, fingerprint};
 use passes::incremental::Relay;
 use rustc_hash::FxBuildHasher;
 
@@ -29,8 +29,8 @@ pub type Wait<'w> = dyn FnMut(&Path) -> bool + 'w;
 /// How often the file is looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits until the file at a path is another one, or there, or gone.
-pub(super) fn poll() -> impl FnMut(&Path) -> bool {
+/// Waits until the file at a path is another one, or there, or gone, or `interrupt` ends the watch.
+pub(super) fn poll(interrupt: Interrupt) -> impl FnMut(&Path) -> bool {
     let mut seen: Option<(SystemTime, u64)> = None;
     move |path| {
         let look = || {
@@ -38,6 +38,9 @@ pub(super) fn poll() -> impl FnMut(&Path) -> bool {
             Some((facts.modified().ok()?, facts.len()))
         };
         loop {
+            if interrupt.is_raised() {
+                return false;
+            }
             let now = look();
             if now != seen {
                 // Whoever writes it may not be done.
@@ -60,7 +63,7 @@ pub(super) fn watch(
     args: &Optimize,
     pipeline: &str,
     registry: &Registry,
-    wait: &mut Wait<'_>,
+    wait: Option<&mut Wait<'_>>,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     if args.input == "-" || super::model::is_onnx(&args.input) {
@@ -88,6 +91,8 @@ pub(super) fn watch(
         status: OK,
     };
     let path = io.directory.join(&args.input);
+    let mut polled = poll(io.interrupt());
+    let wait = wait.unwrap_or(&mut polled);
     // The first look finds what is there.
     while wait(&path) {
         watch.update(io)?;

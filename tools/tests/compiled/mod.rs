@@ -71,8 +71,8 @@ pub(crate) struct Case {
 
 /// `module` on random inputs.
 pub(crate) fn case(module: Module, registry: &Registry, seed: u64) -> Result<Case, String> {
-    let ty = module.get("main").and_then(|item| item.signature.ty.as_function());
-    let args = random_arguments(ty.ok_or("no @main")?, &module.signatures(), seed)?;
+    let main = module.get("main").ok_or("no @main")?;
+    let args = random_arguments(main, registry, &module.signatures(), seed)?;
     case_of(module, registry, seed, args)
 }
 

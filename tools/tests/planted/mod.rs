@@ -250,10 +250,22 @@ const TENSOR_EXPRESSIONS: &[Planted] = planted![
     };
 ];
 
+/// Passes that do not end and edit nothing meanwhile.
+const ENDLESS: &[Planted] = planted![
+    "plant-asleep", "", |f| {
+        if !all(f, "exp").is_empty() {
+            assert!(all(f, "tanh").is_empty(), "no way to do both");
+            loop {
+                std::thread::park();
+            }
+        }
+    };
+];
+
 /// What relay-opt knows, and the planted passes.
 pub(crate) fn registry() -> Registry {
     let mut registry = tools::registry();
-    for planted in MISCOMPILES.iter().chain(CRASHES).chain(TENSOR_EXPRESSIONS) {
+    for planted in MISCOMPILES.iter().chain(CRASHES).chain(TENSOR_EXPRESSIONS).chain(ENDLESS) {
         let (name, make) = (planted.name, planted.make);
         registry.add_pass(PassDef { name, doc: "Has a bug.", options: &[], make });
     }

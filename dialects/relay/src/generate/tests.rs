@@ -41,13 +41,12 @@ fn run(
     registry: &Registry,
     seed: u64,
 ) -> Result<crate::interpreter::Value, String> {
-    let main = module.get("main").and_then(|item| item.signature.ty.as_function());
-    let main = main.ok_or("there is no `@main`")?;
-    let args = random_arguments(main, &module.signatures(), seed)?;
+    let main = module.get("main").ok_or("there is no `@main`")?;
+    let args = random_arguments(main, registry, &module.signatures(), seed)?;
     let options = Options { step_limit: Some(10_000_000), ..Options::default() };
     let interpreter = Interpreter::new(module, registry).options(options);
     let value = interpreter.call("main", args).map_err(|error| format!("{error:?}"))?;
-    check_type(&value, main.result)?;
+    check_type(&value, main.signature.ty.as_function().ok_or("no function")?.result)?;
     Ok(value)
 }
 

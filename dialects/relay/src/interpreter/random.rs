@@ -1,36 +1,77 @@
 //! Random values of a type, the same for the same seed on every machine.
 
 use ir_core::{
-    DType, Dim, DimExprData, FunctionType, Random, Signatures, Symbol, TensorData, TensorType,
-    Type, TypeData, TypeParam,
+    DType, Dim, DimExprData, FunctionType, Item, Random, Registry, Signatures, Spread, Symbol,
+    TensorData, TensorType, Type, TypeData, TypeParam,
 };
 use rustc_hash::FxHashMap;
 
 use super::value::{Reference, Value};
 use crate::language::{AdtDecl, TYPE};
+use crate::operators::RandomOperand;
 
-/// A random value of type `ty`; `signatures` declare its data types. Extents that are `?` or
-/// variables are from 1 to 4. Errors on functions and on types that are not closed.
-pub fn random_value(ty: Type, signatures: &Signatures, seed: u64) -> Result<Value, String> {
-    Maker::new(signatures, seed).value(ty, 0)
+/// Where random floats for each parameter of the function `item` should lie: what the operators
+/// say that read it, see [`RandomOperand`].
+pub fn spreads(item: &Item, registry: &Registry) -> Vec<Spread> {
+    let Some(body) = &item.body else { return vec![] };
+    let of_use = |(op, operand)| {
+        let RandomOperand(spread) = registry.hook(body.op_name(op))?;
+        let types: Vec<Type> = body.operands(op).map(|operand| body.ty(operand)).collect();
+        spread(operand, &types, body.attrs(op))
+    };
+    let params = body.block_args(body.entry()).iter();
+    params.map(|param| body.uses(*param).find_map(of_use).unwrap_or_default()).collect()
 }
 
-/// Random arguments for a function of type `function`. A shape variable has one extent in all of
-/// them, and type parameters are `float32` scalars.
+/// A random value of type `ty`, its floats within `spread`; `signatures` declare its data types.
+/// Extents that are `?` or variables are from 1 to 4. Errors on functions and on types that are not
+/// closed.
+pub fn random_value(
+    ty: Type,
+    spread: Spread,
+    signatures: &Signatures,
+    seed: u64,
+) -> Result<Value, String> {
+    Maker::new(signatures, seed).within(spread).value(ty, 0)
+}
+
+/// Random arguments for the function `item`, such as its operators expect: see [`spreads`] and
+/// [`random_values`]. Errors where it is no function.
 pub fn random_arguments(
+    item: &Item,
+    registry: &Registry,
+    signatures: &Signatures,
+    seed: u64,
+) -> Result<Vec<Value>, String> {
+    let ty = item.signature.ty;
+    let function = ty.as_function().ok_or_else(|| format!("expected a function, found {ty}"))?;
+    random_values(function, &spreads(item, registry), signatures, seed)
+}
+
+/// Random arguments for a function of type `function`, with floats within `spreads`, or within
+/// `[-1, 1)` where there are fewer of these. A shape variable has one extent in all of them, and
+/// type parameters are `float32` scalars.
+pub fn random_values(
     function: &FunctionType,
+    spreads: &[Spread],
     signatures: &Signatures,
     seed: u64,
 ) -> Result<Vec<Value>, String> {
     let mut maker = Maker::new(signatures, seed);
     let scalar = Type::scalar(DType::FLOAT32);
     let types = function.type_params.iter().map(|name| (*name, scalar)).collect();
-    let params = function.params.iter();
-    params.map(|param| maker.value(substitute(*param, &types), 0)).collect()
+    let spreads = spreads.iter().copied().chain(std::iter::repeat(Spread::default()));
+    let mut arguments = Vec::with_capacity(function.params.len());
+    for (param, spread) in function.params.iter().zip(spreads) {
+        maker = maker.within(spread);
+        arguments.push(maker.value(substitute(*param, &types), 0)?);
+    }
+    Ok(arguments)
 }
 
 struct Maker<'a> {
     random: Random,
+    spread: Spread,
     signatures: &'a Signatures,
     extents: FxHashMap<Symbol, i64>,
 }
@@ -41,7 +82,16 @@ const LONG_ENOUGH: usize = 6;
 
 impl<'a> Maker<'a> {
     fn new(signatures: &'a Signatures, seed: u64) -> Maker<'a> {
-        Maker { random: Random::new(seed), signatures, extents: FxHashMap::default() }
+        Maker {
+            random: Random::new(seed),
+            spread: Spread::default(),
+            signatures,
+            extents: FxHashMap::default(),
+        }
+    }
+
+    fn within(self, spread: Spread) -> Maker<'a> {
+        Maker { spread, ..self }
     }
 
     // Recursion is bounded by MAX_VALUE_DEPTH.
@@ -65,7 +115,7 @@ impl<'a> Maker<'a> {
 
     fn tensor(&mut self, tensor: &TensorType) -> Result<TensorData, String> {
         let shape: Vec<i64> = tensor.shape.iter().map(|dim| self.extent(*dim)).collect();
-        self.random.tensor(&shape, tensor.dtype)
+        self.random.tensor_within(&shape, tensor.dtype, self.spread)
     }
 
     fn extent(&mut self, dim: Dim) -> i64 {
@@ -144,7 +194,7 @@ fn substitute(ty: Type, types: &FxHashMap<Symbol, Type>) -> Type {
 mod tests {
     use super::*;
     use crate::language::ConstructorDecl;
-    use ir_core::{Item, Module};
+    use ir_core::Module;
 
     fn list() -> Signatures {
         let a = Type::parameter("A");
@@ -169,9 +219,10 @@ mod tests {
         let signatures = list();
         let tensor = Type::tensor([2, 3], DType::INT8);
         let ty = Type::named("List", [TypeParam::Type(Type::tuple([tensor]))]);
-        let texts: Vec<String> =
-            (0..20).map(|seed| random_value(ty, &signatures, seed).unwrap().to_string()).collect();
-        let again = random_value(ty, &signatures, 3).unwrap().to_string();
+        let texts: Vec<String> = (0..20)
+            .map(|seed| random_value(ty, Spread::default(), &signatures, seed).unwrap().to_string())
+            .collect();
+        let again = random_value(ty, Spread::default(), &signatures, 3).unwrap().to_string();
         assert_eq!(texts[3], again);
         assert!(texts.iter().any(|text| text.starts_with("Cons((Tensor[(2, 3), int8] [")));
         assert!(texts.iter().any(|text| text == "Nil"));
@@ -183,7 +234,7 @@ mod tests {
         let function = Type::function([row, row], row);
         let function = function.as_function().unwrap();
         for seed in 0..10 {
-            let args = random_arguments(function, &Signatures::default(), seed).unwrap();
+            let args = random_values(function, &[], &Signatures::default(), seed).unwrap();
             let shape = |i: usize| args[i].as_tensor().unwrap().shape().to_vec();
             assert_eq!(shape(0), shape(1));
         }
@@ -192,7 +243,8 @@ mod tests {
     #[test]
     fn functions_are_refused() {
         let function = Type::function([], Type::unit());
-        let error = random_value(function, &Signatures::default(), 0).unwrap_err();
+        let error =
+            random_value(function, Spread::default(), &Signatures::default(), 0).unwrap_err();
         assert_eq!(error, "expected a type of data, found fn () -> ()");
     }
 }

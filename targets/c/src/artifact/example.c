@@ -26,6 +26,9 @@ struct tensor {
     size_t count;
     /* Of the random numbers. */
     uint64_t seed;
+    /* Random floats are at least this, and less than the sum of both. */
+    double least;
+    double width;
 };
 
 {tables}
@@ -109,7 +112,7 @@ static uint64_t random_below(uint64_t *state, uint64_t bound)
     return ((bits >> 32) * bound + (((bits & 0xffffffffu) * bound) >> 32)) >> 32;
 }
 
-/* Floats in [-1, 1), integers from -4 to 4, without a sign from 0 to 4. */
+/* Floats as the tensor says, integers from -4 to 4, without a sign from 0 to 4. */
 static uint64_t random_element(const struct tensor *tensor, uint64_t *state)
 {
     if (tensor->kind == KIND_BOOL) {
@@ -121,7 +124,8 @@ static uint64_t random_element(const struct tensor *tensor, uint64_t *state)
     if (tensor->kind == KIND_UINT) {
         return random_below(state, 5);
     }
-    const double value = (double)(random_bits(state) >> 11) / 9007199254740992.0 * 2.0 - 1.0;
+    const double unit = (double)(random_bits(state) >> 11) / 9007199254740992.0;
+    const double value = unit * tensor->width + tensor->least;
     const float narrow = (float)value;
     uint64_t bits = 0;
     uint32_t bits32;

@@ -1,6 +1,6 @@
 //! What comes with the code: an example, how to build it, and descriptions.
 
-use ir_core::DTypeKind;
+use ir_core::{DTypeKind, Spread};
 use serde_json::{Value, json};
 use target_core::ALIGNMENT;
 use target_core::package::File;
@@ -21,13 +21,15 @@ impl Program<'_> {
             self.inputs.len(),
             self.outputs.len()
         );
-        let seeds = self.model.inputs.iter().map(|input| input.seed).chain(std::iter::repeat(0));
-        let mut rows: Vec<String> = all().zip(seeds).map(|(one, seed)| row(one, seed)).collect();
+        let random = self.model.inputs.iter().map(|input| (input.seed, input.spread));
+        let random = random.chain(std::iter::repeat((0, Spread::default())));
+        let mut rows: Vec<String> =
+            all().zip(random).map(|(one, random)| row(one, random)).collect();
         let results = rows.split_off(self.inputs.len());
         for (table, count, rows) in [("inputs", "INPUTS", rows), ("outputs", "OUTPUTS", results)] {
             tables += &format!("static const struct tensor {table}[{count} + 1] = {{\n");
             tables += &rows.concat();
-            tables += "    {NULL, NULL, KIND_FLOAT, 1, 0, 0},\n};\n\n";
+            tables += "    {NULL, NULL, KIND_FLOAT, 1, 0, 0, 0.0, 0.0},\n};\n\n";
         }
         tables += &format!(
             "static int run(unsigned char *const *in, unsigned char *const *out, void *workspace)\n\
@@ -156,6 +158,7 @@ the C library's math.h and string.h, and no others.
         let inputs = self.inputs.iter().zip(&self.model.inputs).map(|(tensor, input)| {
             let mut value = described(tensor);
             value["seed"] = input.seed.into();
+            value["spread"] = json!({ "least": input.spread.least, "width": input.spread.width });
             if input.example.is_some() {
                 value["example"] = format!("inputs/{}.bin", tensor.field).into();
             }
@@ -202,7 +205,7 @@ the C library's math.h and string.h, and no others.
 }
 
 /// A row of the example's tables.
-fn row(tensor: &Tensor, seed: u64) -> String {
+fn row(tensor: &Tensor, (seed, spread): (u64, Spread)) -> String {
     let dtype = tensor.dtype;
     let kind = match dtype.kind() {
         _ if dtype.is_bool() => "BOOL",
@@ -213,7 +216,10 @@ fn row(tensor: &Tensor, seed: u64) -> String {
     };
     let (name, ty) = (string(&tensor.name), string(&tensor.ty.to_string()));
     let (bytes, count) = (dtype.bytes(), tensor.elements());
-    format!("    {{{name}, {ty}, KIND_{kind}, {bytes}, {count}, {seed:#x}u}},\n")
+    let Spread { least, width } = spread;
+    format!(
+        "    {{{name}, {ty}, KIND_{kind}, {bytes}, {count}, {seed:#x}u, {least:?}, {width:?}}},\n"
+    )
 }
 
 fn described(tensor: &Tensor) -> Value {

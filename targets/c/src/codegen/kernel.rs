@@ -1,22 +1,24 @@
 //! Statements: a kernel as a C function.
 
+mod memory;
+mod parallel;
+
 use indexmap::IndexMap;
 use ir_core::diagnostics::Diagnostic;
 use ir_core::{BlockId, Body, DType, EntityId, Item, OpId, Symbol, ValueId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use te::compute::{Combiner, Load, Yield};
+use te::compute::Yield;
 use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
-use te::scalar::{ScalarOp, dtype_of};
 
 use super::Style;
 use super::affine::{Affine, Linear};
-use super::expr::{Expr, SUM, computed, is_half, literal, scalar, storage, unsigned, value};
-use super::helpers::{Helpers, Operand};
-use super::layout::{Home, Layout, Variables, is_parallel};
+use super::expr::{Expr, SUM, storage};
+use super::helpers::Helpers;
+use super::layout::{Layout, Variables, is_parallel};
 use super::names::Names;
-use super::plan::{Place, Plan};
+use super::plan::Plan;
 use super::ranges::Ranges;
-use super::values::{LANE, Repr};
+use super::values::Repr;
 
 /// What earlier kernels tell the later ones.
 #[derive(Default)]
@@ -336,16 +338,6 @@ impl Emitter<'_> {
         buffers.filter(|(index, _)| writes(*index)).map(|(_, buffer)| *buffer).collect()
     }
 
-    /// Whether it, or a kernel that it calls, has parallel loops.
-    fn needs_threads(&self) -> bool {
-        self.body.walk().any(|op| {
-            let callee = |call: Call| self.callees.known.get(&call.kernel);
-            let calls = |call: Call| callee(call).is_some_and(|callee| callee.takes_threads);
-            self.body.view::<For>(op).is_some_and(|op| is_parallel(&op))
-                || self.body.view::<Call>(op).is_some_and(calls)
-        })
-    }
-
     /// Element type and extents of a buffer.
     fn tensor(&self, buffer: ValueId) -> Option<(DType, Vec<i64>)> {
         let tensor = self.body.ty(buffer).as_tensor()?;
@@ -383,8 +375,6 @@ impl Emitter<'_> {
         let place = self.affine.address(self.body, &self.ranges, found.shape(), indices)?;
         Some((found, place))
     }
-
-    // ---- control -------------------------------------------------------------------------------
 
     fn statements(&mut self, block: BlockId) {
         let mut steps: Vec<Step> = self.body.first_op(block).map(Step::Op).into_iter().collect();
@@ -476,114 +466,6 @@ impl Emitter<'_> {
         self.names.fresh(hint)
     }
 
-    /// Starts a parallel loop as a function of a range of its iterations, or of its tasks.
-    fn fork(&mut self, op: OpId, index: &str, extent: i64) {
-        self.outlined_count += 1;
-        self.outlined = Some(Outlined {
-            op,
-            index: index.to_string(),
-            function: format!("{}_loop{}", self.symbol, self.outlined_count),
-            outside: self.scope.len(),
-            around: std::mem::take(&mut self.out),
-            depth: std::mem::replace(&mut self.depth, 1),
-            workspace: self.workspace.clone(),
-            streams: std::mem::take(&mut self.streams),
-        });
-        let Some(tasks) = self.layout.tasks(op) else {
-            self.line(&format!("for (int64_t {index} = begin; {index} < end; {index}++) {{"));
-            self.depth += 1;
-            return;
-        };
-        self.line("for (ptrdiff_t task = begin; task < end; task++) {");
-        self.depth += 1;
-        let own = self.names.fresh("task_workspace");
-        self.line(&format!(
-            "unsigned char *const {own} = {} + {} + task * {};",
-            self.workspace, tasks.offset, tasks.bytes
-        ));
-        self.declare(&own, "unsigned char *", true);
-        self.workspace = own;
-        let count = tasks.count;
-        if count == extent {
-            self.line(&format!("const int64_t {index} = task;"));
-            self.line("{");
-        } else {
-            self.line(&format!("const int64_t {index}_end = (task + 1) * {extent} / {count};"));
-            self.line(&format!(
-                "for (int64_t {index} = task * {extent} / {count}; {index} < {index}_end; \
-                 {index}++) {{"
-            ));
-        }
-        self.depth += 1;
-    }
-
-    /// Ends a parallel loop: its function goes before the kernel, and a call of it here.
-    fn join(&mut self) {
-        while self.depth > 1 {
-            self.depth -= 1;
-            self.line("}");
-        }
-        self.end_streams();
-        let Some(outlined) = self.outlined.take() else { return };
-        let Outlined { op, index, function, outside, around, depth, workspace, streams } = outlined;
-        self.streams = streams;
-        self.names.release(&index);
-        self.scope.shift_remove(&index);
-        let text = std::mem::replace(&mut self.out, around);
-        (self.depth, self.workspace) = (depth, workspace);
-        let extent = self.body.view::<For>(op).map_or(1, |op| op.extent);
-        let count = self.layout.tasks(op).map_or(extent, |tasks| tasks.count);
-        let words: rustc_hash::FxHashSet<&str> = words(&text).collect();
-        let captured: Vec<(&String, &Variable)> = self
-            .scope
-            .iter()
-            .take(outside)
-            .filter(|(name, _)| words.contains(name.as_str()))
-            .collect();
-        let mut definition = String::new();
-        let mut unpacked = String::new();
-        if captured.is_empty() {
-            unpacked += "    (void)captures;\n";
-        } else {
-            definition += &format!("struct {function} {{\n");
-            unpacked += &format!("    const struct {function} *const outer = captures;\n");
-            for (name, Variable { ty, is_array }) in &captured {
-                let space = if ty.ends_with('*') { "" } else { " " };
-                definition += &format!("    {ty}{space}{name};\n");
-                let local = match is_array {
-                    true => format!("{ty}const restrict {name}"),
-                    false => format!("const {ty}{space}{name}"),
-                };
-                unpacked += &format!("    {local} = outer->{name};\n");
-            }
-            definition += "};\n\n";
-        }
-        self.functions += &format!(
-            "{definition}static void {function}(void *captures, ptrdiff_t begin, ptrdiff_t end)\n\
-             {{\n{unpacked}{text}}}\n\n"
-        );
-        let list: Vec<&str> = captured.iter().map(|(name, _)| name.as_str()).collect();
-        let list = list.join(", ");
-        let threads = self.threads.as_ref().map_or(String::new(), |name| format!("{name}, "));
-        let parallel = format!("{}parallel({threads}{function}", self.style.prefix);
-        if list.is_empty() {
-            self.line(&format!("{parallel}, NULL, {count});"));
-        } else {
-            let name = self.names.fresh("parallel_loop");
-            self.line(&format!("struct {function} {name} = {{{list}}};"));
-            self.line(&format!("{parallel}, &{name}, {count});"));
-        }
-    }
-
-    /// Waits, at the end of a function that stores past the caches, until others see what it stored:
-    /// such stores are not in order with those that tell others of it.
-    fn end_streams(&mut self) {
-        if std::mem::take(&mut self.streams) {
-            let fence = self.helpers.stream_end();
-            self.line(&format!("{fence}();"));
-        }
-    }
-
     fn is_empty(&self, block: BlockId) -> bool {
         let first = self.body.first_op(block);
         first.is_none_or(|op| self.body.view::<Yield>(op).is_some())
@@ -609,246 +491,6 @@ impl Emitter<'_> {
             _ => Step::Close,
         });
         steps.extend(then_first);
-    }
-
-    // ---- memory --------------------------------------------------------------------------------
-
-    fn alloc(&mut self, op: OpId, alloc: &Alloc) {
-        let buffer = self.body.result(op, 0);
-        let Some((dtype, shape)) = self.tensor(buffer) else {
-            return self.refuse(op, format!("C has no buffer of {}", alloc.dtype));
-        };
-        let hint = self.body.name_hint(buffer).name.map_or("buffer", Symbol::as_str);
-        let c = storage(dtype);
-        let name = match self.layout.home(buffer).cloned() {
-            Some(Home::Variables(variables)) => {
-                return self.variables(buffer, hint, dtype, shape, variables);
-            }
-            Some(Home::Workspace(offset)) => {
-                let name = self.names.fresh(hint);
-                // Planned places may overlap, and are those of the whole kernel.
-                let (base, restrict) = match alloc.offset {
-                    Some(_) => ("workspace", ""),
-                    None => (self.workspace.as_str(), "restrict "),
-                };
-                let address = match offset {
-                    0 => base.to_string(),
-                    _ => format!("({base} + {offset})"),
-                };
-                let text = format!("{c} *const {restrict}{name} = (void *){address};");
-                self.line(&text);
-                name
-            }
-            _ => {
-                let name = self.names.fresh(hint);
-                let elements = shape.iter().product::<i64>().max(1);
-                self.line(&format!("_Alignas(64) {c} {name}[{elements}];"));
-                name
-            }
-        };
-        self.declare(&name, &format!("{c} *"), true);
-        self.buffers.insert(buffer, Buffer::Array { name, shape });
-    }
-
-    /// A buffer as variables, named after the place of their first element.
-    fn variables(
-        &mut self,
-        buffer: ValueId,
-        hint: &str,
-        dtype: DType,
-        shape: Vec<i64>,
-        variables: Variables,
-    ) {
-        let lanes = variables.lanes;
-        let vector = dtype.with_lanes(lanes as u16).unwrap_or(dtype);
-        let (ty, pieces, is_array) = if lanes == 1 {
-            (value(dtype).to_string(), 1, false)
-        } else if self.has_vectors(vector) {
-            let (elem, width) = self.natural(vector);
-            (self.helpers.vector_type(elem, width), lanes / width, false)
-        } else {
-            (value(dtype).to_string(), 1, true)
-        };
-        let mut names = Vec::new();
-        for (index, declared) in variables.declared_at.iter().enumerate() {
-            let base = format!("{hint}_{}", coordinates(index, lanes, &shape));
-            let mut list = Vec::new();
-            for piece in 0..pieces {
-                let base = if pieces == 1 { base.clone() } else { format!("{base}_{piece}") };
-                let name = self.names.fresh(&base);
-                if !variables.used[index] {
-                    // Compilers warn of variables that nothing uses.
-                } else if is_array {
-                    self.line(&format!("{ty} {name}[{lanes}] = {{0}};"));
-                } else if declared.is_none() {
-                    let zero = if lanes == 1 { "0" } else { "{0}" };
-                    self.line(&format!("{ty} {name} = {zero};"));
-                }
-                list.push(name);
-            }
-            names.push(list);
-        }
-        self.buffers.insert(buffer, Buffer::Variables { names, lanes, shape, declared: variables });
-    }
-
-    fn store(&mut self, op: OpId, store: &Store) {
-        let Some((buffer, place)) = self.place(store.buffer, &store.indices) else {
-            return self.refuse(op, "an index overflows".to_string());
-        };
-        let dtype = dtype_of(self.body.ty(store.value)).unwrap_or(DType::INT64);
-        let sum = self.compound(store, dtype);
-        let repr = match sum {
-            Some(other) => self.repr(other),
-            None => self.repr(store.value),
-        };
-        let assign = if sum.is_some() { "+=" } else { "=" };
-        if let Buffer::Variables { names, lanes, declared, .. } = &buffer {
-            let at = usize::try_from(place.constant).unwrap_or(0);
-            let declares = declared.declared_at[at / lanes] == Some(op);
-            return self.set_variable(
-                &names[at / lanes],
-                *lanes,
-                at % lanes,
-                repr,
-                (dtype, declares, assign),
-            );
-        }
-        if dtype.lanes() > 1 && self.has_vectors(dtype) && self.is_consecutive(&place) {
-            let (elem, lanes) = match (&repr, dtype.is_bool()) {
-                (Repr::Vector(vector), true) => (vector.elem, vector.lanes),
-                _ => self.natural(dtype),
-            };
-            let vector = self.vector(repr, dtype, elem, lanes);
-            self.streams |= store.streaming;
-            for (index, piece) in vector.pieces.iter().enumerate() {
-                let address = self.address(&buffer, &place, index * vector.lanes);
-                let width = (vector.elem, vector.lanes);
-                let statement =
-                    self.helpers.store_vector(store.streaming, dtype, width, &address, piece);
-                self.line(&format!("{statement};"));
-            }
-            return;
-        }
-        let value = self.lane(repr, dtype);
-        let value = self.stored(value, dtype);
-        let index = self.index(&place);
-        let target = Expr::element(buffer.name(), &index);
-        let statement = format!("{} {assign} {};", target.text, value.text);
-        match dtype.lanes() {
-            1 => self.line(&statement),
-            lanes => self.lane_loop(0, lanes as usize, &statement),
-        }
-    }
-
-    /// What is added, where the store adds to the very element that it sets.
-    pub(super) fn compound(&self, store: &Store, dtype: DType) -> Option<ValueId> {
-        if !dtype.is_float() || is_half(dtype) || self.plan.get(store.value) != Place::Inline {
-            return None;
-        }
-        let sum = self.body.defining_op(store.value)?;
-        if ScalarOp::of(self.body.op_name(sum)) != Some(ScalarOp::Add) {
-            return None;
-        }
-        let (old, added) = (self.body.operand(sum, 0), self.body.operand(sum, 1));
-        let (_, load) = self.body.view_def::<Load>(old)?;
-        // Vectors in memory are read and written by functions.
-        let assignable = !self.has_vectors(dtype)
-            || matches!(self.buffers.get(&store.buffer)?, Buffer::Variables { .. });
-        let same = load.tensor == store.buffer
-            && load.indices == store.indices
-            && self.plan.get(old) == Place::Inline;
-        (same && assignable).then_some(added)
-    }
-
-    /// `value` as it is stored.
-    fn stored(&mut self, value: Expr, dtype: DType) -> Expr {
-        if !is_half(dtype) {
-            return value;
-        }
-        let narrow = self.helpers.half_of(scalar(dtype));
-        Expr::call(&narrow, &[&value])
-    }
-
-    fn set_variable(
-        &mut self,
-        names: &[String],
-        lanes: usize,
-        lane: usize,
-        repr: Repr,
-        (dtype, declares, assign): (DType, bool, &str),
-    ) {
-        if dtype.lanes() == 1 {
-            let value = self.lane(repr, dtype);
-            let width = lanes / names.len().max(1);
-            let target = match lanes {
-                1 if declares => format!("{} {}", value_type(dtype), names[0]),
-                1 => names[0].clone(),
-                _ => format!("{}[{}]", names[lane / width], lane % width),
-            };
-            return self.line(&format!("{target} {assign} {};", value.text));
-        }
-        if !self.has_vectors(dtype) {
-            let value = self.lane(repr, dtype);
-            let statement = format!("{}[{LANE}] {assign} {};", names[0], value.text);
-            return self.lane_loop(0, lanes, &statement);
-        }
-        let (elem, width) = self.natural(dtype);
-        let vector = match repr {
-            // A scalar is added to every lane.
-            Repr::Scalar(expr) | Repr::Splat(expr) if assign == "+=" => {
-                for name in names {
-                    self.line(&format!("{name} += {};", expr.text));
-                }
-                return;
-            }
-            other => self.vector(other, dtype, elem, width),
-        };
-        let ty = self.helpers.vector_type(elem, width);
-        for (name, piece) in names.iter().zip(&vector.pieces) {
-            let declaration = if declares { format!("{ty} ") } else { String::new() };
-            self.line(&format!("{declaration}{name} {assign} {};", piece.text));
-        }
-    }
-
-    fn atomic(&mut self, op: OpId, atomic: &Atomic) {
-        let Some((buffer @ Buffer::Array { .. }, place)) =
-            self.place(atomic.buffer, &atomic.indices)
-        else {
-            return self.refuse(op, "an index overflows".to_string());
-        };
-        let dtype = dtype_of(self.body.ty(atomic.value)).unwrap_or(DType::INT64);
-        let combine = match atomic.combiner {
-            Combiner::Max => ScalarOp::Max,
-            Combiner::Min => ScalarOp::Min,
-            _ => ScalarOp::Add,
-        };
-        let repr = self.repr(atomic.value);
-        let value = self.lane(repr, dtype);
-        let index = self.index(&place);
-        let statement = if self.outlined.is_some() {
-            let function = self.helpers.atomic(combine, scalar(dtype));
-            let address = Expr::address(buffer.name(), &index);
-            format!("{};", Expr::call(&function, &[&address, &value]).text)
-        } else {
-            let target = Expr::element(buffer.name(), &index);
-            let old = match (is_half(dtype), dtype.is_bool()) {
-                (true, _) => {
-                    let widen = self.helpers.of_half(scalar(dtype));
-                    Expr::call(&widen, &[&target])
-                }
-                (_, true) => Expr::binary("!=", &target, &Expr::atom("0")),
-                _ => target.clone(),
-            };
-            let any = super::ranges::Range::of_type(dtype);
-            let operands = [old, value].map(|expr| Operand { expr, range: any });
-            let combined = self.helpers.scalar(combine, dtype, &operands);
-            let combined = self.stored(combined, dtype);
-            format!("{} = {};", target.text, combined.text)
-        };
-        match dtype.lanes() {
-            1 => self.line(&statement),
-            lanes => self.lane_loop(0, lanes as usize, &statement),
-        }
     }
 
     fn call(&mut self, op: OpId, call: &Call) {
@@ -887,65 +529,6 @@ impl Emitter<'_> {
         }
         self.line(&format!("{}({});", callee.symbol, arguments.join(", ")));
     }
-
-    fn data(&mut self, op: OpId, data: &Data) {
-        let tensor = &data.value;
-        let dtype = tensor.dtype();
-        if dtype.lanes() != 1 {
-            return self.refuse(op, format!("C has no buffer of {dtype}"));
-        }
-        let buffer = self.body.result(op, 0);
-        let hint = self.body.name_hint(buffer).name.map_or("data", Symbol::as_str);
-        let name = self.names.fresh(&format!("{}_{hint}", self.symbol));
-        let literals: Vec<String> = if is_half(dtype) {
-            let bits = tensor
-                .bytes()
-                .chunks_exact(2)
-                .map(|pair| u16::from_ne_bytes(pair.first_chunk().copied().unwrap_or_default()));
-            bits.map(|bits| format!("{bits:#06x}")).collect()
-        } else {
-            let stored = if dtype.is_bool() { unsigned(dtype) } else { dtype };
-            let elements = tensor.elements().map(|element| {
-                let (expr, needs_math) = literal(stored, element);
-                self.helpers.math |= needs_math;
-                expr.text
-            });
-            elements.collect()
-        };
-        let rows: Vec<String> =
-            literals.chunks(8).map(|row| format!("    {},\n", row.join(", "))).collect();
-        let (count, c) = (literals.len().max(1), storage(dtype));
-        let rows = if rows.is_empty() { "    0,\n".to_string() } else { rows.concat() };
-        self.constants +=
-            &format!("static const _Alignas(64) {c} {name}[{count}] = {{\n{rows}}};\n\n");
-        self.buffers.insert(buffer, Buffer::Array { name, shape: tensor.shape().to_vec() });
-    }
-}
-
-fn value_type(dtype: DType) -> &'static str {
-    value(computed(dtype))
-}
-
-/// The place of the first element of variable `index`, by axis; axes of one variable are left out.
-fn coordinates(index: usize, lanes: usize, shape: &[i64]) -> String {
-    let mut rest = index * lanes;
-    let mut parts = Vec::new();
-    for (axis, extent) in shape.iter().rev().enumerate() {
-        let extent = usize::try_from(*extent).unwrap_or(1).max(1);
-        let (mut at, mut count) = (rest % extent, extent);
-        rest /= extent;
-        if axis == 0 && extent % lanes == 0 {
-            (at, count) = (at / lanes, extent / lanes);
-        }
-        if count > 1 {
-            parts.push(at.to_string());
-        }
-    }
-    if parts.is_empty() {
-        return "0".to_string();
-    }
-    parts.reverse();
-    parts.join("_")
 }
 
 /// The names in a text.

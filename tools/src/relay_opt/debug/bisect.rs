@@ -1,7 +1,7 @@
 //! Which pass, and which of its rewrites, is at fault.
 
 use ir_core::pipeline::{Oracle, Outcome};
-use ir_core::{Module, Rewrite, WatchOptions};
+use ir_core::{Interrupt, Module, Rewrite, WatchOptions};
 
 use crate::relay_opt::language::verify;
 use crate::relay_opt::semantics::Trials;
@@ -26,10 +26,24 @@ pub(crate) struct Bisected {
     pub(crate) step: Option<WrongStep>,
 }
 
+/// What was found of the place where a fault begins.
+pub(crate) enum Place {
+    /// All of it.
+    Found(Box<Bisected>),
+    /// The search was interrupted: it is one of the executions after the first number, up to the
+    /// second one, of so many.
+    Narrowed(Finding, (u64, u64), u64),
+}
+
 /// Finds the first execution of a pass after which `trial` shows its fault in `module`, a verified
 /// program whose text is `text`; `None` where all of the pipeline shows none, or the program does
-/// before any pass.
-pub(crate) fn bisect(module: &Module, text: &str, trial: &Trial<'_>) -> Option<Bisected> {
+/// before any pass. `interrupt` ends the search with what is known then.
+pub(crate) fn bisect(
+    module: &Module,
+    text: &str,
+    trial: &Trial,
+    interrupt: Interrupt,
+) -> Option<Place> {
     let finding = trial.check(module, text, Extent::All)?;
     let mut same = trial.of_pipeline(trial.pipeline.clone());
     same.key = Some(finding.key.clone());
@@ -42,6 +56,9 @@ pub(crate) fn bisect(module: &Module, text: &str, trial: &Trial<'_>) -> Option<B
         return None;
     }
     while bad - good > 1 {
+        if interrupt.is_raised() {
+            return Some(Place::Narrowed(found, (good, bad), total));
+        }
         let middle = good + (bad - good) / 2;
         match same.check(module, text, Extent::First(middle)) {
             Some(finding) => (bad, found) = (middle, finding),
@@ -57,15 +74,13 @@ pub(crate) fn bisect(module: &Module, text: &str, trial: &Trial<'_>) -> Option<B
         _ => None,
     };
     let number = (bad, total);
-    Some(Bisected { execution, number, before: before.module, finding: found, rewrite, step })
+    let before = before.module;
+    let found = Bisected { execution, number, before, finding: found, rewrite, step };
+    Some(Place::Found(Box::new(found)))
 }
 
 /// The first rewrite of `execution` on `before` after which the fault shows.
-fn rewrite(
-    before: &Module,
-    execution: &Execution,
-    trial: &Trial<'_>,
-) -> Option<(Rewrite, u64, u64)> {
+fn rewrite(before: &Module, execution: &Execution, trial: &Trial) -> Option<(Rewrite, u64, u64)> {
     let alone = trial.of_pipeline(execution.step.clone());
     let extent = place(before, execution, &alone)?;
     let watch = WatchOptions { record: true, ..WatchOptions::default() };
@@ -74,7 +89,7 @@ fn rewrite(
     let total = rewrites.len() as u64;
     let mut oracle = Trials::new(3);
     let expected = match &trial.predicate {
-        Predicate::Miscompile(_) => Some(oracle.evaluate(before, trial.registry).ok()?),
+        Predicate::Miscompile(_) => Some(oracle.evaluate(before, &trial.registry).ok()?),
         _ => None,
     };
     // Whether the program is still right after so many rewrites.
@@ -83,12 +98,12 @@ fn rewrite(
         let Ok(ran) = alone.run(before, extent, watch) else { return false };
         match (&trial.predicate, &expected) {
             (Predicate::Miscompile(executor), Some(expected)) => {
-                let verified = verify(&ran.module, trial.registry).is_empty();
-                let (module, registry) = (&ran.module, trial.registry);
+                let verified = verify(&ran.module, &trial.registry).is_empty();
+                let (module, registry) = (&ran.module, &trial.registry);
                 verified && difference(&mut oracle, expected, module, registry, *executor).is_none()
             }
             (Predicate::Crash, _) if matches!(ran.report.outcome, Outcome::Stopped(_)) => {
-                verify(&ran.module, trial.registry).is_empty()
+                verify(&ran.module, &trial.registry).is_empty()
             }
             (Predicate::Crash, _) => fault(&ran.report).is_none(),
             (Predicate::Command(_) | Predicate::Message(_) | Predicate::Miscompile(_), _) => false,
@@ -112,7 +127,7 @@ fn rewrite(
 }
 
 /// The first step of `execution` on `before` whose sides differ, where the pass explains its steps.
-fn step(before: &Module, execution: &Execution, trial: &Trial<'_>) -> Option<WrongStep> {
+fn step(before: &Module, execution: &Execution, trial: &Trial) -> Option<WrongStep> {
     let alone = trial.of_pipeline(execution.step.clone());
     let extent = place(before, execution, &alone)?;
     let notes = Notes { explain: true, ..Notes::default() };
@@ -120,11 +135,11 @@ fn step(before: &Module, execution: &Execution, trial: &Trial<'_>) -> Option<Wro
     let mut texts = ran.report.sources;
     texts.extend(&trial.rules);
     let explanation = ran.report.explanations.first()?;
-    wrong_step(before, execution.item?, explanation, &texts, trial.registry)
+    wrong_step(before, execution.item?, explanation, &texts, &trial.registry)
 }
 
 /// The part of a pipeline of that pass alone that is the execution.
-fn place(before: &Module, execution: &Execution, alone: &Trial<'_>) -> Option<Extent> {
+fn place(before: &Module, execution: &Execution, alone: &Trial) -> Option<Extent> {
     let none = alone.run(before, Extent::First(0), WatchOptions::default()).ok()?;
     let index = none.executions.iter().position(|other| other.item == execution.item)?;
     Some(Extent::Only(index as u64 + 1))

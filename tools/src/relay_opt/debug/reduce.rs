@@ -7,13 +7,16 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use ir_core::pipeline::catch_panic;
-use ir_core::{Body, Module, TypeData};
+use ir_core::{Body, Interrupt, Module, TypeData};
 use rustc_hash::FxHashSet;
 
 use super::edits::{Edit, Strategy, apply, edits};
-use super::trial::{Extent, Finding, Trial};
+use super::trial::{Extent, Finding, Limit, Trial};
 
 /// How far to go.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +25,14 @@ pub(crate) struct Limits {
     pub(crate) trials: u64,
     /// Programs that are tried at once; this changes nothing but the time.
     pub(crate) threads: usize,
+    /// Ends the search before that.
+    pub(crate) interrupt: Interrupt,
+    /// How long a trial may take, besides ten times as long as the first one.
+    pub(crate) time: Duration,
 }
+
+/// Trials that took too long, after which the search ends: each keeps a thread busy.
+const MOST_LEFT: u64 = 8;
 
 /// A program that shows the fault.
 #[derive(Clone)]
@@ -34,6 +44,8 @@ pub(crate) struct Reduced {
     pub(crate) trials: u64,
     /// Whether nothing makes it smaller; else the limit of trials was reached.
     pub(crate) complete: bool,
+    /// Programs on which the passes did not end.
+    pub(crate) endless: u64,
 }
 
 /// Told of every program that is smaller than the one before, and by which strategy.
@@ -69,14 +81,17 @@ fn elements_of(body: &Body, block: ir_core::BlockId) -> u128 {
 pub(crate) fn reduce(
     module: Module,
     text: String,
-    trial: &Trial<'_>,
+    trial: &Trial,
     limits: Limits,
     watcher: &mut Watcher<'_>,
 ) -> Option<Reduced> {
+    let start = Instant::now();
     let finding = trial.check(&module, &text, Extent::All)?;
-    let mut trial = trial.of_pipeline(trial.pipeline.clone());
+    let mut trial = trial.clone();
     trial.key = Some(finding.key.clone());
-    let best = Reduced { module, text, finding, trials: 1, complete: false };
+    let time = limits.time.saturating_add(start.elapsed().saturating_mul(10));
+    trial.limit = Some(Limit { time, left: Arc::default() });
+    let best = Reduced { module, text, finding, trials: 1, complete: false, endless: 0 };
     let mut search = Search { trial: &trial, limits, best, tried: FxHashSet::default(), watcher };
     // From here on the program is what is read from its text, if that shows the fault.
     if let Some(read) = Candidate::new(&search.best.module, &[], &trial)
@@ -92,11 +107,12 @@ pub(crate) fn reduce(
             }
             search.shrink(strategy);
         }
+        let endless = search.endless();
         if search.is_over() {
-            return Some(search.best);
+            return Some(Reduced { endless, ..search.best });
         }
         if search.size() == before {
-            return Some(Reduced { complete: true, ..search.best });
+            return Some(Reduced { complete: true, endless, ..search.best });
         }
     }
 }
@@ -109,9 +125,9 @@ struct Candidate {
 
 impl Candidate {
     /// `module` after `edits`, written and read again; `None` where that is no program.
-    fn new(module: &Module, edits: &[Edit], trial: &Trial<'_>) -> Option<Candidate> {
+    fn new(module: &Module, edits: &[Edit], trial: &Trial) -> Option<Candidate> {
         let mut module = module.clone();
-        catch_panic(|| apply(&mut module, edits, trial.registry)).ok()?;
+        catch_panic(|| apply(&mut module, edits, &trial.registry)).ok()?;
         // Types that are written may not be those that follow now.
         [true, false].into_iter().find_map(|types| {
             let text = trial.write(&module, types)?;
@@ -123,7 +139,7 @@ impl Candidate {
 }
 
 struct Search<'s, 'w> {
-    trial: &'s Trial<'s>,
+    trial: &'s Trial,
     limits: Limits,
     best: Reduced,
     /// Hashes of programs that were tried and are not worth it.
@@ -145,6 +161,13 @@ impl Search<'_, '_> {
 
     fn is_over(&self) -> bool {
         self.best.trials >= self.limits.trials
+            || self.limits.interrupt.is_raised()
+            || self.endless() >= MOST_LEFT
+    }
+
+    /// Programs on which the passes did not end.
+    fn endless(&self) -> u64 {
+        self.trial.limit.as_ref().map_or(0, |limit| limit.left.load(Ordering::Relaxed))
     }
 
     /// Tries each of several lists of edits; takes the first that keeps the fault, and returns its
@@ -189,7 +212,7 @@ impl Search<'_, '_> {
 
     /// Tries the edits of one kind, many at once, then fewer.
     fn shrink(&mut self, strategy: Strategy) {
-        let list = |search: &Self| edits(strategy, &search.best.module, search.trial.registry);
+        let list = |search: &Self| edits(strategy, &search.best.module, &search.trial.registry);
         let mut all = list(self);
         let mut size = all.len();
         let mut start = 0;

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use ir_core::pipeline::{
@@ -69,8 +70,9 @@ pub(crate) enum Extent {
 }
 
 /// Runs programs and looks for a fault.
-pub(crate) struct Trial<'a> {
-    pub(crate) registry: &'a Registry,
+#[derive(Clone)]
+pub(crate) struct Trial {
+    pub(crate) registry: Arc<Registry>,
     /// Pipeline text. A pipeline is read for each run: passes may keep what they have seen.
     pub(crate) pipeline: String,
     /// Files of rewrite rules.
@@ -80,6 +82,17 @@ pub(crate) struct Trial<'a> {
     pub(crate) form: Form,
     /// What has to be found again; `None` for anything that fits the predicate.
     pub(crate) key: Option<String>,
+    /// How long a trial may take.
+    pub(crate) limit: Option<Limit>,
+}
+
+/// How long trials may take, for passes that do not end.
+#[derive(Clone)]
+pub(crate) struct Limit {
+    pub(crate) time: Duration,
+    /// Trials that took longer. Their threads are left behind: nothing can end them but the
+    /// process.
+    pub(crate) left: Arc<AtomicU64>,
 }
 
 /// A run of the passes.
@@ -149,11 +162,10 @@ impl Instrument for Part {
     }
 }
 
-impl Trial<'_> {
+impl Trial {
     /// The same trial of another pipeline, which has to find anything that fits the predicate.
-    pub(crate) fn of_pipeline(&self, pipeline: String) -> Trial<'_> {
-        let (rules, predicate) = (self.rules.clone(), self.predicate.clone());
-        Trial { registry: self.registry, pipeline, rules, predicate, form: self.form, key: None }
+    pub(crate) fn of_pipeline(&self, pipeline: String) -> Trial {
+        Trial { pipeline, key: None, ..self.clone() }
     }
 
     /// Runs passes on a copy of `module`, which is verified, and verifies what they leave. The
@@ -174,18 +186,19 @@ impl Trial<'_> {
         extent: Extent,
         Notes { watch, explain }: Notes,
     ) -> Result<Ran, String> {
-        let pipeline = Pipeline::parse(&self.pipeline, self.registry);
+        let pipeline = Pipeline::parse(&self.pipeline, &self.registry);
         let pipeline = pipeline.map_err(|error| error.message)?;
         let mut module = module.clone();
         let mut part = Part { extent, executions: vec![], rewrites: vec![] };
         let watch = WatchOptions { edits: WatchOptions::guard(module.op_count()).edits, ..watch };
-        let sources = self.rules.clone();
-        let options = RunOptions { threads: 1, sources, watch: Some(watch), explain };
+        // A trial that is cut short would tell nothing; searches look at Ctrl-C between trials.
+        let (sources, watch) = (self.rules.clone(), Some(watch));
+        let options = RunOptions { sources, watch, explain, ..RunOptions::default() };
         let ran = catch_panic(|| {
             let mut check = VerifyEach::new(&verify);
             let mut instruments: [&mut dyn Instrument; 2] = [&mut part, &mut check];
             let log = &mut io::sink();
-            run(&pipeline, &mut module, self.registry, options, &mut instruments, log)
+            run(&pipeline, &mut module, &self.registry, options, &mut instruments, log)
         })?;
         let report = ran.map_err(|error| error.to_string())?;
         let Part { executions, rewrites, .. } = part;
@@ -193,8 +206,25 @@ impl Trial<'_> {
     }
 
     /// What this trial looks for in `module`, which is verified, and whose text is `text`; `None`
-    /// where it is not there. Of the pipeline, `extent` runs.
+    /// where it is not there, or where that takes longer than the limit. Of the pipeline, `extent`
+    /// runs.
     pub(crate) fn check(&self, module: &Module, text: &str, extent: Extent) -> Option<Finding> {
+        let Some(limit) = &self.limit else { return self.check_here(module, text, extent) };
+        let (sender, found) = mpsc::channel();
+        let (trial, own, copy) = (self.clone(), module.clone(), text.to_string());
+        // Nobody may wait for it any more.
+        let work = move || sender.send(trial.check_here(&own, &copy, extent)).unwrap_or(());
+        match std::thread::Builder::new().spawn(work) {
+            Ok(_) => found.recv_timeout(limit.time).unwrap_or_else(|_| {
+                limit.left.fetch_add(1, Ordering::Relaxed);
+                None
+            }),
+            // The system grants no more threads.
+            Err(_) => self.check_here(module, text, extent),
+        }
+    }
+
+    fn check_here(&self, module: &Module, text: &str, extent: Extent) -> Option<Finding> {
         let found = catch_panic(|| self.search(module, text, extent));
         let found = found.unwrap_or_else(|message| match &self.predicate {
             Predicate::Crash => Some(crash("relay-opt", &message)),
@@ -221,13 +251,13 @@ impl Trial<'_> {
             }
             Predicate::Miscompile(executor) => {
                 let mut oracle = Trials::new(INPUTS).step_limit(STEP_LIMIT);
-                let expected = oracle.evaluate(module, self.registry).ok()?;
+                let expected = oracle.evaluate(module, &self.registry).ok()?;
                 let ran = self.run(module, extent, WatchOptions::default()).ok()?;
                 // Another fault than the one that is looked for.
                 if ran.report.outcome != Outcome::Done {
                     return None;
                 }
-                difference(&mut oracle, &expected, &ran.module, self.registry, *executor)
+                difference(&mut oracle, &expected, &ran.module, &self.registry, *executor)
             }
             Predicate::Command(command) => {
                 let after = match self.pipeline.is_empty() {
@@ -247,7 +277,7 @@ impl Trial<'_> {
 
     /// `text` as a verified module; `None` where it has errors.
     pub(crate) fn read(&self, text: &str) -> Option<Module> {
-        let registry = self.registry;
+        let registry = &self.registry;
         let read = catch_panic(|| {
             let (mut module, mut found) = self.form.parse("reduced", text, registry);
             if self.form == Form::Relay && !found.iter().any(Diagnostic::is_error) {
@@ -267,9 +297,9 @@ impl Trial<'_> {
         let written = catch_panic(|| match (self.form, types) {
             (Form::Relay, false) => {
                 let options = relay::text::PrintOptions { types: false, ..Default::default() };
-                relay::text::print(module, self.registry, &options, &mut text)
+                relay::text::print(module, &self.registry, &options, &mut text)
             }
-            _ => self.form.print(module, self.registry, None, &mut text),
+            _ => self.form.print(module, &self.registry, None, &mut text),
         });
         written.ok()?.ok()?;
         String::from_utf8(text).ok()

@@ -9,7 +9,7 @@ use super::window::{Margin, Step, Windows, margins, pad_stage};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
-use crate::operators::{FusionPattern, LayoutRule};
+use crate::operators::{FusionPattern, LayoutRule, RandomOperand, random};
 
 /// The attributes of a convolution of any spatial rank.
 struct Convolution {
@@ -40,7 +40,11 @@ macro_rules! convolution {
             infer = $name::infer,
             hooks(
                 FusionPattern::OutFusable,
-                LayoutRule::Convolution, Evaluate($name::evaluate),
+                LayoutRule::Convolution,
+                RandomOperand(|operand, types, attributes| {
+                    random::kernel(operand, types, attributes, $kernel_layout)
+                }),
+                Evaluate($name::evaluate),
                 Define($name::define)
             )
         )]

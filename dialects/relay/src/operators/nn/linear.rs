@@ -1,6 +1,8 @@
 //! Matrix products and the addition of a bias.
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use ir_core::{
+    AttrDict, DType, Dim, InferCx, Op, Registry, Spread, Stop, TensorType, Type, ValueId,
+};
 use te::compute::{Combiner, Expression};
 
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
@@ -8,7 +10,8 @@ use super::relation::{require, require_rank, vectors_along};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
-use crate::operators::{FusionPattern, LayoutRule};
+use crate::operators::random::weight;
+use crate::operators::{FusionPattern, LayoutRule, RandomOperand};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -17,7 +20,12 @@ use crate::operators::{FusionPattern, LayoutRule};
 #[op(
     name = "relay.nn.dense",
     infer = dense_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense), Define(define_dense))
+    hooks(
+        FusionPattern::OutFusable,
+        RandomOperand(|operand, types, _| weight(operand, types, 0)),
+        Evaluate(evaluate_dense),
+        Define(define_dense)
+    )
 )]
 pub struct Dense<V = ValueId> {
     /// The input.
@@ -242,7 +250,12 @@ fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.matmul",
     infer = matmul_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_matmul), Define(define_matmul))
+    hooks(
+        FusionPattern::OutFusable,
+        RandomOperand(matmul_operand),
+        Evaluate(evaluate_matmul),
+        Define(define_matmul)
+    )
 )]
 pub struct Matmul<V = ValueId> {
     /// The first factor.
@@ -261,6 +274,11 @@ pub struct Matmul<V = ValueId> {
     /// Whether `tensor_b` is `(N, K)`.
     #[default(false)]
     pub transpose_b: bool,
+}
+
+fn matmul_operand(operand: usize, types: &[Type], attributes: AttrDict) -> Option<Spread> {
+    let is_transposed = attributes.value("transpose_b").unwrap_or(false);
+    weight(operand, types, usize::from(!is_transposed))
 }
 
 fn matmul_relation(op: Matmul<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {

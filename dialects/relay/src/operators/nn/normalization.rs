@@ -1,6 +1,6 @@
 //! Normalizations.
 
-use ir_core::{DType, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{AttrDict, DType, InferCx, Op, Registry, Spread, Stop, TensorData, Type, ValueId};
 use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
@@ -10,7 +10,7 @@ use crate::define::{
     Define, DefineCx, Defined, Index, Operand, Reduction, along, reals_of, within,
 };
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use crate::operators::{FusionPattern, relation};
+use crate::operators::{FusionPattern, RandomOperand, relation};
 
 /// Normalizes by given statistics of every channel: `out = (data - moving_mean) /
 /// sqrt(moving_var + epsilon) * gamma + beta`.
@@ -22,7 +22,12 @@ use crate::operators::{FusionPattern, relation};
 #[op(
     name = "relay.nn.batch_norm",
     infer = batch_norm_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_norm), Define(define_batch_norm))
+    hooks(
+        FusionPattern::OutFusable,
+        RandomOperand(batch_norm_operand),
+        Evaluate(evaluate_batch_norm),
+        Define(define_batch_norm)
+    )
 )]
 pub struct BatchNorm<V = ValueId> {
     /// The input.
@@ -52,6 +57,11 @@ pub struct BatchNorm<V = ValueId> {
 fn batch_norm_relation(op: BatchNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let channel = vectors_along(cx, op.axis, 1..5)?;
     Ok(Type::tuple([op.data, channel, channel]))
+}
+
+/// Variances are positive.
+fn batch_norm_operand(operand: usize, _: &[Type], _: AttrDict) -> Option<Spread> {
+    (operand == 4).then_some(Spread { least: 0.5, width: 1.0 })
 }
 
 fn evaluate_batch_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {

@@ -11,7 +11,7 @@ use super::window::{Margin, Step, Windows, margins, offset, pad_stage, per_axis}
 use crate::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
-use crate::operators::{FusionPattern, LayoutRule};
+use crate::operators::{FusionPattern, LayoutRule, RandomOperand, random};
 
 /// The attributes of a transposed convolution of any spatial rank.
 struct Transposed {
@@ -47,7 +47,11 @@ macro_rules! transposed {
             hooks(
                 FusionPattern::OutFusable,
                 LayoutRule::Convolution,
-                Evaluate($name::evaluate), Define($name::define)
+                RandomOperand(|operand, types, attributes| {
+                    random::kernel(operand, types, attributes, $kernel_layout)
+                }),
+                Evaluate($name::evaluate),
+                Define($name::define)
             )
         )]
         pub struct $name<V = ValueId> {

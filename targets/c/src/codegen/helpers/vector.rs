@@ -1,0 +1,391 @@
+//! Vectors: their types, loads and stores, and operations on all lanes.
+
+use ir_core::DType;
+use te::scalar::{ScalarOp, Typing};
+
+use super::scalar::{arithmetic, bitwise, comparison, is_exact};
+use super::{Helpers, Operand, function};
+use crate::codegen::expr::{
+    COMPARE, Expr, computed, is_half, is_odd, scalar, signed, storage, stored_bits, suffix,
+    unsigned,
+};
+use crate::codegen::math;
+use crate::codegen::ranges::Range;
+
+/// An operand of a vector operation.
+#[derive(Clone, Debug)]
+pub(in crate::codegen) enum Lane {
+    /// A vector.
+    Vector(Expr),
+    /// A scalar that stands in every lane.
+    Splat(Expr),
+}
+
+/// How vectors are cut and put together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::codegen) enum Regroup {
+    Low,
+    High,
+    Join,
+}
+
+impl Helpers {
+    /// The type of `lanes` lanes of `elem`, an element type that C computes in.
+    pub(in crate::codegen) fn vector_type(&mut self, elem: DType, lanes: usize) -> String {
+        let name = format!("{}x{lanes}", suffix(elem));
+        let bytes = stored_bits(elem) / 8 * lanes;
+        let c = storage(elem);
+        self.types.entry(name.clone()).or_insert_with(|| {
+            format!("typedef {c} {name} __attribute__((vector_size({bytes})));\n")
+        });
+        name
+    }
+
+    /// `typedef` of a vector at any address.
+    fn unaligned_type(&mut self, elem: DType, lanes: usize) -> String {
+        let bytes = stored_bits(elem) / 8;
+        let c = storage(elem);
+        let name = format!("{}_at", self.vector_type(elem, lanes));
+        self.types.entry(name.clone()).or_insert_with(|| {
+            format!(
+                "typedef {c} {name} __attribute__((vector_size({}), aligned({bytes}), \
+                 may_alias));\n",
+                bytes * lanes
+            )
+        });
+        name
+    }
+
+    /// The function that loads a vector from any address.
+    fn load_plain(&mut self, elem: DType, lanes: usize) -> String {
+        let vector = self.vector_type(elem, lanes);
+        let unaligned = self.unaligned_type(elem, lanes);
+        let parameters = format!("const {} *address", storage(elem));
+        let body = format!("return *(const {unaligned} *)address;");
+        self.define(format!("load_{vector}"), |_, n| function(&vector, n, &parameters, &body))
+    }
+
+    fn store_plain(&mut self, elem: DType, lanes: usize) -> String {
+        let vector = self.vector_type(elem, lanes);
+        let unaligned = self.unaligned_type(elem, lanes);
+        let parameters = format!("{} *address, {vector} value", storage(elem));
+        let body = format!("*({unaligned} *)address = value;");
+        self.define(format!("store_{vector}"), |_, n| function("void", n, &parameters, &body))
+    }
+
+    /// The vector of `lanes` elements of type `dtype` at `address`, as computed with: a `bool` as
+    /// a mask of bytes, a 16-bit float as `float`.
+    pub(in crate::codegen) fn load_vector(
+        &mut self,
+        dtype: DType,
+        lanes: usize,
+        address: &Expr,
+    ) -> Expr {
+        let dtype = scalar(dtype);
+        if dtype.is_bool() {
+            let load = self.load_plain(DType::UINT8, lanes);
+            let mask = self.vector_type(DType::INT8, lanes);
+            let bytes = Expr::call(&load, &[address]);
+            return Expr::cast(&mask, &Expr::new(format!("{} != 0", bytes.text), COMPARE));
+        }
+        if is_half(dtype) {
+            let load = self.load_plain(DType::UINT16, lanes);
+            let widen = self.widen_half(dtype, lanes);
+            return Expr::call(&widen, &[&Expr::call(&load, &[address])]);
+        }
+        let load = self.load_plain(dtype, lanes);
+        Expr::call(&load, &[address])
+    }
+
+    /// The function that stores a vector past the caches, where the machine can and the address is
+    /// aligned to the vector.
+    fn stream_plain(&mut self, elem: DType, lanes: usize) -> String {
+        let store = self.store_plain(elem, lanes);
+        let bytes = stored_bits(elem) / 8 * lanes;
+        let (feature, instruction) = match bytes {
+            64 => ("__AVX512F__", "__builtin_ia32_movntps512"),
+            32 => ("__AVX__", "__builtin_ia32_movntps256"),
+            16 => ("__SSE__", "__builtin_ia32_movntps"),
+            _ => return store,
+        };
+        let vector = self.vector_type(elem, lanes);
+        let floats = self.vector_type(DType::FLOAT32, bytes / 4);
+        let when_aligned = |statement: &str| {
+            format!("if ((uintptr_t)address % {bytes} == 0) {{\n    {statement}\n    return;\n}}")
+        };
+        let clang = when_aligned(&format!(
+            "__builtin_nontemporal_store(value, ({vector} *)(void *)address);"
+        ));
+        let gcc =
+            when_aligned(&format!("{instruction}((float *)(void *)address, ({floats})value);"));
+        let body = format!(
+            "#if defined(__clang__)\n{clang}\n#elif defined({feature})\n{gcc}\n#endif\n\
+             {store}(address, value);"
+        );
+        let parameters = format!("{} *address, {vector} value", storage(elem));
+        self.define(format!("stream_{vector}"), |_, n| function("void", n, &parameters, &body))
+    }
+
+    /// The function after which others see what was stored past the caches.
+    pub(in crate::codegen) fn stream_end(&mut self) -> String {
+        let body = "#if defined(__SSE__)\n__builtin_ia32_sfence();\n#endif";
+        self.add("void", "stream_end", "void", body)
+    }
+
+    /// The statement that stores `value`, as [`load_vector`](Helpers::load_vector) gives it; a
+    /// mask has the element type `elem`.
+    pub(in crate::codegen) fn store_vector(
+        &mut self,
+        streaming: bool,
+        dtype: DType,
+        (elem, lanes): (DType, usize),
+        address: &Expr,
+        value: &Expr,
+    ) -> String {
+        let dtype = scalar(dtype);
+        let (stored, value) = if dtype.is_bool() {
+            let bytes = self.vector_type(DType::UINT8, lanes);
+            self.vector_type(elem, lanes);
+            let ones = Expr::binary("&", value, &Expr::atom("1"));
+            (DType::UINT8, Expr::atom(format!("__builtin_convertvector({}, {bytes})", ones.text)))
+        } else if is_half(dtype) {
+            let narrow = self.narrow_half(dtype, lanes);
+            (DType::UINT16, Expr::call(&narrow, &[value]))
+        } else {
+            (dtype, value.clone())
+        };
+        let store = match streaming {
+            true => self.stream_plain(stored, lanes),
+            false => self.store_plain(stored, lanes),
+        };
+        Expr::call(&store, &[address, &value]).text
+    }
+
+    /// `lanes` times `a` of type `elem`.
+    pub(in crate::codegen) fn splat(&mut self, elem: DType, lanes: usize, a: &Expr) -> Expr {
+        let vector = self.vector_type(elem, lanes);
+        let list = vec!["a"; lanes].join(", ");
+        let body = format!("return ({vector}){{{list}}};");
+        let parameters = format!("{} a", storage(elem));
+        let name =
+            self.define(format!("splat_{vector}"), |_, n| function(&vector, n, &parameters, &body));
+        Expr::call(&name, &[a])
+    }
+
+    fn full(&mut self, elem: DType, lanes: usize, lane: &Lane) -> Expr {
+        match lane {
+            Lane::Vector(expr) => expr.clone(),
+            Lane::Splat(expr) => self.splat(elem, lanes, expr),
+        }
+    }
+
+    /// The name of the function that chooses lanes by a mask of the same width.
+    pub(in crate::codegen) fn select(&mut self, elem: DType, lanes: usize) -> String {
+        let vector = self.vector_type(elem, lanes);
+        let mask = self.vector_type(signed(elem), lanes);
+        let body = if elem.is_float() {
+            format!("return ({vector})((({mask})a & mask) | (({mask})b & ~mask));")
+        } else if elem.is_signed() {
+            "return (a & mask) | (b & ~mask);".to_string()
+        } else {
+            format!("return (a & ({vector})mask) | (b & ~({vector})mask);")
+        };
+        let parameters = format!("{mask} mask, {vector} a, {vector} b");
+        self.define(format!("select_{vector}"), |_, n| function(&vector, n, &parameters, &body))
+    }
+
+    /// `op` on vectors of `lanes` lanes of element type `dtype`, which is no `bool`. Comparisons
+    /// and tests give masks as wide as what is computed with.
+    pub(in crate::codegen) fn vector(
+        &mut self,
+        op: ScalarOp,
+        dtype: DType,
+        lanes: usize,
+        operands: &[Lane],
+        second: Range,
+    ) -> Expr {
+        use ScalarOp::*;
+        let dtype = scalar(dtype);
+        let elem = computed(dtype);
+        if is_half(dtype) {
+            let wide = self.vector(op, elem, lanes, operands, second);
+            let whole = is_exact(op) || matches!(op.typing(), Typing::Comparison | Typing::Test);
+            return if whole { wide } else { self.rounded_vector(dtype, lanes, wide) };
+        }
+        let in_place = dtype.is_float() || !dtype.is_signed() || matches!(op, And | Or | Xor);
+        if let Some(symbol) = arithmetic(op, dtype).or(bitwise(op))
+            && in_place
+            && !is_odd(dtype)
+        {
+            // A vector and a scalar go together in C.
+            match operands {
+                [Lane::Vector(a) | Lane::Splat(a), Lane::Vector(b)]
+                | [Lane::Vector(a), Lane::Splat(b)]
+                    if elem.is_float() =>
+                {
+                    return Expr::binary(symbol, a, b);
+                }
+                [a, b] => {
+                    let (a, b) = (self.full(elem, lanes, a), self.full(elem, lanes, b));
+                    return Expr::binary(symbol, &a, &b);
+                }
+                _ => {}
+            }
+        }
+        let full: Vec<Expr> =
+            operands.iter().map(|operand| self.full(elem, lanes, operand)).collect();
+        match op {
+            Neg if dtype.is_float() => return Expr::unary("-", &full[0]),
+            Not if !is_odd(dtype) => return Expr::unary("~", &full[0]),
+            _ if op.typing() == Typing::Comparison => {
+                let mask = self.vector_type(signed(elem), lanes);
+                return Expr::cast(&mask, &Expr::binary(comparison(op), &full[0], &full[1]));
+            }
+            _ => {}
+        }
+        let function = self.vector_function(op, dtype, lanes, second);
+        let arguments: Vec<&Expr> = full.iter().collect();
+        Expr::call(&function, &arguments)
+    }
+
+    pub(super) fn rounded_vector(&mut self, dtype: DType, lanes: usize, expr: Expr) -> Expr {
+        if !is_half(dtype) {
+            return expr;
+        }
+        let (narrow, widen) = (self.narrow_half(dtype, lanes), self.widen_half(dtype, lanes));
+        Expr::call(&widen, &[&Expr::call(&narrow, &[&expr])])
+    }
+
+    /// The function that applies `op` lane by lane.
+    pub(super) fn vector_function(
+        &mut self,
+        op: ScalarOp,
+        dtype: DType,
+        lanes: usize,
+        second: Range,
+    ) -> String {
+        use ScalarOp::*;
+        let elem = computed(dtype);
+        if matches!(op, Exp | Log | Tanh | Sigmoid | Erf) && dtype == DType::FLOAT32 {
+            return math::function(self, op, elem, Some(lanes));
+        }
+        let vector = self.vector_type(elem, lanes);
+        let mask = self.vector_type(signed(elem), lanes);
+        let word = format!("{}x{lanes}", suffix(unsigned(elem)));
+        let test = matches!(op.typing(), Typing::Test);
+        let number = matches!(op, Min | Max) && dtype.is_float() && !second.may_be_nan();
+        let base = op.name().trim_start_matches("te.");
+        let name = match number {
+            true => format!("{base}_number_{vector}"),
+            false => format!("{base}_{vector}"),
+        };
+        let symbol = if op == Min { "<" } else { ">" };
+        let direct = match op {
+            _ if is_odd(dtype) => None,
+            Add | Sub | Mul => {
+                self.vector_type(unsigned(elem), lanes);
+                let symbol = arithmetic(op, dtype).unwrap_or("+");
+                Some(format!("return ({vector})(({word})a {symbol} ({word})b);"))
+            }
+            Neg => {
+                self.vector_type(unsigned(elem), lanes);
+                Some(format!("return ({vector})(-({word})a);"))
+            }
+            Min | Max if dtype.is_float() => {
+                let select = self.select(elem, lanes);
+                let other =
+                    format!("const {vector} other = {select}(({mask})(b {symbol} a), b, a);");
+                let plain = match number {
+                    true => format!("{other}\nreturn other; /* NaN where `a` is; `b` is not. */"),
+                    false => format!(
+                        "{other}\nreturn {select}(({mask})(b != b), b, other); \
+                         /* NaN where either is. */"
+                    ),
+                };
+                Some(match extremum_instruction(op, elem, lanes, number) {
+                    Some((macros, text)) => format!("#if {macros}\n{text}\n#else\n{plain}\n#endif"),
+                    None => plain,
+                })
+            }
+            Min | Max => {
+                let select = self.select(elem, lanes);
+                Some(format!("return {select}(({mask})(a {symbol} b), a, b);"))
+            }
+            Abs if dtype.is_float() => {
+                Some(format!("return ({vector})(({mask})a & INT{}_MAX);", stored_bits(elem)))
+            }
+            IsNan => Some(format!("return ({mask})(a != a);")),
+            IsFinite => Some(format!("return ({mask})(a - a == 0);")),
+            IsInf => Some(format!("return ({mask})((a == a) & (a - a != 0));")),
+            _ => None,
+        };
+        let result = if test { &mask } else { &vector };
+        let parameters = match op.arity() {
+            1 => format!("{vector} a"),
+            _ => format!("{vector} a, {vector} b"),
+        };
+        let body = direct.unwrap_or_else(|| {
+            let operands = [Operand::any("a[lane]", dtype), Operand::any("b[lane]", dtype)];
+            let lane = self.scalar(op, dtype, &operands[..op.arity()]).text;
+            format!(
+                "{vector} result;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
+                 result[lane] = {lane};\n}}\nreturn result;"
+            )
+        });
+        self.define(name, |_, n| function(result, n, &parameters, &body))
+    }
+
+    /// The lower or upper half of a vector, or two vectors as one.
+    pub(in crate::codegen) fn regroup(
+        &mut self,
+        kind: Regroup,
+        elem: DType,
+        lanes: usize,
+    ) -> String {
+        let vector = self.vector_type(elem, lanes);
+        let (base, first, count) = match kind {
+            Regroup::Low => ("low", 0, lanes / 2),
+            Regroup::High => ("high", lanes / 2, lanes / 2),
+            Regroup::Join => ("join", 0, lanes * 2),
+        };
+        let result = self.vector_type(elem, count);
+        let list: Vec<String> = (first..first + count).map(|lane| lane.to_string()).collect();
+        let (parameters, second) = match kind {
+            Regroup::Join => (format!("{vector} a, {vector} b"), "b"),
+            _ => (format!("{vector} a"), "a"),
+        };
+        let body = format!("return __builtin_shufflevector(a, {second}, {});", list.join(", "));
+        self.define(format!("{base}_{vector}"), |_, n| function(&result, n, &parameters, &body))
+    }
+}
+
+/// The instructions for the lesser or greater of `a` and `b`, NaN where `a` is (and where `b` is,
+/// unless it is a `number`), and what says that they are there: GCC does not find them in choices by
+/// masks.
+fn extremum_instruction(
+    op: ScalarOp,
+    elem: DType,
+    lanes: usize,
+    number: bool,
+) -> Option<(&'static str, String)> {
+    let base = if op == ScalarOp::Min { "min" } else { "max" };
+    match (elem == DType::FLOAT32, lanes, number) {
+        (true, 4, true) => {
+            Some(("defined(__SSE__)", format!("return __builtin_ia32_{base}ps(b, a);")))
+        }
+        (true, 8, true) => {
+            Some(("defined(__AVX__)", format!("return __builtin_ia32_{base}ps256(b, a);")))
+        }
+        (true, 16, _) => {
+            let ordered = match number {
+                true => "-1",
+                false => "(int16_t)__builtin_ia32_cmpps512_mask(b, b, 7, (uint16_t)-1, 4)",
+            };
+            Some((
+                "defined(__AVX512F__) && !defined(__clang__)",
+                format!("return __builtin_ia32_{base}ps512_mask(b, a, b, {ordered}, 4);"),
+            ))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,322 @@
+//! Buffers and variables, and what is stored in them.
+
+use ir_core::{DType, OpId, Symbol, ValueId};
+use te::compute::{Combiner, Load};
+use te::loops::{Alloc, Atomic, Data, Store};
+use te::scalar::{ScalarOp, dtype_of};
+
+use super::{Buffer, Emitter};
+use crate::codegen::expr::{Expr, computed, is_half, literal, scalar, storage, unsigned, value};
+use crate::codegen::helpers::Operand;
+use crate::codegen::layout::{Home, Variables};
+use crate::codegen::plan::Place;
+use crate::codegen::ranges::Range;
+use crate::codegen::values::{LANE, Repr};
+
+impl Emitter<'_> {
+    /// Waits, at the end of a function that stores past the caches, until others see what it stored:
+    /// such stores are not in order with those that tell others of it.
+    pub(super) fn end_streams(&mut self) {
+        if std::mem::take(&mut self.streams) {
+            let fence = self.helpers.stream_end();
+            self.line(&format!("{fence}();"));
+        }
+    }
+
+    pub(super) fn alloc(&mut self, op: OpId, alloc: &Alloc) {
+        let buffer = self.body.result(op, 0);
+        let Some((dtype, shape)) = self.tensor(buffer) else {
+            return self.refuse(op, format!("C has no buffer of {}", alloc.dtype));
+        };
+        let hint = self.body.name_hint(buffer).name.map_or("buffer", Symbol::as_str);
+        let c = storage(dtype);
+        let name = match self.layout.home(buffer).cloned() {
+            Some(Home::Variables(variables)) => {
+                return self.variables(buffer, hint, dtype, shape, variables);
+            }
+            Some(Home::Workspace(offset)) => {
+                let name = self.names.fresh(hint);
+                // Planned places may overlap, and are those of the whole kernel.
+                let (base, restrict) = match alloc.offset {
+                    Some(_) => ("workspace", ""),
+                    None => (self.workspace.as_str(), "restrict "),
+                };
+                let address = match offset {
+                    0 => base.to_string(),
+                    _ => format!("({base} + {offset})"),
+                };
+                let text = format!("{c} *const {restrict}{name} = (void *){address};");
+                self.line(&text);
+                name
+            }
+            _ => {
+                let name = self.names.fresh(hint);
+                let elements = shape.iter().product::<i64>().max(1);
+                self.line(&format!("_Alignas(64) {c} {name}[{elements}];"));
+                name
+            }
+        };
+        self.declare(&name, &format!("{c} *"), true);
+        self.buffers.insert(buffer, Buffer::Array { name, shape });
+    }
+
+    /// A buffer as variables, named after the place of their first element.
+    pub(super) fn variables(
+        &mut self,
+        buffer: ValueId,
+        hint: &str,
+        dtype: DType,
+        shape: Vec<i64>,
+        variables: Variables,
+    ) {
+        let lanes = variables.lanes;
+        let vector = dtype.with_lanes(lanes as u16).unwrap_or(dtype);
+        let (ty, pieces, is_array) = if lanes == 1 {
+            (value(dtype).to_string(), 1, false)
+        } else if self.has_vectors(vector) {
+            let (elem, width) = self.natural(vector);
+            (self.helpers.vector_type(elem, width), lanes / width, false)
+        } else {
+            (value(dtype).to_string(), 1, true)
+        };
+        let mut names = Vec::new();
+        for (index, declared) in variables.declared_at.iter().enumerate() {
+            let base = format!("{hint}_{}", coordinates(index, lanes, &shape));
+            let mut list = Vec::new();
+            for piece in 0..pieces {
+                let base = if pieces == 1 { base.clone() } else { format!("{base}_{piece}") };
+                let name = self.names.fresh(&base);
+                if !variables.used[index] {
+                    // Compilers warn of variables that nothing uses.
+                } else if is_array {
+                    self.line(&format!("{ty} {name}[{lanes}] = {{0}};"));
+                } else if declared.is_none() {
+                    let zero = if lanes == 1 { "0" } else { "{0}" };
+                    self.line(&format!("{ty} {name} = {zero};"));
+                }
+                list.push(name);
+            }
+            names.push(list);
+        }
+        self.buffers.insert(buffer, Buffer::Variables { names, lanes, shape, declared: variables });
+    }
+
+    pub(super) fn store(&mut self, op: OpId, store: &Store) {
+        let Some((buffer, place)) = self.place(store.buffer, &store.indices) else {
+            return self.refuse(op, "an index overflows".to_string());
+        };
+        let dtype = dtype_of(self.body.ty(store.value)).unwrap_or(DType::INT64);
+        let sum = self.compound(store, dtype);
+        let repr = match sum {
+            Some(other) => self.repr(other),
+            None => self.repr(store.value),
+        };
+        let assign = if sum.is_some() { "+=" } else { "=" };
+        if let Buffer::Variables { names, lanes, declared, .. } = &buffer {
+            let at = usize::try_from(place.constant).unwrap_or(0);
+            let declares = declared.declared_at[at / lanes] == Some(op);
+            return self.set_variable(
+                &names[at / lanes],
+                *lanes,
+                at % lanes,
+                repr,
+                (dtype, declares, assign),
+            );
+        }
+        if dtype.lanes() > 1 && self.has_vectors(dtype) && self.is_consecutive(&place) {
+            let (elem, lanes) = match (&repr, dtype.is_bool()) {
+                (Repr::Vector(vector), true) => (vector.elem, vector.lanes),
+                _ => self.natural(dtype),
+            };
+            let vector = self.vector(repr, dtype, elem, lanes);
+            self.streams |= store.streaming;
+            for (index, piece) in vector.pieces.iter().enumerate() {
+                let address = self.address(&buffer, &place, index * vector.lanes);
+                let width = (vector.elem, vector.lanes);
+                let statement =
+                    self.helpers.store_vector(store.streaming, dtype, width, &address, piece);
+                self.line(&format!("{statement};"));
+            }
+            return;
+        }
+        let value = self.lane(repr, dtype);
+        let value = self.stored(value, dtype);
+        let index = self.index(&place);
+        let target = Expr::element(buffer.name(), &index);
+        let statement = format!("{} {assign} {};", target.text, value.text);
+        match dtype.lanes() {
+            1 => self.line(&statement),
+            lanes => self.lane_loop(0, lanes as usize, &statement),
+        }
+    }
+
+    /// What is added, where the store adds to the very element that it sets.
+    pub(in crate::codegen) fn compound(&self, store: &Store, dtype: DType) -> Option<ValueId> {
+        if !dtype.is_float() || is_half(dtype) || self.plan.get(store.value) != Place::Inline {
+            return None;
+        }
+        let sum = self.body.defining_op(store.value)?;
+        if ScalarOp::of(self.body.op_name(sum)) != Some(ScalarOp::Add) {
+            return None;
+        }
+        let (old, added) = (self.body.operand(sum, 0), self.body.operand(sum, 1));
+        let (_, load) = self.body.view_def::<Load>(old)?;
+        // Vectors in memory are read and written by functions.
+        let assignable = !self.has_vectors(dtype)
+            || matches!(self.buffers.get(&store.buffer)?, Buffer::Variables { .. });
+        let same = load.tensor == store.buffer
+            && load.indices == store.indices
+            && self.plan.get(old) == Place::Inline;
+        (same && assignable).then_some(added)
+    }
+
+    /// `value` as it is stored.
+    fn stored(&mut self, value: Expr, dtype: DType) -> Expr {
+        if !is_half(dtype) {
+            return value;
+        }
+        let narrow = self.helpers.half_of(scalar(dtype));
+        Expr::call(&narrow, &[&value])
+    }
+
+    fn set_variable(
+        &mut self,
+        names: &[String],
+        lanes: usize,
+        lane: usize,
+        repr: Repr,
+        (dtype, declares, assign): (DType, bool, &str),
+    ) {
+        if dtype.lanes() == 1 {
+            let value = self.lane(repr, dtype);
+            let width = lanes / names.len().max(1);
+            let target = match lanes {
+                1 if declares => format!("{} {}", value_type(dtype), names[0]),
+                1 => names[0].clone(),
+                _ => format!("{}[{}]", names[lane / width], lane % width),
+            };
+            return self.line(&format!("{target} {assign} {};", value.text));
+        }
+        if !self.has_vectors(dtype) {
+            let value = self.lane(repr, dtype);
+            let statement = format!("{}[{LANE}] {assign} {};", names[0], value.text);
+            return self.lane_loop(0, lanes, &statement);
+        }
+        let (elem, width) = self.natural(dtype);
+        let vector = match repr {
+            // A scalar is added to every lane.
+            Repr::Scalar(expr) | Repr::Splat(expr) if assign == "+=" => {
+                for name in names {
+                    self.line(&format!("{name} += {};", expr.text));
+                }
+                return;
+            }
+            other => self.vector(other, dtype, elem, width),
+        };
+        let ty = self.helpers.vector_type(elem, width);
+        for (name, piece) in names.iter().zip(&vector.pieces) {
+            let declaration = if declares { format!("{ty} ") } else { String::new() };
+            self.line(&format!("{declaration}{name} {assign} {};", piece.text));
+        }
+    }
+
+    pub(super) fn atomic(&mut self, op: OpId, atomic: &Atomic) {
+        let Some((buffer @ Buffer::Array { .. }, place)) =
+            self.place(atomic.buffer, &atomic.indices)
+        else {
+            return self.refuse(op, "an index overflows".to_string());
+        };
+        let dtype = dtype_of(self.body.ty(atomic.value)).unwrap_or(DType::INT64);
+        let combine = match atomic.combiner {
+            Combiner::Max => ScalarOp::Max,
+            Combiner::Min => ScalarOp::Min,
+            _ => ScalarOp::Add,
+        };
+        let repr = self.repr(atomic.value);
+        let value = self.lane(repr, dtype);
+        let index = self.index(&place);
+        let statement = if self.outlined.is_some() {
+            let function = self.helpers.atomic(combine, scalar(dtype));
+            let address = Expr::address(buffer.name(), &index);
+            format!("{};", Expr::call(&function, &[&address, &value]).text)
+        } else {
+            let target = Expr::element(buffer.name(), &index);
+            let old = match (is_half(dtype), dtype.is_bool()) {
+                (true, _) => {
+                    let widen = self.helpers.of_half(scalar(dtype));
+                    Expr::call(&widen, &[&target])
+                }
+                (_, true) => Expr::binary("!=", &target, &Expr::atom("0")),
+                _ => target.clone(),
+            };
+            let any = Range::of_type(dtype);
+            let operands = [old, value].map(|expr| Operand { expr, range: any });
+            let combined = self.helpers.scalar(combine, dtype, &operands);
+            let combined = self.stored(combined, dtype);
+            format!("{} = {};", target.text, combined.text)
+        };
+        match dtype.lanes() {
+            1 => self.line(&statement),
+            lanes => self.lane_loop(0, lanes as usize, &statement),
+        }
+    }
+
+    pub(super) fn data(&mut self, op: OpId, data: &Data) {
+        let tensor = &data.value;
+        let dtype = tensor.dtype();
+        if dtype.lanes() != 1 {
+            return self.refuse(op, format!("C has no buffer of {dtype}"));
+        }
+        let buffer = self.body.result(op, 0);
+        let hint = self.body.name_hint(buffer).name.map_or("data", Symbol::as_str);
+        let name = self.names.fresh(&format!("{}_{hint}", self.symbol));
+        let literals: Vec<String> = if is_half(dtype) {
+            let bits = tensor
+                .bytes()
+                .chunks_exact(2)
+                .map(|pair| u16::from_ne_bytes(pair.first_chunk().copied().unwrap_or_default()));
+            bits.map(|bits| format!("{bits:#06x}")).collect()
+        } else {
+            let stored = if dtype.is_bool() { unsigned(dtype) } else { dtype };
+            let elements = tensor.elements().map(|element| {
+                let (expr, needs_math) = literal(stored, element);
+                self.helpers.math |= needs_math;
+                expr.text
+            });
+            elements.collect()
+        };
+        let rows: Vec<String> =
+            literals.chunks(8).map(|row| format!("    {},\n", row.join(", "))).collect();
+        let (count, c) = (literals.len().max(1), storage(dtype));
+        let rows = if rows.is_empty() { "    0,\n".to_string() } else { rows.concat() };
+        self.constants +=
+            &format!("static const _Alignas(64) {c} {name}[{count}] = {{\n{rows}}};\n\n");
+        self.buffers.insert(buffer, Buffer::Array { name, shape: tensor.shape().to_vec() });
+    }
+}
+
+fn value_type(dtype: DType) -> &'static str {
+    value(computed(dtype))
+}
+
+/// The place of the first element of variable `index`, by axis; axes of one variable are left out.
+fn coordinates(index: usize, lanes: usize, shape: &[i64]) -> String {
+    let mut rest = index * lanes;
+    let mut parts = Vec::new();
+    for (axis, extent) in shape.iter().rev().enumerate() {
+        let extent = usize::try_from(*extent).unwrap_or(1).max(1);
+        let (mut at, mut count) = (rest % extent, extent);
+        rest /= extent;
+        if axis == 0 && extent % lanes == 0 {
+            (at, count) = (at / lanes, extent / lanes);
+        }
+        if count > 1 {
+            parts.push(at.to_string());
+        }
+    }
+    if parts.is_empty() {
+        return "0".to_string();
+    }
+    parts.reverse();
+    parts.join("_")
+}

@@ -1,0 +1,101 @@
+//! Loops without a reduction: elementwise ones, and transposes in square tiles.
+
+use te::loops::Scope;
+use te::schedule::{Axis, Refused, Stage};
+
+use super::{LINE, Rules, points, reduce};
+
+impl Rules<'_> {
+    /// Elementwise loops: vectors in the innermost, threads on the outermost.
+    pub(super) fn plain(&mut self, root: Stage) {
+        let axes = self.schedule.axes(root).to_vec();
+        let spatial: Vec<Axis> =
+            axes.into_iter().filter(|axis| !self.schedule.is_reduction(*axis)).collect();
+        if spatial.is_empty() {
+            return;
+        }
+        let work = points(self.schedule, root);
+        if reduce(self.schedule, root).is_none() {
+            if self.transpose(root) {
+                return;
+            }
+            let streams = self.is_worth_streaming(root);
+            if self.vectorize_last(root) && streams {
+                let _ = self.schedule.stream(root);
+            }
+        }
+        let mut outer: Vec<Axis> = self
+            .schedule
+            .loops(root)
+            .iter()
+            .copied()
+            .filter(|axis| !self.schedule.is_reduction(*axis))
+            .collect();
+        if outer.len() > spatial.len() {
+            outer.pop();
+        }
+        self.parallelize(&outer, work);
+    }
+
+    /// Where `root` reads a tensor along another of its dimensions: in square tiles, each of which is
+    /// read in vectors and lies in the nearest cache until it is written in vectors.
+    fn transpose(&mut self, root: Stage) -> bool {
+        let axes = self.schedule.axes(root).to_vec();
+        let Some((&last, others)) = axes.split_last() else { return false };
+        let tile = self.machine.lanes(self.bits(root) as usize).max(8) as i64;
+        let accesses = self.schedule.accesses(root);
+        let mut strided = accesses.iter().filter_map(|access| {
+            let across = access.steps.get(others.len()).copied().flatten()?;
+            let along = others.iter().position(|axis| {
+                let position = axes.iter().position(|other| other == axis);
+                position.is_some_and(|at| access.steps.get(at) == Some(&Some(1)))
+            })?;
+            (across > 1).then_some((access.tensor, others[along]))
+        });
+        let Some((tensor, along)) = strided.next() else { return false };
+        if strided.next().is_some() || [last, along].iter().any(|a| self.schedule.extent(*a) < tile)
+        {
+            return false;
+        }
+        let Some(name) = self.schedule.body().name_hint(tensor).name else { return false };
+        let before = self.schedule.clone();
+        let done = self.transpose_tiles(root, name.as_str(), along, last, tile);
+        if done.is_err() {
+            *self.schedule = before;
+        }
+        done.is_ok()
+    }
+
+    fn transpose_tiles(
+        &mut self,
+        root: Stage,
+        tensor: &str,
+        along: Axis,
+        last: Axis,
+        tile: i64,
+    ) -> Result<(), Refused> {
+        let work = points(self.schedule, root);
+        // Of a line that is written in parts, parts would go to memory.
+        let whole_lines = tile * i64::from(self.bits(root)) / 8 >= LINE;
+        let streams = whole_lines && self.is_worth_streaming(root);
+        let copy = self.schedule.cache_read(tensor, Scope::Local, &[root])?;
+        let (rows, row) = self.schedule.split(along, tile)?;
+        let (_, lane) = self.schedule.split(last, tile)?;
+        let mut outer: Vec<Axis> = self.schedule.loops(root).to_vec();
+        outer.retain(|axis| ![row, lane].contains(axis));
+        if streams {
+            // Tiles as they are read: whole lines go to memory in any order.
+            outer.sort_by_key(|axis| *axis == rows);
+        }
+        let order: Vec<Axis> = outer.iter().copied().chain([row, lane]).collect();
+        self.schedule.reorder(&order)?;
+        self.schedule.vectorize(lane)?;
+        if streams {
+            self.schedule.stream(root)?;
+        }
+        let at = self.parallelize(&outer, work);
+        self.schedule.compute_at(copy, at)?;
+        self.vectorize_last(copy);
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Reductions over rows.
+
+use te::loops::Scope;
+use te::schedule::{Axis, Stage};
+
+use super::{
+    MOST_BLOCKED_ROW, NEAREST_CACHE, Partials, Rules, points, points_of, reduce, sort_readers_first,
+};
+
+impl Rules<'_> {
+    /// Reduces in vectors along the last axis of the reduction: for products of rows with rows.
+    pub(super) fn reduce_in_vectors(&mut self, root: Stage, producer: Stage) -> bool {
+        let mut outer = self.schedule.axes(root).to_vec();
+        if outer.is_empty() {
+            return false;
+        }
+        let work = points(self.schedule, producer);
+        let before = self.schedule.clone();
+        let partials = self.factor_row(producer);
+        self.block_rows(&mut outer, work, 0);
+        let at = self.parallelize(&outer, work);
+        if !self.reduce_row(producer, &partials, at) {
+            *self.schedule = before;
+            return false;
+        }
+        let _ = self.schedule.set_scope(producer, Scope::Register);
+        true
+    }
+
+    /// Computes everything that `root` reads row by row: at the innermost of its loops that all of
+    /// it depends on.
+    pub(super) fn rows(&mut self, root: Stage) -> bool {
+        let mut all = Vec::new();
+        let mut pending = vec![root];
+        while let Some(stage) = pending.pop() {
+            for producer in self.producers(stage) {
+                if !all.contains(&producer) {
+                    all.push(producer);
+                    pending.push(producer);
+                }
+            }
+        }
+        sort_readers_first(self.schedule, &mut all);
+        let axes = self.schedule.axes(root).to_vec();
+        // The leading dimensions that every producer has in common with the root stage.
+        let spatial = self.spatial(root);
+        let in_place = self.dimensions_in_place(root, &all);
+        let common = all
+            .iter()
+            .map(|stage| {
+                let own = self.spatial(*stage);
+                let reduced = reduce(self.schedule, *stage).is_some();
+                let same = own.iter().zip(&spatial).take_while(|(a, b)| a == b).count();
+                if reduced { same } else { same.min(spatial.len().saturating_sub(1)) }
+            })
+            .min()
+            .unwrap_or(0)
+            .min(spatial.len().saturating_sub(1))
+            .min(in_place);
+        let work =
+            all.iter().map(|stage| points(self.schedule, *stage)).fold(0i64, i64::saturating_add);
+        if common == 0 {
+            return false;
+        }
+        let whole = all.iter().filter(|stage| reduce(self.schedule, **stage).is_none());
+        let written = whole.chain([&root]).map(|stage| {
+            let bytes = i64::from(self.bits(*stage)) / 8;
+            points(self.schedule, *stage).saturating_mul(bytes)
+        });
+        let written = written.fold(0i64, i64::saturating_add);
+        let streams = self.is_worth_streaming(root);
+        let before = self.schedule.clone();
+        let factored: Vec<(Stage, Partials)> =
+            all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
+        let mut outer = axes[..common].to_vec();
+        if !streams {
+            self.block_rows(&mut outer, work, written);
+        }
+        let at = self.parallelize(&outer, work);
+        for (stage, partials) in &factored {
+            if !self.reduce_row(*stage, partials, at) {
+                *self.schedule = before;
+                return false;
+            }
+        }
+        for (stage, _) in factored {
+            if reduce(self.schedule, stage).is_none() {
+                self.vectorize_last(stage);
+            }
+        }
+        if self.vectorize_last(root) && streams {
+            let _ = self.schedule.stream(root);
+        }
+        true
+    }
+
+    /// Takes a few rows of the innermost of the loops `outer` at once, where a row is short: then
+    /// the end of one row's reduction overlaps with the next row. `work` is for all rows, and so
+    /// are the `written` bytes of tensors.
+    fn block_rows(&mut self, outer: &mut [Axis], work: i64, written: i64) {
+        let all = points_of(self.schedule, outer).max(1);
+        let Some(last) = outer.last_mut() else { return };
+        let extent = self.schedule.extent(*last);
+        // Half of the nearest cache is left for what is read.
+        let fits = |rows: &i64| extent % rows == 0 && rows * (written / all) <= NEAREST_CACHE / 2;
+        if work / all <= MOST_BLOCKED_ROW
+            && let Some(rows) = [4, 2].into_iter().find(fits)
+            && let Ok((blocks, _)) = self.schedule.split(*last, rows)
+        {
+            *last = blocks;
+        }
+    }
+
+    /// Factors the reduction `stage` into vectors along its last axis, where what it reads along it
+    /// is contiguous: into several vectors, whose sums do not wait for each other, then down to a
+    /// few numbers. What reads it must not be computed within other loops yet.
+    fn factor_row(&mut self, stage: Stage) -> Partials {
+        let mut partials = Partials { lanes: 1, stages: vec![] };
+        let axes = self.schedule.axes(stage).to_vec();
+        let Some(last) = axes.len().checked_sub(1) else { return partials };
+        if !self.schedule.is_reduction(axes[last]) {
+            return partials;
+        }
+        let accesses = self.schedule.accesses(stage);
+        let contiguous =
+            accesses.iter().all(|access| matches!(access.steps.get(last), Some(Some(0 | 1))));
+        let extent = self.schedule.extent(axes[last]);
+        let most = self.machine.lanes(self.bits(stage) as usize) as i64;
+        // A whole number of shorter vectors, where the rest would be most of the row.
+        let dividing = most.min(1 << extent.trailing_zeros().min(16));
+        let lanes = if extent < 2 * most { dividing } else { most };
+        if !contiguous || lanes < 4 || extent < 2 * lanes {
+            return partials;
+        }
+        partials.lanes = lanes;
+        let vectors = [4, 2, 1].into_iter().find(|count| extent >= 2 * count * lanes).unwrap_or(1);
+        let mut left = extent;
+        for width in [vectors * lanes, lanes, 4] {
+            let Some(&reduced) = self.schedule.axes(stage).last() else { break };
+            if width >= left {
+                continue;
+            }
+            let before = self.schedule.clone();
+            let split = self.schedule.split(reduced, width);
+            match split.and_then(|(_, inner)| self.schedule.rfactor(inner)) {
+                Ok(partial) => partials.stages.push(partial),
+                Err(_) => {
+                    *self.schedule = before;
+                    break;
+                }
+            }
+            left = width;
+        }
+        partials
+    }
+
+    /// Computes the reduction `stage` and its partial results in the loop `at`. Whether that is
+    /// allowed.
+    fn reduce_row(&mut self, stage: Stage, partials: &Partials, at: Axis) -> bool {
+        if self.schedule.compute_at(stage, at).is_err() {
+            return false;
+        }
+        let loops = self.schedule.loops(stage).to_vec();
+        let own = loops.iter().copied().rfind(|axis| !self.schedule.is_reduction(*axis));
+        for (number, &partial) in partials.stages.iter().enumerate().rev() {
+            if self.schedule.compute_at(partial, own.unwrap_or(at)).is_err() {
+                return false;
+            }
+            self.in_registers(partial, partials.lanes, number > 0);
+        }
+        if let Some(reduced) = loops.last().filter(|_| !partials.stages.is_empty()) {
+            let _ = self.schedule.unroll(*reduced);
+        }
+        true
+    }
+
+    /// Keeps the partial results `stage` of a reduction in vector registers of `lanes` lanes at
+    /// most; `short` reductions are written out.
+    fn in_registers(&mut self, stage: Stage, lanes: i64, short: bool) {
+        let _ = self.schedule.set_scope(stage, Scope::Register);
+        let axes = self.schedule.axes(stage).to_vec();
+        let (mut spatial, reduction): (Vec<Axis>, Vec<Axis>) =
+            axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
+        if let Some(last) = spatial.pop()
+            && let Ok((vectors, vector)) = self.schedule.split(last, lanes)
+        {
+            spatial.extend([vectors, vector]);
+            let _ = self.schedule.unroll(vectors);
+            let _ = self.schedule.vectorize(vector);
+        }
+        let order: Vec<Axis> = reduction.iter().chain(&spatial).copied().collect();
+        let _ = self.schedule.reorder(&order);
+        if short {
+            for axis in reduction {
+                let _ = self.schedule.unroll(axis);
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Reductions in tiles of registers.
+
+use te::loops::Scope;
+use te::schedule::{Access, Axis, Stage};
+
+use super::{
+    MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, points, sort_rows,
+};
+
+impl Rules<'_> {
+    /// Whether `root` reads each element of `producer` just where it computes its own, itself or
+    /// through inlined stages.
+    pub(super) fn reads_in_place(&self, root: Stage, producer: Stage) -> bool {
+        let spatial = self.spatial(producer);
+        if spatial != self.spatial(root) {
+            return false;
+        }
+        let mut pending = vec![root];
+        let mut seen = vec![root];
+        while let Some(reader) = pending.pop() {
+            for access in self.schedule.accesses(reader) {
+                let Some(read) = self.schedule.stage_of(access.tensor) else { continue };
+                let inlined = self.schedule.is_inline(read);
+                if read != producer && !inlined {
+                    continue;
+                }
+                let in_place = access.by_dimension.len() == spatial.len()
+                    && access.by_dimension.iter().enumerate().all(|(dimension, steps)| {
+                        steps.iter().enumerate().all(|(axis, step)| {
+                            *step == Some(i64::from(axis == dimension))
+                                || spatial.get(axis) == Some(&1)
+                        })
+                    });
+                if !in_place && (read == producer || self.leads_to(read, producer)) {
+                    return false;
+                }
+                if inlined && !seen.contains(&read) {
+                    seen.push(read);
+                    pending.push(read);
+                }
+            }
+        }
+        true
+    }
+
+    /// How many leading dimensions `root` and `all` read of one another just where they compute
+    /// their own, themselves or through inlined stages: rows along these are independent.
+    pub(super) fn dimensions_in_place(&self, root: Stage, all: &[Stage]) -> usize {
+        let mut pending: Vec<Stage> = all.iter().copied().chain([root]).collect();
+        let mut seen = pending.clone();
+        let mut least = usize::MAX;
+        while let Some(reader) = pending.pop() {
+            let extents: Vec<i64> =
+                self.schedule.axes(reader).iter().map(|axis| self.schedule.extent(*axis)).collect();
+            for access in self.schedule.accesses(reader) {
+                let Some(read) = self.schedule.stage_of(access.tensor) else { continue };
+                let inlined = self.schedule.is_inline(read);
+                let leads = || self.producers(read).iter().any(|producer| all.contains(producer));
+                if !(all.contains(&read) || inlined && leads()) {
+                    continue;
+                }
+                let in_place = |(dimension, steps): &(usize, &Vec<Option<i64>>)| {
+                    steps.iter().zip(&extents).enumerate().all(|(axis, (step, extent))| {
+                        *step == Some(i64::from(axis == *dimension)) || *extent == 1
+                    })
+                };
+                let dimensions = access.by_dimension.iter().enumerate();
+                least = least.min(dimensions.take_while(in_place).count());
+                if inlined && !seen.contains(&read) {
+                    seen.push(read);
+                    pending.push(read);
+                }
+            }
+        }
+        least
+    }
+
+    fn leads_to(&self, stage: Stage, producer: Stage) -> bool {
+        self.producers(stage).contains(&producer)
+    }
+
+    /// Computes `producer`, a reduction of the shape of `root`, in register tiles of `root`.
+    pub(super) fn tile(&mut self, root: Stage, producer: Stage) -> bool {
+        let axes = self.schedule.axes(root).to_vec();
+        let spatial = self.spatial(root);
+        let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else {
+            return self.reduce_in_vectors(root, producer);
+        };
+        let Some(lanes) = self.lanes(spatial[last], self.bits(producer)) else {
+            return self.reduce_in_vectors(root, producer);
+        };
+        let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
+        let contiguous = accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)));
+        if !contiguous || accesses.iter().all(|access| access.lane == Some(0)) {
+            return self.reduce_in_vectors(root, producer);
+        }
+        // In points that take as long as those of other loops.
+        let work = points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS);
+        let tile = self.choose_tile(&spatial, last, lanes, &accesses, work);
+
+        // Outer loops, then the tile: its rows, then its vectors.
+        let (mut outer, mut inner) = (Vec::new(), Vec::new());
+        for (position, (&axis, &factor)) in axes.iter().zip(&tile.factors).enumerate() {
+            let mut axis = axis;
+            if position == last {
+                let Ok((rest, vector)) = self.schedule.split(axis, lanes) else { return false };
+                let _ = self.schedule.vectorize(vector);
+                inner.push((position, vector, false));
+                axis = rest;
+            }
+            if factor > 1 {
+                let Ok((rest, row)) = self.schedule.split(axis, factor) else { return false };
+                inner.insert(inner.len() - usize::from(position == last), (position, row, true));
+                outer.push((position, rest));
+            } else {
+                outer.push((position, axis));
+            }
+        }
+        // What changes the weights goes outermost, so that they stay in cache while the rest runs.
+        let weights = accesses.iter().find(|access| access.lane == Some(1));
+        let shared = accesses.iter().any(|access| access.lane == Some(0));
+        if let Some(weights) = weights.filter(|_| shared) {
+            outer.sort_by_key(|(position, _)| !weights.depends_on(*position));
+        }
+        let outer: Vec<Axis> = outer.into_iter().map(|(_, axis)| axis).collect();
+        let order: Vec<Axis> =
+            outer.iter().copied().chain(inner.iter().map(|(_, axis, _)| *axis)).collect();
+        if self.schedule.reorder(&order).is_err() {
+            return false;
+        }
+        for (_, axis, row) in &inner {
+            if *row {
+                let _ = self.schedule.unroll(*axis);
+            }
+        }
+        let at = self.parallelize(&outer, work);
+        if self.schedule.compute_at(producer, at).is_err() {
+            return false;
+        }
+        let _ = self.schedule.set_scope(producer, Scope::Register);
+        self.tile_within(producer, last, &tile, &accesses);
+        true
+    }
+
+    /// Orders the loops of a reduction that is computed in register tiles: those of the reduction,
+    /// as what is read in vectors lies in memory, then the rows of the tile, then its vectors.
+    fn tile_within(&mut self, producer: Stage, last: usize, tile: &Tile, accesses: &[Access]) {
+        let axes = self.schedule.axes(producer).to_vec();
+        let (spatial, mut reduction): (Vec<Axis>, Vec<Axis>) =
+            axes.iter().copied().partition(|axis| !self.schedule.is_reduction(*axis));
+        if let Some(vectors) = accesses.iter().find(|access| access.lane == Some(1)) {
+            // Sequential reads are what caches and their prefetchers are made for.
+            let step = |axis: &Axis| {
+                let position = axes.iter().position(|other| other == axis)?;
+                vectors.steps.get(position).copied().flatten()
+            };
+            reduction.sort_by_key(|axis| std::cmp::Reverse(step(axis).unwrap_or(i64::MAX)));
+        }
+        let lanes = tile.factors.get(spatial.len()).copied().unwrap_or(1);
+        let mut rows: Vec<(usize, Axis)> = spatial.into_iter().enumerate().collect();
+        let mut vector = None;
+        if let Ok((vectors, lane)) = self.schedule.split(rows[last].1, lanes) {
+            let _ = self.schedule.vectorize(lane);
+            vector = Some(lane);
+            rows.remove(last);
+            rows.push((last, vectors));
+        }
+        sort_rows(&mut rows, tile, accesses);
+        let rows: Vec<Axis> = rows.into_iter().map(|(_, axis)| axis).collect();
+        let innermost = reduction.last().copied();
+        let order: Vec<Axis> =
+            reduction.into_iter().chain(rows.iter().copied()).chain(vector).collect();
+        let _ = self.schedule.reorder(&order);
+        for axis in rows {
+            let _ = self.schedule.unroll(axis);
+        }
+        let window = innermost.filter(|axis| self.schedule.extent(*axis) <= MOST_WINDOW);
+        if let Some(window) = window.filter(|_| !is_shared(accesses)) {
+            let _ = self.schedule.unroll(window);
+        }
+    }
+
+    /// The tile that loads the fewest numbers for each combination, of those that fit in registers.
+    /// The factor after those of the axes is the number of lanes.
+    fn choose_tile(
+        &self,
+        spatial: &[i64],
+        last: usize,
+        lanes: i64,
+        accesses: &[Access],
+        work: i64,
+    ) -> Tile {
+        let registers = self.machine.vector_registers.max(8) as i64;
+        // Where each number is loaded for one element only, as in pools, the registers hold what
+        // neighbours read of the same row.
+        let most = if is_shared(accesses) { (registers - 4).max(4) } else { registers / 4 };
+        // Candidates: the two innermost axes besides the vector, and the vectors themselves.
+        let vectors = (spatial[last] + lanes - 1) / lanes;
+        let mut candidates: Vec<(usize, i64)> = spatial
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(axis, extent)| *axis != last && **extent > 1)
+            .map(|(axis, extent)| (axis, *extent))
+            .take(3)
+            .collect();
+        if vectors > 1 {
+            candidates.push((last, vectors));
+        }
+        let mut best: Option<(f64, Vec<i64>)> = None;
+        let mut factors = vec![1i64; candidates.len()];
+        loop {
+            let tile: i64 = factors.iter().product();
+            if tile <= most {
+                let cost = self.tile_cost(&candidates, &factors, accesses, tile)
+                    * self.imbalance(spatial, &candidates, &factors, last, work);
+                if best.as_ref().is_none_or(|(least, _)| cost < *least - 1e-9) {
+                    best = Some((cost, factors.clone()));
+                }
+            }
+            // The next combination, counting with a digit for each candidate.
+            let Some(digit) = (0..factors.len()).find(|digit| {
+                let next = factors[*digit] + 1;
+                next <= candidates[*digit].1.min(most)
+            }) else {
+                break;
+            };
+            factors[digit] += 1;
+            factors[..digit].fill(1);
+        }
+        let mut tile = Tile { factors: vec![1; spatial.len()] };
+        if let Some((_, factors)) = best {
+            for ((axis, _), factor) in candidates.iter().zip(factors) {
+                tile.factors[*axis] = factor;
+            }
+        }
+        tile.factors.push(lanes);
+        tile
+    }
+
+    /// Cycles for each combination in a tile, roughly: loads, the latency of additions where there
+    /// are too few to overlap, and what is lost at the border of the tensor.
+    fn tile_cost(
+        &self,
+        candidates: &[(usize, i64)],
+        factors: &[i64],
+        accesses: &[Access],
+        tile: i64,
+    ) -> f64 {
+        let mut loads = 0.0;
+        for access in accesses {
+            let each =
+                candidates.iter().zip(factors).filter(|((axis, _), _)| access.depends_on(*axis));
+            let count = each.map(|(_, factor)| *factor as f64).product::<f64>();
+            // Vectors come from farther away than what stands in all lanes, which is read again.
+            loads += count * if access.lane == Some(0) { 1.0 } else { 1.5 };
+        }
+        let loads = loads / tile as f64;
+        let mut waste = 1.0;
+        for ((_, extent), factor) in candidates.iter().zip(factors) {
+            let covered = (extent + factor - 1) / factor * factor;
+            // What is left over is a tile of its own, in which less is shared.
+            waste *= (covered + extent) as f64 / (2 * extent) as f64;
+        }
+        let latency = (8.0 / tile as f64).max(1.0);
+        let loop_overhead = 2.0 / tile as f64;
+        (latency.max(loads) + 0.4 * loads + loop_overhead) * waste
+    }
+
+    /// How many times as long tiles take as they would if each thread had as many as the others.
+    fn imbalance(
+        &self,
+        spatial: &[i64],
+        candidates: &[(usize, i64)],
+        factors: &[i64],
+        last: usize,
+        work: i64,
+    ) -> f64 {
+        if !self.is_shared_work(work) {
+            return 1.0;
+        }
+        let mut tiles = 1.0;
+        for (axis, extent) in spatial.iter().enumerate() {
+            let place = candidates.iter().position(|(candidate, _)| *candidate == axis);
+            tiles *= match place {
+                Some(place) => (candidates[place].1 as f64 / factors[place] as f64).ceil(),
+                // All its vectors are one.
+                None if axis == last => 1.0,
+                None => *extent as f64,
+            };
+        }
+        let threads = self.machine.threads as f64;
+        (tiles / threads).ceil() * threads / tiles
+    }
+}
