@@ -273,6 +273,11 @@ impl Graph {
         made.into_values().filter(|at| *at != usize::MAX).collect()
     }
 
+    /// States that two classes are equal.
+    pub fn unite(&mut self, a: Class, b: Class) {
+        self.graph.union(a.0, b.0);
+    }
+
     /// Hides the operations `name` of `class` from patterns. Extraction still sees them.
     pub fn subsume(&mut self, class: Class, name: Symbol) {
         let kinds = &self.graph.analysis.kinds;
