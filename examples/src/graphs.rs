@@ -9,7 +9,7 @@ mod sequence;
 use std::fmt::Write as _;
 
 pub use convolutional::{inception_v3, nasnet_a, resnext_50, squeezenet, vgg_19};
-pub use sequence::{bert, nasrnn, residual_chain, transformer};
+pub use sequence::{bert, nasrnn, residual_chain, scaled_chain, transformer};
 
 /// All networks by name, the small ones of the literature first.
 pub fn all() -> Vec<(&'static str, String)> {
@@ -24,6 +24,19 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("transformer-1k", transformer(22)),
         ("transformer-10k", transformer(222)),
         ("chain-100k", residual_chain(100_000)),
+    ]
+}
+
+/// Small variants of them, for interpreters.
+pub fn small() -> Vec<(&'static str, String)> {
+    vec![
+        ("nasrnn", sequence::nasrnn_of(2, 8)),
+        ("bert", sequence::bert_of(3, (4, 8, 2))),
+        ("transformer", sequence::transformer_of(1, (4, 8, 2))),
+        ("chain", residual_chain(40)),
+        ("resnext", convolutional::resnext_of(32, 16)),
+        ("nasnet", convolutional::nasnet_of(32, 32)),
+        ("squeezenet", convolutional::squeezenet_of(32, 8)),
     ]
 }
 

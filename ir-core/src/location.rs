@@ -242,6 +242,34 @@ impl SourceMap {
     }
 }
 
+impl SourceMap {
+    /// For many questions about lines and columns: each text is read once.
+    pub fn columns(&self) -> Columns<'_> {
+        Columns { sources: self, starts: Default::default() }
+    }
+}
+
+/// Where the lines of texts begin.
+pub struct Columns<'a> {
+    sources: &'a SourceMap,
+    starts: indexmap::IndexMap<Symbol, Vec<u32>, rustc_hash::FxBuildHasher>,
+}
+
+impl Columns<'_> {
+    /// As [`SourceMap::line_column`].
+    pub fn line_column(&mut self, file: Symbol, offset: u32) -> Option<(usize, usize)> {
+        let text = self.sources.text(file)?;
+        let starts = self.starts.entry(file).or_insert_with(|| {
+            let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            std::iter::once(0).chain(ends.map(|(place, _)| place as u32 + 1)).collect()
+        });
+        let line = starts.partition_point(|start| *start <= offset);
+        let start = starts[line.checked_sub(1)?] as usize;
+        let before = text.get(start..(offset as usize).min(text.len()))?;
+        Some((line, before.chars().count() + 1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::interrupt::Interrupt;
-use crate::location::SourceMap;
+use crate::location::{SourceMap, Span};
 use crate::module::Module;
 use crate::registry::Registry;
 use crate::rewriter::FuncMut;
@@ -28,10 +28,56 @@ pub struct PassContext<'a> {
     pub sources: SourceMap,
     /// Text for whoever watches the run.
     pub log: Vec<u8>,
+    /// Whether passes that can are to explain what they do.
+    pub explain: bool,
+    /// Their explanations.
+    pub explanations: Vec<Explanation>,
     /// Whether the pass is to end with what it has. A pass that does says so by
     /// [`PassContext::cut_short`].
     pub interrupt: Interrupt,
     cut: bool,
+}
+
+/// Why what a pass made computes what was there: text that can be checked, and the places that it is
+/// about, which are no part of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Lines of text.
+    pub text: String,
+    /// Places, in the order of the text.
+    pub places: Vec<Place>,
+}
+
+/// The places that a part of an explanation is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Before which byte of the text it is of interest, the first of a line.
+    pub offset: usize,
+    /// What stands there, and where.
+    pub spans: Vec<(&'static str, Span)>,
+}
+
+impl Explanation {
+    /// The text, with a comment for each of its places in `sources`.
+    pub fn located(&self, sources: &SourceMap) -> String {
+        let mut columns = sources.columns();
+        let (mut text, mut done) = (String::with_capacity(2 * self.text.len()), 0);
+        for place in &self.places {
+            let spans = place.spans.iter().filter_map(|(what, span)| {
+                let (line, column) = columns.line_column(span.file, span.start)?;
+                Some(format!("{what} {}:{line}:{column}", span.file))
+            });
+            let spans: Vec<String> = spans.collect();
+            let Some(before) = self.text.get(done..place.offset) else { continue };
+            text += before;
+            done = place.offset;
+            if !spans.is_empty() {
+                text += &format!("  // {}\n", spans.join(", "));
+            }
+        }
+        text += self.text.get(done..).unwrap_or_default();
+        text
+    }
 }
 
 impl<'a> PassContext<'a> {
@@ -46,6 +92,8 @@ impl<'a> PassContext<'a> {
             statistics,
             sources,
             log: vec![],
+            explain: false,
+            explanations: vec![],
             interrupt: Interrupt::default(),
             cut: false,
         }

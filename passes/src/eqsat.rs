@@ -8,13 +8,14 @@ use ir_core::{
 };
 use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
-use rewrites::eqsat::{Report, Settings, optimize};
+use rewrites::eqsat::{Report, Settings, optimize_noted};
 use rewrites::extraction::{STRATEGIES, Strategy, strategy};
 use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
+use rewrites::proof::Recorder;
 use rewrites::saturate::Budget;
-use rewrites::strategy::{Prepared, Told, apply, find};
+use rewrites::strategy::{Prepared, Told, apply_noted, find};
 
-use crate::rewrite::Chosen;
+use crate::rewrite::{Chosen, explain};
 
 /// The options of [`Eqsat`].
 #[derive(Options)]
@@ -168,7 +169,10 @@ impl FunctionPass for Eqsat {
             extraction: self.options.extract.0,
             dump: self.options.dump.0.is_some(),
         };
-        let report = optimize(f, rules, settings).map_err(|error| *error)?;
+        let mut recorder = cx.explain.then(|| Recorder::new(f));
+        let report = optimize_noted(f, rules, settings, recorder.as_mut());
+        let report = report.map_err(|error| *error)?;
+        explain(f, rules, recorder, cx)?;
         self.tell(f, rules, &report, cx);
         Ok(())
     }
@@ -197,7 +201,9 @@ impl Eqsat {
             dump: self.options.dump.0.is_some(),
             interrupt: cx.interrupt,
         };
-        let report = apply(f, prepared, told).map_err(|error| *error)?;
+        let mut recorder = cx.explain.then(|| Recorder::new(f));
+        let report = apply_noted(f, prepared, told, recorder.as_mut()).map_err(|error| *error)?;
+        explain(f, &prepared.rules, recorder, cx)?;
         self.tell(f, &prepared.rules, &report, cx);
         Ok(())
     }

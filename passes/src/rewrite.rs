@@ -6,8 +6,10 @@ use ir_core::pass::{PassDef, PassInstance};
 use ir_core::{
     Diagnostic, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry, SourceMap,
 };
-use rewrites::greedy::{Limits, rewrite};
+use rewrites::greedy::{Limits, rewrite_with};
 use rewrites::library::{Library, RuleSet};
+use rewrites::proof::Recorder;
+use rewrites::proof::replay::{HEADER, parts, replay};
 
 /// The options of [`Rewrite`].
 #[derive(Options)]
@@ -70,8 +72,11 @@ impl FunctionPass for Rewrite {
             return Ok(());
         };
         let rewrites = self.options.limit.saturating_mul(f.body.op_count() as u64);
+        let mut recorder = cx.explain.then(|| Recorder::new(f));
+        let active = vec![true; rules.rules.len()];
         let limits = Limits { rewrites, matches: 10_000, interrupt: cx.interrupt };
-        let (statistics, warning) = rewrite(f, rules, limits)?;
+        let (statistics, warning) = rewrite_with(f, rules, &active, limits, recorder.as_mut())?;
+        explain(f, rules, recorder, cx)?;
         if statistics.interrupted {
             cx.cut_short();
         }
@@ -83,6 +88,24 @@ impl FunctionPass for Rewrite {
         cx.diagnostics.extend(warning);
         Ok(())
     }
+}
+
+/// Hands out the certificate of what was noted, once it was checked.
+pub(crate) fn explain(
+    f: &FuncMut<'_>,
+    rules: &RuleSet,
+    recorder: Option<Recorder>,
+    cx: &mut PassContext<'_>,
+) -> PassResult {
+    let Some(recorder) = recorder else { return Ok(()) };
+    let source = recorder.source().clone();
+    let explanation = recorder.finish(f, rules)?;
+    let text = format!("{HEADER}{}", explanation.text);
+    for part in parts("<certificate>", &text)? {
+        replay(&part, &source, Some((f.body, f.base())), rules, f.registry)?;
+    }
+    cx.explanations.push(explanation);
+    Ok(())
 }
 
 /// The rules that a pass was told to apply, read when it first runs.

@@ -1,5 +1,7 @@
 //! A search over programs: of all that one more rule makes, the cheapest few go on.
 
+use std::rc::Rc;
+
 use ir_core::fingerprint::{Fingerprint, fingerprint};
 use ir_core::{Body, Diagnostic, FuncMut, Interrupt, OpId};
 use rustc_hash::FxHashSet;
@@ -7,8 +9,9 @@ use rustc_hash::FxHashSet;
 use crate::body_graph::is_pure;
 use crate::cost::CostModel;
 use crate::eqsat::cost;
-use crate::greedy::{apply_plan, plan_of};
+use crate::greedy::{Found as Plan, apply_plan, plan_of};
 use crate::library::RuleSet;
+use crate::proof::Recorder;
 use crate::saturate::Entry;
 
 /// How far to go.
@@ -42,10 +45,13 @@ struct State {
     body: Body,
     /// The rules that led here.
     rules: Vec<usize>,
+    /// What they did, where that is noted.
+    trail: Vec<Rc<Plan>>,
 }
 
 /// Replaces `f` by the cheapest program found, if it is cheaper. `active` says which of `rules` take
-/// part. Programs that were met before are not looked at again.
+/// part. Programs that were met before are not looked at again. What led to it is noted with
+/// `recorder`.
 ///
 /// # Errors
 /// When a rule's right side does not type.
@@ -55,7 +61,9 @@ pub fn search(
     active: &[bool],
     model: CostModel,
     limits: Limits,
+    recorder: Option<&mut Recorder>,
 ) -> Result<Found, Diagnostic> {
+    let noted = recorder.is_some();
     let mut found = Found {
         rules: vec![Entry::default(); rules.rules.len()],
         work: 0,
@@ -64,14 +72,16 @@ pub fn search(
     };
     let before = cost(f, model);
     let mut best: Option<State> = None;
-    let mut states = vec![State { cost: before, body: f.body.clone(), rules: vec![] }];
+    let mut states =
+        vec![State { cost: before, body: f.body.clone(), rules: vec![], trail: vec![] }];
     let mut seen: FxHashSet<Fingerprint> = std::iter::once(fingerprint(f.body)).collect();
     let is_over = |found: &Found| found.work >= limits.work || limits.interrupt.is_raised();
     while found.rounds < limits.rounds && !is_over(&found) {
         found.rounds += 1;
         let mut next = Vec::new();
         for state in &mut states {
-            expand(f, rules, active, model, limits, state, &mut seen, &mut found, &mut next)?;
+            let seen = &mut seen;
+            expand(f, rules, active, model, limits, state, noted, seen, &mut found, &mut next)?;
         }
         // A stable sort: of equal ones, the one that was found first.
         next.sort_by(|a: &State, b: &State| a.cost.total_cmp(&b.cost));
@@ -83,14 +93,40 @@ pub fn search(
         };
         if first.cost < best.as_ref().map_or(before, |best| best.cost) - 1e-9 {
             let (body, rules) = (first.body.clone(), first.rules.clone());
-            best = Some(State { cost: first.cost, body, rules });
+            best = Some(State { cost: first.cost, body, rules, trail: first.trail.clone() });
         }
     }
     if let Some(best) = best {
         best.rules.iter().for_each(|rule| found.rules[*rule].used += 1);
+        if let Some(recorder) = recorder {
+            note(f, rules, &best.trail, recorder);
+        }
         *f.body = best.body;
     }
     Ok(found)
+}
+
+/// Goes to the best program once more, in a copy, and notes the steps: equal edits of equal bodies
+/// make values of equal ids.
+fn note(f: &mut FuncMut<'_>, rules: &RuleSet, trail: &[Rc<Plan>], recorder: &mut Recorder) {
+    let mut body = f.body.clone();
+    let mut view = with_body(f, &mut body);
+    for plan in trail {
+        recorder.in_place(view.body, rules, plan.0, &plan.1, view.registry);
+        let made = apply_plan(&mut view, rules, plan);
+        recorder.made(&made);
+    }
+}
+
+/// The function as it would be with another body.
+fn with_body<'a>(f: &'a mut FuncMut<'_>, body: &'a mut Body) -> FuncMut<'a> {
+    FuncMut {
+        name: f.name,
+        signature: &mut *f.signature,
+        body,
+        signatures: f.signatures,
+        registry: f.registry,
+    }
 }
 
 /// Adds to `next` what each rule makes at each place of `state`.
@@ -102,18 +138,12 @@ fn expand(
     model: CostModel,
     limits: Limits,
     state: &mut State,
+    noted: bool,
     seen: &mut FxHashSet<Fingerprint>,
     found: &mut Found,
     next: &mut Vec<State>,
 ) -> Result<(), Diagnostic> {
-    // The function as it would be with another body.
-    let mut view = FuncMut {
-        name: f.name,
-        signature: &mut *f.signature,
-        body: &mut state.body,
-        signatures: f.signatures,
-        registry: f.registry,
-    };
+    let mut view = with_body(f, &mut state.body);
     let ops: Vec<OpId> = view.body.walk().collect();
     for op in ops {
         if !is_pure(view.body, view.registry, op) {
@@ -140,7 +170,9 @@ fn expand(
             if new {
                 found.rules[place].applied += 1;
                 let rules = state_rules(&state.rules, place);
-                next.push(State { cost, body, rules });
+                let mut trail = state.trail.clone();
+                trail.extend(noted.then(|| Rc::new(plan)));
+                next.push(State { cost, body, rules, trail });
             }
         }
     }

@@ -90,6 +90,31 @@ pub const CODES: &[Code] = &[
         explanation: "A strategy is `strategy name { phase name { rules a, b; } }` with further \
                       options. See `docs/strategies.md`.",
     },
+    Code {
+        code: CERTIFICATE,
+        title: "a certificate does not read",
+        explanation: "A certificate is what `--explain-rewrites=FILE` wrote. It was cut off, or \
+                      edited, or is something else. See `docs/proofs.md`.",
+    },
+    Code {
+        code: STEP,
+        title: "a step of a certificate does not hold",
+        explanation: "The rule does not match the terms that the step names, a condition does not \
+                      hold, or something else follows than the certificate says. The rules may be \
+                      other ones than those that were applied.",
+    },
+    Code {
+        code: UNPROVEN,
+        title: "a certificate does not show that two programs are equal",
+        explanation: "All its steps hold, but they are not about this program, or do not lead to \
+                      that result.",
+    },
+    Code {
+        code: UNEXPLAINED,
+        title: "a rewriting cannot be explained",
+        explanation: "This is an error of the compiler: what it noted while it applied rules does \
+                      not lead to the result. Without `--explain-rewrites` the result is the same.",
+    },
 ];
 
 pub(crate) const SYNTAX: &str = "E1001";
@@ -109,3 +134,11 @@ pub const REFUTED: &str = "E1012";
 pub const UNTRIED: &str = "E1013";
 /// A strategy does not read.
 pub const STRATEGY: &str = "E1014";
+/// A certificate does not read.
+pub const CERTIFICATE: &str = "E1015";
+/// A step of a certificate does not hold.
+pub const STEP: &str = "E1016";
+/// A certificate does not show that two programs are equal.
+pub const UNPROVEN: &str = "E1017";
+/// A rewriting cannot be explained.
+pub const UNEXPLAINED: &str = "E1018";

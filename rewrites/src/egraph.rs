@@ -189,8 +189,9 @@ impl Graph {
         Class(self.graph.add(node))
     }
 
-    /// Adds what `plan` makes and unites it with what it replaces; how many classes became one.
-    pub fn apply(&mut self, plan: &Plan<Class>, registry: &Registry) -> usize {
+    /// Adds what `plan` makes and unites it with what it replaces; how many classes became one, and the
+    /// classes of what it made, in order.
+    pub fn apply(&mut self, plan: &Plan<Class>, registry: &Registry) -> (usize, Vec<Class>) {
         let mut made: Vec<Class> = Vec::with_capacity(plan.ops.len());
         let resolve = |operand: Operand<Class>, made: &[Class]| match operand {
             Operand::Value(class) => class,
@@ -206,7 +207,7 @@ impl Graph {
         for (old, new) in &plan.replacements {
             unions += usize::from(self.graph.union(old.0, resolve(*new, &made).0));
         }
-        unions
+        (unions, made)
     }
 
     /// Whether what `plan` makes differs from what is there in constants alone: in operands that are

@@ -17,7 +17,8 @@ use crate::egraph::{Class, Graph, Kind};
 use crate::extraction::gym::Gym;
 use crate::extraction::{self, Builder, Extraction, NONE, Problem, Strategy};
 use crate::library::RuleSet;
-use crate::saturate::{Budget, End, Entry, Phase, saturate};
+use crate::proof::Recorder;
+use crate::saturate::{Budget, End, Entry, Phase, saturate_noted};
 use crate::snapshot::Snapshot;
 
 /// What equality saturation did to a function.
@@ -73,11 +74,25 @@ pub fn optimize(
     rules: &RuleSet,
     settings: Settings<'_>,
 ) -> Result<Report, Box<Diagnostic>> {
+    optimize_noted(f, rules, settings, None)
+}
+
+/// As [`optimize`]; what is done is noted with `recorder`.
+///
+/// # Errors
+/// When a rule's right side does not type.
+pub fn optimize_noted(
+    f: &mut FuncMut<'_>,
+    rules: &RuleSet,
+    settings: Settings<'_>,
+    mut recorder: Option<&mut Recorder>,
+) -> Result<Report, Box<Diagnostic>> {
     let mut report =
         Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
     let blocks: Vec<BlockId> = f.body.walk_blocks().collect();
     for block in blocks {
-        Block::enter(f, block).optimize(f, rules, settings, &mut report)?;
+        let recorder = recorder.as_deref_mut();
+        Block::enter(f, block).optimize(f, rules, settings, &mut report, recorder)?;
     }
     Ok(report)
 }
@@ -155,9 +170,13 @@ impl Block {
         rules: &RuleSet,
         settings: Settings<'_>,
         report: &mut Report,
+        mut recorder: Option<&mut Recorder>,
     ) -> Result<(), Box<Diagnostic>> {
         if self.inside.is_empty() {
             return Ok(());
+        }
+        if let Some(recorder) = recorder.as_deref_mut() {
+            recorder.enter(f.body, self.classes.iter(), f.registry);
         }
         let Settings { budget, model, .. } = settings;
         let mut graph = std::mem::take(&mut self.graph);
@@ -165,7 +184,7 @@ impl Block {
         let best = &mut |graph: &Graph| self.best(view, graph, model);
         let default = || Cow::Owned(Phase::by_default(rules, budget));
         let phases = settings.phases.map_or_else(default, Cow::Borrowed);
-        let ledger = saturate(&mut graph, rules, f.registry, budget, &phases, best);
+        let ledger = saturate_noted(&mut graph, rules, f.registry, budget, &phases, best, recorder);
         self.graph = graph;
         let ledger = ledger.map_err(|error| {
             let place = self.inside.first().and_then(|(op, _)| f.op_span(*op));

@@ -111,6 +111,11 @@ impl Siblings {
         Some(expansion.get_or_init(|| expand(&self.rule, members)))
     }
 
+    /// By attribute, whether members share it: others may differ.
+    pub fn shared_attributes(&self) -> &[bool] {
+        &self.used
+    }
+
     /// Puts a match of the rule for one member to those with which it shares everything, if its
     /// conditions hold.
     pub fn add<G: TermGraph>(

@@ -13,6 +13,7 @@ use crate::family::{Groups, Siblings};
 use crate::instantiate::{Operand, Plan, Refusal, plan};
 use crate::library::{Compiled, RuleSet};
 use crate::matching::{Match, TermGraph, search};
+use crate::proof::Recorder;
 
 /// How far to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,10 +48,11 @@ pub fn rewrite(
     rules: &RuleSet,
     limits: Limits,
 ) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
-    rewrite_with(f, rules, &vec![true; rules.rules.len()], limits)
+    rewrite_with(f, rules, &vec![true; rules.rules.len()], limits, None)
 }
 
-/// As [`rewrite`], with those of `rules` alone that are `active`.
+/// As [`rewrite`], with those of `rules` alone that are `active`. What is done is noted with
+/// `recorder`.
 ///
 /// # Errors
 /// When a rule's right side does not type.
@@ -59,6 +61,7 @@ pub fn rewrite_with(
     rules: &RuleSet,
     active: &[bool],
     limits: Limits,
+    mut recorder: Option<&mut Recorder>,
 ) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
     let applied = vec![0; rules.rules.len()];
     let mut statistics = Statistics { applied, ..Statistics::default() };
@@ -83,9 +86,13 @@ pub fn rewrite_with(
         statistics.applied[index] += 1;
         let loc = Loc::fused(found.ops.iter().map(|value| f.body.value_loc(*value)));
         let rule = rules.rules[index].rule.name;
+        if let Some(recorder) = recorder.as_deref_mut() {
+            recorder.in_place(f.body, rules, index, &found, f.registry);
+        }
         f.body.begin_rewrite(rule, op);
-        apply(f, &plan, loc.by_pass(rule), &mut worklist);
+        let made = apply(f, &plan, loc.by_pass(rule), &mut worklist);
         f.body.end_rewrite();
+        recorder.iter_mut().for_each(|recorder| recorder.made(&made));
     }
     Ok((statistics, None))
 }
@@ -180,13 +187,13 @@ pub(crate) fn plan_of(
     }
 }
 
-/// Applies what [`plan_of`] found.
-pub(crate) fn apply_plan(f: &mut FuncMut<'_>, rules: &RuleSet, found: &Found) {
+/// Applies what [`plan_of`] found; the values of the operations that it made.
+pub(crate) fn apply_plan(f: &mut FuncMut<'_>, rules: &RuleSet, found: &Found) -> Vec<ValueId> {
     let (index, matched, plan) = found;
     let loc = Loc::fused(matched.ops.iter().map(|value| f.body.value_loc(*value)));
     let loc = loc.by_pass(rules.rules[*index].rule.name);
     let mut worklist = Worklist { pending: VecDeque::new(), queued: vec![] };
-    apply(f, plan, loc, &mut worklist);
+    apply(f, plan, loc, &mut worklist)
 }
 
 /// What a rule about a family makes of the operation of `root` and of those that share an operand
@@ -296,9 +303,17 @@ fn is_around(f: &FuncMut<'_>, value: ValueId, op: OpId) -> bool {
     }
 }
 
-fn apply(f: &mut FuncMut<'_>, plan: &Plan<ValueId>, loc: Loc, worklist: &mut Worklist) {
+/// The values of the operations that it made, in the order of the plan; some may be gone again.
+fn apply(
+    f: &mut FuncMut<'_>,
+    plan: &Plan<ValueId>,
+    loc: Loc,
+    worklist: &mut Worklist,
+) -> Vec<ValueId> {
     let found: SmallVec<[ValueId; 2]> = plan.replacements.iter().map(|(old, _)| *old).collect();
-    let Some(first) = found.first().and_then(|old| f.body.defining_op(*old)) else { return };
+    let Some(first) = found.first().and_then(|old| f.body.defining_op(*old)) else {
+        return vec![];
+    };
     let matched = Match {
         values: SmallVec::new(),
         attributes: SmallVec::new(),
@@ -309,7 +324,7 @@ fn apply(f: &mut FuncMut<'_>, plan: &Plan<ValueId>, loc: Loc, worklist: &mut Wor
         1 => InsertPoint::Before(first),
         _ => match place(f, &matched, plan) {
             Some(at) => at,
-            None => return,
+            None => return vec![],
         },
     };
     let mut made: Vec<ValueId> = Vec::with_capacity(plan.ops.len());
@@ -335,9 +350,9 @@ fn apply(f: &mut FuncMut<'_>, plan: &Plan<ValueId>, loc: Loc, worklist: &mut Wor
         f.replace(op, new);
         users.into_iter().for_each(|user| worklist.push(user));
     }
-    let made = made.iter().filter_map(|value| f.body.defining_op(*value));
-    unused.extend(made);
+    unused.extend(made.iter().filter_map(|value| f.body.defining_op(*value)));
     erase_unused(f, unused, worklist);
+    made
 }
 
 fn resolve(operand: Operand<ValueId>, made: &[ValueId]) -> ValueId {

@@ -12,7 +12,8 @@
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`];
 //! - [`eqsat`]: equality saturation: [`egraph`], [`snapshot`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
 //!   [`dump`];
-//! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text.
+//! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text;
+//! - [`proof`]: certificates of what drivers did, and checking them.
 
 pub mod beam;
 pub mod body_graph;
@@ -31,6 +32,7 @@ pub mod library;
 pub mod matching;
 pub mod parse;
 pub mod print;
+pub mod proof;
 pub mod regroup;
 pub mod rule;
 pub mod saturate;

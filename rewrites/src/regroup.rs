@@ -2,12 +2,14 @@
 //! groups that rules could use, which are terms that have an operand in common.
 
 use indexmap::IndexMap;
-use ir_core::{AttrDict, Registry, Symbol, Traits};
+use ir_core::{AttrDict, Registry, SmallVec, Symbol, Traits, Type};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::egraph::{Class, Graph};
+use crate::instantiate::{Operand, Plan, Planned};
 use crate::library::RuleSet;
 use crate::matching::{Head, TermGraph};
+use crate::proof::Recorder;
 use crate::rule::FloatClass;
 use crate::snapshot::Snapshot;
 
@@ -37,19 +39,21 @@ pub fn operations(rules: &RuleSet, registry: &Registry) -> Vec<Symbol> {
 }
 
 /// Adds, to each sum of operation `name` in `snapshot`, itself with the terms that share an operand together. No
-/// more than a few groups are made of each sum, so that the graph grows in proportion to it.
+/// more than a few groups are made of each sum, so that the graph grows in proportion to it. What is
+/// done is noted with `recorder`.
 pub fn regroup(
     graph: &mut Graph,
     snapshot: &Snapshot,
     name: Symbol,
     registry: &Registry,
     nodes: usize,
+    mut recorder: Option<&mut Recorder>,
 ) {
     let sums = snapshot.named(name);
     let inner: FxHashSet<Class> =
         sums.iter().copied().filter(|sum| is_inner(snapshot, *sum, name)).collect();
     for sum in sums.iter().filter(|sum| !inner.contains(sum)) {
-        let terms = terms(snapshot, *sum, name, &inner);
+        let Sum { ty, parts, terms } = terms(snapshot, *sum, name, &inner);
         if terms.len() < 3 || terms.len() > MAX_TERMS {
             continue;
         }
@@ -72,17 +76,10 @@ pub fn regroup(
             if graph.made() + 2 * terms.len() > nodes {
                 return;
             }
-            let mut of_group = vec![false; terms.len()];
-            group.iter().for_each(|place| of_group[*place] = true);
-            let mut parts = [true, false].map(|wanted| {
-                let chosen = terms.iter().zip(&of_group).filter(|(_, of)| **of == wanted);
-                let chosen: Vec<Class> = chosen.map(|(term, _)| *term).collect();
-                add(graph, name, &chosen, registry)
-            });
-            parts.sort_unstable();
-            let parts: Vec<Class> = parts.into_iter().flatten().collect();
-            if let Some(total) = add(graph, name, &parts, registry) {
-                graph.unite(*sum, total);
+            let plan = regrouped(name, ty, &terms, group, *sum);
+            let (_, made) = graph.apply(&plan, registry);
+            if let Some(recorder) = recorder.as_deref_mut() {
+                recorder.regrouped((name, ty), &parts, group, &made, registry);
             }
         }
     }
@@ -97,39 +94,80 @@ fn is_inner(snapshot: &Snapshot, sum: Class, name: Symbol) -> bool {
         && snapshot.operations(*user).any(|(op, operands)| op == name && operands.contains(&sum))
 }
 
-/// The terms of `sum`, in order, as long as all have its type.
-fn terms(snapshot: &Snapshot, sum: Class, name: Symbol, inner: &FxHashSet<Class>) -> Vec<Class> {
+/// A sum, taken apart.
+struct Sum {
+    ty: Type,
+    /// The operations that it is, the outer ones first.
+    parts: Vec<[Class; 2]>,
+    /// Its terms, in order.
+    terms: Vec<Class>,
+}
+
+/// The terms of `sum`, as long as all have its type.
+fn terms(snapshot: &Snapshot, sum: Class, name: Symbol, inner: &FxHashSet<Class>) -> Sum {
     let ty = snapshot.ty(sum);
-    let (mut terms, mut pending) = (Vec::new(), vec![sum]);
+    let mut found = Sum { ty, parts: vec![], terms: vec![] };
+    let mut pending = vec![sum];
     let mut open = FxHashSet::default();
     while let Some(class) = pending.pop() {
         let parts = snapshot.operations(class).find_map(|(op, operands)| {
             let same = operands.iter().all(|operand| snapshot.ty(*operand) == ty);
-            (op == name && same).then_some(operands)
+            <[Class; 2]>::try_from(operands).ok().filter(|_| op == name && same)
         });
         match parts {
             Some(parts) if (class == sum || inner.contains(&class)) && open.insert(class) => {
+                found.parts.push(parts);
                 pending.extend(parts.iter().rev());
             }
-            _ => terms.push(class),
+            _ => found.terms.push(class),
         }
-        if terms.len() > MAX_TERMS {
+        if found.terms.len() > MAX_TERMS {
             break;
         }
     }
-    terms
+    found
 }
 
-/// The sum of `terms`, as a balanced tree, so that few rounds take it together; `None` of no terms.
-fn add(graph: &mut Graph, name: Symbol, terms: &[Class], registry: &Registry) -> Option<Class> {
-    let ty = graph.ty(*terms.first()?);
-    let mut level = terms.to_vec();
-    while level.len() > 1 {
-        let pairs = level.chunks(2).map(|pair| match pair {
-            [a, b] => graph.op(name, AttrDict::empty(), ty, [*a, *b], registry),
-            _ => pair[0],
-        });
-        level = pairs.collect();
+/// The sum of `terms` by operations `name` of type `ty`: that of those at the places `group`, and that
+/// of the others, each as a balanced tree, so that few rounds take it together. It stands for `total`.
+pub fn regrouped<V: Copy>(
+    name: Symbol,
+    ty: Type,
+    terms: &[V],
+    group: &[usize],
+    total: V,
+) -> Plan<V> {
+    let mut of_group = vec![false; terms.len()];
+    group.iter().for_each(|place| of_group[*place] = true);
+    let mut ops: Vec<Planned<V>> = Vec::new();
+    let mut parts: SmallVec<[Operand<V>; 2]> = SmallVec::new();
+    for wanted in [true, false] {
+        let chosen = terms.iter().zip(&of_group).filter(|(_, of)| **of == wanted);
+        let mut level: Vec<Operand<V>> = chosen.map(|(term, _)| Operand::Value(*term)).collect();
+        while level.len() > 1 {
+            let pairs = level.chunks(2).map(|pair| match pair {
+                [a, b] => sum_of(&mut ops, name, ty, [*a, *b]),
+                _ => pair[0],
+            });
+            level = pairs.collect();
+        }
+        parts.extend(level);
     }
-    level.first().copied()
+    let new = match parts[..] {
+        [a, b] => sum_of(&mut ops, name, ty, [a, b]),
+        [a] => a,
+        _ => Operand::Value(total),
+    };
+    Plan { ops, replacements: SmallVec::from_iter([(total, new)]) }
+}
+
+fn sum_of<V>(
+    ops: &mut Vec<Planned<V>>,
+    name: Symbol,
+    ty: Type,
+    operands: [Operand<V>; 2],
+) -> Operand<V> {
+    let operands = SmallVec::from_iter(operands);
+    ops.push(Planned { name, attrs: AttrDict::empty(), operands, ty });
+    Operand::New(ops.len() - 1)
 }

@@ -8,6 +8,7 @@ use crate::family::Groups;
 use crate::instantiate::{Plan, Refusal, plan};
 use crate::library::{Compiled, RuleSet};
 use crate::matching::{Match, TermGraph, search};
+use crate::proof::Recorder;
 use crate::regroup::{operations, regroup};
 use crate::snapshot::Snapshot;
 
@@ -161,7 +162,23 @@ pub fn saturate(
     phases: &[Phase],
     best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
 ) -> Result<Ledger, Box<Diagnostic>> {
-    let mut run = Saturation::new(rules, registry);
+    saturate_noted(graph, rules, registry, budget, phases, best, None)
+}
+
+/// As [`saturate`]; what is applied is noted with `recorder`.
+///
+/// # Errors
+/// When a rule's right side does not type.
+pub fn saturate_noted(
+    graph: &mut Graph,
+    rules: &RuleSet,
+    registry: &Registry,
+    budget: Budget,
+    phases: &[Phase],
+    best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
+    recorder: Option<&mut Recorder>,
+) -> Result<Ledger, Box<Diagnostic>> {
+    let mut run = Saturation::new(rules, registry, recorder);
     graph.rebuild();
     for phase in phases {
         run.ledger.end = End::Budget;
@@ -208,8 +225,19 @@ struct Round {
     paused: bool,
 }
 
-/// What rules found in a round: the rule, by its place, and what it makes.
-type Plans = Vec<(usize, Plan<Class>)>;
+/// What a rule found.
+#[derive(Clone)]
+struct Proposal {
+    /// The rule, by its place.
+    place: usize,
+    /// What it makes.
+    plan: Plan<Class>,
+    /// Where it matches, if that is noted.
+    found: Option<Box<Match<Class>>>,
+}
+
+/// What rules found in a round, rule by rule.
+type Plans = Vec<Proposal>;
 
 /// A run of rules over a graph.
 struct Saturation<'a> {
@@ -222,10 +250,15 @@ struct Saturation<'a> {
     /// What changed before each round, in order.
     changes: Vec<(u32, Class)>,
     ledger: Ledger,
+    recorder: Option<&'a mut Recorder>,
 }
 
 impl<'a> Saturation<'a> {
-    fn new(rules: &'a RuleSet, registry: &'a Registry) -> Saturation<'a> {
+    fn new(
+        rules: &'a RuleSet,
+        registry: &'a Registry,
+        recorder: Option<&'a mut Recorder>,
+    ) -> Saturation<'a> {
         let count = rules.rules.len();
         let entries = vec![Entry::default(); count];
         let ledger =
@@ -237,6 +270,7 @@ impl<'a> Saturation<'a> {
             pauses: vec![(0, 0); count],
             changes: vec![],
             ledger,
+            recorder,
         }
     }
 
@@ -254,8 +288,10 @@ impl<'a> Saturation<'a> {
             let snapshot = graph.snapshot();
             let before = graph.made();
             for name in regrouped {
-                regroup(graph, &snapshot, name, self.registry, budget.nodes);
+                let recorder = self.recorder.as_deref_mut();
+                regroup(graph, &snapshot, name, self.registry, budget.nodes, recorder);
             }
+            self.recorder.iter_mut().for_each(|recorder| recorder.end_round());
             if graph.made() > before {
                 graph.rebuild();
             }
@@ -269,23 +305,25 @@ impl<'a> Saturation<'a> {
             .collect();
         let paused = active.len() < phase.active.iter().filter(|active| **active).count();
         let (mut plans, mut complete) = self.search(graph, &snapshot, budget, &active)?;
-        drop(snapshot);
+        let snapshot = self.recorder.is_some().then_some(snapshot);
         let merging: Vec<usize> =
             active.iter().copied().filter(|place| self.rules.rules[*place].merges()).collect();
         if !merging.is_empty()
             && let Some(snapshot) = best(graph)
         {
-            let (of_best, all) = self.search(graph, &snapshot, budget, &merging)?;
-            let known: FxHashSet<(usize, Plan<Class>)> = plans.iter().cloned().collect();
-            plans.extend(of_best.into_iter().filter(|plan| !known.contains(plan)));
-            plans.sort_by_key(|(place, _)| *place);
+            let (mut of_best, all) = self.search(graph, &snapshot, budget, &merging)?;
+            let known: FxHashSet<(usize, &Plan<Class>)> =
+                plans.iter().map(|found| (found.place, &found.plan)).collect();
+            of_best.retain(|found| !known.contains(&(found.place, &found.plan)));
+            plans.extend(of_best);
+            plans.sort_by_key(|found| found.place);
             complete &= all;
         }
-        plans.iter().for_each(|(place, _)| self.ledger.rules[*place].matches += 1);
+        plans.iter().for_each(|found| self.ledger.rules[found.place].matches += 1);
         if let Scheduler::Backoff { matches, rounds } = phase.scheduler {
             plans = self.pause(plans, matches, rounds);
         }
-        let mut done = self.apply(graph, &plans, budget);
+        let mut done = self.apply(graph, &plans, snapshot.as_ref(), budget);
         done.complete &= complete;
         done.paused = paused || self.pauses.iter().any(|(until, _)| *until >= round);
         graph.rebuild();
@@ -296,8 +334,8 @@ impl<'a> Saturation<'a> {
     fn pause(&mut self, plans: Plans, matches: u64, rounds: u32) -> Plans {
         let round = self.ledger.iterations;
         let mut kept = Vec::with_capacity(plans.len());
-        for of_rule in plans.chunk_by(|a, b| a.0 == b.0) {
-            let place = of_rule[0].0;
+        for of_rule in plans.chunk_by(|a, b| a.place == b.place) {
+            let place = of_rule[0].place;
             let (until, times) = &mut self.pauses[place];
             if of_rule.len() as u64 <= matches << (*times).min(32) {
                 kept.extend_from_slice(of_rule);
@@ -342,12 +380,14 @@ impl<'a> Saturation<'a> {
                 limits: (share, budget.nodes),
                 interrupt: budget.interrupt,
                 work: 0,
+                place: *place,
                 plans: Vec::new(),
+                record: self.recorder.is_some(),
             };
             let all = search.run(near)?;
             self.ledger.work += search.work;
             self.ledger.rules[*place].work += search.work;
-            plans.extend(search.plans.into_iter().map(|plan| (*place, plan)));
+            plans.extend(search.plans);
             complete &= all;
             if all {
                 self.searched[*place] = self.ledger.iterations;
@@ -356,9 +396,16 @@ impl<'a> Saturation<'a> {
         Ok((plans, complete))
     }
 
-    fn apply(&mut self, graph: &mut Graph, plans: &Plans, budget: Budget) -> Round {
+    /// Applies what was found in `snapshot`, which is there where that is noted.
+    fn apply(
+        &mut self,
+        graph: &mut Graph,
+        plans: &Plans,
+        snapshot: Option<&Snapshot>,
+        budget: Budget,
+    ) -> Round {
         let mut changed = false;
-        let mut by_rule: Vec<&[(usize, Plan<Class>)]> = plans.chunk_by(|a, b| a.0 == b.0).collect();
+        let mut by_rule: Vec<&[Proposal]> = plans.chunk_by(|a, b| a.place == b.place).collect();
         // First everybody's share, then what is left.
         for share_alike in [true, false] {
             let count = by_rule.len();
@@ -366,27 +413,40 @@ impl<'a> Saturation<'a> {
                 let left = budget.nodes.saturating_sub(graph.made());
                 let share = if share_alike { left / (count - index) } else { left };
                 let limit = graph.made() + share;
-                while let Some(((place, plan), rest)) = of_rule.split_first() {
-                    if graph.made() + plan.ops.len() > limit {
+                while let Some((proposal, rest)) = of_rule.split_first() {
+                    if graph.made() + proposal.plan.ops.len() > limit {
                         break;
                     }
                     *of_rule = rest;
-                    if !graph.is_known(plan) {
-                        changed |= self.apply_one(graph, *place, plan);
+                    if !graph.is_known(&proposal.plan) {
+                        changed |= self.apply_one(graph, proposal, snapshot);
                     }
                 }
             }
         }
         let unapplied = by_rule.iter().filter_map(|of_rule| of_rule.first());
-        let unapplied: Vec<usize> = unapplied.map(|(place, _)| *place).collect();
+        let unapplied: Vec<usize> = unapplied.map(|found| found.place).collect();
         unapplied.iter().for_each(|place| self.searched[*place] = 0);
+        self.recorder.iter_mut().for_each(|recorder| recorder.end_round());
         Round { changed, complete: unapplied.is_empty(), paused: false }
     }
 
     /// Whether it made anything new.
-    fn apply_one(&mut self, graph: &mut Graph, place: usize, plan: &Plan<Class>) -> bool {
+    fn apply_one(
+        &mut self,
+        graph: &mut Graph,
+        proposal: &Proposal,
+        snapshot: Option<&Snapshot>,
+    ) -> bool {
+        let Proposal { place, plan, found } = proposal;
+        let place = *place;
         let before = graph.made();
-        let unions = graph.apply(plan, self.registry);
+        let (unions, made) = graph.apply(plan, self.registry);
+        if let (Some(recorder), Some(snapshot), Some(found)) =
+            (self.recorder.as_deref_mut(), snapshot, found)
+        {
+            recorder.applied(self.rules, place, (snapshot, found), &made, self.registry);
+        }
         let nodes = graph.made() - before;
         let entry = &mut self.ledger.rules[place];
         entry.applied += 1;
@@ -415,7 +475,10 @@ struct RuleSearch<'a> {
     limits: (u64, usize),
     interrupt: Interrupt,
     work: u64,
-    plans: Vec<Plan<Class>>,
+    place: usize,
+    plans: Plans,
+    /// Whether it is noted where the rule matches.
+    record: bool,
 }
 
 impl RuleSearch<'_> {
@@ -443,8 +506,12 @@ impl RuleSearch<'_> {
             }
             for group in groups.iter() {
                 let Some(rule) = siblings.of(group.len()) else { continue };
-                match plan(snapshot, rule, &siblings.join(group), self.registry, functions) {
-                    Ok(plan) => self.plans.push(plan),
+                let found = siblings.join(group);
+                match plan(snapshot, rule, &found, self.registry, functions) {
+                    Ok(plan) => {
+                        let (place, found) = (self.place, self.record.then(|| found.into()));
+                        self.plans.push(Proposal { place, plan, found });
+                    }
                     Err(Refusal::Condition) => {}
                     Err(Refusal::IllTyped(diagnostic)) => return Err(diagnostic),
                 }
@@ -455,10 +522,13 @@ impl RuleSearch<'_> {
         for class in candidates() {
             let mut error = None;
             let (plans, limit) = (&mut self.plans, self.limits.1);
-            let registry = self.registry;
+            let (registry, place, record) = (self.registry, self.place, self.record);
             let visit = &mut |found: &Match<Class>| {
                 match plan(snapshot, rule, found, registry, functions) {
-                    Ok(plan) => plans.push(plan),
+                    Ok(plan) => {
+                        let found = record.then(|| found.clone().into());
+                        plans.push(Proposal { place, plan, found });
+                    }
                     Err(Refusal::Condition) => {}
                     Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
                 }

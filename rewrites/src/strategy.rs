@@ -13,9 +13,10 @@ use ir_core::text::lexer::TokenKind;
 use ir_core::{Diagnostic, FuncMut, Interrupt, Registry, SourceMap, Span};
 
 use crate::cost::CostModel;
-use crate::eqsat::{Report, Settings, cost, optimize};
+use crate::eqsat::{Report, Settings, cost, optimize_noted};
 use crate::extraction::{self, STRATEGIES};
 use crate::library::{Library, RuleSet};
+use crate::proof::Recorder;
 use crate::rule::{FloatClass, Rule};
 use crate::saturate::{Budget, Entry, Phase, Scheduler};
 use crate::{beam, codes, greedy};
@@ -177,6 +178,19 @@ pub fn apply(
     prepared: &Prepared,
     told: Told,
 ) -> Result<Report, Box<Diagnostic>> {
+    apply_noted(f, prepared, told, None)
+}
+
+/// As [`apply`]; what is done is noted with `recorder`.
+///
+/// # Errors
+/// When a rule's right side does not type.
+pub fn apply_noted(
+    f: &mut FuncMut<'_>,
+    prepared: &Prepared,
+    told: Told,
+    mut recorder: Option<&mut Recorder>,
+) -> Result<Report, Box<Diagnostic>> {
     let Prepared { strategy, rules, active } = prepared;
     let model = strategy.cost.unwrap_or(told.model);
     let empty = || Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
@@ -194,7 +208,7 @@ pub fn apply(
                 };
                 let (extraction, dump) = (prepared.extraction(), told.dump);
                 let settings = Settings { phases: Some(&phases), budget, model, extraction, dump };
-                optimize(f, rules, settings)?
+                optimize_noted(f, rules, settings, recorder.as_deref_mut())?
             }
             Driver::Greedy | Driver::Beam(_) => {
                 let before = cost(f, model);
@@ -203,10 +217,13 @@ pub fn apply(
                 for (phase, active) in strategy.phases.iter().zip(active) {
                     let work = phase.work.saturating_mul(f.body.op_count() as u64);
                     let phase = (phase, work, model, told.interrupt);
-                    in_place(f, strategy.driver, rules, active, phase, &mut report)?;
+                    let recorder = recorder.as_deref_mut();
+                    in_place(f, strategy.driver, rules, active, phase, &mut report, recorder)?;
                 }
                 let after = cost(f, model);
                 if after > before {
+                    let values = old.value_capacity();
+                    recorder.iter_mut().for_each(|recorder| recorder.restored(values));
                     *f.body = old;
                 }
                 report.cost = (before, after.min(before));
@@ -240,10 +257,11 @@ fn in_place(
     active: &[bool],
     (phase, work, model, interrupt): (&PhaseText, u64, CostModel, Interrupt),
     report: &mut Report,
+    recorder: Option<&mut Recorder>,
 ) -> Result<(), Box<Diagnostic>> {
     if let Driver::Beam(width) = driver {
         let limits = beam::Limits { width, rounds: phase.rounds, work, interrupt };
-        let found = beam::search(f, rules, active, model, limits)?;
+        let found = beam::search(f, rules, active, model, limits, recorder)?;
         report.interrupted |= !found.finished && interrupt.is_raised();
         report.rules.iter_mut().zip(&found.rules).for_each(|(total, entry)| total.add(entry));
         report.work += found.work;
@@ -253,7 +271,7 @@ fn in_place(
     }
     let rewrites = 20 * f.body.op_count() as u64;
     let limits = greedy::Limits { rewrites, matches: 10_000, interrupt };
-    let (statistics, stopped) = greedy::rewrite_with(f, rules, active, limits)?;
+    let (statistics, stopped) = greedy::rewrite_with(f, rules, active, limits, recorder)?;
     report.interrupted |= statistics.interrupted;
     for (entry, applied) in report.rules.iter_mut().zip(&statistics.applied) {
         entry.matches += applied;

@@ -22,6 +22,7 @@ mod plugin;
 mod profile;
 mod provenance;
 mod reference;
+mod replay;
 mod report;
 mod rules;
 mod run_model;

@@ -546,23 +546,7 @@ impl Operands<'_> {
     ) -> Result<Value, String> {
         let operands: Vec<Value> =
             operands.iter().map(|value| self.values[*value].1.clone()).collect();
-        match name.as_str() {
-            "relay.tuple" => return Ok(Value::tuple(operands)),
-            "relay.constant" => {
-                let tensor = attrs.value::<TensorData>("value").ok_or("no value")?;
-                return Ok(tensor.into());
-            }
-            "relay.tuple_get" => {
-                let index =
-                    attrs.value::<i64>("index").and_then(|index| usize::try_from(index).ok());
-                let fields = operands.first().and_then(Value::as_tuple);
-                let field = index.and_then(|index| fields?.get(index).cloned());
-                return field.ok_or_else(|| "no such field".to_string());
-            }
-            _ => {}
-        }
-        let hook = self.registry.hook::<Evaluate>(name).ok_or("no evaluator")?;
-        (hook.0)(&EvalCx { operands: &operands, attrs, result: ty }).map_err(String::from)
+        value(self.registry, name, attrs, &operands, ty)
     }
 
     fn evaluate(&mut self, plan: &Plan<usize>) -> Result<Vec<usize>, String> {
@@ -592,4 +576,33 @@ fn is_finite(value: &Value) -> bool {
         Value::Tuple(fields) => fields.iter().all(is_finite),
         _ => true,
     }
+}
+
+/// What an operation gives.
+///
+/// # Errors
+/// When it has no evaluator, or no value on these operands.
+pub fn value(
+    registry: &Registry,
+    name: Symbol,
+    attrs: AttrDict,
+    operands: &[Value],
+    ty: Type,
+) -> Result<Value, String> {
+    match name.as_str() {
+        "relay.tuple" => return Ok(Value::tuple(operands.iter().cloned())),
+        "relay.constant" => {
+            let tensor = attrs.value::<TensorData>("value").ok_or("no value")?;
+            return Ok(tensor.into());
+        }
+        "relay.tuple_get" => {
+            let index = attrs.value::<i64>("index").and_then(|index| usize::try_from(index).ok());
+            let fields = operands.first().and_then(Value::as_tuple);
+            let field = index.and_then(|index| fields?.get(index).cloned());
+            return field.ok_or_else(|| "no such field".to_string());
+        }
+        _ => {}
+    }
+    let hook = registry.hook::<Evaluate>(name).ok_or("no evaluator")?;
+    (hook.0)(&EvalCx { operands, attrs, result: ty }).map_err(String::from)
 }

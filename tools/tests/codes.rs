@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Code, why no lit file can show it, and the test that does.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("E1018", "an edit that no driver noted; ours note all", "rewrites/tests/proofs.rs"),
     ("E0713", "a signal while a pass runs", "tools/tests/interrupt.rs"),
     (
         "E0728",

@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p examples --bin saturate-graphs [NAME [RULES…]]`
 //! `cargo run --release -p examples --bin saturate-graphs print NAME`
+//! `cargo run --release -p examples --bin saturate-graphs explain [NAME]`, what certificates cost
 
 #![allow(clippy::print_stdout, reason = "an example prints its table")]
 
@@ -13,9 +14,11 @@ use ir_core::{Diagnostic, FuncMut, Interrupt, Module, Registry, SourceMap};
 use relay::inference::infer_module;
 use relay::text::{PrintOptions, parse, print};
 use rewrites::cost::CostModel;
-use rewrites::eqsat::{Report, Settings, optimize};
+use rewrites::eqsat::{Report, Settings, optimize_noted};
 use rewrites::extraction::STRATEGIES;
 use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
+use rewrites::proof::Recorder;
+use rewrites::proof::replay::{HEADER, parts, replay};
 use rewrites::saturate::Budget;
 
 fn main() -> ExitCode {
@@ -27,6 +30,9 @@ fn main() -> ExitCode {
     {
         print!("{text}");
         return ExitCode::SUCCESS;
+    }
+    if let Some("explain") = arguments.first().map(String::as_str) {
+        return explain(arguments.get(1).map(String::as_str));
     }
     let rules: Vec<String> = match arguments.get(1..) {
         Some(names) if !names.is_empty() => names.to_vec(),
@@ -46,6 +52,56 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Prints what certificates of `only`, or of all graphs, cost.
+fn explain(only: Option<&str>) -> ExitCode {
+    let registry = tools::registry();
+    let mut all = graphs::all();
+    all.push(("scaled-chain-100k", graphs::scaled_chain(100_000)));
+    println!("graph              steps     bytes  CPU ms  with certificate  check");
+    for (name, text) in all.into_iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+        match certificate(&text, &registry) {
+            Ok(row) => println!("{name:17} {row}"),
+            Err(found) => {
+                found.iter().for_each(|diagnostic| eprintln!("{name}: {}", diagnostic.message));
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// A row of the table of certificates: saturation with and without one, and checking it.
+fn certificate(text: &str, registry: &Registry) -> Result<String, Vec<Diagnostic>> {
+    let (mut module, found) = parse("graph", text, registry);
+    errors(found)?;
+    errors(infer_module(&mut module, registry))?;
+    let (mut library, found) = Library::new(registry, &SourceMap::default());
+    errors(found)?;
+    let names = DEFAULT_SETS.map(String::from);
+    let rules = RuleSet::new(library.choose(&names, registry)?, registry);
+    let milliseconds = |start: ThreadTime| start.elapsed().as_secs_f64() * 1e3;
+    let start = ThreadTime::now();
+    let plain = saturate(&mut module.clone(), &rules, registry, false)?;
+    let without = milliseconds(start);
+    let before = module.clone();
+    let start = ThreadTime::now();
+    let noted = saturate(&mut module, &rules, registry, true)?;
+    let with = milliseconds(start);
+    assert_eq!(plain.0, noted.0, "noting changes nothing");
+    let text = format!("{HEADER}{}", noted.2);
+    let start = ThreadTime::now();
+    let mut steps = 0;
+    for part in parts("certificate", &text).map_err(|error| vec![error])? {
+        let body =
+            |module: &Module| module.items.get(&part.name).and_then(|item| item.body.clone());
+        let (Some(body), Some(rewritten)) = (body(&before), body(&module)) else { continue };
+        let verdict = replay(&part, &body, Some((&rewritten, None)), &rules, registry);
+        steps += verdict.map_err(|error| vec![error])?.steps.len();
+    }
+    let check = milliseconds(start);
+    Ok(format!("{steps:6} {:9} {without:7.1} {with:17.1} {check:6.1}", text.len()))
+}
+
 /// A row of the table, from text to text.
 fn measure(text: &str, names: &[String], registry: &Registry) -> Result<String, Vec<Diagnostic>> {
     let start = ThreadTime::now();
@@ -55,7 +111,7 @@ fn measure(text: &str, names: &[String], registry: &Registry) -> Result<String, 
     let (mut library, found) = Library::new(registry, &SourceMap::default());
     errors(found)?;
     let rules = RuleSet::new(library.choose(names, registry)?, registry);
-    let (report, operations) = saturate(&mut module, &rules, registry)?;
+    let (report, operations, _) = saturate(&mut module, &rules, registry, false)?;
     let mut out = Vec::new();
     let printed = print(&module, registry, &PrintOptions::default(), &mut out);
     if let Err(error) = printed {
@@ -86,9 +142,10 @@ fn saturate(
     module: &mut Module,
     rules: &RuleSet,
     registry: &Registry,
-) -> Result<(Report, usize), Vec<Diagnostic>> {
+    explain: bool,
+) -> Result<(Report, usize, String), Vec<Diagnostic>> {
     let signatures = module.signatures();
-    let mut result = (Report::default(), 0);
+    let mut result = (Report::default(), 0, String::new());
     for (name, item) in &mut module.items {
         let Some(body) = &mut item.body else { continue };
         let body = std::sync::Arc::make_mut(body);
@@ -112,8 +169,12 @@ fn saturate(
         let extraction = &STRATEGIES[0];
         let settings =
             Settings { phases: None, budget, model: CostModel::T4, extraction, dump: false };
-        let report = optimize(&mut function, rules, settings);
-        result = (report.map_err(|error| vec![*error])?, operations);
+        let mut recorder = explain.then(|| Recorder::new(&function));
+        let report = optimize_noted(&mut function, rules, settings, recorder.as_mut());
+        let report = report.map_err(|error| vec![*error])?;
+        let explained = recorder.map(|recorder| recorder.finish(&function, rules)).transpose();
+        let explained = explained.map_err(|error| vec![error])?;
+        result = (report, operations, explained.map_or(String::new(), |explained| explained.text));
     }
     Ok(result)
 }

@@ -80,15 +80,21 @@ impl Graph {
 /// ResNeXt-50, 32 groups of width 4 (Xie et al., arXiv 1611.05431, table 1), without batch
 /// normalization, which inference folds.
 pub fn resnext_50() -> String {
+    resnext_of(224, 1)
+}
+
+/// The same for images of another extent, with fewer channels and groups.
+pub(super) fn resnext_of(extent: usize, fewer: usize) -> String {
     let mut g = Graph::default();
-    let x = g.image(3, 224);
-    let x = g.conv_relu(&x, 64, (7, 7), 2);
+    let x = g.image(3, extent);
+    let x = g.conv_relu(&x, 64 / fewer, (7, 7), 2);
     let mut x = g.pool("max", &x, 2);
     for (blocks, width, stride) in [(3, 128, 1), (4, 256, 2), (6, 512, 2), (3, 1024, 2)] {
+        let width = width / fewer;
         for block in 0..blocks {
             let stride = if block == 0 { stride } else { 1 };
             let inner = g.conv_relu(&x, width, (1, 1), 1);
-            let inner = g.convolution(&inner, width, (3, 3), stride, 32);
+            let inner = g.convolution(&inner, width, (3, 3), stride, 32 / fewer);
             let inner = g.relu(&inner);
             let inner = g.convolution(&inner, 2 * width, (1, 1), 1, 1);
             if block == 0 {
@@ -104,11 +110,16 @@ pub fn resnext_50() -> String {
 /// NASNet-A (Zoph et al., arXiv 1707.07012, figure 4): 3 times 5 normal cells, with a reduction
 /// cell after each.
 pub fn nasnet_a() -> String {
+    nasnet_of(224, 1)
+}
+
+/// The same for images of another extent, with fewer channels.
+pub(super) fn nasnet_of(extent: usize, fewer: usize) -> String {
     let mut g = Graph::default();
-    let x = g.image(3, 224);
-    let x = g.conv_relu(&x, 64, (3, 3), 2);
+    let x = g.image(3, extent);
+    let x = g.conv_relu(&x, 64 / fewer, (3, 3), 2);
     let mut current = g.pool("max", &x, 2);
-    let mut channels = 128;
+    let mut channels = 128 / fewer;
     let mut previous = current.clone();
     for _ in 0..3 {
         for _ in 0..5 {
@@ -169,9 +180,14 @@ fn reduction_cell(g: &mut Graph, previous: &Image, current: &Image, channels: us
 
 /// SqueezeNet 1.1 (Iandola et al., arXiv 1602.07360).
 pub fn squeezenet() -> String {
+    squeezenet_of(224, 1)
+}
+
+/// The same for images of another extent, with fewer channels.
+pub(super) fn squeezenet_of(extent: usize, fewer: usize) -> String {
     let mut g = Graph::default();
-    let x = g.image(3, 224);
-    let x = g.conv_relu(&x, 64, (3, 3), 2);
+    let x = g.image(3, extent);
+    let x = g.conv_relu(&x, 64 / fewer, (3, 3), 2);
     let mut x = g.pool("max", &x, 2);
     for (index, (narrow, wide)) in
         [(16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256)]
@@ -181,12 +197,13 @@ pub fn squeezenet() -> String {
         if index == 2 || index == 4 {
             x = g.pool("max", &x, 2);
         }
+        let (narrow, wide) = (narrow / fewer, wide / fewer);
         let squeezed = g.conv_relu(&x, narrow, (1, 1), 1);
         let (a, b) =
             (g.conv_relu(&squeezed, wide, (1, 1), 1), g.conv_relu(&squeezed, wide, (3, 3), 1));
         x = g.concatenate(&[a, b]);
     }
-    let x = g.conv_relu(&x, 1000, (1, 1), 1);
+    let x = g.conv_relu(&x, 1000 / fewer, (1, 1), 1);
     let result = g.op(&format!("nn.global_avg_pool2d({})", x.name));
     g.text(&result)
 }

@@ -5,14 +5,18 @@ use super::Graph;
 /// The recurrent cell found by architecture search (Zoph and Le, arXiv 1611.01578, figure 8), 5
 /// steps of width 512, with weights of their own.
 pub fn nasrnn() -> String {
-    const WIDTH: usize = 512;
+    nasrnn_of(5, 512)
+}
+
+/// The same with `steps` steps of width `width`.
+pub(super) fn nasrnn_of(steps: usize, width: usize) -> String {
     let mut g = Graph::default();
-    let mut state = g.input(&[1, WIDTH]);
-    for _ in 0..5 {
-        let x = g.input(&[1, WIDTH]);
+    let mut state = g.input(&[1, width]);
+    for _ in 0..steps {
+        let x = g.input(&[1, width]);
         let mut sums = Vec::new();
         for _ in 0..8 {
-            let (v, w) = (g.weight(&[WIDTH, WIDTH]), g.weight(&[WIDTH, WIDTH]));
+            let (v, w) = (g.weight(&[width, width]), g.weight(&[width, width]));
             let a = g.op(&format!("nn.dense({x}, {v})"));
             let b = g.op(&format!("nn.dense({state}, {w})"));
             sums.push(g.op(&format!("add({a}, {b})")));
@@ -43,12 +47,16 @@ pub fn nasrnn() -> String {
 /// queries, keys and values of 16 heads for 64 tokens of width 1024, without softmax. What enters
 /// a block is a product of what entered the one before.
 pub fn bert() -> String {
-    let (tokens, width, heads) = (64, 1024, 16);
+    bert_of(8, (64, 1024, 16))
+}
+
+/// The same with `blocks` blocks for other tokens, width and heads.
+pub(super) fn bert_of(blocks: usize, (tokens, width, heads): (usize, usize, usize)) -> String {
     let mut g = Graph::default();
     let input = g.input(&[tokens, width]);
     let mut x = g.op(&format!("nn.relu({input})"));
     let mut outputs = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..blocks {
         let mut parts = Vec::new();
         for _ in 0..3 {
             let w = g.weight(&[width, width]);
@@ -74,7 +82,14 @@ pub fn bert() -> String {
 /// An encoder of `layers` layers (Vaswani et al., arXiv 1706.03762), with softmax, layer
 /// normalization and GELU in primitive operations: 45 operations a layer.
 pub fn transformer(layers: usize) -> String {
-    let (tokens, width, heads) = (128usize, 768usize, 12usize);
+    transformer_of(layers, (128, 768, 12))
+}
+
+/// The same for other tokens, width and heads.
+pub(super) fn transformer_of(
+    layers: usize,
+    (tokens, width, heads): (usize, usize, usize),
+) -> String {
     let depth = width / heads;
     let mut g = Graph::default();
     let mut x = g.input(&[tokens, width]);
@@ -151,6 +166,19 @@ pub fn residual_chain(operations: usize) -> String {
         let biased = g.op(&format!("add({product}, {b})"));
         let active = g.op(&format!("nn.relu({biased})"));
         x = g.op(&format!("add({active}, {x})"));
+    }
+    g.text(&x)
+}
+
+/// A chain of about `operations` operations, every third of which is a product with one: a rule
+/// applies at each.
+pub fn scaled_chain(operations: usize) -> String {
+    let mut g = Graph::default();
+    let (mut x, y) = (g.input(&[4, 4]), g.input(&[4, 4]));
+    for _ in 0..operations / 3 {
+        let scaled = g.op(&format!("multiply({x}, 1f)"));
+        let active = g.op(&format!("nn.relu({scaled})"));
+        x = g.op(&format!("add({active}, {y})"));
     }
     g.text(&x)
 }

@@ -14,7 +14,7 @@ use crate::intern::Symbol;
 use crate::interrupt::Interrupt;
 use crate::location::SourceMap;
 use crate::module::{Module, Signature, Signatures};
-use crate::pass::{FunctionPass, ModulePass, PassContext, PassInstance};
+use crate::pass::{Explanation, FunctionPass, ModulePass, PassContext, PassInstance};
 use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
@@ -30,6 +30,8 @@ pub struct RunOptions {
     pub sources: SourceMap,
     /// How the rewrites of passes are watched; `None` where nobody does.
     pub watch: Option<WatchOptions>,
+    /// Whether passes that can explain what they do.
+    pub explain: bool,
     /// Whether passes that search are to end with what they have.
     pub interrupt: Interrupt,
 }
@@ -37,7 +39,7 @@ pub struct RunOptions {
 impl Default for RunOptions {
     fn default() -> RunOptions {
         let (sources, interrupt) = (SourceMap::default(), Interrupt::default());
-        RunOptions { threads: 1, sources, watch: None, interrupt }
+        RunOptions { threads: 1, sources, watch: None, explain: false, interrupt }
     }
 }
 
@@ -67,6 +69,8 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// Texts that the findings point into, besides the program's.
     pub sources: SourceMap,
+    /// What passes explained, in pipeline order and in item order within a pass.
+    pub explanations: Vec<Explanation>,
 }
 
 /// What one pass of a run did.
@@ -121,6 +125,7 @@ struct Findings {
     statistics: Statistics,
     sources: SourceMap,
     log: Vec<u8>,
+    explanations: Vec<Explanation>,
     panic: Option<String>,
     /// Whether it was interrupted.
     cut: bool,
@@ -134,6 +139,7 @@ struct Executed {
     statistics: Statistics,
     sources: SourceMap,
     log: Vec<u8>,
+    explanations: Vec<Explanation>,
     crash: Option<Crash>,
     cut: bool,
     tallies: Vec<Tally>,
@@ -157,7 +163,8 @@ pub fn run(
 ) -> io::Result<Report> {
     let (diagnostics, steps) = (vec![], vec![]);
     let sources = SourceMap::default();
-    let mut report = Report { outcome: Outcome::Done, diagnostics, steps, sources };
+    let explanations = vec![];
+    let mut report = Report { outcome: Outcome::Done, diagnostics, steps, sources, explanations };
     for (index, step) in pipeline.steps().iter().enumerate() {
         let cx = StepCx { step, index, registry };
         let mut allow = |item: Option<Symbol>, log: &mut dyn io::Write| -> io::Result<bool> {
@@ -196,8 +203,9 @@ pub fn run(
         };
         let wall = start.elapsed();
         let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
-        let Executed { log: said, crash, cut, tallies, .. } = executed;
+        let Executed { log: said, crash, cut, tallies, explanations, .. } = executed;
         report.sources.extend(&sources);
+        report.explanations.extend(explanations);
         log.write_all(&said)?;
         let rewrites: Vec<Rewrite> = tallies.iter().flat_map(Tally::take).collect();
         if !rewrites.is_empty() {
@@ -272,6 +280,7 @@ fn collect(
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
     cx.sources = options.sources.clone();
+    cx.explain = options.explain;
     cx.interrupt = options.interrupt;
     let result = catch_panic(|| work(&mut cx));
     let cut = cx.was_cut_short();
@@ -284,8 +293,8 @@ fn collect(
         }
         Err(message) => Some(message),
     };
-    let PassContext { statistics, sources, log, .. } = cx;
-    Findings { diagnostics, statistics, sources, log, panic, cut }
+    let PassContext { statistics, sources, log, explanations, .. } = cx;
+    Findings { diagnostics, statistics, sources, log, explanations, panic, cut }
 }
 
 fn run_module_pass(
@@ -324,11 +333,22 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, sources, log, panic, cut } = findings;
+    let Findings { diagnostics, statistics, sources, log, explanations, panic, cut } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     let tallies = Vec::from_iter(tally);
     let items = vec![];
-    Executed { changed, items, diagnostics, statistics, sources, log, crash, cut, tallies }
+    Executed {
+        changed,
+        items,
+        diagnostics,
+        statistics,
+        sources,
+        log,
+        explanations,
+        crash,
+        cut,
+        tallies,
+    }
 }
 
 fn run_function_pass(
@@ -356,6 +376,7 @@ fn run_function_pass(
         statistics: Statistics::default(),
         sources: SourceMap::default(),
         log: vec![],
+        explanations: vec![],
         crash: None,
         cut: false,
         tallies: vec![],
@@ -373,6 +394,7 @@ fn run_function_pass(
         executed.diagnostics.extend(findings.diagnostics);
         executed.sources.extend(&findings.sources);
         executed.log.extend(findings.log);
+        executed.explanations.extend(findings.explanations);
         for (counter, amount) in findings.statistics {
             *executed.statistics.entry(counter).or_default() += amount;
         }

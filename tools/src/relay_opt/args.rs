@@ -87,7 +87,7 @@ pub(super) struct Optimize {
     /// Compiles the input again whenever it changes, until interrupted, and prints the items that
     /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
     #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
-          "print_ir_after_change", "print_schedule_steps", "dump_egraph", "timing", "stats",
+          "print_ir_after_change", "print_schedule_steps", "dump_egraph", "explain_rewrites", "timing", "stats",
           "verify_semantics", "bisect_limit", "run_reproducer", "split_input_file",
           "verify_diagnostics", "cache", "print_pipeline"])]
     pub(super) watch: bool,
@@ -133,6 +133,12 @@ pub(super) struct Optimize {
     /// `relay-opt egraph extract` and other tools; or ir, for people
     #[arg(long, value_name = "FORM", help_heading = "Watching passes")]
     pub(super) dump_egraph: Option<String>,
+    /// Explains the rewrites of `rewrite` and `eqsat`: the steps that lead from the program to the
+    /// result, each with its rule, where it matched and why it was allowed, checked once more. Goes to
+    /// standard error, or to FILE, for `relay-opt rules replay`
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "-", help_heading = "Watching passes")]
+    pub(super) explain_rewrites: Option<String>,
     /// Prints where the time went
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
           default_missing_value = "human", help_heading = "Watching passes")]
@@ -587,6 +593,20 @@ pub(super) enum RulesCommand {
         name: String,
         /// Files of rules, besides the built-in ones
         files: Vec<String>,
+    },
+    /// Checks a certificate that `--explain-rewrites=FILE` wrote: makes each of its steps again, from
+    /// the program and the rules alone
+    Replay {
+        /// The certificate
+        certificate: String,
+        /// The program as it was before the pass
+        program: String,
+        /// The program after the pass, to check that it is what the certificate is about
+        #[arg(long, value_name = "FILE")]
+        result: Option<String>,
+        /// Files of rules, besides the built-in ones
+        #[arg(long, value_name = "FILE", action = ArgAction::Append)]
+        rules: Vec<String>,
     },
     /// Prints rules
     List {

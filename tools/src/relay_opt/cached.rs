@@ -44,6 +44,7 @@ impl Results {
             || args.print_provenance
             || args.print_schedule_steps
             || args.dump_egraph.is_some()
+            || args.explain_rewrites.is_some()
             || args.timing.is_some()
             || args.stats
             || args.verify_semantics.is_some()

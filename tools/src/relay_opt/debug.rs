@@ -4,6 +4,7 @@
 mod bisect;
 mod edits;
 mod reduce;
+mod steps;
 mod trial;
 
 use std::fs;
@@ -92,7 +93,7 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
     let reproducer = match place {
         None => return session.fail(no_fault(&session.trial), io),
         Some(Place::Found(found)) => {
-            explain(&found, &session.trial, io)?;
+            explain(&found, &session.trial, &session.sources(&found), io)?;
             let text = session.trial.write(&found.before, true).unwrap_or_default();
             reproducer(found.execution.step, found.finding.what, text).to_string()
         }
@@ -137,7 +138,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
         narrowed(finding, *executions, *total, io)?;
     }
     if let Some(Place::Found(found)) = &place {
-        explain(found, &session.trial, io)?;
+        explain(found, &session.trial, &session.sources(found), io)?;
         let trial = session.trial.of_pipeline(found.execution.step.clone());
         let text = trial.write(&found.before, true).unwrap_or_default();
         if trial.check(&found.before, &text, Extent::All).is_some() {
@@ -273,6 +274,13 @@ fn ended<T>(
 }
 
 impl Session {
+    /// The texts that places in what was found are about.
+    fn sources(&self, found: &Bisected) -> SourceMap {
+        let mut sources = self.reporter.source_map().clone();
+        found.step.iter().for_each(|step| sources.extend(&step.sources));
+        sources
+    }
+
     fn fail(&mut self, diagnostic: Diagnostic, io: &mut Io<'_>) -> io::Result<i32> {
         self.reporter.report(vec![diagnostic], io)?;
         self.reporter.finish(io)?;
@@ -383,7 +391,12 @@ fn reproducer(pipeline: String, reason: String, input: String) -> Reproducer {
 }
 
 /// Says which pass and rewrite it is.
-fn explain(found: &Bisected, trial: &Trial, io: &mut Io<'_>) -> io::Result<()> {
+fn explain(
+    found: &Bisected,
+    trial: &Trial,
+    sources: &SourceMap,
+    io: &mut Io<'_>,
+) -> io::Result<()> {
     let place = found.execution.item.map_or("the module".to_string(), |item| format!("@{item}"));
     let (number, total) = found.number;
     writeln!(io.stderr, "pass `{}` on {place} is at fault", found.execution.pass)?;
@@ -395,6 +408,19 @@ fn explain(found: &Bisected, trial: &Trial, io: &mut Io<'_>) -> io::Result<()> {
         writeln!(io.stderr, "  rewrite {number} of {total}{rule}, in @{}:", rewrite.item)?;
         writeln!(io.stderr, "    - {}", rewrite.before)?;
         writeln!(io.stderr, "    + {}", rewrite.after)?;
+    }
+    if let Some(step) = &found.step {
+        let (number, total) = step.number;
+        let mut text = format!("  step {number} of {total}: {}", step.what);
+        for (what, span) in &step.spans {
+            if let Some((line, column)) = sources.line_column(span.file, span.start) {
+                text += &format!(", {what} {}:{line}:{column}", span.file);
+            }
+        }
+        writeln!(io.stderr, "{text}")?;
+        step.left.iter().try_for_each(|line| writeln!(io.stderr, "    - {line}"))?;
+        step.right.iter().try_for_each(|line| writeln!(io.stderr, "    + {line}"))?;
+        writeln!(io.stderr, "    {}", step.difference)?;
     }
     Ok(())
 }

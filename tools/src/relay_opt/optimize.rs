@@ -12,6 +12,7 @@ use ir_core::pipeline::{
     write_statistics,
 };
 use ir_core::{Diagnostic, Module, Registry, SourceMap, WatchOptions};
+use rewrites::proof::replay::HEADER;
 use target_core::Target;
 
 use super::args::{DiffLayout, Optimize, Switch, TimingForm};
@@ -70,6 +71,8 @@ struct Session<'a> {
     rules: SourceMap,
     /// The results of `--cache`.
     results: Option<Results>,
+    /// What passes explained so far.
+    certificate: String,
     reporter: Reporter,
 }
 
@@ -196,6 +199,7 @@ pub(super) fn optimize(
         trace,
         rules,
         results,
+        certificate: String::new(),
         reporter,
     };
     session.run(&input, reproduced.as_deref(), io)
@@ -301,6 +305,7 @@ impl Session<'_> {
                 PartResult::Done(..) => {}
                 PartResult::Failed => status = DIAGNOSTICS,
                 PartResult::Internal(reason) => {
+                    self.write_certificate(io)?;
                     self.reporter.finish(io)?;
                     let model = self.is_model.then(|| self.model_text(&io.directory));
                     let text = reproduced.or(model.as_deref()).unwrap_or(part.text());
@@ -315,8 +320,25 @@ impl Session<'_> {
             self.cannot_write(&error, io)?;
             status = DIAGNOSTICS;
         }
+        if !self.write_certificate(io)? {
+            status = DIAGNOSTICS;
+        }
         self.reporter.finish(io)?;
         Ok(status)
+    }
+
+    /// Writes what passes explained, where that was asked for; whether it could be written.
+    fn write_certificate(&mut self, io: &mut Io<'_>) -> io::Result<bool> {
+        let Some(path) = &self.args.explain_rewrites else { return Ok(true) };
+        let text = format!("{HEADER}{}", self.certificate);
+        if path == "-" {
+            io.stderr.write_all(text.as_bytes())?;
+            return Ok(true);
+        }
+        let Err(error) = fs::write(io.directory.join(path), text) else { return Ok(true) };
+        let message = format!("cannot write `{path}`: {}", plain(&error));
+        self.reporter.report(vec![Diagnostic::error("E0724", message)], io)?;
+        Ok(false)
     }
 
     /// What a part of the input becomes: what is kept of it, or what it becomes now.
@@ -510,13 +532,16 @@ impl Session<'_> {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
         let rules = self.rules.clone();
+        let explain = args.explain_rewrites.is_some();
+        let certificate = &mut self.certificate;
         let (reporter, results) = (&mut self.reporter, self.results.as_ref());
         let verified = args.verify_each == Switch::On;
         let registry = self.registry;
         let mut found = Vec::new();
         let interrupt = io.interrupt();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
-            let options = RunOptions { threads, sources: rules.clone(), watch, interrupt };
+            let sources = rules.clone();
+            let options = RunOptions { threads, sources, watch, explain, interrupt };
             let kept = results.map(|results| results.items(verified, registry));
             let report = match kept {
                 Some(items) => {
@@ -525,6 +550,9 @@ impl Session<'_> {
                 None => run(pipeline, module, registry, options, &mut instruments, io.stderr)?,
             };
             reporter.sources(&report.sources);
+            for explanation in &report.explanations {
+                *certificate += &explanation.located(reporter.source_map());
+            }
             if args.stats {
                 write_statistics(&report, io.stderr)?;
             }

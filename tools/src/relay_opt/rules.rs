@@ -9,7 +9,7 @@ use rewrites::rule::{FloatClass, Rule};
 
 use super::args::{DiagnosticForm, RulesCommand};
 use super::report::Reporter;
-use super::{DIAGNOSTICS, OK, input, strategies};
+use super::{DIAGNOSTICS, OK, input, replay, strategies};
 use crate::io::Io;
 use crate::rule_check::{check, example};
 
@@ -31,6 +31,10 @@ pub(super) fn rules(
         }
         RulesCommand::Compare { models, strategies, csv } => {
             return strategies::compare(models, strategies, csv.as_deref(), registry, io);
+        }
+        RulesCommand::Replay { certificate, program, result, rules } => {
+            let files = replay::Files { certificate, program, result: result.as_deref(), rules };
+            return replay::replay(files, registry, io);
         }
         RulesCommand::Check { files, .. }
         | RulesCommand::List { files }
@@ -80,8 +84,10 @@ pub(super) fn rules(
                 found.extend(verdict.error);
             }
         }
-        RulesCommand::Count { .. } | RulesCommand::Ablate { .. } | RulesCommand::Compare { .. } => {
-        }
+        RulesCommand::Count { .. }
+        | RulesCommand::Ablate { .. }
+        | RulesCommand::Compare { .. }
+        | RulesCommand::Replay { .. } => {}
     }
     let failed = found.iter().any(Diagnostic::is_error);
     reporter.report(found, io)?;

@@ -17,8 +17,8 @@ use super::targets::target;
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
 const STEP_LIMIT: u64 = 100_000_000;
 /// Bounds on what rounding may change.
-const RELATIVE: f64 = 1e-4;
-const ABSOLUTE: f64 = 1e-5;
+pub(super) const RELATIVE: f64 = 1e-4;
+pub(super) const ABSOLUTE: f64 = 1e-5;
 
 /// Runs functions on random inputs: `main` where there is one, else every function that takes
 /// data only. Functions of Relay, compute functions and kernels are run, each by its interpreter.

@@ -17,7 +17,7 @@ use crate::strategies::{Measured, measure, prepare};
 type Table = Vec<Vec<String>>;
 
 /// What went wrong, and the texts that it is about.
-type Failure = (Vec<Diagnostic>, SourceMap);
+pub(super) type Failure = (Vec<Diagnostic>, SourceMap);
 
 /// `rules count`.
 ///
@@ -147,7 +147,7 @@ fn run(
 }
 
 /// The typed program or model at `path`.
-fn read(path: &str, registry: &Registry, io: &mut Io<'_>) -> Result<Module, Failure> {
+pub(super) fn read(path: &str, registry: &Registry, io: &mut Io<'_>) -> Result<Module, Failure> {
     let (mut module, found) = if model::is_onnx(path) {
         model::read(path, &ModelOptions::default(), registry, &io.directory)
     } else {

@@ -68,8 +68,7 @@ impl<'c> Items<'c> {
         instruments: &mut [&mut dyn Instrument],
         log: &mut dyn io::Write,
     ) -> io::Result<Report> {
-        let (diagnostics, steps, sources) = (vec![], vec![], Default::default());
-        let mut whole = Report { outcome: Outcome::Done, diagnostics, steps, sources };
+        let mut whole = nothing(Outcome::Done);
         for (of_functions, text) in rows(pipeline) {
             let report = match of_functions {
                 true => self.row(&text, module, options, instruments, log)?,
@@ -78,6 +77,7 @@ impl<'c> Items<'c> {
             whole.diagnostics.extend(report.diagnostics);
             whole.steps.extend(report.steps);
             whole.sources.extend(&report.sources);
+            whole.explanations.extend(report.explanations);
             whole.outcome = report.outcome;
             if whole.outcome != Outcome::Done {
                 break;
@@ -140,12 +140,11 @@ impl<'c> Items<'c> {
         log: &mut dyn io::Write,
     ) -> io::Result<Report> {
         let registry = self.language.registry();
-        let (steps, sources) = (vec![], Default::default());
         let pipeline = match Pipeline::parse(text, registry) {
             Ok(pipeline) => pipeline,
             Err(diagnostic) => {
                 let diagnostics = vec![diagnostic];
-                return Ok(Report { outcome: Outcome::Failed, diagnostics, steps, sources });
+                return Ok(Report { diagnostics, ..nothing(Outcome::Failed) });
             }
         };
         let mut all: Vec<&mut dyn Instrument> = Vec::new();
@@ -241,4 +240,10 @@ fn rows(pipeline: &Pipeline) -> Vec<(bool, String)> {
         }
     }
     rows.into_iter().map(|(of_functions, row)| (of_functions, row.join(","))).collect()
+}
+
+/// The report of a run without passes.
+fn nothing(outcome: Outcome) -> Report {
+    let (diagnostics, steps, explanations) = (vec![], vec![], vec![]);
+    Report { outcome, diagnostics, steps, sources: Default::default(), explanations }
 }

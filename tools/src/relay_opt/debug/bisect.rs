@@ -6,7 +6,8 @@ use ir_core::{Interrupt, Module, Rewrite, WatchOptions};
 use crate::relay_opt::language::verify;
 use crate::relay_opt::semantics::Trials;
 
-use super::trial::{Execution, Extent, Finding, Predicate, Trial, difference, fault};
+use super::steps::{WrongStep, wrong_step};
+use super::trial::{Execution, Extent, Finding, Notes, Predicate, Trial, difference, fault};
 
 /// Where a fault begins.
 pub(crate) struct Bisected {
@@ -21,6 +22,8 @@ pub(crate) struct Bisected {
     /// The rewrite, its number, from 1, and how many there are; `None` where it is none that can be
     /// told: before the first, or after the last.
     pub(crate) rewrite: Option<(Rewrite, u64, u64)>,
+    /// The step of what the pass explains, where it is one that says that different values are equal.
+    pub(crate) step: Option<WrongStep>,
 }
 
 /// What was found of the place where a fault begins.
@@ -66,8 +69,13 @@ pub(crate) fn bisect(
     let before = trial.run(module, prefix, WatchOptions::default()).ok()?;
     let execution = all.get(usize::try_from(good).ok()?)?.clone();
     let rewrite = rewrite(&before.module, &execution, trial);
+    let step = match &trial.predicate {
+        Predicate::Miscompile(_) => step(&before.module, &execution, trial),
+        _ => None,
+    };
     let number = (bad, total);
-    let found = Bisected { execution, number, before: before.module, finding: found, rewrite };
+    let before = before.module;
+    let found = Bisected { execution, number, before, finding: found, rewrite, step };
     Some(Place::Found(Box::new(found)))
 }
 
@@ -116,6 +124,18 @@ fn rewrite(before: &Module, execution: &Execution, trial: &Trial) -> Option<(Rew
     };
     let index = usize::try_from(last).ok()?.checked_sub(1)?;
     Some((rewrites.into_iter().nth(index)?, last, total))
+}
+
+/// The first step of `execution` on `before` whose sides differ, where the pass explains its steps.
+fn step(before: &Module, execution: &Execution, trial: &Trial) -> Option<WrongStep> {
+    let alone = trial.of_pipeline(execution.step.clone());
+    let extent = place(before, execution, &alone)?;
+    let notes = Notes { explain: true, ..Notes::default() };
+    let ran = alone.run_noting(before, extent, notes).ok()?;
+    let mut texts = ran.report.sources;
+    texts.extend(&trial.rules);
+    let explanation = ran.report.explanations.first()?;
+    wrong_step(before, execution.item?, explanation, &texts, &trial.registry)
 }
 
 /// The part of a pipeline of that pass alone that is the execution.

@@ -106,6 +106,15 @@ pub(crate) struct Ran {
     pub(crate) rewrites: Vec<Rewrite>,
 }
 
+/// What else a run is to give.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Notes {
+    /// How the rewrites of passes are watched.
+    pub(crate) watch: WatchOptions,
+    /// Whether passes explain what they do.
+    pub(crate) explain: bool,
+}
+
 /// One pass on one function or on the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Execution {
@@ -167,6 +176,16 @@ impl Trial {
         extent: Extent,
         watch: WatchOptions,
     ) -> Result<Ran, String> {
+        self.run_noting(module, extent, Notes { watch, explain: false })
+    }
+
+    /// As [`Trial::run`], with notes.
+    pub(crate) fn run_noting(
+        &self,
+        module: &Module,
+        extent: Extent,
+        Notes { watch, explain }: Notes,
+    ) -> Result<Ran, String> {
         let pipeline = Pipeline::parse(&self.pipeline, &self.registry);
         let pipeline = pipeline.map_err(|error| error.message)?;
         let mut module = module.clone();
@@ -174,7 +193,7 @@ impl Trial {
         let watch = WatchOptions { edits: WatchOptions::guard(module.op_count()).edits, ..watch };
         // A trial that is cut short would tell nothing; searches look at Ctrl-C between trials.
         let (sources, watch) = (self.rules.clone(), Some(watch));
-        let options = RunOptions { sources, watch, ..RunOptions::default() };
+        let options = RunOptions { sources, watch, explain, ..RunOptions::default() };
         let ran = catch_panic(|| {
             let mut check = VerifyEach::new(&verify);
             let mut instruments: [&mut dyn Instrument; 2] = [&mut part, &mut check];

@@ -1,0 +1,59 @@
+//! Every result of the built-in strategies on graphs of well-known networks is explained, and, where
+//! they are small enough for the interpreter, computes the same.
+
+use std::path::PathBuf;
+
+use examples::graphs;
+use rewrites::strategy::BUILT_IN;
+use tools::io::Io;
+use tools::relay_opt::{OK, main_with};
+
+/// Runs each strategy on the graphs, checks the certificates with the programs alone, and returns
+/// how many steps there are.
+fn explain(test: &str, graphs: &[(&str, String)], more: &[&str]) -> usize {
+    let registry = tools::registry();
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let opt = |args: &[&str]| {
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut io = Io {
+            stdin: &mut &b""[..],
+            stdout: &mut out,
+            stderr: &mut err,
+            directory: folder.clone(),
+            styled: false,
+        };
+        let status = main_with(&registry, &args, &mut io);
+        (status, String::from_utf8_lossy(&err).into_owned())
+    };
+    let mut steps = 0;
+    for (name, text) in graphs {
+        std::fs::write(folder.join("in.relay"), text).expect("the program can be written");
+        for (strategy, _) in BUILT_IN {
+            let pass = format!("eqsat{{strategy={strategy},cost=t4}}");
+            let mut args =
+                vec!["in.relay", "--pass", &pass, "--explain-rewrites=in.cert", "-o", "out.relay"];
+            args.extend(more);
+            let (status, said) = opt(&args);
+            assert_eq!(status, OK, "{name}, {strategy}: {said}");
+            let replay = ["rules", "replay", "in.cert", "in.relay", "--result", "out.relay"];
+            let (status, said) = opt(&replay);
+            assert_eq!(status, OK, "{name}, {strategy}: {said}");
+            let text = std::fs::read_to_string(folder.join("in.cert")).expect("it was written");
+            steps += text.matches("\nstep ").count();
+        }
+    }
+    steps
+}
+
+#[test]
+fn strategies_are_explained() {
+    let graphs = graphs::all();
+    assert!(explain("strategies", &graphs[..7], &[]) > 1000);
+}
+
+#[test]
+fn small_graphs_compute_the_same() {
+    assert!(explain("small", &graphs::small(), &["--verify-semantics=1"]) > 100);
+}

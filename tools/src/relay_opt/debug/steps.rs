@@ -1,0 +1,112 @@
+//! Which step of an explained rewriting says that different values are equal.
+
+use ir_core::pass::Explanation;
+use ir_core::{
+    AttrValue, FunctionType, Module, Registry, SourceMap, Span, Symbol, TensorData, Type,
+};
+use relay::interpreter::{Value, approx_equal, random_arguments};
+use rewrites::library::{BUILT_IN, Library, RuleSet};
+use rewrites::proof::replay::{HEADER, parts, replay};
+use rewrites::proof::terms::{Kind, Term, Terms};
+
+use crate::relay_opt::semantics::{ABSOLUTE, RELATIVE};
+use crate::rule_check::value;
+
+/// Random values that a step is tried on.
+const INPUTS: u64 = 3;
+
+/// A step whose sides differ.
+pub(crate) struct WrongStep {
+    /// Its number, from 1, and how many there are.
+    pub(crate) number: (usize, usize),
+    /// What it applied.
+    pub(crate) what: String,
+    /// Where it matched and where its rule stands.
+    pub(crate) spans: Vec<(&'static str, Span)>,
+    /// Its left side.
+    pub(crate) left: Vec<String>,
+    /// What it makes.
+    pub(crate) right: Vec<String>,
+    /// How its sides differ.
+    pub(crate) difference: String,
+    /// The texts of the rules.
+    pub(crate) sources: SourceMap,
+}
+
+/// The first step of `explanation`, which is about the function `name` of `module`, whose sides
+/// differ on random values. `texts` has the files of rules.
+pub(crate) fn wrong_step(
+    module: &Module,
+    name: Symbol,
+    explanation: &Explanation,
+    texts: &SourceMap,
+    registry: &Registry,
+) -> Option<WrongStep> {
+    let body = module.items.get(&name)?.body.as_ref()?;
+    let mut given = SourceMap::default();
+    for (file, text) in texts.files() {
+        let built_in = BUILT_IN.iter().map(|(name, _)| *name);
+        let mut known = built_in.chain(registry.rule_files().map(|file| file.name));
+        if !file.as_str().ends_with(".strategy") && known.all(|known| known != file.as_str()) {
+            given.add(file, text.clone());
+        }
+    }
+    let (library, _) = Library::new(registry, &given);
+    let rules = RuleSet::new(library.rules.iter().cloned(), registry);
+    let text = format!("{HEADER}{}", explanation.text);
+    let parts = parts("<certificate>", &text).ok()?;
+    let verdict = replay(parts.first()?, body, None, &rules, registry).ok()?;
+    let runs: Vec<Vec<Option<Value>>> =
+        (0..INPUTS).map(|seed| values(&verdict.terms, module, registry, seed)).collect();
+    let of = |run: &[Option<Value>], term: Term| run.get(term.0 as usize).cloned().flatten();
+    let differs = |(old, new): &(Term, Term)| {
+        runs.iter().find_map(|run| {
+            let (old, new) = (of(run, *old)?, of(run, *new)?);
+            approx_equal(&new, &old, RELATIVE, ABSOLUTE).err()
+        })
+    };
+    let total = verdict.steps.len();
+    verdict.steps.into_iter().find_map(|step| {
+        let mut pairs = step.equal.iter().zip(&step.says);
+        let difference = pairs.find_map(|(pair, says)| {
+            differs(pair).map(|difference| format!("{says}: {difference}"))
+        })?;
+        let place = explanation.places.get(step.number - 1);
+        Some(WrongStep {
+            number: (step.number, total),
+            what: step.what,
+            spans: place.map_or(vec![], |place| place.spans.clone()),
+            left: step.left,
+            right: step.right,
+            difference,
+            sources: library.sources.clone(),
+        })
+    })
+}
+
+/// What the terms are where those that rules do not look into are random; `None` for those that
+/// cannot be computed.
+fn values(terms: &Terms, module: &Module, registry: &Registry, seed: u64) -> Vec<Option<Value>> {
+    let signatures = module.signatures();
+    let mut values: Vec<Option<Value>> = Vec::with_capacity(terms.len());
+    for term in (0..terms.len() as u32).map(Term) {
+        let found = match terms.kind(term) {
+            Kind::Leaf(_, _, Some(constant)) => TensorData::from_attr(*constant).map(Value::from),
+            Kind::Leaf(number, ty, None) => {
+                let (type_params, params) = (Box::default(), Box::from([*ty]));
+                let function = FunctionType { type_params, params, result: Type::unit() };
+                let seed = seed.wrapping_mul(1 << 20).wrapping_add(u64::from(*number));
+                let made = random_arguments(&function, &signatures, seed).ok();
+                made.and_then(|made| made.into_iter().next())
+            }
+            Kind::Op(name, attrs, ty) => {
+                let operands = terms.operands(term).iter();
+                let operands: Option<Vec<Value>> =
+                    operands.map(|operand| values[operand.0 as usize].clone()).collect();
+                operands.and_then(|operands| value(registry, *name, *attrs, &operands, *ty).ok())
+            }
+        };
+        values.push(found);
+    }
+    values
+}
