@@ -137,7 +137,7 @@ fn probe(folder: &Folder, answers: &[u8], waiting: usize) {
     let mut script =
         "n=$(cat count 2>/dev/null || echo 0)\nn=$((n+1))\necho $n > count\n".to_string();
     script += &format!(
-        "if [ $n -eq {waiting} ]; then\n  touch waiting\n  while [ ! -e go ]; do sleep 0.01; done\nfi\n"
+        "if [ $n -eq {waiting} ]; then\n  touch waiting\n  while [ ! -e go ]; do sleep 0.01; done\n  touch ended\nfi\n"
     );
     for (index, answer) in answers.iter().enumerate() {
         let test = if index + 1 < answers.len() { "-eq" } else { "-ge" };
@@ -183,8 +183,10 @@ fn a_second_signal_ends_the_process() {
             .stderr(Stdio::null())
             .status();
     }
-    folder.write("go", "");
     assert_eq!(running.end().0, Some(tools::interrupt::INTERRUPTED));
+    // The script outlives who asked it.
+    folder.write("go", "");
+    folder.wait_for("ended");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! nothing is kept, and nothing that was is used.
 
 use std::io;
+use std::sync::Arc;
 
 use analysis::Language;
 use analysis::cache::{Cache, Found};
@@ -32,6 +33,22 @@ pub(in crate::relay_opt) struct Items<'c> {
     decoder: Decoder,
     /// What is wrong with the cache.
     wrong: Vec<Diagnostic>,
+}
+
+/// What a function goes by.
+struct Key {
+    /// Everything that its result depends on.
+    whole: Fingerprint,
+    /// The body alone.
+    before: Fingerprint,
+}
+
+/// What is kept of a function.
+enum Kept {
+    /// The passes leave it as it is: an entry of no bytes.
+    Same,
+    /// Its body after the passes.
+    Body(Arc<Body>),
 }
 
 /// Leaves out functions whose results are there.
@@ -103,8 +120,8 @@ impl<'c> Items<'c> {
                 continue;
             };
             let Some(key) = self.key(text, *name, item, body, module, &shared) else { continue };
-            match self.get(key) {
-                Some(body) => drop(known.insert(*name, body)),
+            match self.get(key.whole) {
+                Some(kept) => drop(known.insert(*name, kept)),
                 None => missing.push((*name, key)),
             }
         }
@@ -114,9 +131,9 @@ impl<'c> Items<'c> {
             |module: &Module| before.iter().eq(module.items.values().map(|item| &item.signature));
         let mut skip = Skip(known.keys().copied().collect());
         let original = (!known.is_empty()).then(|| module.clone());
-        for (name, body) in known {
-            if let Some(item) = module.items.get_mut(&name) {
-                item.body = Some(body.into());
+        for (name, kept) in known {
+            if let (Some(item), Kept::Body(body)) = (module.items.get_mut(&name), kept) {
+                item.body = Some(body);
             }
         }
         let report = self.passes(text, module, options, instruments, Some(&mut skip), log)?;
@@ -171,7 +188,7 @@ impl<'c> Items<'c> {
         body: &Body,
         module: &Module,
         shared: &[(Symbol, Fingerprint)],
-    ) -> Option<Fingerprint> {
+    ) -> Option<Key> {
         let mentions = self.language.mentions(item);
         if mentions.everything {
             return None;
@@ -192,18 +209,20 @@ impl<'c> Items<'c> {
             shared.iter().for_each(|(name, found)| around.push_str(&format!("{name} {found}\n")));
         }
         let (settings, own) = (self.settings.to_string(), signature(name));
-        let parts = [&settings, text, name.as_str(), &own, &around];
-        Some(of_bytes(parts.map(str::as_bytes).into_iter().chain([&*bytes])))
+        let before = of_bytes([&*bytes]);
+        let parts = [&settings, text, name.as_str(), &own, &around, &before.to_string()];
+        Some(Key { whole: of_bytes(parts.map(str::as_bytes)), before })
     }
 
-    fn get(&mut self, key: Fingerprint) -> Option<Body> {
+    fn get(&mut self, key: Fingerprint) -> Option<Kept> {
         let reason = match self.cache.get(key) {
             Found::Nothing => return None,
             Found::Broken(reason) => reason,
+            Found::Result(bytes) if bytes.is_empty() => return Some(Kept::Same),
             Found::Result(bytes) => {
                 let mut rest = &*bytes;
                 match self.decoder.body(&mut rest) {
-                    Some(body) if rest.is_empty() => return Some(body),
+                    Some(body) if rest.is_empty() => return Some(Kept::Body(body.into())),
                     _ => "it holds no function".to_string(),
                 }
             }
@@ -213,14 +232,17 @@ impl<'c> Items<'c> {
     }
 
     /// Keeps what became of functions.
-    fn keep(&mut self, missing: &[(Symbol, Fingerprint)], module: &Module) {
+    fn keep(&mut self, missing: &[(Symbol, Key)], module: &Module) {
         let mut results = Vec::new();
         for (name, key) in missing {
             let mut bytes = Vec::new();
             if let Some(body) = module.body(*name)
                 && self.encoder.body(body, &mut bytes)
             {
-                results.push((*key, bytes));
+                if of_bytes([&*bytes]) == key.before {
+                    bytes.clear();
+                }
+                results.push((key.whole, bytes));
             }
         }
         if let Err(error) = self.cache.put_all(&results) {
