@@ -183,6 +183,18 @@ fn results_are_kept_by_everything_they_depend_on() {
 }
 
 #[test]
+fn files_that_passes_read_are_a_part_of_it() {
+    let folder = Folder::new("files");
+    folder.write(BEFORE);
+    let path = folder.0.join("my.strategy");
+    let pass = format!("eqsat{{strategy={}}}", path.display());
+    fs::write(&path, rewrites::strategy::BUILT_IN[0].1).unwrap();
+    assert_eq!(cached(&folder, &["--pass", &pass]).0, 0);
+    fs::write(&path, "no strategy").unwrap();
+    assert_eq!(cached(&folder, &["--pass", &pass]).0, 1);
+}
+
+#[test]
 fn broken_entries_are_reported_and_made_again() {
     let folder = Folder::new("broken");
     folder.write(BEFORE);

@@ -5,6 +5,7 @@
 
 mod items;
 
+use std::fs;
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
 
@@ -64,6 +65,10 @@ impl Results {
         })?;
         let mut settings = vec![version, known(registry)];
         settings.extend(rules.files().map(|(name, text)| format!("{name}\n{text}")));
+        // Passes read files of rules and strategies themselves.
+        let words = pipeline.split([',', '=', '+', '{', '}', '[', ']', '"', ' ']);
+        let files = words.filter(|word| word.ends_with(".rules") || word.ends_with(".strategy"));
+        settings.extend(files.map(|file| format!("{file}\n{:?}", fs::read_to_string(file).ok())));
         let whole = vec![
             pipeline.to_string(),
             format!("{:?} {:?} {:?}", args.emit, args.target, args.elide_constants),
