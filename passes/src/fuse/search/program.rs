@@ -41,6 +41,8 @@ pub(super) struct Value {
     pub(super) required: bool,
     /// No kernel may hide it: the program binds it with `let`.
     pub(super) bound: bool,
+    /// It is a constant, or folded.
+    weight: bool,
     /// The node of the graph that it is or was made from.
     pub(super) origin: Option<usize>,
 }
@@ -148,6 +150,7 @@ impl Program {
                 level: 0,
                 required: node.escapes || node.outputs.is_empty(),
                 bound: body.name_hint(result).binding == ir_core::Binding::Let,
+                weight: false,
                 origin: Some(index),
             });
             this.forward.push(index);
@@ -225,8 +228,9 @@ impl Program {
     }
 
     fn add(&mut self, kind: Kind, ty: Type, level: usize) -> usize {
+        let weight = matches!(kind, Kind::Constant(..));
         let (required, bound, origin) = (false, false, None);
-        self.values.push(Value { kind, ty, level, required, bound, origin });
+        self.values.push(Value { kind, ty, level, required, bound, weight, origin });
         self.forward.push(self.forward.len());
         self.forward.len() - 1
     }
@@ -367,8 +371,8 @@ impl Program {
 
     fn input(&self, value: usize, part: &mut Part, inputs: &mut FxHashMap<usize, usize>) -> usize {
         *inputs.entry(value).or_insert_with(|| {
-            let Value { kind, ty, .. } = &self.values[value];
-            part.window.inputs.push(Input { ty: *ty, weight: matches!(kind, Kind::Constant(..)) });
+            let Value { ty, weight, .. } = self.values[value];
+            part.window.inputs.push(Input { ty, weight });
             part.inputs.push(value);
             part.inputs.len() - 1
         })
@@ -394,6 +398,7 @@ impl Program {
             self.changed |= new.folded;
             if let Some(&root) = members.last() {
                 self.forward[root] = root;
+                self.values[root].weight |= new.folded;
             }
             let &NewKernel { cost, folded, anchors, .. } = new;
             let (fixed, level) = (false, part.level);
