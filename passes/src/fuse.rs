@@ -63,7 +63,7 @@ pub struct FuseOptions {
     #[default(2)]
     pub level: usize,
     /// For `search`: sets, tags, rules, and files ending in `.rules`, by which the program may be
-    /// rewritten; `none` leaves its operators as they are. The default is what `--rules` gives, or
+    /// rewritten; `off` leaves its operators as they are. The default is what `--rules` gives, or
     /// the sets `simplify`, `join`, `linear`, `merge` and `motion`.
     #[default(vec![])]
     pub rules: Vec<String>,
@@ -202,7 +202,7 @@ impl Fuse {
             true => |rule| !matches!(rule.class, FloatClass::Approximate(_)),
             false => |rule| rule.class == FloatClass::Exact,
         };
-        let no_rules = self.options.rules.iter().any(|rules| rules == "none");
+        let no_rules = self.options.rules.iter().any(|rules| rules == "off");
         let rules = match no_rules {
             true => None,
             // Wrong rules are reported, and no window is rewritten.

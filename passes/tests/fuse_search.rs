@@ -68,7 +68,7 @@ fn straight_line_programs() {
             ",launch=0,bandwidth=1,arithmetic=1e6",
             ",launch=100,bandwidth=1000",
             ",launch=0,arithmetic=0.1",
-            ",rules=none",
+            ",rules=off",
             ",rules=all",
             ",rules=all,rows=false,launch=100",
         ];

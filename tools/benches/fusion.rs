@@ -217,7 +217,7 @@ fn main() {
             if machine == "accelerator" { ACCELERATOR } else { "" },
             if rows { "" } else { ",rows=false" },
             match rules {
-                "none" => ",rules=none",
+                "none" => ",rules=off",
                 "exact" => "",
                 _ => FAST,
             },

@@ -3,7 +3,7 @@
 use ir_core::{Registry, SmallVec};
 use rewrites::egraph::{Class, Graph, Leaf};
 
-use super::window::{Operation, Source, Window};
+use super::window::{Input, Operation, Source, Window};
 
 /// Where the parts of a window are in its e-graph.
 pub(super) struct Entry {
@@ -16,7 +16,7 @@ pub(super) struct Entry {
 /// The e-graph that holds the operations of `window`.
 pub(super) fn enter(window: &Window, registry: &Registry) -> (Graph, Entry) {
     let mut graph = Graph::default();
-    let leaf = |(number, input): (usize, &super::window::Input)| Leaf {
+    let leaf = |(number, input): (usize, &Input)| Leaf {
         number,
         ty: input.ty,
         constant: None,

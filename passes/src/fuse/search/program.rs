@@ -249,7 +249,7 @@ impl Program {
         self.kernels.iter().map(|kernel| kernel.cost).sum()
     }
 
-    /// What `member` of `kernel` reads.
+    /// What `member` reads; nothing where it is no operation.
     pub(super) fn operands(&self, member: usize) -> &[usize] {
         match &self.values[member].kind {
             Kind::Op(_, operands) => operands,
@@ -257,7 +257,7 @@ impl Program {
         }
     }
 
-    /// What `kernel` reads, with repetition.
+    /// The values that `kernel` reads, with repetition.
     fn reads<'a>(&'a self, kernel: &'a Kernel) -> impl Iterator<Item = usize> + 'a {
         let all = kernel.members.iter().flat_map(|member| self.operands(*member));
         all.filter(|operand| !kernel.members.contains(operand)).map(|operand| self.find(*operand))

@@ -1,8 +1,8 @@
 //! Writes the kernels of a changed program into its block.
 
 use ir_core::{
-    Attr, AttrData, BlockId, FuncMut, InsertPoint, NameHint, OpFields, OpId, OpParts, TensorData,
-    ValueId,
+    Attr, AttrData, AttrDict, BlockId, FuncMut, InsertPoint, NameHint, OpFields, OpId, OpParts,
+    TensorData, ValueId,
 };
 use relay::interpreter::{Interpreter, Value as Known};
 use relay::language::Constant;
@@ -154,7 +154,7 @@ impl Writer<'_, '_, '_> {
             fields.iter().map(|field| Some(self.constant(field.as_tensor()?))).collect();
         let fields = fields?;
         let ty = ir_core::Type::tuple(fields.iter().map(|field| self.f.body.ty(*field)));
-        let attrs = ir_core::AttrDict::empty();
+        let attrs = AttrDict::empty();
         Some(self.insert(&Operation { name: "relay.tuple".into(), attrs, ty }, &fields))
     }
 
