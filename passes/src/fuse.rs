@@ -13,10 +13,15 @@ mod search;
 
 pub use defuse::Defuse;
 
-use ir_core::pass::OptionValue;
-use ir_core::{BlockId, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult};
+use ir_core::pass::{OptionValue, PassDef, PassInstance};
+use ir_core::{
+    BlockId, Diagnostic, FuncMut, FunctionPass, OpId, Options, Pass, PassContext, PassResult,
+};
 use relay::language::{fn_attributes, is_primitive};
+use rewrites::rule::{FloatClass, Rule};
 use search::cost::Machine;
+
+use crate::rewrite::Chosen;
 
 /// How the groups are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,47 +49,10 @@ impl OptionValue for Strategy {
     }
 }
 
-/// Groups operators into kernels.
-///
-/// Each group becomes a function marked `Primitive=1` and a call of it; equal kernels of a block
-/// share one function. Values bound with `let` end a group, as do branches and function boundaries.
-/// `annotation.stop_fusion` is a barrier and disappears.
-///
-/// `strategy=dominator` is the algorithm of the Relay paper. An operator joins its immediate
-/// post-dominator when every path between the two can be computed inside one kernel: an elementwise
-/// tail joins the convolution before it, and injective operators join each other. A group holds at
-/// most one operator such as a convolution. Cost is linear in the number of operations times
-/// `max-depth`.
-///
-/// `strategy=search` begins with these groups and looks for the cheapest kernels of a machine that
-/// takes `launch` to start a kernel, and then the longer of its reads and writes at `bandwidth` and
-/// its arithmetic. Beyond the groups, a kernel may hold several reductions over the same rows with
-/// what lies between them, so that softmax or a layer normalization is one kernel, and what is
-/// cheap may be computed in each kernel that reads it rather than be stored. The result never costs
-/// more than the groups. The program is searched in windows, of which equal ones are solved once;
-/// cost is linear in the number of operations.
-///
-/// ```relay
-/// def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32]) {
-///   %0 = nn.dense(%x, %w);
-///   nn.relu(%0)
-/// }
-/// ```
-/// becomes
-/// ```relay
-/// def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32])
-///     -> Tensor[(2, 4), float32] {
-///   %1 = fn (%p0: Tensor[(2, 3), float32], %p1: Tensor[(4, 3), float32], Primitive=1)
-///       -> Tensor[(2, 4), float32] {
-///     %0 = nn.dense(%p0, %p1);
-///     nn.relu(%0)
-///   };
-///   %1(%x, %w)
-/// }
-/// ```
-#[derive(Pass)]
-#[pass(name = "fuse", function)]
-pub struct Fuse {
+/// The options of [`Fuse`].
+#[derive(Options)]
+#[options(of = "pass `fuse`")]
+pub struct FuseOptions {
     /// How the groups are chosen.
     #[default(Strategy::Dominator)]
     pub strategy: Strategy,
@@ -94,6 +62,15 @@ pub struct Fuse {
     /// 0 leaves every operator in a kernel of its own.
     #[default(2)]
     pub level: usize,
+    /// For `search`: sets, tags, rules, and files ending in `.rules`, by which the program may be
+    /// rewritten; `off` leaves its operators as they are. The default is what `--rules` gives, or
+    /// the sets `simplify`, `join`, `linear`, `merge` and `motion`.
+    #[default(vec![])]
+    pub rules: Vec<String>,
+    /// For `search`: whether rules take part that round differently. Otherwise those alone do that
+    /// keep every bit.
+    #[default(false)]
+    pub reassociate: bool,
     /// For `search`: whether a kernel may hold several reductions of the same rows, and what follows
     /// a reduction.
     #[default(true)]
@@ -109,6 +86,74 @@ pub struct Fuse {
     pub arithmetic: f64,
 }
 
+/// Groups operators into kernels.
+pub struct Fuse {
+    options: FuseOptions,
+    rules: Chosen,
+}
+
+const DOC: &str = "Groups operators into kernels.
+
+Each group becomes a function marked `Primitive=1` and a call of it; equal kernels of a block share \
+one function. Values bound with `let` end a group, as do branches and function boundaries. \
+`annotation.stop_fusion` is a barrier and disappears.
+
+`strategy=dominator` is the algorithm of the Relay paper. An operator joins its immediate \
+post-dominator when every path between the two can be computed inside one kernel: an elementwise \
+tail joins the convolution before it, and injective operators join each other. A group holds at \
+most one operator such as a convolution. Cost is linear in the number of operations times \
+`max-depth`.
+
+`strategy=search` begins with these groups and looks for the cheapest kernels of a machine that \
+takes `launch` to start a kernel, and then the longer of its reads and writes at `bandwidth` and \
+its arithmetic. Beyond the groups, a kernel may hold several reductions over the same rows with \
+what lies between them, so that softmax or a layer normalization is one kernel, and what is \
+cheaper to compute again than to store is computed in each kernel that reads it.
+
+Rewriting is a part of the same choice: the kernels are sought in all forms that `rules` say are \
+equal. Products of one operand, for example, become one product where that saves more than taking \
+its parts costs the kernels that read them. What depends on constants alone costs nothing, and is \
+computed by the compiler where it is chosen. Unless `reassociate` is given, every bit stays as it is.
+
+The result never costs more than the groups. The program is searched in windows, of which equal \
+ones are solved once; cost is linear in the number of operations.
+
+```relay
+def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32]) {
+  %0 = nn.dense(%x, %w);
+  nn.relu(%0)
+}
+```
+becomes
+```relay
+def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32])
+    -> Tensor[(2, 4), float32] {
+  %1 = fn (%p0: Tensor[(2, 3), float32], %p1: Tensor[(4, 3), float32], Primitive=1)
+      -> Tensor[(2, 4), float32] {
+    %0 = nn.dense(%p0, %p1);
+    nn.relu(%0)
+  };
+  %1(%x, %w)
+}
+```";
+
+impl Pass for Fuse {
+    fn def() -> PassDef {
+        PassDef {
+            name: "fuse",
+            doc: DOC,
+            options: FuseOptions::FIELDS,
+            make: |options| {
+                let options = FuseOptions::read(options)?;
+                Ok(PassInstance::Function(Box::new(Fuse { options, rules: Chosen::default() })))
+            },
+        }
+    }
+}
+
+/// The sets whose rules the search applies where nothing else is asked for.
+const DEFAULT_RULES: [&str; 5] = ["simplify", "join", "linear", "merge", "motion"];
+
 /// Most operators in a kernel, unless said otherwise.
 const MAX_DEPTH: usize = 256;
 
@@ -119,18 +164,23 @@ impl FunctionPass for Fuse {
         }
         for block in open_blocks(f) {
             let graph = graph::Graph::of_block(f, block);
-            let max_depth = if self.level == 0 { 0 } else { self.max_depth };
+            let max_depth = if self.options.level == 0 { 0 } else { self.options.max_depth };
             let groups = partition::partition(&graph, max_depth);
-            let members = match self.strategy {
-                Strategy::Search if self.level > 0 => self.search(f, cx, &graph, &groups),
-                _ => groups.members(),
+            let members = match self.options.strategy {
+                Strategy::Search if self.options.level > 0 => {
+                    self.search(f, cx, block, &graph, &groups)?
+                }
+                _ => {
+                    let op = |node: usize| graph.nodes[node].op;
+                    groups
+                        .members()
+                        .into_iter()
+                        .map(|of| of.into_iter().map(op).collect())
+                        .collect()
+                }
             };
-            let kernels: Vec<kernels::Kernel> = members
-                .into_iter()
-                .map(|members| kernels::Kernel {
-                    members: members.into_iter().map(|node| graph.nodes[node].op).collect(),
-                })
-                .collect();
+            let kernels: Vec<kernels::Kernel> =
+                members.into_iter().map(|members| kernels::Kernel { members }).collect();
             kernels::outline(f, cx, &kernels)?;
         }
         Ok(())
@@ -141,19 +191,31 @@ impl Fuse {
     /// The members of cheaper kernels than `groups`, if there are any.
     fn search(
         &self,
-        f: &FuncMut<'_>,
+        f: &mut FuncMut<'_>,
         cx: &mut PassContext<'_>,
+        block: BlockId,
         graph: &graph::Graph,
         groups: &partition::Groups,
-    ) -> Vec<Vec<usize>> {
-        let most = self.max_depth.min(search::MOST_OPERATORS);
-        let machine = Machine {
-            launch: self.launch,
-            bandwidth: self.bandwidth * 1e3,
-            arithmetic: self.arithmetic * 1e3,
+    ) -> Result<Vec<Vec<OpId>>, Diagnostic> {
+        let FuseOptions { max_depth, rows, launch, bandwidth, arithmetic, .. } = self.options;
+        let keep: fn(&Rule) -> bool = match self.options.reassociate {
+            true => |rule| !matches!(rule.class, FloatClass::Approximate(_)),
+            false => |rule| rule.class == FloatClass::Exact,
         };
-        let limits = search::Limits { operators: most, rows: self.rows, interrupt: cx.interrupt };
-        let found = search::search(f, graph, groups, &machine, limits);
+        let no_rules = self.options.rules.iter().any(|rules| rules == "off");
+        let rules = match no_rules {
+            true => None,
+            // Wrong rules are reported, and no window is rewritten.
+            false => self.rules.get_where(&self.options.rules, &DEFAULT_RULES, keep, cx),
+        };
+        let solver = search::Solver {
+            registry: f.registry,
+            rules,
+            machine: Machine { launch, bandwidth: bandwidth * 1e3, arithmetic: arithmetic * 1e3 },
+            limits: search::Limits { operators: max_depth.min(search::MOST_OPERATORS), rows },
+            interrupt: cx.interrupt,
+        };
+        let found = search::search(f, block, graph, groups, &solver).map_err(|error| *error)?;
         if found.interrupted {
             cx.cut_short();
         }
@@ -161,10 +223,11 @@ impl Fuse {
         cx.count("modelled ns of operators alone", nanoseconds(found.unfused));
         cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));
         cx.count("modelled ns", nanoseconds(found.after));
+        cx.count("rewritten blocks", u64::from(found.rewritten));
         cx.count("windows", found.windows);
         cx.count("different windows", found.different);
         cx.count("windows that were solved exactly", found.proven);
-        found.kernels
+        Ok(found.kernels)
     }
 }
 

@@ -10,6 +10,7 @@ use rewrites::greedy::{Limits, rewrite_with};
 use rewrites::library::{Library, RuleSet};
 use rewrites::proof::Recorder;
 use rewrites::proof::replay::{HEADER, parts, replay};
+use rewrites::rule::Rule;
 
 /// The options of [`Rewrite`].
 #[derive(Options)]
@@ -122,10 +123,21 @@ impl Chosen {
         default: &[&str],
         cx: &mut PassContext<'_>,
     ) -> Option<&RuleSet> {
+        self.get_where(names, default, |_| true, cx)
+    }
+
+    /// Those of the rules that `keep` keeps; `None` where they are wrong, which is reported once.
+    pub(crate) fn get_where(
+        &self,
+        names: &[String],
+        default: &[&str],
+        keep: fn(&Rule) -> bool,
+        cx: &mut PassContext<'_>,
+    ) -> Option<&RuleSet> {
         let mut first = false;
         let (rules, sources) = self.loaded.get_or_init(|| {
             first = true;
-            load(names, default, cx.registry, &cx.sources)
+            load(names, default, keep, cx.registry, &cx.sources)
         });
         cx.sources.extend(sources);
         match rules {
@@ -143,6 +155,7 @@ impl Chosen {
 fn load(
     names: &[String],
     default: &[&str],
+    keep: fn(&Rule) -> bool,
     registry: &Registry,
     files: &SourceMap,
 ) -> (Result<RuleSet, Vec<Diagnostic>>, SourceMap) {
@@ -158,5 +171,6 @@ fn load(
         (names, _) => names,
     };
     let chosen = library.choose(names, registry);
-    (chosen.map(|rules| RuleSet::new(rules, registry)), library.sources)
+    let chosen = chosen.map(|rules| RuleSet::new(rules.into_iter().filter(keep), registry));
+    (chosen, library.sources)
 }

@@ -6,7 +6,7 @@
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use indexmap::{IndexMap, IndexSet};
-use ir_core::{Attr, AttrDict, Registry, SmallVec, Symbol, Traits, Type, ValueId};
+use ir_core::{Attr, AttrDict, Registry, SmallVec, Symbol, Traits, Type};
 use rustc_hash::FxBuildHasher;
 
 use crate::instantiate::{Operand, Plan};
@@ -15,10 +15,23 @@ use crate::snapshot::{KindFacts, Snapshot};
 /// What a node computes, apart from its operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// A value of the body that rules do not look into.
-    Leaf(ValueId, Type, Option<Attr>),
+    /// A value that rules do not look into.
+    Leaf(Leaf),
     /// An operation.
     Op(Symbol, AttrDict, Type),
+}
+
+/// A value that rules do not look into.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Leaf {
+    /// Which one it is, to whoever makes the graph.
+    pub number: usize,
+    /// The type.
+    pub ty: Type,
+    /// The constant that it is, where rules may know.
+    pub constant: Option<Attr>,
+    /// Whether it is computed from constants alone.
+    pub weight: bool,
 }
 
 /// A node: a kind, by number, and operands.
@@ -73,8 +86,8 @@ impl Analysis<Node> for Kinds {
     fn make(graph: &mut EGraph<Node, Kinds>, node: &Node, _: Id) -> Facts {
         let kinds = &graph.analysis;
         match &kinds.kinds[node.kind as usize] {
-            Kind::Leaf(_, ty, constant) => {
-                Facts { ty: *ty, constant: *constant, weight: constant.is_some() }
+            Kind::Leaf(Leaf { ty, constant, weight, .. }) => {
+                Facts { ty: *ty, constant: *constant, weight: *weight }
             }
             Kind::Op(_, attrs, ty) => {
                 let constant = kinds.traits[node.kind as usize].contains(Traits::CONSTANT);
@@ -164,8 +177,8 @@ impl Graph {
     }
 
     /// The class of a value that rules do not look into.
-    pub fn leaf(&mut self, value: ValueId, ty: Type, constant: Option<Attr>) -> Class {
-        let kind = self.kind(Kind::Leaf(value, ty, constant), Traits::empty());
+    pub fn leaf(&mut self, leaf: Leaf) -> Class {
+        let kind = self.kind(Kind::Leaf(leaf), Traits::empty());
         Class(self.graph.add(Node { kind, operands: SmallVec::new() }))
     }
 
@@ -388,6 +401,11 @@ impl Graph {
     /// The type of a class.
     pub fn ty(&self, class: Class) -> Type {
         self.graph[class.0].data.ty
+    }
+
+    /// The constant that a class is.
+    pub fn constant(&self, class: Class) -> Option<Attr> {
+        self.graph[class.0].data.constant
     }
 
     /// Whether a class is computed from constants alone.

@@ -7,13 +7,15 @@
 
 use std::borrow::Cow;
 
-use ir_core::{BlockId, Diagnostic, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueId};
+use ir_core::{
+    BlockId, Diagnostic, EntityId, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueId,
+};
 use rustc_hash::FxHashMap;
 
 use crate::body_graph::is_pure;
 use crate::cost::CostModel;
 use crate::dump::{Dump, describe};
-use crate::egraph::{Class, Graph, Kind};
+use crate::egraph::{Class, Graph, Kind, Leaf};
 use crate::extraction::gym::Gym;
 use crate::extraction::{self, Builder, Extraction, NONE, Problem, Strategy};
 use crate::library::RuleSet;
@@ -159,7 +161,8 @@ impl Block {
             return *class;
         }
         let constant = f.registry.constant(f.body, value);
-        let class = self.graph.leaf(value, f.body.ty(value), constant);
+        let (number, ty, weight) = (value.index(), f.body.ty(value), constant.is_some());
+        let class = self.graph.leaf(Leaf { number, ty, constant, weight });
         self.classes.insert(value, class);
         class
     }
@@ -476,7 +479,7 @@ impl Candidates {
             let mut of_class = Vec::new();
             for (kind, operands) in graph.forms_of(*class) {
                 let (cost, form) = match kind {
-                    Kind::Leaf(value, ..) => (0.0, Form::Leaf(*value)),
+                    Kind::Leaf(leaf) => (0.0, Form::Leaf(ValueId::from_index(leaf.number))),
                     Kind::Op(name, attrs, ty) => {
                         let types: SmallVec<[ir_core::Type; 4]> =
                             operands.iter().map(|operand| graph.ty(*operand)).collect();

@@ -1,6 +1,6 @@
 //! The forward dataflow graph of a block.
 
-use ir_core::{Binding, BlockId, Body, FuncMut, OpId, Registry, Type, ValueId};
+use ir_core::{Binding, BlockId, Body, FuncMut, OpId, Registry, Symbol, Type, ValueId};
 use relay::operators::{FusionPattern, NonComputational, ShapeFromData};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -34,7 +34,9 @@ impl Graph {
         let mut candidates: Vec<OpId> = vec![];
         let mut needed_outside: FxHashSet<OpId> = FxHashSet::default();
         for op in body.block_ops(block) {
-            if let Some(pattern) = pattern(f.registry, body, op) {
+            let operands: Vec<Type> = body.operands(op).map(|value| body.ty(value)).collect();
+            let results: Vec<Type> = body.results(op).map(|value| body.ty(value)).collect();
+            if let Some(pattern) = pattern(f.registry, body.op_name(op), &operands, &results) {
                 patterns.insert(op, pattern);
                 candidates.push(op);
                 continue;
@@ -112,14 +114,18 @@ fn operands_inside(body: &Body, op: OpId) -> impl Iterator<Item = ValueId> + '_ 
     std::iter::once(op).chain(inner).flat_map(|op| body.operands(op))
 }
 
-/// The fusion pattern of `op`; `None` for what is no node of the graph.
-fn pattern(registry: &Registry, body: &Body, op: OpId) -> Option<FusionPattern> {
-    let name = body.op_name(op);
+/// The fusion pattern of operation `name`; `None` for what is no node of the graph.
+pub(super) fn pattern(
+    registry: &Registry,
+    name: Symbol,
+    operands: &[Type],
+    results: &[Type],
+) -> Option<FusionPattern> {
     if name == "relay.tuple" {
         return Some(FusionPattern::Tuple);
     }
     if name == "relay.tuple_get" {
-        let fields = body.ty(body.operand(op, 0)).as_tuple()?;
+        let fields = operands.first()?.as_tuple()?;
         return fields
             .iter()
             .all(|ty| ty.as_tensor().is_some())
@@ -130,7 +136,7 @@ fn pattern(registry: &Registry, body: &Body, op: OpId) -> Option<FusionPattern> 
     if info.hook::<NonComputational>().is_some() {
         return None;
     }
-    let unknown_shape = body.results(op).any(|result| body.ty(result).facts().has_any);
+    let unknown_shape = results.iter().any(|result| result.facts().has_any);
     if unknown_shape && info.hook::<ShapeFromData>().is_some() {
         return Some(FusionPattern::Opaque);
     }
@@ -160,12 +166,14 @@ fn edge(
 
 /// Whether `value` is a scalar constant of a type that a kernel holds as a literal.
 pub(super) fn is_copied_constant(registry: &Registry, body: &Body, value: ValueId) -> bool {
+    is_literal(body.ty(value)) && registry.constant(body, value).is_some()
+}
+
+/// Whether a kernel holds a constant of type `ty` as a literal.
+pub(super) fn is_literal(ty: Type) -> bool {
     use ir_core::DType;
-    let Some(tensor) = body.ty(value).as_tensor() else { return false };
     let literal = [DType::INT32, DType::INT64, DType::FLOAT32, DType::FLOAT64, DType::BOOL];
-    tensor.shape.is_empty()
-        && literal.contains(&tensor.dtype)
-        && registry.constant(body, value).is_some()
+    ty.as_tensor().is_some_and(|ty| ty.shape.is_empty() && literal.contains(&ty.dtype))
 }
 
 /// Whether a scalar constant joins the kernel of its user, by the user's pattern.

@@ -1,43 +1,46 @@
-//! Fusion by extraction: which values are stored, and which kernel computes each.
+//! Fusion by extraction: which of many equal programs is computed, which of its values are stored,
+//! and which kernel computes each.
 //!
-//! The data flows one way: `facts` reads off the graph what the rest looks at, `candidates` grows
-//! kernels for every value by the rules of `legality`, priced by `cost`, and `cover` chooses. A
-//! candidate is plain data (values that it reads, a cost), as the forms of a class in an e-graph
-//! are: an operator of another form of a value would be one more candidate of it.
+//! The data flows one way: `program` cuts the kernels of a block into closed windows, `entry` makes
+//! the e-graph of one, to which rewrite rules add equal forms; `facts` reads off what the rest looks
+//! at, `candidates` grows kernels for every class of values by the rules of `legality`, priced by
+//! `cost`, and `solve` lets extraction choose: a kernel is a node in the class of its result, and its
+//! children are the classes that it reads. `write` puts what came out into the block.
 //!
 //! The choice begins with the groups of the post-dominator algorithm, whose kernels are candidates,
 //! and changes window by window, only ever to what costs less.
 
 mod candidates;
 pub(super) mod cost;
-mod cover;
+mod entry;
 mod facts;
 mod legality;
-mod selection;
+mod program;
+mod solve;
+mod window;
+mod write;
 
+use ir_core::{BlockId, Diagnostic, FuncMut, OpId};
 use rustc_hash::FxHashMap;
 
-use cost::Machine;
-use cover::Window;
-use facts::Facts;
-use ir_core::{FuncMut, Interrupt};
-use selection::Selection;
+use program::{Kernel, Program};
+pub(super) use solve::Solver;
+use window::Window;
 
 use super::graph::Graph;
 use super::partition::Groups;
 
-/// A window ends before an anchor once it has so many values, or at [`cover::MOST_VALUES`].
+/// A window ends before an anchor once it has so many operations.
 const WINDOW: usize = 64;
+
+/// How many operations a window of several kernels has at most.
+const MOST_IN_WINDOW: usize = 96;
 
 /// The most operators in a kernel that no group of the post-dominator algorithm is.
 pub(super) const MOST_OPERATORS: usize = 32;
 
-/// How many sets of needed values a window follows at most, and once much work was done.
-const STATES: usize = 1024;
-const FEW_STATES: usize = 32;
-
-/// Decisions for each operator until much work was done.
-const WORK: u64 = 2_000;
+/// Work for each operation, after which windows that equal none before them stay as they are.
+const WORK: u64 = 200_000;
 
 /// How often all windows are looked at, each time with other borders.
 const SWEEPS: usize = 4;
@@ -45,19 +48,21 @@ const SWEEPS: usize = 4;
 /// What the search found.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Found {
-    /// The nodes of each kernel, each kernel after those that it reads.
-    pub(super) kernels: Vec<Vec<usize>>,
+    /// The operations of each kernel, each kernel after those that it reads.
+    pub(super) kernels: Vec<Vec<OpId>>,
     /// Modelled microseconds with each operator in a kernel of its own.
     pub(super) unfused: f64,
     /// Those of the groups that it began with.
     pub(super) before: f64,
     /// Those of what it found.
     pub(super) after: f64,
+    /// Whether its operations are others than those of the block.
+    pub(super) rewritten: bool,
     /// Windows that were looked at.
     pub(super) windows: u64,
     /// Those that equalled none before them.
     pub(super) different: u64,
-    /// Those of the latter of which all choices were looked at.
+    /// Those of the latter for which no choice of their candidates costs less.
     pub(super) proven: u64,
     /// Whether the search was interrupted.
     pub(super) interrupted: bool,
@@ -70,84 +75,118 @@ pub(super) struct Limits {
     pub(super) operators: usize,
     /// Whether several reductions of the same rows, and what follows a reduction.
     pub(super) rows: bool,
-    /// Ends the search with what it has.
-    pub(super) interrupt: Interrupt,
 }
 
-/// Kernels of `graph` within `limits`, or of `groups`, that cost no more than these.
+/// Kernels for `block`, which its operations are rewritten to where that pays: legal ones, or
+/// `groups` of `graph`, which cost no less.
+///
+/// # Errors
+/// When the right side of a rewrite rule does not type.
 pub(super) fn search(
-    f: &FuncMut<'_>,
+    f: &mut FuncMut<'_>,
+    block: BlockId,
     graph: &Graph,
     groups: &Groups,
-    machine: &Machine,
-    limits: Limits,
-) -> Found {
-    let facts = Facts::new(f, graph);
+    solver: &Solver<'_>,
+) -> Result<Found, Box<Diagnostic>> {
     let seeds = groups.members();
-    let candidates = candidates::grow(&facts, machine, &seeds, limits);
-    let mut found = Found {
-        unfused: (0..facts.nodes.len()).map(|node| machine.cost(&facts, &[node])).sum(),
-        ..Found::default()
+    let ops = |members: &[usize]| members.iter().map(|node| graph.nodes[*node].op).collect();
+    let Some(mut program) = Program::new(f, block, graph, &seeds) else {
+        let kernels = seeds.iter().map(|members| ops(members)).collect();
+        return Ok(Found { kernels, ..Found::default() });
     };
-    let mut selection = Selection::new(&facts, &candidates, &seeds);
-    found.before = selection.cost();
-    let mut work = WORK * (1_000 + facts.nodes.len() as u64);
-    let mut solved: FxHashMap<Window, Option<Vec<Option<usize>>>> = FxHashMap::default();
-    'sweeps: for sweep in 0..SWEEPS {
+    let mut found = price(&mut program, graph.nodes.len(), solver);
+    improve(&mut program, solver, &mut found)?;
+    found.after = program.cost();
+    found.rewritten = program.changed;
+    found.kernels = match program.changed {
+        true => write::write(f, block, graph, &program),
+        false => program.kernels.iter().map(|kernel| ops(&kernel.members)).collect(),
+    };
+    Ok(found)
+}
+
+/// Prices the kernels of `program`, and its first `operators` values alone.
+fn price(program: &mut Program, operators: usize, solver: &Solver<'_>) -> Found {
+    let mut found = Found::default();
+    let mut prices: FxHashMap<Window, f64> = FxHashMap::default();
+    let no_uses = vec![0; program.values.len()];
+    let mut price = |program: &Program, kernel: &Kernel| {
+        let window = program.part(std::slice::from_ref(kernel), &[], &no_uses).window;
+        *prices.entry(window).or_insert_with_key(|window| solver.price(window))
+    };
+    for number in 0..operators {
+        found.unfused += price(program, &Kernel::alone(number));
+    }
+    for at in 0..program.kernels.len() {
+        program.kernels[at].cost = price(program, &program.kernels[at]);
+    }
+    found.before = program.cost();
+    found
+}
+
+/// Replaces windows of `program` by what costs less.
+fn improve(
+    program: &mut Program,
+    solver: &Solver<'_>,
+    found: &mut Found,
+) -> Result<(), Box<Diagnostic>> {
+    let mut work = WORK * (100 + program.values.len() as u64);
+    let mut solved: FxHashMap<Window, Option<window::Solution>> = FxHashMap::default();
+    for sweep in 0..SWEEPS {
         let mut improved = false;
-        for range in windows(&facts, sweep) {
-            if limits.interrupt.is_raised() {
-                found.interrupted = true;
-                break 'sweeps;
+        let uses = program.tidy();
+        // The first window of each sweep is shorter or longer, which moves all that follow.
+        let first = WINDOW * (sweep + 1) / SWEEPS;
+        let windows = program.windows(first, WINDOW, MOST_IN_WINDOW);
+        let old = std::mem::take(&mut program.kernels);
+        let mut stored = vec![false; program.values.len()];
+        let mut next: Vec<Kernel> = Vec::with_capacity(old.len());
+        let mut push = |kernels: Vec<Kernel>, stored: &mut Vec<bool>| {
+            for kernel in kernels {
+                stored.resize(stored.len().max(kernel.root() + 1), false);
+                stored[kernel.root()] = true;
+                next.push(kernel);
             }
-            let (window, numbers) = selection.window(range.clone());
+        };
+        let mut at = 0;
+        for range in windows {
+            push(old[at..range.start].to_vec(), &mut stored);
+            at = range.end;
+            let kernels = &old[range];
+            let part = program.part(kernels, &stored, &uses);
             found.windows += 1;
-            let better = match solved.get(&window) {
-                Some(better) => better.clone(),
+            let cheaper = match solved.get(&part.window) {
+                Some(cheaper) => cheaper.clone(),
+                None if work == 0 => None,
+                None if solver.interrupt.is_raised() => {
+                    found.interrupted = true;
+                    None
+                }
                 None => {
-                    let states = if work > 0 { STATES } else { FEW_STATES };
-                    let solution = cover::solve(&window, states);
+                    let cost = kernels.iter().map(|kernel| kernel.cost).sum();
+                    let solution = solver.solve(&part.window, cost)?;
                     work = work.saturating_sub(solution.work);
                     found.different += 1;
-                    found.proven += u64::from(solution.is_proven);
-                    solved.insert(window, solution.choice.clone());
-                    solution.choice
+                    found.proven += u64::from(solution.proven);
+                    solved.insert(part.window.clone(), solution.cheaper.clone());
+                    solution.cheaper
                 }
             };
-            if let Some(better) = better {
-                improved = true;
-                for ((value, choice), numbers) in range.zip(better).zip(&numbers) {
-                    selection.choose(value, choice.map(|choice| numbers[choice]));
+            match cheaper {
+                Some(cheaper) => {
+                    improved = true;
+                    push(program.adopt(&part, &cheaper), &mut stored);
                 }
-                selection.release();
+                None => push(kernels.to_vec(), &mut stored),
             }
         }
+        push(old[at..].to_vec(), &mut stored);
+        program.kernels = next;
         if !improved && sweep > 0 {
             break;
         }
     }
-    found.after = selection.cost();
-    found.kernels = selection.kernels();
-    found
-}
-
-/// The windows of a sweep: ranges of nodes that cover all. They end before anchors, so that equal
-/// parts of the program have equal windows.
-fn windows(facts: &Facts, sweep: usize) -> Vec<std::ops::Range<usize>> {
-    let mut windows = vec![];
-    let mut start = 0;
-    // The first window of each sweep is shorter or longer, which moves all that follow.
-    let mut least = WINDOW * (sweep % SWEEPS + 1) / SWEEPS;
-    for node in 1..=facts.nodes.len() {
-        let size = node - start;
-        let ends = node == facts.nodes.len()
-            || size >= least && facts.nodes[node].is_anchor()
-            || size >= cover::MOST_VALUES;
-        if ends {
-            windows.push(start..node);
-            start = node;
-            least = WINDOW;
-        }
-    }
-    windows
+    program.tidy();
+    Ok(())
 }

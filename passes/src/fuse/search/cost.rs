@@ -17,39 +17,48 @@ pub(in crate::fuse) struct Machine {
 }
 
 impl Machine {
-    /// Microseconds of the kernel of `members`, sorted, the last of which is its result.
+    /// Microseconds of the kernel of the nodes `members`, each after those that it reads, the last of
+    /// which is its result.
     pub(super) fn cost(&self, facts: &Facts, members: &[usize]) -> f64 {
         let Some(&root) = members.last() else { return 0.0 };
         if members.iter().all(|member| facts.nodes[*member].plumbing) {
             return 0.0;
         }
-        let mut read: Vec<usize> = vec![];
-        let (mut bytes, mut work) = (facts.bytes[root], 0.0);
-        // For how many elements each member is computed, from the last one on: what is inlined, for
-        // each element of what reads it.
+        // What is read from outside, and how many elements of it.
+        let mut read: Vec<(usize, f64)> = vec![];
+        let (mut bytes, mut work) = (facts.classes[facts.nodes[root].class].bytes, 0.0);
+        // For how many elements each member is computed: what is inlined, for each element of what
+        // reads it.
         let mut points: Vec<f64> = vec![0.0; members.len()];
         for (at, &member) in members.iter().enumerate().rev() {
             let node = &facts.nodes[member];
-            let own = node.elements.max(1.0);
-            let is_inlined = node.pattern <= FusionPattern::Injective && !node.dear;
-            points[at] = if is_inlined { points[at].max(own) } else { own };
-            work += node.work * (points[at] / own);
-            for &operand in &node.operands {
-                if let Ok(inside) = members.binary_search(&operand) {
-                    points[inside] = points[inside].max(points[at]);
-                    continue;
-                }
-                if read.contains(&operand) {
-                    continue;
-                }
-                if node.plumbing && node.shape.is_some() {
-                    // A projection reads its field only.
-                    bytes += facts.bytes[member];
-                    continue;
-                }
-                read.push(operand);
-                bytes += facts.bytes[operand];
+            let class = &facts.classes[node.class];
+            let own = class.elements.max(1.0);
+            let moves = node.pattern <= FusionPattern::Injective;
+            if at + 1 == members.len() || !moves || node.dear {
+                points[at] = own;
             }
+            work += node.work * (points[at] / own);
+            for &operand in &node.reads {
+                // What moves elements, such as a slice, reads those that it needs.
+                let all = facts.classes[operand].elements;
+                let needed = if moves { points[at] } else { all };
+                if let Some(inside) = facts.inside(members, operand) {
+                    points[inside] = points[inside].max(needed);
+                    continue;
+                }
+                match read.iter_mut().find(|(other, _)| *other == operand) {
+                    Some((_, elements)) => *elements = (*elements + needed).min(all),
+                    None => read.push((operand, needed.min(all))),
+                }
+            }
+        }
+        for (operand, elements) in read {
+            let class = &facts.classes[operand];
+            bytes += match class.elements > 0.0 {
+                true => class.bytes * (elements / class.elements),
+                false => class.bytes,
+            };
         }
         self.launch + (bytes / self.bandwidth).max(work / self.arithmetic)
     }

@@ -1,24 +1,57 @@
-//! What fusion looks at of each operator, read off once.
+//! What fusion looks at of each class of equal values and each operation that computes one, read
+//! off once.
 
-use ir_core::{Binding, FuncMut, Symbol, Type, TypeData, ValueId, Work};
+use ir_core::{DType, Registry, Type, TypeData, Work};
 use relay::operators::{FusionPattern, ReshapeOnly, Rows, Transcendental};
-use rewrites::body_graph::is_pure;
+use rewrites::egraph::{Class as GraphClass, Graph, Kind};
 use rustc_hash::FxHashMap;
 
-use crate::fuse::graph::{Graph, is_copied_constant, joins_as_constant};
+use super::entry::Entry;
+use super::window::{Operation, Window};
+use crate::fuse::graph::{is_literal, joins_as_constant, pattern};
 
 /// Arithmetic operations that a transcendental function takes.
 const TRANSCENDENTAL: f64 = 16.0;
 
+/// A class of equal values.
+pub(super) struct Class {
+    pub(super) bytes: f64,
+    /// Numbers in a value.
+    pub(super) elements: f64,
+    /// The extents, where they are known.
+    pub(super) shape: Option<Vec<i64>>,
+    /// The value must be stored, where it is computed at all, and no kernel may hide it: the
+    /// program binds it with `let`.
+    pub(super) bound: bool,
+    /// It is computed from constants alone.
+    pub(super) weight: bool,
+    /// It is there already: an input of the window.
+    pub(super) input: Option<usize>,
+    /// It is this constant.
+    pub(super) constant: Option<Operation>,
+    /// The operations that compute it, by number.
+    pub(super) nodes: Vec<usize>,
+    /// How many read it, as far as that is known before kernels are chosen.
+    pub(super) readers: f64,
+}
+
+impl Class {
+    /// Whether it need not be computed.
+    pub(super) fn is_there(&self) -> bool {
+        self.input.is_some() || self.constant.is_some()
+    }
+}
+
 /// An operator, tuple or projection.
 pub(super) struct Node {
+    pub(super) operation: Operation,
+    /// The class of its result.
+    pub(super) class: usize,
+    /// The classes of its operands, in order.
+    pub(super) operands: Vec<usize>,
+    /// Those of them that it reads, each once: literals are a part of the kernel.
+    pub(super) reads: Vec<usize>,
     pub(super) pattern: FusionPattern,
-    /// The value must be stored: something outside of kernels needs it, or nothing reads it.
-    pub(super) required: bool,
-    /// The value may be stored, and no kernel may hide it: the program binds it with `let`.
-    pub(super) bound: bool,
-    /// It may be computed in several kernels: it has no effects and costs little.
-    pub(super) copyable: bool,
     /// A tuple or a projection, which computes nothing.
     pub(super) plumbing: bool,
     pub(super) reshape_only: bool,
@@ -28,101 +61,180 @@ pub(super) struct Node {
     pub(super) rows: Option<usize>,
     /// The extents of the first operand, where they are known.
     pub(super) operand_shape: Option<Vec<i64>>,
-    /// The extents of the result, where they are known.
-    pub(super) shape: Option<Vec<i64>>,
-    /// What it reads, each value once: numbers below that of all nodes are nodes.
-    pub(super) operands: Vec<usize>,
-    /// The nodes that read it, each once.
-    pub(super) users: Vec<usize>,
-    /// Numbers in the result.
-    pub(super) elements: f64,
     /// Arithmetic operations.
     pub(super) work: f64,
 }
 
 impl Node {
+    /// An operation that computes `class` from `operands` of `types`, of which some are literals.
+    /// `None` where it is no part of kernels.
+    fn new(
+        operation: Operation,
+        class: usize,
+        operands: Vec<usize>,
+        types: &[Type],
+        literal: impl Fn(usize) -> bool,
+        registry: &Registry,
+    ) -> Option<Node> {
+        let Operation { name, attrs, ty } = operation;
+        let pattern = pattern(registry, name, types, &[ty])?;
+        let rows = registry.hook::<Rows>(name).and_then(|rows| (rows.0)(types, attrs));
+        let dear = registry.hook::<Transcendental>(name).is_some();
+        let work = registry.hook::<Work>(name).map(|work| (work.0)(types, attrs, ty));
+        let elements = types.iter().copied().chain([ty]).map(elements_of);
+        let each = match (dear, pattern, rows) {
+            (true, ..) | (_, FusionPattern::OutFusable, Some(_)) => TRANSCENDENTAL,
+            _ => 1.0,
+        };
+        let is_read = |place: &usize| !(joins_as_constant(pattern) && literal(*place));
+        let mut reads: Vec<usize> = Vec::with_capacity(operands.len());
+        for place in (0..types.len()).filter(is_read) {
+            if !reads.contains(&operands[place]) {
+                reads.push(operands[place]);
+            }
+        }
+        Some(Node {
+            operation,
+            class,
+            operands,
+            reads,
+            pattern,
+            plumbing: name == "relay.tuple" || name == "relay.tuple_get",
+            reshape_only: registry.hook::<ReshapeOnly>(name).is_some(),
+            dear,
+            rows,
+            operand_shape: types.first().and_then(|ty| shape_of(*ty)),
+            work: work.unwrap_or_else(|| each * elements.fold(0.0, f64::max)),
+        })
+    }
+
     /// Whether it takes no part in kernels with others before it, such as a convolution.
     pub(super) fn is_anchor(&self) -> bool {
-        match self.pattern {
-            FusionPattern::OutFusable => self.rows.is_none(),
-            FusionPattern::Opaque => true,
-            _ => false,
-        }
+        is_anchor(self.pattern, self.rows)
     }
 }
 
-/// A block as fusion sees it.
+/// Whether an operator takes no part in kernels with others before it, such as a convolution.
+pub(super) fn is_anchor(pattern: FusionPattern, rows: Option<usize>) -> bool {
+    match pattern {
+        FusionPattern::OutFusable => rows.is_none(),
+        FusionPattern::Opaque => true,
+        _ => false,
+    }
+}
+
+/// The e-graph of a window as fusion sees it.
 pub(super) struct Facts {
-    /// In the order of the graph: each after what it reads.
+    pub(super) classes: Vec<Class>,
     pub(super) nodes: Vec<Node>,
-    /// The bytes of each value: those of the nodes, then others.
-    pub(super) bytes: Vec<f64>,
+    /// The class of each operation of the window.
+    pub(super) class_of: Vec<usize>,
+    /// The node that is that operation; `None` where its result equals an operand.
+    pub(super) node_of: Vec<Option<usize>>,
 }
 
 impl Facts {
-    pub(super) fn new(f: &FuncMut<'_>, graph: &Graph) -> Facts {
-        let body = &*f.body;
-        let mut numbers: FxHashMap<ValueId, usize> = FxHashMap::default();
-        let mut bytes: Vec<f64> = vec![];
-        for (index, node) in graph.nodes.iter().enumerate() {
-            let value = body.result(node.op, 0);
-            numbers.insert(value, index);
-            bytes.push(bytes_of(body.ty(value)));
-        }
-        let mut nodes = Vec::with_capacity(graph.nodes.len());
-        for node in &graph.nodes {
-            let name = body.op_name(node.op);
-            let is = |text: &str| name == Symbol::new(text);
-            let plumbing = is("relay.tuple") || is("relay.tuple_get");
-            let result = body.result(node.op, 0);
-            let types: Vec<Type> = body.operands(node.op).map(|value| body.ty(value)).collect();
-            let mut operands: Vec<usize> = vec![];
-            for operand in body.operands(node.op) {
-                if joins_as_constant(node.pattern) && is_copied_constant(f.registry, body, operand)
+    /// Of `graph`, which holds the operations of `window`.
+    pub(super) fn new(graph: &Graph, window: &Window, entry: &Entry, registry: &Registry) -> Facts {
+        let all = graph.classes();
+        let numbers: FxHashMap<GraphClass, usize> =
+            all.iter().enumerate().map(|(number, class)| (*class, number)).collect();
+        let number = |class: &GraphClass| numbers[&graph.find(*class)];
+        let (mut classes, mut nodes) = (Vec::with_capacity(all.len()), vec![]);
+        for (at, class) in all.iter().enumerate() {
+            let ty = graph.ty(*class);
+            let mut facts = Class {
+                bytes: bytes_of(ty),
+                elements: elements_of(ty),
+                shape: shape_of(ty),
+                bound: false,
+                weight: graph.is_weight(*class),
+                input: None,
+                constant: None,
+                nodes: vec![],
+                readers: 0.0,
+            };
+            for (kind, operands) in graph.forms_of(*class) {
+                let (name, attrs, ty) = match kind {
+                    Kind::Leaf(leaf) => {
+                        facts.input = Some(leaf.number);
+                        continue;
+                    }
+                    Kind::Op(name, attrs, ty) => (*name, *attrs, *ty),
+                };
+                let operation = Operation { name, attrs, ty };
+                if operands.is_empty()
+                    && graph.constant(*class).is_some_and(|value| attrs.get("value") == Some(value))
                 {
+                    facts.constant = Some(operation);
                     continue;
                 }
-                let number = *numbers.entry(operand).or_insert_with(|| {
-                    bytes.push(bytes_of(body.ty(operand)));
-                    bytes.len() - 1
-                });
-                if !operands.contains(&number) {
-                    operands.push(number);
+                let types: Vec<Type> = operands.iter().map(|class| graph.ty(*class)).collect();
+                let literal = |place: usize| {
+                    is_literal(types[place]) && graph.constant(operands[place]).is_some()
+                };
+                let operands_at: Vec<usize> = operands.iter().map(number).collect();
+                // What needs itself computes nothing.
+                if operands_at.contains(&at) {
+                    continue;
+                }
+                if let Some(node) = Node::new(operation, at, operands_at, &types, literal, registry)
+                {
+                    facts.nodes.push(nodes.len());
+                    nodes.push(node);
                 }
             }
-            let mut users: Vec<usize> = node.outputs.iter().map(|(user, _)| *user).collect();
-            users.dedup();
-            let attrs = body.attrs(node.op);
-            let rows = f.registry.hook::<Rows>(name).and_then(|rows| (rows.0)(&types, attrs));
-            let dear = f.registry.hook::<Transcendental>(name).is_some();
-            let bound = body.name_hint(result).binding == Binding::Let;
-            let work = f.registry.hook::<Work>(name);
-            let work = work.map(|work| (work.0)(&types, attrs, body.ty(result)));
-            let elements = types.iter().copied().chain([body.ty(result)]).map(elements_of);
-            let each = match (dear, node.pattern, rows) {
-                (true, ..) | (_, FusionPattern::OutFusable, Some(_)) => TRANSCENDENTAL,
-                _ => 1.0,
-            };
-            nodes.push(Node {
-                pattern: node.pattern,
-                required: node.escapes || users.is_empty(),
-                bound,
-                copyable: !bound
-                    && is_pure(body, f.registry, node.op)
-                    && (plumbing || node.pattern <= FusionPattern::Broadcast && !dear),
-                plumbing,
-                reshape_only: f.registry.hook::<ReshapeOnly>(name).is_some(),
-                dear,
-                rows,
-                operand_shape: types.first().and_then(|ty| shape_of(*ty)),
-                shape: shape_of(body.ty(result)),
-                operands,
-                users,
-                elements: elements_of(body.ty(result)),
-                work: work.unwrap_or_else(|| each * elements.fold(0.0, f64::max)),
-            });
+            classes.push(facts);
         }
-        Facts { nodes, bytes }
+        let class_of: Vec<usize> = entry.ops.iter().map(number).collect();
+        let mut node_of = Vec::with_capacity(class_of.len());
+        for ((op, operands), class) in window.ops.iter().zip(&entry.operands).zip(&class_of) {
+            let operands: Vec<usize> = operands.iter().map(number).collect();
+            let found = classes[*class].nodes.iter().copied().find(|node: &usize| {
+                let node: &Node = &nodes[*node];
+                let swapped =
+                    || node.operands.len() == 2 && node.operands.iter().rev().eq(&operands);
+                node.operation == op.operation && (node.operands == operands || swapped())
+            });
+            if let Some(node) = found {
+                // In the order of the program.
+                nodes[node].operands = operands;
+            }
+            node_of.push(found);
+            classes[*class].bound |= op.bound;
+        }
+        let mut facts = Facts { classes, nodes, class_of, node_of };
+        facts.count_readers(window);
+        facts
+    }
+
+    /// Which of `members` computes `class`.
+    pub(super) fn inside(&self, members: &[usize], class: usize) -> Option<usize> {
+        members.iter().position(|member| self.nodes[*member].class == class)
+    }
+
+    /// The class of the result of `node`.
+    pub(super) fn class(&self, node: usize) -> &Class {
+        &self.classes[self.nodes[node].class]
+    }
+
+    /// Counts readers: in the program as it is, where a value is there, else all that there could be.
+    fn count_readers(&mut self, window: &Window) {
+        let mut known = vec![false; self.classes.len()];
+        self.class_of.iter().for_each(|class| known[*class] = true);
+        let mut pairs: Vec<(usize, usize)> = vec![];
+        for node in self.node_of.iter().flatten() {
+            let node = &self.nodes[*node];
+            pairs.extend(node.reads.iter().map(|read| (*read, node.class)));
+        }
+        for node in &self.nodes {
+            let unknown = node.reads.iter().filter(|read| !known[**read]);
+            pairs.extend(unknown.map(|read| (*read, node.class)));
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs.iter().for_each(|(read, _)| self.classes[*read].readers += 1.0);
+        window.needed.iter().for_each(|op| self.classes[self.class_of[*op]].readers += 1.0);
     }
 }
 
@@ -130,18 +242,24 @@ fn shape_of(ty: Type) -> Option<Vec<i64>> {
     Some(ty.as_tensor()?.known_shape()?.to_vec())
 }
 
-/// The numbers in a tensor; unknown extents count as 1.
+/// The numbers in a value; unknown extents count as 1.
 fn elements_of(ty: Type) -> f64 {
-    let extents = ty.as_tensor().map(|tensor| tensor.shape.iter());
-    extents.map_or(0.0, |extents| extents.map(|dim| dim.known().unwrap_or(1) as f64).product())
+    sum_of(ty, |_| 1.0)
 }
 
 /// The bytes of a value; unknown extents count as 1.
 fn bytes_of(ty: Type) -> f64 {
+    sum_of(ty, |dtype| dtype.bytes() as f64)
+}
+
+fn sum_of(ty: Type, of: impl Fn(DType) -> f64) -> f64 {
     let (mut pending, mut total) = (vec![ty], 0.0);
     while let Some(ty) = pending.pop() {
         match ty.data() {
-            TypeData::Tensor(tensor) => total += elements_of(ty) * tensor.dtype.bytes() as f64,
+            TypeData::Tensor(tensor) => {
+                let extents = tensor.shape.iter().map(|dim| dim.known().unwrap_or(1) as f64);
+                total += extents.product::<f64>() * of(tensor.dtype);
+            }
             TypeData::Tuple(fields) => pending.extend(fields.iter()),
             _ => {}
         }

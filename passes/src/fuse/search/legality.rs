@@ -18,15 +18,15 @@ use super::facts::{Facts, Node};
 /// The longest row, in elements, that is computed in a kernel of several stages.
 const LONGEST_ROW: i64 = 1 << 16;
 
-/// Whether the operators `members`, sorted, may be a kernel that yields the last one. With `rows` it
-/// may be one of several reductions.
+/// Whether the nodes `members`, each after those that it reads, may be a kernel that yields the last
+/// one. With `rows` it may be one of several reductions.
 pub(super) fn is_legal(facts: &Facts, members: &[usize], rows: bool) -> bool {
     let Some((&root, inner)) = members.split_last() else { return false };
     if inner.is_empty() {
         return true;
     }
     let nodes = || members.iter().map(|member| &facts.nodes[*member]);
-    if inner.iter().any(|member| facts.nodes[*member].bound) {
+    if inner.iter().any(|member| facts.class(*member).bound) {
         return false;
     }
     let mut anchors = members.iter().filter(|member| facts.nodes[**member].is_anchor());
@@ -34,11 +34,11 @@ pub(super) fn is_legal(facts: &Facts, members: &[usize], rows: bool) -> bool {
     let reductions = nodes().filter(|node| is_reduction(node)).count();
     match (first_anchor, anchors.next(), reductions) {
         (None, _, 0) => {
-            let inside = |value: &usize| members.binary_search(value).is_ok();
+            let inside = |class: &usize| facts.inside(members, *class).is_some();
             facts.nodes[root].pattern != FusionPattern::Tuple
                 && nodes().all(|node| match node.pattern {
                     // What a join reads would be computed for every element of the result.
-                    FusionPattern::Tuple => !node.operands.iter().any(inside),
+                    FusionPattern::Tuple => !node.reads.iter().any(inside),
                     pattern => node.plumbing || pattern <= FusionPattern::Injective,
                 })
         }
@@ -56,20 +56,20 @@ fn is_reduction(node: &Node) -> bool {
 /// Whether a member would be stored because it costs much and is read several times.
 fn is_stored(facts: &Facts, members: &[usize], member: usize) -> bool {
     let node = &facts.nodes[member];
-    node.dear && node.users.iter().filter(|user| members.binary_search(user).is_ok()).count() > 1
+    let reads = |other: &&usize| facts.nodes[**other].reads.contains(&node.class);
+    node.dear && members.iter().filter(reads).count() > 1
 }
 
 /// Whether `members` are the anchor and elementwise operators of its shape, none of them before it.
 fn is_anchored(facts: &Facts, members: &[usize], anchor: usize) -> bool {
-    let Node { pattern, shape: Some(shape), operands, .. } = &facts.nodes[anchor] else {
-        return false;
-    };
+    let Node { pattern, reads, .. } = &facts.nodes[anchor];
+    let Some(shape) = &facts.class(anchor).shape else { return false };
     *pattern == FusionPattern::OutFusable
-        && operands.iter().all(|operand| members.binary_search(operand).is_err())
+        && reads.iter().all(|class| facts.inside(members, *class).is_none())
         && members.iter().filter(|member| **member != anchor).all(|member| {
             let node = &facts.nodes[*member];
             node.pattern <= FusionPattern::Broadcast
-                && node.shape.as_ref() == Some(shape)
+                && facts.class(*member).shape.as_ref() == Some(shape)
                 && !is_stored(facts, members, *member)
         })
 }
@@ -140,15 +140,15 @@ fn works_on_rows(facts: &Facts, members: &[usize]) -> bool {
     if numbers.is_empty() || row.is_empty() || length > LONGEST_ROW {
         return false;
     }
-    let form = |member: usize| domain.form(facts.nodes[member].shape.as_deref()?);
-    let inside = |member: &&usize| members.binary_search(member).is_ok();
+    let form = |class: usize| domain.form(facts.classes[class].shape.as_deref()?);
+    let inside = |class: &&usize| facts.inside(members, **class).is_some();
     let Some(&root) = members.last() else { return false };
     // A kernel of one number for each row and no dimension for the row has no loop for its stages.
-    matches!(form(root), Some(Form::Whole | Form::Numbers))
+    matches!(form(facts.nodes[root].class), Some(Form::Whole | Form::Numbers))
         && members.iter().all(|member| {
             let node = &facts.nodes[*member];
-            let mut operands = node.operands.iter().filter(inside);
-            match form(*member) {
+            let mut operands = node.reads.iter().filter(inside);
+            match form(node.class) {
                 None => false,
                 Some(Form::Whole | Form::Numbers | Form::Short) if is_reduction(node) => true,
                 // Renumbered rows are inlined into what reads them; nothing can be stored there.

@@ -1,0 +1,210 @@
+//! Writes the kernels of a changed program into its block.
+
+use ir_core::{
+    Attr, AttrData, AttrDict, BlockId, FuncMut, InsertPoint, NameHint, OpFields, OpId, OpParts,
+    TensorData, ValueId,
+};
+use relay::interpreter::{Interpreter, Value as Known};
+use relay::language::Constant;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::program::{Kernel, Kind, Program};
+use super::window::Operation;
+use crate::fuse::graph::Graph;
+
+/// Writes the operations of the kernels of `program` into `block`, in place of those of `graph`;
+/// those of each kernel. What is folded is none of them.
+pub(super) fn write(
+    f: &mut FuncMut<'_>,
+    block: BlockId,
+    graph: &Graph,
+    program: &Program,
+) -> Vec<Vec<OpId>> {
+    let Some(start) = f.body.first_op(block) else { return vec![] };
+    let mut values = vec![None; program.values.len()];
+    for (number, value) in program.values.iter().enumerate() {
+        match value.kind {
+            Kind::Outside(value) => values[number] = Some(value),
+            Kind::Constant(_, Some(value)) => {
+                values[number] = Some(value);
+                // Operations move to where the first of their kernels is.
+                let op = f.body.defining_op(value).filter(|op| *op != start);
+                if let Some(op) = op.filter(|op| f.body.op_block(*op) == Some(block)) {
+                    f.body.move_op(op, InsertPoint::Before(start));
+                }
+            }
+            _ => {}
+        }
+    }
+    let interpreter = Interpreter::with_signatures(f.signatures, f.registry);
+    let mut writer =
+        Writer { interpreter, f, program, graph, start, values, known: FxHashMap::default() };
+    let written: Vec<Vec<OpId>> =
+        program.kernels.iter().filter_map(|kernel| writer.kernel(kernel)).collect();
+    writer.replace();
+    for node in graph.nodes.iter().rev() {
+        if f.body.is_live(node.op) && f.body.is_unused(f.body.result(node.op, 0)) {
+            f.body.erase(node.op);
+        }
+    }
+    written
+}
+
+struct Writer<'w, 'f, 'r> {
+    f: &'w mut FuncMut<'f>,
+    interpreter: Interpreter<'r>,
+    program: &'w Program,
+    graph: &'w Graph,
+    /// The first operation of the block, before which constants stand.
+    start: OpId,
+    /// By number, where it is.
+    values: Vec<Option<ValueId>>,
+    /// What was computed by folding.
+    known: FxHashMap<usize, Known>,
+}
+
+impl Writer<'_, '_, '_> {
+    /// Writes `kernel`; its operations, unless they are folded.
+    fn kernel(&mut self, kernel: &Kernel) -> Option<Vec<OpId>> {
+        let program = self.program;
+        let root = kernel.root();
+        if kernel.fixed {
+            let op = self.graph.nodes[root].op;
+            for (index, operand) in program.operands(root).iter().enumerate() {
+                if let Some(value) = self.value(program.find(*operand)) {
+                    self.f.body.set_operand(op, index, value);
+                }
+            }
+            self.values[root] = Some(self.f.body.result(op, 0));
+            return Some(vec![op]);
+        }
+        if kernel.folded
+            && let Some(value) = self.fold(root)
+        {
+            self.known.insert(root, value);
+            return None;
+        }
+        let at = InsertPoint::Before(program.outside[kernel.level]);
+        let (mut members, mut results): (Vec<OpId>, Vec<ValueId>) = (vec![], vec![]);
+        for &member in &kernel.members {
+            let Kind::Op(Operation { name, attrs, ty }, operands) = &program.values[member].kind
+            else {
+                continue;
+            };
+            let mut values: Vec<ValueId> = Vec::with_capacity(operands.len());
+            for operand in operands {
+                let inside = kernel.members.iter().position(|member| member == operand);
+                values.extend(match inside.and_then(|inside| results.get(inside).copied()) {
+                    Some(value) => Some(value),
+                    None => self.value(program.find(*operand)),
+                });
+            }
+            let origin = program.values[member].origin.map(|node| self.graph.nodes[node].op);
+            let same =
+                |op: OpId| self.f.body.op_name(op) == *name && self.f.body.attrs(op) == *attrs;
+            let loc = match origin {
+                Some(op) if same(op) => self.f.body.loc(op),
+                Some(op) => self.f.body.loc(op).by_pass("fuse"),
+                None => self.f.body.loc(program.outside[kernel.level]).by_pass("fuse"),
+            };
+            let types = [*ty];
+            let parts = OpParts::new(*name, &values, &types).attrs(*attrs).at(loc);
+            let op = self.f.body.insert_op(at, parts);
+            results.push(self.f.body.result(op, 0));
+            members.push(op);
+        }
+        let result = *results.last()?;
+        if let Some(node) = program.values[root].origin {
+            let hint: NameHint =
+                self.f.body.name_hint(self.f.body.result(self.graph.nodes[node].op, 0));
+            self.f.body.set_name_hint(result, hint);
+        }
+        self.values[root] = Some(result);
+        Some(members)
+    }
+
+    /// The value numbered `number`, where it is stored.
+    fn value(&mut self, number: usize) -> Option<ValueId> {
+        if self.values[number].is_none() {
+            self.values[number] = match (&self.program.values[number].kind, self.known.get(&number))
+            {
+                (Kind::Constant(operation, _), _) => Some(self.insert(operation, &[])),
+                (_, Some(known)) => self.emit(&known.clone()),
+                _ => None,
+            };
+        }
+        self.values[number]
+    }
+
+    fn insert(&mut self, operation: &Operation, operands: &[ValueId]) -> ValueId {
+        let types = [operation.ty];
+        let loc = self.f.body.loc(self.start).by_pass("fuse");
+        let parts = OpParts::new(operation.name, operands, &types).attrs(operation.attrs).at(loc);
+        let op = self.f.body.insert_op(InsertPoint::Before(self.start), parts);
+        self.f.body.result(op, 0)
+    }
+
+    /// Writes what was folded, a tensor or a tuple of tensors.
+    fn emit(&mut self, known: &Known) -> Option<ValueId> {
+        let fields = match known {
+            Known::Tensor(tensor) => return Some(self.constant(tensor)),
+            known => known.as_tuple()?,
+        };
+        let fields: Option<Vec<ValueId>> =
+            fields.iter().map(|field| Some(self.constant(field.as_tensor()?))).collect();
+        let fields = fields?;
+        let ty = ir_core::Type::tuple(fields.iter().map(|field| self.f.body.ty(*field)));
+        let attrs = AttrDict::empty();
+        Some(self.insert(&Operation { name: "relay.tuple".into(), attrs, ty }, &fields))
+    }
+
+    fn constant(&mut self, tensor: &TensorData) -> ValueId {
+        let (ty, constant) = (tensor.ty(), Constant { value: tensor.clone() });
+        let name = <Constant as OpFields<ValueId>>::NAME.into();
+        let attrs = OpFields::<ValueId>::attrs(&constant);
+        self.insert(&Operation { name, attrs, ty }, &[])
+    }
+
+    /// What the operation `number` computes from constants; `None` where it fails.
+    fn fold(&self, number: usize) -> Option<Known> {
+        let Kind::Op(Operation { name, attrs, ty }, operands) = &self.program.values[number].kind
+        else {
+            return None;
+        };
+        let operands: Option<Vec<Known>> = (operands.iter())
+            .map(|operand| {
+                let operand = self.program.find(*operand);
+                match &self.program.values[operand].kind {
+                    Kind::Constant(constant, _) => {
+                        match constant.attrs.get("value").map(Attr::data)? {
+                            AttrData::Tensor(tensor) => Some(Known::Tensor(tensor.clone())),
+                            _ => None,
+                        }
+                    }
+                    _ => self.known.get(&operand).cloned(),
+                }
+            })
+            .collect();
+        let operands = operands?;
+        if *name == "relay.tuple" {
+            return Some(Known::tuple(operands));
+        }
+        if *name == "relay.tuple_get" {
+            let index = usize::try_from(attrs.value::<i64>("index")?).ok()?;
+            return operands.first()?.as_tuple()?.get(index).cloned();
+        }
+        self.interpreter.evaluate_operator(*name, &operands, *attrs, *ty).ok()
+    }
+
+    /// Lets what is outside of the graph read what was written.
+    fn replace(&mut self) {
+        let inside: FxHashSet<OpId> = self.graph.nodes.iter().map(|node| node.op).collect();
+        for (number, node) in self.graph.nodes.iter().enumerate() {
+            let old = self.f.body.result(node.op, 0);
+            let is_used = self.f.body.uses(old).any(|(user, _)| !inside.contains(&user));
+            if is_used && let Some(new) = self.value(self.program.find(number)) {
+                self.f.body.replace_uses_where(old, new, |_, (user, _)| !inside.contains(&user));
+            }
+        }
+    }
+}
