@@ -1,10 +1,8 @@
 //! Which step of an explained rewriting says that different values are equal.
 
 use ir_core::pass::Explanation;
-use ir_core::{
-    AttrValue, FunctionType, Module, Registry, SourceMap, Span, Symbol, TensorData, Type,
-};
-use relay::interpreter::{Value, approx_equal, random_arguments};
+use ir_core::{AttrValue, Item, Module, Registry, SourceMap, Span, Symbol, TensorData};
+use relay::interpreter::{Value, approx_equal, random_value, spreads};
 use rewrites::library::{BUILT_IN, Library, RuleSet};
 use rewrites::proof::replay::{HEADER, parts, replay};
 use rewrites::proof::terms::{Kind, Term, Terms};
@@ -42,7 +40,8 @@ pub(crate) fn wrong_step(
     texts: &SourceMap,
     registry: &Registry,
 ) -> Option<WrongStep> {
-    let body = module.items.get(&name)?.body.as_ref()?;
+    let item = module.items.get(&name)?;
+    let body = item.body.as_ref()?;
     let mut given = SourceMap::default();
     for (file, text) in texts.files() {
         let built_in = BUILT_IN.iter().map(|(name, _)| *name);
@@ -57,7 +56,7 @@ pub(crate) fn wrong_step(
     let parts = parts("<certificate>", &text).ok()?;
     let verdict = replay(parts.first()?, body, None, &rules, registry).ok()?;
     let runs: Vec<Vec<Option<Value>>> =
-        (0..INPUTS).map(|seed| values(&verdict.terms, module, registry, seed)).collect();
+        (0..INPUTS).map(|seed| values(&verdict.terms, (module, item), registry, seed)).collect();
     let of = |run: &[Option<Value>], term: Term| run.get(term.0 as usize).cloned().flatten();
     let differs = |(old, new): &(Term, Term)| {
         runs.iter().find_map(|run| {
@@ -86,18 +85,22 @@ pub(crate) fn wrong_step(
 
 /// What the terms are where those that rules do not look into are random; `None` for those that
 /// cannot be computed.
-fn values(terms: &Terms, module: &Module, registry: &Registry, seed: u64) -> Vec<Option<Value>> {
-    let signatures = module.signatures();
+fn values(
+    terms: &Terms,
+    (module, item): (&Module, &Item),
+    registry: &Registry,
+    seed: u64,
+) -> Vec<Option<Value>> {
+    let (signatures, spreads) = (module.signatures(), spreads(item, registry));
     let mut values: Vec<Option<Value>> = Vec::with_capacity(terms.len());
     for term in (0..terms.len() as u32).map(Term) {
         let found = match terms.kind(term) {
             Kind::Leaf(_, _, Some(constant)) => TensorData::from_attr(*constant).map(Value::from),
             Kind::Leaf(number, ty, None) => {
-                let (type_params, params) = (Box::default(), Box::from([*ty]));
-                let function = FunctionType { type_params, params, result: Type::unit() };
+                // Parameters of the function come first.
+                let spread = spreads.get(*number as usize).copied().unwrap_or_default();
                 let seed = seed.wrapping_mul(1 << 20).wrapping_add(u64::from(*number));
-                let made = random_arguments(&function, &signatures, seed).ok();
-                made.and_then(|made| made.into_iter().next())
+                random_value(*ty, spread, &signatures, seed).ok()
             }
             Kind::Op(name, attrs, ty) => {
                 let operands = terms.operands(term).iter();
