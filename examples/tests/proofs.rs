@@ -23,6 +23,7 @@ fn explain(test: &str, graphs: &[(&str, String)], more: &[&str]) -> usize {
             stderr: &mut err,
             directory: folder.clone(),
             styled: false,
+            signals: false,
         };
         let status = main_with(&registry, &args, &mut io);
         (status, String::from_utf8_lossy(&err).into_owned())

@@ -24,6 +24,7 @@ fn opt(registry: &Registry, folder: &std::path::Path, args: &[&str]) -> (i32, St
         stderr: &mut err,
         directory: folder.to_path_buf(),
         styled: false,
+        signals: false,
     };
     let status = main_with(registry, &args, &mut io);
     out.extend(err);
