@@ -369,11 +369,16 @@ fn of_bools(op: ScalarOp, a: &Expr, b: &Expr) -> Expr {
 }
 
 /// `a symbol b` for `&` or `|` on `bool`. Clang takes a call on the right for a mistaken `&&`, unless
-/// it is one of numbers.
+/// it is one of numbers; then GCC takes `!` on the left for a mistaken `~`, unless it is in
+/// parentheses.
 pub(super) fn bits(symbol: &str, a: &Expr, b: &Expr) -> Expr {
-    match b.has_call() {
-        true => Expr::binary(symbol, a, &Expr::cast("int", b)),
-        false => Expr::binary(symbol, a, b),
+    if !b.has_call() {
+        return Expr::binary(symbol, a, b);
+    }
+    let b = Expr::cast("int", b);
+    match a.text.starts_with('!') {
+        true => Expr::binary(symbol, &Expr::atom(format!("({})", a.text)), &b),
+        false => Expr::binary(symbol, a, &b),
     }
 }
 
