@@ -154,6 +154,15 @@ pub(super) fn define_position(e: &mut Expression<'_>, index: ValueId, extent: i6
     e.select(negative, from_back, index)
 }
 
+/// As [`position`]; where that is an error, the nearest index there is: what is compiled does not
+/// check, but reads nothing else than its operands.
+fn define_nearest(e: &mut Expression<'_>, index: ValueId, extent: i64) -> ValueId {
+    let (zero, most) = (e.index(0), e.index(extent - 1));
+    let index = define_position(e, index, extent);
+    let index = e.max(index, zero);
+    e.min(index, most)
+}
+
 fn define_take(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Take<Operand>>()?;
     let (data, indices) = (cx.tensor(0)?, cx.tensor(1)?);
@@ -178,7 +187,7 @@ fn define_take(cx: &mut DefineCx<'_>) -> Defined {
                 let extent = e.index(extent);
                 e.floor_mod(index, extent)
             }
-            OutOfBounds::Fast => define_position(e, index, extent),
+            OutOfBounds::Fast => define_nearest(e, index, extent),
         };
         let at = match axis {
             Some(_) => {
@@ -253,7 +262,7 @@ fn define_gather(cx: &mut DefineCx<'_>) -> Defined {
     let axis = relation::axis(op.axis, data.shape.len())?;
     cx.compute(|e, i| {
         let (mut at, index) = (i.to_vec(), load_index(e, &indices, i));
-        at[axis] = define_position(e, index, data.shape[axis]);
+        at[axis] = define_nearest(e, index, data.shape[axis]);
         e.load(&data, &at)
     })
 }
@@ -340,7 +349,7 @@ fn define_gather_nd(cx: &mut DefineCx<'_>) -> Defined {
             let mut place = vec![e.index(axis)];
             place.extend_from_slice(&i[..tuples]);
             let index = load_index(e, &indices, &place);
-            at.push(define_position(e, index, data.shape[batch + axis as usize]));
+            at.push(define_nearest(e, index, data.shape[batch + axis as usize]));
         }
         at.extend_from_slice(&i[tuples..]);
         e.load(&data, &at)
@@ -443,7 +452,7 @@ fn define_adv_index(cx: &mut DefineCx<'_>) -> Defined {
         for (axis, index) in indices.iter().enumerate() {
             let index = load_broadcast(e, index, &i[..common], &shape[..common]);
             let index = e.cast(index, DType::INT64);
-            at.push(define_position(e, index, data.shape[axis]));
+            at.push(define_nearest(e, index, data.shape[axis]));
         }
         at.extend_from_slice(&i[common..]);
         e.load(data, &at)

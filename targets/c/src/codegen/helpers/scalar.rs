@@ -368,18 +368,13 @@ fn of_bools(op: ScalarOp, a: &Expr, b: &Expr) -> Expr {
     }
 }
 
-/// `a symbol b` for `&` or `|` on `bool`. Clang takes a call on the right for a mistaken `&&`, unless
-/// it is one of numbers; then GCC takes `!` on the left for a mistaken `~`, unless it is in
-/// parentheses.
+/// `a symbol b` for `&` or `|` on `bool`. Compilers take `!` on the left for a mistaken `~`, unless
+/// it is in parentheses, and Clang takes a call on the right for a mistaken `&&`, unless it is one of
+/// numbers.
 pub(super) fn bits(symbol: &str, a: &Expr, b: &Expr) -> Expr {
-    if !b.has_call() {
-        return Expr::binary(symbol, a, b);
-    }
-    let b = Expr::cast("int", b);
-    match a.text.starts_with('!') {
-        true => Expr::binary(symbol, &Expr::atom(format!("({})", a.text)), &b),
-        false => Expr::binary(symbol, a, &b),
-    }
+    let negated = a.text.starts_with('!').then(|| Expr::atom(format!("({})", a.text)));
+    let number = b.has_call().then(|| Expr::cast("int", b));
+    Expr::binary(symbol, negated.as_ref().unwrap_or(a), number.as_ref().unwrap_or(b))
 }
 
 /// `a` where `condition`, else `b`, all of them `bool`.
