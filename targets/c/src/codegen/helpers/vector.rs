@@ -179,17 +179,24 @@ impl Helpers {
         }
     }
 
+    /// The lanes of `a` where `mask` is set, else those of `b`.
+    fn blend(&mut self, elem: DType, lanes: usize, mask: &str, a: &str, b: &str) -> String {
+        let vector = self.vector_type(elem, lanes);
+        let bits = self.vector_type(signed(elem), lanes);
+        if elem.is_float() {
+            format!("({vector})((({bits}){a} & {mask}) | (({bits}){b} & ~{mask}))")
+        } else if elem.is_signed() {
+            format!("({a} & {mask}) | ({b} & ~{mask})")
+        } else {
+            format!("({a} & ({vector}){mask}) | ({b} & ~({vector}){mask})")
+        }
+    }
+
     /// The name of the function that chooses lanes by a mask of the same width.
     pub(in crate::codegen) fn select(&mut self, elem: DType, lanes: usize) -> String {
         let vector = self.vector_type(elem, lanes);
         let mask = self.vector_type(signed(elem), lanes);
-        let body = if elem.is_float() {
-            format!("return ({vector})((({mask})a & mask) | (({mask})b & ~mask));")
-        } else if elem.is_signed() {
-            "return (a & mask) | (b & ~mask);".to_string()
-        } else {
-            format!("return (a & ({vector})mask) | (b & ~({vector})mask);")
-        };
+        let body = format!("return {};", self.blend(elem, lanes, "mask", "a", "b"));
         let parameters = format!("{mask} mask, {vector} a, {vector} b");
         self.define(format!("select_{vector}"), |_, n| function(&vector, n, &parameters, &body))
     }
@@ -292,17 +299,22 @@ impl Helpers {
                 Some(format!("return ({vector})(-({word})a);"))
             }
             Min | Max if dtype.is_float() => {
-                let select = self.select(elem, lanes);
-                let other =
-                    format!("const {vector} other = {select}(({mask})(b {symbol} a), b, a);");
+                let instruction = extremum_instruction(op, elem, lanes, number);
+                // A function that only one branch of `#if` calls would be unused in the other.
+                let mut choose = |chosen: &str, b: &str, a: &str| match instruction {
+                    Some(_) => self.blend(elem, lanes, &format!("({mask})({chosen})"), b, a),
+                    None => format!("{}(({mask})({chosen}), {b}, {a})", self.select(elem, lanes)),
+                };
+                let other = choose(&format!("b {symbol} a"), "b", "a");
+                let other = format!("const {vector} other = {other};");
                 let plain = match number {
                     true => format!("{other}\nreturn other; /* NaN where `a` is; `b` is not. */"),
                     false => format!(
-                        "{other}\nreturn {select}(({mask})(b != b), b, other); \
-                         /* NaN where either is. */"
+                        "{other}\nreturn {}; /* NaN where either is. */",
+                        choose("b != b", "b", "other")
                     ),
                 };
-                Some(match extremum_instruction(op, elem, lanes, number) {
+                Some(match instruction {
                     Some((macros, text)) => format!("#if {macros}\n{text}\n#else\n{plain}\n#endif"),
                     None => plain,
                 })
