@@ -20,7 +20,7 @@ use crate::extraction::gym::Gym;
 use crate::extraction::{self, Builder, Extraction, NONE, Problem, Strategy};
 use crate::library::RuleSet;
 use crate::proof::Recorder;
-use crate::saturate::{Budget, End, Entry, Phase, saturate_noted};
+use crate::saturate::{Budget, End, Entry, Phase, saturate};
 use crate::snapshot::Snapshot;
 
 /// What equality saturation did to a function.
@@ -187,7 +187,7 @@ impl Block {
         let best = &mut |graph: &Graph| self.best(view, graph, model);
         let default = || Cow::Owned(Phase::by_default(rules, budget));
         let phases = settings.phases.map_or_else(default, Cow::Borrowed);
-        let ledger = saturate_noted(&mut graph, rules, f.registry, budget, &phases, best, recorder);
+        let ledger = saturate(&mut graph, rules, f.registry, budget, &phases, best, recorder);
         self.graph = graph;
         let ledger = ledger.map_err(|error| {
             let place = self.inside.first().and_then(|(op, _)| f.op_span(*op));

@@ -152,24 +152,11 @@ pub struct Ledger {
 /// nodes of the best program so far. Some members of a group may not be needed in the end; these the
 /// best program does not have.
 ///
-/// # Errors
-/// When a rule's right side does not type.
-pub fn saturate(
-    graph: &mut Graph,
-    rules: &RuleSet,
-    registry: &Registry,
-    budget: Budget,
-    phases: &[Phase],
-    best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
-) -> Result<Ledger, Box<Diagnostic>> {
-    saturate_noted(graph, rules, registry, budget, phases, best, None)
-}
-
-/// As [`saturate`]; what is applied is noted with `recorder`.
+/// What is applied is noted with `recorder`, where there is one.
 ///
 /// # Errors
 /// When a rule's right side does not type.
-pub fn saturate_noted(
+pub fn saturate(
     graph: &mut Graph,
     rules: &RuleSet,
     registry: &Registry,

@@ -147,7 +147,7 @@ impl Solver<'_> {
             interrupt: self.interrupt,
         };
         let phases = Phase::by_default(rules, budget);
-        let ledger = saturate(graph, rules, self.registry, budget, &phases, &mut |_| None)?;
+        let ledger = saturate(graph, rules, self.registry, budget, &phases, &mut |_| None, None)?;
         Ok(ledger.work)
     }
 }
