@@ -75,6 +75,9 @@ pub struct FuseOptions {
     /// a reduction.
     #[default(true)]
     pub rows: bool,
+    /// For `search`: whether a kernel may have several results.
+    #[default(true)]
+    pub several_results: bool,
     /// For `search`: the microseconds that it takes to start a kernel.
     #[default(1.0)]
     pub launch: f64,
@@ -108,7 +111,9 @@ most one operator such as a convolution. Cost is linear in the number of operati
 takes `launch` to start a kernel, and then the longer of its reads and writes at `bandwidth` and \
 its arithmetic. Beyond the groups, a kernel may hold several reductions over the same rows with \
 what lies between them, so that softmax or a layer normalization is one kernel, and what is \
-cheaper to compute again than to store is computed in each kernel that reads it.
+cheaper to compute again than to store is computed in each kernel that reads it. Kernels over the \
+same elements or rows become one of several results, whose function yields a tuple, where that \
+saves reads.
 
 Rewriting is a part of the same choice: the kernels are sought in all forms that `rules` say are \
 equal. Products of one operand, for example, become one product where that saves more than taking \
@@ -166,21 +171,19 @@ impl FunctionPass for Fuse {
             let graph = graph::Graph::of_block(f, block);
             let max_depth = if self.options.level == 0 { 0 } else { self.options.max_depth };
             let groups = partition::partition(&graph, max_depth);
-            let members = match self.options.strategy {
+            let kernels = match self.options.strategy {
                 Strategy::Search if self.options.level > 0 => {
                     self.search(f, cx, block, &graph, &groups)?
                 }
                 _ => {
                     let op = |node: usize| graph.nodes[node].op;
-                    groups
-                        .members()
-                        .into_iter()
-                        .map(|of| of.into_iter().map(op).collect())
-                        .collect()
+                    let kernel = |of: Vec<usize>| kernels::Kernel {
+                        members: of.into_iter().map(op).collect(),
+                        also: vec![],
+                    };
+                    groups.members().into_iter().map(kernel).collect()
                 }
             };
-            let kernels: Vec<kernels::Kernel> =
-                members.into_iter().map(|members| kernels::Kernel { members }).collect();
             kernels::outline(f, cx, &kernels)?;
         }
         Ok(())
@@ -188,7 +191,7 @@ impl FunctionPass for Fuse {
 }
 
 impl Fuse {
-    /// The members of cheaper kernels than `groups`, if there are any.
+    /// Cheaper kernels than `groups`, if there are any.
     fn search(
         &self,
         f: &mut FuncMut<'_>,
@@ -196,8 +199,16 @@ impl Fuse {
         block: BlockId,
         graph: &graph::Graph,
         groups: &partition::Groups,
-    ) -> Result<Vec<Vec<OpId>>, Diagnostic> {
-        let FuseOptions { max_depth, rows, launch, bandwidth, arithmetic, .. } = self.options;
+    ) -> Result<Vec<kernels::Kernel>, Diagnostic> {
+        let FuseOptions {
+            max_depth,
+            rows,
+            several_results: several,
+            launch,
+            bandwidth,
+            arithmetic,
+            ..
+        } = self.options;
         let keep: fn(&Rule) -> bool = match self.options.reassociate {
             true => |rule| !matches!(rule.class, FloatClass::Approximate(_)),
             false => |rule| rule.class == FloatClass::Exact,
@@ -212,7 +223,11 @@ impl Fuse {
             registry: f.registry,
             rules,
             machine: Machine { launch, bandwidth: bandwidth * 1e3, arithmetic: arithmetic * 1e3 },
-            limits: search::Limits { operators: max_depth.min(search::MOST_OPERATORS), rows },
+            limits: search::Limits {
+                operators: max_depth.min(search::MOST_OPERATORS),
+                rows,
+                several,
+            },
             interrupt: cx.interrupt,
         };
         let found = search::search(f, block, graph, groups, &solver).map_err(|error| *error)?;
@@ -224,6 +239,7 @@ impl Fuse {
         cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));
         cx.count("modelled ns", nanoseconds(found.after));
         cx.count("rewritten blocks", u64::from(found.rewritten));
+        cx.count("pairs joined for several results", found.joined);
         cx.count("windows", found.windows);
         cx.count("different windows", found.different);
         cx.count("windows that were solved exactly", found.proven);
