@@ -55,7 +55,7 @@ impl OptionValue for Strategy {
 #[options(of = "pass `fuse`")]
 pub struct FuseOptions {
     /// How the groups are chosen.
-    #[default(Strategy::Dominator)]
+    #[default(Strategy::Search)]
     pub strategy: Strategy,
     /// Most operators in a kernel.
     #[default(MAX_DEPTH)]
@@ -101,7 +101,7 @@ tail joins the convolution before it, and injective operators join each other. A
 most one operator such as a convolution. Cost is linear in the number of operations times \
 `max-depth`.
 
-`strategy=search` begins with these groups and looks for the cheapest kernels by the \
+`strategy=search`, the default, begins with these groups and looks for the cheapest kernels by the \
 cost table of `target`: a kernel takes a launch, and then the longer of its reads and writes and of \
 its arithmetic (`docs/costs.md`). Beyond the groups, a kernel may hold several reductions over the \
 same rows with what lies between them, so that softmax or a layer normalization is one kernel, and \
