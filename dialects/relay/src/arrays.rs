@@ -3,8 +3,8 @@
 //! What is written depends on the arrays alone: entries keep their order (`.safetensors` files
 //! sort them), and archive times are fixed.
 
-use std::fs;
-use std::io::{self, Cursor, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Cursor, Read, Seek, Write};
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -30,18 +30,31 @@ pub fn load(path: &Path) -> Result<Arrays, Diagnostic> {
     if !matches!(extension, "npz" | "npy" | "safetensors") {
         return Err(extension_error(path));
     }
-    let bytes = fs::read(path).map_err(|error| file_error(path, "read", &error))?;
-    let arrays = match extension {
-        "npz" => read_npz(&bytes),
-        "safetensors" => read_safetensors(&bytes),
-        _ => {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            read_npy(&mut bytes.as_slice()).map(|array| Arrays::from_iter([(name, array)]))
+    let read_error = |error| file_error(path, "read", &error);
+    let file = File::open(path).map_err(read_error)?;
+    let arrays = if extension == "npz" && file.metadata().map_err(read_error)?.is_file() {
+        // Arrays are read in their places, so that the file is in memory once and not twice.
+        read_npz(BufReader::new(file))
+    } else {
+        let bytes = read_all(file).map_err(read_error)?;
+        match extension {
+            "npz" => read_npz(Cursor::new(&bytes)),
+            "safetensors" => read_safetensors(&bytes),
+            _ => {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                read_npy(&mut bytes.as_slice()).map(|array| Arrays::from_iter([(name, array)]))
+            }
         }
     };
     arrays.map_err(|message| {
         Diagnostic::error("E0522", format!("`{}` is damaged: {message}", path.display()))
     })
+}
+
+fn read_all(mut file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes arrays to a file, its format told by the extension; an `.npy` file holds one array.
@@ -80,8 +93,8 @@ fn file_error(path: &Path, verb: &str, error: &io::Error) -> Diagnostic {
 
 /// The arrays of an `.npz` archive, stored or deflated. Entries that are not `.npy` are skipped.
 /// The error is a message.
-pub fn read_npz(bytes: &[u8]) -> Result<Arrays, String> {
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| error.to_string())?;
+pub fn read_npz(input: impl Read + Seek) -> Result<Arrays, String> {
+    let mut archive = ZipArchive::new(input).map_err(|error| error.to_string())?;
     let mut arrays = Arrays::default();
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(|error| error.to_string())?;
@@ -112,6 +125,8 @@ pub fn write_npz(arrays: &Arrays, out: &mut Vec<u8>) -> Result<(), String> {
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers are padded so that the elements start at a multiple of this.
 const NPY_ALIGNMENT: usize = 64;
+/// The most memory that is reserved on the word of a header, in bytes.
+const NPY_RESERVATION: usize = 1 << 26;
 /// The longest header that is read; a real one takes about 100 bytes.
 const NPY_HEADER_LIMIT: usize = 1 << 16;
 
@@ -153,7 +168,8 @@ pub fn read_npy(input: &mut dyn Read) -> Result<TensorData, String> {
     let header = parse_npy_header(&String::from_utf8_lossy(&header))?;
     let size = tensor_bytes(&header.shape, header.dtype)
         .ok_or_else(|| format!("the extents {:?} are too large", header.shape))?;
-    let mut bytes = Vec::new();
+    // A header may claim any size; what is not read of a reservation takes no memory.
+    let mut bytes = Vec::with_capacity(size.saturating_add(1).min(NPY_RESERVATION));
     // One byte more than there should be: an archive checks its sum only at the end of an entry.
     let read = input.take(size as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
@@ -420,7 +436,7 @@ mod tests {
         write_npz(&arrays, &mut one).unwrap();
         write_npz(&arrays, &mut two).unwrap();
         assert_eq!(one, two);
-        assert_eq!(read_npz(&one), Ok(arrays));
+        assert_eq!(read_npz(Cursor::new(&one)), Ok(arrays));
     }
 
     #[test]
@@ -479,7 +495,7 @@ mod tests {
         assert!(error(npy(&huge, &[])).contains("too large"));
         let negative = header.replace("(2, 3)", "(-1, 3)");
         assert_eq!(error(npy(&negative, &[])), "expected an extent, found `-1`");
-        assert!(read_npz(b"not an archive").is_err());
+        assert!(read_npz(Cursor::new(b"not an archive")).is_err());
         assert!(read_safetensors(b"\x08\0\0\0\0\0\0\0nonsense").is_err());
     }
 

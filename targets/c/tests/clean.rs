@@ -8,12 +8,24 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Writer, bits, module};
-use ir_core::{DType, Module, verify};
+use ir_core::{DType, Module, ValueId, verify};
 use target_c::codegen::{Source, Style, generate};
 use te::loops::{ForKind, Scope};
 use te::scalar::ScalarOp;
 
 const COUNT: i64 = 48;
+
+/// `op` on vectors of the elements of two buffers.
+fn apply(w: &mut Writer, op: ScalarOp, inputs: [ValueId; 2], output: ValueId) {
+    w.serial("i", COUNT / 16, |w, i| {
+        let base = w.affine(i, 16, 0);
+        let place = w.ramp(base, 16);
+        let operands: Vec<_> =
+            inputs.iter().take(op.arity()).map(|x| w.load(*x, &[place])).collect();
+        let value = w.scalar(op, &operands);
+        w.store(value, output, &[place]);
+    });
+}
 
 /// All operations on some types, with and without vectors.
 fn operations() -> Module {
@@ -27,14 +39,7 @@ fn operations() -> Module {
         let outputs: Vec<_> =
             ops.iter().map(|(op, result)| w.param(op.name(), &[COUNT], *result)).collect();
         for ((op, _), &output) in ops.iter().zip(&outputs) {
-            w.serial("i", COUNT / 16, |w, i| {
-                let base = w.affine(i, 16, 0);
-                let place = w.ramp(base, 16);
-                let operands: Vec<_> =
-                    [a, b].iter().take(op.arity()).map(|x| w.load(*x, &[place])).collect();
-                let value = w.scalar(*op, &operands);
-                w.store(value, output, &[place]);
-            });
+            apply(&mut w, *op, [a, b], output);
         }
         let count = outputs.len() as i64;
         items.push((&*format!("all_{name}").leak(), w.finish(count)));
@@ -158,5 +163,43 @@ fn no_warnings_and_no_undefined_behaviour() {
             run(command, &arguments, &folder);
             run("./kernels", &[], &folder);
         }
+    }
+}
+
+/// What is written for one operation alone: Clang says which functions nothing calls.
+#[test]
+fn every_helper_is_used() {
+    let registry = common::registry();
+    let compilers = common::compilers();
+    let Some((command, _)) = compilers.iter().find(|(name, _)| name.starts_with("clang")) else {
+        return;
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("used");
+    fs::create_dir_all(&folder).expect("a folder");
+    for isa in common::isas() {
+        let style = Style {
+            vector_bits: bits(isa),
+            prefix: "te_".to_string(),
+            entries: false,
+            model: None,
+        };
+        let mut arguments = vec!["-std=gnu11", "-march=native", "-fsyntax-only"];
+        arguments.extend(["-Wall", "-Wextra", "-Werror"]);
+        for dtype in [DType::FLOAT32, DType::FLOAT16, DType::INT32] {
+            for &op in ScalarOp::ALL {
+                let Some(result) = op.result_dtype(dtype) else { continue };
+                let mut w = Writer::new();
+                let [a, b] = ["a", "b"].map(|name| w.param(name, &[COUNT], dtype));
+                let output = w.param("y", &[COUNT], result);
+                apply(&mut w, op, [a, b], output);
+                let module = module([("alone", w.finish(1))]);
+                let verified = verify(&module, &registry).expect("a verified module");
+                let file = format!("{}-{dtype}-{isa}.c", op.name());
+                let source = generate(verified, &style).expect("C").text;
+                fs::write(folder.join(&file), source).expect("a file");
+                arguments.push(&*file.leak());
+            }
+        }
+        run(command, &arguments, &folder);
     }
 }

@@ -209,6 +209,57 @@ fn integer_operations() {
     dtypes().into_iter().filter(|dtype| dtype.is_integer()).for_each(check_type);
 }
 
+/// C takes a literal for an `int`, in which an operation of 64 bits may overflow.
+#[test]
+fn operations_on_literals() {
+    const NUMBERS: [i64; 5] = [1, 3, 40, 65536, 2_147_483_647];
+    let size = NUMBERS.len();
+    let binary = |op: &ScalarOp| op.arity() == 2;
+    for dtype in [DType::INT64, DType::UINT64, DType::INT32, DType::UINT32] {
+        let mut items = Vec::new();
+        for op in ScalarOp::ALL.iter().copied().filter(binary) {
+            let Some(result) = op.result_dtype(dtype) else { continue };
+            let mut w = Writer::new();
+            let numbers = w.param("numbers", &[size as i64], dtype);
+            let chosen = w.param("chosen", &[1], DType::BOOL);
+            let y = w.param("y", &[3, (size * size) as i64], result);
+            let first = w.index(0);
+            let chosen = w.load(chosen, &[first]);
+            for place in 0..size * size {
+                let (left, right) = (place / size, place % size);
+                let a = w.constant(dtype, Scalar::Int(NUMBERS[left]));
+                let b = w.constant(dtype, Scalar::Int(NUMBERS[right]));
+                let other = w.constant(dtype, Scalar::Int(2));
+                let choice = w.select(chosen, a, other);
+                let right = w.index(right as i64);
+                let loaded = w.load(numbers, &[right]);
+                let operands = [[a, b], [choice, b], [choice, loaded]];
+                for (row, operands) in operands.iter().enumerate() {
+                    let value = w.scalar(op, operands);
+                    let (row, place) = (w.index(row as i64), w.index(place as i64));
+                    w.store(value, y, &[row, place]);
+                }
+            }
+            items.push((op, w.finish(1)));
+        }
+        let module = module(items.iter().map(|(op, item)| (op.name(), item.clone())));
+        let numbers = TensorData::from_i64(dtype, &[size as i64], &NUMBERS).unwrap();
+        let chosen = TensorData::from_i64(DType::BOOL, &[1], &[1]).unwrap();
+        let inputs = [numbers, chosen];
+        for (op, _) in &items {
+            common::run_on(&["scalar"], &module, op.name(), &inputs, |place, results| {
+                for (index, found) in results[0].elements().enumerate() {
+                    let at = index % (size * size);
+                    let operands = [NUMBERS[at / size], NUMBERS[at % size]].map(Scalar::Int);
+                    let Ok(expected) = op.evaluate(dtype, &operands) else { continue };
+                    let name = op.name();
+                    assert_eq!(found, expected, "{name} of {operands:?}, {dtype} ({place})");
+                }
+            });
+        }
+    }
+}
+
 #[test]
 fn casts_between_all_types() {
     let mut w = Writer::new();

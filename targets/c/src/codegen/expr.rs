@@ -30,11 +30,13 @@ pub(super) const CHOICE: Level = 4;
 pub(super) struct Expr {
     pub(super) text: String,
     pub(super) level: Level,
+    /// Whether it is of 64 bits and C computes it in fewer: a literal, or a choice between such.
+    pub(super) short: bool,
 }
 
 impl Expr {
     pub(super) fn new(text: impl Into<String>, level: Level) -> Expr {
-        Expr { text: text.into(), level }
+        Expr { text: text.into(), level, short: false }
     }
 
     pub(super) fn atom(text: impl Into<String>) -> Expr {
@@ -78,7 +80,7 @@ impl Expr {
         // `a & b` stays in parentheses, as Clang wants.
         let least = if condition.level == BITS { COMPARE } else { OR };
         let text = format!("{} ? {} : {}", condition.at(least), a.at(OR), b.at(OR));
-        Expr::new(text, CHOICE)
+        Expr { short: a.short && b.short, ..Expr::new(text, CHOICE) }
     }
 
     pub(super) fn call(function: &str, arguments: &[&Expr]) -> Expr {
@@ -174,7 +176,7 @@ pub(super) fn unsigned(dtype: DType) -> DType {
 }
 
 /// The integer `value` as a literal that has the type of `dtype` in an expression, or one that
-/// converts to it without a warning.
+/// converts to it without a warning; of fewer bits where that is said by [`Expr::short`].
 pub(super) fn integer(dtype: DType, value: i128) -> Expr {
     if dtype.is_bool() {
         return Expr::atom(if value != 0 { "true" } else { "false" });
@@ -188,7 +190,9 @@ pub(super) fn integer(dtype: DType, value: i128) -> Expr {
         (false, 64) if value > i128::from(u32::MAX) => format!("UINT64_C({value})"),
         (false, _) => format!("{value}u"),
     };
-    if text.starts_with('-') { Expr::new(text, UNARY) } else { Expr::atom(text) }
+    let short = dtype.bits() == 64 && !text.contains('_');
+    let level = if text.starts_with('-') { UNARY } else { ATOM };
+    Expr { short, ..Expr::new(text, level) }
 }
 
 /// A literal of `dtype`, and whether it needs `math.h`.

@@ -153,6 +153,15 @@ impl Helpers {
             };
         }
         let bits = dtype.bits();
+        // The other operand makes the operation as wide as it is, unless it has no say.
+        let alone = op.arity() == 1 || matches!(op, ShiftLeft | ShiftRight) || b.expr.short;
+        let wide;
+        let a = if a.expr.short && alone {
+            wide = Operand { expr: Expr::cast(storage(dtype), &a.expr), ..*a };
+            &wide
+        } else {
+            a
+        };
         let fits = exact(op, a.range, b.range).is_some_and(|range| range.fits(dtype));
         // C computes in `int` at least, so that narrower results need a cast.
         let narrow = |expr: Expr| match bits {
