@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use examples::graphs;
 use rewrites::strategy::BUILT_IN;
-use tools::io::Io;
-use tools::relay_opt::{OK, main_with};
+use tools::relay_opt::OK;
 
 /// Runs each strategy on the graphs, checks the certificates with the programs alone, and returns
 /// how many steps there are.
@@ -15,18 +14,8 @@ fn explain(test: &str, graphs: &[(&str, String)], more: &[&str]) -> usize {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
     std::fs::create_dir_all(&folder).expect("the folder can be made");
     let opt = |args: &[&str]| {
-        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut io = Io {
-            stdin: &mut &b""[..],
-            stdout: &mut out,
-            stderr: &mut err,
-            directory: folder.clone(),
-            styled: false,
-            signals: false,
-        };
-        let status = main_with(&registry, &args, &mut io);
-        (status, String::from_utf8_lossy(&err).into_owned())
+        let ran = tools::run_within(&registry, &folder, args, b"");
+        (ran.status, ran.err)
     };
     let mut steps = 0;
     for (name, text) in graphs {

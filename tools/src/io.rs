@@ -1,7 +1,7 @@
 //! The streams of a tool, so that it runs in process as well as in a shell.
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ir_core::Interrupt;
 
@@ -21,7 +21,18 @@ pub struct Io<'a> {
     pub signals: bool,
 }
 
-impl Io<'_> {
+impl<'a> Io<'a> {
+    /// Streams that are no terminal, relative to `directory`.
+    pub fn new(
+        stdin: &'a mut dyn Read,
+        stdout: &'a mut (dyn Write + Send),
+        stderr: &'a mut dyn Write,
+        directory: &Path,
+    ) -> Io<'a> {
+        let directory = directory.to_path_buf();
+        Io { stdin, stdout, stderr, directory, styled: false, signals: false }
+    }
+
     /// What Ctrl-C raises from now on; nothing raises it where that ends the process.
     pub fn interrupt(&self) -> Interrupt {
         if self.signals { crate::interrupt::listen() } else { Interrupt::default() }

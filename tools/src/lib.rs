@@ -16,7 +16,7 @@ pub mod worker;
 
 use ir_core::Registry;
 
-pub use process::run_process;
+pub use process::{Ran, run_process, run_within};
 
 /// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A tool of
 /// your own starts from this and adds to it.

@@ -25,18 +25,8 @@ pub fn relay_opt(registry: &'static LazyLock<Registry>) -> impl lit::Command + '
     move |args: &[String], io: &mut lit::Io| {
         let mut stdin = Cursor::new(io.take_stdin());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let status = relay_opt::main_with(
-            registry,
-            args,
-            &mut Io {
-                stdin: &mut stdin,
-                stdout: &mut stdout,
-                stderr: &mut stderr,
-                directory: io.directory().to_path_buf(),
-                styled: false,
-                signals: false,
-            },
-        );
+        let mut streams = Io::new(&mut stdin, &mut stdout, &mut stderr, io.directory());
+        let status = relay_opt::main_with(registry, args, &mut streams);
         io.stderr().append(&mut stderr);
         io.stdout().append(&mut stdout);
         status

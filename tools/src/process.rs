@@ -1,7 +1,7 @@
-//! relay-opt as a process.
+//! relay-opt as a process, and within one.
 
 use std::io::{BufWriter, IsTerminal, stderr, stdin, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ir_core::Registry;
@@ -25,4 +25,29 @@ pub fn run_process(registry: &Registry) -> ExitCode {
     };
     let status = relay_opt::main_with(registry, &args, &mut io);
     ExitCode::from(u8::try_from(status).unwrap_or(relay_opt::INTERNAL as u8))
+}
+
+/// What a run of relay-opt within a process gave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// The exit status.
+    pub status: i32,
+    /// Standard output; bytes that are no UTF-8 are replaced.
+    pub out: String,
+    /// Standard error; bytes that are no UTF-8 are replaced.
+    pub err: String,
+}
+
+/// Runs relay-opt over `registry` within this process, as from the folder `directory`, with `stdin`
+/// as its standard input. An empty `directory` is that of the process.
+pub fn run_within(registry: &Registry, directory: &Path, args: &[&str], stdin: &[u8]) -> Ran {
+    let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+    let (mut stdin, mut out, mut err) = (stdin, Vec::new(), Vec::new());
+    let mut io = Io::new(&mut stdin, &mut out, &mut err, directory);
+    let status = relay_opt::main_with(registry, &args, &mut io);
+    let text = |bytes: Vec<u8>| match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    };
+    Ran { status, out: text(out), err: text(err) }
 }

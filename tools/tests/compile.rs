@@ -10,7 +10,6 @@ use relay::arrays::{self, Arrays};
 use target_core::Targets;
 use target_core::package::{Input, Model};
 use tools::executor::{BuildOptions, Fusion};
-use tools::io::Io;
 use tools::progress::Progress;
 
 const CONVOLUTIONS: &str = r#"
@@ -60,19 +59,8 @@ fn folder(name: &str) -> PathBuf {
 
 /// The exit status and what was printed.
 fn relay_opt(args: &[&str], directory: &Path) -> (i32, String) {
-    let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-    let (mut stdout, mut stderr, mut stdin) = (Vec::new(), Vec::new(), &b""[..]);
-    let directory = directory.to_path_buf();
-    let mut io = Io {
-        stdin: &mut stdin,
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory,
-        styled: false,
-        signals: false,
-    };
-    let status = tools::relay_opt::main(&args, &mut io);
-    (status, String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    let ran = tools::run_within(&tools::registry(), directory, args, b"");
+    (ran.status, ran.out + &ran.err)
 }
 
 /// The folder of `program`, compiled with the arguments `more`; the program lies beside it.

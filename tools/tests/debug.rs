@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use planted::{CRASHES, MISCOMPILES, Planted, program, registry};
-use tools::io::Io;
-use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK, main_with};
+use tools::Ran;
+use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK};
 
 /// A folder of its own for each test.
 fn folder(test: &str) -> PathBuf {
@@ -18,26 +18,8 @@ fn folder(test: &str) -> PathBuf {
     folder
 }
 
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
-}
-
 fn run_in(directory: &std::path::Path, args: &[&str]) -> Ran {
-    let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut io = Io {
-        stdin: &mut &b""[..],
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory: directory.to_path_buf(),
-        styled: false,
-        signals: false,
-    };
-    let status = main_with(&registry(), &args, &mut io);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran { status, out: text(stdout), err: text(stderr) }
+    tools::run_within(&registry(), directory, args, b"")
 }
 
 /// Debugs a program of `size` operations that shows the bug of a pass between others: that pass is

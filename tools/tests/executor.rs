@@ -1,7 +1,5 @@
 //! Compiled programs give what the interpreter gives.
 
-use tools::io::Io;
-
 const CONVOLUTIONS: &str = r#"
 #[version = "0.0.5"]
 def @main(%x: Tensor[(1, 3, 17, 17), float32], %w0: Tensor[(32, 3, 3, 3), float32],
@@ -31,22 +29,9 @@ def @main(%x: Tensor[(5, 48), float32], %g: Tensor[(48), float32], %b: Tensor[(4
 
 /// The exit status and what was printed.
 fn relay_opt(args: &[&str], input: &str) -> (i32, String) {
-    let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut input = input.as_bytes();
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let status = tools::relay_opt::main(
-        &args,
-        &mut Io {
-            stdin: &mut input,
-            stdout: &mut out,
-            stderr: &mut err,
-            directory,
-            styled: false,
-            signals: false,
-        },
-    );
-    (status, String::from_utf8_lossy(&[out, err].concat()).into_owned())
+    let ran = tools::run_within(&tools::registry(), &directory, args, input.as_bytes());
+    (ran.status, ran.out + &ran.err)
 }
 
 fn check(model: &str, input: &str, more: &[&str]) {

@@ -7,6 +7,8 @@ mod common;
 #[path = "lsp/scale.rs"]
 mod scale;
 
+use std::path::Path;
+
 use client::{Client, covered, position};
 use serde_json::{Value, json};
 use tools::io::Io;
@@ -708,14 +710,8 @@ fn the_server_runs_in_process() {
         input.extend(format!("content-length:{}\n\n{text}", text.len()).into_bytes());
     }
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut io = Io {
-        stdin: &mut &input[..],
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory: Default::default(),
-        styled: false,
-        signals: false,
-    };
+    let mut stdin = &input[..];
+    let mut io = Io::new(&mut stdin, &mut stdout, &mut stderr, Path::new(""));
     let args = ["lsp".to_string(), "--stdio".to_string()];
     assert_eq!(tools::relay_opt::main(&args, &mut io), 0);
     let stdout = String::from_utf8(stdout).unwrap();

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use tools::io::Io;
-use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK, main_with};
+use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK};
 
 /// A plugin of these sources, by its folder, built as its author would.
 fn build(folder: &str, name: &str) -> PathBuf {
@@ -44,18 +43,9 @@ fn relay_opt(plugins: &[&Path], args: &[&str], input: &str) -> (i32, String, Str
     for plugin in plugins {
         all.extend(["--load-plugin".to_string(), plugin.display().to_string()]);
     }
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut io = Io {
-        stdin: &mut input.as_bytes(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory: PathBuf::new(),
-        styled: false,
-        signals: false,
-    };
-    let status = main_with(&tools::registry(), &all, &mut io);
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (status, text(stdout), text(stderr))
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let ran = tools::run_within(&tools::registry(), Path::new(""), &all, input.as_bytes());
+    (ran.status, ran.out, ran.err)
 }
 
 const NEGATIVES: &str = "def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
@@ -214,25 +204,42 @@ fn the_example_is_what_a_new_plugin_is() {
     }
 }
 
+/// The example of a binary outside the workspace, built as its author would.
+#[test]
+fn a_binary_of_ones_own_has_everything_and_its_pass() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugin-builds");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--offline", "--locked"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/driver"))
+        .env("CARGO_TARGET_DIR", &target)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = place("driver").join("model.relay");
+    let text = "def @main(%x: Tensor[(2), float32]) { nn.relu(negative(negative(%x))) }\n";
+    fs::write(&file, text).expect("a file");
+    let output = Command::new(target.join("debug/my-relay-opt"))
+        .arg(&file)
+        .args(["--pass", "drop-double-negative,dce,fuse{strategy=dominator}"])
+        .output()
+        .expect("the binary runs");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{err}");
+    assert!(out.contains("nn.relu(%p0)") && !out.contains("negative"), "{out}");
+}
+
 #[test]
 fn a_program_with_passes_of_its_own_loads_none() {
     let mut registry = tools::registry();
     registry.add_pipeline("of-its-own", "", "Nothing.");
     registry.pass::<Own>();
     let plugin = EXAMPLE.as_path().display().to_string();
-    let args = ["--list-passes".to_string(), "--load-plugin".to_string(), plugin];
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut io = Io {
-        stdin: &mut std::io::empty(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory: PathBuf::new(),
-        styled: false,
-        signals: false,
-    };
-    assert_eq!(main_with(&registry, &args, &mut io), DIAGNOSTICS);
-    let err = String::from_utf8(stderr).expect("text");
-    assert!(err.contains("E0740") && err.contains("`own`"), "{err}");
+    let args = ["--list-passes", "--load-plugin", &plugin];
+    let ran = tools::run_within(&registry, Path::new(""), &args, b"");
+    assert_eq!(ran.status, DIAGNOSTICS);
+    assert!(ran.err.contains("E0740") && ran.err.contains("`own`"), "{}", ran.err);
 }
 
 /// A pass of the program.

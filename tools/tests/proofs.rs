@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use ir_core::{Random, Registry};
 use relay::generate::random_module;
 use rewrites::strategy::BUILT_IN;
-use tools::io::Io;
-use tools::relay_opt::{DIAGNOSTICS, OK, main_with};
+use tools::relay_opt::{DIAGNOSTICS, OK};
 
 fn folder(test: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("proofs").join(test);
@@ -16,19 +15,8 @@ fn folder(test: &str) -> PathBuf {
 
 /// The status of relay-opt with these arguments, and what it said.
 fn opt(registry: &Registry, folder: &std::path::Path, args: &[&str]) -> (i32, String) {
-    let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut io = Io {
-        stdin: &mut &b""[..],
-        stdout: &mut out,
-        stderr: &mut err,
-        directory: folder.to_path_buf(),
-        styled: false,
-        signals: false,
-    };
-    let status = main_with(registry, &args, &mut io);
-    out.extend(err);
-    (status, String::from_utf8_lossy(&out).into_owned())
+    let ran = tools::run_within(registry, folder, args, b"");
+    (ran.status, ran.out + &ran.err)
 }
 
 fn cases(default: u64) -> u64 {

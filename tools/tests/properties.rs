@@ -4,7 +4,7 @@
 //! many, `PROPTEST_RNG_SEED` the first. A failure shows the seed and the smallest module that
 //! still fails.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, catch_panic, run};
 use ir_core::{Diagnostic, Module, Registry, fingerprint, verify};
@@ -167,14 +167,8 @@ fn opt(registry: &Registry, args: &[&str], stdin: &[u8]) -> Ran {
     let args: Vec<String> =
         args.iter().chain([&reproducers.as_str()]).map(|arg| arg.to_string()).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut io = Io {
-        stdin: &mut &*stdin,
-        stdout: &mut out,
-        stderr: &mut err,
-        directory: PathBuf::new(),
-        styled: false,
-        signals: false,
-    };
+    let mut stdin = stdin;
+    let mut io = Io::new(&mut stdin, &mut out, &mut err, Path::new(""));
     let status = main_with(registry, &args, &mut io);
     Ran { status, out, err: String::from_utf8_lossy(&err).into_owned() }
 }

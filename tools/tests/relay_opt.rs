@@ -1,13 +1,14 @@
 //! The command line of relay-opt: every option and every exit status, in process.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ir_core::registry::VerifyFn;
 use ir_core::{
     FuncMut, FunctionPass, InsertPoint, Module, ModulePass, OpDef, OpInfo, OpParts, Pass,
     PassContext, PassResult, Registry, Type, ValueId,
 };
+use tools::Ran;
 use tools::io::Io;
 use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK, USAGE, main_with};
 
@@ -94,26 +95,8 @@ fn folder(test: &str) -> PathBuf {
     folder
 }
 
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
-}
-
 fn run_in(directory: PathBuf, args: &[&str], stdin: &[u8]) -> Ran {
-    let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut io = Io {
-        stdin: &mut &*stdin,
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory,
-        styled: false,
-        signals: false,
-    };
-    let status = main_with(&registry(), &args, &mut io);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran { status, out: text(stdout), err: text(stderr) }
+    tools::run_within(&registry(), &directory, args, stdin)
 }
 
 fn opt(args: &[&str], stdin: &str) -> Ran {
@@ -457,14 +440,8 @@ impl Write for Closed {
 #[test]
 fn a_broken_pipe_is_no_error() {
     let mut stderr = Vec::new();
-    let mut io = Io {
-        stdin: &mut MODEL.as_bytes(),
-        stdout: &mut Closed,
-        stderr: &mut stderr,
-        directory: PathBuf::new(),
-        styled: false,
-        signals: false,
-    };
+    let (mut stdin, mut stdout) = (MODEL.as_bytes(), Closed);
+    let mut io = Io::new(&mut stdin, &mut stdout, &mut stderr, Path::new(""));
     assert_eq!(main_with(&registry(), &[], &mut io), OK);
     assert!(stderr.is_empty());
 }

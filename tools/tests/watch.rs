@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tools::io::Io;
-use tools::relay_opt::{main_watching, main_with};
+use tools::relay_opt::main_watching;
 
 /// A folder that is removed in the end.
 struct Folder(PathBuf);
@@ -36,14 +36,8 @@ fn watched(folder: &Folder, args: &[&str], edits: &[&dyn Fn()]) -> (i32, String,
     let mut wait = |_: &Path| edits.next().map(|edit| edit()).is_some();
     let args: Vec<String> =
         ["model.relay", "--watch"].iter().chain(args).map(|arg| arg.to_string()).collect();
-    let mut io = Io {
-        stdin: &mut std::io::empty(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory: folder.0.clone(),
-        styled: false,
-        signals: false,
-    };
+    let mut stdin = std::io::empty();
+    let mut io = Io::new(&mut stdin, &mut stdout, &mut stderr, &folder.0);
     let status = main_watching(&tools::registry(), &args, &mut wait, &mut io);
     let stderr = String::from_utf8(stderr).unwrap();
     // How long it took is another time each time.
@@ -138,18 +132,9 @@ fn cached(folder: &Folder, args: &[&str]) -> (i32, String, String) {
 
 /// The status, and both streams.
 fn plain(folder: &Folder, args: &[&str]) -> (i32, String, String) {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let args: Vec<String> = ["model.relay"].iter().chain(args).map(|arg| arg.to_string()).collect();
-    let mut io = Io {
-        stdin: &mut std::io::empty(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        directory: folder.0.clone(),
-        styled: false,
-        signals: false,
-    };
-    let status = main_with(&tools::registry(), &args, &mut io);
-    (status, String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    let args = [&["model.relay"], args].concat();
+    let ran = tools::run_within(&tools::registry(), &folder.0, &args, b"");
+    (ran.status, ran.out, ran.err)
 }
 
 fn entries(folder: &Folder) -> Vec<PathBuf> {
