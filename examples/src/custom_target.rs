@@ -4,7 +4,7 @@
 use ir_core::{Diagnostic, Module, Options, Registry, Verified};
 use target_core::package::{Contents, File, Model};
 use target_core::{
-    Artifact, Capabilities, Costs, Executable, Interpreted, Registration, Target, host,
+    Artifact, Capabilities, CostTable, Executable, Interpreted, Registration, Target, host,
 };
 
 /// Options of the target `listing`.
@@ -51,8 +51,9 @@ impl Target for Listing {
         &self.machine
     }
 
-    fn costs(&self) -> Costs {
-        Costs { flops: 1e7, bandwidth: 1e8, launch: 1e-6 }
+    fn costs(&self) -> Result<CostTable, Diagnostic> {
+        // An interpreter: microseconds for a call, 0.1 GB/s, ten million operations in a second.
+        Ok(CostTable::new(1.0, 0.1, 0.01))
     }
 
     fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {

@@ -12,6 +12,7 @@ pub mod attributes;
 pub mod body;
 mod compact;
 pub mod copy;
+mod costs;
 pub mod diagnostics;
 pub mod dtype;
 pub mod fingerprint;
@@ -41,6 +42,7 @@ pub use body::{
     Rewrite, ValueDef, WatchOptions,
 };
 pub use copy::ValueMap;
+pub use costs::{Arithmetic, CostTable, CostsByName};
 pub use diagnostics::{Diagnostic, Label, Severity};
 pub use dtype::{DType, DTypeKind};
 pub use fingerprint::Fingerprint;

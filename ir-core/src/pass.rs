@@ -189,6 +189,8 @@ pub struct OptionField {
     pub expects: &'static str,
     /// The default, as it would be written.
     pub default: fn() -> String,
+    /// What stands for a written value in pipelines; see [`OptionValue::settle`].
+    pub settle: fn(&str, &Registry) -> Result<String, Diagnostic>,
     /// What it does, as Markdown.
     pub doc: &'static str,
 }
@@ -201,6 +203,16 @@ pub trait OptionValue: Sized {
     fn parse(text: &str) -> Option<Self>;
     /// Writes a value so that it reads back.
     fn print(&self) -> String;
+    /// The text that stands for `text` once a pipeline is read, where it names something that only
+    /// the registry knows. Then what the name stands for is a part of the pipeline: passes, keys of
+    /// results and reproducers depend on nothing else.
+    ///
+    /// # Errors
+    /// When there is nothing of that name.
+    fn settle(text: &str, registry: &Registry) -> Result<String, Diagnostic> {
+        let _ = registry;
+        Ok(text.to_string())
+    }
 }
 
 /// A flag: `flag`, `flag=true` or `flag=false`.

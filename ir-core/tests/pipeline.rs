@@ -7,8 +7,8 @@ use ir_core::pipeline::{
     Selection, Timing, VerifyEach, VerifySemantics, run, write_statistics,
 };
 use ir_core::{
-    AttrDict, Body, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item, Module, ModulePass,
-    OpParts, Pass, PassContext, PassResult, Registry, Type,
+    AttrDict, Body, CostTable, CostsByName, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item,
+    Module, ModulePass, OpParts, Pass, PassContext, PassResult, Registry, Type,
 };
 
 /// Adds operations.
@@ -78,8 +78,29 @@ impl ModulePass for Pop {
     }
 }
 
+/// Counts by the costs of a machine.
+#[derive(Pass)]
+#[pass(name = "weigh", module)]
+struct Weigh {
+    /// The machine.
+    #[default(CostTable::NOMINAL)]
+    target: CostTable,
+}
+
+impl ModulePass for Weigh {
+    fn run(&self, _module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+        cx.count("launch", self.target.launch as u64);
+        Ok(())
+    }
+}
+
 fn registry() -> Registry {
     let mut registry = Registry::new();
+    *registry.extension_mut() = CostsByName(Some(|_, name| match name {
+        "snail{old}" => Ok(CostTable::new(100.0, 0.5, 16.0)),
+        _ => Err(Diagnostic::error("E9998", format!("no `{name}`")).help("take a snail")),
+    }));
+    registry.pass::<Weigh>();
     registry.pass::<Grow>();
     registry.pass::<Fail>();
     registry.pass::<Pop>();
@@ -146,6 +167,12 @@ fn pipelines_print_as_they_parse() {
         (r#"grow{op="} \"x\" , "}"#, r#"grow{op="} \"x\" , "}"#),
         (r#"grow{op="plain"}"#, "grow{op=plain}"),
         (r#"grow{op="a" "b"}"#, r#"grow{op="a" "b"}"#),
+        // The figures of a name are a part of the pipeline.
+        (
+            "weigh{target=snail{old}}",
+            "weigh{target={launch=100,bandwidth=0.5,arithmetic=16,products=16,transcendental=1}}",
+        ),
+        ("weigh{target={launch=2}}", "weigh{target=launch=2}"),
     ] {
         let pipeline = Pipeline::parse(text, &registry).unwrap();
         assert_eq!(pipeline.to_string(), printed, "of {text}");
@@ -178,6 +205,10 @@ fn pipeline_errors_lie_where_they_are() {
         ("grow pop", "pop", "E0704", "expected `,` and another pass", ""),
         ("pop,knot", "knot", "E0705", "pipeline `knot` contains itself", ""),
         ("pop, stale", "stale", "E0701", "unknown pass `gone`", ""),
+        ("weigh{target=x{y}}", "x{y}", "E9998", "no `x{y}`", "take a snail"),
+        ("weigh{target={launch=-1}}", "{launch", "E0703", "expects a target, or figures", ""),
+        ("weigh{target={bandwidth=0,launch=1}}", "{band", "E0703", "rates above zero", ""),
+        ("weigh{target={arithmetic=NaN}}", "{arith", "E0703", "found `arithmetic=NaN`", ""),
     ] {
         let error = Pipeline::parse(text, &registry).unwrap_err();
         let span = error.primary.as_ref().unwrap().span;

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use ir_core::pass::{OptionValue, PassDef, PassInstance};
 use ir_core::{
-    Diagnostic, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry, SourceMap,
+    CostTable, Diagnostic, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry,
+    SourceMap,
 };
 use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
@@ -43,8 +44,12 @@ pub struct EqsatOptions {
     #[default(String::new())]
     pub strategy: String,
     /// What is made small: `ops`, `flops`, `bytes`, `roofline` or `t4`.
-    #[default(Cost(CostModel::Roofline))]
+    #[default(Cost(CostModel::default()))]
     pub cost: Cost,
+    /// For `roofline`: the machine that kernels run on, a target such as `c{isa=avx2}` or figures. The
+    /// units are those of the pass `fuse`.
+    #[default(CostTable::NOMINAL)]
+    pub target: CostTable,
     /// How the cheapest program is found: a strategy of `relay-opt egraph extract`.
     #[default(Extraction(&STRATEGIES[0]))]
     pub extract: Extraction,
@@ -165,7 +170,7 @@ impl FunctionPass for Eqsat {
         let settings = Settings {
             phases: None,
             budget,
-            model: self.options.cost.0,
+            model: self.options.cost.0.on(self.options.target),
             extraction: self.options.extract.0,
             dump: self.options.dump.0.is_some(),
         };
@@ -197,7 +202,7 @@ impl Eqsat {
             }
         };
         let told = Told {
-            model: self.options.cost.0,
+            model: self.options.cost.0.on(self.options.target),
             dump: self.options.dump.0.is_some(),
             interrupt: cx.interrupt,
         };

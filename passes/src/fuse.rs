@@ -15,7 +15,8 @@ pub use defuse::Defuse;
 
 use ir_core::pass::{OptionValue, PassDef, PassInstance};
 use ir_core::{
-    BlockId, Diagnostic, FuncMut, FunctionPass, OpId, Options, Pass, PassContext, PassResult,
+    BlockId, CostTable, Diagnostic, FuncMut, FunctionPass, OpId, Options, Pass, PassContext,
+    PassResult,
 };
 use relay::language::{fn_attributes, is_primitive};
 use rewrites::rule::{FloatClass, Rule};
@@ -54,7 +55,7 @@ impl OptionValue for Strategy {
 #[options(of = "pass `fuse`")]
 pub struct FuseOptions {
     /// How the groups are chosen.
-    #[default(Strategy::Dominator)]
+    #[default(Strategy::Search)]
     pub strategy: Strategy,
     /// Most operators in a kernel.
     #[default(MAX_DEPTH)]
@@ -78,15 +79,11 @@ pub struct FuseOptions {
     /// For `search`: whether a kernel may have several results.
     #[default(true)]
     pub several_results: bool,
-    /// For `search`: the microseconds that it takes to start a kernel.
-    #[default(1.0)]
-    pub launch: f64,
-    /// For `search`: how fast kernels read and write, in GB/s.
-    #[default(20.0)]
-    pub bandwidth: f64,
-    /// For `search`: how fast kernels compute, in Gflop/s.
-    #[default(100.0)]
-    pub arithmetic: f64,
+    /// For `search`: the machine that kernels run on, a target such as `c{isa=avx2}` or figures. A
+    /// `launch` is in µs, `bandwidth` in GB/s; the others are billions of operations in a second: plain
+    /// `arithmetic`, `products`, and `transcendental` functions.
+    #[default(CostTable::NOMINAL)]
+    pub target: CostTable,
 }
 
 /// Groups operators into kernels.
@@ -107,12 +104,12 @@ tail joins the convolution before it, and injective operators join each other. A
 most one operator such as a convolution. Cost is linear in the number of operations times \
 `max-depth`.
 
-`strategy=search` begins with these groups and looks for the cheapest kernels of a machine that \
-takes `launch` to start a kernel, and then the longer of its reads and writes at `bandwidth` and \
-its arithmetic. Beyond the groups, a kernel may hold several reductions over the same rows with \
-what lies between them, so that softmax or a layer normalization is one kernel, and what is \
-cheaper to compute again than to store is computed in each kernel that reads it. Kernels over the \
-same elements or rows become one of several results, whose function yields a tuple, where that \
+`strategy=search`, the default, begins with these groups and looks for the cheapest kernels by the \
+cost table of `target`: a kernel takes a launch, and then the longer of its reads and writes and of \
+its arithmetic (`docs/costs.md`). Beyond the groups, a kernel may hold several reductions over the \
+same rows with what lies between them, so that softmax or a layer normalization is one kernel, and \
+what is cheaper to compute again than to store is computed in each kernel that reads it. Kernels over \
+the same elements or rows become one of several results, whose function yields a tuple, where that \
 saves reads.
 
 Rewriting is a part of the same choice: the kernels are sought in all forms that `rules` say are \
@@ -200,15 +197,7 @@ impl Fuse {
         graph: &graph::Graph,
         groups: &partition::Groups,
     ) -> Result<Vec<kernels::Kernel>, Diagnostic> {
-        let FuseOptions {
-            max_depth,
-            rows,
-            several_results: several,
-            launch,
-            bandwidth,
-            arithmetic,
-            ..
-        } = self.options;
+        let FuseOptions { max_depth, rows, several_results: several, target, .. } = self.options;
         let keep: fn(&Rule) -> bool = match self.options.reassociate {
             true => |rule| !matches!(rule.class, FloatClass::Approximate(_)),
             false => |rule| rule.class == FloatClass::Exact,
@@ -222,7 +211,7 @@ impl Fuse {
         let solver = search::Solver {
             registry: f.registry,
             rules,
-            machine: Machine { launch, bandwidth: bandwidth * 1e3, arithmetic: arithmetic * 1e3 },
+            machine: Machine(target),
             limits: search::Limits {
                 operators: max_depth.min(search::MOST_OPERATORS),
                 rows,

@@ -16,7 +16,7 @@ const PASSES: &[(&str, &str, &[&str])] = &[
     ("CombineParallelConv2D", "", &["combine-parallel-conv2d{min-num-branches=2}"]),
     ("CanonicalizeOps", ".SimplifyInference", &["canonicalize"]),
     ("SimplifyInference", "", &["simplify-inference"]),
-    ("FuseOps2", ".SimplifyInference", &["fuse"]),
+    ("FuseOps2", ".SimplifyInference", &["fuse{strategy=dominator}"]),
     ("EliminateCommonSubexpr", "", &["cse"]),
     ("ToANormalForm", "", &["to-anf"]),
     ("ToBasicBlockNormalForm", "", &["to-bbnf"]),

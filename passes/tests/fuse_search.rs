@@ -66,12 +66,12 @@ fn straight_line_programs() {
         // that keep every bit.
         let machine = [
             "",
-            ",launch=0,bandwidth=1,arithmetic=1e6",
-            ",launch=100,bandwidth=1000",
-            ",launch=0,arithmetic=0.1",
+            ",target={launch=0,bandwidth=1,arithmetic=1e6}",
+            ",target={launch=100,bandwidth=1000}",
+            ",target={launch=0,arithmetic=0.1}",
             ",rules=off",
             ",rules=all",
-            ",rules=all,rows=false,launch=100",
+            ",rules=all,rows=false,target={launch=100}",
             ",several-results=false",
         ];
         let machine = machine[seed as usize % machine.len()];

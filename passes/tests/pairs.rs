@@ -27,7 +27,7 @@ const PASSES: &[(&str, &[&str])] = &[
     ("FoldConstant", &["fold-constant"]),
     ("FoldExplicitPadding", &["fold-explicit-padding"]),
     ("ForwardFoldScaleAxis", &["forward-fold-scale-axis"]),
-    ("FuseOps", &["fuse"]),
+    ("FuseOps", &["fuse{strategy=dominator}"]),
     ("Inline", &["inline"]),
     ("LambdaLift", &["lambda-lift"]),
     ("RemoveUnusedFunctions", &["remove-unused-functions"]),
@@ -41,9 +41,9 @@ const PASSES: &[(&str, &[&str])] = &[
 /// Cases that need another pipeline than their directory.
 const CASES: &[(&str, &[&str])] = &[
     ("CombineParallelDense/to_batch", &["combine-parallel-dense{min-num-branches=2 to-batch}"]),
-    ("FuseOps/batch_norm_tail_l2", &["simplify-inference", "fuse"]),
-    ("FuseOps/elemwise_chain_l0", &["fuse{level=0}"]),
-    ("FuseOps/elemwise_chain_l4", &["fuse{level=4}"]),
+    ("FuseOps/batch_norm_tail_l2", &["simplify-inference", "fuse{strategy=dominator}"]),
+    ("FuseOps/elemwise_chain_l0", &["fuse{strategy=dominator level=0}"]),
+    ("FuseOps/elemwise_chain_l4", &["fuse{strategy=dominator level=4}"]),
 ];
 
 /// Cases whose result differs on purpose, and why.

@@ -1,9 +1,11 @@
 //! What operations cost.
 
-use ir_core::{AttrDict, KernelRole, Registry, Symbol, Traits, Type, TypeData, Work};
+use ir_core::{
+    Arithmetic, AttrDict, CostTable, KernelRole, Registry, Symbol, Traits, Type, TypeData, Work,
+};
 
 /// What extraction makes small.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CostModel {
     /// The number of operations that compute something.
     Ops,
@@ -11,14 +13,21 @@ pub enum CostModel {
     Flops,
     /// Bytes read and written, each operation on its own.
     Bytes,
-    /// Microseconds of a simple machine: a launch of 1 µs for each operation, and the larger of
-    /// its bytes at 20 GB/s and its arithmetic at 100 Gflop/s.
-    #[default]
-    Roofline,
+    /// Microseconds of a machine on which each operation is a kernel.
+    Roofline(CostTable),
     /// Microseconds of a data-centre accelerator of 2018 as such a machine: a launch of 5 µs, 300
     /// GB/s and 8 Tflop/s. Parts of a value are views, which cost nothing, and an activation may
     /// be a part of the product before it.
     T4,
+}
+
+/// The accelerator of [`CostModel::T4`].
+const T4: CostTable = CostTable::new(5.0, 300.0, 8000.0);
+
+impl Default for CostModel {
+    fn default() -> CostModel {
+        CostModel::Roofline(CostTable::NOMINAL)
+    }
 }
 
 impl CostModel {
@@ -27,9 +36,25 @@ impl CostModel {
         ("ops", CostModel::Ops),
         ("flops", CostModel::Flops),
         ("bytes", CostModel::Bytes),
-        ("roofline", CostModel::Roofline),
+        ("roofline", CostModel::Roofline(CostTable::NOMINAL)),
         ("t4", CostModel::T4),
     ];
+
+    /// This model on a machine with these costs, where it is about one.
+    pub fn on(self, table: CostTable) -> CostModel {
+        match self {
+            CostModel::Roofline(_) => CostModel::Roofline(table),
+            other => other,
+        }
+    }
+
+    /// The machine that it is about, where one can be chosen.
+    pub fn table(self) -> Option<CostTable> {
+        match self {
+            CostModel::Roofline(table) => Some(table),
+            _ => None,
+        }
+    }
 
     /// Whether `after`, applied to the result of `before`, costs no more than `before` alone.
     pub fn fuses(self, registry: &Registry, before: Symbol, after: Symbol) -> bool {
@@ -53,6 +78,8 @@ impl CostModel {
         const LITTLE: f64 = 1e-4;
         let constant = registry.def(name).is_some_and(|def| def.traits.contains(Traits::CONSTANT));
         let work = registry.hook::<Work>(name).map(|work| (work.0)(operands, attrs, result));
+        // What says how much it computes multiplies and adds, or computes nothing.
+        let kind = if work.is_some() { Arithmetic::Product } else { Arithmetic::Plain };
         let flops = work.unwrap_or_else(|| elements(result));
         let view = self == CostModel::T4 && role(registry, name) == Some(KernelRole::View);
         if constant || is_weight || view || flops == 0.0 {
@@ -64,8 +91,8 @@ impl CostModel {
                 CostModel::Ops => 1.0,
                 CostModel::Flops => flops,
                 CostModel::Bytes => bytes,
-                CostModel::Roofline => 1.0 + (bytes / 20e3).max(flops / 100e3),
-                CostModel::T4 => 5.0 + (bytes / 300e3).max(flops / 8e6),
+                CostModel::Roofline(table) => table.kernel(bytes, table.computing(kind, flops)),
+                CostModel::T4 => T4.kernel(bytes, T4.computing(kind, flops)),
             }
     }
 }

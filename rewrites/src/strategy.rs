@@ -192,7 +192,8 @@ pub fn apply_noted(
     mut recorder: Option<&mut Recorder>,
 ) -> Result<Report, Box<Diagnostic>> {
     let Prepared { strategy, rules, active } = prepared;
-    let model = strategy.cost.unwrap_or(told.model);
+    let own = |model: CostModel| told.model.table().map_or(model, |table| model.on(table));
+    let model = strategy.cost.map_or(told.model, own);
     let empty = || Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
     let mut total = empty();
     for pulse in 0..strategy.pulses.max(1) {

@@ -15,7 +15,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use relay::arrays::{Arrays, load, save};
 use target_core::Target;
-use tools::executor::{BuildOptions, Program, bind};
+use tools::executor::{BuildOptions, Fusion, Program, bind};
 use tools::progress::Progress;
 
 /// Set in the processes that compile: where the arrays are, or nothing for the text alone.
@@ -46,7 +46,13 @@ fn compile(weights: &str) {
     let target = target_c::CTarget::new(options).expect("the default is the machine at hand");
     let threads = target.capabilities().threads;
     let progress = Progress::hidden();
-    let options = BuildOptions { target: &target, threads, interpret: false, progress: &progress };
+    let options = BuildOptions {
+        target: &target,
+        fusion: Fusion::Dominator,
+        threads,
+        interpret: false,
+        progress: &progress,
+    };
     let mut found = Vec::new();
     let built = Program::build(module, &registry, &options, &mut found);
     assert!(!built.expect("it compiles").0.kernels().is_empty());

@@ -87,7 +87,7 @@ fn main() {
         return;
     }
     let registry = tools::registry();
-    const ACCELERATOR: &str = ",launch=5,bandwidth=300,arithmetic=8000";
+    const ACCELERATOR: &str = ",target={launch=5,bandwidth=300,arithmetic=8000}";
     const FAST: &str = ",reassociate,rules=[simplify,join,linear,merge,motion,recognize]";
     println!(
         "| machine | kernels hold | weights | rules | operators | alone, µs | dominator, µs | \

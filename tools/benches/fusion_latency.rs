@@ -17,7 +17,7 @@ use relay::inference::infer_module;
 use relay::interpreter::spreads;
 use relay::text::parse;
 use target_c::CTarget;
-use tools::executor::{BuildOptions, Program, bind, pipeline};
+use tools::executor::{BuildOptions, Fusion, Program, bind, pipeline};
 use tools::progress::Progress;
 use transformer::transformer;
 
@@ -73,7 +73,7 @@ fn build(name: &str, fuse: &str, registry: &Registry) -> Program {
     assert!(bind(&mut module, &arrays).is_empty());
     let target = CTarget::new(Options::read(&[]).expect("no option is required"));
     let target = target.expect("the default is the machine at hand");
-    let compile = pipeline(16);
+    let compile = pipeline(16, Fusion::Dominator);
     let compile = Pipeline::parse(&compile, registry).expect("it exists").to_string();
     let before = compile.split(",fuse").next().unwrap_or_default();
     let passes = Pipeline::parse(&format!("{before},{fuse}"), registry).expect("all exist");
@@ -81,8 +81,13 @@ fn build(name: &str, fuse: &str, registry: &Registry) -> Program {
     let ran = run(&passes, &mut module, registry, options, &mut [], &mut Vec::new());
     assert!(ran.expect("nothing is written").diagnostics.is_empty());
     let progress = Progress::hidden();
-    let options =
-        BuildOptions { target: &target, threads: 1, interpret: false, progress: &progress };
+    let options = BuildOptions {
+        target: &target,
+        fusion: Fusion::Dominator,
+        threads: 1,
+        interpret: false,
+        progress: &progress,
+    };
     let built = Program::build(module, registry, &options, &mut Vec::new());
     let (mut program, _) = built.unwrap_or_else(|found| panic!("{name}: {found:?}"));
     program.set_inputs(&inputs).expect("they have the types of the parameters");

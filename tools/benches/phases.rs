@@ -46,7 +46,7 @@ fn phases(criterion: &mut Criterion) {
     group.bench_function("fingerprint", |b| {
         b.iter(|| ir_core::fingerprint::of_module(&module));
     });
-    for pass in ["cse", "dce", "fuse"] {
+    for pass in ["cse", "dce", "fuse{strategy=dominator}"] {
         let pipeline = Pipeline::parse(pass, &registry).expect("the pass exists");
         group.bench_function(pass, |b| {
             b.iter_batched(

@@ -4,6 +4,7 @@
 //! for the target and compiled, and a main kernel calls them on buffers whose places were planned.
 //! What comes out is one call.
 
+pub mod calibrate;
 pub mod memory;
 pub mod peak;
 pub mod profile;
@@ -11,10 +12,11 @@ pub mod profile;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use ir_core::pass::OptionValue;
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
 use ir_core::{
-    AttrDict, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts, Registry,
-    Symbol, TensorData, Type, TypeData, ValueId, verify,
+    AttrDict, CostTable, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts,
+    Registry, Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
 use relay::language::{Constant, FUNC};
 use target_core::program::{Layout, lay_out, lower_functions};
@@ -24,10 +26,28 @@ use te::compute::Work;
 use crate::progress::{PassProgress, Progress};
 use profile::{Calls, Profile};
 
+/// How operators are put into kernels.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Fusion {
+    /// In post-dominator groups, whatever the machine.
+    #[default]
+    Dominator,
+    /// In the kernels that cost least by a table.
+    Search(CostTable),
+}
+
 /// The passes that a program goes through for a target with vectors of `lanes` numbers, as pipeline
 /// text.
-pub fn pipeline(lanes: usize) -> String {
-    format!("{},lower-te", crate::COMPILE.replace("width=16", &format!("width={lanes}")))
+pub fn pipeline(lanes: usize, fusion: Fusion) -> String {
+    let passes = crate::COMPILE.replace("width=16", &format!("width={lanes}"));
+    let passes = match fusion {
+        Fusion::Dominator => passes,
+        Fusion::Search(costs) => {
+            let search = format!("strategy=search,target={{{}}}", costs.print());
+            passes.replace("strategy=dominator", &search)
+        }
+    };
+    format!("{passes},lower-te")
 }
 
 /// The kernel that the executor calls.
@@ -48,6 +68,8 @@ pub struct Program {
 pub struct BuildOptions<'a> {
     /// What for.
     pub target: &'a dyn Target,
+    /// How kernels are chosen.
+    pub fusion: Fusion,
     /// Threads of the passes.
     pub threads: usize,
     /// Interprets the loops of kernels, rather than compiling them. Slow, and needs no compiler.
@@ -123,10 +145,10 @@ pub fn lower(
     options: &BuildOptions<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Result<Lowered, Vec<Diagnostic>> {
-    let &BuildOptions { target, threads, progress, .. } = options;
+    let &BuildOptions { target, fusion, threads, progress, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
-    let text = pipeline(target.capabilities().lanes(32));
+    let text = pipeline(target.capabilities().lanes(32), fusion);
     let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
     let mut timing = Timing::new();
     // Schedules and loops are a step, and code is one.

@@ -6,6 +6,7 @@
 mod args;
 mod bench_model;
 mod cached;
+mod calibrate;
 mod compile;
 mod debug;
 mod egraph;
@@ -149,6 +150,7 @@ fn dispatch(
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
         Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
         Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
+        Some(args::Command::Calibrate(command)) => calibrate::calibrate(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => model::inspect(command, io),
         Some(args::Command::Lsp(_)) => lsp::serve(registry, io),

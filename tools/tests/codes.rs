@@ -75,7 +75,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("E0856", "endless calls, likewise", "dialects/te/src/interpreter/tests.rs"),
     ("E0857", "a race, likewise", "dialects/te/src/interpreter/tests.rs"),
     ("E0902", "a kernel that C cannot express; lowering makes none", "targets/c/tests/loops.rs"),
-    ("E0903", "a machine without a compiler", "targets/c/tests/runtime.rs"),
     ("E0904", "a compiler that refuses generated code", "targets/c/tests/runtime.rs"),
     ("E0905", "a cache that cannot be written", "targets/c/tests/runtime.rs"),
     (

@@ -9,7 +9,7 @@ use ir_core::{DType, Module, Registry, Spread, TensorData, verify};
 use relay::arrays::{self, Arrays};
 use target_core::Targets;
 use target_core::package::{Input, Model};
-use tools::executor::BuildOptions;
+use tools::executor::{BuildOptions, Fusion};
 use tools::progress::Progress;
 
 const CONVOLUTIONS: &str = r#"
@@ -413,8 +413,13 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     let module: &mut Module = &mut module;
     assert!(tools::executor::bind(module, &[("w3".to_string(), constant)]).is_empty());
     let progress = Progress::hidden();
-    let options =
-        BuildOptions { target: &*target, threads: workers, interpret: false, progress: &progress };
+    let options = BuildOptions {
+        target: &*target,
+        fusion: Fusion::Dominator,
+        threads: workers,
+        interpret: false,
+        progress: &progress,
+    };
     let lowered = tools::executor::lower(module, registry, &options, &mut vec![]);
     let layout = lowered.expect("kernels").layout;
     let names = ["x", "w0", "b0", "w1", "w2"];

@@ -171,6 +171,73 @@ fn code_that_cannot_be_loaded_is_made_again() {
     results(&mut command);
 }
 
+/// The passes of `pipeline` with the figures of the targets in them.
+fn figures(place: &Place, pipeline: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relay-opt"));
+    command.current_dir(&place.0).env("RELAY_CACHE_DIR", place.0.join("cache"));
+    ran(command.args(["--pass", pipeline, "--print-pipeline"]))
+}
+
+#[test]
+fn measured_costs_are_used_where_they_are_named() {
+    let place = Place::new("calibrate");
+    let calibrate = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relay-opt"));
+        command.current_dir(&place.0).env("RELAY_CACHE_DIR", place.0.join("cache"));
+        command.args(["calibrate", "--threads", "1"]).args(arguments);
+        command
+    };
+    refused(calibrate(&[]).env("CC", "/bin/false"), &["E0903", "/bin/false", "CC"]);
+    if !has_compiler() {
+        return;
+    }
+    let unmeasured = ["fuse", "fuse{target=c}", "eqsat{target=c{threads=1}}"];
+    let before = unmeasured.map(|pipeline| figures(&place, pipeline));
+    assert!(before.iter().all(|(status, ..)| *status == Some(0)), "{before:?}");
+    let measured = "fuse{target=c{threads=1,costs=measured}}";
+    let (status, _, err) = figures(&place, measured);
+    assert_eq!(status, Some(2), "{err}");
+    let help = "`relay-opt calibrate --target 'c{threads=1}'` measures them";
+    assert!(err.contains("E0912") && err.contains(help), "{err}");
+
+    let (status, out, err) = ran(&mut calibrate(&["--json"]));
+    assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
+    let said: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(said["target"], "c{threads=1}");
+    let names = ["launch", "bandwidth", "arithmetic", "products", "transcendental"];
+    let figure = |name| format!("{name}={}", said["costs"][name].as_f64().unwrap());
+    let expected = format!("fuse{{target={{{}}}}}\n", names.map(figure).join(","));
+    let (status, out, err) = figures(&place, measured);
+    assert_eq!((status, out), (Some(0), expected), "{err}");
+    assert_eq!(said["copies"].as_array().unwrap().len(), 3);
+    // What did not name them is as it was.
+    assert_eq!(unmeasured.map(|pipeline| figures(&place, pipeline)), before);
+    let mut fused = place.command("arrays.npz");
+    results(fused.args(["--fuse", "search", "--target", "c{threads=1,costs=measured}"]));
+
+    let file = said["file"].as_str().unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    for (broken, why) in [
+        (text[..text.len() - 10].to_string(), "it is broken"),
+        (text.replace("version 1", "version 0"), "another version of this program measured it"),
+    ] {
+        fs::write(file, broken).unwrap();
+        let (status, _, err) = figures(&place, measured);
+        assert_eq!(status, Some(2), "{err}");
+        assert!(err.contains("E0912") && err.contains(why), "{err}");
+    }
+    let (status, out, err) = ran(&mut calibrate(&[]));
+    assert_eq!(status, Some(0), "{err}");
+    assert!(err.contains("note[E0912]") && err.contains("it is measured again"), "{err}");
+    assert!(out.contains("--target 'c{threads=1,costs=measured}'"), "{out}");
+    // Another compiler, which says of itself what it is.
+    let compiler = place.compiler("exec cc \"$@\"");
+    let mut other = Command::new(env!("CARGO_BIN_EXE_relay-opt"));
+    other.env("RELAY_CACHE_DIR", place.0.join("cache")).env("CC", compiler);
+    let (_, _, err) = ran(other.args(["--pass", measured, "--print-pipeline"]));
+    assert!(err.contains("it was measured with another compiler"), "{err}");
+}
+
 #[test]
 fn a_disk_that_is_full_is_said() {
     let place = Place::new("full");

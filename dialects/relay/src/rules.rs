@@ -71,8 +71,36 @@ fn product(operands: &[Type], attrs: AttrDict, result: Type) -> f64 {
     2.0 * elements(result) * axis.and_then(|dim| dim.known()).unwrap_or(1) as f64
 }
 
-fn convolution(operands: &[Type], _: AttrDict, result: Type) -> f64 {
-    let weight = operands.get(1).copied();
-    let outputs = weight.and_then(|ty| ty.as_tensor()?.shape.first()?.known()).unwrap_or(1);
-    2.0 * elements(result) * weight.map_or(1.0, elements) / outputs.max(1) as f64
+fn convolution(operands: &[Type], attrs: AttrDict, result: Type) -> f64 {
+    let weight = operands.get(1).and_then(|ty| Some((*ty, ty.as_tensor()?)));
+    let Some((ty, weight)) = weight else { return 2.0 * elements(result) };
+    // Outputs come first, unless a layout says where they are, and where blocks of them.
+    let layout = attrs.value::<String>("kernel_layout").unwrap_or_else(|| "O".to_string());
+    let axes = layout.chars().filter(char::is_ascii_alphabetic).zip(&weight.shape);
+    let outputs = axes.filter(|(axis, _)| axis.eq_ignore_ascii_case(&'O'));
+    let outputs: f64 = outputs.map(|(_, dim)| dim.known().unwrap_or(1).max(1) as f64).product();
+    2.0 * elements(result) * elements(ty) / outputs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir_core::DType;
+
+    #[test]
+    fn a_convolution_is_as_much_work_in_any_layout() {
+        let ty = |shape: &[i64]| Type::tensor(shape.iter().copied(), DType::FLOAT32);
+        let operands = |weight: &[i64]| [ty(&[1, 8, 6, 6]), ty(weight)];
+        let result = ty(&[1, 16, 4, 4]);
+        let plain = convolution(&operands(&[16, 8, 3, 3]), AttrDict::empty(), result);
+        assert_eq!(plain, (2 * 16 * 4 * 4 * 8 * 3 * 3) as f64);
+        for (layout, weight) in [
+            ("OHWI", &[16, 3, 3, 8][..]),
+            ("HWIO", &[3, 3, 8, 16]),
+            ("OIHW8i4o", &[4, 1, 3, 3, 8, 4]),
+        ] {
+            let attrs = AttrDict::empty().with("kernel_layout", &layout.to_string());
+            assert_eq!(convolution(&operands(weight), attrs, result), plain, "{layout}");
+        }
+    }
 }

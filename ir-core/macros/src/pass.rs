@@ -83,6 +83,7 @@ fn options(input: &DeriveInput, owner: &str) -> Result<TokenStream> {
                 let value: #ty = #default;
                 ::ir_core::pass::OptionValue::print(&value)
             },
+            settle: <#ty as ::ir_core::pass::OptionValue>::settle,
             doc: #doc,
         }));
         defaults.push(quote!(let mut #field_ident: #ty = #default;));

@@ -182,16 +182,18 @@ fn resolve(text: &str, entry: &Entry, registry: &Registry) -> Result<Step, Mista
             help: Some(did_you_mean(name, known).unwrap_or_else(listing)),
         });
     };
-    let (options, pass) = configure(text, entry, &format!("pass `{name}`"), def.options, def.make)?;
+    let owner = format!("pass `{name}`");
+    let (options, pass) = configure(text, entry, &owner, def.options, Some(registry), def.make)?;
     Ok(Step { def: *def, options, pass })
 }
 
-/// The options of `entry`, and what `make` makes of them.
+/// The options of `entry`, settled in `registry`, where there is one, and what `make` makes of them.
 fn configure<T>(
     text: &str,
     entry: &Entry,
     owner: &str,
     fields: &[OptionField],
+    registry: Option<&Registry>,
     make: impl Fn(&[(String, String)]) -> Result<T, String>,
 ) -> Result<(Vec<(String, String)>, T), Mistake> {
     let mut options: Vec<(String, String)> = Vec::with_capacity(entry.options.len());
@@ -200,14 +202,24 @@ fn configure<T>(
         let fault = |at: &Range<usize>, code, message| {
             Err(Mistake { at: at.clone(), code, message, help: None })
         };
-        if !fields.iter().any(|option| option.name == key) {
+        let Some(field) = fields.iter().find(|option| option.name == key) else {
             return fault(&setting.key, "E0702", unknown_option(owner, fields, key));
-        }
+        };
         if options.iter().any(|(earlier, _)| earlier == key) {
             let message = format!("option `{key}` of {owner} is given twice");
             return fault(&setting.key, "E0703", message);
         }
-        let option = (key.to_string(), setting.value.clone());
+        let settled = match registry {
+            Some(registry) => (field.settle)(&setting.value, registry),
+            None => Ok(setting.value.clone()),
+        };
+        let value = settled.map_err(|error| Mistake {
+            at: setting.value_at.clone(),
+            code: error.code,
+            message: error.message,
+            help: error.help,
+        })?;
+        let option = (key.to_string(), value);
         // Each option is tried on its own, so that the error lies at the option at fault.
         if let Err(message) = make(std::slice::from_ref(&option)) {
             return fault(&setting.value_at, "E0703", message);
@@ -256,7 +268,7 @@ pub fn choose<T>(
                 help: Some(did_you_mean(name, names.clone()).unwrap_or_else(listing)),
             });
         };
-        configure(text, entry, &format!("{kind} `{name}`"), choice.options, choice.make)
+        configure(text, entry, &format!("{kind} `{name}`"), choice.options, None, choice.make)
     });
     made.map(|(_, made)| made).map_err(|mistake| mistake.diagnostic(&format!("<{kind}>")))
 }

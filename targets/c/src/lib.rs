@@ -15,7 +15,8 @@ use ir_core::pass::OptionValue;
 use ir_core::{Diagnostic, Module, Options, Verified};
 use target_core::package::{File, Model};
 use target_core::{
-    Artifact, Buffer, Capabilities, Costs, Executable, Kernel, Registration, Target, host,
+    Artifact, Buffer, Calibration, Capabilities, CostTable, Executable, Kernel, Registration,
+    Target, host,
 };
 
 use codegen::Style;
@@ -40,6 +41,36 @@ pub struct COptions {
     /// The compiler; `CC`, `cc`, `gcc` or `clang` by default.
     #[default(None)]
     pub compiler: Option<String>,
+    /// What kernels cost, for passes that choose them: `default`, which follows from the instruction
+    /// set and the threads, or `measured`, what `relay-opt calibrate` kept on this machine.
+    #[default(CostSource::Default)]
+    pub costs: CostSource,
+}
+
+/// Where the costs of kernels come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CostSource {
+    /// From the capabilities, the same on every machine that has these.
+    Default,
+    /// From measurements on this machine.
+    Measured,
+}
+
+impl OptionValue for CostSource {
+    const EXPECTS: &'static str = "default or measured";
+    fn parse(text: &str) -> Option<CostSource> {
+        match text {
+            "default" => Some(CostSource::Default),
+            "measured" => Some(CostSource::Measured),
+            _ => None,
+        }
+    }
+    fn print(&self) -> String {
+        match self {
+            CostSource::Default => "default".to_string(),
+            CostSource::Measured => "measured".to_string(),
+        }
+    }
 }
 
 /// The name of an instruction set.
@@ -112,6 +143,17 @@ impl CTarget {
         runtime::flags(self.options.isa.map(|isa| isa.0))
     }
 
+    /// This target as text, with the options that its code depends on.
+    fn text(&self) -> String {
+        let COptions { isa, width, compiler, .. } = &self.options;
+        let mut options = vec![];
+        options.extend(isa.map(|isa| format!("isa={}", isa.0)));
+        options.extend(width.map(|width| format!("width={width}")));
+        options.push(format!("threads={}", self.capabilities.threads));
+        options.extend(compiler.as_ref().map(|compiler| format!("compiler={compiler}")));
+        format!("c{{{}}}", options.join(","))
+    }
+
     /// The kernels of `module`, compiled and loaded, from `cache` where they are there. Several
     /// files are compiled at a time.
     pub fn load_with(
@@ -150,11 +192,20 @@ impl Target for CTarget {
         &self.capabilities
     }
 
-    fn costs(&self) -> Costs {
-        // Two multiply-adds per cycle; the widest vectors take two cycles on many machines.
-        let lanes = self.capabilities.lanes(32).min(8) as f64;
-        let threads = self.capabilities.threads as f64;
-        Costs { flops: threads * lanes * 4.0 * 3.5e9, bandwidth: 2e10, launch: 1e-7 }
+    fn costs(&self) -> Result<CostTable, Diagnostic> {
+        match self.options.costs {
+            CostSource::Default => Ok(self.capabilities.costs()),
+            CostSource::Measured => self.calibration()?.find(),
+        }
+    }
+
+    fn calibration(&self) -> Result<Calibration, Diagnostic> {
+        Ok(Calibration {
+            target: self.text(),
+            machine: Cache::machine().to_string(),
+            compiler: self.compiler()?.version().to_string(),
+            folder: Cache::find()?.folder().to_path_buf(),
+        })
     }
 
     fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use ir_core::CostTable;
+
 /// What a machine can do, for schedules and code generation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capabilities {
@@ -25,17 +27,6 @@ impl Capabilities {
     }
 }
 
-/// How long things take, for choosing between programs. Orders of magnitude, not promises.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Costs {
-    /// `float32` operations per second of all threads, a multiply-add counting as two.
-    pub flops: f64,
-    /// Bytes per second from and to main memory.
-    pub bandwidth: f64,
-    /// Seconds to start one kernel.
-    pub launch: f64,
-}
-
 /// Instruction sets that we know, the most capable first: name, vector bits, vector registers.
 const KNOWN: [(&str, usize, usize); 5] = [
     ("avx512", 512, 32),
@@ -51,6 +42,27 @@ impl Capabilities {
     pub fn of_isa(isa: &str) -> Option<Capabilities> {
         let (isa, vector_bits, vector_registers) = *KNOWN.iter().find(|known| known.0 == isa)?;
         Some(Capabilities { isa, vector_bits, vector_registers, ..host() })
+    }
+
+    /// What kernels of default schedules cost on a machine like this, by its vectors and threads
+    /// alone: processors of the last years are meant, none in particular.
+    pub fn costs(&self) -> CostTable {
+        const GIGAHERTZ: f64 = 3.5;
+        // What one thread reads and writes, in GB/s, and what all of them can.
+        const BANDWIDTH: (f64, f64) = (15.0, 40.0);
+        let threads = self.threads.max(1) as f64;
+        // Most machines take two cycles for the widest vectors.
+        let lanes = self.lanes(32).min(8) as f64;
+        let cycles = GIGAHERTZ * threads;
+        CostTable {
+            launch: 0.1,
+            bandwidth: (BANDWIDTH.0 * threads).min(BANDWIDTH.1),
+            arithmetic: 2.0 * cycles * lanes,
+            // Two multiply-adds per cycle; without vectors each waits for the one before.
+            products: if self.vector_bits > 0 { 4.0 * cycles * lanes } else { 0.5 * cycles },
+            // Polynomials of some ten steps.
+            transcendental: cycles * lanes / 8.0,
+        }
     }
 
     /// The instruction sets that [`of_isa`](Capabilities::of_isa) knows.
@@ -132,6 +144,18 @@ fn bytes(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_follow_from_vectors_and_threads() {
+        let of = |vector_bits, threads| Capabilities { vector_bits, threads, ..host() }.costs();
+        for threads in [1, 2, 64] {
+            let tables = [0, 128, 256, 512].map(|vector_bits| of(vector_bits, threads));
+            assert!(tables.iter().all(CostTable::is_sound));
+            assert!(tables.is_sorted_by(|less, more| less.products <= more.products));
+        }
+        let small = Capabilities { caches: [1, 1, 1], ..host() };
+        assert_eq!(small.costs(), host().costs());
+    }
 
     #[test]
     fn the_host_is_consistent() {

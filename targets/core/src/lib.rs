@@ -11,6 +11,7 @@
 //! ```
 
 mod buffer;
+mod calibration;
 mod capabilities;
 pub mod codes;
 pub mod cpu;
@@ -20,11 +21,13 @@ pub mod program;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};
-use ir_core::{Diagnostic, Module, Registry, Type, Verified};
+use ir_core::{CostsByName, Diagnostic, Module, Registry, Type, Verified};
 
 pub use buffer::{ALIGNMENT, Buffer};
-pub use capabilities::{Capabilities, Costs, host};
+pub use calibration::Calibration;
+pub use capabilities::{Capabilities, host};
 pub use interpreted::Interpreted;
+pub use ir_core::CostTable;
 use package::{File, Model};
 
 /// Something that code is generated for.
@@ -35,8 +38,19 @@ pub trait Target: Send + Sync {
     /// What the machine can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// How long things take, roughly.
-    fn costs(&self) -> Costs;
+    /// What kernels cost. The default follows from the capabilities alone, and is the same whatever
+    /// was measured; measured costs are for targets whose options ask for them. Errors where these
+    /// are missing.
+    fn costs(&self) -> Result<CostTable, Diagnostic> {
+        Ok(self.capabilities().costs())
+    }
+
+    /// Where costs that are measured on this machine are kept. Errors where the target keeps none, or
+    /// nothing can be measured here.
+    fn calibration(&self) -> Result<Calibration, Diagnostic> {
+        let message = format!("the target `{}` keeps no measured costs", self.name());
+        Err(Diagnostic::error("E0912", message).help("its costs follow from its options"))
+    }
 
     /// The kernels of `module` as text. Errors are what the target cannot express.
     fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>>;
@@ -120,9 +134,12 @@ impl Registration {
     }
 }
 
-/// Adds a target to those of `registry`. Panics when the name is taken.
+/// Adds a target to those of `registry`, and its costs to what passes can name. Panics when the name
+/// is taken.
 pub fn register(registry: &mut Registry, target: Registration) {
     registry.extension_mut::<Targets>().add(target);
+    *registry.extension_mut() =
+        CostsByName(Some(|registry, text| targets(registry).parse(text)?.costs()));
 }
 
 /// The targets of `registry`.

@@ -29,7 +29,7 @@ pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Peak, Vec<Dia
     // Larger than all caches, and not so large that a small machine suffers.
     let bytes = (4 * machine.caches[2]).clamp(32 << 20, 256 << 20);
     let row = bytes / 4 / threads / lanes * lanes;
-    let text = multiply_add(lanes, threads) + &copy(lanes, threads, row);
+    let text = multiply_add(lanes, threads) + &copy("copy", lanes, threads, row);
     let (module, found) = relay::text::parse("<peak>", &text, registry);
     if !found.is_empty() {
         return Err(found);
@@ -46,11 +46,7 @@ pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Peak, Vec<Dia
 
 /// The seconds of the fastest run of `kernel` on buffers of so many numbers.
 fn best(loaded: &dyn Executable, kernel: &str, numbers: &[usize]) -> Result<f64, Diagnostic> {
-    let mut buffers: Vec<Buffer> =
-        numbers.iter().map(|numbers| Buffer::zeroed(4 * numbers)).collect();
-    for value in buffers[0].as_mut().chunks_exact_mut(4) {
-        value.copy_from_slice(&0.5f32.to_ne_bytes());
-    }
+    let mut buffers = buffers(numbers);
     let mut best = f64::INFINITY;
     for _ in 0..RUNS {
         let start = Instant::now();
@@ -58,6 +54,16 @@ fn best(loaded: &dyn Executable, kernel: &str, numbers: &[usize]) -> Result<f64,
         best = best.min(start.elapsed().as_secs_f64());
     }
     Ok(best)
+}
+
+/// Buffers of so many numbers, those of the first all the same.
+pub(super) fn buffers(numbers: &[usize]) -> Vec<Buffer> {
+    let mut buffers: Vec<Buffer> =
+        numbers.iter().map(|numbers| Buffer::zeroed(4 * numbers)).collect();
+    for value in buffers.iter_mut().take(1).flat_map(|first| first.as_mut().chunks_exact_mut(4)) {
+        value.copy_from_slice(&0.5f32.to_ne_bytes());
+    }
+    buffers
 }
 
 /// The index of `lanes` numbers from `base` on.
@@ -93,11 +99,11 @@ fn multiply_add(lanes: usize, threads: usize) -> String {
     text + "}\n}\n"
 }
 
-fn copy(lanes: usize, threads: usize, row: usize) -> String {
+pub(super) fn copy(name: &str, lanes: usize, threads: usize, row: usize) -> String {
     let place = at(&format!("i * {lanes}"), lanes);
     let steps = row / lanes;
     format!(
-        "te.kernel @copy(%x: Tensor[({threads}, {row}), float32], \
+        "te.kernel @{name}(%x: Tensor[({threads}, {row}), float32], \
          %y: Tensor[({threads}, {row}), float32]) outputs 1 {{\nparallel t < {threads} {{\n\
          for i < {steps} {{\n%y[t, {place}] = %x[t, {place}]\n}}\n}}\n}}\n"
     )

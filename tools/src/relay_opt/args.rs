@@ -2,7 +2,11 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use ir_core::Diagnostic;
 use ir_core::pipeline::DiffForm;
+use target_core::Target;
+
+use crate::executor::Fusion;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -33,6 +37,7 @@ pub(super) enum Command {
     Run(RunModel),
     Bench(BenchModel),
     Compile(CompileModel),
+    Calibrate(Calibrate),
     Import(ImportModel),
     Inspect(InspectModel),
     Lsp(Lsp),
@@ -316,6 +321,10 @@ pub(super) struct RunModel {
     /// Threads of compiled kernels. The default is one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) threads: Option<u16>,
+    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
+    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
+    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
+    pub(super) fuse: Fuse,
     /// Runs it with this executor as well, and compares the results
     #[arg(long, value_name = "NAME")]
     pub(super) compare: Option<Executor>,
@@ -346,6 +355,28 @@ pub(super) struct RunModel {
     pub(super) output: Option<String>,
 }
 
+/// How operators are put into kernels.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fuse {
+    /// In the groups of the Relay paper.
+    Dominator,
+    /// In those that cost least on the target.
+    Search,
+}
+
+impl Fuse {
+    /// The same for the executor, with the costs of `target`.
+    ///
+    /// # Errors
+    /// When these are to be measured ones, and there are none.
+    pub(super) fn on(self, target: &dyn Target) -> Result<Fusion, Diagnostic> {
+        match self {
+            Fuse::Dominator => Ok(Fusion::Dominator),
+            Fuse::Search => target.costs().map(Fusion::Search),
+        }
+    }
+}
+
 /// What runs a program.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Executor {
@@ -373,6 +404,10 @@ pub(super) struct BenchModel {
     /// Threads of compiled kernels. The default is one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) threads: Option<u16>,
+    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
+    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
+    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
+    pub(super) fuse: Fuse,
     /// Constants for parameters, by name: a .npz or .safetensors file
     #[arg(long, value_name = "FILE")]
     pub(super) params: Option<String>,
@@ -413,6 +448,10 @@ pub(super) struct CompileModel {
     /// Threads that the code counts on. The default is one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) threads: Option<u16>,
+    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
+    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
+    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
+    pub(super) fuse: Fuse,
     /// Constants for parameters, by name: a .npz or .safetensors file. The other parameters are
     /// inputs
     #[arg(long, value_name = "FILE")]
@@ -429,6 +468,23 @@ pub(super) struct CompileModel {
     /// Writes to the folder even if it holds other files; those of the same names are replaced
     #[arg(long)]
     pub(super) force: bool,
+}
+
+/// Measures what kernels cost on this machine, and keeps it.
+///
+/// A few seconds of small kernels, compiled as those of programs are. The costs are used by whatever
+/// names them: `--target 'c{costs=measured}'`, and `--pass 'fuse{target=c{costs=measured}}'`.
+#[derive(Args, Debug)]
+pub(super) struct Calibrate {
+    /// What is measured, such as `c` or `c{isa=avx2}`
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
+    /// Threads of the kernels. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// Prints JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// How ONNX models are read.

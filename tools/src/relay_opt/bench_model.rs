@@ -88,7 +88,9 @@ fn measure(
     executor::bind(&mut module, &constants);
     let progress = Progress::on_terminal(io.styled);
     let threads = target.capabilities().threads;
-    let options = BuildOptions { target: &*target, threads, interpret: false, progress: &progress };
+    let fusion = args.fuse.on(&*target).map_err(one)?;
+    let options =
+        BuildOptions { target: &*target, fusion, threads, interpret: false, progress: &progress };
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);
     let inputs: Result<Vec<TensorData>, Diagnostic> = program

@@ -84,7 +84,8 @@ fn package(
         inputs.push(Input { seed: seed_of(args.fill, &name), spread, name, example });
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = BuildOptions { target: &*target, threads, interpret: false, progress };
+    let fusion = args.fuse.on(&*target).map_err(one)?;
+    let options = BuildOptions { target: &*target, fusion, threads, interpret: false, progress };
     let Lowered { layout, .. } = executor::lower(&mut module, registry, &options, found)?;
     let verified = verify(&module, registry)?;
     let source = match args.model.as_str() {

@@ -10,7 +10,7 @@ use target_core::{Target, cpu};
 use te::loops::KERNEL;
 use te::schedule::ops::{FUNCTION, SCHEDULE};
 
-use crate::executor::{self, MAIN};
+use crate::executor::{self, Fusion, MAIN};
 
 /// What a program is lowered to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -51,7 +51,7 @@ impl Step {
         match self {
             Step::Functions => Ok(match module.get(MAIN) {
                 Some(main) if main.signature.op == FUNC && !is_fused(module) => {
-                    executor::pipeline(target.capabilities().lanes(32))
+                    executor::pipeline(target.capabilities().lanes(32), Fusion::Dominator)
                 }
                 None if module.items.values().any(is_te) => String::new(),
                 Some(main) if main.signature.op != FUNC => String::new(),

@@ -274,7 +274,9 @@ impl Runner<'_> {
         executor::bind(&mut module, &constants);
         let progress = Progress::on_terminal(self.is_terminal);
         let threads = target.capabilities().threads;
-        let options = BuildOptions { target: &*target, threads, interpret, progress: &progress };
+        let fusion = args.fuse.on(&*target).map_err(|error| vec![error])?;
+        let options =
+            BuildOptions { target: &*target, fusion, threads, interpret, progress: &progress };
         let (mut program, _) = Program::build(module, self.registry, &options, found)?;
         drop(progress);
         let profiled = args.profile;

@@ -9,7 +9,7 @@ use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_value
 use relay::language::FUNC;
 use te::loops::{KERNEL, OUTPUTS};
 
-use crate::executor::{BuildOptions, Program};
+use crate::executor::{BuildOptions, Fusion, Program};
 use crate::progress::Progress;
 
 use super::targets::target;
@@ -166,7 +166,13 @@ impl Trials {
         };
         let target = target("c", Some(1), registry)?;
         let progress = Progress::hidden();
-        let options = BuildOptions { target: &*target, threads: 1, interpret, progress: &progress };
+        let options = BuildOptions {
+            target: &*target,
+            fusion: Fusion::Dominator,
+            threads: 1,
+            interpret,
+            progress: &progress,
+        };
         let built = Program::build(module.clone(), registry, &options, &mut vec![]);
         let (mut program, _) = built.map_err(first)?;
         self.run(module, registry, &mut |name, _, arguments| {

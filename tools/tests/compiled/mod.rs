@@ -16,7 +16,7 @@ use target_c::runtime::{Cache, Compiler};
 use target_core::program::Layout;
 use target_core::{Buffer, Executable};
 use te::loops::{Call, KERNEL};
-use tools::executor::{BuildOptions, Lowered, lower};
+use tools::executor::{BuildOptions, Fusion, Lowered, lower};
 use tools::progress::Progress;
 
 /// A number that an environment variable gives.
@@ -106,7 +106,13 @@ pub(crate) fn lowered(
 ) -> Result<(Module, Layout), String> {
     let mut module = case.module.clone();
     let progress = Progress::hidden();
-    let options = BuildOptions { target, threads: 1, interpret: false, progress: &progress };
+    let options = BuildOptions {
+        target,
+        fusion: Fusion::Dominator,
+        threads: 1,
+        interpret: false,
+        progress: &progress,
+    };
     let result = catch_panic(|| lower(&mut module, registry, &options, &mut Vec::new()));
     let lowered = result.map_err(|panic| format!("panic: {panic}"))?;
     let Lowered { layout, .. } =

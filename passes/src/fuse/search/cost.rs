@@ -1,20 +1,13 @@
 //! What a kernel costs.
 
+use ir_core::CostTable;
 use relay::operators::FusionPattern;
 
 use super::facts::Facts;
 
-/// A machine, as far as kernels are compared on it: a kernel takes `launch`, and the longer of
-/// reading and writing its bytes and of its arithmetic.
+/// A machine, as far as kernels are compared on it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(in crate::fuse) struct Machine {
-    /// Microseconds to start a kernel.
-    pub(in crate::fuse) launch: f64,
-    /// Bytes that it reads or writes in a microsecond.
-    pub(in crate::fuse) bandwidth: f64,
-    /// Arithmetic operations in a microsecond.
-    pub(in crate::fuse) arithmetic: f64,
-}
+pub(in crate::fuse) struct Machine(pub(in crate::fuse) CostTable);
 
 impl Machine {
     /// Microseconds of the kernel of the nodes `members`, each after those that it reads, the last of
@@ -44,7 +37,7 @@ impl Machine {
             if at + 1 == members.len() || !moves || node.dear || also.contains(&member) {
                 points[at] = own;
             }
-            work += node.work * (points[at] / own);
+            work += self.0.computing(node.arithmetic, node.work * (points[at] / own));
             for &operand in &node.reads {
                 // What moves elements, such as a slice, reads those that it needs.
                 let all = facts.classes[operand].elements;
@@ -66,6 +59,6 @@ impl Machine {
                 false => class.bytes,
             };
         }
-        self.launch + (bytes / self.bandwidth).max(work / self.arithmetic)
+        self.0.kernel(bytes, work)
     }
 }

@@ -1,7 +1,7 @@
 //! What fusion looks at of each class of equal values and each operation that computes one, read
 //! off once.
 
-use ir_core::{DType, Registry, Type, TypeData, Work};
+use ir_core::{Arithmetic, DType, Registry, Type, TypeData, Work};
 use relay::operators::{FusionPattern, ReshapeOnly, Rows, Transcendental};
 use rewrites::egraph::{Class as GraphClass, Graph, Kind};
 use rustc_hash::FxHashMap;
@@ -9,9 +9,6 @@ use rustc_hash::FxHashMap;
 use super::entry::Entry;
 use super::window::{Operation, Window};
 use crate::fuse::graph::{is_literal, joins_as_constant, pattern};
-
-/// Arithmetic operations that a transcendental function takes.
-const TRANSCENDENTAL: f64 = 16.0;
 
 /// A class of equal values.
 pub(super) struct Class {
@@ -61,8 +58,9 @@ pub(super) struct Node {
     pub(super) rows: Option<usize>,
     /// The extents of the first operand, where they are known.
     pub(super) operand_shape: Option<Vec<i64>>,
-    /// Arithmetic operations.
+    /// Arithmetic operations, and of what kind.
     pub(super) work: f64,
+    pub(super) arithmetic: Arithmetic,
 }
 
 impl Node {
@@ -82,9 +80,10 @@ impl Node {
         let dear = registry.hook::<Transcendental>(name).is_some();
         let work = registry.hook::<Work>(name).map(|work| (work.0)(types, attrs, ty));
         let elements = types.iter().copied().chain([ty]).map(elements_of);
-        let each = match (dear, pattern, rows) {
-            (true, ..) | (_, FusionPattern::OutFusable, Some(_)) => TRANSCENDENTAL,
-            _ => 1.0,
+        let arithmetic = match (work, dear, pattern, rows) {
+            (Some(_), ..) => Arithmetic::Product,
+            (_, true, ..) | (.., FusionPattern::OutFusable, Some(_)) => Arithmetic::Transcendental,
+            _ => Arithmetic::Plain,
         };
         let is_read = |place: &usize| !(joins_as_constant(pattern) && literal(*place));
         let mut reads: Vec<usize> = Vec::with_capacity(operands.len());
@@ -104,7 +103,8 @@ impl Node {
             dear,
             rows,
             operand_shape: types.first().and_then(|ty| shape_of(*ty)),
-            work: work.unwrap_or_else(|| each * elements.fold(0.0, f64::max)),
+            work: work.unwrap_or_else(|| elements.fold(0.0, f64::max)),
+            arithmetic,
         })
     }
 

@@ -70,6 +70,11 @@ impl Cache {
         }
     }
 
+    /// Which machine it is, as far as compiled code and measurements depend on it.
+    pub fn machine() -> &'static str {
+        &MACHINE
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

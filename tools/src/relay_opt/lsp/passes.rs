@@ -43,7 +43,8 @@ pub(super) fn resolve_lens(view: &View, params: Params<'_>) -> Result<Value, Fai
         1 => "1 fused kernel".to_string(),
         groups => format!("{groups} fused kernels"),
     };
-    let arguments = json!([{ "uri": view.uri, "function": function, "pass": "fuse" }]);
+    let arguments =
+        json!([{ "uri": view.uri, "function": function, "pass": "fuse{strategy=dominator}" }]);
     let mut lens = params.0.clone();
     lens["command"] = json!({ "title": title, "command": "relay.runPass", "arguments": arguments });
     Ok(lens)
