@@ -76,6 +76,9 @@ pub struct FuseOptions {
     /// a reduction.
     #[default(true)]
     pub rows: bool,
+    /// For `search`: whether a kernel may have several results.
+    #[default(true)]
+    pub several_results: bool,
     /// For `search`: the machine that kernels run on, a target such as `c{isa=avx2}` or figures. A
     /// `launch` is in µs, `bandwidth` in GB/s; the others are billions of operations in a second: plain
     /// `arithmetic`, `products`, and `transcendental` functions.
@@ -105,7 +108,9 @@ most one operator such as a convolution. Cost is linear in the number of operati
 cost table of `target`: a kernel takes a launch, and then the longer of its reads and writes and of \
 its arithmetic (`docs/costs.md`). Beyond the groups, a kernel may hold several reductions over the \
 same rows with what lies between them, so that softmax or a layer normalization is one kernel, and \
-what is cheaper to compute again than to store is computed in each kernel that reads it.
+what is cheaper to compute again than to store is computed in each kernel that reads it. Kernels over \
+the same elements or rows become one of several results, whose function yields a tuple, where that \
+saves reads.
 
 Rewriting is a part of the same choice: the kernels are sought in all forms that `rules` say are \
 equal. Products of one operand, for example, become one product where that saves more than taking \
@@ -163,21 +168,19 @@ impl FunctionPass for Fuse {
             let graph = graph::Graph::of_block(f, block);
             let max_depth = if self.options.level == 0 { 0 } else { self.options.max_depth };
             let groups = partition::partition(&graph, max_depth);
-            let members = match self.options.strategy {
+            let kernels = match self.options.strategy {
                 Strategy::Search if self.options.level > 0 => {
                     self.search(f, cx, block, &graph, &groups)?
                 }
                 _ => {
                     let op = |node: usize| graph.nodes[node].op;
-                    groups
-                        .members()
-                        .into_iter()
-                        .map(|of| of.into_iter().map(op).collect())
-                        .collect()
+                    let kernel = |of: Vec<usize>| kernels::Kernel {
+                        members: of.into_iter().map(op).collect(),
+                        also: vec![],
+                    };
+                    groups.members().into_iter().map(kernel).collect()
                 }
             };
-            let kernels: Vec<kernels::Kernel> =
-                members.into_iter().map(|members| kernels::Kernel { members }).collect();
             kernels::outline(f, cx, &kernels)?;
         }
         Ok(())
@@ -185,7 +188,7 @@ impl FunctionPass for Fuse {
 }
 
 impl Fuse {
-    /// The members of cheaper kernels than `groups`, if there are any.
+    /// Cheaper kernels than `groups`, if there are any.
     fn search(
         &self,
         f: &mut FuncMut<'_>,
@@ -193,8 +196,8 @@ impl Fuse {
         block: BlockId,
         graph: &graph::Graph,
         groups: &partition::Groups,
-    ) -> Result<Vec<Vec<OpId>>, Diagnostic> {
-        let FuseOptions { max_depth, rows, target, .. } = self.options;
+    ) -> Result<Vec<kernels::Kernel>, Diagnostic> {
+        let FuseOptions { max_depth, rows, several_results: several, target, .. } = self.options;
         let keep: fn(&Rule) -> bool = match self.options.reassociate {
             true => |rule| !matches!(rule.class, FloatClass::Approximate(_)),
             false => |rule| rule.class == FloatClass::Exact,
@@ -209,7 +212,11 @@ impl Fuse {
             registry: f.registry,
             rules,
             machine: Machine(target),
-            limits: search::Limits { operators: max_depth.min(search::MOST_OPERATORS), rows },
+            limits: search::Limits {
+                operators: max_depth.min(search::MOST_OPERATORS),
+                rows,
+                several,
+            },
             interrupt: cx.interrupt,
         };
         let found = search::search(f, block, graph, groups, &solver).map_err(|error| *error)?;
@@ -221,6 +228,7 @@ impl Fuse {
         cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));
         cx.count("modelled ns", nanoseconds(found.after));
         cx.count("rewritten blocks", u64::from(found.rewritten));
+        cx.count("pairs joined for several results", found.joined);
         cx.count("windows", found.windows);
         cx.count("different windows", found.different);
         cx.count("windows that were solved exactly", found.proven);

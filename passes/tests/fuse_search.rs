@@ -10,8 +10,8 @@ use relay::generate::{random_module, random_network};
 use relay::interpreter::{Interpreter, approx_equal, random_arguments};
 
 /// Modelled nanoseconds of post-dominator groups and of what was found in `module`, which is fused,
-/// and how many blocks have other operators now.
-fn search(module: &mut Module, machine: &str, registry: &Registry) -> [u64; 3] {
+/// how many blocks have other operators now, and how many kernels several results.
+fn search(module: &mut Module, machine: &str, registry: &Registry) -> [u64; 4] {
     let text = format!("fuse{{strategy=search{machine}}}");
     let pipeline = Pipeline::parse(&text, registry).unwrap();
     let (options, mut log) = (RunOptions::default(), Vec::new());
@@ -21,25 +21,26 @@ fn search(module: &mut Module, machine: &str, registry: &Registry) -> [u64; 3] {
         panic!("{found:?}");
     }
     let count = |name: &str| report.steps[0].statistics.get(name).copied().unwrap_or(0);
-    ["modelled ns of post-dominator groups", "modelled ns", "rewritten blocks"].map(count)
+    let groups = "modelled ns of post-dominator groups";
+    [groups, "modelled ns", "rewritten blocks", "kernels of several results"].map(count)
 }
 
 fn cases() -> u64 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
 }
 
-/// Whether kernels became cheaper, and operators others.
-fn check(mut original: Module, machine: &str, registry: &Registry, seed: u64) -> (bool, bool) {
+/// Whether kernels became cheaper, operators others, and one kernel has several results.
+fn check(mut original: Module, machine: &str, registry: &Registry, seed: u64) -> [bool; 3] {
     common::run(&mut original, "simplify-inference", registry).unwrap();
     let original = &original;
     let mut fused = original.clone();
-    let [groups, found, rewritten] = search(&mut fused, machine, registry);
+    let [groups, found, rewritten, several] = search(&mut fused, machine, registry);
     assert!(found <= groups, "seed {seed}: {found} {groups}");
     let again = &mut original.clone();
     search(again, machine, registry);
     let fingerprint = ir_core::fingerprint::of_module;
     assert_eq!(fingerprint(&fused), fingerprint(again), "seed {seed}");
-    let nothing = (false, false);
+    let nothing = [false; 3];
     let Some(main) = original.get("main") else { return nothing };
     let Ok(args) = random_arguments(main, registry, &original.signatures(), seed) else {
         return nothing;
@@ -52,13 +53,13 @@ fn check(mut original: Module, machine: &str, registry: &Registry, seed: u64) ->
     if let Err(mismatch) = approx_equal(&value, &expected, 0.0, 0.0) {
         panic!("seed {seed}: {mismatch}");
     }
-    (found < groups, rewritten > 0)
+    [found < groups, rewritten > 0, several > 0]
 }
 
 #[test]
 fn straight_line_programs() {
     let registry = registry();
-    let (mut cheaper, mut rewritten) = (0, 0);
+    let (mut cheaper, mut rewritten, mut several) = (0, 0, 0);
     for seed in 0..cases() {
         let module = random_network(&registry, seed, 2 + (seed as usize * 7) % 60);
         // Machines on which one of the three parts of the cost is all that matters, and all rules
@@ -71,13 +72,18 @@ fn straight_line_programs() {
             ",rules=off",
             ",rules=all",
             ",rules=all,rows=false,target={launch=100}",
+            ",several-results=false",
         ];
-        let (costs_less, is_other) = check(module, machine[seed as usize % 7], &registry, seed);
+        let machine = machine[seed as usize % machine.len()];
+        let [costs_less, is_other, has_several] = check(module, machine, &registry, seed);
+        assert!(!(has_several && machine.contains("several")), "seed {seed}");
         cheaper += u64::from(costs_less);
         rewritten += u64::from(is_other);
+        several += u64::from(has_several);
     }
     assert!(cheaper * 20 > cases(), "only {cheaper} of {} became cheaper", cases());
     assert!(rewritten * 20 > cases(), "only {rewritten} of {} were rewritten", cases());
+    assert!(several * 20 > cases(), "only {several} of {} have several results", cases());
 }
 
 #[test]

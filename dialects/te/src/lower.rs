@@ -4,6 +4,7 @@
 //! 2. *Bounds* (`bounds.rs`), from the last stage to the first: which region of each stage its
 //!    readers need, how many iterations each loop then has, and each index as a function of the
 //!    loop variables.
+//!    Of results in the loops of another stage (`results.rs`), the region is what that stage computes.
 //! 3. *Calls* (`tensorize.rs`): where the parts start that tensorized loops pass to intrinsics.
 //! 4. *Emission* (`emit.rs`): the loops, outermost first, with what is computed in them.
 //!
@@ -17,6 +18,7 @@
 mod bounds;
 mod emit;
 mod flatten;
+mod results;
 mod tensorize;
 
 pub(crate) use bounds::index_values;
@@ -89,6 +91,9 @@ pub(crate) fn check_attachments(schedule: &Schedule) -> Result<(), Refused> {
         if around == stage {
             return Err(format!("`{name}` would be computed within itself"));
         }
+        if schedule.is_output(stage) {
+            results::check(schedule, stage, consumer, position)?;
+        }
         for reader in readers(schedule, &by_op, stage) {
             if !is_within(schedule, reader, consumer, position) {
                 return Err(format!(
@@ -100,7 +105,11 @@ pub(crate) fn check_attachments(schedule: &Schedule) -> Result<(), Refused> {
             }
         }
     }
-    Ok(())
+    match schedule.has_results_within() {
+        // What is read of them must be there.
+        true => bounds::bounds(schedule, &flatten::flatten(schedule)).map(drop),
+        false => Ok(()),
+    }
 }
 
 /// The stages with loops that read `stage`, themselves or through stages computed inline.

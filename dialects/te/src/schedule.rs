@@ -321,6 +321,10 @@ impl Schedule {
     /// does not divide the extent, the last iteration of `outer` is cut short. Refused for a factor
     /// below 1 and an axis that is no plain loop.
     pub fn split(&mut self, axis: Axis, factor: i64) -> Result<(Axis, Axis), Refused> {
+        self.transact_loops(|schedule| schedule.split_loop(axis, factor))
+    }
+
+    fn split_loop(&mut self, axis: Axis, factor: i64) -> Result<(Axis, Axis), Refused> {
         let (stage, position) = self.leaf(axis)?;
         self.is_free(axis)?;
         if factor < 1 {
@@ -358,6 +362,10 @@ impl Schedule {
     /// Makes one loop of `outer` and the loop directly in it, `inner`. Refused where they are not
     /// neighbours, or where only one belongs to the reduction.
     pub fn fuse(&mut self, outer: Axis, inner: Axis) -> Result<Axis, Refused> {
+        self.transact_loops(|schedule| schedule.fuse_loops(outer, inner))
+    }
+
+    fn fuse_loops(&mut self, outer: Axis, inner: Axis) -> Result<Axis, Refused> {
         let (stage, position) = self.leaf(outer)?;
         let (other, inner_position) = self.leaf(inner)?;
         let (outer_name, inner_name) = (self.axis_name(outer), self.axis_name(inner));
@@ -486,12 +494,15 @@ impl Schedule {
     }
 
     /// Computes `stage` in each iteration of the loop `axis` of another stage, as far as it is read
-    /// there. Refused where it is also read elsewhere, and for a result of the function.
+    /// there. Refused where it is also read elsewhere.
+    ///
+    /// Of a result of the function, each iteration computes the elements that have the indices which
+    /// the other stage has there, in the dimensions of which both have the same extent, and all
+    /// indices in others. So one nest of loops computes several results. The other stage must come
+    /// later in the function and have loops of its own. Refused where iterations would share
+    /// elements, and where one reads elements of another.
     pub fn compute_at(&mut self, stage: Stage, axis: Axis) -> Result<(), Refused> {
         let (consumer, _) = self.leaf(axis)?;
-        if self.is_output(stage) {
-            return Err(format!("`{}` is a result of the function", self.stage_name(stage)));
-        }
         let before = self.stages[stage.0].attach;
         self.stages[stage.0].attach = Attach::At(consumer, axis);
         self.check().inspect_err(|_| self.stages[stage.0].attach = before)?;
@@ -636,6 +647,37 @@ impl Schedule {
     /// Whether every stage that is computed within another is read only there.
     fn check(&self) -> Result<(), Refused> {
         crate::lower::check_attachments(self)
+    }
+
+    /// Whether a result is computed within another stage: then how its loops are split matters.
+    pub(crate) fn has_results_within(&self) -> bool {
+        self.stages().any(|stage| self.is_result_within(stage))
+    }
+
+    /// Whether `stage` is a result that is computed within another stage.
+    pub(crate) fn is_result_within(&self, stage: Stage) -> bool {
+        matches!(self.stages[stage.0].attach, Attach::At(..)) && self.is_output(stage)
+    }
+
+    /// Does what `change` does to loops, or nothing where that is refused.
+    fn transact_loops<T>(
+        &mut self,
+        change: impl FnOnce(&mut Schedule) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        match self.has_results_within() {
+            true => self.transact(change),
+            false => change(self),
+        }
+    }
+
+    /// For each dimension of `stage`, whether its extent is that of the same dimension of `other`.
+    pub(crate) fn common_dimensions(&self, stage: Stage, other: Stage) -> Vec<bool> {
+        let extents = |stage: Stage| {
+            let axes = self.axes(stage).iter().filter(|axis| !self.is_reduction(**axis));
+            axes.map(|axis| self.extent(*axis)).collect::<Vec<i64>>()
+        };
+        let (own, others) = (extents(stage), extents(other));
+        own.iter().enumerate().map(|(at, extent)| others.get(at) == Some(extent)).collect()
     }
 
     fn names(&self, stage: Stage) -> NameSet {

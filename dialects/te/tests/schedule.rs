@@ -197,3 +197,15 @@ proptest::proptest! {
         records_replay(seed, steps);
     }
 }
+
+#[test]
+fn random_schedules_compute_results_in_other_loops() {
+    let within = |seed: &u64| {
+        let function = te::generate::compute_function(*seed, &Default::default()).unwrap();
+        let (schedule, _) = te::generate::schedule(&function, *seed, 16).unwrap();
+        let is_within = |stage: &_| schedule.is_output(*stage) && !schedule.is_root(*stage);
+        schedule.stages().any(|stage| is_within(&stage))
+    };
+    let found = (0..500u64).filter(within).count();
+    assert!(found >= 10, "only {found}");
+}

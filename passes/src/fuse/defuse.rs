@@ -3,7 +3,7 @@
 use ir_core::{
     FuncMut, FunctionPass, InsertPoint, OpId, OpParts, Pass, PassContext, PassResult, ValueId,
 };
-use relay::language::{Call, fn_attributes, fn_params, is_primitive, yielded};
+use relay::language::{Call, Tuple, TupleGet, fn_attributes, fn_params, is_primitive, yielded};
 use rustc_hash::FxHashMap;
 
 /// Expands kernels back into operators.
@@ -68,5 +68,23 @@ fn expand(f: &mut FuncMut<'_>, call: OpId, kernel: OpId, args: &[ValueId]) {
         copies.insert(f.body.result(op, 0), f.body.result(copy, 0));
     }
     let value = copies.get(&result).copied().unwrap_or(result);
+    project(f, call, value);
     f.replace(call, value);
+    if let Some((tuple, _)) = f.body.view_def::<Tuple>(value)
+        && f.body.is_unused(value)
+    {
+        f.body.erase(tuple);
+    }
+}
+
+/// Lets who reads a result of `call` read the field of `value`, where that is a tuple of them.
+fn project(f: &mut FuncMut<'_>, call: OpId, value: ValueId) {
+    let Some((_, Tuple { fields })) = f.body.view_def::<Tuple>(value) else { return };
+    let users: Vec<OpId> = f.body.uses(f.body.result(call, 0)).map(|(user, _)| user).collect();
+    for user in users {
+        let Some(TupleGet { index, .. }) = f.view::<TupleGet>(user) else { continue };
+        if let Some(&field) = usize::try_from(index).ok().and_then(|index| fields.get(index)) {
+            f.replace(user, field);
+        }
+    }
 }

@@ -4,7 +4,7 @@ use ir_core::{
     AttrDict, BlockId, FuncMut, InsertPoint, Loc, OpFields, OpId, OpParts, PassContext, PassResult,
     Symbol, Type, ValueId,
 };
-use relay::language::{Call, create_fn, end_block};
+use relay::language::{Call, Tuple, TupleGet, create_fn, end_block};
 use relay::operators::{FusionPattern, ReshapeOnly};
 use rustc_hash::FxHashMap;
 
@@ -16,6 +16,8 @@ struct Key {
     params: Vec<Type>,
     /// With the types of their results, which may depend on the values of constants outside.
     ops: Vec<(Symbol, AttrDict, Type, Vec<Source>)>,
+    /// The numbers of the operations that are results besides the last one.
+    also: Vec<usize>,
 }
 
 /// Where a kernel's operation takes an operand from.
@@ -31,10 +33,13 @@ enum Source {
 pub(super) struct Kernel {
     /// Its operations, each after those that it reads; the last one is the result.
     pub(super) members: Vec<OpId>,
+    /// Operations of it that are results too, in their order. What reads them comes after the last
+    /// operation.
+    pub(super) also: Vec<OpId>,
 }
 
 /// Makes `kernels`, each of which comes after those that it reads. An operation may be in several of
-/// them, and is then computed in each.
+/// them, and is then computed in each. The function of a kernel of several results yields a tuple.
 pub(super) fn outline(
     f: &mut FuncMut<'_>,
     cx: &mut PassContext<'_>,
@@ -53,15 +58,14 @@ pub(super) fn outline(
         }
     }
     let described: Vec<(Key, Vec<ValueId>)> =
-        outlined.iter().map(|kernel| describe(f, &kernel.members)).collect();
+        outlined.iter().map(|kernel| describe(f, kernel)).collect();
     let mut functions: FxHashMap<Key, ValueId> = FxHashMap::default();
     let mut results: Vec<(ValueId, ValueId)> = vec![];
     for (kernel, (key, args)) in outlined.iter().zip(described) {
         cx.count("kernels", 1);
         cx.count("operators in kernels", kernel.members.len() as u64);
-        let Some(&root) = kernel.members.last() else { continue };
-        let call = call(f, &kernel.members, key, &args, &mut functions);
-        results.push((f.body.result(root, 0), call));
+        cx.count("kernels of several results", u64::from(!kernel.also.is_empty()));
+        results.extend(call(f, kernel, key, &args, &mut functions));
     }
     for (old, new) in results {
         f.body.replace_all_uses(old, new);
@@ -81,52 +85,72 @@ pub(super) fn is_plumbing(f: &FuncMut<'_>, op: OpId) -> bool {
     name == "relay.tuple" || name == "relay.tuple_get"
 }
 
-/// Calls the kernel of `members`, described by `key`, on `args`, where the last member stands.
+/// Calls `kernel`, described by `key`, on `args`, where its last member stands; its results, each
+/// with what now is its value.
 fn call(
     f: &mut FuncMut<'_>,
-    members: &[OpId],
+    kernel: &Kernel,
     key: Key,
     args: &[ValueId],
     kernels: &mut FxHashMap<Key, ValueId>,
-) -> ValueId {
-    let root = members[members.len() - 1];
-    let result = f.body.result(root, 0);
-    let (result_type, hint) = (f.body.ty(result), f.body.name_hint(result));
+) -> Vec<(ValueId, ValueId)> {
+    let Some(&root) = kernel.members.last() else { return vec![] };
+    let results = kernel.also.iter().chain([&root]);
+    let results: Vec<ValueId> = results.map(|op| f.body.result(*op, 0)).collect();
+    let types: Vec<Type> = results.iter().map(|result| f.body.ty(*result)).collect();
+    let result_type = match types.as_slice() {
+        [only] => *only,
+        several => Type::tuple(several.iter().copied()),
+    };
     // The root first: messages point there.
-    let loc = Loc::fused(members.iter().rev().map(|op| f.body.loc(*op)));
-    let kernel = kernels.get(&key).copied();
+    let loc = Loc::fused(kernel.members.iter().rev().map(|op| f.body.loc(*op)));
+    let function = kernels.get(&key).copied();
     // Groups come in another order than the program's; the kernel stands before all its calls.
-    if let Some(made) = kernel.and_then(|kernel| f.body.defining_op(kernel))
+    if let Some(made) = function.and_then(|function| f.body.defining_op(function))
         && f.body.is_before(root, made)
     {
         f.body.move_op(made, InsertPoint::Before(root));
     }
-    let kernel = kernel.unwrap_or_else(|| {
-        let attributes = attributes(f, members);
+    let function = function.unwrap_or_else(|| {
+        let attributes = attributes(f, kernel);
         let at = InsertPoint::Before(root);
         let op = create_fn(f.body, at, loc, attributes, &key.params, result_type);
         let block = f.body.region_block(op, 0);
-        fill(f, block, members, &key);
+        fill(f, block, &kernel.members, &key);
         f.body.result(op, 0)
     });
-    kernels.insert(key, kernel);
+    kernels.insert(key, function);
     let call = Call {
         type_args: vec![],
         attributes: AttrDict::empty(),
-        callee: kernel,
+        callee: function,
         args: args.to_vec(),
     };
-    let (operands, types) = (call.operands(), [result_type]);
-    let parts = OpParts::new(<Call as OpFields<ValueId>>::NAME, &operands, &types).at(loc);
+    let (operands, call_types) = (call.operands(), [result_type]);
+    let parts = OpParts::new(<Call as OpFields<ValueId>>::NAME, &operands, &call_types).at(loc);
     let call = f.body.insert_op(InsertPoint::Before(root), parts);
-    let value = f.body.result(call, 0);
-    f.body.set_name_hint(value, hint);
-    value
+    let call = f.body.result(call, 0);
+    let mut values: Vec<(ValueId, ValueId)> = Vec::with_capacity(results.len());
+    for (index, (&result, ty)) in results.iter().zip(types).enumerate() {
+        let mut value = call;
+        if results.len() > 1 {
+            let get = TupleGet { tuple: call, index: index as i64 };
+            let (tuple, types) = ([call], [ty]);
+            let parts = OpParts::new(<TupleGet as OpFields<ValueId>>::NAME, &tuple, &types);
+            let parts = parts.attrs(OpFields::<ValueId>::attrs(&get)).at(loc);
+            let get = f.body.insert_op(InsertPoint::Before(root), parts);
+            value = f.body.result(get, 0);
+        }
+        let hint = f.body.name_hint(result);
+        f.body.set_name_hint(value, hint);
+        values.push((result, value));
+    }
+    values
 }
 
 /// The structure of a group and the values it takes from outside, in order of first use.
-fn describe(f: &FuncMut<'_>, members: &[OpId]) -> (Key, Vec<ValueId>) {
-    let body = &*f.body;
+fn describe(f: &FuncMut<'_>, kernel: &Kernel) -> (Key, Vec<ValueId>) {
+    let (body, Kernel { members, also }) = (&*f.body, kernel);
     let inside: FxHashMap<ValueId, usize> =
         members.iter().enumerate().map(|(i, op)| (body.result(*op, 0), i)).collect();
     let mut args: Vec<ValueId> = vec![];
@@ -158,14 +182,15 @@ fn describe(f: &FuncMut<'_>, members: &[OpId]) -> (Key, Vec<ValueId>) {
         ops.push((name, body.attrs(op), ty, sources.collect()));
     }
     let params = args.iter().map(|arg| body.ty(*arg)).collect();
-    (Key { params, ops }, args)
+    let also = also.iter().filter_map(|op| inside.get(&body.result(*op, 0)).copied()).collect();
+    (Key { params, ops, also }, args)
 }
 
 /// `Primitive=1`, and `relay.reshape_only=1` where the kernel only changes the shape.
-fn attributes(f: &FuncMut<'_>, members: &[OpId]) -> AttrDict {
+fn attributes(f: &FuncMut<'_>, Kernel { members, also }: &Kernel) -> AttrDict {
     let reshapes = |op: &OpId| f.registry.hook::<ReshapeOnly>(f.body.op_name(*op)).is_some();
     let attributes = AttrDict::empty().with("Primitive", &1i64);
-    if members.iter().all(reshapes) {
+    if also.is_empty() && members.iter().all(reshapes) {
         attributes.with("relay.reshape_only", &1i64)
     } else {
         attributes
@@ -195,7 +220,18 @@ fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
         values.push(f.body.result(copy, 0));
     }
     if let Some(&last) = values.last() {
-        end_block(f.body, block, last);
+        let result = match key.also.as_slice() {
+            [] => last,
+            also => {
+                let fields: Vec<ValueId> =
+                    also.iter().map(|index| values[*index]).chain([last]).collect();
+                let types = [Type::tuple(fields.iter().map(|field| f.body.ty(*field)))];
+                let parts = OpParts::new(<Tuple as OpFields<ValueId>>::NAME, &fields, &types);
+                let tuple = f.body.insert_op(InsertPoint::End(block), parts);
+                f.body.result(tuple, 0)
+            }
+        };
+        end_block(f.body, block, result);
     }
     let params = f.body.block_args(block).to_vec();
     for (index, param) in params.into_iter().enumerate() {

@@ -5,7 +5,8 @@
 //! the e-graph of one, to which rewrite rules add equal forms; `facts` reads off what the rest looks
 //! at, `candidates` grows kernels for every class of values by the rules of `legality`, priced by
 //! `cost`, and `solve` lets extraction choose: a kernel is a node in the class of its result, and its
-//! children are the classes that it reads. `write` puts what came out into the block.
+//! children are the classes that it reads. `several` joins chosen kernels to ones of several results,
+//! and `write` puts what came out into the block.
 //!
 //! The choice begins with the groups of the post-dominator algorithm, whose kernels are candidates,
 //! and changes window by window, only ever to what costs less.
@@ -16,11 +17,12 @@ mod entry;
 mod facts;
 mod legality;
 mod program;
+mod several;
 mod solve;
 mod window;
 mod write;
 
-use ir_core::{BlockId, Diagnostic, FuncMut, OpId};
+use ir_core::{BlockId, Diagnostic, FuncMut};
 use rustc_hash::FxHashMap;
 
 use program::{Kernel, Program};
@@ -28,6 +30,7 @@ pub(super) use solve::Solver;
 use window::Window;
 
 use super::graph::Graph;
+use super::kernels;
 use super::partition::Groups;
 
 /// A window ends before an anchor once it has so many operations.
@@ -48,8 +51,8 @@ const SWEEPS: usize = 4;
 /// What the search found.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Found {
-    /// The operations of each kernel, each kernel after those that it reads.
-    pub(super) kernels: Vec<Vec<OpId>>,
+    /// The kernels, each after those that it reads.
+    pub(super) kernels: Vec<kernels::Kernel>,
     /// Modelled microseconds with each operator in a kernel of its own.
     pub(super) unfused: f64,
     /// Those of the groups that it began with.
@@ -58,6 +61,8 @@ pub(super) struct Found {
     pub(super) after: f64,
     /// Whether its operations are others than those of the block.
     pub(super) rewritten: bool,
+    /// Pairs of kernels that became one of several results.
+    pub(super) joined: u64,
     /// Windows that were looked at.
     pub(super) windows: u64,
     /// Those that equalled none before them.
@@ -75,6 +80,8 @@ pub(super) struct Limits {
     pub(super) operators: usize,
     /// Whether several reductions of the same rows, and what follows a reduction.
     pub(super) rows: bool,
+    /// Whether several results.
+    pub(super) several: bool,
 }
 
 /// Kernels for `block`, which its operations are rewritten to where that pays: legal ones, or
@@ -90,16 +97,24 @@ pub(super) fn search(
     solver: &Solver<'_>,
 ) -> Result<Found, Box<Diagnostic>> {
     let seeds = groups.members();
-    let ops = |members: &[usize]| members.iter().map(|node| graph.nodes[*node].op).collect();
+    let ops = |members: &[usize]| kernels::Kernel {
+        members: members.iter().map(|node| graph.nodes[*node].op).collect(),
+        also: vec![],
+    };
     let Some(mut program) = Program::new(f, block, graph, &seeds) else {
         let kernels = seeds.iter().map(|members| ops(members)).collect();
         return Ok(Found { kernels, ..Found::default() });
     };
     let mut found = price(&mut program, graph.nodes.len(), solver);
     improve(&mut program, solver, &mut found)?;
+    if solver.limits.several {
+        let (joined, interrupted) = several::join(&mut program, solver);
+        found.joined = joined;
+        found.interrupted |= interrupted;
+    }
     found.after = program.cost();
     found.rewritten = program.changed;
-    found.kernels = match program.changed {
+    found.kernels = match program.changed || found.joined > 0 {
         true => write::write(f, block, graph, &program),
         false => program.kernels.iter().map(|kernel| ops(&kernel.members)).collect(),
     };

@@ -13,11 +13,16 @@
 //! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
 //! than all caches, and no products, are stored past them.
 //!
+//! Of several results, the last one is the root stage of those before it that have its shape, or
+//! are rows or numbers of its rows: they are computed in its loops, where its vectors, tiles or
+//! rows are, so that what they read is read once, and what they share is computed once.
+//!
 //! The rules look only at extents and strides ([`Access`]), never at what operator it was.
 
 mod moves;
 mod rows;
 mod tiles;
+mod together;
 
 use te::compute::{Compute, Load, LoadIf, Reduce, Yield};
 use te::loops::Scope;
@@ -214,15 +219,19 @@ struct Partials {
 impl Rules<'_> {
     /// Schedules the loops of `root` and what is computed in them.
     fn root(&mut self, root: Stage) {
+        let companions = self.companions(root);
+        if !companions.is_empty() && self.together(root, &companions) {
+            return;
+        }
         let producers: Vec<Stage> = self.producers(root);
         let same_shape = |stage: &Stage| {
             reduce(self.schedule, *stage).is_some() && self.reads_in_place(root, *stage)
         };
         let tiled: Vec<Stage> = producers.iter().copied().filter(same_shape).collect();
         let done = match (tiled.as_slice(), producers.len()) {
-            ([one], 1) => self.tile(root, *one),
+            ([one], 1) => self.tile(root, *one, &[]),
             (_, 0) => false,
-            _ => self.rows(root),
+            _ => self.rows(root, &[]),
         };
         if !done {
             self.plain(root);
@@ -250,6 +259,21 @@ impl Rules<'_> {
         }
         found.sort();
         found
+    }
+
+    /// The stages with loops of their own that `stages` read, and those that these read in turn.
+    fn everything(&self, stages: &[Stage]) -> Vec<Stage> {
+        let mut all = Vec::new();
+        let mut pending = stages.to_vec();
+        while let Some(stage) = pending.pop() {
+            for producer in self.producers(stage) {
+                if !all.contains(&producer) {
+                    all.push(producer);
+                    pending.push(producer);
+                }
+            }
+        }
+        all
     }
 
     fn spatial(&self, stage: Stage) -> Vec<i64> {
@@ -319,6 +343,26 @@ impl Rules<'_> {
         whole && bytes > self.machine.caches[2] as i64
     }
 
+    /// Lanes for a loop of `extent` iterations over root axis `position` of `stages`, whose elements
+    /// have `bits` bits at most, where everything that they access is contiguous.
+    fn contiguous_lanes(
+        &self,
+        stages: &[Stage],
+        position: usize,
+        extent: i64,
+        bits: u32,
+    ) -> Option<i64> {
+        let contiguous = |lanes: &i64| {
+            stages.iter().all(|stage| {
+                let accesses = self.schedule.accesses_in_vectors(*stage, position, *lanes);
+                accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)))
+            })
+        };
+        // Halves of a vector may be contiguous where all of it is not.
+        let narrower = |lanes: &i64| Some(lanes / 2).filter(|l| *l * i64::from(bits) >= 128);
+        std::iter::successors(self.lanes(extent, bits), narrower).find(contiguous)
+    }
+
     /// Vectorizes the innermost loop of `stage`, where everything in it is contiguous. Whether it
     /// is.
     fn vectorize_last(&mut self, stage: Stage) -> bool {
@@ -329,15 +373,8 @@ impl Rules<'_> {
             return false;
         };
         let extent = self.schedule.extent(innermost);
-        let contiguous = |lanes: &i64| {
-            let accesses = self.schedule.accesses_in_vectors(stage, position, *lanes);
-            accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)))
-        };
-        // Halves of a vector may be contiguous where all of it is not.
-        let bits = self.bits(stage);
-        let narrower = |lanes: &i64| Some(lanes / 2).filter(|l| *l * i64::from(bits) >= 128);
-        let mut widths = std::iter::successors(self.lanes(extent, bits), narrower);
-        let Some(lanes) = widths.find(contiguous) else { return false };
+        let lanes = self.contiguous_lanes(&[stage], position, extent, self.bits(stage));
+        let Some(lanes) = lanes else { return false };
         match self.schedule.split(innermost, lanes) {
             Ok((_, vector)) => self.schedule.vectorize(vector).is_ok(),
             Err(_) => false,

@@ -76,6 +76,12 @@ fn step(s: &mut Schedule, random: &mut Random) -> Result<Option<String>, Refused
         9..12 => {
             let Some(other) = pick(random, &stages) else { return Ok(None) };
             s.compute_at(other, axis)?;
+            if s.is_output(other) {
+                return Ok(Some(format!(
+                    "{stage_name}: compute_at result {}",
+                    s.stage_name(other)
+                )));
+            }
             let scope = *[Scope::Local, Scope::Register, Scope::Global]
                 .get(random.below(3))
                 .unwrap_or(&Scope::Local);

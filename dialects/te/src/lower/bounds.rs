@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::MAX_DEPTH;
 use super::flatten::Flat;
+use super::results::{Part, parts};
 use super::tensorize::PartCall;
 use crate::compute::{Load, LoadIf, Stage as StageView};
 use crate::index::{Index, Indices, Range, Var};
@@ -143,9 +144,57 @@ impl Bounds<'_> {
         region.into_iter().map(|d| d.unwrap_or((Index::constant(0), 1))).collect()
     }
 
+    /// What is computed of the result `stage` in loop `axis` of `other`: the elements at the indices
+    /// that `other` has there. Refused where more of it is read there.
+    fn region_with(
+        &mut self,
+        stage: Stage,
+        (other, axis): (Stage, Axis),
+        view: &StageView,
+        fixed: &FxHashSet<Var>,
+    ) -> Result<Vec<(Index, i64)>, Refused> {
+        let schedule = self.schedule;
+        let leaves = &schedule.stages[other.0].leaves;
+        let position = leaves.iter().position(|leaf| *leaf == axis).unwrap_or(0);
+        let parts = parts(schedule, other, position);
+        let common = schedule.common_dimensions(stage, other);
+        let spatial = self.nests.get(&other).map(|nest| nest.spatial.clone()).unwrap_or_default();
+        let mut region = Vec::with_capacity(view.shape.len());
+        for (dimension, &extent) in view.shape.iter().enumerate() {
+            let part = schedule.axes(other).get(dimension).map(|axis| parts[axis]);
+            region.push(match (part, spatial.get(dimension)) {
+                (Some(Part::Tile(count)), Some(index)) if common[dimension] => {
+                    let interval = self.indices.interval(index, |var| fixed.contains(&var));
+                    clipped((interval.min, count), extent)
+                }
+                _ => (Index::constant(0), extent),
+            });
+        }
+        let is_read = self.body.results(view.op).any(|result| self.reads.contains_key(&result));
+        if is_read {
+            let read = self.region(view.op, &view.shape, fixed);
+            let covers = |(whole, part): (&(Index, i64), &(Index, i64))| {
+                let apart = part.0.difference(&whole.0).as_constant();
+                apart.is_some_and(|apart| apart >= 0 && apart.saturating_add(part.1) <= whole.1)
+            };
+            if !region.iter().zip(&read).all(covers) {
+                let (name, at) = (schedule.stage_name(stage), schedule.axis_name(axis));
+                return Err(format!(
+                    "`{name}` is a result, and an iteration of `{at}` reads more of it than it \
+                     computes"
+                ));
+            }
+        }
+        Ok(region)
+    }
+
     fn nest(&mut self, stage: Stage, view: &StageView) -> Result<Nest, Refused> {
         let state = &self.schedule.stages[stage.0];
         let region: Vec<(Index, i64)> = match state.attach {
+            Attach::At(other, axis) if self.schedule.is_output(stage) => {
+                let fixed = self.around(state.attach);
+                self.region_with(stage, (other, axis), view, &fixed)?
+            }
             Attach::At(..) => {
                 let fixed = self.around(state.attach);
                 self.region(view.op, &view.shape, &fixed)

@@ -334,7 +334,13 @@ pub struct Pragma<V = ValueId> {
 }
 
 /// Computes a stage in each iteration of a loop of another stage, as far as it is read there.
-/// Refused where it is also read elsewhere, and for a result of the function.
+/// Refused where it is also read elsewhere.
+///
+/// Of a result of the function, each iteration computes the elements that have the indices which the
+/// other stage has there, in the dimensions of which both have the same extent, and all indices in
+/// others. So one nest of loops computes several results. The other stage must come later in the
+/// function and have loops of its own. Refused where iterations would share elements, and where one
+/// reads elements of another.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.compute_at",
@@ -348,7 +354,7 @@ pub struct Pragma<V = ValueId> {
 pub struct ComputeAt<V = ValueId> {
     /// The stage.
     pub stage: V,
-    /// A loop of the stage that reads it.
+    /// A loop of the stage that reads it, or that is computed with it.
     pub axis: V,
 }
 

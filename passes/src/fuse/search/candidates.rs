@@ -199,7 +199,7 @@ impl Growth<'_> {
                     continue;
                 }
                 let Some(larger) = in_order(facts, &larger, root) else { continue };
-                if is_legal(facts, &larger, self.limits.rows) {
+                if is_legal(facts, &larger, &[], self.limits.rows) {
                     found.push(self.price(larger));
                 }
             }

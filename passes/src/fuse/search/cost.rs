@@ -13,13 +13,19 @@ impl Machine {
     /// Microseconds of the kernel of the nodes `members`, each after those that it reads, the last of
     /// which is its result.
     pub(super) fn cost(&self, facts: &Facts, members: &[usize]) -> f64 {
+        self.cost_with(facts, members, &[])
+    }
+
+    /// The same, where the members `also` are results too.
+    pub(super) fn cost_with(&self, facts: &Facts, members: &[usize], also: &[usize]) -> f64 {
         let Some(&root) = members.last() else { return 0.0 };
         if members.iter().all(|member| facts.nodes[*member].plumbing) {
             return 0.0;
         }
         // What is read from outside, and how many elements of it.
         let mut read: Vec<(usize, f64)> = vec![];
-        let (mut bytes, mut work) = (facts.classes[facts.nodes[root].class].bytes, 0.0);
+        let stored = also.iter().chain([&root]).map(|result| facts.class(*result).bytes);
+        let (mut bytes, mut work) = (stored.sum::<f64>(), 0.0);
         // For how many elements each member is computed: what is inlined, for each element of what
         // reads it.
         let mut points: Vec<f64> = vec![0.0; members.len()];
@@ -28,7 +34,7 @@ impl Machine {
             let class = &facts.classes[node.class];
             let own = class.elements.max(1.0);
             let moves = node.pattern <= FusionPattern::Injective;
-            if at + 1 == members.len() || !moves || node.dear {
+            if at + 1 == members.len() || !moves || node.dear || also.contains(&member) {
                 points[at] = own;
             }
             work += self.0.computing(node.arithmetic, node.work * (points[at] / own));

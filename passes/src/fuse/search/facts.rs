@@ -248,7 +248,7 @@ fn elements_of(ty: Type) -> f64 {
 }
 
 /// The bytes of a value; unknown extents count as 1.
-fn bytes_of(ty: Type) -> f64 {
+pub(super) fn bytes_of(ty: Type) -> f64 {
     sum_of(ty, |dtype| dtype.bytes() as f64)
 }
 

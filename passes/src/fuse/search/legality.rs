@@ -10,6 +10,9 @@
 //!   rows at a time.
 //!
 //! A reduction over other dimensions is a kernel with what is elementwise before it.
+//!
+//! A kernel may have several results, which are computed in the same loops: maps of one shape, an
+//! anchor and what follows it, and rows or numbers of the same rows.
 
 use relay::operators::FusionPattern;
 
@@ -19,14 +22,19 @@ use super::facts::{Facts, Node};
 const LONGEST_ROW: i64 = 1 << 16;
 
 /// Whether the nodes `members`, each after those that it reads, may be a kernel that yields the last
-/// one. With `rows` it may be one of several reductions.
-pub(super) fn is_legal(facts: &Facts, members: &[usize], rows: bool) -> bool {
+/// one and the members `also`. With `rows` it may be one of several reductions.
+pub(super) fn is_legal(facts: &Facts, members: &[usize], also: &[usize], rows: bool) -> bool {
     let Some((&root, inner)) = members.split_last() else { return false };
     if inner.is_empty() {
         return true;
     }
     let nodes = || members.iter().map(|member| &facts.nodes[*member]);
-    if inner.iter().any(|member| facts.class(*member).bound) {
+    // What is bound is stored, and what reads it is in other kernels.
+    let is_read = |class: usize| nodes().any(|node| node.reads.contains(&class));
+    let is_bound = |member: &usize| facts.class(*member).bound;
+    if inner.iter().any(|member| {
+        is_bound(member) && (!also.contains(member) || is_read(facts.nodes[*member].class))
+    }) {
         return false;
     }
     let mut anchors = members.iter().filter(|member| facts.nodes[**member].is_anchor());
@@ -35,16 +43,22 @@ pub(super) fn is_legal(facts: &Facts, members: &[usize], rows: bool) -> bool {
     match (first_anchor, anchors.next(), reductions) {
         (None, _, 0) => {
             let inside = |class: &usize| facts.inside(members, *class).is_some();
+            let shape = &facts.class(root).shape;
+            let has_its_loops = |result: &usize| {
+                let (node, class) = (&facts.nodes[*result], facts.class(*result));
+                !node.plumbing && class.shape.is_some() && class.shape == *shape
+            };
             facts.nodes[root].pattern != FusionPattern::Tuple
+                && (also.is_empty() || also.iter().chain([&root]).all(has_its_loops))
                 && nodes().all(|node| match node.pattern {
                     // What a join reads would be computed for every element of the result.
                     FusionPattern::Tuple => !node.reads.iter().any(inside),
                     pattern => node.plumbing || pattern <= FusionPattern::Injective,
                 })
         }
-        (Some(anchor), None, 0) => is_anchored(facts, members, *anchor),
-        (None, _, 1) if is_reduction_of_map(facts, members) => true,
-        (None, ..) => rows && works_on_rows(facts, members),
+        (Some(anchor), None, 0) => is_anchored(facts, members, also, *anchor),
+        (None, _, 1) if also.is_empty() && is_reduction_of_map(facts, members) => true,
+        (None, ..) => rows && works_on_rows(facts, members, also),
         _ => false,
     }
 }
@@ -61,7 +75,8 @@ fn is_stored(facts: &Facts, members: &[usize], member: usize) -> bool {
 }
 
 /// Whether `members` are the anchor and elementwise operators of its shape, none of them before it.
-fn is_anchored(facts: &Facts, members: &[usize], anchor: usize) -> bool {
+/// Those in `also` are results.
+fn is_anchored(facts: &Facts, members: &[usize], also: &[usize], anchor: usize) -> bool {
     let Node { pattern, reads, .. } = &facts.nodes[anchor];
     let Some(shape) = &facts.class(anchor).shape else { return false };
     *pattern == FusionPattern::OutFusable
@@ -70,7 +85,7 @@ fn is_anchored(facts: &Facts, members: &[usize], anchor: usize) -> bool {
             let node = &facts.nodes[*member];
             node.pattern <= FusionPattern::Broadcast
                 && facts.class(*member).shape.as_ref() == Some(shape)
-                && !is_stored(facts, members, *member)
+                && (also.contains(member) || !is_stored(facts, members, *member))
         })
 }
 
@@ -123,8 +138,9 @@ impl Domain<'_> {
     }
 }
 
-/// Whether `members` are reductions of the same rows and what lies between them.
-fn works_on_rows(facts: &Facts, members: &[usize]) -> bool {
+/// Whether `members` are reductions of the same rows and what lies between them. Those in `also` are
+/// results.
+fn works_on_rows(facts: &Facts, members: &[usize], also: &[usize]) -> bool {
     let mut reductions =
         members.iter().map(|member| &facts.nodes[*member]).filter(|node| is_reduction(node));
     let Some(first) = reductions.next() else { return false };
@@ -144,7 +160,9 @@ fn works_on_rows(facts: &Facts, members: &[usize]) -> bool {
     let inside = |class: &&usize| facts.inside(members, **class).is_some();
     let Some(&root) = members.last() else { return false };
     // A kernel of one number for each row and no dimension for the row has no loop for its stages.
-    matches!(form(facts.nodes[root].class), Some(Form::Whole | Form::Numbers))
+    let form_of = |member: &usize| form(facts.nodes[*member].class);
+    matches!(form_of(&root), Some(Form::Whole | Form::Numbers))
+        && also.iter().all(|result| !matches!(form_of(result), None | Some(Form::Renumbered)))
         && members.iter().all(|member| {
             let node = &facts.nodes[*member];
             let mut operands = node.reads.iter().filter(inside);

@@ -52,6 +52,8 @@ pub(super) struct Value {
 pub(super) struct Kernel {
     /// Each after those that it reads; the last one is the result.
     pub(super) members: Vec<usize>,
+    /// Members that are results too, in the order of the members.
+    pub(super) also: Vec<usize>,
     pub(super) cost: f64,
     /// It is computed from constants alone: the compiler does that.
     pub(super) folded: bool,
@@ -60,19 +62,25 @@ pub(super) struct Kernel {
     /// The level of its result: kernels stand between the operations outside of the graph.
     pub(super) level: usize,
     /// It has an operator such as a convolution: windows end before it.
-    anchors: bool,
+    pub(super) anchors: bool,
 }
 
 impl Kernel {
     /// The kernel of the operation `number` alone.
     pub(super) fn alone(number: usize) -> Kernel {
         let (folded, fixed, anchors) = (false, false, false);
-        Kernel { members: vec![number], cost: 0.0, folded, fixed, level: 0, anchors }
+        let (members, also) = (vec![number], vec![]);
+        Kernel { members, also, cost: 0.0, folded, fixed, level: 0, anchors }
     }
 
     /// The number of its result.
     pub(super) fn root(&self) -> usize {
         self.members[self.members.len() - 1]
+    }
+
+    /// The numbers of its results.
+    pub(super) fn results(&self) -> impl Iterator<Item = usize> + '_ {
+        self.also.iter().copied().chain([self.root()])
     }
 }
 
@@ -190,7 +198,8 @@ impl Program {
             });
             let level = this.values[members[members.len() - 1]].level;
             let members = members.clone();
-            let kernel = Kernel { members, cost: 0.0, folded: false, fixed, level, anchors };
+            let (also, cost, folded) = (vec![], 0.0, false);
+            let kernel = Kernel { members, also, cost, folded, fixed, level, anchors };
             this.kernels.push(kernel);
         }
         this.kernels.sort_by_key(|kernel| (kernel.level, !kernel.fixed));
@@ -258,9 +267,19 @@ impl Program {
     }
 
     /// The values that `kernel` reads, with repetition.
-    fn reads<'a>(&'a self, kernel: &'a Kernel) -> impl Iterator<Item = usize> + 'a {
+    pub(super) fn reads<'a>(&'a self, kernel: &'a Kernel) -> impl Iterator<Item = usize> + 'a {
         let all = kernel.members.iter().flat_map(|member| self.operands(*member));
-        all.filter(|operand| !kernel.members.contains(operand)).map(|operand| self.find(*operand))
+        all.filter(|operand| self.inside(kernel, **operand).is_none())
+            .map(|operand| self.find(*operand))
+    }
+
+    /// The number of the member of `kernel` that is the value `operand` of a member.
+    pub(super) fn inside(&self, kernel: &Kernel, operand: usize) -> Option<usize> {
+        if kernel.members.contains(&operand) {
+            return Some(operand);
+        }
+        let found = self.find(operand);
+        kernel.results().find(|result| *result == found)
     }
 
     /// Drops kernels that nothing needs, and those whose result another one before computes; by value,
@@ -331,9 +350,9 @@ impl Program {
                 let Kind::Op(operation, operands) = &self.values[member].kind else { continue };
                 let mut sources = Vec::with_capacity(operands.len());
                 for &operand in operands {
-                    let is_member = kernel.members.contains(&operand);
-                    let found = if is_member { operand } else { self.find(operand) };
-                    let op = if is_member { ops.get(&found) } else { roots.get(&found) };
+                    let member = self.inside(kernel, operand);
+                    let found = member.unwrap_or_else(|| self.find(operand));
+                    let op = if member.is_some() { ops.get(&found) } else { roots.get(&found) };
                     sources.push(match (op, &self.values[found].kind) {
                         (Some(op), _) => Source::Op(*op),
                         (None, Kind::Constant(constant, _)) if is_small(constant) => {
@@ -402,7 +421,7 @@ impl Program {
             }
             let &NewKernel { cost, folded, anchors, .. } = new;
             let (fixed, level) = (false, part.level);
-            kernels.push(Kernel { members, cost, folded, fixed, level, anchors });
+            kernels.push(Kernel { members, also: vec![], cost, folded, fixed, level, anchors });
         }
         for (op, place) in part.window.needed.iter().zip(&solution.outputs) {
             let (old, new) = (part.ops[*op], self.place(part, &kernels, &[], *place));

@@ -12,6 +12,7 @@ use super::candidates::{self, Candidate, in_order};
 use super::cost::Machine;
 use super::entry::enter;
 use super::facts::{Class, Facts};
+use super::legality::is_legal;
 use super::window::{NewKernel, NewOp, Place, Solution, Window};
 
 /// How many nodes rules make at most, for each operation of a window.
@@ -71,6 +72,26 @@ impl Solver<'_> {
             .map(|op| facts.node_of[*op])
             .collect();
         members.map_or(0.0, |members| self.machine.cost(&facts, &members))
+    }
+
+    /// Modelled microseconds of the only kernel of `window`, of which the operations `also` are
+    /// results too; `None` where it is not legal.
+    pub(super) fn price_of_several(&self, window: &Window, also: &[usize]) -> Option<f64> {
+        let (graph, entry) = enter(window, self.registry);
+        let facts = Facts::new(&graph, window, &entry, self.registry);
+        let [kernel] = window.kernels.as_slice() else { return None };
+        let nodes = |ops: &[usize]| -> Option<Vec<usize>> {
+            ops.iter().map(|op| facts.node_of[*op]).collect()
+        };
+        let (members, also) = (nodes(&kernel.members)?, nodes(also)?);
+        // Equal members would be computed twice.
+        let is_first = |(at, member): (usize, &usize)| {
+            facts.inside(&members, facts.nodes[*member].class) == Some(at)
+        };
+        let is_kernel = members.len() <= self.limits.operators
+            && members.iter().enumerate().all(is_first)
+            && is_legal(&facts, &members, &also, self.limits.rows);
+        is_kernel.then(|| self.machine.cost_with(&facts, &members, &also))
     }
 
     /// Chooses kernels for `window`, which cost less than `cost`.

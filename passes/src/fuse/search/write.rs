@@ -11,15 +11,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::program::{Kernel, Kind, Program};
 use super::window::Operation;
 use crate::fuse::graph::Graph;
+use crate::fuse::kernels;
 
 /// Writes the operations of the kernels of `program` into `block`, in place of those of `graph`;
-/// those of each kernel. What is folded is none of them.
+/// the kernels. What is folded is none of them.
 pub(super) fn write(
     f: &mut FuncMut<'_>,
     block: BlockId,
     graph: &Graph,
     program: &Program,
-) -> Vec<Vec<OpId>> {
+) -> Vec<kernels::Kernel> {
     let Some(start) = f.body.first_op(block) else { return vec![] };
     let mut values = vec![None; program.values.len()];
     for (number, value) in program.values.iter().enumerate() {
@@ -39,7 +40,7 @@ pub(super) fn write(
     let interpreter = Interpreter::with_signatures(f.signatures, f.registry);
     let mut writer =
         Writer { interpreter, f, program, graph, start, values, known: FxHashMap::default() };
-    let written: Vec<Vec<OpId>> =
+    let written: Vec<kernels::Kernel> =
         program.kernels.iter().filter_map(|kernel| writer.kernel(kernel)).collect();
     writer.replace();
     for node in graph.nodes.iter().rev() {
@@ -65,7 +66,7 @@ struct Writer<'w, 'f, 'r> {
 
 impl Writer<'_, '_, '_> {
     /// Writes `kernel`; its operations, unless they are folded.
-    fn kernel(&mut self, kernel: &Kernel) -> Option<Vec<OpId>> {
+    fn kernel(&mut self, kernel: &Kernel) -> Option<kernels::Kernel> {
         let program = self.program;
         let root = kernel.root();
         if kernel.fixed {
@@ -76,7 +77,7 @@ impl Writer<'_, '_, '_> {
                 }
             }
             self.values[root] = Some(self.f.body.result(op, 0));
-            return Some(vec![op]);
+            return Some(kernels::Kernel { members: vec![op], also: vec![] });
         }
         if kernel.folded
             && let Some(value) = self.fold(root)
@@ -85,7 +86,8 @@ impl Writer<'_, '_, '_> {
             return None;
         }
         let at = InsertPoint::Before(program.outside[kernel.level]);
-        let (mut members, mut results): (Vec<OpId>, Vec<ValueId>) = (vec![], vec![]);
+        let mut members: Vec<OpId> = vec![];
+        let mut written: FxHashMap<usize, ValueId> = FxHashMap::default();
         for &member in &kernel.members {
             let Kind::Op(Operation { name, attrs, ty }, operands) = &program.values[member].kind
             else {
@@ -93,8 +95,8 @@ impl Writer<'_, '_, '_> {
             };
             let mut values: Vec<ValueId> = Vec::with_capacity(operands.len());
             for operand in operands {
-                let inside = kernel.members.iter().position(|member| member == operand);
-                values.extend(match inside.and_then(|inside| results.get(inside).copied()) {
+                let inside = program.inside(kernel, *operand);
+                values.extend(match inside.and_then(|inside| written.get(&inside).copied()) {
                     Some(value) => Some(value),
                     None => self.value(program.find(*operand)),
                 });
@@ -110,17 +112,21 @@ impl Writer<'_, '_, '_> {
             let types = [*ty];
             let parts = OpParts::new(*name, &values, &types).attrs(*attrs).at(loc);
             let op = self.f.body.insert_op(at, parts);
-            results.push(self.f.body.result(op, 0));
+            written.insert(member, self.f.body.result(op, 0));
             members.push(op);
         }
-        let result = *results.last()?;
-        if let Some(node) = program.values[root].origin {
-            let hint: NameHint =
-                self.f.body.name_hint(self.f.body.result(self.graph.nodes[node].op, 0));
-            self.f.body.set_name_hint(result, hint);
+        for number in kernel.results() {
+            let result = *written.get(&number)?;
+            if let Some(node) = program.values[number].origin {
+                let hint: NameHint =
+                    self.f.body.name_hint(self.f.body.result(self.graph.nodes[node].op, 0));
+                self.f.body.set_name_hint(result, hint);
+            }
+            self.values[number] = Some(result);
         }
-        self.values[root] = Some(result);
-        Some(members)
+        let also = kernel.also.iter().filter_map(|number| written.get(number));
+        let also = also.filter_map(|value| self.f.body.defining_op(*value)).collect();
+        Some(kernels::Kernel { members, also })
     }
 
     /// The value numbered `number`, where it is stored.

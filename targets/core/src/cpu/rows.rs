@@ -8,8 +8,14 @@ use super::{
 };
 
 impl Rules<'_> {
-    /// Reduces in vectors along the last axis of the reduction: for products of rows with rows.
-    pub(super) fn reduce_in_vectors(&mut self, root: Stage, producer: Stage) -> bool {
+    /// Reduces in vectors along the last axis of the reduction: for products of rows with rows. The
+    /// results `others` of the same shape are computed in the same loops.
+    pub(super) fn reduce_in_vectors(
+        &mut self,
+        root: Stage,
+        producer: Stage,
+        others: &[Stage],
+    ) -> bool {
         let mut outer = self.schedule.axes(root).to_vec();
         if outer.is_empty() {
             return false;
@@ -19,7 +25,9 @@ impl Rules<'_> {
         let partials = self.factor_row(producer);
         self.block_rows(&mut outer, work, 0);
         let at = self.parallelize(&outer, work);
-        if !self.reduce_row(producer, &partials, at) {
+        let mut others = others.to_vec();
+        sort_readers_first(self.schedule, &mut others);
+        if !self.compute_tiles_at(&others, at, None) || !self.reduce_row(producer, &partials, at) {
             *self.schedule = before;
             return false;
         }
@@ -27,19 +35,12 @@ impl Rules<'_> {
         true
     }
 
-    /// Computes everything that `root` reads row by row: at the innermost of its loops that all of
-    /// it depends on.
-    pub(super) fn rows(&mut self, root: Stage) -> bool {
-        let mut all = Vec::new();
-        let mut pending = vec![root];
-        while let Some(stage) = pending.pop() {
-            for producer in self.producers(stage) {
-                if !all.contains(&producer) {
-                    all.push(producer);
-                    pending.push(producer);
-                }
-            }
-        }
+    /// Computes everything that `root` and the results `others` read row by row, and these results:
+    /// at the innermost of the loops of `root` that all of it depends on.
+    pub(super) fn rows(&mut self, root: Stage, others: &[Stage]) -> bool {
+        let results: Vec<Stage> = others.iter().copied().chain([root]).collect();
+        let mut all = self.everything(&results);
+        all.extend(others);
         sort_readers_first(self.schedule, &mut all);
         let axes = self.schedule.axes(root).to_vec();
         // The leading dimensions that every producer has in common with the root stage.
@@ -62,6 +63,11 @@ impl Rules<'_> {
         if common == 0 {
             return false;
         }
+        // On several threads, results apart are faster than those of a single row together.
+        let is_single = points_of(self.schedule, &axes[..common]) <= 1;
+        if is_single && !others.is_empty() && self.is_shared_work(work) {
+            return false;
+        }
         let whole = all.iter().filter(|stage| reduce(self.schedule, **stage).is_none());
         let written = whole.chain([&root]).map(|stage| {
             let bytes = i64::from(self.bits(*stage)) / 8;
@@ -69,6 +75,10 @@ impl Rules<'_> {
         });
         let written = written.fold(0i64, i64::saturating_add);
         let streams = self.is_worth_streaming(root);
+        let is_streamed = |stage: &Stage| {
+            self.is_worth_streaming(*stage) && self.schedule.readers(*stage).is_empty()
+        };
+        let streamed: Vec<Stage> = others.iter().copied().filter(is_streamed).collect();
         let before = self.schedule.clone();
         let factored: Vec<(Stage, Partials)> =
             all.into_iter().map(|stage| (stage, self.factor_row(stage))).collect();
@@ -84,8 +94,11 @@ impl Rules<'_> {
             }
         }
         for (stage, _) in factored {
-            if reduce(self.schedule, stage).is_none() {
-                self.vectorize_last(stage);
+            if reduce(self.schedule, stage).is_none()
+                && self.vectorize_last(stage)
+                && streamed.contains(&stage)
+            {
+                let _ = self.schedule.stream(stage);
             }
         }
         if self.vectorize_last(root) && streams {

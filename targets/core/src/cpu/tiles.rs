@@ -4,7 +4,8 @@ use te::loops::Scope;
 use te::schedule::{Access, Axis, Stage};
 
 use super::{
-    MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, points, sort_rows,
+    MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, points,
+    sort_readers_first, sort_rows,
 };
 
 impl Rules<'_> {
@@ -79,20 +80,21 @@ impl Rules<'_> {
         self.producers(stage).contains(&producer)
     }
 
-    /// Computes `producer`, a reduction of the shape of `root`, in register tiles of `root`.
-    pub(super) fn tile(&mut self, root: Stage, producer: Stage) -> bool {
+    /// Computes `producer`, a reduction of the shape of `root`, in register tiles of `root`, and the
+    /// results `others` of the same shape in the same tiles.
+    pub(super) fn tile(&mut self, root: Stage, producer: Stage, others: &[Stage]) -> bool {
         let axes = self.schedule.axes(root).to_vec();
         let spatial = self.spatial(root);
         let Some(last) = spatial.iter().rposition(|extent| *extent > 1) else {
-            return self.reduce_in_vectors(root, producer);
+            return self.reduce_in_vectors(root, producer, others);
         };
         let Some(lanes) = self.lanes(spatial[last], self.bits(producer)) else {
-            return self.reduce_in_vectors(root, producer);
+            return self.reduce_in_vectors(root, producer, others);
         };
         let accesses = self.schedule.accesses_in_vectors(producer, last, lanes);
         let contiguous = accesses.iter().all(|access| matches!(access.lane, Some(0 | 1)));
         if !contiguous || accesses.iter().all(|access| access.lane == Some(0)) {
-            return self.reduce_in_vectors(root, producer);
+            return self.reduce_in_vectors(root, producer, others);
         }
         // In points that take as long as those of other loops.
         let work = points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS);
@@ -134,7 +136,11 @@ impl Rules<'_> {
             }
         }
         let at = self.parallelize(&outer, work);
-        if self.schedule.compute_at(producer, at).is_err() {
+        let mut others = others.to_vec();
+        sort_readers_first(self.schedule, &mut others);
+        if !self.compute_tiles_at(&others, at, Some(lanes))
+            || self.schedule.compute_at(producer, at).is_err()
+        {
             return false;
         }
         let _ = self.schedule.set_scope(producer, Scope::Register);

@@ -1,0 +1,133 @@
+//! Default schedules give what the compute function says, without races, and compute several results
+//! in one nest of loops where they may.
+
+use ir_core::{DType, Item, Module, Random};
+use target_core::{Capabilities, cpu, program};
+use te::compute::{Combiner, ComputeBuilder, Tensor};
+use te::generate::{self, Options, compute_function};
+use te::interpreter::{self, Order, run_compute, same_numbers};
+use te::scalar::ScalarOp;
+
+/// Whether results of `function` share one nest of loops on the machine of `seed`, on which it gives
+/// what it says.
+fn check(function: &Item, seed: u64) -> bool {
+    let inputs = generate::inputs(function, seed).unwrap();
+    let expected = run_compute(function.body.as_ref().unwrap(), &inputs).unwrap();
+    let isa = ["avx512", "sse2", "scalar"][seed as usize % 3];
+    let threads = 1 + seed as usize % 2;
+    // Small caches, so that some results are stored past them.
+    let caches = [1 << 10, 1 << 12, 1 << 14];
+    let machine = Capabilities { threads, caches, ..Capabilities::of_isa(isa).unwrap() };
+    let schedule = cpu::schedule(function, &machine).unwrap();
+    let within = |stage: &_| schedule.is_output(*stage) && !schedule.is_root(*stage);
+    let kernel = program::lower_function(function, &machine).unwrap();
+    let run = interpreter::Options {
+        step_limit: Some(50_000_000),
+        parallel: Order::Reverse,
+        check_races: true,
+    };
+    let body = kernel.body.as_ref().unwrap();
+    let found = run.run_kernel(&Module::new(), body, &inputs, expected.len());
+    let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(same_numbers(found, expected), "seed {seed}: {found:?}\n{expected:?}");
+    }
+    schedule.stages().any(|stage| within(&stage))
+}
+
+fn cases() -> u64 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
+}
+
+#[test]
+fn default_schedules_keep_results() {
+    let options = Options { stages: 7, rank: 3, extent: 33, points: 18_000, ..Options::default() };
+    for seed in 0..cases() {
+        check(&compute_function(seed, &options).unwrap(), seed);
+    }
+}
+
+/// A tensor of rows or of a number for each row. Of exact ones, sums are exact in any order.
+#[derive(Clone)]
+struct Value {
+    tensor: Tensor,
+    exact: bool,
+}
+
+/// Maps and reductions of rows that read one another in place, most of which are results.
+fn function_of_rows(seed: u64) -> Item {
+    let random = &mut Random::new(seed);
+    let mut builder = ComputeBuilder::new();
+    let (rows, row) = (1 + random.below(40) as i64, 1 + random.below(300) as i64);
+    let shape = [rows, row];
+    let mut values: Vec<Value> = vec![];
+    for name in ["x", "y"] {
+        values.push(Value { tensor: builder.input(name, &shape, DType::FLOAT32), exact: true });
+    }
+    let product = random.one_in(4);
+    if product {
+        let (a, b) = (
+            builder.input("a", &[rows, 5], DType::FLOAT32),
+            builder.input("b", &[5, row], DType::FLOAT32),
+        );
+        let tensor = builder.reduce("product", &shape, &[5], Combiner::Sum, |e, i, k| {
+            let (left, right) = (e.load(&a, &[i[0], k[0]]), e.load(&b, &[k[0], i[1]]));
+            e.mul(left, right)
+        });
+        values.push(Value { tensor, exact: true });
+    }
+    let mut outputs: Vec<Tensor> = vec![];
+    let mut sums = 0;
+    for number in 0..2 + random.below(6) {
+        let name = format!("s{number}");
+        let a = values[values.len() - 1 - random.below(values.len().min(3))].clone();
+        let b = values[random.below(values.len())].clone();
+        let is_row = |value: &Value| value.tensor.shape.last() == Some(&row);
+        let kind = random.below(if product { 4 } else { 6 });
+        let made = match kind {
+            // Dear enough to be stored where several read it.
+            0 => {
+                let shape = a.tensor.shape.clone();
+                let tensor = builder.compute(&name, &shape, |e, i| {
+                    let value = e.load(&a.tensor, i);
+                    e.scalar(ScalarOp::Tanh, &[value])
+                });
+                Value { tensor, exact: false }
+            }
+            4..6 if is_row(&a) => {
+                let sum = a.exact && sums < 2;
+                sums += u32::from(sum);
+                let combiner = if sum { Combiner::Sum } else { Combiner::Max };
+                let tensor = builder.reduce(&name, &[rows, 1], &[row], combiner, |e, i, k| {
+                    e.load(&a.tensor, &[i[0], k[0]])
+                });
+                Value { tensor, exact: a.exact }
+            }
+            _ => {
+                let shape = if is_row(&a) { &a.tensor.shape } else { &b.tensor.shape };
+                let tensor = builder.compute(&name, &shape.clone(), |e, i| {
+                    let zero = e.index(0);
+                    let column = |value: &Value| if is_row(value) { i[1] } else { zero };
+                    let left = e.load(&a.tensor, &[i[0], column(&a)]);
+                    let right = e.load(&b.tensor, &[i[0], column(&b)]);
+                    e.max(left, right)
+                });
+                Value { tensor, exact: a.exact && b.exact }
+            }
+        };
+        if !random.one_in(4) {
+            outputs.push(made.tensor.clone());
+        }
+        values.push(made);
+    }
+    if outputs.is_empty() {
+        outputs.extend(values.last().map(|value| value.tensor.clone()));
+    }
+    builder.finish(&outputs).unwrap()
+}
+
+#[test]
+fn results_share_loops() {
+    let together = (0..cases()).filter(|seed| check(&function_of_rows(*seed), *seed)).count();
+    assert!(together as u64 * 2 > cases(), "only {together} of {} share loops", cases());
+}
