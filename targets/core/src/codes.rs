@@ -62,6 +62,10 @@ pub const CODES: &[Code] = &[
     Code {
         code: "E0912",
         title: "no measured costs",
-        explanation: "A target that is asked for measured costs, such as `c{costs=measured}`, takes those that                       `relay-opt calibrate --target c` kept on this machine. There are none for these                       options and this machine, or what was kept is broken, or of another compiler or                       version, and ignored. Measure again, or leave the option out.",
+        explanation: "A target that is asked for measured costs, such as `c{costs=measured}`, \
+                      takes those that `relay-opt calibrate --target c` kept on this machine. \
+                      There are none for these options and this machine, or what was kept is \
+                      broken, or of another compiler or version, and ignored. Measure again, or \
+                      leave the option out.",
     },
 ];
