@@ -1,22 +1,26 @@
 //! Inlining.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ir_core::{
-    Body, EntityId, InsertPoint, Module, ModulePass, OpId, Pass, PassContext, PassResult, Symbol,
-    ValueId, ValueMap,
+    Body, EntityId, InsertPoint, Item, Module, ModulePass, OpId, Pass, PassContext, PassResult,
+    Symbol, ValueId, ValueMap,
 };
-use relay::language::{Call, FUNC, Global, yielded};
+use relay::language::{Call, FUNC, Fn, Global, yielded};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::effects::referenced_functions;
 
-/// Inlines the functions marked `Inline=1`.
+/// Inlines the functions marked `Inline=1`, or with `all` every function, local ones included.
 ///
 /// Every call of such a function becomes its body. Functions without a body, those for an outside
 /// compiler (`Compiler`), and those that reach themselves stay. A marked function goes when nothing
 /// refers to it any more. Callees are inlined before their callers, so each body is copied once
 /// for each call.
+///
+/// Functions that call each other twice double with each call: a call stays where its function would
+/// grow beyond `limit` operations.
 ///
 /// ```relay
 /// def @double(%x: float32, Inline=1) {
@@ -35,7 +39,14 @@ use crate::effects::referenced_functions;
 /// ```
 #[derive(Pass)]
 #[pass(name = "inline", module)]
-pub struct Inline {}
+pub struct Inline {
+    /// Inlines functions that are not marked, too, and local ones where it is known what is called.
+    #[default(false)]
+    pub all: bool,
+    /// Most operations that a function may grow to.
+    #[default(1_000_000)]
+    pub limit: usize,
+}
 
 impl ModulePass for Inline {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
@@ -44,7 +55,12 @@ impl ModulePass for Inline {
         let inlined: FxHashSet<Symbol> = order
             .iter()
             .copied()
-            .filter(|name| is_marked(module, *name) && !recursive.contains(name))
+            .filter(|name| {
+                module
+                    .get(*name)
+                    .is_some_and(|item| may_inline(item) && (self.all || is_marked(item)))
+            })
+            .filter(|name| !recursive.contains(name))
             .collect();
         for name in order {
             let Some(shared) = module.body(name).cloned() else { continue };
@@ -53,14 +69,22 @@ impl ModulePass for Inline {
                 .filter_map(|op| Some((op, callee(&shared, op)?)))
                 .filter(|(_, callee)| inlined.contains(callee))
                 .collect();
-            if calls.is_empty() {
+            let local = self.all && shared.walk().any(|op| local_callee(&shared, op).is_some());
+            if calls.is_empty() && !local {
                 continue;
             }
             let mut body = Body::clone(&shared);
             for (op, callee) in calls {
                 let Some(item) = module.get(callee) else { continue };
                 let (Some(source), base) = (&item.body, item.signature.span) else { continue };
+                if body.op_count() + source.op_count() > self.limit {
+                    cx.count("left, too large", 1);
+                    continue;
+                }
                 cx.count("inlined", u64::from(inline(&mut body, op, source, base)));
+            }
+            if self.all {
+                self.inline_local(&mut body, cx);
             }
             if let Some(item) = module.items.get_mut(&name) {
                 item.body = Some(Arc::new(body));
@@ -71,7 +95,9 @@ impl ModulePass for Inline {
             let references = item.body.iter().flat_map(|body| referenced_functions(body));
             used.extend(references.filter(|callee| callee != name));
         }
-        module.items.retain(|name, _| !inlined.contains(name) || used.contains(name));
+        module.items.retain(|name, item| {
+            !(inlined.contains(name) && is_marked(item)) || used.contains(name)
+        });
         if cx.statistics.get("inlined").is_some_and(|count| *count > 0) {
             // A generic function's body has the types of its parameters still.
             let found = relay::inference::infer_module(module, cx.registry);
@@ -81,15 +107,56 @@ impl ModulePass for Inline {
     }
 }
 
-fn is_marked(module: &Module, name: Symbol) -> bool {
-    module.get(name).is_some_and(|item| {
-        let attrs = item.signature.attrs;
-        item.signature.op == FUNC
-            && item.body.is_some()
-            && attrs.get("Compiler").is_none()
-            && attrs.get("Extern").is_none()
-            && attrs.value::<i64>("Inline").unwrap_or(0) != 0
-    })
+impl Inline {
+    /// Inlines the calls of functions that `body` itself holds; those that a call brings with it,
+    /// too, such as of a function that was passed to it.
+    fn inline_local(&self, body: &mut Body, cx: &mut PassContext<'_>) {
+        let mut calls: VecDeque<OpId> =
+            body.walk().filter(|op| local_callee(body, *op).is_some()).collect();
+        while let Some(op) = calls.pop_front() {
+            let Some(function) = local_callee(body, op) else { continue };
+            let block = body.region_block(function, 0);
+            if body.op_count() + body.walk_block(block).count() > self.limit {
+                cx.count("left, too large", 1);
+                continue;
+            }
+            let before = body.op_capacity();
+            let params = body.block_args(block).to_vec();
+            let Some(result) = yielded(body, block) else { continue };
+            let inlined = splice(body, op, &params, result, |body, map| {
+                let inner: Vec<OpId> = body.block_ops(block).collect();
+                for inner in inner.iter().take(inner.len() - 1) {
+                    body.copy_op(*inner, InsertPoint::Before(op), map);
+                }
+            });
+            cx.count("inlined", u64::from(inlined));
+            let new = (before..body.op_capacity()).map(OpId::from_index);
+            calls.extend(new.filter(|op| local_callee(body, *op).is_some()));
+        }
+    }
+}
+
+/// The operation that makes the function that `op` calls, where that is no kernel and nothing that
+/// a pass or an outside compiler has marked, and does not call itself.
+fn local_callee(body: &Body, op: OpId) -> Option<OpId> {
+    if body.op_name(op) != <Call as ir_core::OpFields<ValueId>>::NAME {
+        return None;
+    }
+    let (function, view) = body.view_def::<Fn>(body.operand(op, 0))?;
+    (!view.recursive && view.attributes.is_empty()).then_some(function)
+}
+
+/// Whether calls of `item` can become its body.
+fn may_inline(item: &Item) -> bool {
+    let attrs = item.signature.attrs;
+    item.signature.op == FUNC
+        && item.body.is_some()
+        && attrs.get("Compiler").is_none()
+        && attrs.get("Extern").is_none()
+}
+
+fn is_marked(item: &Item) -> bool {
+    item.signature.attrs.value::<i64>("Inline").unwrap_or(0) != 0
 }
 
 /// The function of the module that `op` calls.
@@ -156,8 +223,25 @@ fn recursive_functions(module: &Module) -> FxHashSet<Symbol> {
 /// could: not where the number of arguments is another.
 fn inline(body: &mut Body, op: OpId, source: &Body, base: Option<ir_core::Span>) -> bool {
     let entry = source.entry();
-    let params = source.block_args(entry);
     let Some(result) = yielded(source, entry) else { return false };
+    splice(body, op, source.block_args(entry), result, |body, map| {
+        for inner in source.block_ops(entry) {
+            if Some(inner) != source.last_op(entry) {
+                body.import_op(source, base, inner, InsertPoint::Before(op), map);
+            }
+        }
+    })
+}
+
+/// Replaces the call `op` by what `copy` writes before it: operations that take the arguments for
+/// `params`, and give `result`.
+fn splice(
+    body: &mut Body,
+    op: OpId,
+    params: &[ValueId],
+    result: ValueId,
+    copy: impl FnOnce(&mut Body, &mut ValueMap),
+) -> bool {
     if params.len() + 1 != body.operand_count(op) {
         return false;
     }
@@ -167,16 +251,13 @@ fn inline(body: &mut Body, op: OpId, source: &Body, base: Option<ir_core::Span>)
     }
     let reference = body.defining_op(body.operand(op, 0));
     let before = body.op_capacity();
-    for inner in source.block_ops(entry) {
-        if Some(inner) != source.last_op(entry) {
-            body.import_op(source, base, inner, InsertPoint::Before(op), &mut map);
-        }
-    }
+    copy(body, &mut map);
     // Types in terms of the function's type parameters mean nothing here; inference finds them.
     for index in before..body.op_capacity() {
         forget_parameters(body, OpId::from_index(index));
     }
-    let Some(value) = map.get(&result).copied() else { return false };
+    // What a local function gives may come from outside of it.
+    let value = map.get(&result).copied().unwrap_or(result);
     let old = body.result(op, 0);
     if body.name_hint(value).name.is_none() && body.defining_op(value).is_some() {
         body.set_name_hint(value, body.name_hint(old));

@@ -31,7 +31,7 @@ pub fn registry() -> Registry {
 }
 
 /// The pipeline `compile`.
-pub(crate) const COMPILE: &str = "remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
+pub(crate) const COMPILE: &str = "inline{all},remove-unused-functions,simplify-inference,cse,fold-constant,fold-scale-axis,\
      simplify-expr,canonicalize-cast,canonicalize,fold-explicit-padding,fold-constant,\
      alter-op-layout{width=16},fold-constant,dce,fuse{strategy=dominator}";
 

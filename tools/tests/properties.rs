@@ -136,13 +136,18 @@ fn keeps_meaning(module: &Module, pipeline: &str, registry: &Registry) -> Result
 /// straight-line code. They have tests of their own.
 const LOWERING: [&str; 1] = ["lower-te"];
 
+/// Options that make another pass of one.
+const VARIANTS: [&str; 4] =
+    ["inline{all}", "inline{all,limit=50}", "fuse{strategy=dominator}", "fuse{strategy=search}"];
+
 /// The passes from relay programs to relay programs, with the options that they need.
 fn relay_passes(registry: &Registry) -> impl Iterator<Item = &'static str> {
     let names = registry.passes().map(|pass| pass.name);
-    names.filter(|name| !LOWERING.contains(name)).map(|name| match name {
+    let names = names.filter(|name| !LOWERING.contains(name)).map(|name| match name {
         "exec" => "exec{cmd=cat}",
         name => name,
-    })
+    });
+    names.chain(VARIANTS)
 }
 
 /// Some passes in some order, without those that start a process each.

@@ -95,12 +95,14 @@ impl Problem {
             Problem::FunctionValue => (
                 "E0623",
                 "a function value cannot be lowered to tensor expressions".to_string(),
-                "run `inline` or `defunctionalize` first",
+                "run `inline{all}` first; functions that call themselves and those that are chosen at run time \
+                 run in the interpreter: `relay-opt run --executor interp`",
             ),
             Problem::Call(name) => (
                 "E0623",
                 format!("the call of `@{name}` cannot be lowered to tensor expressions"),
-                "run `inline` first",
+                "run `inline{all}` first; functions that call themselves run in the interpreter: \
+                 `relay-opt run --executor interp`",
             ),
             Problem::Type(ty) => (
                 "E0624",
