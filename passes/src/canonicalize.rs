@@ -1,13 +1,10 @@
 //! One form for what can be written in several.
 
 use ir_core::registry::{FoldCx, Folded};
-use ir_core::{AttrData, Diagnostic, FuncMut, FunctionPass, OpId, Pass, PassContext};
-use ir_core::{PassResult, ValueId};
-use relay::operators::broadcast::Add;
-use relay::operators::nn::linear::BiasAdd;
+use ir_core::{AttrData, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
 
-use crate::emit::{self, Emit};
-use crate::simplify_inference::along;
+use crate::by_rules;
+use crate::emit::Emit;
 use crate::worklist::rewrite;
 
 /// Writes biases as additions and applies the simplifications that operators declare.
@@ -37,28 +34,14 @@ const PASS: &str = "canonicalize";
 
 impl FunctionPass for Canonicalize {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for op in f.all::<BiasAdd>() {
-            let Some(bias_add) = f.view::<BiasAdd>(op) else { continue };
-            cx.count("biases", u64::from(add_bias(f, op, &bias_add)?));
-        }
+        // A certificate is about a whole pass, and this one goes on.
+        let explain = std::mem::take(&mut cx.explain);
+        by_rules::run("canonicalize", false, f, cx)?;
+        cx.explain = explain;
         let folded = rewrite(f, &mut |f, op| Ok(folded_value(f, op)))?;
         cx.count("folded", folded);
         Ok(())
     }
-}
-
-fn add_bias(f: &mut FuncMut<'_>, op: OpId, bias_add: &BiasAdd) -> Result<bool, Diagnostic> {
-    let Some(tensor) = f.body.ty(bias_add.data).as_tensor() else { return Ok(false) };
-    let rank = tensor.rank();
-    let axis = if bias_add.axis < 0 { bias_add.axis + rank as i64 } else { bias_add.axis };
-    let Some(axis) = usize::try_from(axis).ok().filter(|axis| *axis < rank) else {
-        return Ok(false);
-    };
-    let mut emit = Emit::before(f, op, PASS);
-    let bias = along(&mut emit, bias_add.bias, rank, axis)?;
-    let sum = emit.op(&Add { lhs: bias_add.data, rhs: bias })?;
-    emit::replace(f, op, sum);
-    Ok(true)
 }
 
 fn folded_value(f: &mut FuncMut<'_>, op: OpId) -> Option<ValueId> {

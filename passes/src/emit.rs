@@ -85,19 +85,6 @@ impl<'f, 'a> Emit<'f, 'a> {
     }
 }
 
-/// Replaces `op` by operation `name` on the same operands, with the same attributes and result
-/// types.
-pub fn rename(f: &mut FuncMut<'_>, op: OpId, name: Symbol, pass: &str) {
-    let operands: Vec<ValueId> = f.body.operands(op).collect();
-    let types: Vec<_> = f.body.results(op).map(|value| f.body.ty(value)).collect();
-    let parts = OpParts::new(name, &operands, &types)
-        .attrs(f.body.attrs(op))
-        .at(f.body.loc(op).by_pass(pass));
-    let new = f.body.insert_op(InsertPoint::Before(op), parts);
-    let value = f.body.result(new, 0);
-    f.replace(op, value);
-}
-
 /// Attribute `key` of `op`, its default where it is left out; `None` where the operation has no
 /// such attribute of type `T`.
 pub fn attribute<T: AttrValue>(f: &FuncMut<'_>, op: OpId, key: &str) -> Option<T> {

@@ -6,6 +6,7 @@
 use ir_core::Registry;
 
 pub mod alter_op_layout;
+pub mod by_rules;
 pub mod canonicalize;
 pub mod codes;
 pub mod combine_parallel;
@@ -41,6 +42,7 @@ pub mod worklist;
 
 /// Adds all passes to `registry`, in alphabetical order.
 pub fn register(registry: &mut Registry) {
+    by_rules::register(registry);
     registry.pass::<alter_op_layout::AlterOpLayout>();
     registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
     registry.pass::<canonicalize::Canonicalize>();

@@ -1,10 +1,9 @@
 //! Rewrites of single arithmetic operators.
 
-use ir_core::{AttrData, DType, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult};
-use ir_core::{Scalar, Symbol, TensorData};
-use relay::operators::broadcast::{Divide, Multiply};
+use ir_core::{DType, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult};
 use relay::operators::elementwise::Cast;
 
+use crate::by_rules;
 use crate::emit::Emit;
 
 /// Divides by a constant by multiplying with its reciprocal.
@@ -28,28 +27,7 @@ pub struct DivToMul {}
 
 impl FunctionPass for DivToMul {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        for op in f.all::<Divide>() {
-            let Some(divide) = f.view::<Divide>(op) else { continue };
-            let Some(constant) = f.registry.constant(f.body, divide.rhs) else { continue };
-            let AttrData::Tensor(divisor) = constant.data() else { continue };
-            let zero = divisor.elements().any(|element| element.as_f64() == 0.0);
-            if !divisor.dtype().is_float() || zero {
-                continue;
-            }
-            let reciprocals =
-                divisor.elements().map(|element| Scalar::Float(1.0 / element.as_f64()));
-            let Ok(reciprocal) =
-                TensorData::from_scalars(divisor.dtype(), divisor.shape(), reciprocals)
-            else {
-                continue;
-            };
-            let mut emit = Emit::before(f, op, "div-to-mul");
-            let rhs = emit.constant(reciprocal);
-            let product = emit.op(&Multiply { lhs: divide.lhs, rhs })?;
-            f.replace(op, product);
-            cx.count("divisions", 1);
-        }
-        Ok(())
+        by_rules::run("div-to-mul", false, f, cx)
     }
 }
 
@@ -73,24 +51,9 @@ impl FunctionPass for DivToMul {
 #[pass(name = "fast-math", function)]
 pub struct FastMath {}
 
-const FAST: [(&str, &str); 4] = [
-    ("relay.exp", "relay.fast_exp"),
-    ("relay.tanh", "relay.fast_tanh"),
-    ("relay.erf", "relay.fast_erf"),
-    ("relay.nn.softmax", "relay.nn.fast_softmax"),
-];
-
 impl FunctionPass for FastMath {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        let ops: Vec<OpId> = f.body.walk().collect();
-        for op in ops {
-            let name = f.body.op_name(op);
-            if let Some((_, fast)) = FAST.iter().find(|(exact, _)| name == *exact) {
-                crate::emit::rename(f, op, Symbol::new(fast), "fast-math");
-                cx.count("replaced", 1);
-            }
-        }
-        Ok(())
+        by_rules::run("fast-math", false, f, cx)
     }
 }
 

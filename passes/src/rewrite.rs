@@ -73,22 +73,36 @@ impl FunctionPass for Rewrite {
             return Ok(());
         };
         let rewrites = self.options.limit.saturating_mul(f.body.op_count() as u64);
-        let mut recorder = cx.explain.then(|| Recorder::new(f));
-        let active = vec![true; rules.rules.len()];
-        let limits = Limits { rewrites, matches: 10_000, interrupt: cx.interrupt };
-        let (statistics, warning) = rewrite_with(f, rules, &active, limits, recorder.as_mut())?;
-        explain(f, rules, recorder, cx)?;
-        if statistics.interrupted {
-            cx.cut_short();
-        }
-        for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {
-            if *count > 0 {
-                cx.count(compiled.rule.name.as_str(), *count);
-            }
-        }
-        cx.diagnostics.extend(warning);
-        Ok(())
+        apply(f, rules, rewrites, cx)
     }
+}
+
+/// Applies `rules` to `f` until none applies, or so many times; what they did is counted by rule, and
+/// explained where that is asked for.
+pub(crate) fn apply(
+    f: &mut FuncMut<'_>,
+    rules: &RuleSet,
+    rewrites: u64,
+    cx: &mut PassContext<'_>,
+) -> PassResult {
+    let mut recorder = cx.explain.then(|| Recorder::new(f));
+    let active = vec![true; rules.rules.len()];
+    let limits = Limits { rewrites, matches: 10_000, interrupt: cx.interrupt };
+    let (statistics, warning) = rewrite_with(f, rules, &active, limits, recorder.as_mut())?;
+    explain(f, rules, recorder, cx)?;
+    if statistics.interrupted {
+        cx.cut_short();
+    }
+    for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {
+        if *count > 0 {
+            cx.count(compiled.rule.name.as_str(), *count);
+        }
+    }
+    if statistics.computed > 0 {
+        cx.count("computed", statistics.computed);
+    }
+    cx.diagnostics.extend(warning);
+    Ok(())
 }
 
 /// Hands out the certificate of what was noted, once it was checked.

@@ -149,7 +149,7 @@ impl Affine {
 }
 
 /// The vector `value` so that it broadcasts along `axis` of `rank`.
-pub(crate) fn along(
+fn along(
     emit: &mut Emit<'_, '_>,
     value: ValueId,
     rank: usize,

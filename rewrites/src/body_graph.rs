@@ -1,7 +1,8 @@
 //! A body as a graph of operations.
 
 use ir_core::{
-    Attr, AttrDict, Body, Effects, EntityId, OpId, Registry, SmallVec, Symbol, Type, ValueId,
+    Attr, AttrDict, Body, Effects, EntityId, OpId, Registry, SmallVec, Symbol, Traits, Type,
+    ValueId,
 };
 
 use crate::matching::TermGraph;
@@ -29,21 +30,24 @@ pub fn is_pure(body: &Body, registry: &Registry, op: OpId) -> bool {
 }
 
 impl BodyGraph<'_> {
+    /// The operation of a value that has a form.
     fn op(&self, value: ValueId) -> Option<OpId> {
-        let op = self.body.defining_op(value)?;
-        is_pure(self.body, self.registry, op).then_some(op)
+        self.body.defining_op(value)
     }
 }
 
 impl TermGraph for BodyGraph<'_> {
     type Value = ValueId;
 
+    const UP_TO_ORDER: bool = true;
+
     fn forms(&self, value: ValueId) -> usize {
-        usize::from(self.op(value).is_some())
+        let op = self.body.defining_op(value);
+        usize::from(op.is_some_and(|op| is_pure(self.body, self.registry, op)))
     }
 
     fn name(&self, value: ValueId, _: usize) -> Symbol {
-        self.op(value).map_or(Symbol::new(""), |op| self.body.op_name(op))
+        self.op(value).map_or_else(|| Symbol::new(""), |op| self.body.op_name(op))
     }
 
     fn attrs(&self, value: ValueId, _: usize) -> AttrDict {
@@ -63,18 +67,19 @@ impl TermGraph for BodyGraph<'_> {
     }
 
     fn is_weight(&self, value: ValueId) -> bool {
-        let (mut pending, mut steps) = (vec![value], 0);
+        let mut pending: SmallVec<[ValueId; 8]> = std::iter::once(value).collect();
+        let mut steps = 0;
         while let Some(value) = pending.pop() {
             steps += 1;
-            if self.constant(value).is_some() {
+            let Some(op) = self.op(value) else { return false };
+            if self.registry.traits(self.body, op).contains(Traits::CONSTANT) {
                 continue;
             }
-            match self.op(value) {
-                Some(op) if steps <= MAX_STEPS && self.body.operand_count(op) > 0 => {
-                    pending.extend(self.body.operands(op));
-                }
-                _ => return false,
+            let goes_on = steps <= MAX_STEPS && self.body.operand_count(op) > 0;
+            if !goes_on || !is_pure(self.body, self.registry, op) {
+                return false;
             }
+            pending.extend(self.body.operands(op));
         }
         true
     }

@@ -7,7 +7,7 @@
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use indexmap::{IndexMap, IndexSet};
 use ir_core::{Attr, AttrDict, Registry, SmallVec, Symbol, Traits, Type};
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::instantiate::{Operand, Plan};
 use crate::snapshot::{KindFacts, Snapshot};
@@ -132,7 +132,7 @@ impl Class {
 pub struct Graph {
     graph: EGraph<Node, Kinds>,
     /// Nodes that patterns no longer see, after a rule with `subsume`.
-    subsumed: rustc_hash::FxHashSet<Node>,
+    subsumed: FxHashSet<Node>,
     /// Classes that are new or have changed.
     changed: Vec<Id>,
 }
@@ -320,9 +320,13 @@ impl Graph {
     /// was such a thing.
     fn unite_swapped(&mut self, touched: &[Id]) -> bool {
         let mut equal = Vec::new();
-        let mut seen = rustc_hash::FxHashSet::default();
+        // Many that were touched may be one class by now, with many above it.
+        let (mut met, mut seen) = (FxHashSet::default(), FxHashSet::default());
         for id in touched {
             let id = self.graph.find(*id);
+            if !met.insert(id) {
+                continue;
+            }
             let above = self.graph[id].parents().map(|id| self.graph.find(id));
             for id in std::iter::once(id).chain(above) {
                 if !seen.insert(id) {

@@ -7,8 +7,8 @@ use crate::rule::{Expr, Operator, Var};
 
 /// What variables stand for.
 pub trait Bindings {
-    /// What is known about `%x`.
-    fn value(&self, var: Var) -> Option<RuleArgument>;
+    /// What is known about `%x`; whether it is computed from constants only with `weight`.
+    fn value(&self, var: Var, weight: bool) -> Option<RuleArgument>;
     /// The attribute `?p`.
     fn attribute(&self, var: Var) -> Option<Attr>;
 }
@@ -17,7 +17,7 @@ pub trait Bindings {
 pub struct Nothing;
 
 impl Bindings for Nothing {
-    fn value(&self, _: Var) -> Option<RuleArgument> {
+    fn value(&self, _: Var, _: bool) -> Option<RuleArgument> {
         None
     }
     fn attribute(&self, _: Var) -> Option<Attr> {
@@ -41,13 +41,16 @@ pub fn evaluate(
         // A rule without families, or one of its members, is the same as itself.
         Expr::Same(part) => attr(part).map(|_| Attr::of(&true))?,
         Expr::Member => Attr::of(&0i64),
-        Expr::Value(var) => return bindings.value(*var),
+        Expr::Value(var) => return bindings.value(*var, true),
         Expr::Attribute(var) => bindings.attribute(*var)?,
         Expr::List(items) => {
             Attr::new(AttrData::Array(items.iter().map(attr).collect::<Option<_>>()?))
         }
         Expr::Call(name, arguments) => {
-            let arguments = arguments.iter().map(|e| evaluate(e, bindings, functions));
+            let arguments = arguments.iter().map(|argument| match argument {
+                Expr::Value(var) => bindings.value(*var, functions.asks_for_weights(*name)),
+                _ => evaluate(argument, bindings, functions),
+            });
             (functions.get(*name)?.eval)(&arguments.collect::<Option<Vec<_>>>()?)?
         }
         Expr::Index(list, index) => {

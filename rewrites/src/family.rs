@@ -165,6 +165,7 @@ impl Siblings {
             attributes: group[0].attributes.clone(),
             equations: group.iter().flat_map(|found| found.equations.iter().copied()).collect(),
             ops: group.iter().flat_map(|found| found.ops.iter().copied()).collect(),
+            swapped: group.iter().flat_map(|found| found.swapped.iter().copied()).collect(),
         }
     }
 }

@@ -3,31 +3,39 @@
 
 use indexmap::IndexMap;
 use ir_core::{
-    Attr, AttrData, AttrValue, DType, Registry, RuleArgument, RuleFunction, Scalar, Symbol,
-    TensorData,
+    Attr, AttrData, AttrValue, DType, DTypeKind, Registry, RuleArgument, RuleFunction, Scalar,
+    Symbol, TensorData,
 };
 use rustc_hash::FxBuildHasher;
 
 /// All functions by name.
 pub struct Functions {
-    functions: IndexMap<Symbol, RuleFunction, FxBuildHasher>,
+    /// Each with whether it may ask whether a value is computed from constants.
+    functions: IndexMap<Symbol, (RuleFunction, bool), FxBuildHasher>,
 }
 
 impl Functions {
     /// The general functions, and those in `registry`; of two of one name the dialect's wins.
     pub fn new(registry: &Registry) -> Functions {
-        let all = GENERAL.iter().chain(registry.rule_functions());
-        Functions { functions: all.map(|f| (Symbol::new(f.name), *f)).collect() }
+        let general = GENERAL.iter().map(|f| (f, f.name == "is_weight"));
+        let all = general.chain(registry.rule_functions().map(|f| (f, true)));
+        Functions { functions: all.map(|(f, asks)| (Symbol::new(f.name), (*f, asks))).collect() }
     }
 
     /// The function `name`.
     pub fn get(&self, name: Symbol) -> Option<&RuleFunction> {
-        self.functions.get(&name)
+        self.functions.get(&name).map(|(function, _)| function)
+    }
+
+    /// Whether the function `name` may ask whether a value is computed from constants, which takes a
+    /// walk to see.
+    pub fn asks_for_weights(&self, name: Symbol) -> bool {
+        self.functions.get(&name).is_some_and(|(_, asks)| *asks)
     }
 
     /// All functions, the general ones first.
     pub fn all(&self) -> impl Iterator<Item = &RuleFunction> {
-        self.functions.values()
+        self.functions.values().map(|(function, _)| function)
     }
 }
 
@@ -66,13 +74,13 @@ pub const GENERAL: &[RuleFunction] = &[
     RuleFunction {
         name: "is_float",
         params: &["x"],
-        doc: "Whether a tensor holds floats.",
+        doc: "Whether a tensor holds floats, or an element type is one of floats.",
         eval: |a| Some(Attr::of(&element_type(a[0])?.is_float())),
     },
     RuleFunction {
         name: "is_integer",
         params: &["x"],
-        doc: "Whether a tensor holds integers.",
+        doc: "Whether a tensor holds integers, or an element type is one of integers.",
         eval: |a| {
             let dtype = element_type(a[0])?;
             Some(Attr::of(&(dtype.is_integer() && !dtype.is_bool())))
@@ -81,13 +89,13 @@ pub const GENERAL: &[RuleFunction] = &[
     RuleFunction {
         name: "is_bool",
         params: &["x"],
-        doc: "Whether a tensor holds truth values.",
+        doc: "Whether a tensor holds truth values, or an element type is that of them.",
         eval: |a| Some(Attr::of(&element_type(a[0])?.is_bool())),
     },
     RuleFunction {
         name: "is_signed",
         params: &["x"],
-        doc: "Whether the elements of a tensor can be negative.",
+        doc: "Whether the elements of a tensor, or of an element type, can be negative.",
         eval: |a| {
             let dtype = element_type(a[0])?;
             Some(Attr::of(&(dtype.is_float() || dtype.is_signed())))
@@ -146,6 +154,33 @@ pub const GENERAL: &[RuleFunction] = &[
         },
     },
     RuleFunction {
+        name: "tensor",
+        params: &["list", "dtype"],
+        doc: "A tensor with one axis that holds integers, for the attribute `value` of a constant.",
+        eval: |a| {
+            let items = a[0].attr::<Vec<i64>>()?;
+            let tensor = TensorData::from_i64(a[1].attr()?, &[items.len() as i64], &items);
+            Some(Attr::of(&tensor.ok()?))
+        },
+    },
+    RuleFunction {
+        name: "has_zero",
+        params: &["x"],
+        doc: "Whether a value is a constant with a zero among its elements.",
+        eval: |a| match a[0] {
+            RuleArgument::Value { constant, .. } => {
+                let tensor = constant.map(|constant| constant.data());
+                let mut elements = match tensor {
+                    Some(AttrData::Tensor(tensor)) => Some(tensor.elements()),
+                    _ => None,
+                };
+                let mut elements = elements.iter_mut().flatten();
+                Some(Attr::of(&elements.any(|element| element.as_f64() == 0.0)))
+            }
+            RuleArgument::Attr(_) => None,
+        },
+    },
+    RuleFunction {
         name: "length",
         params: &["list"],
         doc: "The number of items of a list.",
@@ -157,6 +192,19 @@ pub const GENERAL: &[RuleFunction] = &[
         doc: "`[0, 1, …, n - 1]`.",
         eval: |a| {
             Some(Attr::of(&(0..a[0].attr::<i64>().filter(|n| *n <= 64)?).collect::<Vec<_>>()))
+        },
+    },
+    RuleFunction {
+        name: "permutation",
+        params: &["axes", "rank"],
+        doc: "The axes of a transpose, counted from the front; `None` is all in reverse.",
+        eval: |a| {
+            let rank = a[1].attr::<i64>()?;
+            let axes = match a[0].attr::<Attr>()?.data() {
+                AttrData::None => (0..rank).rev().collect(),
+                _ => axes(a[0])?.into_iter().map(|axis| axis as i64).collect::<Vec<_>>(),
+            };
+            (axes.len() as i64 == rank).then(|| Attr::of(&axes))
         },
     },
     RuleFunction {
@@ -326,8 +374,32 @@ pub const GENERAL: &[RuleFunction] = &[
         doc: "Whether every value of one element type is one of another.",
         eval: |a| {
             let (from, to) = (a[0].attr::<DType>()?, a[1].attr::<DType>()?);
-            Some(Attr::of(&(from == to || mantissa(from)? < mantissa(to)? && keeps_sign(from, to))))
+            Some(Attr::of(&preserves(from, to)))
         },
+    },
+    RuleFunction {
+        name: "least",
+        params: &["dtype"],
+        doc: "The least number of an element type; minus infinity for floats.",
+        eval: |a| {
+            let dtype = a[0].attr::<DType>()?;
+            Some(Attr::of(&if dtype.is_float() { f64::NEG_INFINITY } else { range(dtype).0 }))
+        },
+    },
+    RuleFunction {
+        name: "greatest",
+        params: &["dtype"],
+        doc: "The greatest number of an element type; infinity for floats.",
+        eval: |a| {
+            let dtype = a[0].attr::<DType>()?;
+            Some(Attr::of(&if dtype.is_float() { f64::INFINITY } else { range(dtype).1 }))
+        },
+    },
+    RuleFunction {
+        name: "least_finite",
+        params: &["dtype"],
+        doc: "The least number of an element type, infinities aside.",
+        eval: |a| Some(Attr::of(&range(a[0].attr()?).0)),
     },
     RuleFunction {
         name: "sqrt",
@@ -351,36 +423,63 @@ pub const GENERAL: &[RuleFunction] = &[
 
 /// The number that all elements of a constant are.
 pub(crate) fn splat(constant: Attr) -> Option<Scalar> {
+    /// Larger constants are weights; to look at them again and again would cost more than it gives.
+    const MAX_BYTES: usize = 1 << 20;
     let AttrData::Tensor(tensor) = constant.data() else { return None };
-    let mut elements = tensor.elements();
-    let first = elements.next()?;
-    // Large constants are weights; looking at them again and again would cost more than it gives.
-    if elements.len() >= 4096 {
-        return None;
-    }
-    elements.all(|element| element == first).then_some(first)
+    let (first, bytes) = (tensor.elements().next()?, tensor.bytes());
+    let size = bytes.len() / tensor.elements().len();
+    // All are equal where each is equal to the one before it. A NaN is equal to nothing.
+    let equal = bytes.len() <= MAX_BYTES && bytes[size..] == bytes[..bytes.len() - size];
+    (equal && !first.as_f64().is_nan()).then_some(first)
 }
 
 fn element_type(argument: RuleArgument) -> Option<DType> {
-    Some(argument.ty()?.as_tensor()?.dtype)
+    argument.attr().or_else(|| Some(argument.ty()?.as_tensor()?.dtype))
 }
 
 /// Bits of an integer that a type holds exactly, without the sign.
-fn mantissa(dtype: DType) -> Option<u32> {
-    Some(match dtype {
-        _ if dtype == DType::FLOAT64 => 53,
-        _ if dtype == DType::FLOAT32 => 24,
-        _ if dtype == DType::FLOAT16 => 11,
-        _ if dtype.is_bool() => 1,
-        _ if dtype.is_integer() => dtype.bits() - u32::from(dtype.is_signed()),
-        _ => return None,
-    })
+fn precision(dtype: DType) -> u32 {
+    match (dtype.kind(), dtype.bits()) {
+        (DTypeKind::BFloat, _) => 8,
+        (DTypeKind::Float, 16) => 11,
+        (DTypeKind::Float, 32) => 24,
+        (DTypeKind::Float, _) => 53,
+        (_, bits) => bits - u32::from(dtype.is_signed()),
+    }
 }
 
-/// Whether `to` has negative numbers and fractions where `from` has.
-fn keeps_sign(from: DType, to: DType) -> bool {
-    let signed = |dtype: DType| dtype.is_float() || dtype.is_signed();
-    (to.is_float() || !from.is_float()) && (signed(to) || !signed(from))
+/// Whether every value of `from` is one of `to`.
+fn preserves(from: DType, to: DType) -> bool {
+    if from == to {
+        return true;
+    }
+    match (from.is_float(), to.is_float()) {
+        (true, false) => false,
+        // Exponents: bfloat16 has that of float32, float16 a smaller one than all others.
+        (true, true) => match (from.kind(), to.kind()) {
+            (DTypeKind::BFloat, _) => to.bits() >= 32,
+            (_, DTypeKind::BFloat) => false,
+            _ => from.bits() <= to.bits(),
+        },
+        (false, true) => precision(from) <= precision(to),
+        (false, false) => precision(from) <= precision(to) && (!from.is_signed() || to.is_signed()),
+    }
+}
+
+/// The least and the greatest finite number of an element type.
+fn range(dtype: DType) -> (f64, f64) {
+    let greatest = match (dtype.kind(), dtype.bits()) {
+        (DTypeKind::BFloat, _) => 3.389_531_389_251_535_5e38,
+        (DTypeKind::Float, 16) => 65504.0,
+        (DTypeKind::Float, 32) => f64::from(f32::MAX),
+        (DTypeKind::Float, _) => f64::MAX,
+        _ => 2f64.powi(precision(dtype) as i32) - 1.0,
+    };
+    match dtype.kind() {
+        DTypeKind::UInt => (0.0, greatest),
+        DTypeKind::Int => (-greatest - 1.0, greatest),
+        DTypeKind::Float | DTypeKind::BFloat => (-greatest, greatest),
+    }
 }
 
 fn list(argument: RuleArgument) -> Option<Vec<Attr>> {

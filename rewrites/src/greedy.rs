@@ -4,16 +4,18 @@ use std::collections::VecDeque;
 
 use ir_core::{
     Diagnostic, Effects, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId, OpParts, SmallVec,
-    ValueDef, ValueId,
+    Symbol, Traits, ValueDef, ValueId,
 };
 
 use crate::body_graph::{BodyGraph, is_pure};
 use crate::codes;
+use crate::compute::computed;
 use crate::family::{Groups, Siblings};
 use crate::instantiate::{Operand, Plan, Refusal, plan};
 use crate::library::{Compiled, RuleSet};
-use crate::matching::{Match, TermGraph, search};
+use crate::matching::{Head, Match, Pattern, TermGraph, search};
 use crate::proof::Recorder;
+use crate::rule::{FloatClass, Rule};
 
 /// How far to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,8 @@ pub struct Limits {
 pub struct Statistics {
     /// How often each rule was applied, by its place in the set.
     pub applied: Vec<u64>,
+    /// Operations on constants that were computed.
+    pub computed: u64,
     /// Operations looked at.
     pub work: u64,
     /// Whether it was interrupted.
@@ -39,7 +43,8 @@ pub struct Statistics {
 
 /// Applies `rules` to `f` until none applies, or the limit is reached, which is reported as a
 /// warning. Operations are visited in program order, then what was made and whoever uses it; at
-/// one operation, the first rule of the set that applies is taken.
+/// one operation, the first rule of the set that applies is taken. What a rule makes of constants
+/// alone is computed at once, where there is an [evaluator](crate::compute::Evaluator).
 ///
 /// # Errors
 /// When a rule's right side does not type.
@@ -72,7 +77,7 @@ pub fn rewrite_with(
             statistics.interrupted = true;
             break;
         }
-        if !is_pure(f.body, f.registry, op) {
+        if !f.body.is_live(op) {
             continue;
         }
         let Some((index, found, plan)) = first_plan(f, rules, active, op, limits, &mut statistics)?
@@ -84,17 +89,42 @@ pub fn rewrite_with(
         }
         total += 1;
         statistics.applied[index] += 1;
-        let loc = Loc::fused(found.ops.iter().map(|value| f.body.value_loc(*value)));
         let rule = rules.rules[index].rule.name;
+        let loc = location(f, rule, &found, &plan);
         if let Some(recorder) = recorder.as_deref_mut() {
             recorder.in_place(f.body, rules, index, &found, f.registry);
         }
         f.body.begin_rewrite(rule, op);
-        let made = apply(f, &plan, loc.by_pass(rule), &mut worklist);
+        let made = apply(f, &plan, loc, &mut worklist);
         f.body.end_rewrite();
         recorder.iter_mut().for_each(|recorder| recorder.made(&made));
+        for value in made {
+            let recorder = recorder.as_deref_mut();
+            statistics.computed += u64::from(compute(f, value, recorder, &mut worklist));
+        }
     }
     Ok((statistics, None))
+}
+
+/// Replaces an operation on constants, which a rule made, by its result; whether there is one.
+fn compute(
+    f: &mut FuncMut<'_>,
+    value: ValueId,
+    mut recorder: Option<&mut Recorder>,
+    worklist: &mut Worklist,
+) -> bool {
+    let Some(op) = f.body.defining_op(value).filter(|op| f.body.is_live(*op)) else { return false };
+    let graph = BodyGraph { body: f.body, registry: f.registry };
+    let Some(plan) = computed(&graph, value, f.registry) else { return false };
+    if let Some(recorder) = recorder.as_deref_mut() {
+        recorder.computed(f.body, value, f.registry);
+    }
+    let (rule, loc) = (Symbol::new("compute"), f.body.loc(op));
+    f.body.begin_rewrite(rule, op);
+    let made = apply(f, &plan, loc.by_pass(rule), worklist);
+    f.body.end_rewrite();
+    recorder.iter_mut().for_each(|recorder| recorder.made(&made));
+    true
 }
 
 /// Operations that are still to be visited.
@@ -140,13 +170,40 @@ fn first_plan(
     statistics: &mut Statistics,
 ) -> Result<Option<Found>, Diagnostic> {
     let Some(candidates) = rules.by_root.get(&f.body.op_name(op)) else { return Ok(None) };
+    if !is_pure(f.body, f.registry, op) {
+        return Ok(None);
+    }
+    let operands: SmallVec<[_; 4]> =
+        f.body.operands(op).map(|value| first_sight(f, value)).collect();
     for index in candidates.iter().copied().filter(|index| active[*index]) {
+        if !begins(&rules.rules[index].pattern, &operands) {
+            continue;
+        }
         let found = plan_of(f, rules, index, op, limits.matches, &mut statistics.work)?;
         if found.is_some() {
             return Ok(found);
         }
     }
     Ok(None)
+}
+
+/// The operation that computes `value`, and whether it is a constant.
+fn first_sight(f: &FuncMut<'_>, value: ValueId) -> (Option<Symbol>, bool) {
+    let Some(op) = f.body.defining_op(value) else { return (None, false) };
+    (Some(f.body.op_name(op)), f.registry.traits(f.body, op).contains(Traits::CONSTANT))
+}
+
+/// Whether `operands`, in some order, are what `pattern` says of them at first sight.
+fn begins(pattern: &Pattern, operands: &[(Option<Symbol>, bool)]) -> bool {
+    let heads = &*pattern.heads;
+    let fits = |(head, operand): (&Head, &(Option<Symbol>, bool))| match head {
+        Head::Any => true,
+        Head::Op(name) => operand.0 == Some(*name),
+        Head::Constant => operand.1,
+    };
+    operands.len() == heads.len()
+        && (heads.iter().zip(operands).all(fits)
+            || operands.len() == 2 && heads.iter().zip(operands.iter().rev()).all(fits))
 }
 
 /// What the rule at the place `index` makes of `op`.
@@ -171,12 +228,15 @@ pub(crate) fn plan_of(
     let mut left = matches;
     let mut visit = |found: &Match<ValueId>| {
         left = left.saturating_sub(1);
+        if !is_allowed(f, rules, &compiled.rule, found) {
+            return left > 0;
+        }
         match plan(&graph, &compiled.rule, found, f.registry, &rules.functions) {
-            Ok(plan) if changes(f, &plan) && place(f, found, &plan).is_some() => {
+            Ok(plan) if changes(f, &plan) && place(f, &found.equations, &plan).is_some() => {
                 chosen = Some((index, found.clone(), plan));
             }
-            Ok(_) | Err(Refusal::Condition) => {}
-            Err(Refusal::IllTyped(diagnostic)) => error = Some(diagnostic),
+            Err(Refusal::IllTyped(diagnostic)) if !rules.lenient => error = Some(diagnostic),
+            Ok(_) | Err(_) => {}
         }
         chosen.is_none() && error.is_none() && left > 0
     };
@@ -187,13 +247,37 @@ pub(crate) fn plan_of(
     }
 }
 
+/// Whether `rule` may be applied where it was `found`, whatever it says of types and attributes.
+fn is_allowed(f: &FuncMut<'_>, rules: &RuleSet, rule: &Rule, found: &Match<ValueId>) -> bool {
+    let is_float = |value: &ValueId| {
+        f.body.ty(*value).as_tensor().is_some_and(|tensor| tensor.dtype.is_float())
+    };
+    if rules.exact && rule.class != FloatClass::Exact {
+        let values = found.values.iter().flatten();
+        if found.ops.iter().chain(values).any(is_float) {
+            return false;
+        }
+    }
+    let is_shared =
+        |value: &ValueId| !found.equations.contains(value) && !f.body.has_one_use(*value);
+    !(rule.unshared && found.ops.iter().any(is_shared))
+}
+
 /// Applies what [`plan_of`] found; the values of the operations that it made.
 pub(crate) fn apply_plan(f: &mut FuncMut<'_>, rules: &RuleSet, found: &Found) -> Vec<ValueId> {
     let (index, matched, plan) = found;
-    let loc = Loc::fused(matched.ops.iter().map(|value| f.body.value_loc(*value)));
-    let loc = loc.by_pass(rules.rules[*index].rule.name);
+    let loc = location(f, rules.rules[*index].rule.name, matched, plan);
     let mut worklist = Worklist { pending: VecDeque::new(), queued: vec![] };
     apply(f, plan, loc, &mut worklist)
+}
+
+/// Where what `rule` makes of `found` comes from.
+fn location(f: &FuncMut<'_>, rule: Symbol, found: &Match<ValueId>, plan: &Plan<ValueId>) -> Loc {
+    // Nothing is made, so nothing needs it.
+    if plan.ops.is_empty() {
+        return Loc::UNKNOWN;
+    }
+    Loc::fused(found.ops.iter().map(|value| f.body.value_loc(*value))).by_pass(rule)
 }
 
 /// What a rule about a family makes of the operation of `root` and of those that share an operand
@@ -223,13 +307,15 @@ fn family(
     for group in groups.iter() {
         let Some(rule) = siblings.of(group.len()) else { continue };
         let found = siblings.join(group);
-        if !found.equations.contains(&root) {
+        if !found.equations.contains(&root) || !is_allowed(f, rules, rule, &found) {
             continue;
         }
         match plan(&graph, rule, &found, f.registry, &rules.functions) {
-            Ok(plan) if place(f, &found, &plan).is_some() => return Ok(Some((found, plan))),
-            Ok(_) | Err(Refusal::Condition) => {}
-            Err(Refusal::IllTyped(diagnostic)) => return Err(*diagnostic),
+            Ok(plan) if place(f, &found.equations, &plan).is_some() => {
+                return Ok(Some((found, plan)));
+            }
+            Err(Refusal::IllTyped(diagnostic)) if !rules.lenient => return Err(*diagnostic),
+            Ok(_) | Err(_) => {}
         }
     }
     Ok(None)
@@ -257,9 +343,9 @@ fn changes(f: &FuncMut<'_>, plan: &Plan<ValueId>) -> bool {
 /// Where the new operations can stand: after what they use and before every use of what they
 /// replace. With one root that is just before it. With several, they and the operands must share
 /// a block.
-fn place(f: &FuncMut<'_>, found: &Match<ValueId>, plan: &Plan<ValueId>) -> Option<InsertPoint> {
-    let root = f.body.defining_op(*found.equations.first()?)?;
-    if plan.replacements.len() == 1 && found.equations.len() == 1 {
+fn place(f: &FuncMut<'_>, roots: &[ValueId], plan: &Plan<ValueId>) -> Option<InsertPoint> {
+    let root = f.body.defining_op(*roots.first()?)?;
+    if plan.replacements.len() == 1 && roots.len() == 1 {
         return Some(InsertPoint::Before(root));
     }
     let block = f.body.op_block(root)?;
@@ -314,15 +400,9 @@ fn apply(
     let Some(first) = found.first().and_then(|old| f.body.defining_op(*old)) else {
         return vec![];
     };
-    let matched = Match {
-        values: SmallVec::new(),
-        attributes: SmallVec::new(),
-        equations: found,
-        ops: SmallVec::new(),
-    };
     let at = match plan.replacements.len() {
         1 => InsertPoint::Before(first),
-        _ => match place(f, &matched, plan) {
+        _ => match place(f, &found, plan) {
             Some(at) => at,
             None => return vec![],
         },

@@ -34,6 +34,21 @@ pub struct Planned<V> {
     pub ty: Type,
 }
 
+impl<V> Planned<V> {
+    /// The constant `tensor` in the dialect of the operation `like`.
+    pub(crate) fn constant(like: Symbol, tensor: &TensorData) -> Planned<V> {
+        let like = like.as_str();
+        // The prefix with its point, as it stands in the name.
+        let dialect = like.find('.').map_or("", |point| &like[..=point]);
+        Planned {
+            name: Symbol::new(&[dialect, "constant"].concat()),
+            attrs: AttrDict::empty().with("value", tensor),
+            operands: SmallVec::new(),
+            ty: tensor.ty(),
+        }
+    }
+}
+
 /// What a rule makes of a match.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Plan<V> {
@@ -50,10 +65,11 @@ pub(crate) struct Known<'a, G: TermGraph> {
 }
 
 impl<G: TermGraph> Bindings for Known<'_, G> {
-    fn value(&self, var: Var) -> Option<RuleArgument> {
+    fn value(&self, var: Var, weight: bool) -> Option<RuleArgument> {
         let value = self.found.values[var.0]?;
         let (ty, constant) = (self.graph.ty(value), self.graph.constant(value));
-        Some(RuleArgument::Value { ty, constant, weight: self.graph.is_weight(value) })
+        let weight = weight && self.graph.is_weight(value);
+        Some(RuleArgument::Value { ty, constant, weight })
     }
 
     fn attribute(&self, var: Var) -> Option<Attr> {
@@ -91,8 +107,8 @@ pub fn plan<G: TermGraph>(
         registry,
         functions,
         ops: vec![],
-        made: vec![None; rule.nodes.len()],
-        named: vec![None; rule.values.len()],
+        made: SmallVec::from_elem(None, rule.nodes.len()),
+        named: SmallVec::from_elem(None, rule.values.len()),
     };
     for equation in &rule.right {
         planner.equation(equation)?;
@@ -126,9 +142,9 @@ struct Planner<'a, G: TermGraph> {
     functions: &'a Functions,
     ops: Vec<Planned<G::Value>>,
     /// What stands for each node.
-    made: Vec<Option<Operand<G::Value>>>,
+    made: SmallVec<[Option<Operand<G::Value>>; 16]>,
     /// What stands for names of the right side.
-    named: Vec<Option<Operand<G::Value>>>,
+    named: SmallVec<[Option<Operand<G::Value>>; 8]>,
 }
 
 impl<G: TermGraph> Planner<'_, G> {
@@ -172,15 +188,10 @@ impl<G: TermGraph> Planner<'_, G> {
         dtype: ir_core::DType,
     ) -> Result<Operand<G::Value>, Refusal> {
         let root = self.rule.left.first().map(|equation| self.rule.node(equation.node));
-        let dialect = match root {
-            Some(Node::Op(op)) => op.name.as_str().split('.').next().unwrap_or_default(),
-            _ => "",
+        let Some(Node::Op(OpNode { name: root, .. })) = root else {
+            return Err(Refusal::Condition);
         };
-        let tensor = TensorData::scalar(dtype, number);
-        let ty = tensor.ty();
-        let attrs = AttrDict::empty().with("value", &tensor);
-        let name = Symbol::new(&format!("{dialect}.constant"));
-        Ok(self.push(Planned { name, attrs, operands: SmallVec::new(), ty }))
+        Ok(self.push(Planned::constant(*root, &TensorData::scalar(dtype, number))))
     }
 
     fn push(&mut self, op: Planned<G::Value>) -> Operand<G::Value> {

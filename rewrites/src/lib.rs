@@ -9,7 +9,7 @@
 //! - [`expression`], [`functions`]: side conditions and computed attributes;
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
-//! - [`greedy`]: the greedy strategy, over a [`body_graph`];
+//! - [`greedy`]: the greedy strategy, over a [`body_graph`], which [`compute`]s what depends on constants alone;
 //! - [`eqsat`]: equality saturation: [`egraph`], [`snapshot`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
 //!   [`dump`];
 //! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text;
@@ -18,6 +18,7 @@
 pub mod beam;
 pub mod body_graph;
 pub mod codes;
+pub mod compute;
 pub mod cost;
 pub mod dump;
 pub mod egraph;

@@ -19,6 +19,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("simplify.rules", include_str!("../rules/simplify.rules")),
     ("compare.rules", include_str!("../rules/compare.rules")),
     ("finite-math.rules", include_str!("../rules/finite-math.rules")),
+    ("fast-math.rules", include_str!("../rules/fast-math.rules")),
     ("algebra.rules", include_str!("../rules/algebra.rules")),
     ("motion.rules", include_str!("../rules/motion.rules")),
     ("join.rules", include_str!("../rules/join.rules")),
@@ -78,6 +79,11 @@ pub struct RuleSet {
     pub by_root: FxHashMap<Symbol, Vec<usize>>,
     /// What conditions may call.
     pub functions: Functions,
+    /// Whether rules that promise less than the same floats are left out where there are floats.
+    pub exact: bool,
+    /// Whether a rule does not apply where its right side has no type or another one than the left
+    /// side; else that is an error of the rule.
+    pub lenient: bool,
 }
 
 impl RuleSet {
@@ -87,6 +93,8 @@ impl RuleSet {
             rules: vec![],
             by_root: FxHashMap::default(),
             functions: Functions::new(registry),
+            exact: false,
+            lenient: false,
         };
         for rule in rules {
             let reversed = rule.bidirectional.then(|| rule.reversed());

@@ -45,6 +45,8 @@ pub struct Match<V> {
     pub equations: SmallVec<[V; 2]>,
     /// All operations of the left side, the first root first.
     pub ops: SmallVec<[V; 4]>,
+    /// Which of them have their two operands in the other order.
+    pub swapped: SmallVec<[bool; 4]>,
 }
 
 /// A step of a compiled pattern. Slots hold values.
@@ -254,7 +256,7 @@ struct Choice {
 struct Search<'g, G: TermGraph> {
     graph: &'g G,
     rule: &'g Rule,
-    slots: Vec<Option<G::Value>>,
+    slots: SmallVec<[Option<G::Value>; 8]>,
     found: Match<G::Value>,
     /// Variables in the order in which they were bound, to unbind them.
     bound_values: Vec<Var>,
@@ -274,12 +276,13 @@ pub fn search<G: TermGraph>(
     let mut search = Search {
         graph,
         rule,
-        slots: vec![None; pattern.slots],
+        slots: SmallVec::from_elem(None, pattern.slots),
         found: Match {
             values: SmallVec::from_elem(None, rule.values.len()),
             attributes: SmallVec::from_elem(None, rule.attributes.len()),
             equations: SmallVec::new(),
             ops: SmallVec::new(),
+            swapped: SmallVec::new(),
         },
         bound_values: vec![],
         bound_attributes: vec![],
@@ -412,6 +415,7 @@ impl<G: TermGraph> Search<'_, G> {
                 self.slots[operands + index] = Some(operand);
             }
             self.found.ops.push(value);
+            self.found.swapped.push(alternative % orders == 1);
             // The attributes bound here are taken back with this choice, which was made before.
             return match alternative + 1 < alternatives {
                 true => Outcome::FitsOrElse(alternative + 1),
@@ -472,5 +476,6 @@ impl<G: TermGraph> Search<'_, G> {
         self.unbind_attributes(choice.attributes);
         self.found.equations.truncate(choice.equations);
         self.found.ops.truncate(choice.ops);
+        self.found.swapped.truncate(choice.ops);
     }
 }

@@ -152,6 +152,7 @@ impl Parser<'_> {
             right: vec![],
             conditions: vec![],
             typed: false,
+            unshared: false,
             samples: vec![],
             span,
         });
@@ -372,9 +373,11 @@ impl Parser<'_> {
 
     fn conditions(&mut self) -> Result<(), Failed> {
         loop {
-            if self.cursor.at_word("typed") && self.cursor.after().kind != TokenKind::LeftParen {
-                self.cursor.bump();
+            let is_word = self.cursor.after().kind != TokenKind::LeftParen;
+            if is_word && self.cursor.eat_word("typed") {
                 self.rule.iter_mut().for_each(|rule| rule.typed = true);
+            } else if is_word && self.cursor.eat_word("unshared") {
+                self.rule.iter_mut().for_each(|rule| rule.unshared = true);
             } else {
                 let condition = self.expression()?;
                 self.rule.iter_mut().for_each(|rule| rule.conditions.push(condition.clone()));

@@ -28,6 +28,9 @@ impl fmt::Display for Rule {
         if self.typed {
             conditions.push("typed".to_string());
         }
+        if self.unshared {
+            conditions.push("unshared".to_string());
+        }
         for condition in &self.conditions {
             let mut text = String::new();
             self.write_expr(condition, 0, &mut text)?;

@@ -169,6 +169,9 @@ pub struct Rule {
     /// `where typed`: it applies only where the right side has the types of the left side. Without
     /// it, a right side of another type is an error of the rule.
     pub typed: bool,
+    /// `where unshared`: it applies only where nothing else uses what the left side computes below
+    /// its roots. In an e-graph, where costs decide, that is no matter.
+    pub unshared: bool,
     /// What it is tried on when it is checked.
     pub samples: Vec<Sample>,
     /// Where it stands.

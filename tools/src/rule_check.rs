@@ -47,6 +47,7 @@ enum Trial {
 /// for the same rule on every machine.
 pub fn check(rule: &Rule, registry: &Registry, trials: u32) -> Verdict {
     let functions = Functions::new(registry);
+    let rule = &wherever_it_holds(rule);
     let mut verdict = Verdict { tried: 0, error: None, unneeded: vec![] };
     let mut directions = vec![rule.clone()];
     directions.extend(rule.bidirectional.then(|| rule.reversed()));
@@ -75,10 +76,23 @@ pub fn check(rule: &Rule, registry: &Registry, trials: u32) -> Verdict {
     verdict
 }
 
+/// `rule` without the conditions that say where it is of use: it must hold wherever it could be
+/// applied, and what an operand is computed from is no matter of its elements.
+fn wherever_it_holds(rule: &Rule) -> Rule {
+    let of_use = |condition: &Expr| {
+        let condition = if let Expr::Not(part) = condition { part } else { condition };
+        let functions = ["is_constant", "is_weight", "pays"];
+        matches!(condition, Expr::Call(name, _) if functions.contains(&name.as_str()))
+    };
+    let mut rule = rule.clone();
+    rule.conditions.retain(|condition| !of_use(condition));
+    rule
+}
+
 /// Operands on which both sides of `rule` agree, as text.
 pub fn example(rule: &Rule, registry: &Registry) -> Vec<String> {
     let functions = Functions::new(registry);
-    let rule = members(rule.clone());
+    let rule = members(wherever_it_holds(rule));
     let trials =
         (0..4000).map(|seed| Operands::new(registry, seed, true).run(&rule, &functions, seed));
     trials
@@ -96,11 +110,6 @@ fn members(rule: Rule) -> Rule {
 fn unneeded(rule: &Rule, registry: &Registry, functions: &Functions, trials: u32) -> Vec<String> {
     let mut found = Vec::new();
     for index in 0..rule.conditions.len() {
-        // Trials see all operands as constants; this is a question of what pays, too.
-        let pays = ["is_constant", "is_weight", "pays"];
-        if matches!(&rule.conditions[index], Expr::Call(name, _) if pays.contains(&name.as_str())) {
-            continue;
-        }
         let mut mutant = rule.clone();
         let condition = mutant.conditions.remove(index);
         let mutant = members(mutant);
@@ -214,6 +223,7 @@ impl Operands<'_> {
             attributes: SmallVec::from_elem(None, rule.attributes.len()),
             equations: SmallVec::new(),
             ops: SmallVec::new(),
+            swapped: SmallVec::new(),
         };
         let mut extents = FxHashMap::default();
         // Of several samples of one variable, one is taken.

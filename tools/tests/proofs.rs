@@ -34,8 +34,8 @@ fn certificates_of_random_programs_hold() {
         relay::text::print(&module, &registry, &options, &mut text).unwrap();
         std::fs::write(folder.join("in.relay"), &text).unwrap();
         let passes = BUILT_IN.iter().map(|(name, _)| format!("eqsat{{strategy={name},cost=ops}}"));
-        let passes: Vec<String> =
-            passes.chain(["rewrite".to_string(), "eqsat".to_string()]).collect();
+        let others = ["rewrite", "eqsat", "simplify-expr", "div-to-mul", "fold-explicit-padding"];
+        let passes: Vec<String> = passes.chain(others.map(String::from)).collect();
         let pass = &passes[seed as usize % passes.len()];
         let explain = ["in.relay", "--pass", pass, "--explain-rewrites=in.cert", "-o", "out.relay"];
         let program = || String::from_utf8_lossy(&text).into_owned();

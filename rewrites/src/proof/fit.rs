@@ -135,6 +135,7 @@ pub fn fit(
             attributes: SmallVec::from_elem(None, rule.attributes.len()),
             equations: shape.roots.iter().map(|place| left[*place].term).collect(),
             ops: left.iter().map(|line| line.term).collect(),
+            swapped: left.iter().map(|line| line.swapped).collect(),
         },
         equal: vec![],
     };

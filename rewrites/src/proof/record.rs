@@ -5,6 +5,7 @@ use ir_core::pass::{Explanation, Place};
 use ir_core::{Body, Diagnostic, FuncMut, Registry, SmallVec, Span, Symbol, Type, ValueId};
 
 use crate::codes;
+use crate::compute::computed;
 use crate::egraph::Class;
 use crate::functions::splat;
 use crate::instantiate::{Plan, plan};
@@ -311,15 +312,8 @@ impl Recorder {
         registry: &Registry,
     ) {
         let mut left = Vec::with_capacity(found.ops.len());
-        for value in &found.ops {
-            let line = body.defining_op(*value).and_then(|op| {
-                let operands: Option<Operands> =
-                    body.operands(op).map(|operand| self.term(body, operand, registry)).collect();
-                let term = self.terms.add(program::kind(body, op), operands?, registry);
-                self.note_new();
-                Some(Line { term, swapped: false })
-            });
-            left.extend(line);
+        for (value, swapped) in found.ops.iter().zip(&found.swapped) {
+            left.extend(self.line_of(body, *value, *swapped, registry));
         }
         match self.rule_step(rules, place, left, registry) {
             Some(step) => {
@@ -332,6 +326,43 @@ impl Recorder {
                 self.fail(&format!("rule `{rule}` matched otherwise than it was noted"));
             }
         }
+    }
+
+    /// The operation that computes `value` in `body` is about to be replaced by its result.
+    pub(crate) fn computed(&mut self, body: &Body, value: ValueId, registry: &Registry) {
+        let computed = self.line_of(body, value, false, registry).and_then(|line| {
+            let plan = computed(&self.terms, line.term, registry)?;
+            let operands = self.terms.operands(line.term).iter();
+            let shown = operands.filter_map(|o| Some((*o, self.terms.constant_shown(*o)?)));
+            let equal = shown.filter(|(operand, shown)| operand != shown).collect();
+            Some((step(Origin::Compute, vec![line], equal, Operands::new()), plan))
+        });
+        match computed {
+            Some(step) => {
+                self.push(step, &[], registry);
+                self.end_round();
+            }
+            None => {
+                self.made.clear();
+                self.fail("an operation was computed otherwise than it was noted");
+            }
+        }
+    }
+
+    /// The operation of `body` that computes `value`, as a line of a left side.
+    fn line_of(
+        &mut self,
+        body: &Body,
+        value: ValueId,
+        swapped: bool,
+        registry: &Registry,
+    ) -> Option<Line> {
+        let op = body.defining_op(value)?;
+        let operands: Option<Operands> =
+            body.operands(op).map(|operand| self.term(body, operand, registry)).collect();
+        let term = self.terms.add(program::kind(body, op), operands?, registry);
+        self.note_new();
+        Some(Line { term, swapped })
     }
 
     /// The operations of the rule that was applied last compute `values`.
@@ -444,6 +475,7 @@ impl Recorder {
                     let group: Vec<String> = group.iter().map(usize::to_string).collect();
                     format!("group {}", group.join(" "))
                 }
+                Origin::Compute => "compute constant".to_string(),
             };
             text += &format!("step {steps}: {what}\n");
             let root = step.left.first()?.term;

@@ -269,6 +269,7 @@ impl Replay<'_> {
         let what = what.ok_or_else(|| line.expected(&format!("`step {number}: rule`")))?;
         let mut words = what.text.split(' ');
         let origin = match (words.next(), words.next()) {
+            (Some("compute"), Some("constant")) => Origin::Compute,
             (Some(name), None) => Origin::Rule(Symbol::new(name), false),
             (Some(name), Some("reversed")) => Origin::Rule(Symbol::new(name), true),
             (Some("group"), Some(_)) => {

@@ -3,6 +3,7 @@
 use ir_core::{Body, Registry, Symbol, Traits};
 use rustc_hash::FxHashMap;
 
+use crate::compute::computed;
 use crate::instantiate::{Plan, plan};
 use crate::library::RuleSet;
 use crate::matching::Match;
@@ -21,6 +22,8 @@ pub enum Origin {
     Rule(Symbol, bool),
     /// Grouping of a sum: the places of the terms that come together.
     Group(Vec<usize>),
+    /// Computing an operation on constants.
+    Compute,
 }
 
 /// Why there is no step.
@@ -113,6 +116,11 @@ impl<'a> Store<'a> {
                 let grouped = regroup(&self.terms, left, group, self.registry);
                 let (plan, _) = grouped.ok_or(Refusal::Match)?;
                 return Ok(Holds { rule: None, plan });
+            }
+            Origin::Compute => {
+                let [line] = left else { return Err(Refusal::Match) };
+                let plan = computed(&self.terms, line.term, self.registry);
+                return Ok(Holds { rule: None, plan: plan.ok_or(Refusal::Condition)? });
             }
         };
         let places = self.named.get(&(name, reverse)).ok_or(Refusal::UnknownRule)?;
