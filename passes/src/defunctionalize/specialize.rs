@@ -115,7 +115,7 @@ fn specialize_uses(
                     let name = copy_function(module, global.name, arguments, copies, pending);
                     insert_global(body, op, name, substitute(plain, &map))
                 }
-                None if body.op_name(op) == "relay.fn" => copy_local(body, op, &map),
+                None if has_own_type(body, op) => copy_local(body, op, &map),
                 None => continue,
             };
             body.set_operand(user, index, new);
@@ -156,6 +156,12 @@ fn insert_global(body: &mut Body, op: OpId, name: Symbol, ty: Type) -> ValueId {
     let parts = OpParts::new("relay.global", &[], &types).attrs(attrs).at(loc);
     let new = body.insert_op(InsertPoint::After(op), parts);
     body.result(new, 0)
+}
+
+/// Whether `op` is a function or a constructor, of which each use may have another type.
+fn has_own_type(body: &Body, op: OpId) -> bool {
+    let name = body.op_name(op);
+    name == "relay.fn" || name == "relay.constructor"
 }
 
 /// A copy of the function value `op` with its type parameters replaced.
