@@ -42,6 +42,8 @@ bitflags::bitflags! {
         const DEFERRED = 1 << 6;
         /// Its blocks end where they end, without a terminator.
         const NO_TERMINATOR = 1 << 7;
+        /// Its result is its operand: it says something to passes.
+        const IDENTITY = 1 << 8;
     }
 }
 

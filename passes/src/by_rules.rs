@@ -7,7 +7,7 @@ use ir_core::{
     TensorData, Type,
 };
 use relay::interpreter::{EvalCx, Evaluate, Value};
-use rewrites::compute::Evaluator;
+use rewrites::compute::{Evaluator, Known};
 use rewrites::library::{Library, RuleSet};
 use rewrites::rule::Rule;
 use rustc_hash::FxHashMap;
@@ -71,15 +71,37 @@ fn chosen(library: &Library, tag: &str, exact: bool, registry: &Registry) -> Rul
     RuleSet { exact, lenient: true, ..RuleSet::new(forward, registry) }
 }
 
-/// The result of an operation on constants, by its evaluator.
-fn compute(
+/// The result of an operation on constants, by its evaluator; `None` where it has none, or fails.
+pub(crate) fn compute(
     registry: &Registry,
     name: Symbol,
     attrs: AttrDict,
-    operands: &[TensorData],
+    operands: &[Known],
     result: Type,
-) -> Option<TensorData> {
-    let evaluate = registry.hook::<Evaluate>(name)?;
-    let operands: Vec<Value> = operands.iter().cloned().map(Value::Tensor).collect();
-    (evaluate.0)(&EvalCx { operands: &operands, attrs, result }).ok()?.as_tensor().cloned()
+) -> Option<Known> {
+    let value = |known: &Known| match known {
+        Known::Tensor(tensor) => Value::Tensor(tensor.clone()),
+        Known::Tuple(fields) => Value::tuple(fields.iter().cloned().map(Value::Tensor)),
+    };
+    let operands: Vec<Value> = operands.iter().map(value).collect();
+    let value = match name.as_str() {
+        "relay.tuple" => Value::tuple(operands),
+        "relay.tuple_get" => {
+            let index = usize::try_from(attrs.value::<i64>("index")?).ok()?;
+            operands.first()?.as_tuple()?.get(index)?.clone()
+        }
+        _ => {
+            let evaluate = registry.hook::<Evaluate>(name)?;
+            (evaluate.0)(&EvalCx { operands: &operands, attrs, result }).ok()?
+        }
+    };
+    match value {
+        Value::Tensor(tensor) => (tensor.ty() == result).then_some(Known::Tensor(tensor)),
+        value => {
+            let fields = value.as_tuple()?.iter().map(|field| field.as_tensor().cloned());
+            let fields: Vec<TensorData> = fields.collect::<Option<_>>()?;
+            let ty = Type::tuple(fields.iter().map(TensorData::ty));
+            (ty == result).then_some(Known::Tuple(fields))
+        }
+    }
 }

@@ -11,18 +11,20 @@ mod kernels;
 mod partition;
 mod search;
 
-pub use defuse::Defuse;
+pub use defuse::{Defuse, expand_kernels};
 
 use ir_core::pass::{OptionValue, PassDef, PassInstance};
 use ir_core::{
-    BlockId, CostTable, Diagnostic, FuncMut, FunctionPass, OpId, Options, Pass, PassContext,
-    PassResult,
+    BlockId, CostTable, FuncMut, FunctionPass, OpId, Options, Pass, PassContext, PassResult,
+    Registry,
 };
 use relay::language::{fn_attributes, is_primitive};
+use rewrites::library::RuleSet;
+use rewrites::proof::Recorder;
 use rewrites::rule::{FloatClass, Rule};
 use search::cost::Machine;
 
-use crate::rewrite::Chosen;
+use crate::rewrite::{Chosen, explain};
 
 /// How the groups are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,15 +166,23 @@ impl FunctionPass for Fuse {
         if is_primitive(f.signature.attrs) {
             return Ok(());
         }
+        let searches = self.options.strategy == Strategy::Search && self.options.level > 0;
+        let solver = searches.then(|| self.solver(f.registry, cx));
+        let mut recorder = (searches && cx.explain).then(|| Recorder::new(f));
+        let mut kernels = vec![];
         for block in open_blocks(f) {
             let graph = graph::Graph::of_block(f, block);
             let max_depth = if self.options.level == 0 { 0 } else { self.options.max_depth };
             let groups = partition::partition(&graph, max_depth);
-            let kernels = match self.options.strategy {
-                Strategy::Search if self.options.level > 0 => {
-                    self.search(f, cx, block, &graph, &groups)?
+            kernels.push(match &solver {
+                Some(solver) => {
+                    let recorder = recorder.as_mut();
+                    let found = search::search(f, block, &graph, &groups, solver, recorder);
+                    let found = found.map_err(|error| *error)?;
+                    tell(&found, cx);
+                    found.kernels
                 }
-                _ => {
+                None => {
                     let op = |node: usize| graph.nodes[node].op;
                     let kernel = |of: Vec<usize>| kernels::Kernel {
                         members: of.into_iter().map(op).collect(),
@@ -180,23 +190,28 @@ impl FunctionPass for Fuse {
                     };
                     groups.members().into_iter().map(kernel).collect()
                 }
-            };
-            kernels::outline(f, cx, &kernels)?;
+            });
+        }
+        // What is explained is the rewriting: kernels compute what their operations did.
+        if recorder.is_some() {
+            let none = RuleSet::new([], f.registry);
+            let rules = solver.and_then(|solver| solver.rules).unwrap_or(&none);
+            explain(f, rules, recorder, cx)?;
+        }
+        for kernels in &kernels {
+            kernels::outline(f, cx, kernels)?;
         }
         Ok(())
     }
 }
 
 impl Fuse {
-    /// Cheaper kernels than `groups`, if there are any.
-    fn search(
-        &self,
-        f: &mut FuncMut<'_>,
+    /// What the search solves windows with.
+    fn solver<'a>(
+        &'a self,
+        registry: &'a Registry,
         cx: &mut PassContext<'_>,
-        block: BlockId,
-        graph: &graph::Graph,
-        groups: &partition::Groups,
-    ) -> Result<Vec<kernels::Kernel>, Diagnostic> {
+    ) -> search::Solver<'a> {
         let FuseOptions { max_depth, rows, several_results: several, target, .. } = self.options;
         let keep: fn(&Rule) -> bool = match self.options.reassociate {
             true => |rule| !matches!(rule.class, FloatClass::Approximate(_)),
@@ -208,32 +223,32 @@ impl Fuse {
             // Wrong rules are reported, and no window is rewritten.
             false => self.rules.get_where(&self.options.rules, &DEFAULT_RULES, keep, cx),
         };
-        let solver = search::Solver {
-            registry: f.registry,
+        let operators = max_depth.min(search::MOST_OPERATORS);
+        let limits = search::Limits { operators, rows, several };
+        search::Solver {
+            registry,
             rules,
             machine: Machine(target),
-            limits: search::Limits {
-                operators: max_depth.min(search::MOST_OPERATORS),
-                rows,
-                several,
-            },
+            limits,
             interrupt: cx.interrupt,
-        };
-        let found = search::search(f, block, graph, groups, &solver).map_err(|error| *error)?;
-        if found.interrupted {
-            cx.cut_short();
         }
-        let nanoseconds = |microseconds: f64| (microseconds * 1e3).round() as u64;
-        cx.count("modelled ns of operators alone", nanoseconds(found.unfused));
-        cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));
-        cx.count("modelled ns", nanoseconds(found.after));
-        cx.count("rewritten blocks", u64::from(found.rewritten));
-        cx.count("pairs joined for several results", found.joined);
-        cx.count("windows", found.windows);
-        cx.count("different windows", found.different);
-        cx.count("windows that were solved exactly", found.proven);
-        Ok(found.kernels)
     }
+}
+
+/// Statistics of what was found for a block.
+fn tell(found: &search::Found, cx: &mut PassContext<'_>) {
+    if found.interrupted {
+        cx.cut_short();
+    }
+    let nanoseconds = |microseconds: f64| (microseconds * 1e3).round() as u64;
+    cx.count("modelled ns of operators alone", nanoseconds(found.unfused));
+    cx.count("modelled ns of post-dominator groups", nanoseconds(found.before));
+    cx.count("modelled ns", nanoseconds(found.after));
+    cx.count("rewritten blocks", u64::from(found.rewritten));
+    cx.count("pairs joined for several results", found.joined);
+    cx.count("windows", found.windows);
+    cx.count("different windows", found.different);
+    cx.count("windows that were solved exactly", found.proven);
 }
 
 /// The operations that the post-dominator groups put into one kernel, for every kernel of more than

@@ -37,15 +37,20 @@ pub struct Planned<V> {
 impl<V> Planned<V> {
     /// The constant `tensor` in the dialect of the operation `like`.
     pub(crate) fn constant(like: Symbol, tensor: &TensorData) -> Planned<V> {
-        let like = like.as_str();
-        // The prefix with its point, as it stands in the name.
-        let dialect = like.find('.').map_or("", |point| &like[..=point]);
         Planned {
-            name: Symbol::new(&[dialect, "constant"].concat()),
+            name: Self::beside(like, "constant"),
             attrs: AttrDict::empty().with("value", tensor),
             operands: SmallVec::new(),
             ty: tensor.ty(),
         }
+    }
+
+    /// The operation called `name` in the dialect of the operation `like`.
+    pub(crate) fn beside(like: Symbol, name: &str) -> Symbol {
+        let like = like.as_str();
+        // The prefix with its point, as it stands in the name.
+        let dialect = like.find('.').map_or("", |point| &like[..=point]);
+        Symbol::new(&[dialect, name].concat())
     }
 }
 

@@ -35,6 +35,8 @@ fn certificates_of_random_programs_hold() {
         std::fs::write(folder.join("in.relay"), &text).unwrap();
         let passes = BUILT_IN.iter().map(|(name, _)| format!("eqsat{{strategy={name},cost=ops}}"));
         let others = ["rewrite", "eqsat", "simplify-expr", "div-to-mul", "fold-explicit-padding"];
+        let fuse = ["fuse", "fuse{reassociate=true}", "fuse{target=c}"];
+        let others = others.into_iter().chain(fuse);
         let passes: Vec<String> = passes.chain(others.map(String::from)).collect();
         let pass = &passes[seed as usize % passes.len()];
         let explain = ["in.relay", "--pass", pass, "--explain-rewrites=in.cert", "-o", "out.relay"];

@@ -30,23 +30,28 @@ pub struct Defuse {}
 
 impl FunctionPass for Defuse {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        let mut kernels: Vec<OpId> = vec![];
-        for op in f.all::<Call>() {
-            let Some(call) = f.view::<Call>(op) else { continue };
-            let Some(kernel) = f.body.defining_op(call.callee) else { continue };
-            if is_primitive(fn_attributes(f.body, kernel)) {
-                expand(f, op, kernel, &call.args);
-                kernels.push(kernel);
-                cx.count("calls expanded", 1);
-            }
-        }
-        for kernel in kernels {
-            if f.body.is_live(kernel) && f.body.is_unused(f.body.result(kernel, 0)) {
-                f.body.erase(kernel);
-            }
-        }
+        cx.count("calls expanded", expand_kernels(f, |_| true));
         Ok(())
     }
+}
+
+/// Replaces calls of the kernels that `chosen` chooses by what they compute; how many there were.
+pub fn expand_kernels(f: &mut FuncMut<'_>, chosen: impl Fn(OpId) -> bool) -> u64 {
+    let mut kernels: Vec<OpId> = vec![];
+    for op in f.all::<Call>() {
+        let Some(call) = f.view::<Call>(op) else { continue };
+        let Some(kernel) = f.body.defining_op(call.callee) else { continue };
+        if is_primitive(fn_attributes(f.body, kernel)) && chosen(kernel) {
+            expand(f, op, kernel, &call.args);
+            kernels.push(kernel);
+        }
+    }
+    for &kernel in &kernels {
+        if f.body.is_live(kernel) && f.body.is_unused(f.body.result(kernel, 0)) {
+            f.body.erase(kernel);
+        }
+    }
+    kernels.len() as u64
 }
 
 /// Replaces `call` by a copy of what `kernel` does. Kernels hold no regions.

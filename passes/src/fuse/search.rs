@@ -6,7 +6,8 @@
 //! at, `candidates` grows kernels for every class of values by the rules of `legality`, priced by
 //! `cost`, and `solve` lets extraction choose: a kernel is a node in the class of its result, and its
 //! children are the classes that it reads. `several` joins chosen kernels to ones of several results,
-//! and `write` puts what came out into the block.
+//! and `write` puts what came out into the block. `notes` are for explanations, and have no part in
+//! the search.
 //!
 //! The choice begins with the groups of the post-dominator algorithm, whose kernels are candidates,
 //! and changes window by window, only ever to what costs less.
@@ -16,6 +17,7 @@ pub(super) mod cost;
 mod entry;
 mod facts;
 mod legality;
+mod notes;
 mod program;
 mod several;
 mod solve;
@@ -23,8 +25,10 @@ mod window;
 mod write;
 
 use ir_core::{BlockId, Diagnostic, FuncMut};
+use rewrites::proof::Recorder;
 use rustc_hash::FxHashMap;
 
+use notes::Notes;
 use program::{Kernel, Program};
 pub(super) use solve::Solver;
 use window::Window;
@@ -85,7 +89,7 @@ pub(super) struct Limits {
 }
 
 /// Kernels for `block`, which its operations are rewritten to where that pays: legal ones, or
-/// `groups` of `graph`, which cost no less.
+/// `groups` of `graph`, which cost no less. What rewrites them is noted with `recorder`.
 ///
 /// # Errors
 /// When the right side of a rewrite rule does not type.
@@ -95,6 +99,7 @@ pub(super) fn search(
     graph: &Graph,
     groups: &Groups,
     solver: &Solver<'_>,
+    recorder: Option<&mut Recorder>,
 ) -> Result<Found, Box<Diagnostic>> {
     let seeds = groups.members();
     let ops = |members: &[usize]| kernels::Kernel {
@@ -106,7 +111,8 @@ pub(super) fn search(
         return Ok(Found { kernels, ..Found::default() });
     };
     let mut found = price(&mut program, graph.nodes.len(), solver);
-    improve(&mut program, solver, &mut found)?;
+    let mut notes = recorder.map(|recorder| Notes::new(recorder, f, graph, &program));
+    improve(&mut program, solver, &mut found, notes.as_mut())?;
     if solver.limits.several {
         let (joined, interrupted) = several::join(&mut program, solver);
         found.joined = joined;
@@ -115,7 +121,7 @@ pub(super) fn search(
     found.after = program.cost();
     found.rewritten = program.changed;
     found.kernels = match program.changed || found.joined > 0 {
-        true => write::write(f, block, graph, &program),
+        true => write::write(f, block, graph, &program, notes.as_mut()),
         false => program.kernels.iter().map(|kernel| ops(&kernel.members)).collect(),
     };
     Ok(found)
@@ -145,6 +151,7 @@ fn improve(
     program: &mut Program,
     solver: &Solver<'_>,
     found: &mut Found,
+    mut notes: Option<&mut Notes<'_>>,
 ) -> Result<(), Box<Diagnostic>> {
     let mut work = WORK * (100 + program.values.len() as u64);
     let mut solved: FxHashMap<Window, Option<window::Solution>> = FxHashMap::default();
@@ -191,7 +198,13 @@ fn improve(
             match cheaper {
                 Some(cheaper) => {
                     improved = true;
+                    if let Some(notes) = notes.as_deref_mut() {
+                        notes.window(&part, solver)?;
+                    }
                     push(program.adopt(&part, &cheaper), &mut stored);
+                    if let Some(notes) = notes.as_deref_mut() {
+                        notes.update(program, solver.registry);
+                    }
                 }
                 None => push(kernels.to_vec(), &mut stored),
             }

@@ -3,8 +3,9 @@
 
 use ir_core::{Attr, AttrData, AttrDict, Registry, Scalar, SmallVec, Symbol, Traits};
 
+use crate::compute::{Evaluator, Known, tensor};
 use crate::functions::splat;
-use crate::instantiate::Plan;
+use crate::instantiate::{Operand, Plan};
 use crate::library::Compiled;
 use crate::matching::{Match, TermGraph};
 use crate::regroup::regrouped;
@@ -269,4 +270,42 @@ pub fn regroup(
     let fits = group.last().is_some_and(|last| *last < parts.len());
     (next == left.len() && ordered && fits)
         .then(|| (regrouped(*name, *ty, &parts, group, total), equal))
+}
+
+/// What computing the first operation of `left` gives: the plan, and the equalities because of which
+/// its operands are known. They are constants, or computed by the operations of `left` behind, each of
+/// which comes after those that read it. `None` where one is neither, or has no result.
+pub fn compute(
+    terms: &Terms,
+    left: &[Line],
+    registry: &Registry,
+) -> Option<(Plan<Term>, Vec<(Term, Term)>)> {
+    let evaluate = registry.extension::<Evaluator>()?.0?;
+    let mut known: Vec<(Term, Known)> = Vec::with_capacity(left.len());
+    let mut equal = Vec::new();
+    for line in left.iter().rev() {
+        let Kind::Op(name, attrs, ty) = terms.kind(line.term) else { return None };
+        let mut operands: SmallVec<[Known; 3]> = SmallVec::new();
+        for operand in line.operands(terms) {
+            let computed = known.iter().find(|(term, _)| terms.equal(*term, operand));
+            let (shown, value) = match computed {
+                Some((term, value)) => (*term, value.clone()),
+                None => {
+                    let value = Known::Tensor(tensor(terms.constant(operand)?)?);
+                    (terms.constant_shown(operand)?, value)
+                }
+            };
+            if shown != operand {
+                equal.push((operand, shown));
+            }
+            operands.push(value);
+        }
+        known.push((line.term, evaluate(registry, *name, *attrs, &operands, *ty)?));
+    }
+    let (root, value) = known.last()?;
+    let Kind::Op(name, _, ty) = terms.kind(*root) else { return None };
+    let ops = value.planned(*name, *ty);
+    let result = ops.last().filter(|planned| planned.ty == *ty).map(|_| ops.len() - 1)?;
+    let replacements = std::iter::once((*root, Operand::New(result))).collect();
+    Some((Plan { ops, replacements }, equal))
 }

@@ -14,6 +14,8 @@ pub enum Why {
     Step(u32),
     /// They are the same operation on equal operands.
     Congruent,
+    /// One is an operation whose result is its operand, which is the other.
+    Identity,
 }
 
 /// What was united.
@@ -134,8 +136,10 @@ impl<'e> Forest<'e> {
         let mut rest = &*hops;
         while let Some((first, _)) = rest.split_first() {
             let edge = self.edges[first.edge as usize];
-            if let Why::Step(step) = edge.why {
-                out.push(Reason::Step(step));
+            if edge.why != Why::Congruent {
+                if let Why::Step(step) = edge.why {
+                    out.push(Reason::Step(step));
+                }
                 self.contract(first);
                 rest = &rest[1..];
                 continue;

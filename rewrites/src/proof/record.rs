@@ -2,10 +2,11 @@
 //! the result needs, in order.
 
 use ir_core::pass::{Explanation, Place};
-use ir_core::{Body, Diagnostic, FuncMut, Registry, SmallVec, Span, Symbol, Type, ValueId};
+use ir_core::{
+    AttrDict, Body, Diagnostic, FuncMut, Registry, SmallVec, Span, Symbol, Type, ValueId,
+};
 
 use crate::codes;
-use crate::compute::computed;
 use crate::egraph::Class;
 use crate::functions::splat;
 use crate::instantiate::{Plan, plan};
@@ -14,7 +15,9 @@ use crate::matching::{Match, TermGraph};
 use crate::rule::OpNode;
 use crate::snapshot::Snapshot;
 
-use super::fit::{Instance, Line, Part, Shape, asks_for_weights, attributes, fit, regroup};
+use super::fit::{
+    Instance, Line, Part, Shape, asks_for_weights, attributes, compute, fit, regroup,
+};
 use super::forest::{Forest, Reason, Why};
 use super::program::{self, Values, numbered};
 use super::store::{Origin, Store};
@@ -130,6 +133,32 @@ impl Recorder {
         }
     }
 
+    // ---- programs that are nobody's body -------------------------------------------------------
+
+    /// The term of `value` of `body`, which is a value of the function as it was.
+    pub fn value(&mut self, body: &Body, value: ValueId, registry: &Registry) -> Option<Term> {
+        self.term(body, value, registry)
+    }
+
+    /// The term of the operation called `name` on `operands`, with a result of type `ty`.
+    pub fn operation(
+        &mut self,
+        (name, attrs, ty): (Symbol, AttrDict, Type),
+        operands: impl IntoIterator<Item = Term>,
+        registry: &Registry,
+    ) -> Term {
+        let term = self.terms.add(Kind::Op(name, attrs, ty), operands, registry);
+        self.note_new();
+        term
+    }
+
+    /// The operation that `term` is, is computed, each of whose operands is a constant or, for a
+    /// tuple of constants, one of `tuples`; the term of the result.
+    pub fn fold(&mut self, term: Term, tuples: &[Term], registry: &Registry) -> Option<Term> {
+        let line = |term: &Term| Line { term: *term, swapped: false };
+        self.compute(std::iter::once(&term).chain(tuples).map(line).collect(), registry)
+    }
+
     // ---- e-graphs ------------------------------------------------------------------------------
 
     /// Begins with the e-graph of a block, in which `classes` are the values of `body`.
@@ -148,6 +177,14 @@ impl Recorder {
                 Some(term) => self.set_class(class, term, |old| old.min(term)),
                 None => self.fail("a value of the program has no term"),
             }
+        }
+    }
+
+    /// Begins with an e-graph in which these classes are what these terms are.
+    pub fn enter_terms(&mut self, classes: impl IntoIterator<Item = (Class, Term)>) {
+        self.classes.clear();
+        for (class, term) in classes {
+            self.set_class(class, term, |old| old.min(term));
         }
     }
 
@@ -195,7 +232,7 @@ impl Recorder {
         made: &[Class],
         registry: &Registry,
     ) {
-        let kind = Kind::Op(name, ir_core::AttrDict::empty(), ty);
+        let kind = Kind::Op(name, AttrDict::empty(), ty);
         let left: Option<Vec<Line>> =
             left.iter().map(|operands| self.line(&kind, operands)).collect();
         let step = left.and_then(|left| {
@@ -330,16 +367,19 @@ impl Recorder {
 
     /// The operation that computes `value` in `body` is about to be replaced by its result.
     pub(crate) fn computed(&mut self, body: &Body, value: ValueId, registry: &Registry) {
-        let computed = self.line_of(body, value, false, registry).and_then(|line| {
-            let plan = computed(&self.terms, line.term, registry)?;
-            let operands = self.terms.operands(line.term).iter();
-            let shown = operands.filter_map(|o| Some((*o, self.terms.constant_shown(*o)?)));
-            let equal = shown.filter(|(operand, shown)| operand != shown).collect();
-            Some((step(Origin::Compute, vec![line], equal, Operands::new()), plan))
-        });
-        match computed {
-            Some(step) => {
-                self.push(step, &[], registry);
+        let line = self.line_of(body, value, false, registry);
+        _ = self.compute(line.into_iter().collect(), registry);
+    }
+
+    /// The operation of the first line is replaced by its result; the term of that.
+    fn compute(&mut self, left: Vec<Line>, registry: &Registry) -> Option<Term> {
+        match compute(&self.terms, &left, registry) {
+            Some((plan, equal)) => {
+                self.push(
+                    (step(Origin::Compute, left, equal, Operands::new()), plan),
+                    &[],
+                    registry,
+                );
                 self.end_round();
             }
             None => {
@@ -347,6 +387,7 @@ impl Recorder {
                 self.fail("an operation was computed otherwise than it was noted");
             }
         }
+        self.made.last().copied()
     }
 
     /// The operation of `body` that computes `value`, as a line of a left side.

@@ -3,13 +3,12 @@
 use ir_core::{Body, Registry, Symbol, Traits};
 use rustc_hash::FxHashMap;
 
-use crate::compute::computed;
 use crate::instantiate::{Plan, plan};
 use crate::library::RuleSet;
 use crate::matching::Match;
 use crate::rule::Rule;
 
-use super::fit::{Instance, Line, Shape, fit, regroup};
+use super::fit::{Instance, Line, Shape, compute, fit, regroup};
 use super::forest::Why;
 use super::program::{self, Values, numbered};
 use super::terms::{Kind, Operands, Term, Terms};
@@ -118,9 +117,9 @@ impl<'a> Store<'a> {
                 return Ok(Holds { rule: None, plan });
             }
             Origin::Compute => {
-                let [line] = left else { return Err(Refusal::Match) };
-                let plan = computed(&self.terms, line.term, self.registry);
-                return Ok(Holds { rule: None, plan: plan.ok_or(Refusal::Condition)? });
+                let computed = compute(&self.terms, left, self.registry);
+                let (plan, _) = computed.ok_or(Refusal::Condition)?;
+                return Ok(Holds { rule: None, plan });
             }
         };
         let places = self.named.get(&(name, reverse)).ok_or(Refusal::UnknownRule)?;

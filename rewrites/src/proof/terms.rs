@@ -143,9 +143,16 @@ impl Terms {
             Some(other) => self.pending.push((term, *other, Why::Congruent)),
             None => _ = self.signatures.insert(signature, term),
         }
+        if let (true, &[operand]) = (self.is_identity(kind), &*entry.operands) {
+            self.pending.push((term, operand, Why::Identity));
+        }
         self.note_weights(vec![term]);
         self.close();
         term
+    }
+
+    fn is_identity(&self, kind: u32) -> bool {
+        self.traits[kind as usize].contains(Traits::IDENTITY)
     }
 
     fn constant_of(&self, kind: u32, term: Term) -> Option<(Attr, Term)> {

@@ -1,12 +1,19 @@
 //! `relay-opt rules replay`: checking a certificate of rewrites.
 
 use std::io;
+use std::sync::Arc;
 
-use ir_core::fingerprint::{fingerprint, of_signature};
-use ir_core::{Body, Diagnostic, Module, Registry, SourceMap, Span, Symbol};
+use ir_core::fingerprint::{Fingerprint, fingerprint, of_op, of_signature};
+use ir_core::{
+    BlockId, Body, Diagnostic, FuncMut, Item, Module, OpId, Registry, SourceMap, Span, Symbol,
+    ValueId,
+};
+use passes::fuse::expand_kernels;
+use relay::language::{fn_attributes, is_primitive};
 use rewrites::codes::UNPROVEN;
 use rewrites::library::{Library, RuleSet};
 use rewrites::proof::replay::{Part, Verdict, parts, replay as check};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::args::DiagnosticForm;
 use super::report::Reporter;
@@ -70,7 +77,10 @@ fn all(
     reporter.source(&certificate.file, &certificate.text);
     let module = read(files.program, registry, io)?;
     reporter.sources(&module.sources);
-    let result = files.result.map(|path| read(path, registry, io)).transpose()?;
+    let mut result = files.result.map(|path| read(path, registry, io)).transpose()?;
+    if let Some(result) = &mut result {
+        expand(result, &module, registry);
+    }
     result.iter().for_each(|module| reporter.sources(&module.sources));
     let parts = parts(&certificate.file, &certificate.text).map_err(failure)?;
     let mut lines = Vec::new();
@@ -90,6 +100,73 @@ fn all(
         unexplained(&seen, &module, result).map_or(Ok(()), |error| Err(failure(error)))?;
     }
     Ok(lines)
+}
+
+/// Takes the kernels of `result` apart that `module` does not have, where a pass made some: what is
+/// explained is operations.
+fn expand(result: &mut Module, module: &Module, registry: &Registry) {
+    let signatures = result.signatures();
+    for (name, Item { signature, body, .. }) in &mut result.items {
+        let before = module.items.get(name).and_then(|item| item.body.as_deref());
+        let (Some(body), Some(before)) = (body, before) else { continue };
+        let (before, after) = (kernels(before), kernels(body));
+        if after.len() <= before.len() {
+            continue;
+        }
+        let mut known: FxHashMap<&Place, usize> = FxHashMap::default();
+        before.iter().for_each(|(_, place)| *known.entry(place).or_default() += 1);
+        let mut stays: FxHashSet<OpId> = FxHashSet::default();
+        for (kernel, place) in &after {
+            if let Some(left) = known.get_mut(place).filter(|left| **left > 0) {
+                *left -= 1;
+                stays.insert(*kernel);
+            }
+        }
+        let (name, body, signatures) = (*name, Arc::make_mut(body), &signatures);
+        let mut f = FuncMut { name, signature, body, signatures, registry };
+        expand_kernels(&mut f, |kernel| !stays.contains(&kernel));
+    }
+}
+
+/// The number of the block that a kernel is in, and what the kernel is.
+type Place = (usize, Vec<Fingerprint>);
+
+/// The kernels of `body`. Their own blocks have no numbers, so that those of others do not change
+/// where kernels are made.
+fn kernels(body: &Body) -> Vec<(OpId, Place)> {
+    let is_kernel = |op: &OpId| is_primitive(fn_attributes(body, *op));
+    let inside = body.walk().filter(is_kernel).flat_map(|kernel| body.regions(kernel));
+    let inside: FxHashSet<BlockId> = inside.map(|region| body.block_of(*region)).collect();
+    let mut numbers: FxHashMap<BlockId, usize> = FxHashMap::default();
+    let mut found = Vec::new();
+    for op in body.walk() {
+        let Some(block) = body.op_block(op).filter(|block| !inside.contains(block)) else {
+            continue;
+        };
+        let next = numbers.len();
+        let number = *numbers.entry(block).or_insert(next);
+        if is_kernel(&op) {
+            found.push((op, (number, contents(body, op))));
+        }
+    }
+    found
+}
+
+/// What the function `kernel` is: itself and its operations, with the numbers of their operands.
+fn contents(body: &Body, kernel: OpId) -> Vec<Fingerprint> {
+    let mut numbers: FxHashMap<ValueId, u64> = FxHashMap::default();
+    let mut contents = vec![of_op(body, kernel, |_| 0)];
+    for region in body.regions(kernel) {
+        let block = body.block_of(*region);
+        let arguments = body.block_args(block).iter().copied();
+        let results = body.block_ops(block).flat_map(|op| body.results(op));
+        for value in arguments.chain(results) {
+            numbers.insert(value, numbers.len() as u64 + 1);
+        }
+        let number = |value: ValueId| numbers.get(&value).copied().unwrap_or(0);
+        contents.extend(body.block_ops(block).map(|op| of_op(body, op, number)));
+    }
+    contents
 }
 
 /// A function of `result` that is another than in `module`, and of which nothing is explained.

@@ -23,6 +23,7 @@ macro_rules! identity {
         $(#[doc = $doc])*
         #[op(
             name = $text,
+            traits(IDENTITY),
             infer = |op: $name<Type>, _cx: &mut InferCx<'_>| known(op.data),
             hooks(FusionPattern::Opaque, Evaluate(same), Define(|cx| cx.tensors(0)))
         )]

@@ -7,6 +7,8 @@ use super::window::{Input, Operation, Source, Window};
 
 /// Where the parts of a window are in its e-graph.
 pub(super) struct Entry {
+    /// The class of each input.
+    pub(super) inputs: Vec<Class>,
     /// The class of each operation.
     pub(super) ops: Vec<Class>,
     /// Those of its operands.
@@ -24,11 +26,11 @@ pub(super) fn enter(window: &Window, registry: &Registry) -> (Graph, Entry) {
     };
     let inputs: Vec<Class> =
         window.inputs.iter().enumerate().map(leaf).map(|leaf| graph.leaf(leaf)).collect();
-    let mut entry = Entry { ops: vec![], operands: vec![] };
+    let mut entry = Entry { inputs, ops: vec![], operands: vec![] };
     for op in &window.ops {
         let operands: Vec<Class> = (op.operands.iter())
             .map(|source| match *source {
-                Source::Input(input) => inputs[input],
+                Source::Input(input) => entry.inputs[input],
                 Source::Constant(Operation { name, attrs, ty }) => {
                     graph.op(name, attrs, ty, [], registry)
                 }
@@ -39,7 +41,7 @@ pub(super) fn enter(window: &Window, registry: &Registry) -> (Graph, Entry) {
         let of_node: SmallVec<[Class; 4]> = operands.iter().copied().collect();
         let class = graph.op(name, attrs, ty, of_node, registry);
         if let Some(input) = op.stored {
-            graph.unite(class, inputs[input]);
+            graph.unite(class, entry.inputs[input]);
         }
         entry.ops.push(class);
         entry.operands.push(operands);

@@ -102,8 +102,8 @@ pub(super) struct Program {
 /// A window, and the numbers of its operations and inputs.
 pub(super) struct Part {
     pub(super) window: Window,
-    ops: Vec<usize>,
-    inputs: Vec<usize>,
+    pub(super) ops: Vec<usize>,
+    pub(super) inputs: Vec<usize>,
     level: usize,
 }
 

@@ -5,6 +5,7 @@ use ir_core::{Diagnostic, Interrupt, Registry};
 use rewrites::egraph::Graph;
 use rewrites::extraction::{self, Builder, NONE, STRATEGIES};
 use rewrites::library::RuleSet;
+use rewrites::proof::Recorder;
 use rewrites::saturate::{Budget, Phase, saturate};
 
 use super::Limits;
@@ -99,7 +100,7 @@ impl Solver<'_> {
         let (mut graph, entry) = enter(window, self.registry);
         let mut work = 0;
         if let Some(rules) = self.rules {
-            work += self.saturate(&mut graph, rules, window.ops.len())?;
+            work += self.saturate(&mut graph, rules, window.ops.len(), self.interrupt, None)?;
         }
         let facts = Facts::new(&graph, window, &entry, self.registry);
         let seeds = seeds(&facts, window);
@@ -154,21 +155,25 @@ impl Solver<'_> {
         Ok(Found { cheaper, proven, work })
     }
 
-    fn saturate(
+    /// Applies `rules` to the e-graph of a window of `ops` operations; how much was done.
+    pub(super) fn saturate(
         &self,
         graph: &mut Graph,
         rules: &RuleSet,
         ops: usize,
+        interrupt: Interrupt,
+        recorder: Option<&mut Recorder>,
     ) -> Result<u64, Box<Diagnostic>> {
         let budget = Budget {
             nodes: graph.made() + NODES * ops,
             work: WORK * ops as u64,
             iterations: ROUNDS,
             merging_iterations: 1,
-            interrupt: self.interrupt,
+            interrupt,
         };
         let phases = Phase::by_default(rules, budget);
-        let ledger = saturate(graph, rules, self.registry, budget, &phases, &mut |_| None, None)?;
+        let (registry, best) = (self.registry, &mut |_: &Graph| None);
+        let ledger = saturate(graph, rules, registry, budget, &phases, best, recorder)?;
         Ok(ledger.work)
     }
 }

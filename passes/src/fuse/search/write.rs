@@ -4,12 +4,14 @@ use ir_core::{
     Attr, AttrData, AttrDict, BlockId, FuncMut, InsertPoint, NameHint, OpFields, OpId, OpParts,
     TensorData, ValueId,
 };
-use relay::interpreter::{Interpreter, Value as Known};
 use relay::language::Constant;
+use rewrites::compute::Known;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::notes::Notes;
 use super::program::{Kernel, Kind, Program};
 use super::window::Operation;
+use crate::by_rules::compute;
 use crate::fuse::graph::Graph;
 use crate::fuse::kernels;
 
@@ -20,6 +22,7 @@ pub(super) fn write(
     block: BlockId,
     graph: &Graph,
     program: &Program,
+    notes: Option<&mut Notes<'_>>,
 ) -> Vec<kernels::Kernel> {
     let Some(start) = f.body.first_op(block) else { return vec![] };
     let mut values = vec![None; program.values.len()];
@@ -37,9 +40,8 @@ pub(super) fn write(
             _ => {}
         }
     }
-    let interpreter = Interpreter::with_signatures(f.signatures, f.registry);
-    let mut writer =
-        Writer { interpreter, f, program, graph, start, values, known: FxHashMap::default() };
+    let known = FxHashMap::default();
+    let mut writer = Writer { f, program, graph, start, values, known, notes };
     let written: Vec<kernels::Kernel> =
         program.kernels.iter().filter_map(|kernel| writer.kernel(kernel)).collect();
     writer.replace();
@@ -51,9 +53,8 @@ pub(super) fn write(
     written
 }
 
-struct Writer<'w, 'f, 'r> {
+struct Writer<'w, 'f, 'n> {
     f: &'w mut FuncMut<'f>,
-    interpreter: Interpreter<'r>,
     program: &'w Program,
     graph: &'w Graph,
     /// The first operation of the block, before which constants stand.
@@ -62,6 +63,7 @@ struct Writer<'w, 'f, 'r> {
     values: Vec<Option<ValueId>>,
     /// What was computed by folding.
     known: FxHashMap<usize, Known>,
+    notes: Option<&'w mut Notes<'n>>,
 }
 
 impl Writer<'_, '_, '_> {
@@ -83,6 +85,9 @@ impl Writer<'_, '_, '_> {
             && let Some(value) = self.fold(root)
         {
             self.known.insert(root, value);
+            if let Some(notes) = self.notes.as_deref_mut() {
+                notes.fold(program, root, self.f.registry);
+            }
             return None;
         }
         let at = InsertPoint::Before(program.outside[kernel.level]);
@@ -135,7 +140,7 @@ impl Writer<'_, '_, '_> {
             self.values[number] = match (&self.program.values[number].kind, self.known.get(&number))
             {
                 (Kind::Constant(operation, _), _) => Some(self.insert(operation, &[])),
-                (_, Some(known)) => self.emit(&known.clone()),
+                (_, Some(known)) => Some(self.emit(&known.clone())),
                 _ => None,
             };
         }
@@ -150,18 +155,16 @@ impl Writer<'_, '_, '_> {
         self.f.body.result(op, 0)
     }
 
-    /// Writes what was folded, a tensor or a tuple of tensors.
-    fn emit(&mut self, known: &Known) -> Option<ValueId> {
+    /// Writes what was folded.
+    fn emit(&mut self, known: &Known) -> ValueId {
         let fields = match known {
-            Known::Tensor(tensor) => return Some(self.constant(tensor)),
-            known => known.as_tuple()?,
+            Known::Tensor(tensor) => return self.constant(tensor),
+            Known::Tuple(fields) => fields,
         };
-        let fields: Option<Vec<ValueId>> =
-            fields.iter().map(|field| Some(self.constant(field.as_tensor()?))).collect();
-        let fields = fields?;
+        let fields: Vec<ValueId> = fields.iter().map(|field| self.constant(field)).collect();
         let ty = ir_core::Type::tuple(fields.iter().map(|field| self.f.body.ty(*field)));
         let attrs = AttrDict::empty();
-        Some(self.insert(&Operation { name: "relay.tuple".into(), attrs, ty }, &fields))
+        self.insert(&Operation { name: "relay.tuple".into(), attrs, ty }, &fields)
     }
 
     fn constant(&mut self, tensor: &TensorData) -> ValueId {
@@ -191,15 +194,7 @@ impl Writer<'_, '_, '_> {
                 }
             })
             .collect();
-        let operands = operands?;
-        if *name == "relay.tuple" {
-            return Some(Known::tuple(operands));
-        }
-        if *name == "relay.tuple_get" {
-            let index = usize::try_from(attrs.value::<i64>("index")?).ok()?;
-            return operands.first()?.as_tuple()?.get(index).cloned();
-        }
-        self.interpreter.evaluate_operator(*name, &operands, *attrs, *ty).ok()
+        compute(self.f.registry, *name, *attrs, &operands?, *ty)
     }
 
     /// Lets what is outside of the graph read what was written.
