@@ -106,6 +106,35 @@ pub fn plan<G: TermGraph>(
     if !rule.conditions.iter().all(|condition| holds(condition, &known, functions)) {
         return Err(Refusal::Condition);
     }
+    right_side(known, rule, registry, functions)
+}
+
+/// As [`plan`], also where the rule is of no use.
+///
+/// # Errors
+/// When the rule does not hold, or is wrong.
+pub fn plan_where_it_holds<G: TermGraph>(
+    graph: &G,
+    rule: &Rule,
+    found: &Match<G::Value>,
+    registry: &Registry,
+    functions: &Functions,
+) -> Result<Plan<G::Value>, Refusal> {
+    let known = Known { graph, found };
+    let mut conditions = rule.conditions.iter().filter(|condition| !condition.is_of_use());
+    if !conditions.all(|condition| holds(condition, &known, functions)) {
+        return Err(Refusal::Condition);
+    }
+    right_side(known, rule, registry, functions)
+}
+
+fn right_side<G: TermGraph>(
+    known: Known<'_, G>,
+    rule: &Rule,
+    registry: &Registry,
+    functions: &Functions,
+) -> Result<Plan<G::Value>, Refusal> {
+    let Known { graph, found } = known;
     let mut planner = Planner {
         known,
         rule,

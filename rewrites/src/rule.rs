@@ -228,6 +228,17 @@ impl Rule {
 }
 
 impl Expr {
+    /// Whether this condition says where a rule is of use, rather than where it holds: what an operand
+    /// is computed from is no matter of its elements.
+    pub fn is_of_use(&self) -> bool {
+        let mut condition = self;
+        while let Expr::Not(part) = condition {
+            condition = part;
+        }
+        let functions = ["is_constant", "is_weight", "pays"];
+        matches!(condition, Expr::Call(name, _) if functions.contains(&name.as_str()))
+    }
+
     /// Visits this expression and all its parts. Recursion is bounded by the parser's limit.
     pub fn visit(&self, visitor: &mut dyn FnMut(&Expr)) {
         visitor(self);

@@ -77,15 +77,10 @@ pub fn check(rule: &Rule, registry: &Registry, trials: u32) -> Verdict {
 }
 
 /// `rule` without the conditions that say where it is of use: it must hold wherever it could be
-/// applied, and what an operand is computed from is no matter of its elements.
+/// applied.
 fn wherever_it_holds(rule: &Rule) -> Rule {
-    let of_use = |condition: &Expr| {
-        let condition = if let Expr::Not(part) = condition { part } else { condition };
-        let functions = ["is_constant", "is_weight", "pays"];
-        matches!(condition, Expr::Call(name, _) if functions.contains(&name.as_str()))
-    };
     let mut rule = rule.clone();
-    rule.conditions.retain(|condition| !of_use(condition));
+    rule.conditions.retain(|condition| !condition.is_of_use());
     rule
 }
 

@@ -2,6 +2,7 @@
 //! side is which term.
 
 use ir_core::{Attr, AttrData, AttrDict, Registry, Scalar, SmallVec, Symbol, Traits};
+use rustc_hash::FxHashMap;
 
 use crate::compute::{Evaluator, Known, tensor};
 use crate::functions::splat;
@@ -220,17 +221,6 @@ pub fn attributes(
     }
 }
 
-/// Whether a value is computed from constants is of interest to `rule`.
-pub fn asks_for_weights(rule: &Rule) -> bool {
-    let mut asks = false;
-    for condition in &rule.conditions {
-        condition.visit(&mut |part| {
-            asks |= matches!(part, Expr::Call(name, _) if name.as_str() == "is_weight");
-        });
-    }
-    asks
-}
-
 /// What grouping makes of the sum that `left` is, operations in the order of its text: the plan, and
 /// the equalities because of which they are one sum. `None` where they are none of operations whose
 /// order and grouping do not matter but for rounding, or where a place in `group` is none of a term.
@@ -281,15 +271,15 @@ pub fn compute(
     registry: &Registry,
 ) -> Option<(Plan<Term>, Vec<(Term, Term)>)> {
     let evaluate = registry.extension::<Evaluator>()?.0?;
-    let mut known: Vec<(Term, Known)> = Vec::with_capacity(left.len());
+    // By the term that stands for their class.
+    let mut known: FxHashMap<Term, (Term, Known)> = FxHashMap::default();
     let mut equal = Vec::new();
     for line in left.iter().rev() {
         let Kind::Op(name, attrs, ty) = terms.kind(line.term) else { return None };
         let mut operands: SmallVec<[Known; 3]> = SmallVec::new();
         for operand in line.operands(terms) {
-            let computed = known.iter().find(|(term, _)| terms.equal(*term, operand));
-            let (shown, value) = match computed {
-                Some((term, value)) => (*term, value.clone()),
+            let (shown, value) = match known.get(&terms.find(operand)) {
+                Some(computed) => computed.clone(),
                 None => {
                     let value = Known::Tensor(tensor(terms.constant(operand)?)?);
                     (terms.constant_shown(operand)?, value)
@@ -300,9 +290,10 @@ pub fn compute(
             }
             operands.push(value);
         }
-        known.push((line.term, evaluate(registry, *name, *attrs, &operands, *ty)?));
+        let value = evaluate(registry, *name, *attrs, &operands, *ty)?;
+        known.insert(terms.find(line.term), (line.term, value));
     }
-    let (root, value) = known.last()?;
+    let (root, value) = known.get(&terms.find(left.first()?.term))?;
     let Kind::Op(name, _, ty) = terms.kind(*root) else { return None };
     let ops = value.planned(*name, *ty);
     let result = ops.last().filter(|planned| planned.ty == *ty).map(|_| ops.len() - 1)?;

@@ -9,15 +9,13 @@ use ir_core::{
 use crate::codes;
 use crate::egraph::Class;
 use crate::functions::splat;
-use crate::instantiate::{Plan, plan};
+use crate::instantiate::{Plan, plan_where_it_holds};
 use crate::library::RuleSet;
 use crate::matching::{Match, TermGraph};
 use crate::rule::OpNode;
 use crate::snapshot::Snapshot;
 
-use super::fit::{
-    Instance, Line, Part, Shape, asks_for_weights, attributes, compute, fit, regroup,
-};
+use super::fit::{Instance, Line, Part, Shape, attributes, compute, fit, regroup};
 use super::forest::{Forest, Reason, Why};
 use super::program::{self, Values, numbered};
 use super::store::{Origin, Store};
@@ -33,8 +31,6 @@ struct Step {
     united: SmallVec<[(Term, Term); 2]>,
     /// Equalities because of which it was allowed.
     equal: Vec<(Term, Term)>,
-    /// Terms that show that operands are computed from constants.
-    weights: Operands,
 }
 
 /// A step, and what it makes.
@@ -239,7 +235,7 @@ impl Recorder {
             let (plan, equal) = regroup(&self.terms, &left, group, registry)?;
             let fits = plan.ops.len() == made.len();
             let origin = Origin::Group(group.to_vec());
-            fits.then(|| (step(origin, left, equal, Operands::new()), plan))
+            fits.then(|| (step(origin, left, equal), plan))
         });
         match step {
             Some(step) => self.push(step, made, registry),
@@ -299,19 +295,16 @@ impl Recorder {
         let instance = Instance::new(compiled, left.len())?;
         let (rule, terms) = (instance.rule, &self.terms);
         let fitted = fit(terms, instance, &Shape::new(rule)?, &left)?;
-        let plan = plan(terms, rule, &fitted.found, registry, &rules.functions).ok()?;
-        let (mut equal, mut weights) = (fitted.equal, Operands::new());
+        let plan =
+            plan_where_it_holds(terms, rule, &fitted.found, registry, &rules.functions).ok()?;
+        let mut equal = fitted.equal;
         // What conditions and type relations may have asked about.
         for value in fitted.found.values.iter().flatten() {
             let constant = terms.constant_shown(*value);
             equal.extend(constant.filter(|shown| shown != value).map(|shown| (*value, shown)));
-            if let Some(shown) = terms.weight_shown(*value).filter(|_| asks_for_weights(rule)) {
-                equal.push((*value, shown));
-                weights.push(shown);
-            }
         }
         let origin = Origin::Rule(rule.name, compiled.reverse);
-        Some((step(origin, left, equal, weights), plan))
+        Some((step(origin, left, equal), plan))
     }
 
     /// Adds a step, and what it makes, which is in these classes.
@@ -375,11 +368,8 @@ impl Recorder {
     fn compute(&mut self, left: Vec<Line>, registry: &Registry) -> Option<Term> {
         match compute(&self.terms, &left, registry) {
             Some((plan, equal)) => {
-                self.push(
-                    (step(Origin::Compute, left, equal, Operands::new()), plan),
-                    &[],
-                    registry,
-                );
+                let step = step(Origin::Compute, left, equal);
+                self.push((step, plan), &[], registry);
                 self.end_round();
             }
             None => {
@@ -567,8 +557,8 @@ impl Recorder {
     }
 }
 
-fn step(origin: Origin, left: Vec<Line>, equal: Vec<(Term, Term)>, weights: Operands) -> Step {
-    Step { origin, left, made: vec![], united: SmallVec::new(), equal, weights }
+fn step(origin: Origin, left: Vec<Line>, equal: Vec<(Term, Term)>) -> Step {
+    Step { origin, left, made: vec![], united: SmallVec::new(), equal }
 }
 
 /// A form of `class` in `snapshot` that fits `op`, given what its variables were found to be.
@@ -661,23 +651,6 @@ impl<'a> Slice<'a> {
         self.complete &= self.forest.path(a, b, &mut self.reasons);
     }
 
-    /// That `term` is computed from constants.
-    fn weight(&mut self, term: Term) {
-        let mut pending = vec![term];
-        let mut met = rustc_hash::FxHashSet::default();
-        while let Some(term) = pending.pop() {
-            if !met.insert(term) {
-                continue;
-            }
-            self.term(term);
-            let terms = &self.recorder.terms;
-            for (operand, shown) in terms.operands(term).iter().zip(terms.weights_of(term)) {
-                self.equal(*operand, *shown);
-                pending.push(*shown);
-            }
-        }
-    }
-
     /// What is needed; `None` where something has no reason.
     fn finish(mut self) -> Option<Needed> {
         let terms = &self.recorder.terms;
@@ -718,7 +691,6 @@ impl<'a> Slice<'a> {
                 Item::Step(step) => {
                     step.left.iter().for_each(|line| self.term(line.term));
                     step.equal.iter().for_each(|(a, b)| self.equal(*a, *b));
-                    step.weights.iter().for_each(|shown| self.weight(*shown));
                 }
             }
         }

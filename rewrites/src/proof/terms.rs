@@ -33,13 +33,6 @@ struct Entry {
     operands: Operands,
 }
 
-/// What is known about all terms of a class, with a term that shows it.
-#[derive(Clone, Copy, Default)]
-struct Facts {
-    constant: Option<(Attr, Term)>,
-    weight: Option<Term>,
-}
-
 /// Terms and classes of equal ones.
 pub struct Terms {
     kinds: IndexSet<Kind, FxBuildHasher>,
@@ -51,15 +44,13 @@ pub struct Terms {
     sizes: Vec<u32>,
     /// Of roots: the terms that have a member as an operand.
     users: Vec<Vec<Term>>,
-    facts: Vec<Facts>,
+    /// Of roots: the constant that they are, with a term that shows it.
+    constants: Vec<Option<(Attr, Term)>>,
     /// Terms by kind and the roots of their operands.
     signatures: FxHashMap<Entry, Term>,
     pending: Vec<(Term, Term, Why)>,
     /// What was united, in order, where that is kept.
     edges: Option<Vec<Edge>>,
-    /// By the term that shows that its class is computed from constants: for each operand, one that
-    /// shows it of this.
-    weights: FxHashMap<Term, Operands>,
 }
 
 impl Terms {
@@ -72,11 +63,10 @@ impl Terms {
             parents: vec![],
             sizes: vec![],
             users: vec![],
-            facts: vec![],
+            constants: vec![],
             signatures: FxHashMap::default(),
             pending: vec![],
             edges: edges.then(Vec::new),
-            weights: FxHashMap::default(),
         }
     }
 
@@ -130,7 +120,7 @@ impl Terms {
         self.parents.push(term);
         self.sizes.push(1);
         self.users.push(vec![]);
-        self.facts.push(Facts { constant: self.constant_of(kind, term), weight: None });
+        self.constants.push(self.constant_of(kind, term));
         let roots: Operands = entry.operands.iter().map(|operand| self.find(*operand)).collect();
         for (place, root) in roots.iter().enumerate() {
             if !roots[..place].contains(root) {
@@ -146,7 +136,6 @@ impl Terms {
         if let (true, &[operand]) = (self.is_identity(kind), &*entry.operands) {
             self.pending.push((term, operand, Why::Identity));
         }
-        self.note_weights(vec![term]);
         self.close();
         term
     }
@@ -243,13 +232,9 @@ impl Terms {
             }
             self.parents[other.0 as usize] = root;
             self.sizes[root.0 as usize] += self.sizes[other.0 as usize];
-            let was_weight = [root, other].map(|term| self.facts[term.0 as usize].weight);
-            let both = [root, other].map(|term| self.facts[term.0 as usize]);
             // The older constant, so that it does not depend on sizes.
-            let constant = both.iter().filter_map(|facts| facts.constant);
-            let constant = constant.min_by_key(|(_, term)| *term);
-            self.facts[root.0 as usize] =
-                Facts { constant, weight: both[0].weight.or(both[1].weight) };
+            let both = [root, other].into_iter().filter_map(|term| self.constants[term.0 as usize]);
+            self.constants[root.0 as usize] = both.min_by_key(|(_, term)| *term);
             let moved = std::mem::take(&mut self.users[other.0 as usize]);
             for user in &moved {
                 let signature = self.signature(*user);
@@ -258,15 +243,7 @@ impl Terms {
                     None => _ = self.signatures.insert(signature, *user),
                 }
             }
-            let mut became = Vec::new();
-            if was_weight[0].is_some() != was_weight[1].is_some() {
-                // Only the users of the one that was none may have become some.
-                let old =
-                    if was_weight[0].is_none() { &self.users[root.0 as usize] } else { &moved };
-                became.extend_from_slice(old);
-            }
             self.users[root.0 as usize].extend(moved);
-            self.note_weights(became);
         }
     }
 
@@ -275,45 +252,9 @@ impl Terms {
         self.operands(a).iter().zip(self.operands(b)).all(|(a, b)| self.equal(*a, *b))
     }
 
-    /// Notes which classes are computed from constants, now that `terms` may be.
-    fn note_weights(&mut self, mut terms: Vec<Term>) {
-        while let Some(term) = terms.pop() {
-            let root = self.find(term);
-            if self.facts[root.0 as usize].weight.is_some() {
-                continue;
-            }
-            let entry = &self.entries[term.0 as usize];
-            let constant = self.constant_of(entry.kind, term).is_some();
-            let shown: Option<Operands> = entry
-                .operands
-                .iter()
-                .map(|operand| self.facts[self.find(*operand).0 as usize].weight)
-                .collect();
-            let shown = shown.filter(|shown| constant || !shown.is_empty());
-            if let Some(shown) = shown {
-                if self.edges.is_some() {
-                    self.weights.insert(term, shown);
-                }
-                self.facts[root.0 as usize].weight = Some(term);
-                terms.extend_from_slice(&self.users[root.0 as usize]);
-            }
-        }
-    }
-
     /// The term that shows which constant `term` is.
     pub fn constant_shown(&self, term: Term) -> Option<Term> {
-        self.facts[self.find(term).0 as usize].constant.map(|(_, shown)| shown)
-    }
-
-    /// The term that shows that `term` is computed from constants.
-    pub fn weight_shown(&self, term: Term) -> Option<Term> {
-        self.facts[self.find(term).0 as usize].weight
-    }
-
-    /// For each operand of a term that shows that it is computed from constants, one that shows it
-    /// of this.
-    pub fn weights_of(&self, term: Term) -> &[Term] {
-        self.weights.get(&term).map_or(&[], |shown| shown)
+        self.constants[self.find(term).0 as usize].map(|(_, shown)| shown)
     }
 
     /// What was united, in order.
@@ -355,11 +296,12 @@ impl TermGraph for Terms {
     }
 
     fn constant(&self, term: Term) -> Option<Attr> {
-        self.facts[self.find(term).0 as usize].constant.map(|(attr, _)| attr)
+        self.constants[self.find(term).0 as usize].map(|(attr, _)| attr)
     }
 
-    fn is_weight(&self, term: Term) -> bool {
-        self.weight_shown(term).is_some()
+    /// What a value is computed from is no matter of what is equal.
+    fn is_weight(&self, _: Term) -> bool {
+        true
     }
 
     fn users(&self, _: Term, _: Symbol) -> Vec<Term> {

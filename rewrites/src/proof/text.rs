@@ -136,7 +136,7 @@ pub fn reasons(
         lines.push("  where typed".to_string());
     }
     let known = Known { graph: terms, found };
-    for condition in &rule.conditions {
+    for condition in rule.conditions.iter().filter(|condition| !condition.is_of_use()) {
         let mut line = format!("  where {}", expression(rule, condition));
         let mut separator = " // ";
         for part in asked(condition) {

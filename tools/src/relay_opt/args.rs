@@ -138,9 +138,9 @@ pub(super) struct Optimize {
     /// `relay-opt egraph extract` and other tools; or ir, for people
     #[arg(long, value_name = "FORM", help_heading = "Watching passes")]
     pub(super) dump_egraph: Option<String>,
-    /// Explains the rewrites of `rewrite`, `eqsat`, `fuse` and passes that are rules: the steps that lead from the program to the
-    /// result, each with its rule, where it matched and why it was allowed, checked once more. Goes to
-    /// standard error, or to FILE, for `relay-opt rules replay`
+    /// Explains the rewrites of `rewrite`, `eqsat`, `fuse` and passes that are rules: the steps that
+    /// lead from the program to the result, each with its rule, where it matched and why it was
+    /// allowed, checked once more. Goes to standard error, or to FILE, for `relay-opt rules replay`
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
           default_missing_value = "-", help_heading = "Watching passes")]
     pub(super) explain_rewrites: Option<String>,
