@@ -480,6 +480,10 @@ impl Operands<'_> {
                 FloatClass::Reassociated => (1e-4, 1e-3),
                 FloatClass::Approximate(tolerance) => (tolerance, tolerance),
             };
+            if rule.class == FloatClass::Exact && !same_zeros(&self.values[new].1, expected) {
+                let (reason, operands) = ("zeros differ in sign".to_string(), shown(self));
+                return Some(Trial::Fails(Failure { size, reason, operands }));
+            }
             if let Err(mismatch) = approx_equal(&self.values[new].1, expected, rtol, atol) {
                 let (reason, operands) = (format!("the sides differ: {mismatch}"), shown(self));
                 return Some(Trial::Fails(Failure { size, reason, operands }));
@@ -685,6 +689,21 @@ impl Operands<'_> {
             made.push(self.values.len() - 1);
         }
         Ok(made)
+    }
+}
+
+/// Whether zeros have the same signs: by them, quotients differ.
+fn same_zeros(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Tensor(a), Value::Tensor(b)) => {
+            !a.dtype().is_float()
+                || a.elements().zip(b.elements()).all(|(a, b)| {
+                    let (a, b) = (a.as_f64(), b.as_f64());
+                    a != 0.0 || b != 0.0 || a.is_sign_negative() == b.is_sign_negative()
+                })
+        }
+        (Value::Tuple(a), Value::Tuple(b)) => a.iter().zip(b.iter()).all(|(a, b)| same_zeros(a, b)),
+        _ => true,
     }
 }
 
