@@ -8,7 +8,8 @@
 use std::borrow::Cow;
 
 use ir_core::{
-    BlockId, Diagnostic, EntityId, FuncMut, InsertPoint, Loc, OpId, OpParts, SmallVec, ValueId,
+    BlockId, Diagnostic, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId, OpParts, SmallVec,
+    ValueId,
 };
 use rustc_hash::FxHashMap;
 
@@ -184,7 +185,7 @@ impl Block {
         let Settings { budget, model, .. } = settings;
         let mut graph = std::mem::take(&mut self.graph);
         let view = &*f;
-        let best = &mut |graph: &Graph| self.best(view, graph, model);
+        let best = &mut |graph: &Graph| self.best(view, graph, model, budget.interrupt);
         let default = || Cow::Owned(Phase::by_default(rules, budget));
         let phases = settings.phases.map_or_else(default, Cow::Borrowed);
         let ledger = saturate(&mut graph, rules, f.registry, budget, &phases, best, recorder);
@@ -200,12 +201,13 @@ impl Block {
         report.nodes += self.graph.nodes() as u64;
         report.iterations = report.iterations.max(ledger.iterations);
         report.unfinished += u64::from(ledger.end != End::Saturated);
-        report.interrupted |= ledger.end == End::Interrupted;
+        let interrupt = settings.budget.interrupt;
         let candidates = Candidates::new(f, &self, &self.graph, model, true);
         let before = self.original_cost(f, model);
         report.cost.0 += before;
         let start = candidates.start(f, &self, &self.graph);
-        let found = candidates.choose(settings.extraction, &start);
+        let found = candidates.choose(settings.extraction, &start, interrupt);
+        report.interrupted |= interrupt.is_raised();
         let cheaper = found.filter(|found| found.cost < before - 1e-9);
         let placed = cheaper.as_ref().and_then(|found| self.place(f, &candidates, &found.choice));
         report.unplaced += u64::from(cheaper.is_some() && placed.is_none());
@@ -255,10 +257,16 @@ impl Block {
     }
 
     /// The nodes of the best program so far.
-    fn best(&self, f: &FuncMut<'_>, graph: &Graph, model: CostModel) -> Option<Snapshot> {
+    fn best(
+        &self,
+        f: &FuncMut<'_>,
+        graph: &Graph,
+        model: CostModel,
+        interrupt: Interrupt,
+    ) -> Option<Snapshot> {
         let candidates = Candidates::new(f, self, graph, model, false);
         let start = candidates.start(f, self, graph);
-        let choice = candidates.choose(&extraction::STRATEGIES[0], &start)?.choice;
+        let choice = candidates.choose(&extraction::STRATEGIES[0], &start, interrupt)?.choice;
         let problem = &candidates.problem;
         let chosen = |class: Class, place: usize| {
             let class = candidates.index[&class];
@@ -515,17 +523,23 @@ impl Candidates {
     /// A cheap extraction that costs no more than `start`. Where operations can be computed
     /// together, what pays without that is sought first, too: one that is a part of another no
     /// longer has the operand that others could share.
-    fn choose(&self, strategy: &Strategy, start: &[extraction::Node]) -> Option<Extraction> {
+    fn choose(
+        &self,
+        strategy: &Strategy,
+        start: &[extraction::Node],
+        interrupt: Interrupt,
+    ) -> Option<Extraction> {
         let extract = |problem: &Problem, start: &[extraction::Node]| {
             let size = problem.node_count() + problem.edge_count();
             let budget = Some(VISITS * size as u64);
-            let options = extraction::Options { budget, start: Some(start), ..Default::default() };
+            let start = Some(start);
+            let options = extraction::Options { budget, start, interrupt, ..Default::default() };
             // The program as it was is an extraction, so there is one.
             strategy.extract(problem, options).ok()
         };
         // Proofs begin with what is found without them.
-        let quick =
-            (strategy.name == "exact").then(|| self.choose(&extraction::STRATEGIES[0], start));
+        let quick = (strategy.name == "exact")
+            .then(|| self.choose(&extraction::STRATEGIES[0], start, interrupt));
         let quick = quick.flatten();
         let start = quick.as_ref().map_or(start, |found| &found.choice);
         let found = extract(&self.problem, start)?;

@@ -13,7 +13,7 @@ pub struct NodeId(pub usize);
 /// What a rule promises about floats. On integers, every rule is exact.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FloatClass {
-    /// The same numbers, infinities and NaN included.
+    /// The same numbers, infinities, NaN and the signs of zeros included.
     Exact,
     /// The same up to rounding, as long as all numbers are finite.
     Reassociated,

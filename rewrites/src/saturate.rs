@@ -401,7 +401,8 @@ impl<'a> Saturation<'a> {
                 let share = if share_alike { left / (count - index) } else { left };
                 let limit = graph.made() + share;
                 while let Some((proposal, rest)) = of_rule.split_first() {
-                    if graph.made() + proposal.plan.ops.len() > limit {
+                    let is_over = graph.made() + proposal.plan.ops.len() > limit;
+                    if is_over || budget.interrupt.is_raised() {
                         break;
                     }
                     *of_rule = rest;

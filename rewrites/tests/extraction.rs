@@ -1,7 +1,9 @@
 //! Extraction on random e-graphs, against trying all choices, and on files of the gym.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
+use ir_core::Interrupt;
 use proptest::prelude::*;
 use rewrites::extraction::{
     Builder, Extraction, Invalid, NONE, Node, Options, Problem, STRATEGIES, gym, strategy,
@@ -123,7 +125,7 @@ proptest! {
     fn equal_requests_have_equal_answers(problem in problems(0..5), seed in 0u64..4, budget in 0u64..500) {
         for strategy in &STRATEGIES {
             for budget in [None, Some(budget)] {
-                let options = Options { budget, seed, start: None };
+                let options = Options { budget, seed, ..Options::default() };
                 let first = strategy.extract(&problem, options);
                 prop_assert_eq!(&first, &strategy.extract(&problem, options));
                 if let (Ok(extraction), Some(best)) = (first, brute_force(&problem)) {
@@ -167,6 +169,21 @@ proptest! {
             let options = Options { budget: Some(budget), ..Options::default() };
             if let Ok(extraction) = strategy.extract(&problem, options) {
                 prop_assert!(extraction.work <= budget + 50 * size as u64, "{}", strategy.name);
+            }
+        }
+    }
+
+    /// What is interrupted gives what it has, however much it may spend.
+    #[test]
+    fn interrupted_searches_end(problem in problems(0..5)) {
+        static RAISED: AtomicBool = AtomicBool::new(true);
+        let size = problem.class_count() + problem.node_count() + problem.edge_count();
+        for strategy in &STRATEGIES {
+            let interrupt = Interrupt::by(&RAISED);
+            let options = Options { budget: Some(u64::MAX), interrupt, ..Options::default() };
+            if let Ok(extraction) = strategy.extract(&problem, options) {
+                prop_assert_eq!(problem.dag_cost(&extraction.choice), Ok(extraction.cost));
+                prop_assert!(extraction.work <= 50 * size as u64, "{}", strategy.name);
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Checking rewrite rules: both sides are typed and evaluated on random, small and adversarial
 //! operands, and must agree.
 
+use ir_core::registry::AttrField;
 use ir_core::{
-    Attr, AttrData, AttrDict, DType, Diagnostic, Dim, DimExprData, InferCx, Random, Registry,
-    Scalar, SmallVec, Symbol, TensorData, Type, TypeData,
+    Attr, AttrData, AttrDict, DType, Diagnostic, Dim, DimExprData, InferCx, OpDef, Random,
+    Registry, Scalar, SmallVec, Symbol, TensorData, Type, TypeData,
 };
 use relay::interpreter::{EvalCx, Evaluate, Value, approx_equal};
 use rewrites::codes::{REFUTED, UNTRIED};
@@ -11,7 +12,7 @@ use rewrites::family::{expansions, has_families};
 use rewrites::functions::Functions;
 use rewrites::instantiate::{Operand, Plan, Refusal, plan};
 use rewrites::matching::{Match, TermGraph};
-use rewrites::rule::{Expr, FloatClass, Node, Rest, Rule, Sample};
+use rewrites::rule::{Expr, FloatClass, Node, OpNode, Rest, Rule, Sample};
 use rustc_hash::FxHashMap;
 
 /// What a check found.
@@ -132,22 +133,28 @@ fn run(
     first: bool,
 ) -> (u32, Option<Failure>) {
     let (mut tried, mut worst): (u32, Option<Failure>) = (0, None);
-    // Many random operands do not fit a left side; typing them is cheap.
-    for seed in 0..trials.saturating_mul(40) {
-        if tried >= trials {
-            break;
-        }
-        let mut trial = Operands::new(registry, seed, false);
-        match trial.run(rule, functions, seed) {
-            Trial::Skipped => {}
-            Trial::Agrees(_) => tried += 1,
-            Trial::Fails(failure) => {
-                tried += 1;
-                if worst.as_ref().is_none_or(|worst| failure.size < worst.size) {
-                    worst = Some(failure);
-                }
-                if first {
-                    break;
+    let is_open = |node: &Node| matches!(node, Node::Op(op) if op.rest != Rest::Default);
+    let leaves_open = rule.nodes.iter().any(is_open);
+    for open in [false, true] {
+        let enough = tried + trials;
+        // Many random operands do not fit a left side; typing them is cheap.
+        for seed in 0..trials.saturating_mul(40) {
+            if tried >= enough || (open && !leaves_open) {
+                break;
+            }
+            let mut trial = Operands::new(registry, seed, false);
+            trial.open = open.then(|| Open::new(seed, rule));
+            match trial.run(rule, functions, seed) {
+                Trial::Skipped => {}
+                Trial::Agrees(_) => tried += 1,
+                Trial::Fails(failure) => {
+                    tried += 1;
+                    if worst.as_ref().is_none_or(|worst| failure.size < worst.size) {
+                        worst = Some(failure);
+                    }
+                    if first {
+                        return (tried, worst);
+                    }
                 }
             }
         }
@@ -159,6 +166,8 @@ fn run(
 struct Operands<'a> {
     registry: &'a Registry,
     random: Random,
+    /// Where attributes that a pattern leaves open are not only those that samples say.
+    open: Option<Open>,
     values: Vec<(Type, Value)>,
     /// Whether operands on which the sides agree are asked for.
     shows: bool,
@@ -193,6 +202,80 @@ impl TermGraph for Operands<'_> {
     }
 }
 
+/// What a pattern leaves open may be there as well: flags, numbers, element types and layouts.
+struct Open {
+    random: Random,
+    /// The order of axes in layouts, and in the operands that have them.
+    axes: Vec<usize>,
+}
+
+impl Open {
+    fn new(seed: u32, rule: &Rule) -> Open {
+        let mut random = Random::new(0x09e4 + u64::from(seed));
+        let ranks = rule.samples.iter().filter_map(|sample| match sample {
+            Sample::Type(_, ty) => ty.as_tensor().map(|tensor| tensor.shape.len()),
+            Sample::Attributes(..) => None,
+        });
+        let axes = shuffled(ranks.max().unwrap_or(2), &mut random);
+        Open { random, axes }
+    }
+
+    /// `items` in another order half of the time, where there is one for so many.
+    fn reorder<T: Clone>(&mut self, items: Vec<T>) -> Vec<T> {
+        if items.len() != self.axes.len() || self.random.one_in(2) {
+            return items;
+        }
+        self.axes.iter().map(|axis| items[*axis].clone()).collect()
+    }
+
+    /// Some of the attributes of `def` that are not in `written`: the layouts, or one other.
+    fn attributes(&mut self, def: &OpDef, written: &[Symbol]) -> Vec<(Symbol, Attr)> {
+        let is_layout = |field: &AttrField| {
+            field.default.is_some_and(|default| matches!(default().data(), AttrData::String(_)))
+        };
+        let layouts = self.random.one_in(2);
+        let mut fields: Vec<&AttrField> = def
+            .attrs
+            .iter()
+            .filter(|field| !written.contains(&Symbol::new(field.name)))
+            .filter(|field| field.default.is_some() && is_layout(field) == layouts)
+            .collect();
+        if !layouts {
+            fields = self.random.choose(&fields).copied().into_iter().collect();
+        }
+        let entries = fields
+            .into_iter()
+            .filter_map(|field| Some((Symbol::new(field.name), self.attribute(field)?)));
+        entries.collect()
+    }
+
+    fn attribute(&mut self, field: &AttrField) -> Option<Attr> {
+        let attr = match (field.default?)().data() {
+            AttrData::String(layout) => {
+                let letters = self.reorder(layout.chars().collect());
+                Attr::of(&letters.into_iter().collect::<String>())
+            }
+            AttrData::Bool(flag) => Attr::of(&!flag),
+            AttrData::Int(_) => Attr::of(&(self.random.below(4) as i64)),
+            AttrData::Array(items) => {
+                let items = items.iter().map(|_| self.random.below(3) as i64);
+                Attr::of(&items.collect::<Vec<_>>())
+            }
+            _ => Attr::of(self.random.choose(&DTYPES)?),
+        };
+        (field.normalize)(attr)
+    }
+}
+
+/// The numbers below `count` in some order.
+fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..count).collect();
+    for index in (1..count).rev() {
+        numbers.swap(index, random.below(index + 1));
+    }
+    numbers
+}
+
 /// Element types that rules are tried on.
 const DTYPES: [DType; 6] =
     [DType::FLOAT32, DType::FLOAT64, DType::INT32, DType::INT8, DType::UINT8, DType::BOOL];
@@ -200,7 +283,7 @@ const DTYPES: [DType; 6] =
 impl Operands<'_> {
     fn new(registry: &Registry, seed: u32, shows: bool) -> Operands<'_> {
         let random = Random::new(0x5eed + u64::from(seed));
-        Operands { registry, random, values: vec![], shows }
+        Operands { registry, random, open: None, values: vec![], shows }
     }
 
     fn run(&mut self, rule: &Rule, functions: &Functions, seed: u32) -> Trial {
@@ -254,6 +337,8 @@ impl Operands<'_> {
         let rank = self.random.below(4);
         let shape: Vec<i64> = (0..rank).map(|_| 1 + self.random.below(3) as i64).collect();
         let mut made: Vec<Option<usize>> = vec![None; rule.nodes.len()];
+        // The variables for what `..` stands for that an operation before has as well.
+        let mut said: Vec<usize> = Vec::new();
         for equation in &rule.left {
             for id in rule.reachable([equation.node]) {
                 if made[id.0].is_some() {
@@ -300,13 +385,21 @@ impl Operands<'_> {
                         match op.rest {
                             Rest::Default => {}
                             Rest::Variable(var) => {
-                                let empty = Attr::of(&AttrDict::empty());
-                                let rest = *found.attributes[var.0].get_or_insert(empty);
-                                if let AttrData::Dict(rest) = rest.data() {
-                                    entries.extend(rest.entries());
-                                }
+                                let known = found.attributes[var.0];
+                                let rest =
+                                    match known.filter(|_| said.contains(&var.0)).map(Attr::data) {
+                                        Some(AttrData::Dict(rest)) => *rest,
+                                        _ => self.rest(op, &entries, known),
+                                    };
+                                said.push(var.0);
+                                found.attributes[var.0] = Some(Attr::of(&rest));
+                                entries.extend(rest.entries());
                             }
-                            Rest::Ignored => entries.extend(self.required(op.name, op, &made)?),
+                            Rest::Ignored => {
+                                entries.extend(self.required(op.name, op, &made)?);
+                                let rest = self.rest(op, &entries, None);
+                                entries.extend(rest.entries());
+                            }
                         }
                         let def = self.registry.def(op.name)?;
                         let attrs = def.normalize_attrs(AttrDict::new(entries)).ok()?;
@@ -382,6 +475,10 @@ impl Operands<'_> {
                 FloatClass::Reassociated => (1e-4, 1e-3),
                 FloatClass::Approximate(tolerance) => (tolerance, tolerance),
             };
+            if rule.class == FloatClass::Exact && !same_zeros(&self.values[new].1, expected) {
+                let (reason, operands) = ("zeros differ in sign".to_string(), shown(self));
+                return Some(Trial::Fails(Failure { size, reason, operands }));
+            }
             if let Err(mismatch) = approx_equal(&self.values[new].1, expected, rtol, atol) {
                 let (reason, operands) = (format!("the sides differ: {mismatch}"), shown(self));
                 return Some(Trial::Fails(Failure { size, reason, operands }));
@@ -433,7 +530,10 @@ impl Operands<'_> {
                 _ => None,
             },
         });
-        let shape = shape.collect::<Option<Vec<i64>>>()?;
+        let mut shape = shape.collect::<Option<Vec<i64>>>()?;
+        if let Some(open) = &mut self.open {
+            shape = open.reorder(shape);
+        }
         let dtype = if tensor.dtype == DType::FLOAT32 { dtype } else { tensor.dtype };
         Some(Type::tensor(shape, dtype))
     }
@@ -504,11 +604,25 @@ impl Operands<'_> {
         None
     }
 
+    /// What stands for `..` after the `written` attributes: what is `known`, by a sample or an
+    /// operation before, and where that is all that is said, what may be there as well.
+    fn rest(&mut self, op: &OpNode, written: &[(Symbol, Attr)], known: Option<Attr>) -> AttrDict {
+        let known = match known.map(Attr::data) {
+            Some(AttrData::Dict(known)) => *known,
+            _ => AttrDict::empty(),
+        };
+        let Some(open) = &mut self.open else { return known };
+        let Some(def) = self.registry.def(op.name) else { return known };
+        let written = written.iter().chain(known.entries()).map(|(key, _)| *key);
+        let added = open.attributes(def, &written.collect::<Vec<_>>());
+        AttrDict::new(known.entries().iter().copied().chain(added))
+    }
+
     /// Random values for the required attributes that `..` leaves out.
     fn required(
         &mut self,
         name: Symbol,
-        op: &rewrites::rule::OpNode,
+        op: &OpNode,
         made: &[Option<usize>],
     ) -> Option<Vec<(Symbol, Attr)>> {
         let def = self.registry.def(name)?;
@@ -570,6 +684,21 @@ impl Operands<'_> {
             made.push(self.values.len() - 1);
         }
         Ok(made)
+    }
+}
+
+/// Whether zeros have the same signs: by them, quotients differ.
+fn same_zeros(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Tensor(a), Value::Tensor(b)) => {
+            !a.dtype().is_float()
+                || a.elements().zip(b.elements()).all(|(a, b)| {
+                    let (a, b) = (a.as_f64(), b.as_f64());
+                    a != 0.0 || b != 0.0 || a.is_sign_negative() == b.is_sign_negative()
+                })
+        }
+        (Value::Tuple(a), Value::Tuple(b)) => a.iter().zip(b.iter()).all(|(a, b)| same_zeros(a, b)),
+        _ => true,
     }
 }
 

@@ -59,7 +59,7 @@ pub fn prepare(
     prepared.map_err(|found| (found, sources))
 }
 
-/// Applies a strategy to all functions of a copy of `module`.
+/// Applies a strategy to all functions of a copy of `module`; what is interrupted is cut short.
 ///
 /// # Errors
 /// When a rule's right side does not type.
@@ -68,6 +68,7 @@ pub fn measure(
     prepared: &Prepared,
     model: CostModel,
     registry: &Registry,
+    interrupt: Interrupt,
 ) -> Result<Measured, Diagnostic> {
     let mut module = module.clone();
     let signatures = module.signatures();
@@ -87,7 +88,7 @@ pub fn measure(
         let signature = &mut item.signature;
         let mut f = FuncMut { name: *name, signature, body, signatures: &signatures, registry };
         let start = ThreadTime::now();
-        let told = Told { model, dump: false, interrupt: Interrupt::default() };
+        let told = Told { model, dump: false, interrupt };
         let report = apply(&mut f, prepared, told).map_err(|e| *e)?;
         measured.time += start.elapsed();
         measured.add(&report, prepared);

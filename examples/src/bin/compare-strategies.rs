@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use examples::graphs;
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Interrupt, Module, Registry};
 use relay::inference::infer_module;
 use relay::text::parse;
 use rewrites::cost::CostModel;
@@ -60,7 +60,8 @@ fn run(text: &str, strategy: &str, registry: &Registry) -> Result<Measured, Vec<
     errors(found)?;
     errors(infer_module(&mut module, registry))?;
     let prepared = prepare(strategy, None, registry).map_err(|(found, _)| found)?;
-    measure(&module, &prepared, CostModel::T4, registry).map_err(|error| vec![error])
+    measure(&module, &prepared, CostModel::T4, registry, Interrupt::default())
+        .map_err(|error| vec![error])
 }
 
 fn errors(found: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {

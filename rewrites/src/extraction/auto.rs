@@ -17,11 +17,11 @@ pub(super) const STRATEGY: Strategy = Strategy {
         let budget = options.budget.unwrap_or_else(|| default_budget(problem));
         let size = (problem.node_count() + problem.edge_count()) as u64;
         let parents = problem.parents();
-        let mut search = Search::new(problem, &parents, None, options.seed);
+        let mut search = Search::new(problem, &parents, None, options);
         search.descend(budget / 2);
         let mut work = 0;
         if options.start.is_some() {
-            let mut other = Search::new(problem, &parents, options.start, options.seed);
+            let mut other = Search::new(problem, &parents, options.start, options);
             other.descend(budget / 2);
             // At equal costs what began wins.
             if other.cost() <= search.cost() + ROUNDING * search.cost().abs() {
@@ -33,9 +33,12 @@ pub(super) const STRATEGY: Strategy = Strategy {
         let mut bound = None;
         if problem.has_rewards() {
             bound = Some(all_rewards(problem));
-        } else if size <= PROVABLE.max(budget / 64) && work + search.work() < budget {
+        } else if !options.interrupt.is_raised()
+            && size <= PROVABLE.max(budget / 64)
+            && work + search.work() < budget
+        {
             let share = (budget - work - search.work()) / 2;
-            let proof = prove(problem, None, search.choice(), share, 8);
+            let proof = prove(problem, None, search.choice(), (share, options.interrupt), 8);
             work += proof.work;
             bound = Some(proof.bound);
             if proof.cost <= proof.bound * (1.0 + ROUNDING) {
@@ -43,7 +46,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
             }
             if proof.cost < search.cost() * (1.0 - ROUNDING) {
                 work += search.work();
-                search = Search::new(problem, &parents, Some(&proof.choice), options.seed);
+                search = Search::new(problem, &parents, Some(&proof.choice), options);
             }
         }
         search.perturb(budget.saturating_sub(work));

@@ -8,6 +8,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use ir_core::Interrupt;
+
 use super::problem::{Class, NONE, Node, Parents, Problem};
 use super::reduce::Stamps;
 use super::tree_greedy::Cost;
@@ -32,6 +34,7 @@ pub(super) struct Cuts<'a> {
     stack: Vec<Class>,
     cut: Vec<Node>,
     tolerance: f64,
+    interrupt: Interrupt,
     /// Visits of nodes.
     pub(super) work: u64,
 }
@@ -49,7 +52,7 @@ const POP: u64 = 2;
 
 impl<'a> Cuts<'a> {
     /// Costs are not negative; what is less than `tolerance` is nothing.
-    pub(super) fn new(problem: &'a Problem, tolerance: f64) -> Cuts<'a> {
+    pub(super) fn new(problem: &'a Problem, tolerance: f64, interrupt: Interrupt) -> Cuts<'a> {
         let (nodes, classes) = (problem.node_count(), problem.class_count());
         Cuts {
             problem,
@@ -64,8 +67,14 @@ impl<'a> Cuts<'a> {
             stack: vec![],
             cut: vec![],
             tolerance,
+            interrupt,
             work: 0,
         }
+    }
+
+    /// Whether the work has reached `end`, or is to end.
+    pub(super) fn is_over(&self, end: u64) -> bool {
+        self.work >= end || self.interrupt.is_raised()
     }
 
     /// The lower bound of the present costs, which it uses up, or `None` where the roots have no
@@ -82,7 +91,7 @@ impl<'a> Cuts<'a> {
             if height == f64::INFINITY {
                 return None;
             }
-            let is_enough = bound.bound >= limit || self.work >= end;
+            let is_enough = bound.bound >= limit || self.is_over(end);
             if height <= 0.0 || is_enough && !bound.cut.is_empty() {
                 return Some(bound);
             }

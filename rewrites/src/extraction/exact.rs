@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use ir_core::Random;
+use ir_core::{Interrupt, Random};
 
 use super::auto;
 use super::bound::Cuts;
@@ -20,6 +20,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
     doc: "local search, then branch and bound, then windows of it; gives a bound, and takes seconds",
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or(BUDGET);
+        let interrupt = options.interrupt;
         if problem.has_rewards() {
             // There is nothing to prove with; search as long as that is likely to help.
             let long = 100 * local_search::default_budget(problem);
@@ -33,13 +34,13 @@ pub(super) const STRATEGY: Strategy = Strategy {
             return quick;
         }
         let share = (budget / 2).saturating_sub(quick.work);
-        let proof = prove(problem, None, &quick.choice, share, usize::MAX);
+        let proof = prove(problem, None, &quick.choice, (share, interrupt), usize::MAX);
         let bound = proof.bound.max(quick.bound.unwrap_or(0.0));
         let mut work = quick.work + proof.work;
         let parents = problem.parents();
         let mut best = proof.choice;
         if work < budget && !is_proven(&best, bound) {
-            let mut search = Search::new(problem, &parents, Some(&best), options.seed);
+            let mut search = Search::new(problem, &parents, Some(&best), options);
             search.perturb((budget - work) / 2);
             work += search.work();
             if search.cost() < proof.cost * (1.0 - ROUNDING) {
@@ -47,7 +48,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
             }
         }
         let mut windows = Windows::new(problem, &parents, options.seed);
-        while work < budget && !is_proven(&best, bound) {
+        while work < budget && !interrupt.is_raised() && !is_proven(&best, bound) {
             work += 1;
             let Some(free) = windows.next(&best) else { break };
             let keep = |node: Node| {
@@ -55,8 +56,8 @@ pub(super) const STRATEGY: Strategy = Strategy {
                 let chosen = best[class as usize];
                 chosen == node || chosen == NONE || free.binary_search(&class).is_ok()
             };
-            let found =
-                prove(problem, Some(&keep), &best, (budget - work).min(budget / 50), usize::MAX);
+            let share = (budget - work).min(budget / 50);
+            let found = prove(problem, Some(&keep), &best, (share, interrupt), usize::MAX);
             work += found.work + free.len() as u64;
             best = found.choice;
         }
@@ -86,7 +87,7 @@ pub(super) fn prove(
     problem: &Problem,
     keep: Option<&dyn Fn(Node) -> bool>,
     start: &[Node],
-    budget: u64,
+    (budget, interrupt): (u64, Interrupt),
     share: usize,
 ) -> Proof {
     let mut work = (problem.node_count() + problem.edge_count()) as u64;
@@ -120,7 +121,7 @@ pub(super) fn prove(
         let start = adopt(problem, &start, &part.problem, &part.nodes);
         let start = start
             .unwrap_or_else(|| Trees::new(&part.problem, &part.problem.parents(), None).choice);
-        let mut branches = Branches::new(&part.problem, start);
+        let mut branches = Branches::new(&part.problem, start, interrupt);
         branches.run(share);
         bound += branches.bound();
         work += branches.cuts.work;
@@ -175,13 +176,13 @@ struct Branches<'a> {
 
 impl<'a> Branches<'a> {
     /// Begins with `choice`, an extraction.
-    fn new(problem: &'a Problem, choice: Vec<Node>) -> Branches<'a> {
+    fn new(problem: &'a Problem, choice: Vec<Node>, interrupt: Interrupt) -> Branches<'a> {
         let choice = pruned(problem, choice);
         let cost = cost(problem, &choice);
         let tolerance = ROUNDING * cost;
         Branches {
             problem,
-            cuts: Cuts::new(problem, tolerance * 1e-3),
+            cuts: Cuts::new(problem, tolerance * 1e-3, interrupt),
             tree: vec![Branch { parent: 0, cut: 0..0 }],
             nodes: vec![],
             open: BinaryHeap::from([Reverse((Cost(0.0), Reverse(0)))]),
@@ -201,7 +202,7 @@ impl<'a> Branches<'a> {
     /// Explores until the best choice is proven or the budget is spent.
     fn run(&mut self, budget: u64) {
         // The first bound is always wanted.
-        while self.tree.len() == 1 || self.cuts.work < budget {
+        while self.tree.len() == 1 || !self.cuts.is_over(budget) {
             let Some(Reverse((Cost(bound), Reverse(at)))) = self.open.pop() else { break };
             if bound >= self.cost - self.tolerance {
                 break;

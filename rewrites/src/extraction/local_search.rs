@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use ir_core::Random;
+use ir_core::{Interrupt, Random};
 
 use super::cover::{Cover, Mark};
 use super::problem::{Class, NONE, Node, Parents, Problem};
@@ -18,7 +18,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or_else(|| default_budget(problem));
         let parents = problem.parents();
-        let mut search = Search::new(problem, &parents, options.start, options.seed);
+        let mut search = Search::new(problem, &parents, options.start, options);
         search.descend(budget / 2);
         search.perturb(budget);
         search.restore(options.start);
@@ -52,6 +52,7 @@ pub(super) struct Search<'a> {
     random: Random,
     near: Stamps,
     pending: Vec<(Class, u32)>,
+    interrupt: Interrupt,
 }
 
 impl<'a> Search<'a> {
@@ -60,13 +61,14 @@ impl<'a> Search<'a> {
         problem: &'a Problem,
         parents: &'a Parents,
         start: Option<&[Node]>,
-        seed: u64,
+        options: Options<'_>,
     ) -> Search<'a> {
         Search {
             cover: Cover::new(problem, parents, Trees::new(problem, parents, start).choice),
             queue: BinaryHeap::new(),
             is_queued: vec![false; problem.class_count()],
-            random: Random::new(seed),
+            random: Random::new(options.seed),
+            interrupt: options.interrupt,
             near: Stamps::new(problem.class_count()),
             pending: vec![],
         }
@@ -79,6 +81,10 @@ impl<'a> Search<'a> {
 
     pub(super) fn work(&self) -> u64 {
         self.cover.work
+    }
+
+    fn is_over(&self, budget: u64) -> bool {
+        self.cover.work >= budget || self.interrupt.is_raised()
     }
 
     /// For each class, needed or not, a node.
@@ -117,13 +123,13 @@ impl<'a> Search<'a> {
             let mark = self.cover.mark();
             for class in self.cover.order().to_vec() {
                 self.cover.improve(class, budget);
-                if self.cover.work >= budget {
+                if self.is_over(budget) {
                     break;
                 }
             }
             let is_better = self.cover.is_below(mark);
             self.cover.commit();
-            if !is_better || self.cover.work >= budget {
+            if !is_better || self.is_over(budget) {
                 break;
             }
         }
@@ -135,7 +141,7 @@ impl<'a> Search<'a> {
     fn share(&mut self, budget: u64) -> bool {
         let mut candidates: Vec<(Reverse<Cost>, Class)> = Vec::new();
         for class in self.cover.problem.classes() {
-            if self.cover.work >= budget {
+            if self.is_over(budget) {
                 break;
             }
             let users = self.cover.parents.of(class).len();
@@ -150,7 +156,7 @@ impl<'a> Search<'a> {
         candidates.sort_unstable();
         let mut is_better = false;
         for (_, class) in candidates {
-            if self.cover.work >= budget {
+            if self.is_over(budget) {
                 break;
             }
             if !self.cover.is_used(class) {
@@ -246,7 +252,7 @@ impl<'a> Search<'a> {
             return;
         }
         let mut fresh: Vec<Class> = vec![];
-        while self.cover.work < budget {
+        while !self.is_over(budget) {
             let class = open[self.random.below(open.len())];
             self.cover.work += 1;
             if !self.cover.is_used(class) {

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use ir_core::Interrupt;
+
 use super::problem::{Class, Node, Problem};
 use super::reduce::Reduced;
 use super::{auto, exact, greedy_dag, local_search, tree_greedy};
@@ -19,6 +21,8 @@ pub struct Options<'a> {
     /// An extraction to begin with, as [`Extraction::choice`]: the result is cheaper, or this one,
     /// and differs from it no more than is found to pay. What is no extraction is ignored.
     pub start: Option<&'a [Node]>,
+    /// Ends the search with the best that it has.
+    pub interrupt: Interrupt,
 }
 
 /// What a strategy found.

@@ -27,6 +27,9 @@ pub(super) fn extract(args: &ExtractEgraph, io: &mut Io<'_>) -> io::Result<i32> 
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
     match checked(args, &mut reporter, io) {
         Ok((strategy, nodes, extraction, seconds)) => {
+            if io.interrupt().is_raised() {
+                writeln!(io.stderr, "interrupted: this is the cheapest choice until then")?;
+            }
             write(args, strategy, nodes, &extraction, seconds, io.stdout).map(|()| OK)
         }
         Err(diagnostics) => {
@@ -52,7 +55,8 @@ fn checked(
     let input = input::read(&args.input, io).map_err(|error| vec![error])?;
     reporter.source(&input.file, &input.text);
     let gym = gym::read(&input.file, &input.text)?;
-    let options = Options { budget: args.budget, seed: args.seed, start: None };
+    let interrupt = io.interrupt();
+    let options = Options { budget: args.budget, seed: args.seed, start: None, interrupt };
     let start = Instant::now();
     let extraction = strategy
         .extract(&gym.problem, options)

@@ -102,7 +102,9 @@ fn explain(rule: &Rule, registry: &Registry, io: &mut Io<'_>) -> io::Result<()> 
         writeln!(io.stdout, "set: {set}")?;
     }
     let promise = match rule.class {
-        FloatClass::Exact => "the same numbers, infinities and NaN included".to_string(),
+        FloatClass::Exact => {
+            "the same numbers, infinities, NaN and the signs of zeros included".to_string()
+        }
         FloatClass::Reassociated => "the same numbers up to rounding, where all are finite".into(),
         FloatClass::Approximate(t) => {
             format!("the same numbers up to the relative error {t}, where all are finite")

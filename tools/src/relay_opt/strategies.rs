@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ir_core::{Diagnostic, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use rewrites::cost::CostModel;
 use rewrites::strategy::BUILT_IN;
 
@@ -31,7 +31,7 @@ pub(super) fn count(
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     let table = read(path, registry, io).and_then(|module| {
-        let measured = run(&module, strategy, None, registry)?;
+        let measured = run(&module, strategy, None, registry, io.interrupt())?;
         let mut table =
             vec![row(["rule", "matches", "applied", "nodes", "unions", "work", "used"])];
         for (name, entry) in &measured.rules {
@@ -57,10 +57,14 @@ pub(super) fn ablate(
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     let table = read(path, registry, io).and_then(|module| {
-        let with = run(&module, strategy, None, registry)?;
+        let interrupt = io.interrupt();
+        let with = run(&module, strategy, None, registry, interrupt)?;
         let mut rows = Vec::new();
         for (name, entry) in with.rules.iter().filter(|(_, entry)| entry.applied > 0) {
-            let without = run(&module, strategy, Some(name.as_str()), registry)?;
+            let without = run(&module, strategy, Some(name.as_str()), registry, interrupt)?;
+            if interrupt.is_raised() {
+                break;
+            }
             let worth = without.cost.1 - with.cost.1;
             rows.push((
                 worth,
@@ -97,17 +101,20 @@ pub(super) fn compare(
     let built_in = BUILT_IN.iter().map(|(name, _)| name.to_string());
     let names = if strategies.is_empty() { built_in.collect() } else { strategies.to_vec() };
     let mut table = vec![row(COLUMNS)];
+    let interrupt = io.interrupt();
     for path in models {
-        let rows = read(path, registry, io).and_then(|module| {
-            let rows = names.iter().map(|name| {
-                let measured = run(&module, name, None, registry)?;
-                Ok(compared(path, &measured))
-            });
-            rows.collect::<Result<Table, Failure>>()
+        let filled = read(path, registry, io).and_then(|module| {
+            for name in &names {
+                let measured = run(&module, name, None, registry, interrupt)?;
+                if interrupt.is_raised() {
+                    break;
+                }
+                table.push(compared(path, &measured));
+            }
+            Ok(())
         });
-        match rows {
-            Ok(rows) => table.extend(rows),
-            Err(failure) => return write(Err(failure), csv, io),
+        if let Err(failure) = filled {
+            return write(Err(failure), csv, io);
         }
     }
     write(Ok(table), csv, io)
@@ -140,9 +147,10 @@ fn run(
     strategy: &str,
     without: Option<&str>,
     registry: &Registry,
+    interrupt: Interrupt,
 ) -> Result<Measured, Failure> {
     let prepared = prepare(strategy, without, registry)?;
-    measure(module, &prepared, CostModel::default(), registry)
+    measure(module, &prepared, CostModel::default(), registry, interrupt)
         .map_err(|error| (vec![error], SourceMap::default()))
 }
 
@@ -163,6 +171,9 @@ pub(super) fn read(path: &str, registry: &Registry, io: &mut Io<'_>) -> Result<M
 }
 
 fn write(table: Result<Table, Failure>, csv: Option<&str>, io: &mut Io<'_>) -> io::Result<i32> {
+    if io.interrupt().is_raised() {
+        writeln!(io.stderr, "interrupted: what was measured until then")?;
+    }
     let mut reporter = Reporter::new(DiagnosticForm::Human, 0);
     let table = match table {
         Ok(table) => table,

@@ -142,7 +142,8 @@ impl Solver<'_> {
         let needed = window.needed.iter().map(|op| facts.class_of[*op]);
         let problem = builder.finish(needed.map(|class| class as extraction::Class));
         let budget = Some(VISITS * (problem.node_count() + problem.edge_count()) as u64);
-        let options = extraction::Options { budget, start: Some(&start), ..Default::default() };
+        let (start, interrupt) = (Some(&*start), self.interrupt);
+        let options = extraction::Options { budget, start, interrupt, ..Default::default() };
         let Ok(found) = STRATEGIES[0].extract(&problem, options) else {
             return Ok(Found { work, ..Found::default() });
         };
