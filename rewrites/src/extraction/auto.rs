@@ -1,6 +1,6 @@
 //! The default: local search, proven where that is quick.
 
-use super::exact::prove;
+use super::exact::{branch_and_bound, prove};
 use super::local_search::{Search, default_budget};
 use super::problem::Problem;
 use super::strategy::{Found, Options, ROUNDING, Strategy};
@@ -35,7 +35,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
             bound = Some(all_rewards(problem));
         } else if size <= PROVABLE.max(budget / 64) && work + search.work() < budget {
             let share = (budget - work - search.work()) / 2;
-            let proof = prove(problem, None, search.choice(), share, 8);
+            let proof = prove(problem, None, search.choice(), share, 8, branch_and_bound);
             work += proof.work;
             bound = Some(proof.bound);
             if proof.cost <= proof.bound * (1.0 + ROUNDING) {
@@ -53,7 +53,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
 };
 
 /// Nothing costs less than all rewards together.
-fn all_rewards(problem: &Problem) -> f64 {
+pub(super) fn all_rewards(problem: &Problem) -> f64 {
     let least = |class| problem.nodes(class).map(|node| problem.cost(node)).fold(0.0, f64::min);
     problem.classes().map(least).sum()
 }
