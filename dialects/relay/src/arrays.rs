@@ -31,12 +31,11 @@ pub fn load(path: &Path) -> Result<Arrays, Diagnostic> {
         return Err(extension_error(path));
     }
     let read_error = |error| file_error(path, "read", &error);
-    let file = File::open(path).map_err(read_error)?;
-    let arrays = if extension == "npz" && file.metadata().map_err(read_error)?.is_file() {
+    let arrays = if extension == "npz" && path.is_file() {
         // Arrays are read in their places, so that the file is in memory once and not twice.
-        read_npz(BufReader::new(file))
+        read_npz(BufReader::new(File::open(path).map_err(read_error)?))
     } else {
-        let bytes = read_all(file).map_err(read_error)?;
+        let bytes = fs::read(path).map_err(read_error)?;
         match extension {
             "npz" => read_npz(Cursor::new(&bytes)),
             "safetensors" => read_safetensors(&bytes),
@@ -49,12 +48,6 @@ pub fn load(path: &Path) -> Result<Arrays, Diagnostic> {
     arrays.map_err(|message| {
         Diagnostic::error("E0522", format!("`{}` is damaged: {message}", path.display()))
     })
-}
-
-fn read_all(mut file: File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Writes arrays to a file, its format told by the extension; an `.npy` file holds one array.

@@ -315,16 +315,8 @@ pub(super) struct RunModel {
     /// program; `auto`, the first of these that can
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) executor: Executor,
-    /// What kernels are compiled for, such as `c` or `c{isa=avx2}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
-    /// Threads of compiled kernels. The default is one for each processor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) threads: Option<u16>,
-    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
-    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
-    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
-    pub(super) fuse: Fuse,
+    #[command(flatten)]
+    pub(super) kernels: Kernels,
     /// Runs it with this executor as well, and compares the results
     #[arg(long, value_name = "NAME")]
     pub(super) compare: Option<Executor>,
@@ -353,6 +345,29 @@ pub(super) struct RunModel {
     /// Where the results go, as `out_0`, `out_1` and so on: a .npz or .safetensors file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<String>,
+}
+
+/// What code is generated for.
+#[derive(Args, Debug)]
+pub(super) struct Machine {
+    /// What kernels are compiled for: `c` is this machine, `c{isa=avx2}` others, `c{isa=scalar}`
+    /// portable C11
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(super) target: String,
+    /// Threads of compiled kernels. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+}
+
+/// How kernels are made of a program.
+#[derive(Args, Debug)]
+pub(super) struct Kernels {
+    #[command(flatten)]
+    pub(super) machine: Machine,
+    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
+    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
+    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
+    pub(super) fuse: Fuse,
 }
 
 /// How operators are put into kernels.
@@ -398,16 +413,8 @@ pub(super) struct BenchModel {
     pub(super) model: String,
     #[command(flatten)]
     pub(super) options: ModelOptions,
-    /// What kernels are compiled for, such as `c` or `c{isa=avx2}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
-    /// Threads of compiled kernels. The default is one for each processor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) threads: Option<u16>,
-    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
-    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
-    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
-    pub(super) fuse: Fuse,
+    #[command(flatten)]
+    pub(super) kernels: Kernels,
     /// Constants for parameters, by name: a .npz or .safetensors file
     #[arg(long, value_name = "FILE")]
     pub(super) params: Option<String>,
@@ -442,16 +449,8 @@ pub(super) struct CompileModel {
     pub(super) output: String,
     #[command(flatten)]
     pub(super) options: ModelOptions,
-    /// What to compile for: `c` is this machine, `c{isa=avx2}` others, `c{isa=scalar}` portable C11
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
-    /// Threads that the code counts on. The default is one for each processor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) threads: Option<u16>,
-    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
-    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
-    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
-    pub(super) fuse: Fuse,
+    #[command(flatten)]
+    pub(super) kernels: Kernels,
     /// Constants for parameters, by name: a .npz or .safetensors file. The other parameters are
     /// inputs
     #[arg(long, value_name = "FILE")]
@@ -476,12 +475,8 @@ pub(super) struct CompileModel {
 /// names them: `--target 'c{costs=measured}'`, and `--pass 'fuse{target=c{costs=measured}}'`.
 #[derive(Args, Debug)]
 pub(super) struct Calibrate {
-    /// What is measured, such as `c` or `c{isa=avx2}`
-    #[arg(long, value_name = "TARGET", default_value = "c")]
-    pub(super) target: String,
-    /// Threads of the kernels. The default is one for each processor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) threads: Option<u16>,
+    #[command(flatten)]
+    pub(super) machine: Machine,
     /// Prints JSON
     #[arg(long)]
     pub(super) json: bool,

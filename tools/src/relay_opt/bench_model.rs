@@ -62,7 +62,7 @@ fn measure(
     io: &Io<'_>,
 ) -> Result<Measured, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
-    let target = target(&args.target, args.threads, registry).map_err(one)?;
+    let target = target(&args.kernels.machine, registry).map_err(one)?;
     fits("main", &module).map_err(one)?;
     let mut given = match &args.params {
         Some(path) => arrays::load(&io.directory.join(path)).map_err(one)?,
@@ -88,7 +88,7 @@ fn measure(
     executor::bind(&mut module, &constants);
     let progress = Progress::on_terminal(io.styled);
     let threads = target.capabilities().threads;
-    let fusion = args.fuse.on(&*target).map_err(one)?;
+    let fusion = args.kernels.fuse.on(&*target).map_err(one)?;
     let options =
         BuildOptions { target: &*target, fusion, threads, interpret: false, progress: &progress };
     let (mut program, times) = Program::build(module, registry, &options, found)?;

@@ -20,7 +20,7 @@ use crate::io::Io;
 /// Those of writing to the streams.
 pub(super) fn calibrate(args: &Calibrate, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
-    reporter.source("<target>", &args.target);
+    reporter.source("<target>", &args.machine.target);
     let mut found = Vec::new();
     let kept = keep(args, registry, &mut found);
     let kept = kept.map_err(|errors| found.extend(errors));
@@ -40,7 +40,7 @@ fn keep(
     found: &mut Vec<Diagnostic>,
 ) -> Result<(Calibration, Measured, PathBuf), Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
-    let target = target(&args.target, args.threads, registry).map_err(one)?;
+    let target = target(&args.machine, registry).map_err(one)?;
     let calibration = target.calibration().map_err(one)?;
     // What was there was of no use until now.
     if calibration.path().exists()

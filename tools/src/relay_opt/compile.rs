@@ -63,7 +63,7 @@ fn package(
     progress: &Progress,
 ) -> Result<Vec<File>, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
-    let target = target(&args.target, args.threads, registry).map_err(one)?;
+    let target = target(&args.kernels.machine, registry).map_err(one)?;
     let all = parameters(&module, registry);
     let read = |path: &Option<String>| match path {
         Some(path) => arrays::load(&directory.join(path)),
@@ -84,7 +84,7 @@ fn package(
         inputs.push(Input { seed: seed_of(args.fill, &name), spread, name, example });
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let fusion = args.fuse.on(&*target).map_err(one)?;
+    let fusion = args.kernels.fuse.on(&*target).map_err(one)?;
     let options = BuildOptions { target: &*target, fusion, threads, interpret: false, progress };
     let Lowered { layout, .. } = executor::lower(&mut module, registry, &options, found)?;
     let verified = verify(&module, registry)?;

@@ -13,7 +13,7 @@ use ir_core::pipeline::{
 };
 use ir_core::{Diagnostic, Module, Registry, SourceMap, WatchOptions};
 use rewrites::proof::replay::HEADER;
-use target_core::Target;
+use target_core::{Target, targets};
 
 use super::args::{DiffLayout, Optimize, Switch, TimingForm};
 use super::cached::{Noticed, Results};
@@ -23,7 +23,7 @@ use super::language::{Form, infer, verify};
 use super::lowering::{self, Level};
 use super::report::Reporter;
 use super::semantics::Trials;
-use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain, provenance, targets};
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain, provenance};
 use crate::io::Io;
 
 /// What became of one part of the input.
@@ -141,7 +141,7 @@ pub(super) fn optimize(
     let target = args.target.as_deref().or(code_of).unwrap_or("c");
     reporter.source("<target>", target);
     let lowering =
-        match level.map(|level| targets::target(target, None, registry).map(|t| (level, t))) {
+        match level.map(|level| targets(registry).parse(target).map(|target| (level, target))) {
             None => None,
             Some(Ok((level, target))) => {
                 if let Some(name) = code_of.filter(|name| *name != target.name()) {

@@ -255,8 +255,7 @@ impl Runner<'_> {
             let message = format!("compiled programs start at @main, not at @{name}");
             return Err(vec![Diagnostic::error("E0733", message)]);
         }
-        let target =
-            target(&args.target, args.threads, self.registry).map_err(|error| vec![error])?;
+        let target = target(&args.kernels.machine, self.registry).map_err(|error| vec![error])?;
         let mut module = self.module.clone();
         let mut constants = Vec::new();
         let mut inputs = Vec::new();
@@ -274,7 +273,7 @@ impl Runner<'_> {
         executor::bind(&mut module, &constants);
         let progress = Progress::on_terminal(self.is_terminal);
         let threads = target.capabilities().threads;
-        let fusion = args.fuse.on(&*target).map_err(|error| vec![error])?;
+        let fusion = args.kernels.fuse.on(&*target).map_err(|error| vec![error])?;
         let options =
             BuildOptions { target: &*target, fusion, threads, interpret, progress: &progress };
         let (mut program, _) = Program::build(module, self.registry, &options, found)?;

@@ -7,12 +7,11 @@ use ir_core::{
 };
 use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_values, spreads};
 use relay::language::FUNC;
+use target_core::targets;
 use te::loops::{KERNEL, OUTPUTS};
 
 use crate::executor::{BuildOptions, Fusion, Program};
 use crate::progress::Progress;
-
-use super::targets::target;
 
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
 const STEP_LIMIT: u64 = 100_000_000;
@@ -164,7 +163,7 @@ impl Trials {
             let unknown = || Diagnostic::error("E0733", "the program cannot be compiled");
             errors.into_iter().next().unwrap_or_else(unknown)
         };
-        let target = target("c", Some(1), registry)?;
+        let target = targets(registry).parse("c{threads=1}")?;
         let progress = Progress::hidden();
         let options = BuildOptions {
             target: &*target,

@@ -5,14 +5,15 @@ use std::io::{self, Write};
 use ir_core::{Diagnostic, Registry};
 use target_core::{Target, targets};
 
+use super::args::Machine;
 use crate::reference;
 
-/// The target that `text` names, on `threads` threads. An option that the text sets counts.
+/// The target of `machine`. An option that its text sets counts.
 pub(super) fn target(
-    text: &str,
-    threads: Option<u16>,
+    machine: &Machine,
     registry: &Registry,
 ) -> Result<Box<dyn Target>, Diagnostic> {
+    let Machine { target: text, threads } = machine;
     let Some(threads) = threads else { return targets(registry).parse(text) };
     let text = match text.strip_suffix('}') {
         Some(options) => format!("{options},threads={threads}}}"),
