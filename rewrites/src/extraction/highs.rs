@@ -43,8 +43,10 @@ const PROGRESS: f64 = 1e-3;
 /// For the option `presolve_rule_off`: dependent equations. The search for them is all that looks at
 /// the clock though no limit of time is set.
 const CLOCKED_RULES: i32 = 1 << 10;
-/// What the search for integers may close: the gap as a share, times how many numbers the program
-/// has. Measured on the extraction gym.
+/// The search for integers is hard by its gap, as a share, times the numbers of its program. At its
+/// root it is taken to need so many iterations for each of these; beyond so many, it hardly ends.
+/// Measured on the extraction gym.
+const ROOT: f64 = 0.5;
 const CLOSABLE: f64 = 2800.0;
 /// How many iterations a node of the search for integers is taken to need.
 const ITERATIONS: u64 = 100;
@@ -186,13 +188,15 @@ impl<'a> Program<'a> {
         self.rows
             .retain(|row| !row.is_landmark || row.value(&relaxed) < row.bounds.start() + SLACK);
         // HiGHS has no limit but that of nodes, and may be long at the root already: where it will
-        // hardly end, it does not begin.
+        // hardly end within the budget, it does not begin.
         let gap = (known.cost - known.bound) / known.cost.abs().max(known.bound.abs());
-        if gap * self.size() as f64 > CLOSABLE {
+        let hardness = gap * self.size() as f64;
+        if hardness > CLOSABLE {
             return None;
         }
         let iteration = 1000 + self.size() / 3;
-        let left = budget.checked_sub(known.work)?;
+        let root = ROOT * hardness * iteration as f64;
+        let left = budget.checked_sub(known.work)?.checked_sub(root as u64)?;
         self.search(known, left / (ITERATIONS * iteration) + 1, iteration)
     }
 
@@ -481,7 +485,7 @@ mod tests {
     #[test]
     fn programs_prove_what_branch_and_bound_does() {
         let mut random = Random::new(1);
-        for round in 0..40 {
+        for round in 0..20 {
             let problem = problem(&mut random, round % 2 == 0);
             let Ok(reduced) = Reduced::new(&problem, |_| true) else { continue };
             let (problem, _) = reduced.into_parts();
