@@ -10,7 +10,7 @@ use ir_core::{
 use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
 use rewrites::eqsat::{Report, Settings, optimize_noted};
-use rewrites::extraction::{STRATEGIES, Strategy, strategy};
+use rewrites::extraction::{HAS_HIGHS, STRATEGIES, Strategy, missing, strategy};
 use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
 use rewrites::proof::Recorder;
 use rewrites::saturate::Budget;
@@ -62,12 +62,26 @@ pub struct EqsatOptions {
 pub struct Extraction(pub &'static Strategy);
 
 impl OptionValue for Extraction {
-    const EXPECTS: &'static str = "auto, tree-greedy, greedy-dag, local-search or exact";
+    const EXPECTS: &'static str = if HAS_HIGHS {
+        "auto, tree-greedy, greedy-dag, local-search, exact or highs"
+    } else {
+        "auto, tree-greedy, greedy-dag, local-search or exact"
+    };
     fn parse(text: &str) -> Option<Extraction> {
         strategy(text).map(Extraction)
     }
     fn print(&self) -> String {
         self.0.name.to_string()
+    }
+    /// A strategy that this build is without is told from one that is not known.
+    fn settle(text: &str, _: &Registry) -> Result<String, Diagnostic> {
+        match missing(text) {
+            Some(help) => {
+                let message = format!("unknown extraction strategy `{text}`");
+                Err(Diagnostic::error("E0943", message).help(help))
+            }
+            None => Ok(text.to_string()),
+        }
     }
 }
 

@@ -538,9 +538,9 @@ impl Candidates {
             strategy.extract(problem, options).ok()
         };
         // Proofs begin with what is found without them.
-        let quick = (strategy.name == "exact")
-            .then(|| self.choose(&extraction::STRATEGIES[0], start, interrupt));
-        let quick = quick.flatten();
+        let is_proof = matches!(strategy.name, "exact" | "highs");
+        let first = &extraction::STRATEGIES[0];
+        let quick = is_proof.then(|| self.choose(first, start, interrupt)).flatten();
         let start = quick.as_ref().map_or(start, |found| &found.choice);
         let found = extract(&self.problem, start)?;
         let is_alone =

@@ -16,6 +16,8 @@ mod cover;
 mod exact;
 mod greedy_dag;
 pub mod gym;
+#[cfg(feature = "highs")]
+mod highs;
 mod local_search;
 mod presolve;
 mod problem;
@@ -24,4 +26,6 @@ mod strategy;
 mod tree_greedy;
 
 pub use problem::{Builder, Class, Invalid, NONE, Node, Parents, Problem};
-pub use strategy::{Extraction, Options, STRATEGIES, Strategy, Unavailable, strategy};
+pub use strategy::{
+    Extraction, HAS_HIGHS, Options, STRATEGIES, Strategy, Unavailable, missing, strategy,
+};

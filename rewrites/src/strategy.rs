@@ -408,7 +408,15 @@ impl Parser<'_> {
                 let names: Vec<&str> = STRATEGIES.iter().map(|strategy| strategy.name).collect();
                 to.extract = match extraction::strategy(&item.text) {
                     Some(strategy) => strategy.name,
-                    None => return Err(self.unknown(item, "extraction", &names)),
+                    None => {
+                        let failed = self.unknown(item, "extraction", &names);
+                        if let (Some(help), Some(error)) =
+                            (extraction::missing(&item.text), self.cursor.diagnostics.last_mut())
+                        {
+                            error.help = Some(help.to_string());
+                        }
+                        return Err(failed);
+                    }
                 };
             }
             "cost" => {

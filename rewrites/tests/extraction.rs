@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use ir_core::Interrupt;
 use proptest::prelude::*;
 use rewrites::extraction::{
-    Builder, Extraction, Invalid, NONE, Node, Options, Problem, STRATEGIES, gym, strategy,
+    Builder, Extraction, HAS_HIGHS, Invalid, NONE, Node, Options, Problem, STRATEGIES, gym,
+    missing, strategy,
 };
 
 /// A problem with up to eight classes of up to three nodes; children are any classes, so there are
@@ -102,7 +103,7 @@ proptest! {
             prop_assert_eq!(extraction.is_ok(), best.is_some());
             let (Ok(extraction), Some(best)) = (extraction, best) else { continue };
             check(&problem, &extraction, best);
-            if strategy.name == "exact" {
+            if ["exact", "highs"].contains(&strategy.name) {
                 prop_assert_eq!(extraction.cost, best);
                 prop_assert_eq!(extraction.gap(), Some(0.0));
             }
@@ -117,6 +118,33 @@ proptest! {
             prop_assert_eq!(extraction.is_ok(), best.is_some());
             if let (Ok(extraction), Some(best)) = (extraction, best) {
                 check(&problem, &extraction, best);
+                if strategy.name == "highs" {
+                    prop_assert_eq!(extraction.cost, best);
+                    prop_assert_eq!(extraction.gap(), Some(0.0));
+                }
+            }
+        }
+    }
+
+    /// Costs that are no whole numbers, and differ by orders of magnitude.
+    #[test]
+    fn proofs_agree(problem in problems(0..9), unit in 0.01f64..3.0) {
+        let mut builder = Builder::default();
+        for class in problem.classes() {
+            builder.class();
+            for node in problem.nodes(class) {
+                let cost = unit.powf(problem.cost(node)) - f64::from(problem.cost(node) == 0.0);
+                builder.node(cost, problem.children(node).iter().copied());
+            }
+        }
+        let problem = builder.finish(problem.roots().iter().copied());
+        let Some(best) = brute_force(&problem) else { return Ok(()) };
+        for strategy in STRATEGIES.iter().filter(|strategy| strategy.name != "tree-greedy") {
+            let extraction = strategy.extract(&problem, Options::default()).expect("an extraction");
+            check(&problem, &extraction, best);
+            if ["exact", "highs"].contains(&strategy.name) {
+                prop_assert!(extraction.cost <= best * (1.0 + 1e-7));
+                prop_assert_eq!(extraction.gap(), Some(0.0));
             }
         }
     }
@@ -229,6 +257,9 @@ fn better_strategies_cost_no_more_than_greedy() {
         };
         let (greedy, local, exact) = (cost("greedy-dag"), cost("local-search"), cost("exact"));
         assert!(local <= greedy && exact <= local, "{exact}, {local}, {greedy}");
+        if HAS_HIGHS {
+            assert!(cost("highs") <= local);
+        }
     }
 }
 
@@ -252,6 +283,14 @@ fn deep_and_wide_problems_need_no_stack() {
         let extraction = strategy.extract(&problem, options).unwrap();
         assert_eq!(extraction.cost, 200_000.0, "{}", strategy.name);
     }
+}
+
+/// `highs` is there or is told how to get.
+#[test]
+fn strategies_of_other_builds_are_known() {
+    assert_eq!(strategy("highs").is_some(), HAS_HIGHS);
+    assert_eq!(missing("highs").is_none(), HAS_HIGHS);
+    assert!(missing("exact").is_none() && missing("unknown").is_none());
 }
 
 #[test]
@@ -283,10 +322,8 @@ fn files_of_the_gym() {
     for (name, known) in known {
         let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
         let gym = gym::read(name, &text).unwrap();
-        for (name_of_strategy, is_best) in
-            [("auto", true), ("local-search", true), ("exact", true), ("greedy-dag", false)]
-        {
-            let strategy = strategy(name_of_strategy).unwrap();
+        for strategy in &STRATEGIES {
+            let is_best = !["greedy-dag", "tree-greedy"].contains(&strategy.name);
             let extraction = strategy.extract(&gym.problem, Options::default()).unwrap();
             check(&gym.problem, &extraction, known);
             assert!(!is_best || extraction.cost < known + 1e-9, "{name}: {}", extraction.cost);

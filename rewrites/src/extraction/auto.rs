@@ -1,9 +1,9 @@
 //! The default: local search, proven where that is quick.
 
-use super::exact::prove;
+use super::exact::{branch_and_bound, prove};
 use super::local_search::{Search, default_budget};
 use super::problem::Problem;
-use super::strategy::{Found, Options, ROUNDING, Strategy};
+use super::strategy::{Found, Limit, Options, ROUNDING, Strategy};
 
 /// How many nodes and children a problem may have to be proven with little work: larger ones take
 /// more for a bound than searching does, and hardly ever close.
@@ -38,7 +38,8 @@ pub(super) const STRATEGY: Strategy = Strategy {
             && work + search.work() < budget
         {
             let share = (budget - work - search.work()) / 2;
-            let proof = prove(problem, None, search.choice(), (share, options.interrupt), 8);
+            let limit = Limit { work: share, interrupt: options.interrupt };
+            let proof = prove(problem, None, search.choice(), limit, 8, branch_and_bound);
             work += proof.work;
             bound = Some(proof.bound);
             if proof.cost <= proof.bound * (1.0 + ROUNDING) {
@@ -56,7 +57,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
 };
 
 /// Nothing costs less than all rewards together.
-fn all_rewards(problem: &Problem) -> f64 {
+pub(super) fn all_rewards(problem: &Problem) -> f64 {
     let least = |class| problem.nodes(class).map(|node| problem.cost(node)).fold(0.0, f64::min);
     problem.classes().map(least).sum()
 }

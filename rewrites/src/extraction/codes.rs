@@ -25,6 +25,8 @@ pub const CODES: &[Code] = &[
     Code {
         code: "E0943",
         title: "unknown extraction strategy",
-        explanation: "`relay-opt egraph extract --list-strategies` lists them.",
+        explanation: "`relay-opt egraph extract --list-strategies` lists those of this build. `highs` \
+                      is there if HiGHS was built in: `cargo build --release -p tools --features \
+                      highs`.",
     },
 ];

@@ -11,7 +11,7 @@ use super::local_search::{self, Search};
 use super::presolve::{Part, Presolved};
 use super::problem::{Class, NONE, Node, Parents, Problem};
 use super::reduce::{Reduced, Stamps, adopt};
-use super::strategy::{Found, Options, ROUNDING, Strategy};
+use super::strategy::{Found, Limit, Options, ROUNDING, Strategy};
 use super::tree_greedy::{Cost, Trees};
 
 /// Extracts exactly where the budget allows.
@@ -19,58 +19,71 @@ pub(super) const STRATEGY: Strategy = Strategy {
     name: "exact",
     doc: "local search, then branch and bound, then windows of it; gives a bound, and takes seconds",
     search: |problem, options: Options<'_>| {
-        let budget = options.budget.unwrap_or(BUDGET);
-        let interrupt = options.interrupt;
         if problem.has_rewards() {
             // There is nothing to prove with; search as long as that is likely to help.
             let long = 100 * local_search::default_budget(problem);
             let budget = Some(options.budget.unwrap_or(BUDGET.min(long)));
             return (auto::STRATEGY.search)(problem, Options { budget, ..options });
         }
-        let quick = Some(local_search::default_budget(problem).min(budget / 4));
-        let quick = (auto::STRATEGY.search)(problem, Options { budget: quick, ..options });
-        let is_proven = |best: &[Node], bound| cost(problem, best) <= bound * (1.0 + ROUNDING);
-        if quick.bound.is_some_and(|bound| is_proven(&quick.choice, bound)) {
-            return quick;
-        }
-        let share = (budget / 2).saturating_sub(quick.work);
-        let proof = prove(problem, None, &quick.choice, (share, interrupt), usize::MAX);
-        let bound = proof.bound.max(quick.bound.unwrap_or(0.0));
-        let mut work = quick.work + proof.work;
-        let parents = problem.parents();
-        let mut best = proof.choice;
-        if work < budget && !is_proven(&best, bound) {
-            let mut search = Search::new(problem, &parents, Some(&best), options);
-            search.perturb((budget - work) / 2);
-            work += search.work();
-            if search.cost() < proof.cost * (1.0 - ROUNDING) {
-                best = pruned(problem, search.into_choice());
-            }
-        }
-        let mut windows = Windows::new(problem, &parents, options.seed);
-        while work < budget && !interrupt.is_raised() && !is_proven(&best, bound) {
-            work += 1;
-            let Some(free) = windows.next(&best) else { break };
-            let keep = |node: Node| {
-                let class = problem.owner(node);
-                let chosen = best[class as usize];
-                chosen == node || chosen == NONE || free.binary_search(&class).is_ok()
-            };
-            let share = (budget - work).min(budget / 50);
-            let found = prove(problem, Some(&keep), &best, (share, interrupt), usize::MAX);
-            work += found.work + free.len() as u64;
-            best = found.choice;
-        }
-        Found { choice: best, bound: Some(bound), work }
+        search(problem, options, branch_and_bound)
     },
 };
+
+/// Solves a problem that falls into no parts, beginning with an extraction, within about a limit.
+pub(super) type Solve = fn(&Problem, Vec<Node>, Limit) -> Proof;
+
+/// Searches, then has `solve` prove the parts of the whole problem, then those of windows.
+pub(super) fn search(problem: &Problem, options: Options<'_>, solve: Solve) -> Found {
+    let budget = options.budget.unwrap_or(BUDGET);
+    let limit = Limit { work: budget, interrupt: options.interrupt };
+    let quick = Some(local_search::default_budget(problem).min(budget / 4));
+    let quick = (auto::STRATEGY.search)(problem, Options { budget: quick, ..options });
+    if quick.bound.is_some_and(|bound| is_closed(cost(problem, &quick.choice), bound)) {
+        return quick;
+    }
+    let share = (budget / 2).saturating_sub(quick.work);
+    let proof = prove(problem, None, &quick.choice, limit.work(share), usize::MAX, solve);
+    let bound = quick.bound.map_or(proof.bound, |bound| bound.max(proof.bound));
+    let mut work = quick.work + proof.work;
+    let parents = problem.parents();
+    let (mut best, mut least) = (proof.choice, proof.cost);
+    if work < budget && !is_closed(least, bound) {
+        let mut search = Search::new(problem, &parents, Some(&best), options);
+        search.perturb((budget - work) / 2);
+        work += search.work();
+        if search.cost() < least - ROUNDING * least.abs() {
+            best = pruned(problem, search.into_choice());
+            least = cost(problem, &best);
+        }
+    }
+    let mut windows = Windows::new(problem, &parents, options.seed);
+    while work < budget && !limit.interrupt.is_raised() && !is_closed(least, bound) {
+        work += 1;
+        let Some(free) = windows.next(&best) else { break };
+        let keep = |node: Node| {
+            let class = problem.owner(node);
+            let chosen = best[class as usize];
+            chosen == node || chosen == NONE || free.binary_search(&class).is_ok()
+        };
+        let share = limit.work((budget - work).min(budget / 50));
+        let found = prove(problem, Some(&keep), &best, share, usize::MAX, solve);
+        work += found.work + free.len() as u64;
+        (best, least) = (found.choice, found.cost);
+    }
+    Found { choice: best, bound: Some(bound), work }
+}
+
+/// Whether nothing can be cheaper, up to rounding.
+pub(super) fn is_closed(cost: f64, bound: f64) -> bool {
+    cost <= bound + ROUNDING * bound.abs()
+}
 
 /// The work that is spent unless a budget says otherwise: some seconds.
 const BUDGET: u64 = 100_000_000;
 /// How many classes with a choice a window has.
 const WINDOW: usize = 40;
 
-/// What branch and bound found.
+/// What a solver found.
 pub(super) struct Proof {
     /// An extraction that costs no more than the one it began with.
     pub(super) choice: Vec<Node>,
@@ -80,15 +93,16 @@ pub(super) struct Proof {
     pub(super) work: u64,
 }
 
-/// Takes `problem`, or the part of it that has the nodes of `keep`, apart and solves each piece,
-/// beginning with `start`, an extraction of nodes of `keep`. Does not take apart where less than one
-/// in `share` nodes and edges would go.
+/// Takes `problem`, or the part of it that has the nodes of `keep`, apart and has `solve` solve each
+/// piece, beginning with `start`, an extraction of nodes of `keep`. Does not take apart where less
+/// than one in `share` nodes and edges would go.
 pub(super) fn prove(
     problem: &Problem,
     keep: Option<&dyn Fn(Node) -> bool>,
     start: &[Node],
-    (budget, interrupt): (u64, Interrupt),
+    limit: Limit,
     share: usize,
+    solve: Solve,
 ) -> Proof {
     let mut work = (problem.node_count() + problem.edge_count()) as u64;
     let start = pruned(problem, start.to_vec());
@@ -103,7 +117,9 @@ pub(super) fn prove(
                 let (problem, nodes) = reduced.into_parts();
                 Presolved::new(problem, nodes, share)
             }
-            Err(_) => return Proof { choice: start, cost: before, bound: 0.0, work },
+            Err(_) => {
+                return Proof { choice: start, cost: before, bound: f64::NEG_INFINITY, work };
+            }
         },
     };
     work += presolved.work;
@@ -117,35 +133,42 @@ pub(super) fn prove(
     // Small ones first: what they leave of the budget goes to the large ones.
     parts.sort_by_key(|part| part.problem.node_count());
     for (at, part) in parts.iter().enumerate() {
-        let share = budget.saturating_sub(work) / (parts.len() - at) as u64;
+        let share = limit.work.saturating_sub(work) / (parts.len() - at) as u64;
         let start = adopt(problem, &start, &part.problem, &part.nodes);
         let start = start
             .unwrap_or_else(|| Trees::new(&part.problem, &part.problem.parents(), None).choice);
-        let mut branches = Branches::new(&part.problem, start, interrupt);
-        branches.run(share);
-        bound += branches.bound();
-        work += branches.cuts.work;
-        for &node in branches.choice.iter().filter(|&&node| node != NONE) {
+        let proof = solve(&part.problem, start, limit.work(share));
+        bound += proof.bound;
+        work += proof.work;
+        for &node in proof.choice.iter().filter(|&&node| node != NONE) {
             let node = part.nodes[node as usize];
             choice[problem.owner(node) as usize] = node;
         }
     }
     let after = cost(problem, &choice);
     // At equal costs what began stays.
-    if before <= after * (1.0 + ROUNDING) {
+    if is_closed(before, after) {
         Proof { choice: start, cost: before, bound, work }
     } else {
         Proof { choice, cost: after, bound, work }
     }
 }
 
-fn pruned(problem: &Problem, mut choice: Vec<Node>) -> Vec<Node> {
+/// Branch and bound; without rewards.
+pub(super) fn branch_and_bound(problem: &Problem, start: Vec<Node>, limit: Limit) -> Proof {
+    let mut branches = Branches::new(problem, start, limit.interrupt);
+    branches.run(limit.work);
+    let (bound, work) = (branches.bound(), branches.cuts.work);
+    Proof { choice: branches.choice, cost: branches.cost, bound, work }
+}
+
+pub(super) fn pruned(problem: &Problem, mut choice: Vec<Node>) -> Vec<Node> {
     // What is no extraction stays as it is and has no cost.
     _ = problem.prune(&mut choice);
     choice
 }
 
-fn cost(problem: &Problem, choice: &[Node]) -> f64 {
+pub(super) fn cost(problem: &Problem, choice: &[Node]) -> f64 {
     problem.dag_cost(choice).unwrap_or(f64::INFINITY)
 }
 

@@ -5,6 +5,8 @@ use std::fmt;
 
 use ir_core::Interrupt;
 
+#[cfg(feature = "highs")]
+use super::highs;
 use super::problem::{Class, Node, Problem};
 use super::reduce::Reduced;
 use super::{auto, exact, greedy_dag, local_search, tree_greedy};
@@ -90,18 +92,46 @@ pub(super) struct Found {
     pub(super) work: u64,
 }
 
-/// All strategies, from the quickest to the best; the default comes first.
-pub static STRATEGIES: [Strategy; 5] = [
+/// When to end.
+#[derive(Clone, Copy)]
+pub(super) struct Limit {
+    /// Visits of nodes and classes.
+    pub(super) work: u64,
+    pub(super) interrupt: Interrupt,
+}
+
+impl Limit {
+    /// The same with so much work.
+    pub(super) fn work(self, work: u64) -> Limit {
+        Limit { work, ..self }
+    }
+}
+
+/// All strategies of this build, from the quickest to the best; the default comes first.
+pub static STRATEGIES: [Strategy; 5 + HAS_HIGHS as usize] = [
     auto::STRATEGY,
     tree_greedy::STRATEGY,
     greedy_dag::STRATEGY,
     local_search::STRATEGY,
     exact::STRATEGY,
+    #[cfg(feature = "highs")]
+    highs::STRATEGY,
 ];
 
 /// The strategy called `name`.
 pub fn strategy(name: &str) -> Option<&'static Strategy> {
     STRATEGIES.iter().find(|strategy| strategy.name == name)
+}
+
+/// Whether this build has HiGHS, and so the strategy `highs`.
+pub const HAS_HIGHS: bool = cfg!(feature = "highs");
+
+/// What to do for the strategy `name` where other builds have it and this one has not.
+pub fn missing(name: &str) -> Option<&'static str> {
+    (name == "highs" && !HAS_HIGHS).then_some(
+        "it needs the solver HiGHS, which this build is without; \
+         `cargo build --release -p tools --features highs` makes one with it",
+    )
 }
 
 impl Strategy {

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use ir_core::Diagnostic;
 use ir_core::diagnostics::did_you_mean;
-use rewrites::extraction::{Extraction, NONE, Options, STRATEGIES, Strategy, gym, strategy};
+use rewrites::extraction::{
+    Extraction, NONE, Options, STRATEGIES, Strategy, gym, missing, strategy,
+};
 use serde_json::{Value, json};
 
 use super::args::{DiagnosticForm, ExtractEgraph};
@@ -48,7 +50,8 @@ fn checked(
     let Some(strategy) = strategy(&args.strategy) else {
         let names = STRATEGIES.iter().map(|strategy| strategy.name);
         let message = format!("unknown extraction strategy `{}`", args.strategy);
-        let help = did_you_mean(&args.strategy, names);
+        let help = missing(&args.strategy).map(str::to_string);
+        let help = help.or_else(|| did_you_mean(&args.strategy, names));
         let list = || "`relay-opt egraph extract --list-strategies` lists them".to_string();
         return Err(vec![Diagnostic::error("E0943", message).help(help.unwrap_or_else(list))]);
     };
