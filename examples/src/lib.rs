@@ -1,9 +1,10 @@
 //! Extending the compiler from outside: the code of the pages "write a pass", "add an operator",
-//! "add a dialect" and "add a target" of the documentation; and graphs of well-known networks.
+//! "add a dialect", "rewrite rules" and "add a target" of the documentation; and graphs of well-known networks.
 
 pub mod custom_dialect;
 pub mod custom_operator;
 pub mod custom_pass;
+pub mod custom_rules;
 pub mod custom_target;
 pub mod graphs;
 
@@ -14,6 +15,7 @@ pub fn registry() -> Registry {
     let mut registry = tools::registry().with(custom_dialect::dialect());
     registry.op::<custom_operator::Swish>();
     registry.pass::<custom_pass::DropReluOfClip>();
+    custom_rules::register(&mut registry);
     registry.pass::<custom_dialect::Unroll>();
     target_core::register(&mut registry, custom_target::registration());
     registry

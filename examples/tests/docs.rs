@@ -42,6 +42,7 @@ fn pages_show_the_compiled_code() {
         "add-a-dialect.md",
         "add-a-target.md",
         "plugins.md",
+        "rules.md",
     ] {
         let path = root.join("docs").join(page);
         let text = fs::read_to_string(&path).expect("the page exists");
