@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use ir_core::Diagnostic;
 use ir_core::diagnostics::did_you_mean;
-use rewrites::extraction::{Extraction, NONE, Options, STRATEGIES, Strategy, gym, missing, strategy};
+use rewrites::extraction::{
+    Extraction, NONE, Options, STRATEGIES, Strategy, gym, missing, strategy,
+};
 use serde_json::{Value, json};
 
 use super::args::{DiagnosticForm, ExtractEgraph};
