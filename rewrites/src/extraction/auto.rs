@@ -9,13 +9,16 @@ use super::strategy::{Found, Limit, Options, ROUNDING, Strategy};
 /// more for a bound than searching does, and hardly ever close.
 const PROVABLE: u64 = 6000;
 
+/// How many passes over the problem a proof takes at least, with the first bound.
+const LEAST: u64 = 3;
+
 /// Extracts well in little time.
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "auto",
     doc: "local search, and a proof where one is near; the default",
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or_else(|| default_budget(problem));
-        let size = (problem.node_count() + problem.edge_count()) as u64;
+        let size = problem.size();
         let parents = problem.parents();
         let mut search = Search::new(problem, &parents, None, options);
         search.descend(budget / 2);
@@ -35,10 +38,10 @@ pub(super) const STRATEGY: Strategy = Strategy {
             bound = Some(all_rewards(problem));
         } else if !options.interrupt.is_raised()
             && size <= PROVABLE.max(budget / 64)
-            && work + search.work() < budget
+            && let left = budget.saturating_sub(work + search.work())
+            && left >= LEAST * size
         {
-            let share = (budget - work - search.work()) / 2;
-            let limit = Limit { work: share, interrupt: options.interrupt };
+            let limit = Limit { work: left / 2, interrupt: options.interrupt };
             let proof = prove(problem, None, search.choice(), limit, 8, branch_and_bound);
             work += proof.work;
             bound = Some(proof.bound);

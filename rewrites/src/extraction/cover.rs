@@ -191,11 +191,11 @@ impl<'a> Cover<'a> {
     }
 
     /// Lets `class` choose the node that adds least to the cost; whether that is another one. A
-    /// class that is not used chooses what would add least. No further nodes are looked at once the
+    /// class that is not used chooses what would add least. No more nodes are looked at once the
     /// work has reached `budget`.
     pub(super) fn improve(&mut self, class: Class, budget: u64) -> bool {
         let nodes = self.problem.nodes(class);
-        if nodes.len() == 1 {
+        if nodes.len() == 1 || self.work >= budget {
             return false;
         }
         let current = self.choice[class as usize];

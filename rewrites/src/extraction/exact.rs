@@ -57,7 +57,9 @@ pub(super) fn search(problem: &Problem, options: Options<'_>, solve: Solve) -> F
         }
     }
     let mut windows = Windows::new(problem, &parents, options.seed);
-    while work < budget && !limit.interrupt.is_raised() && !is_closed(least, bound) {
+    // The most work that a window took. A pass over the problem is the least.
+    let mut most = problem.size();
+    while work + most < budget && !limit.interrupt.is_raised() && !is_closed(least, bound) {
         work += 1;
         let Some(free) = windows.next(&best) else { break };
         let keep = |node: Node| {
@@ -67,7 +69,9 @@ pub(super) fn search(problem: &Problem, options: Options<'_>, solve: Solve) -> F
         };
         let share = limit.work((budget - work).min(budget / 50));
         let found = prove(problem, Some(&keep), &best, share, usize::MAX, solve);
-        work += found.work + free.len() as u64;
+        let spent = found.work + free.len() as u64;
+        work += spent;
+        most = most.max(spent);
         (best, least) = (found.choice, found.cost);
     }
     Found { choice: best, bound: Some(bound), work }
@@ -104,18 +108,19 @@ pub(super) fn prove(
     share: usize,
     solve: Solve,
 ) -> Proof {
-    let mut work = (problem.node_count() + problem.edge_count()) as u64;
+    let mut work = problem.size();
+    let left = limit.work.saturating_sub(work);
     let start = pruned(problem, start.to_vec());
     let before = cost(problem, &start);
     let presolved = match keep {
         None => {
             let nodes = (0..problem.node_count() as u32).collect();
-            Presolved::new(problem.clone(), nodes, share)
+            Presolved::new(problem.clone(), nodes, share, left)
         }
         Some(keep) => match Reduced::new(problem, keep) {
             Ok(reduced) => {
                 let (problem, nodes) = reduced.into_parts();
-                Presolved::new(problem, nodes, share)
+                Presolved::new(problem, nodes, share, left)
             }
             Err(_) => {
                 return Proof { choice: start, cost: before, bound: f64::NEG_INFINITY, work };
@@ -224,8 +229,9 @@ impl<'a> Branches<'a> {
 
     /// Explores until the best choice is proven or the budget is spent.
     fn run(&mut self, budget: u64) {
-        // The first bound is always wanted.
-        while self.tree.len() == 1 || !self.cuts.is_over(budget) {
+        // The first bound is always wanted; each takes a pass over the problem at least.
+        let last = budget.saturating_sub(self.problem.size());
+        while self.tree.len() == 1 || !self.cuts.is_over(last) {
             let Some(Reverse((Cost(bound), Reverse(at)))) = self.open.pop() else { break };
             if bound >= self.cost - self.tolerance {
                 break;

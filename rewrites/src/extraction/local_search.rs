@@ -29,7 +29,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
 /// The work that is spent unless a budget says otherwise: what takes up to three times as long as
 /// greedy choices.
 pub(super) fn default_budget(problem: &Problem) -> u64 {
-    8 * (problem.node_count() + problem.edge_count()) as u64
+    8 * problem.size()
 }
 
 /// How many classes one attempt to share looks at.
@@ -104,10 +104,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes the choices of `start` back where that costs no more.
+    /// Takes the choices of `start` back where that costs no more, which may take as much work as a
+    /// pass over the problem, whatever the budget.
     pub(super) fn restore(&mut self, start: Option<&[Node]>) {
         let Some(start) = start else { return };
+        let end = self.work() + self.cover.problem.size();
         for class in self.cover.order().to_vec() {
+            if self.work() >= end {
+                break;
+            }
             let node = start[class as usize];
             if node != NONE && self.cover.is_used(class) && node != self.cover.chosen(class) {
                 let mark = self.cover.mark();
@@ -231,6 +236,9 @@ impl<'a> Search<'a> {
     /// Lets the queued classes choose again, and those above the unused ones.
     fn repair(&mut self, budget: u64) {
         for _ in 0..REPAIRS {
+            if self.is_over(budget) {
+                break;
+            }
             let Some(Reverse((_, class, distance))) = self.queue.pop() else { break };
             self.is_queued[class as usize] = false;
             self.cover.improve(class, budget);

@@ -28,14 +28,23 @@ const ROUNDS: u32 = 4;
 impl Presolved {
     /// Simplifies a reduced problem, whose nodes are `nodes` of the original one: a class that every
     /// extraction has is a root, nobody needs to ask for a root, and what does not meet is decided
-    /// apart. Stops where less than one in `share` nodes and edges would go.
-    pub(super) fn new(mut problem: Problem, mut nodes: Vec<Node>, share: usize) -> Presolved {
+    /// apart. Stops where less than one in `share` nodes and edges would go, or where going on would
+    /// take more than `work`.
+    pub(super) fn new(
+        mut problem: Problem,
+        mut nodes: Vec<Node>,
+        share: usize,
+        work: u64,
+    ) -> Presolved {
         let mut presolved = Presolved::default();
         for _ in 0..ROUNDS {
+            if presolved.work + problem.size() > work {
+                break;
+            }
             let Some((smaller, kept)) = presolved.drop_roots(&problem, &nodes, share) else {
                 break;
             };
-            presolved.work += (problem.node_count() + problem.edge_count()) as u64;
+            presolved.work += problem.size();
             let Ok(reduced) = Reduced::new(&smaller, |_| true) else {
                 unreachable!("what has an extraction keeps it")
             };

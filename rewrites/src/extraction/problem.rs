@@ -135,6 +135,11 @@ impl Problem {
         self.children.len()
     }
 
+    /// The work of a pass over the problem: how many nodes and children there are.
+    pub(super) fn size(&self) -> u64 {
+        (self.node_count() + self.edge_count()) as u64
+    }
+
     /// For each class, the nodes that it is a child of.
     pub fn parents(&self) -> Parents {
         let mut starts = vec![0u32; self.class_count() + 1];

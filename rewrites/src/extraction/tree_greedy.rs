@@ -11,8 +11,8 @@ pub(super) const STRATEGY: Strategy = Strategy {
     name: "tree-greedy",
     doc: "the least tree cost; linear time, blind to sharing: a start, or for trees",
     search: |problem, _: Options<'_>| {
-        let work = (problem.node_count() + problem.edge_count()) as u64;
-        Found { choice: Trees::new(problem, &problem.parents(), None).choice, bound: None, work }
+        let choice = Trees::new(problem, &problem.parents(), None).choice;
+        Found { choice, bound: None, work: problem.size() }
     },
 };
 
