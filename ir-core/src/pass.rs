@@ -36,6 +36,7 @@ pub struct PassContext<'a> {
     /// [`PassContext::cut_short`].
     pub interrupt: Interrupt,
     cut: bool,
+    rounds: bool,
 }
 
 /// Why what a pass made computes what was there: text that can be checked, and the places that it is
@@ -96,6 +97,7 @@ impl<'a> PassContext<'a> {
             explanations: vec![],
             interrupt: Interrupt::default(),
             cut: false,
+            rounds: false,
         }
     }
 
@@ -112,6 +114,17 @@ impl<'a> PassContext<'a> {
     /// Whether the pass ended early because it was interrupted.
     pub fn was_cut_short(&self) -> bool {
         self.cut
+    }
+
+    /// Says that the pass changed how numbers are rounded: results are the same up to rounding as
+    /// long as all numbers on the way are finite, and may be others where one is infinite or NaN.
+    pub fn rounded_otherwise(&mut self) {
+        self.rounds = true;
+    }
+
+    /// Whether the pass changed how numbers are rounded.
+    pub fn has_rounded_otherwise(&self) -> bool {
+        self.rounds
     }
 
     /// Reports a finding and goes on.

@@ -374,7 +374,7 @@ impl Oracle for CountOps {
         }
     }
 
-    fn difference(&self, expected: &usize, now: &usize) -> Option<String> {
+    fn difference(&self, expected: &usize, now: &usize, _: bool) -> Option<String> {
         (expected != now).then(|| format!("{expected} became {now}"))
     }
 }

@@ -13,6 +13,7 @@ use rewrites::eqsat::{Report, Settings, optimize_noted};
 use rewrites::extraction::{HAS_HIGHS, STRATEGIES, Strategy, missing, strategy};
 use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
 use rewrites::proof::Recorder;
+use rewrites::rule::FloatClass;
 use rewrites::saturate::Budget;
 use rewrites::strategy::{Prepared, Told, apply_noted, find};
 
@@ -246,6 +247,9 @@ impl Eqsat {
             let count = if entry.unions > 0 { entry.unions } else { entry.used };
             if count > 0 {
                 cx.count(compiled.rule.name.as_str(), count);
+                if compiled.rule.class != FloatClass::Exact {
+                    cx.rounded_otherwise();
+                }
             }
         }
     }

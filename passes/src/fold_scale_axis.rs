@@ -119,6 +119,7 @@ impl FunctionPass for BackwardFoldScaleAxis {
             if let Some((data, scale, nodes)) = found {
                 let value = fold_backward(f, op, data, &scale, nodes)?;
                 emit::replace(f, op, value);
+                cx.rounded_otherwise();
                 cx.count("folded", 1);
             }
         }
@@ -139,6 +140,7 @@ impl FunctionPass for ForwardFoldScaleAxis {
             });
             if let Some((data, scale, nodes)) = found {
                 fold_forward(f, op, data, &scale, nodes)?;
+                cx.rounded_otherwise();
                 cx.count("folded", 1);
             }
         }

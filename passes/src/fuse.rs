@@ -180,6 +180,9 @@ impl FunctionPass for Fuse {
                     let found = search::search(f, block, &graph, &groups, solver, recorder);
                     let found = found.map_err(|error| *error)?;
                     tell(&found, cx);
+                    if found.rewritten && self.options.reassociate {
+                        cx.rounded_otherwise();
+                    }
                     found.kernels
                 }
                 None => {

@@ -10,7 +10,7 @@ use rewrites::greedy::{Limits, rewrite_with};
 use rewrites::library::{Library, RuleSet};
 use rewrites::proof::Recorder;
 use rewrites::proof::replay::{HEADER, parts, replay};
-use rewrites::rule::Rule;
+use rewrites::rule::{FloatClass, Rule};
 
 /// The options of [`Rewrite`].
 #[derive(Options)]
@@ -96,6 +96,9 @@ pub(crate) fn apply(
     for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {
         if *count > 0 {
             cx.count(compiled.rule.name.as_str(), *count);
+            if compiled.rule.class != FloatClass::Exact {
+                cx.rounded_otherwise();
+            }
         }
     }
     if statistics.computed > 0 {

@@ -11,7 +11,7 @@ mod tests;
 mod value;
 
 pub use codes::CODES;
-pub use compare::{Mismatch, approx_equal, flatten};
+pub use compare::{Mismatch, approx_equal, approx_equal_where_finite, flatten};
 pub use evaluate::{EvalCx, EvalError, Evaluate};
 pub use ir_core::Random;
 pub use machine::{Interpreter, Options, check_type};

@@ -54,7 +54,7 @@ pub const CODES: &[Code] = &[
         title: "a pass changed a result",
         explanation: "The interpreter computes another result after the pass than for the program that was \
                       read. This is an error of the pass, or a rounding difference past the tolerance of \
-                      `--verify-semantics`.",
+                      `--verify-semantics`; see `docs/debug.md`.",
     },
     Code {
         code: "E0713",

@@ -26,6 +26,8 @@ pub struct StepCx<'a> {
 pub struct StepResult<'a> {
     /// Whether it edited anything.
     pub changed: bool,
+    /// Whether it changed how numbers are rounded.
+    pub rounds: bool,
     /// From its start to its end.
     pub wall: Duration,
     /// Its run on each item, in item order; empty for a module pass.

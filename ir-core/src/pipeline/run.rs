@@ -73,6 +73,13 @@ pub struct Report {
     pub explanations: Vec<Explanation>,
 }
 
+impl Report {
+    /// Whether a pass changed how numbers are rounded.
+    pub fn rounds(&self) -> bool {
+        self.steps.iter().any(|step| step.rounds)
+    }
+}
+
 /// What one pass of a run did.
 #[derive(Debug)]
 pub struct StepReport {
@@ -80,6 +87,8 @@ pub struct StepReport {
     pub pass: String,
     /// Whether it edited anything; for a module pass, whether the module is another than before.
     pub changed: bool,
+    /// Whether it changed how numbers are rounded.
+    pub rounds: bool,
     /// Live operations of the module before and after.
     pub op_counts: (usize, usize),
     /// How many rewrites were seen, where they are watched.
@@ -129,6 +138,8 @@ struct Findings {
     panic: Option<String>,
     /// Whether it was interrupted.
     cut: bool,
+    /// Whether it changed how numbers are rounded.
+    rounds: bool,
 }
 
 /// What one pass did to the module.
@@ -142,6 +153,7 @@ struct Executed {
     explanations: Vec<Explanation>,
     crash: Option<Crash>,
     cut: bool,
+    rounds: bool,
     tallies: Vec<Tally>,
 }
 
@@ -203,7 +215,7 @@ pub fn run(
         };
         let wall = start.elapsed();
         let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
-        let Executed { log: said, crash, cut, tallies, explanations, .. } = executed;
+        let Executed { log: said, crash, cut, rounds, tallies, explanations, .. } = executed;
         report.sources.extend(&sources);
         report.explanations.extend(explanations);
         log.write_all(&said)?;
@@ -219,6 +231,7 @@ pub fn run(
         report.steps.push(StepReport {
             pass: step.to_string(),
             changed,
+            rounds,
             op_counts: (ops_before, module.op_count()),
             rewrites: tallies.iter().map(Tally::count).sum(),
             statistics,
@@ -236,7 +249,7 @@ pub fn run(
             report.outcome = Outcome::Failed;
             return Ok(report);
         }
-        let result = StepResult { changed, wall, items: &items };
+        let result = StepResult { changed, rounds, wall, items: &items };
         let mut broken = false;
         for instrument in &mut *instruments {
             let found = instrument.after(cx, module, &result, log)?;
@@ -283,7 +296,7 @@ fn collect(
     cx.explain = options.explain;
     cx.interrupt = options.interrupt;
     let result = catch_panic(|| work(&mut cx));
-    let cut = cx.was_cut_short();
+    let (cut, rounds) = (cx.was_cut_short(), cx.has_rounded_otherwise());
     let mut diagnostics = cx.diagnostics;
     let panic = match result {
         Ok(Ok(())) => None,
@@ -294,7 +307,7 @@ fn collect(
         Err(message) => Some(message),
     };
     let PassContext { statistics, sources, log, explanations, .. } = cx;
-    Findings { diagnostics, statistics, sources, log, explanations, panic, cut }
+    Findings { diagnostics, statistics, sources, log, explanations, panic, cut, rounds }
 }
 
 fn run_module_pass(
@@ -333,7 +346,8 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, sources, log, explanations, panic, cut } = findings;
+    let Findings { diagnostics, statistics, sources, log, explanations, panic, cut, rounds } =
+        findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     let tallies = Vec::from_iter(tally);
     let items = vec![];
@@ -347,6 +361,7 @@ fn run_module_pass(
         explanations,
         crash,
         cut,
+        rounds,
         tallies,
     }
 }
@@ -379,6 +394,7 @@ fn run_function_pass(
         explanations: vec![],
         crash: None,
         cut: false,
+        rounds: false,
         tallies: vec![],
     };
     for finished in run_jobs(jobs, options.threads, &work) {
@@ -390,6 +406,7 @@ fn run_function_pass(
         }
         executed.changed |= changed;
         executed.cut |= findings.cut;
+        executed.rounds |= findings.rounds;
         executed.items.push(ItemRun { name: job.name, changed, time });
         executed.diagnostics.extend(findings.diagnostics);
         executed.sources.extend(&findings.sources);

@@ -5,7 +5,10 @@ use ir_core::pipeline::Oracle;
 use ir_core::{
     Diagnostic, FunctionType, Item, Module, Registry, Signatures, Spread, Symbol, TensorData,
 };
-use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_values, spreads};
+use relay::interpreter::{
+    Interpreter, Mismatch, Options, Value, approx_equal, approx_equal_where_finite, random_values,
+    spreads,
+};
 use relay::language::FUNC;
 use target_core::targets;
 use te::loops::{KERNEL, OUTPUTS};
@@ -16,8 +19,16 @@ use crate::progress::Progress;
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
 const STEP_LIMIT: u64 = 100_000_000;
 /// Bounds on what rounding may change.
-pub(super) const RELATIVE: f64 = 1e-4;
-pub(super) const ABSOLUTE: f64 = 1e-5;
+const RELATIVE: f64 = 1e-4;
+const ABSOLUTE: f64 = 1e-5;
+
+/// How `found` differs from `expected` by more than rounding may change. What rounds otherwise need
+/// not keep infinities and NaN: with `finite`, floats that are so in `expected` may be any in `found`.
+/// A float that is finite there has to be the same in any case.
+pub(super) fn mismatch(found: &Value, expected: &Value, finite: bool) -> Option<Mismatch> {
+    let compare = if finite { approx_equal_where_finite } else { approx_equal };
+    compare(found, expected, RELATIVE, ABSOLUTE).err()
+}
 
 /// Runs functions on random inputs: `main` where there is one, else every function that takes
 /// data only. Functions of Relay, compute functions and kernels are run, each by its interpreter.
@@ -232,16 +243,16 @@ impl Oracle for Trials {
         })
     }
 
-    fn difference(&self, expected: &Results, now: &Results) -> Option<String> {
+    fn difference(&self, expected: &Results, now: &Results, finite: bool) -> Option<String> {
         expected.iter().find_map(|(index, (name, expected))| {
             let (_, found) = now.get(index)?;
-            let mut mismatch = approx_equal(found, expected, RELATIVE, ABSOLUTE).err()?;
+            let mut difference = mismatch(found, expected, finite)?;
             // A kernel gives the fields of a tuple one by one.
             let flat = |value| tensors(std::slice::from_ref(value)).ok().map(together);
             if let (Some(found), Some(expected)) = (flat(found), flat(expected)) {
-                mismatch = approx_equal(&found, &expected, RELATIVE, ABSOLUTE).err()?;
+                difference = mismatch(&found, &expected, finite)?;
             }
-            Some(format!("@{name} on random input {index}: {mismatch}"))
+            Some(format!("@{name} on random input {index}: {difference}"))
         })
     }
 }

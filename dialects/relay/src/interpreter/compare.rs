@@ -37,13 +37,32 @@ struct Step {
 /// NaN equal to NaN, cells by their content. Functions have no content to compare: two of them
 /// are equal.
 pub fn approx_equal(found: &Value, expected: &Value, rtol: f64, atol: f64) -> Result<(), Mismatch> {
+    compare(found, expected, |a, b| close(a, b, rtol, atol))
+}
+
+/// As [`approx_equal`], where floats that are infinite or NaN in `expected` may be any in `found`.
+pub fn approx_equal_where_finite(
+    found: &Value,
+    expected: &Value,
+    rtol: f64,
+    atol: f64,
+) -> Result<(), Mismatch> {
+    compare(found, expected, |a, b| !b.is_finite() || close(a, b, rtol, atol))
+}
+
+/// Whether `found` equals `expected`, where `same` says so of floats.
+fn compare(
+    found: &Value,
+    expected: &Value,
+    same: impl Fn(f64, f64) -> bool,
+) -> Result<(), Mismatch> {
     let mut steps = vec![Step { parent: 0, field: 0 }];
     let mut pending = vec![(found.clone(), expected.clone(), 0)];
     let mut seen_cells = FxHashSet::default();
     while let Some((found, expected, at)) = pending.pop() {
         let difference = match (&found, &expected) {
             (Value::Tensor(found), Value::Tensor(expected)) => {
-                tensor_difference(found, expected, rtol, atol)
+                tensor_difference(found, expected, &same)
             }
             (Value::Tuple(a), Value::Tuple(b)) if a.len() == b.len() => {
                 push_fields(&mut steps, &mut pending, at, a, b);
@@ -111,8 +130,7 @@ fn is_function(value: &Value) -> bool {
 fn tensor_difference(
     found: &TensorData,
     expected: &TensorData,
-    rtol: f64,
-    atol: f64,
+    close: &impl Fn(f64, f64) -> bool,
 ) -> Option<String> {
     if found.dtype() != expected.dtype() || found.shape() != expected.shape() {
         return Some(format!("expected {}, found {}", expected.ty(), found.ty()));
@@ -123,7 +141,7 @@ fn tensor_difference(
     for (index, (a, b)) in found.elements().zip(expected.elements()).enumerate() {
         let same = match (a, b) {
             (Scalar::Int(a), Scalar::Int(b)) => a == b,
-            _ => close(a.as_f64(), b.as_f64(), rtol, atol),
+            _ => close(a.as_f64(), b.as_f64()),
         };
         if !same {
             differing += 1;
@@ -206,6 +224,16 @@ mod tests {
         );
         assert!(approx_equal(&floats(&[1.0, 0.0, f64::INFINITY]), &expected, 1.0, 1.0).is_err());
         assert!(approx_equal(&floats(&[1.0, f64::NAN, 0.0]), &expected, 1.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn infinite_floats_and_nan_may_be_free() {
+        let expected = floats(&[1.0, f64::NAN, f64::NEG_INFINITY]);
+        let free = |found: &[f64]| approx_equal_where_finite(&floats(found), &expected, 1e-4, 0.0);
+        assert_eq!(free(&[1.0, 2.0, f64::NAN]), Ok(()));
+        assert!(free(&[f64::NAN, f64::NAN, f64::NEG_INFINITY]).is_err());
+        assert!(free(&[f64::INFINITY, 2.0, 3.0]).is_err());
+        assert!(free(&[1.1, 2.0, 3.0]).is_err());
     }
 
     #[test]

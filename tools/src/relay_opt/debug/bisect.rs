@@ -85,6 +85,8 @@ fn rewrite(before: &Module, execution: &Execution, trial: &Trial) -> Option<(Rew
     let extent = place(before, execution, &alone)?;
     let watch = WatchOptions { record: true, ..WatchOptions::default() };
     let ran = alone.run(before, extent, watch).ok()?;
+    // A run that is cut short does not say so.
+    let finite = ran.report.rounds();
     let rewrites = ran.rewrites;
     let total = rewrites.len() as u64;
     let mut oracle = Trials::new(3);
@@ -99,8 +101,8 @@ fn rewrite(before: &Module, execution: &Execution, trial: &Trial) -> Option<(Rew
         match (&trial.predicate, &expected) {
             (Predicate::Miscompile(executor), Some(expected)) => {
                 let verified = verify(&ran.module, &trial.registry).is_empty();
-                let (module, registry) = (&ran.module, &trial.registry);
-                verified && difference(&mut oracle, expected, module, registry, *executor).is_none()
+                let (after, registry) = ((&ran.module, finite), &trial.registry);
+                verified && difference(&mut oracle, expected, after, registry, *executor).is_none()
             }
             (Predicate::Crash, _) if matches!(ran.report.outcome, Outcome::Stopped(_)) => {
                 verify(&ran.module, &trial.registry).is_empty()

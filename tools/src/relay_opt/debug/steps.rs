@@ -2,12 +2,13 @@
 
 use ir_core::pass::Explanation;
 use ir_core::{AttrValue, Item, Module, Registry, SourceMap, Span, Symbol, TensorData};
-use relay::interpreter::{Value, approx_equal, random_value, spreads};
+use relay::interpreter::{Value, random_value, spreads};
 use rewrites::library::{BUILT_IN, Library, RuleSet};
 use rewrites::proof::replay::{HEADER, parts, replay};
 use rewrites::proof::terms::{Kind, Term, Terms};
+use rewrites::rule::FloatClass;
 
-use crate::relay_opt::semantics::{ABSOLUTE, RELATIVE};
+use crate::relay_opt::semantics::mismatch;
 use crate::rule_check::value;
 
 /// Random values that a step is tried on.
@@ -58,17 +59,19 @@ pub(crate) fn wrong_step(
     let runs: Vec<Vec<Option<Value>>> =
         (0..INPUTS).map(|seed| values(&verdict.terms, (module, item), registry, seed)).collect();
     let of = |run: &[Option<Value>], term: Term| run.get(term.0 as usize).cloned().flatten();
-    let differs = |(old, new): &(Term, Term)| {
-        runs.iter().find_map(|run| {
-            let (old, new) = (of(run, *old)?, of(run, *new)?);
-            approx_equal(&new, &old, RELATIVE, ABSOLUTE).err()
-        })
+    let differs = |(old, new): &(Term, Term), finite| {
+        runs.iter().find_map(|run| mismatch(&of(run, *new)?, &of(run, *old)?, finite))
+    };
+    let is_exact = |rule: Span| {
+        let mut rules = rules.rules.iter().map(|compiled| &compiled.rule);
+        rules.any(|other| other.span == rule && other.class == FloatClass::Exact)
     };
     let total = verdict.steps.len();
     verdict.steps.into_iter().find_map(|step| {
+        let finite = !step.rule.is_some_and(is_exact);
         let mut pairs = step.equal.iter().zip(&step.says);
         let difference = pairs.find_map(|(pair, says)| {
-            differs(pair).map(|difference| format!("{says}: {difference}"))
+            differs(pair, finite).map(|difference| format!("{says}: {difference}"))
         })?;
         let place = explanation.places.get(step.number - 1);
         Some(WrongStep {

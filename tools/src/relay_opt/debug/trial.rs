@@ -257,7 +257,8 @@ impl Trial {
                 if ran.report.outcome != Outcome::Done {
                     return None;
                 }
-                difference(&mut oracle, &expected, &ran.module, &self.registry, *executor)
+                let after = (&ran.module, ran.report.rounds());
+                difference(&mut oracle, &expected, after, &self.registry, *executor)
             }
             Predicate::Command(command) => {
                 let after = match self.pipeline.is_empty() {
@@ -306,11 +307,12 @@ impl Trial {
     }
 }
 
-/// How the results of `module`, after passes, differ from `expected`.
+/// How the results of `module`, after passes, differ from `expected`. With `finite`, floats that are
+/// infinite or NaN there may be any.
 pub(crate) fn difference(
     oracle: &mut Trials,
     expected: &<Trials as Oracle>::Results,
-    module: &Module,
+    (module, finite): (&Module, bool),
     registry: &Registry,
     executor: Executor,
 ) -> Option<Finding> {
@@ -320,7 +322,7 @@ pub(crate) fn difference(
         Executor::Interp | Executor::Auto => oracle.evaluate(module, registry),
     };
     let (key, what) = match now {
-        Ok(now) => ("result", oracle.difference(expected, &now)?),
+        Ok(now) => ("result", oracle.difference(expected, &now, finite)?),
         // What cannot be compiled is not compiled wrongly.
         Err(_) if executor == Executor::Graph || executor == Executor::Loops => return None,
         Err(error) => ("no result", format!("there is no result any more: {}", error.message)),
