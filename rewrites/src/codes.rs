@@ -12,7 +12,7 @@ pub const CODES: &[Code] = &[
     },
     Code {
         code: OPERATION,
-        title: "a rule names an unknown operation",
+        title: "a rule names an unknown operation or dialect",
         explanation: "Operations in rules are written as in programs: `add`, `nn.dense`. A rule \
                       file is about the dialect `relay` unless it begins with `dialect name;`.",
     },

@@ -52,11 +52,15 @@ struct Parser<'t> {
 impl Parser<'_> {
     fn file(&mut self) -> Vec<Rule> {
         let mut rules = Vec::new();
-        if self.cursor.eat_word("dialect")
-            && let Ok(name) = parse_path(&mut self.cursor)
-        {
-            self.dialect = name.to_string();
-            let _ = self.cursor.expect(TokenKind::Semicolon);
+        if self.cursor.eat_word("dialect") {
+            let span = self.cursor.span_of(self.cursor.token());
+            if let Ok(name) = parse_path(&mut self.cursor) {
+                match resolve::dialect(self.registry, name.as_str(), span) {
+                    Ok(()) => self.dialect = name.to_string(),
+                    Err(error) => self.cursor.diagnostics.push(error),
+                }
+                let _ = self.cursor.expect(TokenKind::Semicolon);
+            }
         }
         let mut set = None;
         while self.cursor.kind() != TokenKind::End {

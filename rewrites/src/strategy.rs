@@ -7,6 +7,8 @@
 //! }
 //! ```
 
+use std::path::Path;
+
 use ir_core::diagnostics::did_you_mean;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
@@ -78,6 +80,22 @@ pub struct Strategy {
     pub cost: Option<CostModel>,
     /// The phases, in order.
     pub phases: Vec<PhaseText>,
+}
+
+impl Strategy {
+    /// Files of rules are those beside `file`, which the strategy stands in, where there are such
+    /// ones.
+    fn find_rules(&mut self, file: &Path) {
+        for (name, _) in self.phases.iter_mut().flat_map(|phase| &mut phase.rules) {
+            let beside = file.with_file_name(&*name);
+            if name.ends_with(".rules")
+                && beside.is_file()
+                && let Some(beside) = beside.to_str()
+            {
+                *name = beside.to_string();
+            }
+        }
+    }
 }
 
 /// A strategy and its rules, ready to run.
@@ -303,7 +321,9 @@ pub fn find(name: &str, sources: &mut SourceMap) -> Result<Strategy, Vec<Diagnos
             vec![Diagnostic::error(codes::UNREADABLE, message)]
         })?;
         sources.add(name, text.as_str());
-        return parse(name, &text);
+        let mut strategy = parse(name, &text)?;
+        strategy.find_rules(Path::new(name));
+        return Ok(strategy);
     }
     built_in(name).ok_or_else(|| {
         let message = format!("there is no strategy `{name}`");

@@ -49,9 +49,10 @@ impl Extraction {
     }
 
     /// How far the cost may be above the least, as a share of the cost (or of
-    /// the bound, where that is larger); 0 is proven optimal.
+    /// the bound, where that is larger); 0 is proven optimal. `None` where that is not known, also
+    /// because costs add up to more than a number can hold.
     pub fn gap(&self) -> Option<f64> {
-        let bound = self.bound?;
+        let bound = self.bound.filter(|bound| bound.is_finite() && self.cost.is_finite())?;
         let (above, size) = (self.cost - bound, self.cost.abs().max(bound.abs()));
         Some(if above <= ROUNDING * size { 0.0 } else { above / size })
     }

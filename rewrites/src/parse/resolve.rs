@@ -8,6 +8,18 @@ use crate::codes;
 use crate::family::has_siblings;
 use crate::rule::{Expr, Node, NodeId, OpNode, Rest, Rule, Sample};
 
+/// Whether there is a dialect `name`.
+pub(super) fn dialect(registry: &Registry, name: &str, span: Span) -> Result<(), Diagnostic> {
+    let known: Vec<&str> = registry.dialects().map(|dialect| dialect.name).collect();
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let help = did_you_mean(name, known.iter().copied())
+        .unwrap_or_else(|| format!("the dialects are {}", known.join(", ")));
+    let message = format!("unknown dialect `{name}`");
+    Err(Diagnostic::error(codes::OPERATION, message).at(span).help(help))
+}
+
 /// The full name of the operation that is written `written`.
 pub(super) fn operation(
     registry: &Registry,

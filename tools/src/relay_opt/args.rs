@@ -68,7 +68,7 @@ pub(super) struct Optimize {
     #[arg(short = 'O', value_name = "LEVEL", action = ArgAction::Append,
           value_parser = ["0", "1", "2", "3"])]
     pub(super) level: Vec<String>,
-    /// Rewrite rules for the passes `rewrite` and `eqsat`, which then apply these unless told
+    /// Rewrite rules for the passes `rewrite`, `eqsat` and `fuse`, which then apply these unless told
     /// otherwise
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
     pub(super) rules: Vec<String>,

@@ -54,6 +54,18 @@ pub(super) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
     }
 }
 
+/// What `file` is good for, by its name, where it is one that holds no program.
+pub(super) fn purpose(file: &str) -> Option<&'static str> {
+    if file.ends_with(".rules") {
+        let purpose = "files that end in `.rules` hold rewrite rules: `--rules FILE` gives them to \
+                       the passes, and `relay-opt rules check FILE` tries them";
+        return Some(purpose);
+    }
+    let purpose = "files that end in `.strategy` hold strategies: \
+                   `--pass 'eqsat{strategy=FILE}'` runs one";
+    file.ends_with(".strategy").then_some(purpose)
+}
+
 fn too_large(file: &str) -> Diagnostic {
     Diagnostic::error("E0722", format!("`{file}` is too large: expected less than 2 GiB of text"))
         .help("keep large constants out of the text, in a .npz or .safetensors file")
@@ -66,7 +78,10 @@ fn not_text(file: &str, bytes: &[u8], at: usize) -> Diagnostic {
         "E0721",
         format!("`{file}` is not text: expected UTF-8, found {found} at offset {at}, line {line}"),
     )
-    .help("expected Relay text, the generic form of the IR, or an ONNX model `.onnx`")
+    .help(
+        purpose(file)
+            .unwrap_or("expected Relay text, the generic form of the IR, or an ONNX model `.onnx`"),
+    )
 }
 
 /// The parts of `text`: between lines `// -----` where `split` holds, else all of it. What comes

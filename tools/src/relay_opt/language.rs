@@ -4,6 +4,8 @@ use std::io;
 
 use ir_core::{Diagnostic, Module, Registry};
 
+use super::input;
+
 /// A text form of programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
@@ -38,10 +40,15 @@ impl Form {
         text: &str,
         registry: &Registry,
     ) -> (Module, Vec<Diagnostic>) {
-        match self {
+        let (module, mut found) = match self {
             Form::Relay => relay::text::parse(file, text, registry),
             Form::Generic => ir_core::text::parse(file, text, registry),
+        };
+        let error = found.iter_mut().find(|found| found.is_error());
+        if let (Some(error), Some(purpose)) = (error, input::purpose(file)) {
+            error.help = Some(purpose.to_string());
         }
+        (module, found)
     }
 
     /// Prints `module` in this form. Constants of more than `elide` bytes are left out.
