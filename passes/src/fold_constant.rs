@@ -6,6 +6,7 @@ use ir_core::{
 };
 use relay::interpreter::{Evaluate, Interpreter, Value};
 use relay::language::{fn_attributes, is_primitive, yielded};
+use relay::operators::is_large_fill;
 use rustc_hash::FxHashMap;
 
 use crate::emit::{self, Emit};
@@ -16,7 +17,8 @@ use crate::emit::{self, Emit};
 /// `shape_of` and `ndarray_size` of values with a static shape. A projection of a known tuple
 /// becomes its field, and an `if` on a constant its taken branch. An operator that fails on its
 /// constants (a division by zero) is left for run time. Operators without operands, such as
-/// `zeros`, stay: they are cheaper than their value. Kernels (`Primitive=1`) are left alone.
+/// `zeros`, stay, and so does `full` of more than 64 KiB: they are cheaper than their value. Kernels
+/// (`Primitive=1`) are left alone.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(4), float32]) {
@@ -111,6 +113,9 @@ impl FoldConstant {
         let operands: Vec<Value> =
             f.body.operands(op).map(|operand| known.value(f, operand)).collect::<Option<_>>()?;
         let result = f.body.ty(f.body.result(op, 0));
+        if is_large_fill(f.registry, name, result) {
+            return None;
+        }
         if result.as_tensor().is_some_and(|tensor| {
             let bytes = tensor.elements().unwrap_or(0).saturating_mul(tensor.dtype.bytes() as i64);
             usize::try_from(bytes).is_ok_and(|bytes| bytes > self.max_bytes)

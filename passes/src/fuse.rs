@@ -117,7 +117,8 @@ saves reads.
 Rewriting is a part of the same choice: the kernels are sought in all forms that `rules` say are \
 equal. Products of one operand, for example, become one product where that saves more than taking \
 its parts costs the kernels that read them. What depends on constants alone costs nothing, and is \
-computed by the compiler where it is chosen. Unless `reassociate` is given, every bit stays as it is.
+computed by the compiler where it is chosen, but for `full` of more than 64 KiB, which stays as it is. \
+Unless `reassociate` is given, every bit stays as it is.
 
 The result never costs more than the groups. The program is searched in windows, of which equal \
 ones are solved once; cost is linear in the number of operations.

@@ -33,7 +33,8 @@ mod tests;
 
 pub use layout_rule::LayoutRule;
 pub use pattern::{
-    FusionPattern, NonComputational, ReshapeOnly, Rows, ShapeFromData, Transcendental,
+    Fill, FusionPattern, NonComputational, ReshapeOnly, Rows, ShapeFromData, Transcendental,
+    is_large_fill,
 };
 pub use random::RandomOperand;
 

@@ -8,6 +8,7 @@ use ir_core::{
 
 use te::compute::{Expression, Tensor};
 
+use super::Fill;
 use super::FusionPattern::{Elementwise, Injective, Opaque, OutFusable};
 use super::attributes::{Integers, keywords};
 use super::{elements, relation};
@@ -26,7 +27,7 @@ macro_rules! constants {
             infer = |op: $name, _cx: &mut InferCx<'_>| {
                 Ok(Type::tensor(relation::shape_attr(&op.shape.0)?, op.dtype))
             },
-            hooks(Elementwise, Evaluate(|cx| {
+            hooks(Elementwise, Fill, Evaluate(|cx| {
                 let op = cx.fields::<$name>()?;
                 Ok(elements::filled(op.dtype, &op.shape.0, Scalar::Int($value))?.into())
             }), Define(|cx| define::filled(cx, Scalar::Int($value))))
@@ -54,7 +55,7 @@ constants! {
 #[op(
     name = "relay.full",
     infer = infer_full,
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Fill, Evaluate(|cx| {
         let (op, value) = (cx.fields::<Full<Value>>()?, cx.tensor(0)?);
         fill(value, op.dtype.unwrap_or(value.dtype()), &op.shape.0)
     }), Define(|cx| define_fill(cx, 0)))
@@ -109,7 +110,7 @@ fn load_first(e: &mut Expression<'_>, tensor: &Tensor) -> ValueId {
         relation::expect_rank(value, 0)?;
         Ok(Type::tensor(data.shape.iter().copied(), data.dtype))
     },
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Fill, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         fill(cx.tensor(1)?, data.dtype(), data.shape())
     }), Define(|cx| define_fill(cx, 1)))

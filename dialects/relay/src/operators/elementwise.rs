@@ -6,7 +6,7 @@ use te::scalar::ScalarOp;
 
 use super::FusionPattern::Elementwise;
 use super::LayoutRule::Pointwise;
-use super::{Transcendental, elements, relation};
+use super::{Fill, Transcendental, elements, relation};
 use crate::define::{self, Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -545,7 +545,9 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<Trunc>();
     registry.op::<Round>();
     registry.op::<ZerosLike>();
+    let _ = registry.attach("relay.zeros_like", Fill);
     registry.op::<OnesLike>();
+    let _ = registry.attach("relay.ones_like", Fill);
     registry.op::<Copy>();
     registry.op::<LogicalNot>();
     registry.op::<BitwiseNot>();

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use ir_core::{Attr, AttrData, BlockId, FuncMut, OpId, Type, ValueId};
-use relay::operators::Rows;
+use relay::operators::{Rows, is_large_fill};
 use rewrites::body_graph::is_pure;
 use rustc_hash::FxHashMap;
 
@@ -182,7 +182,8 @@ impl Program {
             }
         }
         for members in groups {
-            let fixed = members.iter().any(|node| levels.contains_key(&graph.nodes[*node].op));
+            let effects = members.iter().any(|node| levels.contains_key(&graph.nodes[*node].op));
+            let fixed = effects || members.len() == 1 && this.is_large_fill(f, members[0]);
             if members.is_empty()
                 || fixed && members.len() > 1
                 || members.iter().any(|m| *m >= count)
@@ -204,6 +205,16 @@ impl Program {
         }
         this.kernels.sort_by_key(|kernel| (kernel.level, !kernel.fixed));
         Some(this)
+    }
+
+    /// Whether the value `number` is one number so often that no kernel should know it: it is no
+    /// constant that rules could join with others, and windows differ in nothing but such numbers.
+    fn is_large_fill(&self, f: &FuncMut<'_>, number: usize) -> bool {
+        let Kind::Op(Operation { name, ty, .. }, operands) = &self.values[number].kind else {
+            return false;
+        };
+        let is_constant = |read: &usize| matches!(self.values[*read].kind, Kind::Constant(..));
+        is_large_fill(f.registry, *name, *ty) && operands.iter().all(is_constant)
     }
 
     /// The number of a value that is no node of the graph.
