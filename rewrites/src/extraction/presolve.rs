@@ -28,8 +28,8 @@ const ROUNDS: u32 = 4;
 impl Presolved {
     /// Simplifies a reduced problem, whose nodes are `nodes` of the original one: a class that every
     /// extraction has is a root, nobody needs to ask for a root, and what does not meet is decided
-    /// apart. Stops where less than one in `share` nodes and edges would go, or where going on would
-    /// take more than `work`.
+    /// apart. Stops where less than one in `share` nodes and edges would go, or the work has reached
+    /// `work`.
     pub(super) fn new(
         mut problem: Problem,
         mut nodes: Vec<Node>,
@@ -38,7 +38,7 @@ impl Presolved {
     ) -> Presolved {
         let mut presolved = Presolved::default();
         for _ in 0..ROUNDS {
-            if presolved.work + problem.size() > work {
+            if presolved.work >= work {
                 break;
             }
             let Some((smaller, kept)) = presolved.drop_roots(&problem, &nodes, share) else {
