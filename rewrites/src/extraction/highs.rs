@@ -67,7 +67,7 @@ fn solve(problem: &Problem, start: Vec<Node>, limit: Limit) -> Proof {
     } else {
         branch_and_bound(problem, start, limit.work(if is_small { budget / 8 } else { budget }))
     };
-    if is_small && !is_closed(known.cost, known.bound) {
+    if is_small && !limit.interrupt.is_raised() && !is_closed(known.cost, known.bound) {
         known.work += SETUP;
         let mut program = Program::new(problem, parents, known.cost);
         // Where HiGHS fails, what is known stays.
