@@ -10,7 +10,7 @@ use relay::interpreter::{EvalCx, Evaluate, Value, approx_equal};
 use rewrites::codes::{REFUTED, UNTRIED};
 use rewrites::family::{expansions, has_families};
 use rewrites::functions::Functions;
-use rewrites::instantiate::{Operand, Plan, Refusal, plan};
+use rewrites::instantiate::{Conditions, Operand, Plan, Refusal, plan};
 use rewrites::matching::{Match, TermGraph};
 use rewrites::rule::{Expr, FloatClass, Node, OpNode, Rest, Rule, Sample};
 use rustc_hash::FxHashMap;
@@ -441,7 +441,7 @@ impl Operands<'_> {
             });
             shown
         };
-        let plan = match plan(self, rule, &found, self.registry, functions) {
+        let plan = match plan(self, (rule, Conditions::All), &found, self.registry, functions) {
             Ok(plan) => plan,
             Err(Refusal::Condition) => return Some(Trial::Skipped),
             Err(Refusal::IllTyped(error)) => {
