@@ -237,6 +237,8 @@ impl Eqsat {
             cx.cut_short();
         }
         cx.count("nodes", report.nodes);
+        cx.count("work", report.work);
+        cx.count("rounds", report.iterations.into());
         cx.count("cost before", report.cost.0.round() as u64);
         cx.count("cost after", report.cost.1.round() as u64);
         cx.count("improved blocks", report.improved);
