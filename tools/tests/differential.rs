@@ -155,8 +155,11 @@ fn simplified_normalizations_agree() {
             .unwrap_or_else(Err)
         };
         if let Err(error) = changed(&module) {
-            let fails =
-                |module: &Module| verify(module, &registry).is_ok() && changed(module).is_err();
+            let kind = |message: &str| message.chars().take(16).collect::<String>();
+            let fails = |module: &Module| {
+                verify(module, &registry).is_ok()
+                    && changed(module).is_err_and(|other| kind(&other) == kind(&error))
+            };
             let small = shrink(&module, &registry, &fails);
             panic!("seed {seed}: {error}\n{}", text(&small, &registry));
         }
