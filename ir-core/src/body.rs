@@ -292,6 +292,33 @@ mod tests {
     }
 
     #[test]
+    fn insertions_renumber_few_operations() {
+        let mut body = Body::new();
+        let entry = body.entry();
+        let x = body.add_block_arg(entry, Type::unknown());
+        let anchors: Vec<OpId> = (0..256)
+            .map(|_| {
+                let value = unary(&mut body, InsertPoint::End(entry), x);
+                body.defining_op(value).unwrap()
+            })
+            .collect();
+        let orders =
+            |body: &Body| -> Vec<u32> { body.links.iter().map(|link| link.order).collect() };
+        // Many at each of many places, as passes do, and many at one place.
+        let many = anchors.iter().flat_map(|anchor| [*anchor; 16]).chain([anchors[7]; 2000]);
+        let mut renumbered = 0;
+        for anchor in many {
+            let before = orders(&body);
+            unary(&mut body, InsertPoint::Before(anchor), x);
+            renumbered += before.iter().zip(orders(&body)).filter(|(a, b)| *a != b).count();
+        }
+        let ops: Vec<OpId> = body.block_ops(entry).collect();
+        assert!(ops.windows(2).all(|pair| body.is_before(pair[0], pair[1])));
+        let inserted = 256 * 16 + 2000;
+        assert!(renumbered < 16 * inserted, "{renumbered} numbers for {inserted} insertions");
+    }
+
+    #[test]
     fn erasing_takes_the_inside_along() {
         let mut body = Body::new();
         let entry = body.entry();

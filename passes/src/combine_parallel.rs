@@ -1,4 +1,14 @@
 //! Operators that read the same data, merged into one.
+//!
+//! The rules tagged `combine-parallel` merge such operators too, but cannot stand for these passes:
+//!
+//! - the least number of operators is an option, and the text of a rule has no parameters;
+//! - what follows the operators in step is merged whichever elementwise operator it is, where a
+//!   pattern names its operators;
+//! - it is merged only where it follows all of them, where the family of a rule is any members that
+//!   fit;
+//! - what computes a weight after the first operator is moved before it, and a rule moves nothing: it
+//!   applies where one place is behind all operands and before all users.
 
 use ir_core::{
     AttrDict, Diagnostic, Dim, Effects, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult,

@@ -1,6 +1,6 @@
 //! The value of an expression in a rule.
 
-use ir_core::{Attr, AttrData, AttrValue, Float, RuleArgument};
+use ir_core::{Attr, AttrData, AttrValue, Float, RuleArgument, SmallVec};
 
 use crate::functions::Functions;
 use crate::rule::{Expr, Operator, Var};
@@ -47,11 +47,12 @@ pub fn evaluate(
             Attr::new(AttrData::Array(items.iter().map(attr).collect::<Option<_>>()?))
         }
         Expr::Call(name, arguments) => {
+            let (function, weights) = functions.get(*name)?;
             let arguments = arguments.iter().map(|argument| match argument {
-                Expr::Value(var) => bindings.value(*var, functions.asks_for_weights(*name)),
+                Expr::Value(var) => bindings.value(*var, weights),
                 _ => evaluate(argument, bindings, functions),
             });
-            (functions.get(*name)?.eval)(&arguments.collect::<Option<Vec<_>>>()?)?
+            (function.eval)(&arguments.collect::<Option<SmallVec<[_; 4]>>>()?)?
         }
         Expr::Index(list, index) => {
             let (list, index) =

@@ -15,7 +15,9 @@ use crate::expression::{evaluate, holds};
 use crate::functions::Functions;
 use crate::instantiate::Known;
 use crate::matching::{Match, TermGraph};
-use crate::rule::{Equation, Expr, Node, NodeId, OpNode, Operator, Rest, Rule, Sample, Var};
+use crate::rule::{
+    Choice, Equation, Expr, Node, NodeId, OpNode, Operator, Rest, Rule, Sample, Var,
+};
 
 /// Members of a family, at most.
 pub const MAX_MEMBERS: usize = 64;
@@ -181,8 +183,10 @@ fn used_attributes(rule: &Rule) -> Vec<bool> {
     rule.conditions.iter().for_each(|condition| condition.visit(&mut visit));
     let right = rule.reachable(rule.right.iter().map(|equation| equation.node));
     for node in &right {
-        if let Node::Op(op) = rule.node(*node) {
-            op.attrs.iter().for_each(|(_, value)| value.visit(&mut visit));
+        match rule.node(*node) {
+            Node::Op(op) => op.attrs.iter().for_each(|(_, value)| value.visit(&mut visit)),
+            Node::Choice(choice) => choice.condition.visit(&mut visit),
+            Node::Value(_) | Node::Number(_) => {}
         }
     }
     for node in right {
@@ -232,6 +236,10 @@ impl<'a> Expansion<'a> {
             of_member.push(match node {
                 Node::Value(var) => rule.families[var.0],
                 Node::Number(_) => false,
+                Node::Choice(choice) => {
+                    choice.branches.iter().any(|branch| of_member[branch.0])
+                        || belongs_to_member(rule, &choice.condition)
+                }
                 Node::Op(op) => {
                     let repeats = is_tuple(op);
                     op.operands.iter().any(|operand| !repeats && of_member[operand.0])
@@ -303,6 +311,13 @@ impl<'a> Expansion<'a> {
         let op = match node {
             Node::Value(var) => return Node::Value(self.var(*var, member)),
             Node::Number(number) => return Node::Number(*number),
+            Node::Choice(choice) => {
+                return Node::Choice(Choice {
+                    condition: self.expr(&choice.condition, member),
+                    branches: choice.branches.map(|branch| self.place(branch, member)),
+                    span: choice.span,
+                });
+            }
             Node::Op(op) => op,
         };
         let mut operands = Vec::new();

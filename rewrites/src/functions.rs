@@ -22,15 +22,10 @@ impl Functions {
         Functions { functions: all.map(|(f, asks)| (Symbol::new(f.name), (*f, asks))).collect() }
     }
 
-    /// The function `name`.
-    pub fn get(&self, name: Symbol) -> Option<&RuleFunction> {
-        self.functions.get(&name).map(|(function, _)| function)
-    }
-
-    /// Whether the function `name` may ask whether a value is computed from constants, which takes a
-    /// walk to see.
-    pub fn asks_for_weights(&self, name: Symbol) -> bool {
-        self.functions.get(&name).is_some_and(|(_, asks)| *asks)
+    /// The function `name`, and whether it may ask whether a value is computed from constants, which
+    /// takes a walk to see.
+    pub fn get(&self, name: Symbol) -> Option<(&RuleFunction, bool)> {
+        self.functions.get(&name).map(|(function, asks)| (function, *asks))
     }
 
     /// All functions, the general ones first.

@@ -114,6 +114,11 @@ fn compute(
     worklist: &mut Worklist,
 ) -> bool {
     let Some(op) = f.body.defining_op(value).filter(|op| f.body.is_live(*op)) else { return false };
+    // Most operations have an operand that is no constant.
+    let first = f.body.operands(op).next();
+    if first.is_none_or(|operand| f.registry.constant(f.body, operand).is_none()) {
+        return false;
+    }
     let graph = BodyGraph { body: f.body, registry: f.registry };
     let Some(plan) = computed(&graph, value, f.registry) else { return false };
     if let Some(recorder) = recorder.as_deref_mut() {

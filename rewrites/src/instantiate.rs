@@ -10,7 +10,7 @@ use crate::expression::{Bindings, evaluate, holds};
 use crate::functions::Functions;
 use crate::matching::{Match, TermGraph};
 use crate::parse::canonical;
-use crate::rule::{Equation, Expr, Node, NodeId, OpNode, Rest, Rule, Var};
+use crate::rule::{Choice, Equation, Expr, Node, NodeId, OpNode, Rest, Rule, Var};
 
 /// An operand in a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -123,6 +123,7 @@ pub fn plan<G: TermGraph>(
         registry,
         functions,
         ops: vec![],
+        needed: SmallVec::from_elem(false, rule.nodes.len()),
         made: SmallVec::from_elem(None, rule.nodes.len()),
         named: SmallVec::from_elem(None, rule.values.len()),
     };
@@ -157,6 +158,8 @@ struct Planner<'a, G: TermGraph> {
     registry: &'a Registry,
     functions: &'a Functions,
     ops: Vec<Planned<G::Value>>,
+    /// Nodes that were needed so far.
+    needed: SmallVec<[bool; 64]>,
     /// What stands for each node.
     made: SmallVec<[Option<Operand<G::Value>>; 16]>,
     /// What stands for names of the right side.
@@ -165,7 +168,7 @@ struct Planner<'a, G: TermGraph> {
 
 impl<G: TermGraph> Planner<'_, G> {
     fn equation(&mut self, equation: &Equation) -> Result<(), Refusal> {
-        for id in self.rule.reachable([equation.node]) {
+        for id in self.needed(equation.node)? {
             if self.made[id.0].is_some() {
                 continue;
             }
@@ -185,6 +188,9 @@ impl<G: TermGraph> Planner<'_, G> {
                     self.number(*number, dtype.ok_or(Refusal::Condition)?)?
                 }
                 Node::Op(op) => self.op(op)?,
+                Node::Choice(choice) => {
+                    self.made[self.chosen(choice)?.0].ok_or(Refusal::Condition)?
+                }
             };
             self.made[id.0] = Some(operand);
         }
@@ -196,6 +202,34 @@ impl<G: TermGraph> Planner<'_, G> {
             }
         }
         Ok(())
+    }
+
+    /// The nodes that `root` needs and no equation before it did, operands first.
+    fn needed(&mut self, root: NodeId) -> Result<SmallVec<[NodeId; 16]>, Refusal> {
+        let (rule, mut at) = (self.rule, 0);
+        let mut needed: SmallVec<[NodeId; 16]> = SmallVec::from_slice(&[root]);
+        while let Some(id) = needed.get(at).copied() {
+            at += 1;
+            let chosen = match rule.node(id) {
+                Node::Choice(choice) => Some([self.chosen(choice)?]),
+                _ => None,
+            };
+            let parts = chosen.as_ref().map_or(rule.node(id).parts(), |chosen| chosen);
+            for part in parts {
+                if !std::mem::replace(&mut self.needed[part.0], true) {
+                    needed.push(*part);
+                }
+            }
+        }
+        needed.sort_unstable_by_key(|id| id.0);
+        Ok(needed)
+    }
+
+    /// The branch that is taken.
+    fn chosen(&self, choice: &Choice) -> Result<NodeId, Refusal> {
+        let value = evaluate(&choice.condition, &self.known, self.functions);
+        let holds: bool = value.and_then(RuleArgument::attr).ok_or(Refusal::Condition)?;
+        Ok(choice.branches[usize::from(!holds)])
     }
 
     fn number(

@@ -27,6 +27,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("convolution.rules", include_str!("../rules/convolution.rules")),
     ("reduction.rules", include_str!("../rules/reduction.rules")),
     ("recognize.rules", include_str!("../rules/recognize.rules")),
+    ("inference.rules", include_str!("../rules/inference.rules")),
 ];
 
 /// The sets that equality saturation applies where nothing else is asked for.

@@ -122,6 +122,7 @@ impl Pattern {
                         steps.push(Step::Bind { slot, var: *var });
                     }
                     Node::Number(number) => steps.push(Step::Number { slot, number: *number }),
+                    Node::Choice(_) => return None,
                     Node::Op(op) => {
                         let swaps = swaps(rule, id, registry);
                         steps.push(Step::Form { slot, node: id, operands: slots, swaps });
@@ -139,7 +140,7 @@ impl Pattern {
         }
         let Node::Op(root) = rule.node(rule.left.first()?.node) else { return None };
         let heads = root.operands.iter().map(|operand| match rule.node(*operand) {
-            Node::Value(_) => Head::Any,
+            Node::Value(_) | Node::Choice(_) => Head::Any,
             Node::Number(_) => Head::Constant,
             Node::Op(op) => Head::Op(op.name),
         });

@@ -12,7 +12,9 @@ use ir_core::{Diagnostic, Registry, Scalar, Symbol};
 
 use crate::codes;
 use crate::functions::Functions;
-use crate::rule::{Equation, Expr, FloatClass, Node, NodeId, OpNode, Rest, Rule, Sample, Var};
+use crate::rule::{
+    Choice, Equation, Expr, FloatClass, Node, NodeId, OpNode, Rest, Rule, Sample, Var,
+};
 
 /// Expressions and patterns nest at most so deeply.
 pub const MAX_DEPTH: usize = 64;
@@ -328,6 +330,7 @@ impl Parser<'_> {
                 let span = self.cursor.span(token.start, self.cursor.previous_end());
                 self.operation("tuple", operands, vec![], Rest::Default, span)
             }
+            TokenKind::Identifier if self.cursor.at_word("if") => self.choice()?,
             TokenKind::Identifier => self.application()?,
             _ => return Err(self.cursor.unexpected("a pattern")),
         };
@@ -341,6 +344,32 @@ impl Parser<'_> {
             node = self.operation("tuple_get", vec![node], attrs, Rest::Default, span);
         }
         self.depth = self.depth.saturating_sub(1);
+        Ok(node)
+    }
+
+    fn choice(&mut self) -> Result<NodeId, Failed> {
+        let start = self.cursor.bump().start;
+        self.cursor.expect(TokenKind::LeftParen)?;
+        let condition = self.expression()?;
+        self.cursor.expect(TokenKind::RightParen)?;
+        let span = self.cursor.span(start, self.cursor.previous_end());
+        let holds = self.branch()?;
+        if !self.cursor.eat_word("else") {
+            return Err(self.cursor.unexpected("`else`"));
+        }
+        let branches = [holds, self.branch()?];
+        Ok(self.node(Node::Choice(Choice { condition, branches, span })))
+    }
+
+    fn branch(&mut self) -> Result<NodeId, Failed> {
+        self.cursor.expect(TokenKind::LeftBrace)?;
+        let token = self.cursor.token();
+        // A number has the element type of its neighbours, and a branch has none.
+        if matches!(token.kind, TokenKind::Minus | TokenKind::Integer | TokenKind::Float) {
+            return Err(self.cursor.unexpected("an operation or a value"));
+        }
+        let node = self.pattern()?;
+        self.cursor.expect(TokenKind::RightBrace)?;
         Ok(node)
     }
 

@@ -7,7 +7,9 @@ use ir_core::text::attributes::write_attr;
 use ir_core::text::layout::Line;
 use ir_core::{Attr, AttrData, Scalar, Symbol};
 
-use crate::rule::{Equation, Expr, FloatClass, Node, NodeId, Operator, Rest, Rule, Sample, Var};
+use crate::rule::{
+    Choice, Equation, Expr, FloatClass, Node, NodeId, Operator, Rest, Rule, Sample, Var,
+};
 
 /// Writes the rule as it would be written in a file, without its set.
 impl fmt::Display for Rule {
@@ -136,6 +138,16 @@ impl Rule {
             Node::Value(var) => return write!(text, "{}", self.value(*var)),
             Node::Number(Scalar::Int(value)) => return write!(text, "{value}"),
             Node::Number(Scalar::Float(value)) => return write!(text, "{value:?}"),
+            Node::Choice(Choice { condition, branches: [holds, fails], .. }) => {
+                text.push_str("if (");
+                self.write_expr(condition, 0, text)?;
+                text.push_str(") { ");
+                self.write_node(*holds, text)?;
+                text.push_str(" } else { ");
+                self.write_node(*fails, text)?;
+                text.push_str(" }");
+                return Ok(());
+            }
             Node::Op(op) => op,
         };
         let (_, name) = op.name.as_str().split_once('.').unwrap_or(("", op.name.as_str()));

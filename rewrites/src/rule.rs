@@ -30,6 +30,19 @@ pub enum Node {
     Number(Scalar),
     /// An operation.
     Op(OpNode),
+    /// One of two, on the right side.
+    Choice(Choice),
+}
+
+/// `if (condition) { pattern } else { pattern }`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// What decides.
+    pub condition: Expr,
+    /// What stands here where it holds, and where it does not.
+    pub branches: [NodeId; 2],
+    /// Where it stands.
+    pub span: Span,
 }
 
 /// An operation in a pattern.
@@ -189,6 +202,17 @@ impl Sample {
     }
 }
 
+impl Node {
+    /// The nodes that it is made of.
+    pub fn parts(&self) -> &[NodeId] {
+        match self {
+            Node::Op(op) => &op.operands,
+            Node::Choice(choice) => &choice.branches,
+            Node::Value(_) | Node::Number(_) => &[],
+        }
+    }
+}
+
 impl Rule {
     /// What is replaced and by what, as nodes of the left and right side.
     pub fn roots(&self) -> Vec<(NodeId, NodeId)> {
@@ -217,10 +241,8 @@ impl Rule {
         let mut seen = vec![false; self.nodes.len()];
         let mut pending: Vec<NodeId> = roots.into_iter().collect();
         while let Some(id) = pending.pop() {
-            if !std::mem::replace(&mut seen[id.0], true)
-                && let Node::Op(op) = self.node(id)
-            {
-                pending.extend(&op.operands);
+            if !std::mem::replace(&mut seen[id.0], true) {
+                pending.extend(self.node(id).parts());
             }
         }
         (0..seen.len()).filter(|index| seen[*index]).map(NodeId).collect()

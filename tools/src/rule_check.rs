@@ -357,6 +357,7 @@ impl Operands<'_> {
                             value
                         }
                     },
+                    Node::Choice(_) => return None,
                     Node::Number(number) => {
                         let shape = self.around(&shape);
                         let tensor = self.elements(&shape, dtype, &mut |_| *number)?;

@@ -6,7 +6,7 @@
 
 mod compiled;
 
-use compiled::{Case, case, compiler, number, run, target};
+use compiled::{Case, case, compiler, interpreted, number, run, target};
 use ir_core::pipeline::{self, Pipeline, RunOptions, catch_panic};
 use ir_core::{Module, Registry, Symbol, Type, verify};
 use relay::generate::{random_network, shrink};
@@ -140,6 +140,30 @@ fn portable_code_agrees() {
 #[test]
 fn narrow_vectors_agree() {
     agree("c{width=4,threads=1}", "", seeds(2_000_000, 32));
+}
+
+#[test]
+fn simplified_normalizations_agree() {
+    let registry = tools::registry();
+    for seed in seeds(4_000_000, 64) {
+        let module = random_network(&registry, seed, size(seed));
+        let changed = |module: &Module| {
+            catch_panic(|| {
+                let case = case_after("simplify-inference", module.clone(), &registry, seed)?;
+                interpreted(&case, &registry)
+            })
+            .unwrap_or_else(Err)
+        };
+        if let Err(error) = changed(&module) {
+            let kind = |message: &str| message.chars().take(16).collect::<String>();
+            let fails = |module: &Module| {
+                verify(module, &registry).is_ok()
+                    && changed(module).is_err_and(|other| kind(&other) == kind(&error))
+            };
+            let small = shrink(&module, &registry, &fails);
+            panic!("seed {seed}: {error}\n{}", text(&small, &registry));
+        }
+    }
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl Parser<'_> {
                 error.help = did_you_mean(word, known);
                 self.cursor.report(error);
             }
-            Some(function) if function.params.len() != arguments.len() => {
+            Some((function, _)) if function.params.len() != arguments.len() => {
                 let (expected, found) = (function.params.len(), arguments.len());
                 let plural = if expected == 1 { "" } else { "s" };
                 let message = format!("`{word}` takes {expected} argument{plural}, found {found}");

@@ -121,6 +121,11 @@ fn direction(rule: &Rule) -> Vec<Diagnostic> {
         match rule.node(*node) {
             Node::Value(var) => values[var.0] = true,
             Node::Number(_) => {}
+            Node::Choice(choice) => {
+                let message = "`if` stands on the left side";
+                let error = Diagnostic::error(codes::SHAPE, message).at(choice.span);
+                found.push(error.help("only a right side chooses; write two rules"));
+            }
             Node::Op(op) => {
                 for (key, value) in &op.attrs {
                     match value {
@@ -194,6 +199,7 @@ fn direction(rule: &Rule) -> Vec<Diagnostic> {
                     }
                     expressions.extend(op.attrs.iter().map(|(_, e)| (e, span_of(&node))));
                 }
+                Node::Choice(choice) => expressions.push((&choice.condition, choice.span)),
                 _ => {}
             }
         }

@@ -65,6 +65,7 @@ impl<'r> Shape<'r> {
                 let part = match rule.node(node) {
                     Node::Value(var) => Part::Value(*var),
                     Node::Number(number) => Part::Number(*number),
+                    Node::Choice(_) => return None,
                     Node::Op(op) => {
                         let place = shape.ops.len();
                         let operands = op.operands.iter().map(|_| Part::Op(place)).collect();

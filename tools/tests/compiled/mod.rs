@@ -203,6 +203,19 @@ fn compare(found: &TensorData, expected: &TensorData, tolerance: f64) -> Result<
     Ok(())
 }
 
+/// Whether the interpreter gives what is expected of `case`, up to rounding.
+pub(crate) fn interpreted(case: &Case, registry: &Registry) -> Result<(), String> {
+    let args = case.inputs.iter().cloned().map(Value::from).collect();
+    let found = Interpreter::new(&case.module, registry).call("main", args);
+    let found = flatten(&found.map_err(|error| format!("interpreter: {}", error.message))?)?;
+    let tolerances = tolerances(case).ok_or("there is no result")?;
+    for (index, (found, expected)) in found.iter().zip(&case.expected).enumerate() {
+        compare(found, expected, tolerances[index])
+            .map_err(|error| format!("result {index} {error}"))?;
+    }
+    Ok(())
+}
+
 /// Runs a program whose kernels are among `kernels`.
 fn check(kernels: &dyn Executable, case: &Case, layout: &Layout) -> Result<(), String> {
     let mut buffers: Vec<Buffer> = case.inputs.iter().map(Buffer::of_tensor).collect();

@@ -41,7 +41,7 @@ impl Network<'_> {
             5 => {
                 let (gamma, beta) =
                     (self.tensor(dtype, &[shape[at]]), self.tensor(dtype, &[shape[at]]));
-                let attrs = none.with("axis", &axis).with("epsilon", &1e-2);
+                let attrs = self.parameters().with("axis", &axis).with("epsilon", &1e-2);
                 self.apply("nn.layer_norm", &[data, gamma, beta], attrs)
             }
             6 => {
@@ -51,16 +51,17 @@ impl Network<'_> {
                 let variance = vec![0.75; shape[at] as usize];
                 let variance = TensorData::from_f64(dtype, &channels, &variance).ok()?;
                 let variance = self.builder.constant(variance);
-                let attrs = none.with("axis", &axis);
+                let attrs = self.parameters().with("axis", &axis);
                 let operands = [data, gamma, beta, mean, variance];
                 let result = self.apply("nn.batch_norm", &operands, attrs)?;
-                self.field(result, 0)
+                let index = if self.random.one_in(8) { 1 + self.random.below(2) } else { 0 };
+                self.field(result, index)
             }
             7 => {
                 let at = 1 + self.random.below(rank - 1);
                 let (gamma, beta) =
                     (self.tensor(dtype, &[shape[at]]), self.tensor(dtype, &[shape[at]]));
-                let attrs = none.with("axis", &(at as i64)).with("epsilon", &1e-2);
+                let attrs = self.parameters().with("axis", &(at as i64)).with("epsilon", &1e-2);
                 match self.random.one_in(2) {
                     true => self.apply("nn.instance_norm", &[data, gamma, beta], attrs),
                     false => {
@@ -88,6 +89,12 @@ impl Network<'_> {
                 self.apply(name, &[data, bias], none.with("axis", &axis))
             }
         }
+    }
+
+    /// Which parameters a normalization uses: both, most often.
+    fn parameters(&mut self) -> AttrDict {
+        let (center, scale) = (!self.random.one_in(4), !self.random.one_in(4));
+        AttrDict::empty().with("center", &center).with("scale", &scale)
     }
 
     /// A loss of the predictions `data`, (n, c).
