@@ -45,7 +45,7 @@ pub(super) struct Operands<'a> {
     registry: &'a Registry,
     pub(super) choices: Choices,
     pub(super) values: Vec<(Type, Value)>,
-    /// Whether floats are float64 in the place of narrower types.
+    /// Whether the numbers of narrower floats are float64.
     wide: bool,
     dtype: DType,
     numbers: Numbers,
@@ -164,7 +164,7 @@ impl Operands<'_> {
                         let tensor = elements(&shape, self.dtype, |_| *number)?;
                         // A number that the type does not hold is another number.
                         (tensor.element(0)?.as_f64() == number.as_f64()).then_some(())?;
-                        self.push(tensor.ty(), tensor.into())
+                        self.push_tensor(tensor)?
                     }
                     Node::Op(op) => self.operation(op, &mut found, &made, rank, &mut said)?,
                 });
@@ -184,10 +184,10 @@ impl Operands<'_> {
     /// What kind of operands they are.
     fn kind(&mut self, rule: &Rule, open: bool) {
         use Numbers::{Hard, Near, Plain, Small};
-        self.dtype = self.some_element_type();
+        self.dtype = *self.choices.of(&DTYPES);
         self.numbers = *self.choices.of(&[Small, Small, Small, Plain, Plain, Near, Hard, Hard]);
         if self.choices.one_in(6) {
-            let other = self.some_element_type();
+            let other = *self.choices.of(&DTYPES);
             let only = self.choices.below(rule.values.len() + 1);
             self.other = Some((other, (only < rule.values.len()).then_some(Var(only))));
         }
@@ -304,6 +304,16 @@ impl Operands<'_> {
         Some(self.push(ty, value))
     }
 
+    fn push_tensor(&mut self, tensor: TensorData) -> Option<usize> {
+        let tensor = match self.wide && tensor.dtype().is_float() {
+            true => {
+                TensorData::from_scalars(DType::FLOAT64, tensor.shape(), tensor.elements()).ok()?
+            }
+            false => tensor,
+        };
+        Some(self.push(tensor.ty(), tensor.into()))
+    }
+
     fn push(&mut self, ty: Type, value: Value) -> usize {
         self.values.push((ty, value));
         self.values.len() - 1
@@ -319,11 +329,6 @@ impl Operands<'_> {
             Some((other, None)) if self.choices.one_in(2) => other,
             _ => self.dtype,
         }
-    }
-
-    fn some_element_type(&mut self) -> DType {
-        let dtype = *self.choices.of(&DTYPES);
-        if self.wide && dtype.is_float() { DType::FLOAT64 } else { dtype }
     }
 
     /// The same shape, or one that broadcasts to it.
@@ -403,7 +408,7 @@ impl Operands<'_> {
             2 => elements(shape, dtype, |index| Scalar::Int(index as i64 + 1)),
             seed => random_tensor(shape, dtype, numbers, &mut Random::new(seed as u64)),
         }?;
-        Some(self.push(tensor.ty(), tensor.into()))
+        self.push_tensor(tensor)
     }
 
     /// A random attribute for field `key` of `name`.
