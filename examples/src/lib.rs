@@ -1,5 +1,6 @@
 //! Extending the compiler from outside: the code of the pages "write a pass", "add an operator",
-//! "add a dialect", "rewrite rules" and "add a target" of the documentation; and graphs of well-known networks.
+//! "add a dialect", "rewrite rules" and "add a target" of the documentation; and graphs of
+//! well-known networks.
 
 pub mod custom_dialect;
 pub mod custom_operator;

@@ -2,12 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ir_core::{
-    AttrDict, Diagnostic, FuncMut, PassContext, PassResult, Registry, SourceMap, Symbol,
-    TensorData, Type,
-};
-use relay::interpreter::{EvalCx, Evaluate, Value};
-use rewrites::compute::{Evaluator, Known};
+use ir_core::{Diagnostic, FuncMut, PassContext, PassResult, Registry, SourceMap, Symbol};
 use rewrites::library::{Library, RuleSet};
 use rewrites::rule::Rule;
 use rustc_hash::FxHashMap;
@@ -25,10 +20,9 @@ struct Shared {
     sets: Mutex<FxHashMap<(&'static str, bool), Arc<RuleSet>>>,
 }
 
-/// Adds what passes need of the registry.
+/// Adds where the registry keeps them.
 pub(crate) fn register(registry: &mut Registry) {
     registry.extension_mut::<ByRules>();
-    *registry.extension_mut::<Evaluator>() = Evaluator(Some(compute));
 }
 
 /// Applies the rules tagged `tag` to `f`, each from left to right. With `exact`, where there are
@@ -69,39 +63,4 @@ fn chosen(library: &Library, tag: &str, exact: bool, registry: &Registry) -> Rul
     let tagged = library.rules.iter().filter(|rule| rule.tags.contains(&tag));
     let forward = tagged.map(|rule| Rule { bidirectional: false, ..rule.clone() });
     RuleSet { exact, lenient: true, ..RuleSet::new(forward, registry) }
-}
-
-/// The result of an operation on constants, by its evaluator; `None` where it has none, or fails.
-pub(crate) fn compute(
-    registry: &Registry,
-    name: Symbol,
-    attrs: AttrDict,
-    operands: &[Known],
-    result: Type,
-) -> Option<Known> {
-    let value = |known: &Known| match known {
-        Known::Tensor(tensor) => Value::Tensor(tensor.clone()),
-        Known::Tuple(fields) => Value::tuple(fields.iter().cloned().map(Value::Tensor)),
-    };
-    let operands: Vec<Value> = operands.iter().map(value).collect();
-    let value = match name.as_str() {
-        "relay.tuple" => Value::tuple(operands),
-        "relay.tuple_get" => {
-            let index = usize::try_from(attrs.value::<i64>("index")?).ok()?;
-            operands.first()?.as_tuple()?.get(index)?.clone()
-        }
-        _ => {
-            let evaluate = registry.hook::<Evaluate>(name)?;
-            (evaluate.0)(&EvalCx { operands: &operands, attrs, result }).ok()?
-        }
-    };
-    match value {
-        Value::Tensor(tensor) => (tensor.ty() == result).then_some(Known::Tensor(tensor)),
-        value => {
-            let fields = value.as_tuple()?.iter().map(|field| field.as_tensor().cloned());
-            let fields: Vec<TensorData> = fields.collect::<Option<_>>()?;
-            let ty = Type::tuple(fields.iter().map(TensorData::ty));
-            (ty == result).then_some(Known::Tuple(fields))
-        }
-    }
 }

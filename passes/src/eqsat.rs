@@ -13,11 +13,10 @@ use rewrites::eqsat::{Report, Settings, optimize_noted};
 use rewrites::extraction::{HAS_HIGHS, STRATEGIES, Strategy, missing, strategy};
 use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
 use rewrites::proof::Recorder;
-use rewrites::rule::FloatClass;
 use rewrites::saturate::Budget;
 use rewrites::strategy::{Prepared, Told, apply_noted, find};
 
-use crate::rewrite::{Chosen, explain};
+use crate::rewrite::{Chosen, count_rules, explain};
 
 /// The options of [`Eqsat`].
 #[derive(Options)]
@@ -238,20 +237,16 @@ impl Eqsat {
             cx.cut_short();
         }
         cx.count("nodes", report.nodes);
+        cx.count("work", report.work);
+        cx.count("rounds", report.iterations.into());
         cx.count("cost before", report.cost.0.round() as u64);
         cx.count("cost after", report.cost.1.round() as u64);
         cx.count("improved blocks", report.improved);
         cx.count("unfinished blocks", report.unfinished);
         cx.count("unplaced blocks", report.unplaced);
-        for (entry, compiled) in report.rules.iter().zip(&rules.rules) {
-            let count = if entry.unions > 0 { entry.unions } else { entry.used };
-            if count > 0 {
-                cx.count(compiled.rule.name.as_str(), count);
-                if compiled.rule.class != FloatClass::Exact {
-                    cx.rounded_otherwise();
-                }
-            }
-        }
+        let applied = report.rules.iter();
+        let applied = applied.map(|entry| if entry.unions > 0 { entry.unions } else { entry.used });
+        count_rules(rules, applied, cx);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod by_rules;
 pub mod canonicalize;
 pub mod codes;
 pub mod combine_parallel;
+mod compute;
 pub mod convert_layout;
 pub mod cse;
 pub mod dce;
@@ -43,6 +44,7 @@ pub mod worklist;
 /// Adds all passes to `registry`, in alphabetical order.
 pub fn register(registry: &mut Registry) {
     by_rules::register(registry);
+    compute::register(registry);
     registry.pass::<alter_op_layout::AlterOpLayout>();
     registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
     registry.pass::<canonicalize::Canonicalize>();

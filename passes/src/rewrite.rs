@@ -93,19 +93,28 @@ pub(crate) fn apply(
     if statistics.interrupted {
         cx.cut_short();
     }
-    for (count, compiled) in statistics.applied.iter().zip(&rules.rules) {
-        if *count > 0 {
-            cx.count(compiled.rule.name.as_str(), *count);
-            if compiled.rule.class != FloatClass::Exact {
-                cx.rounded_otherwise();
-            }
-        }
-    }
+    count_rules(rules, statistics.applied, cx);
     if statistics.computed > 0 {
         cx.count("computed", statistics.computed);
     }
     cx.diagnostics.extend(warning);
     Ok(())
+}
+
+/// Counts how often each of `rules` was applied, in their order.
+pub(crate) fn count_rules(
+    rules: &RuleSet,
+    applied: impl IntoIterator<Item = u64>,
+    cx: &mut PassContext<'_>,
+) {
+    for (compiled, count) in rules.rules.iter().zip(applied) {
+        if count > 0 {
+            cx.count(compiled.rule.name.as_str(), count);
+            if compiled.rule.class != FloatClass::Exact {
+                cx.rounded_otherwise();
+            }
+        }
+    }
 }
 
 /// Hands out the certificate of what was noted, once it was checked.

@@ -538,9 +538,8 @@ impl Candidates {
             strategy.extract(problem, options).ok()
         };
         // Proofs begin with what is found without them.
-        let is_proof = matches!(strategy.name, "exact" | "highs");
         let first = &extraction::STRATEGIES[0];
-        let quick = is_proof.then(|| self.choose(first, start, interrupt)).flatten();
+        let quick = strategy.proves.then(|| self.choose(first, start, interrupt)).flatten();
         let start = quick.as_ref().map_or(start, |found| &found.choice);
         let found = extract(&self.problem, start)?;
         let is_alone =

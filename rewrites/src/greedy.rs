@@ -11,7 +11,7 @@ use crate::body_graph::{BodyGraph, is_pure};
 use crate::codes;
 use crate::compute::computed;
 use crate::family::{Groups, Siblings};
-use crate::instantiate::{Operand, Plan, Refusal, plan};
+use crate::instantiate::{Conditions, Operand, Plan, Refusal, plan};
 use crate::library::{Compiled, RuleSet};
 use crate::matching::{Head, Match, Pattern, TermGraph, search};
 use crate::proof::Recorder;
@@ -231,7 +231,7 @@ pub(crate) fn plan_of(
         if !is_allowed(f, rules, &compiled.rule, found) {
             return left > 0;
         }
-        match plan(&graph, &compiled.rule, found, f.registry, &rules.functions) {
+        match plan(&graph, (&compiled.rule, Conditions::All), found, f.registry, &rules.functions) {
             Ok(plan) if changes(f, &plan) && place(f, &found.equations, &plan).is_some() => {
                 chosen = Some((index, found.clone(), plan));
             }
@@ -310,7 +310,7 @@ fn family(
         if !found.equations.contains(&root) || !is_allowed(f, rules, rule, &found) {
             continue;
         }
-        match plan(&graph, rule, &found, f.registry, &rules.functions) {
+        match plan(&graph, (rule, Conditions::All), &found, f.registry, &rules.functions) {
             Ok(plan) if place(f, &found.equations, &plan).is_some() => {
                 return Ok(Some((found, plan)));
             }

@@ -10,7 +10,7 @@ use crate::expression::{Bindings, evaluate, holds};
 use crate::functions::Functions;
 use crate::matching::{Match, TermGraph};
 use crate::parse::canonical;
-use crate::rule::{Equation, Node, NodeId, OpNode, Rest, Rule, Var};
+use crate::rule::{Equation, Expr, Node, NodeId, OpNode, Rest, Rule, Var};
 
 /// An operand in a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -91,50 +91,32 @@ pub enum Refusal {
     IllTyped(Box<Diagnostic>),
 }
 
-/// The right side of `rule` for `found`.
+/// Which conditions of a rule have to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Conditions {
+    /// All of them.
+    All,
+    /// Those without which the sides may differ: not those that say where the rule is of use.
+    Validity,
+}
+
+/// The right side of `rule` for `found`, where the `conditions` hold.
 ///
 /// # Errors
 /// When the rule does not apply, or is wrong.
 pub fn plan<G: TermGraph>(
     graph: &G,
-    rule: &Rule,
+    (rule, conditions): (&Rule, Conditions),
     found: &Match<G::Value>,
     registry: &Registry,
     functions: &Functions,
 ) -> Result<Plan<G::Value>, Refusal> {
     let known = Known { graph, found };
-    if !rule.conditions.iter().all(|condition| holds(condition, &known, functions)) {
+    let asked = |condition: &&Expr| conditions == Conditions::All || !condition.is_of_use();
+    let mut asked = rule.conditions.iter().filter(asked);
+    if !asked.all(|condition| holds(condition, &known, functions)) {
         return Err(Refusal::Condition);
     }
-    right_side(known, rule, registry, functions)
-}
-
-/// As [`plan`], also where the rule is of no use.
-///
-/// # Errors
-/// When the rule does not hold, or is wrong.
-pub fn plan_where_it_holds<G: TermGraph>(
-    graph: &G,
-    rule: &Rule,
-    found: &Match<G::Value>,
-    registry: &Registry,
-    functions: &Functions,
-) -> Result<Plan<G::Value>, Refusal> {
-    let known = Known { graph, found };
-    let mut conditions = rule.conditions.iter().filter(|condition| !condition.is_of_use());
-    if !conditions.all(|condition| holds(condition, &known, functions)) {
-        return Err(Refusal::Condition);
-    }
-    right_side(known, rule, registry, functions)
-}
-
-fn right_side<G: TermGraph>(
-    known: Known<'_, G>,
-    rule: &Rule,
-    registry: &Registry,
-    functions: &Functions,
-) -> Result<Plan<G::Value>, Refusal> {
-    let Known { graph, found } = known;
     let mut planner = Planner {
         known,
         rule,

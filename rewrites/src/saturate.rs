@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::egraph::{Class, Graph};
 use crate::family::Groups;
-use crate::instantiate::{Plan, Refusal, plan};
+use crate::instantiate::{Conditions, Plan, Refusal, plan};
 use crate::library::{Compiled, RuleSet};
 use crate::matching::{Match, TermGraph, search};
 use crate::proof::Recorder;
@@ -495,7 +495,7 @@ impl RuleSearch<'_> {
             for group in groups.iter() {
                 let Some(rule) = siblings.of(group.len()) else { continue };
                 let found = siblings.join(group);
-                match plan(snapshot, rule, &found, self.registry, functions) {
+                match plan(snapshot, (rule, Conditions::All), &found, self.registry, functions) {
                     Ok(plan) => {
                         let (place, found) = (self.place, self.record.then(|| found.into()));
                         self.plans.push(Proposal { place, plan, found });
@@ -512,7 +512,7 @@ impl RuleSearch<'_> {
             let (plans, limit) = (&mut self.plans, self.limits.1);
             let (registry, place, record) = (self.registry, self.place, self.record);
             let visit = &mut |found: &Match<Class>| {
-                match plan(snapshot, rule, found, registry, functions) {
+                match plan(snapshot, (rule, Conditions::All), found, registry, functions) {
                     Ok(plan) => {
                         let found = record.then(|| found.clone().into());
                         plans.push(Proposal { place, plan, found });

@@ -387,13 +387,16 @@ impl Parser<'_> {
             phases: vec![],
         };
         while !self.cursor.eat(TokenKind::RightBrace) {
-            if self.cursor.eat_word("phase") {
-                let phase = self.phase()?;
-                strategy.phases.push(phase);
-                continue;
+            self.is_open()?;
+            // What is wrong is noted, and the rest read.
+            let done = if self.cursor.eat_word("phase") {
+                self.phase().map(|phase| strategy.phases.push(phase))
+            } else {
+                self.statement().map(|(key, items)| _ = self.set(&mut strategy, &key, &items))
+            };
+            if done.is_err() {
+                self.recover();
             }
-            let (key, items) = self.statement()?;
-            self.set(&mut strategy, &key, &items)?;
         }
         if self.cursor.kind() != TokenKind::End {
             return Err(self.cursor.unexpected("the end of the file"));
@@ -464,43 +467,76 @@ impl Parser<'_> {
             work: 10_000,
             scheduler: Scheduler::Saturate,
         };
+        let mut has_rules = false;
         while !self.cursor.eat(TokenKind::RightBrace) {
-            let (key, items) = self.statement()?;
-            match key.text.as_str() {
-                "rules" => {
-                    phase.rules.extend(items.into_iter().map(|item| (item.text, item.span)));
-                }
-                "rounds" => phase.rounds = self.number(&key, &items)?.min(1_000_000) as u32,
-                "nodes" => phase.nodes = self.number(&key, &items)? as usize,
-                "work" => phase.work = self.number(&key, &items)?,
-                "scheduler" => {
-                    let item = self.one(&key, &items)?;
-                    phase.scheduler = match (item.text.as_str(), &*item.arguments) {
-                        ("saturate", []) => Scheduler::Saturate,
-                        ("once", []) => Scheduler::Once,
-                        ("backoff", &[matches, rounds]) => {
-                            Scheduler::Backoff { matches, rounds: rounds.min(1000) as u32 }
-                        }
-                        ("backoff", _) => {
-                            return Err(self.wrong(
-                                item,
-                                "expected `backoff(MATCHES, ROUNDS)`",
-                                &[],
-                            ));
-                        }
-                        _ => {
-                            let known = ["saturate", "once", "backoff"];
-                            return Err(self.unknown(item, "scheduler", &known));
-                        }
-                    };
-                }
-                _ => return Err(self.unknown(&key, "option of a phase", &OF_PHASE)),
+            self.is_open()?;
+            if self.cursor.at_line_start() && self.cursor.at_word("phase") {
+                return Err(self.cursor.unexpected("`}`"));
+            }
+            has_rules |= self.cursor.at_word("rules");
+            match self.statement() {
+                Ok((key, items)) => _ = self.set_of_phase(&mut phase, &key, items),
+                Err(Failed) => self.recover(),
             }
         }
-        if phase.rules.is_empty() {
-            return Err(self.wrong(&name, "expected `rules` in this phase", &[]));
+        if !has_rules {
+            self.wrong(&name, "expected `rules` in this phase", &[]);
         }
         Ok(phase)
+    }
+
+    fn set_of_phase(
+        &mut self,
+        to: &mut PhaseText,
+        key: &Item,
+        items: Vec<Item>,
+    ) -> Result<(), Failed> {
+        match key.text.as_str() {
+            "rules" => to.rules.extend(items.into_iter().map(|item| (item.text, item.span))),
+            "rounds" => to.rounds = self.number(key, &items)?.min(1_000_000) as u32,
+            "nodes" => to.nodes = self.number(key, &items)? as usize,
+            "work" => to.work = self.number(key, &items)?,
+            "scheduler" => {
+                let item = self.one(key, &items)?;
+                to.scheduler = match (item.text.as_str(), &*item.arguments) {
+                    ("saturate", []) => Scheduler::Saturate,
+                    ("once", []) => Scheduler::Once,
+                    ("backoff", &[matches, rounds]) => {
+                        Scheduler::Backoff { matches, rounds: rounds.min(1000) as u32 }
+                    }
+                    ("backoff", _) => {
+                        let message = "expected `backoff(MATCHES, ROUNDS)`";
+                        return Err(self.wrong(item, message, &[]));
+                    }
+                    _ => {
+                        let known = ["saturate", "once", "backoff"];
+                        return Err(self.unknown(item, "scheduler", &known));
+                    }
+                };
+            }
+            _ => return Err(self.unknown(key, "option of a phase", &OF_PHASE)),
+        }
+        Ok(())
+    }
+
+    /// Fails at the end of the file, where a brace is missing.
+    fn is_open(&mut self) -> Result<(), Failed> {
+        match self.cursor.kind() {
+            TokenKind::End => Err(self.cursor.unexpected("`}`")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Skips to the end of a statement or of what holds it, or to the start of a phase.
+    fn recover(&mut self) {
+        while !matches!(self.cursor.kind(), TokenKind::End | TokenKind::RightBrace) {
+            if self.cursor.eat(TokenKind::Semicolon)
+                || (self.cursor.at_line_start() && self.cursor.at_word("phase"))
+            {
+                return;
+            }
+            self.cursor.bump();
+        }
     }
 
     /// `key item, item;`

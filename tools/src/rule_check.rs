@@ -9,7 +9,7 @@ use relay::interpreter::{EvalCx, Evaluate, Value, approx_equal};
 use rewrites::codes::{REFUTED, UNTRIED};
 use rewrites::family::{expansions, has_families};
 use rewrites::functions::Functions;
-use rewrites::instantiate::{Operand, Refusal, plan};
+use rewrites::instantiate::{Conditions, Operand, Refusal, plan};
 use rewrites::matching::Match;
 use rewrites::rule::{FloatClass, Node, Rest, Rule};
 
@@ -202,7 +202,8 @@ impl Trial<'_> {
 
     /// Whether the right side is there wherever the left side is, and gives the same.
     fn judge(&self, operands: &mut Operands<'_>, found: &Match<usize>) -> Outcome {
-        let plan = plan(operands, self.rule, found, self.registry, self.functions);
+        let asked = (self.rule, Conditions::All);
+        let plan = plan(operands, asked, found, self.registry, self.functions);
         let (may_be_rounding, reason) = match plan {
             Err(Refusal::Condition) => return Outcome::Skipped,
             Err(Refusal::IllTyped(error)) => (false, error.message),

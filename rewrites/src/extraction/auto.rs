@@ -1,6 +1,6 @@
 //! The default: local search, proven where that is quick.
 
-use super::exact::{branch_and_bound, prove};
+use super::exact::{branch_and_bound, is_closed, prove};
 use super::local_search::{Search, default_budget};
 use super::problem::Problem;
 use super::strategy::{Found, Limit, Options, ROUNDING, Strategy};
@@ -16,6 +16,7 @@ const LEAST: u64 = 3;
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "auto",
     doc: "local search, and a proof where one is near; the default",
+    proves: false,
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or_else(|| default_budget(problem));
         let size = problem.size();
@@ -45,7 +46,7 @@ pub(super) const STRATEGY: Strategy = Strategy {
             let proof = prove(problem, None, search.choice(), limit, 8, branch_and_bound);
             work += proof.work;
             bound = Some(proof.bound);
-            if proof.cost <= proof.bound * (1.0 + ROUNDING) {
+            if is_closed(proof.cost, proof.bound) {
                 return Found { choice: proof.choice, bound, work: work + search.work() };
             }
             if proof.cost < search.cost() * (1.0 - ROUNDING) {

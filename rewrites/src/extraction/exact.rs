@@ -18,6 +18,7 @@ use super::tree_greedy::{Cost, Trees};
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "exact",
     doc: "local search, then branch and bound, then windows of it; gives a bound, and takes seconds",
+    proves: true,
     search: |problem, options: Options<'_>| {
         if problem.has_rewards() {
             // There is nothing to prove with; search as long as that is likely to help.

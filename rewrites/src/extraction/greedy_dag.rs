@@ -12,6 +12,7 @@ use super::tree_greedy::Trees;
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "greedy-dag",
     doc: "each class takes the node with the cheapest DAG; sees sharing below a node, not beside it",
+    proves: false,
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or(BUDGET);
         let Greedy { choice, work } = Greedy::new(problem, &problem.parents(), budget);

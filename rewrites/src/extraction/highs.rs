@@ -23,6 +23,7 @@ use super::strategy::{Limit, Options, ROUNDING, Strategy};
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "highs",
     doc: "as exact, with the integer programming solver HiGHS where branch and bound is at its end",
+    proves: true,
     search: |problem, options: Options<'_>| exact::search(problem, options, solve),
 };
 
@@ -257,7 +258,7 @@ impl<'a> Program<'a> {
             self.raise(known, computed);
             // A node whose reduced cost exceeds what is left is in no cheaper extraction.
             let room = self.cheaper(known.cost) - computed;
-            for (node, &reduced) in (0..).zip(&solution.dual_columns()[..problem.node_count()]) {
+            for (node, &reduced) in (0..).zip(solution.dual_columns()).take(problem.node_count()) {
                 let is_chosen = known.choice[problem.owner(node) as usize] == node;
                 if reduced > room + SLACK && !is_chosen {
                     self.is_out[node as usize] = true;

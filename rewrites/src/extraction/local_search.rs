@@ -15,6 +15,7 @@ use super::tree_greedy::{Cost, Trees};
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "local-search",
     doc: "improves choices where the whole cost falls, and tries what pays only if shared",
+    proves: false,
     search: |problem, options: Options<'_>| {
         let budget = options.budget.unwrap_or_else(|| default_budget(problem));
         let parents = problem.parents();

@@ -79,6 +79,8 @@ pub struct Strategy {
     pub name: &'static str,
     /// One line: what it does, and when to use it.
     pub doc: &'static str,
+    /// Whether it proves how far the result is above the least, which takes most of its work.
+    pub proves: bool,
     /// Searches a reduced problem.
     pub(super) search: fn(&Problem, Options<'_>) -> Found,
 }

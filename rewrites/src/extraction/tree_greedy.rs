@@ -10,6 +10,7 @@ use super::strategy::{Found, Options, Strategy};
 pub(super) const STRATEGY: Strategy = Strategy {
     name: "tree-greedy",
     doc: "the least tree cost; linear time, blind to sharing: a start, or for trees",
+    proves: false,
     search: |problem, _: Options<'_>| {
         let choice = Trees::new(problem, &problem.parents(), None).choice;
         Found { choice, bound: None, work: problem.size() }

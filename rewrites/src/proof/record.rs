@@ -9,7 +9,7 @@ use ir_core::{
 use crate::codes;
 use crate::egraph::Class;
 use crate::functions::splat;
-use crate::instantiate::{Plan, plan_where_it_holds};
+use crate::instantiate::{Conditions, Plan, plan};
 use crate::library::RuleSet;
 use crate::matching::{Match, TermGraph};
 use crate::rule::OpNode;
@@ -114,8 +114,8 @@ impl Recorder {
         self.failed.get_or_insert_with(|| what.to_string());
     }
 
-    /// The term of a value of `body`.
-    fn term(&mut self, body: &Body, value: ValueId, registry: &Registry) -> Option<Term> {
+    /// The term of `value` of `body`: of the function as it was, or of what drivers made of it.
+    pub fn term(&mut self, body: &Body, value: ValueId, registry: &Registry) -> Option<Term> {
         let term = program::term_of(body, value, &mut self.values, &mut self.terms, registry);
         self.note_new();
         term
@@ -129,12 +129,7 @@ impl Recorder {
         }
     }
 
-    // ---- programs that are nobody's body -------------------------------------------------------
-
-    /// The term of `value` of `body`, which is a value of the function as it was.
-    pub fn value(&mut self, body: &Body, value: ValueId, registry: &Registry) -> Option<Term> {
-        self.term(body, value, registry)
-    }
+    // ---- terms of no body ----------------------------------------------------------------------
 
     /// The term of the operation called `name` on `operands`, with a result of type `ty`.
     pub fn operation(
@@ -164,22 +159,23 @@ impl Recorder {
         classes: impl Iterator<Item = (&'c ValueId, &'c Class)>,
         registry: &Registry,
     ) {
-        self.classes.clear();
         let mut of_values: Vec<(ValueId, Class)> = classes.map(|(v, c)| (*v, *c)).collect();
         of_values.sort_unstable();
+        let mut of_classes = Vec::with_capacity(of_values.len());
         for (value, class) in of_values {
             match self.term(body, value, registry) {
-                // The first of several, which is there for certain.
-                Some(term) => self.set_class(class, term, |old| old.min(term)),
+                Some(term) => of_classes.push((class, term)),
                 None => self.fail("a value of the program has no term"),
             }
         }
+        self.enter_terms(of_classes);
     }
 
     /// Begins with an e-graph in which these classes are what these terms are.
     pub fn enter_terms(&mut self, classes: impl IntoIterator<Item = (Class, Term)>) {
         self.classes.clear();
         for (class, term) in classes {
+            // The first of several, which is there for certain.
             self.set_class(class, term, |old| old.min(term));
         }
     }
@@ -296,7 +292,8 @@ impl Recorder {
         let (rule, terms) = (instance.rule, &self.terms);
         let fitted = fit(terms, instance, &Shape::new(rule)?, &left)?;
         let plan =
-            plan_where_it_holds(terms, rule, &fitted.found, registry, &rules.functions).ok()?;
+            plan(terms, (rule, Conditions::Validity), &fitted.found, registry, &rules.functions)
+                .ok()?;
         let mut equal = fitted.equal;
         // What conditions and type relations may have asked about.
         for value in fitted.found.values.iter().flatten() {

@@ -3,7 +3,7 @@
 use ir_core::{Body, Registry, Symbol, Traits};
 use rustc_hash::FxHashMap;
 
-use crate::instantiate::{Plan, plan_where_it_holds};
+use crate::instantiate::{Conditions, Plan, plan};
 use crate::library::RuleSet;
 use crate::matching::Match;
 use crate::rule::Rule;
@@ -133,7 +133,13 @@ impl<'a> Store<'a> {
             let fitted = shape.and_then(|shape| fit(&self.terms, instance, &shape, left));
             let Some(fitted) = fitted else { continue };
             let functions = &self.rules.functions;
-            match plan_where_it_holds(&self.terms, rule, &fitted.found, self.registry, functions) {
+            match plan(
+                &self.terms,
+                (rule, Conditions::Validity),
+                &fitted.found,
+                self.registry,
+                functions,
+            ) {
                 Ok(plan) => return Ok(Holds { rule: Some((rule, fitted.found)), plan }),
                 Err(_) => refusal = Refusal::Condition,
             }

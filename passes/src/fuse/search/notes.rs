@@ -42,7 +42,7 @@ impl<'r> Notes<'r> {
                 (None, Kind::Constant(_, value)) => *value,
                 (None, Kind::Op(..)) => None,
             };
-            let term = value.and_then(|value| notes.recorder.value(f.body, value, f.registry));
+            let term = value.and_then(|value| notes.recorder.term(f.body, value, f.registry));
             notes.terms.push(term);
         }
         notes

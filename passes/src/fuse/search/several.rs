@@ -69,7 +69,8 @@ struct Joining<'p, 's> {
     entries: Vec<Option<Entry>>,
     /// By value, that nothing is known of its readers.
     no_uses: Vec<u32>,
-    /// What joined kernels cost, by what they are and their results; `None` for illegal ones.
+    /// What joined kernels cost, by what they are apart from the values of constants, and by their
+    /// results; `None` for illegal ones.
     prices: FxHashMap<(Window, Vec<usize>), Option<f64>>,
     joined: u64,
 }
@@ -146,9 +147,9 @@ impl Joining<'_, '_> {
         let part = self.program.part(std::slice::from_ref(kernel), &[], &self.no_uses);
         let place = |result: &usize| kernel.members.iter().position(|member| member == result);
         let also = kernel.also.iter().map(place).collect::<Option<Vec<usize>>>()?;
-        let price = self.prices.entry((part.window, also));
+        let price = self.prices.entry((part.window.without_values(), also));
         let solver = self.solver;
-        *price.or_insert_with_key(|(window, also)| solver.price_of_several(window, also))
+        *price.or_insert_with_key(|(_, also)| solver.price_of_several(&part.window, also))
     }
 
     /// Puts `kernel` in the place of kernels `other` and `at`, before those that need it; its place.

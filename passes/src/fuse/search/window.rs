@@ -4,6 +4,7 @@
 //! serves all of them.
 
 use ir_core::{AttrDict, Symbol, Type};
+use rustc_hash::FxHashMap;
 
 /// An operation without its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,6 +63,23 @@ pub(super) struct Window {
     pub(super) kernels: Vec<WindowKernel>,
     /// The operations whose results must be stored, each once.
     pub(super) needed: Vec<usize>,
+}
+
+impl Window {
+    /// The same where the value of each constant is its number, in order of use: windows of which
+    /// these are equal cost the same as they are, though rules may make something else of them.
+    pub(super) fn without_values(&self) -> Window {
+        let mut window = self.clone();
+        let mut numbers: FxHashMap<AttrDict, usize> = FxHashMap::default();
+        for source in window.ops.iter_mut().flat_map(|op| &mut op.operands) {
+            if let Source::Constant(constant) = source {
+                let next = numbers.len();
+                let number = *numbers.entry(constant.attrs).or_insert(next);
+                constant.attrs = AttrDict::empty().with("number", &(number as i64));
+            }
+        }
+        window
+    }
 }
 
 /// Where an operation of a new kernel takes an operand from, or what has the value of a needed

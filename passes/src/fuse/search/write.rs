@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::notes::Notes;
 use super::program::{Kernel, Kind, Program};
 use super::window::Operation;
-use crate::by_rules::compute;
+use crate::compute::compute;
 use crate::fuse::graph::Graph;
 use crate::fuse::kernels;
 
