@@ -15,6 +15,11 @@ use crate::text::lexer;
 /// walking a type is always cheap.
 pub const MAX_TYPE_DEPTH: u32 = 1_000;
 
+/// The most parts of a type, where a shared one counts each time: types share their parts, so that
+/// a small program may have one whose text would not fit into memory. Larger types are refused
+/// where they would be made, and written as `_`.
+pub const MAX_TYPE_PARTS: u32 = 1 << 22;
+
 /// An interned type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Type(NonZeroU32);
@@ -152,7 +157,7 @@ struct DimExprEntry {
 }
 
 /// What an extent contains.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DimFacts {
     /// Some part is an unknown of a running inference.
     pub has_variable: bool,
@@ -160,16 +165,22 @@ pub struct DimFacts {
     pub has_parameter: bool,
     /// Some part is `?`.
     pub has_any: bool,
+    /// Its parts as they are written, where a shared one counts each time; saturates.
+    pub parts: u32,
 }
 
 impl DimFacts {
+    const LEAF: DimFacts =
+        DimFacts { has_variable: false, has_parameter: false, has_any: false, parts: 1 };
+
     fn of(data: &DimExprData) -> DimFacts {
         match data {
-            DimExprData::Parameter(_) => DimFacts { has_parameter: true, ..DimFacts::default() },
-            DimExprData::Variable(_) => DimFacts { has_variable: true, ..DimFacts::default() },
+            DimExprData::Parameter(_) => DimFacts { has_parameter: true, ..DimFacts::LEAF },
+            DimExprData::Variable(_) => DimFacts { has_variable: true, ..DimFacts::LEAF },
             DimExprData::Binary(_, a, b) => {
                 let (a, b) = (a.facts(), b.facts());
                 DimFacts {
+                    parts: a.parts.saturating_add(b.parts),
                     has_variable: a.has_variable || b.has_variable,
                     has_parameter: a.has_parameter || b.has_parameter,
                     has_any: a.has_any || b.has_any,
@@ -194,6 +205,14 @@ impl DimExpr {
     /// What this expression contains.
     pub fn facts(self) -> DimFacts {
         DIM_EXPRS.value(self.0).facts
+    }
+}
+
+impl TypeFacts {
+    /// Whether the type nests no deeper than [`MAX_TYPE_DEPTH`] and has no more parts than
+    /// [`MAX_TYPE_PARTS`].
+    pub fn is_within_limits(self) -> bool {
+        self.depth <= MAX_TYPE_DEPTH && self.parts <= MAX_TYPE_PARTS
     }
 }
 
@@ -228,8 +247,8 @@ impl Dim {
     /// What this extent contains.
     pub fn facts(self) -> DimFacts {
         match self {
-            Dim::Known(_) => DimFacts::default(),
-            Dim::Any => DimFacts { has_any: true, ..DimFacts::default() },
+            Dim::Known(_) => DimFacts::LEAF,
+            Dim::Any => DimFacts { has_any: true, ..DimFacts::LEAF },
             Dim::Expr(expr) => expr.facts(),
         }
     }
@@ -270,6 +289,8 @@ pub struct TypeFacts {
     pub has_named: bool,
     /// Levels of nesting, 1 for a leaf.
     pub depth: u32,
+    /// Its parts as they are written, where a shared one counts each time; saturates.
+    pub parts: u32,
 }
 
 struct Key<'a, T>(&'a T);
@@ -440,6 +461,7 @@ fn facts_of(data: &TypeData) -> TypeFacts {
         has_any: false,
         has_named: matches!(data, TypeData::Named { .. }),
         depth: 1,
+        parts: 1,
     };
     let mut add = |ty: Type| {
         let part = ty.facts();
@@ -449,6 +471,7 @@ fn facts_of(data: &TypeData) -> TypeFacts {
         facts.has_any |= part.has_any;
         facts.has_named |= part.has_named;
         facts.depth = facts.depth.max(part.depth + 1);
+        facts.parts = facts.parts.saturating_add(part.parts);
     };
     let mut dims: SmallVec<[Dim; 8]> = SmallVec::new();
     match data {
@@ -475,6 +498,7 @@ fn facts_of(data: &TypeData) -> TypeFacts {
         facts.has_variable |= part.has_variable;
         facts.has_parameter |= part.has_parameter;
         facts.has_any |= part.has_any;
+        facts.parts = facts.parts.saturating_add(part.parts);
     }
     facts
 }
@@ -519,7 +543,8 @@ fn push_list<T>(
 }
 
 /// Writes types in the syntax of the text format: `Tensor[(1, n), float32]`, `(A, B)`,
-/// `fn [A](A) -> A`, `ref(A)`, `List[A]`; `_` is a type that is not inferred yet.
+/// `fn [A](A) -> A`, `ref(A)`, `List[A]`; `_` is a type that is not inferred yet, or of more than
+/// [`MAX_TYPE_PARTS`].
 fn write_pieces(mut pending: Vec<Piece>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use Piece::{Text, Type as Ty};
     while let Some(piece) = pending.pop() {
@@ -543,6 +568,7 @@ fn write_pieces(mut pending: Vec<Piece>, f: &mut fmt::Formatter<'_>) -> fmt::Res
             },
             Piece::Dim(Dim::Known(n)) => write!(f, "{n}")?,
             Piece::Dim(Dim::Any) => f.write_str("?")?,
+            Piece::Dim(dim) if dim.facts().parts > MAX_TYPE_PARTS => f.write_str("?")?,
             Piece::Dim(Dim::Expr(expr)) => match expr.data() {
                 DimExprData::Parameter(name) => write_name(name, f)?,
                 DimExprData::Variable(index) => write!(f, "?{index}")?,
@@ -561,6 +587,7 @@ fn write_pieces(mut pending: Vec<Piece>, f: &mut fmt::Formatter<'_>) -> fmt::Res
                     pending.extend([Text(")"), Piece::Dim(b), Text(infix), Piece::Dim(a)]);
                 }
             },
+            Ty(ty) if ty.facts().parts > MAX_TYPE_PARTS => f.write_str("_")?,
             Ty(ty) => match ty.data() {
                 TypeData::Unknown => f.write_str("_")?,
                 TypeData::Variable(index) => write!(f, "_{index}")?,
@@ -655,6 +682,16 @@ mod tests {
         assert!(facts.has_parameter && !facts.has_variable && !facts.has_any);
         let facts = Type::tensor([doubled(Dim::variable(0))], DType::INT8).facts();
         assert!(!facts.has_parameter && facts.has_variable && !facts.has_any);
+    }
+
+    #[test]
+    fn types_without_end_are_not_written() {
+        let pair = |ty: Type| Type::tuple([ty, ty]);
+        let wide = (0..40).fold(Type::scalar(DType::BOOL), |ty, _| pair(ty));
+        assert_eq!(Type::function([Type::unit()], wide).to_string(), "_");
+        let doubled = (0..40).fold(Dim::parameter("n"), |dim, _| Dim::binary(DimOp::Add, dim, dim));
+        assert_eq!(doubled.to_string(), "?");
+        assert_eq!(Type::tensor([doubled], DType::INT8).to_string(), "_");
     }
 
     #[test]

@@ -138,13 +138,13 @@ pub fn plan<G: TermGraph>(
         };
         let (expected, ty) = (graph.ty(old), planner.ty(new));
         if expected != ty {
-            return Err(planner.ill_typed(
-                format!(
-                    "rule `{}`: the left side has type {expected}, the right side {ty}",
-                    rule.name
-                ),
-                &[],
-            ));
+            if is_open(expected) || is_open(ty) {
+                return Err(Refusal::Condition);
+            }
+            let (rule, left) = (rule.name, expected);
+            let message =
+                format!("rule `{rule}`: the left side has type {left}, the right side {ty}");
+            return Err(planner.ill_typed(message, &[]));
         }
         replacements.push((old, new));
     }
@@ -293,8 +293,9 @@ impl<G: TermGraph> Planner<'_, G> {
         }
     }
 
+    /// That an operation on operands of these types does not type.
     fn ill_typed(&self, message: String, operands: &[Type]) -> Refusal {
-        if self.rule.typed {
+        if self.rule.typed || operands.iter().copied().any(is_open) {
             return Refusal::Condition;
         }
         let mut error = Diagnostic::error(codes::ILL_TYPED, message).at(self.rule.span);
@@ -305,4 +306,10 @@ impl<G: TermGraph> Planner<'_, G> {
         let help = "add the missing condition, or `where typed` to apply it only where it types";
         Refusal::IllTyped(Box::new(error.help(help)))
     }
+}
+
+/// Whether some extent is not known. Equal ones may be written differently then, so that what does
+/// not type is no error of a rule.
+fn is_open(ty: Type) -> bool {
+    ty.facts().has_parameter || ty.facts().has_any
 }

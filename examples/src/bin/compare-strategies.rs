@@ -5,8 +5,10 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its table")]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
 use examples::graphs;
 use ir_core::{Diagnostic, Interrupt, Module, Registry};
 use relay::inference::infer_module;
@@ -15,15 +17,20 @@ use rewrites::cost::CostModel;
 use rewrites::strategy::BUILT_IN;
 use tools::strategies::{Measured, measure, prepare};
 
-/// Graphs on which a search over whole programs ends in seconds.
-const GRAPHS: [&str; 7] =
-    ["nasrnn", "bert", "resnext-50", "nasnet-a", "squeezenet", "vgg-19", "inception-v3"];
+/// Prints what each built-in strategy makes of graphs of well-known networks.
+#[derive(Parser)]
+struct Arguments {
+    /// Where the same goes as comma-separated values.
+    file: Option<PathBuf>,
+}
 
 fn main() -> ExitCode {
+    let Arguments { file } = Arguments::parse();
     let registry = tools::registry();
     let mut csv = "graph,strategy,before,after,saved %,nodes,work,complete,CPU ms\n".to_string();
     println!("graph         strategy      before     after   saved   nodes        work  CPU ms");
-    for (graph, text) in graphs::all().into_iter().filter(|(name, _)| GRAPHS.contains(name)) {
+    for (graph, text) in graphs::PUBLISHED {
+        let text = text();
         for (strategy, _) in BUILT_IN {
             let measured = match run(&text, strategy, &registry) {
                 Ok(measured) => measured,
@@ -45,11 +52,11 @@ fn main() -> ExitCode {
             );
         }
     }
-    let Some(path) = std::env::args().nth(1) else { return ExitCode::SUCCESS };
-    match std::fs::write(&path, csv) {
+    let Some(file) = file else { return ExitCode::SUCCESS };
+    match std::fs::write(&file, csv) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cannot write `{path}`: {error}");
+            eprintln!("cannot write `{}`: {error}", file.display());
             ExitCode::FAILURE
         }
     }

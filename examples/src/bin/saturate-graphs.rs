@@ -1,13 +1,13 @@
 //! What equality saturation makes of graphs of well-known networks, as a table; or the text of one.
 //!
-//! `cargo run --release -p examples --bin saturate-graphs [NAME [RULES…]]`
-//! `cargo run --release -p examples --bin saturate-graphs print NAME`
-//! `cargo run --release -p examples --bin saturate-graphs explain [NAME]`, what certificates cost
+//! `cargo run --release -p examples --bin saturate-graphs -- --help`
 
 #![allow(clippy::print_stdout, reason = "an example prints its table")]
 
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
+use clap::{Parser, Subcommand};
 use cpu_time::ThreadTime;
 use examples::graphs;
 use ir_core::{Diagnostic, FuncMut, Interrupt, Module, Registry, SourceMap};
@@ -21,26 +21,61 @@ use rewrites::proof::Recorder;
 use rewrites::proof::replay::{HEADER, parts, replay};
 use rewrites::saturate::Budget;
 
+/// Prints what equality saturation makes of graphs of well-known networks, with the default sets.
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// One graph; the default is all of them.
+    #[arg(value_parser = names())]
+    graph: Option<String>,
+    /// Sets, tags, rules and files ending in `.rules`, in place of the default sets.
+    #[arg(requires = "graph")]
+    rules: Vec<String>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prints the text of a graph.
+    Print {
+        #[arg(value_parser = names())]
+        graph: String,
+    },
+    /// Prints what certificates cost.
+    Explain {
+        /// Of one graph; the default is all of them.
+        #[arg(value_parser = names())]
+        graph: Option<String>,
+    },
+}
+
+fn names() -> PossibleValuesParser {
+    graphs::ALL.map(|(name, _)| name).into()
+}
+
+/// The graph called `only`, or all of them, with their texts.
+fn chosen(only: Option<&str>) -> impl Iterator<Item = (&'static str, String)> {
+    let chosen = graphs::ALL.into_iter().filter(move |(name, _)| only.is_none_or(|o| o == *name));
+    chosen.map(|(name, text)| (name, text()))
+}
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let chosen = |name: &str| arguments.first().is_none_or(|only| *only == name || only == "all");
-    if let [command, only] = &*arguments
-        && command == "print"
-        && let Some((_, text)) = graphs::all().into_iter().find(|(name, _)| name == only)
-    {
-        print!("{text}");
-        return ExitCode::SUCCESS;
+    let Arguments { command, graph, mut rules } = Arguments::parse();
+    match command {
+        Some(Command::Print { graph }) => {
+            chosen(Some(&graph)).for_each(|(_, text)| print!("{text}"));
+            return ExitCode::SUCCESS;
+        }
+        Some(Command::Explain { graph }) => return explain(graph.as_deref()),
+        None => {}
     }
-    if let Some("explain") = arguments.first().map(String::as_str) {
-        return explain(arguments.get(1).map(String::as_str));
+    if rules.is_empty() {
+        rules = DEFAULT_SETS.map(String::from).to_vec();
     }
-    let rules: Vec<String> = match arguments.get(1..) {
-        Some(names) if !names.is_empty() => names.to_vec(),
-        _ => DEFAULT_SETS.map(String::from).to_vec(),
-    };
     let registry = tools::registry();
     println!("graph              ops  e-nodes  rounds  cost before   after  saved  CPU ms");
-    for (name, text) in graphs::all().into_iter().filter(|(name, _)| chosen(name)) {
+    for (name, text) in chosen(graph.as_deref()) {
         match measure(&text, &rules, &registry) {
             Ok(row) => println!("{name:15} {row}"),
             Err(found) => {
@@ -55,10 +90,8 @@ fn main() -> ExitCode {
 /// Prints what certificates of `only`, or of all graphs, cost.
 fn explain(only: Option<&str>) -> ExitCode {
     let registry = tools::registry();
-    let mut all = graphs::all();
-    all.push(("scaled-chain-100k", graphs::scaled_chain(100_000)));
     println!("graph              steps     bytes  CPU ms  with certificate  check");
-    for (name, text) in all.into_iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+    for (name, text) in chosen(only) {
         match certificate(&text, &registry) {
             Ok(row) => println!("{name:17} {row}"),
             Err(found) => {

@@ -35,8 +35,10 @@ pub const CODES: &[(&str, &str, &str)] = &[
     ),
     (
         DEEP,
-        "type nests too deeply",
-        "Types nest at most 1,000 levels deep. Use a recursive data type such as `List`.",
+        "type too deep or too large",
+        "Types nest at most 1,000 levels deep, and have at most 4,194,304 parts, where what their \
+         parts share counts each time: a tuple of a tuple twice, or the sum of an extent and itself. \
+         Use a recursive data type such as `List`, or `?` for an extent.",
     ),
     (
         MALFORMED,

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use ir_core::types::MAX_TYPE_DEPTH;
+use ir_core::types::{MAX_TYPE_DEPTH, MAX_TYPE_PARTS};
 use ir_core::{
     Attr, Body, Diagnostic, InferCx, Loc, OpId, OpInfo, Signature, SmallVec, Span, Stop, Symbol,
     Type, TypeData, ValueDef, ValueId,
@@ -252,9 +252,9 @@ impl<'e, 'a> Engine<'e, 'a> {
         if present == found {
             return;
         }
-        if self.solver.depth(found) > MAX_TYPE_DEPTH {
+        if self.is_excessive(found) {
             let subject = self.value_name(unit, value);
-            self.report_deep(self.value_span(unit, value), &subject);
+            self.report_excess(self.value_span(unit, value), &subject, found);
             return self.poison(unit, value);
         }
         if present.is_unknown() {
@@ -276,7 +276,23 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     // ---- messages --------------------------------------------------------------------------
 
-    pub(super) fn report_deep(&mut self, span: Option<Span>, subject: &str) {
+    /// Whether `ty` nests too deeply, or has too many parts.
+    pub(super) fn is_excessive(&mut self, ty: Type) -> bool {
+        self.solver.depth(ty) > MAX_TYPE_DEPTH || ty.facts().parts > MAX_TYPE_PARTS
+    }
+
+    /// Reports that the type `ty` of `subject` is excessive.
+    pub(super) fn report_excess(&mut self, span: Option<Span>, subject: &str, ty: Type) {
+        if self.solver.depth(ty) > MAX_TYPE_DEPTH {
+            return self.report_deep(span, subject);
+        }
+        let message = format!("the type of {subject} has more than {MAX_TYPE_PARTS} parts");
+        let help = "what its parts share counts each time; use a data type such as `List`, or `?` \
+                    for an extent";
+        self.report(Diagnostic::error(codes::DEEP, message).at(span).help(help));
+    }
+
+    fn report_deep(&mut self, span: Option<Span>, subject: &str) {
         self.report(
             Diagnostic::error(
                 codes::DEEP,
@@ -503,7 +519,7 @@ impl<'e, 'a> Engine<'e, 'a> {
         match answer {
             Ok(ty) if refinements.is_empty() && equations.is_empty() => {
                 // The common case: nothing but one table lookup and the relation itself.
-                if !ty.facts().has_unknown && ty.facts().depth <= MAX_TYPE_DEPTH {
+                if !ty.facts().has_unknown && ty.facts().is_within_limits() {
                     let body = &mut *self.units[unit].body;
                     if body.ty(result).is_unknown() {
                         return body.set_ty(result, ty);

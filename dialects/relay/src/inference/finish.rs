@@ -1,6 +1,5 @@
 //! The end of an inference: what is still open becomes polymorphic, or an error.
 
-use ir_core::types::MAX_TYPE_DEPTH;
 use ir_core::{Diagnostic, FunctionType, OpId, Symbol, Type, TypeData, ValueDef, ValueId};
 use rustc_hash::FxHashSet;
 
@@ -96,9 +95,9 @@ impl Engine<'_, '_> {
         let unanswered = self.unanswered();
         let mut poisoned: FxHashSet<Type> = FxHashSet::default();
         for unit in 0..self.units.len() {
-            let mut deep = false;
+            let mut excess = false;
             for value in self.open_values(unit) {
-                deep |= self.close_value(unit, value, &unanswered, &mut poisoned, deep);
+                excess |= self.close_value(unit, value, &unanswered, &mut poisoned, excess);
             }
             let ty = self.solver.close(self.units[unit].ty);
             self.units[unit].signature.ty = ty;
@@ -134,7 +133,7 @@ impl Engine<'_, '_> {
     }
 
     /// Writes what was found for the type of `value`, and reports what was not. Whether its type
-    /// nests too deeply, which is reported unless it was for another value of the function.
+    /// is excessive, which is reported unless it was for another value of the function.
     /// `poisoned` are the types whose variables have all been reported.
     fn close_value(
         &mut self,
@@ -142,14 +141,14 @@ impl Engine<'_, '_> {
         value: ValueId,
         unanswered: &FxHashSet<(usize, OpId)>,
         poisoned: &mut FxHashSet<Type>,
-        reported_deep: bool,
+        reported: bool,
     ) -> bool {
         let open = self.body(unit).ty(value);
         let open = self.solver.resolve(open);
-        if open.facts().depth > MAX_TYPE_DEPTH {
-            if !reported_deep {
+        if !open.facts().is_within_limits() {
+            if !reported {
                 let (span, name) = (self.value_span(unit, value), self.value_name(unit, value));
-                self.report_deep(span, &name);
+                self.report_excess(span, &name, open);
             }
             self.solver.poison_all(open, poisoned);
             self.units[unit].body.set_ty(value, Type::unknown());

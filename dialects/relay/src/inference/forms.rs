@@ -1,7 +1,6 @@
 //! The forms of the language: what each says about the types of its parts.
 
 use ir_core::registry::Arity;
-use ir_core::types::MAX_TYPE_DEPTH;
 use ir_core::{
     BlockId, DType, Diagnostic, FunctionType, OpFields, OpId, OpInfo, SmallVec, Symbol, Type,
     TypeData, TypeParam, ValueId,
@@ -436,9 +435,9 @@ impl<'e, 'a> Engine<'e, 'a> {
             }
             let function = FunctionType { result: found, ..function.clone() };
             let ty = Type::new(TypeData::Function(function));
-            if self.solver.depth(ty) > MAX_TYPE_DEPTH {
+            if self.is_excessive(ty) {
                 let subject = self.value_name(unit, result);
-                self.report_deep(self.op_span(unit, op), &subject);
+                self.report_excess(self.op_span(unit, op), &subject, ty);
                 let poison = self.solver.fresh_poisoned();
                 return self.set(unit, result, poison);
             }

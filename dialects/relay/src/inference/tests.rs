@@ -324,13 +324,18 @@ fn infinite_and_deep_types() {
 
 #[test]
 fn shared_types_stay_small() {
-    let mut text = "def @main(%x0) {\n".to_string();
-    for i in 0..200 {
-        text.push_str(&format!("let %x{} = (%x{i}, %x{i});\n", i + 1));
-    }
-    let (module, errors) = infer(&format!("{text} %x200 }}"));
+    let nested = |levels: usize| {
+        let mut text = "def @main(%x0) {\n".to_string();
+        for i in 0..levels {
+            text.push_str(&format!("let %x{} = (%x{i}, %x{i});\n", i + 1));
+        }
+        infer(&format!("{text} %x{levels} }}"))
+    };
+    let (module, errors) = nested(19);
     assert!(errors.is_empty(), "{errors:?}");
-    assert_eq!(module.get("main").unwrap().signature.ty.facts().depth, 202);
+    assert_eq!(module.get("main").unwrap().signature.ty.facts().depth, 21);
+    let (_, errors) = nested(200);
+    assert_eq!(errors, ["E0308: the type of `%x22` has more than 4194304 parts"]);
 }
 
 /// What is reported where the first parameter of a function with type parameters `binder` has
