@@ -28,7 +28,15 @@ impl Generator<'_> {
                 let inner = 1 + self.random.below(4) as i64;
                 let data = self.part(builder, scope, of(&[rows, inner]), depth);
                 let weight = self.part(builder, scope, of(&[columns, inner]), depth);
-                self.operator_with(builder, "nn.dense", &[data, weight], none)
+                let product = self.operator_with(builder, "nn.dense", &[data, weight], none)?;
+                if !self.random.one_in(3) {
+                    return Some(product);
+                }
+                // Another product of the same data, by a weight of another element type.
+                let other = Type::tensor([columns, inner], DType::INT8);
+                let weight = self.part(builder, scope, other, depth);
+                let other = self.operator_with(builder, "nn.dense", &[data, weight], none)?;
+                self.operator_with(builder, "add", &[product, other], AttrDict::empty())
             }
             (&[batch, rows, columns], 0) => {
                 let inner = 1 + self.random.below(4) as i64;
