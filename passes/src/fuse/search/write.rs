@@ -45,8 +45,11 @@ pub(super) fn write(
     let written: Vec<kernels::Kernel> =
         program.kernels.iter().filter_map(|kernel| writer.kernel(kernel)).collect();
     writer.replace();
+    // What is fixed stays where it is, though nobody may use its result.
+    let kept: FxHashSet<OpId> =
+        written.iter().flat_map(|kernel| &kernel.members).copied().collect();
     for node in graph.nodes.iter().rev() {
-        if f.body.is_live(node.op) && f.body.is_unused(f.body.result(node.op, 0)) {
+        if !kept.contains(&node.op) && f.body.is_unused(f.body.result(node.op, 0)) {
             f.body.erase(node.op);
         }
     }
