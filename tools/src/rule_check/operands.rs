@@ -226,6 +226,7 @@ impl Operands<'_> {
             let same = rule.samples.iter().filter(|other| other.is_about_same(sample));
             match *self.choices.of(&same.collect::<Vec<_>>()) {
                 Sample::Attributes(..) if self.loose && self.choices.one_in(2) => {}
+                Sample::Attributes(_, choices) if choices.is_empty() => return None,
                 Sample::Attributes(var, choices) => {
                     found.attributes[var.0] = Some(*self.choices.of(choices));
                 }
@@ -397,6 +398,7 @@ impl Operands<'_> {
     }
 
     fn tensor(&mut self, shape: &[i64], dtype: DType, class: FloatClass) -> Option<usize> {
+        count_of(shape)?;
         // Only integers wrap, and only exact rules promise something about infinities.
         let numbers = match self.numbers {
             Numbers::Hard if dtype.is_float() && class != FloatClass::Exact => Numbers::Plain,
@@ -567,14 +569,21 @@ fn family(rule: &Rule, var: Var) -> Symbol {
     Symbol::new(name.split_once('.').map_or(name, |(family, _)| family))
 }
 
+/// The elements of a tensor of `shape`; `None` where there are too many to try rules on.
+fn count_of(shape: &[i64]) -> Option<usize> {
+    const MOST: usize = 1 << 20;
+    let mut extents = shape.iter().map(|extent| usize::try_from(*extent).ok());
+    let count = extents.try_fold(1usize, |count, extent| count.checked_mul(extent?));
+    count.filter(|count| *count <= MOST)
+}
+
 /// A tensor with the element that belongs to each index.
 fn elements(
     shape: &[i64],
     dtype: DType,
     mut element: impl FnMut(usize) -> Scalar,
 ) -> Option<TensorData> {
-    let count: i64 = shape.iter().product();
-    let values: Vec<Scalar> = (0..count as usize).map(&mut element).collect();
+    let values: Vec<Scalar> = (0..count_of(shape)?).map(&mut element).collect();
     TensorData::from_scalars(dtype, shape, values).ok()
 }
 
