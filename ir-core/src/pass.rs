@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::files::FilesRead;
 use crate::interrupt::Interrupt;
 use crate::location::{SourceMap, Span};
 use crate::module::Module;
@@ -26,6 +27,8 @@ pub struct PassContext<'a> {
     /// Texts besides the program's: files of rewrite rules given to the run, and what the pass
     /// reads. Findings may point into them.
     pub sources: SourceMap,
+    /// The files that the pass reads, and reads them: whoever keeps what it makes looks here.
+    pub files: FilesRead,
     /// Text for whoever watches the run.
     pub log: Vec<u8>,
     /// Whether passes that can are to explain what they do.
@@ -92,6 +95,7 @@ impl<'a> PassContext<'a> {
             diagnostics: vec![],
             statistics,
             sources,
+            files: FilesRead::default(),
             log: vec![],
             explain: false,
             explanations: vec![],

@@ -16,7 +16,7 @@ use rewrites::proof::Recorder;
 use rewrites::saturate::Budget;
 use rewrites::strategy::{Prepared, Told, apply_noted, find};
 
-use crate::rewrite::{Chosen, count_rules, explain};
+use crate::rewrite::{Chosen, Loaded, count_rules, explain};
 
 /// The options of [`Eqsat`].
 #[derive(Options)]
@@ -118,7 +118,7 @@ impl OptionValue for Cost {
 pub struct Eqsat {
     options: EqsatOptions,
     rules: Chosen,
-    prepared: OnceLock<(Result<Prepared, Vec<Diagnostic>>, SourceMap)>,
+    prepared: OnceLock<Loaded<Prepared>>,
 }
 
 const DOC: &str = "Collects what rewrite rules say is equal, and takes the cheapest program.
@@ -201,12 +201,13 @@ impl Eqsat {
     /// Runs the strategy that was asked for.
     fn by_strategy(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
         let mut first = false;
-        let (prepared, sources) = self.prepared.get_or_init(|| {
+        let loaded = self.prepared.get_or_init(|| {
             first = true;
             prepare(&self.options.strategy, cx.registry, &cx.sources)
         });
-        cx.sources.extend(sources);
-        let prepared = match prepared {
+        cx.sources.extend(&loaded.sources);
+        cx.files.extend(&loaded.files);
+        let prepared = match &loaded.result {
             Ok(prepared) => prepared,
             Err(found) => {
                 if first {
@@ -250,19 +251,15 @@ impl Eqsat {
     }
 }
 
-/// The strategy `name` with its rules, and the texts of both.
-fn prepare(
-    name: &str,
-    registry: &Registry,
-    files: &SourceMap,
-) -> (Result<Prepared, Vec<Diagnostic>>, SourceMap) {
+/// The strategy `name` with its rules.
+fn prepare(name: &str, registry: &Registry, files: &SourceMap) -> Loaded<Prepared> {
     let (mut library, found) = Library::new(registry, files);
     let mut sources = SourceMap::default();
     if found.iter().any(Diagnostic::is_error) {
-        return (Err(found), library.sources);
+        return Loaded::new(Err(found), library.sources, library.read);
     }
-    let prepared = find(name, &mut sources)
+    let prepared = find(name, &mut sources, &mut library.read)
         .and_then(|strategy| Prepared::new(strategy, &mut library, registry, None));
     sources.extend(&library.sources);
-    (prepared, sources)
+    Loaded::new(prepared, sources, library.read)
 }

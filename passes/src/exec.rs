@@ -82,6 +82,8 @@ impl ModulePass for Exec {
         };
         printed.map_err(|problem| error(format!("the program cannot be printed: {problem}")))?;
         let is_empty = module.items.is_empty();
+        // Nobody knows what the program looks at.
+        cx.files.depend_on_more();
         let mut command = Command::new(program);
         command.args(arguments);
         let output = pipe(command, input, Duration::from_secs(self.timeout))

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use ir_core::pass::{PassDef, PassInstance};
 use ir_core::{
-    Diagnostic, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry, SourceMap,
+    Diagnostic, FilesRead, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry,
+    SourceMap,
 };
 use rewrites::greedy::{Limits, rewrite_with};
 use rewrites::library::{Library, RuleSet};
@@ -138,7 +139,24 @@ pub(crate) fn explain(
 /// The rules that a pass was told to apply, read when it first runs.
 #[derive(Default)]
 pub(crate) struct Chosen {
-    loaded: OnceLock<(Result<RuleSet, Vec<Diagnostic>>, SourceMap)>,
+    loaded: OnceLock<Loaded<RuleSet>>,
+}
+
+/// What was made of files, the texts, and the files that were read for it.
+pub(crate) struct Loaded<T> {
+    pub(crate) result: Result<T, Vec<Diagnostic>>,
+    pub(crate) sources: SourceMap,
+    pub(crate) files: FilesRead,
+}
+
+impl<T> Loaded<T> {
+    pub(crate) fn new(
+        result: Result<T, Vec<Diagnostic>>,
+        sources: SourceMap,
+        files: FilesRead,
+    ) -> Loaded<T> {
+        Loaded { result, sources, files }
+    }
 }
 
 impl Chosen {
@@ -161,12 +179,13 @@ impl Chosen {
         cx: &mut PassContext<'_>,
     ) -> Option<&RuleSet> {
         let mut first = false;
-        let (rules, sources) = self.loaded.get_or_init(|| {
+        let loaded = self.loaded.get_or_init(|| {
             first = true;
             load(names, default, keep, cx.registry, &cx.sources)
         });
-        cx.sources.extend(sources);
-        match rules {
+        cx.sources.extend(&loaded.sources);
+        cx.files.extend(&loaded.files);
+        match &loaded.result {
             Ok(rules) => Some(rules),
             Err(found) => {
                 if first {
@@ -184,10 +203,10 @@ fn load(
     keep: fn(&Rule) -> bool,
     registry: &Registry,
     files: &SourceMap,
-) -> (Result<RuleSet, Vec<Diagnostic>>, SourceMap) {
+) -> Loaded<RuleSet> {
     let (mut library, found) = Library::new(registry, files);
     if found.iter().any(Diagnostic::is_error) {
-        return (Err(found), library.sources);
+        return Loaded::new(Err(found), library.sources, library.read);
     }
     let given: Vec<String> = files.files().map(|(file, _)| file.to_string()).collect();
     let default: Vec<String> = default.iter().map(|name| name.to_string()).collect();
@@ -198,5 +217,5 @@ fn load(
     };
     let chosen = library.choose(names, registry);
     let chosen = chosen.map(|rules| RuleSet::new(rules.into_iter().filter(keep), registry));
-    (chosen, library.sources)
+    Loaded::new(chosen, library.sources, library.read)
 }

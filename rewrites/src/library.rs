@@ -1,10 +1,8 @@
 //! The rules that are built in, and choosing among them and those of files.
 
-use std::path::Path;
-
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
-use ir_core::{Diagnostic, Registry, SourceMap, Symbol};
+use ir_core::{Diagnostic, FilesRead, Registry, SourceMap, Symbol};
 use rustc_hash::FxHashMap;
 
 use crate::codes;
@@ -136,6 +134,8 @@ pub struct Library {
     files: Vec<Symbol>,
     /// The texts.
     pub sources: SourceMap,
+    /// The files that were read besides those given.
+    pub read: FilesRead,
 }
 
 impl Library {
@@ -144,7 +144,8 @@ impl Library {
     /// # Errors
     /// What is wrong in the files, and names that are given twice.
     pub fn new(registry: &Registry, files: &SourceMap) -> (Library, Vec<Diagnostic>) {
-        let mut library = Library { rules: vec![], files: vec![], sources: SourceMap::default() };
+        let (sources, read) = (SourceMap::default(), FilesRead::default());
+        let mut library = Library { rules: vec![], files: vec![], sources, read };
         let mut found = Vec::new();
         for (file, text) in BUILT_IN {
             found.extend(library.add(file, text, registry));
@@ -191,7 +192,7 @@ impl Library {
         let mut found = Vec::new();
         for name in names {
             if name.ends_with(".rules") && self.sources.text(Symbol::new(name)).is_none() {
-                match std::fs::read_to_string(Path::new(name)) {
+                match self.read.read(name) {
                     Ok(text) => found.extend(self.add(name, &text, registry)),
                     Err(error) => {
                         let message = format!("cannot read `{name}`: {error}");

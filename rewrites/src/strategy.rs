@@ -12,7 +12,7 @@ use std::path::Path;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
-use ir_core::{Diagnostic, FuncMut, Interrupt, Registry, SourceMap, Span};
+use ir_core::{Diagnostic, FilesRead, FuncMut, Interrupt, Registry, SourceMap, Span};
 
 use crate::cost::CostModel;
 use crate::eqsat::{Report, Settings, cost, optimize_noted};
@@ -85,12 +85,12 @@ pub struct Strategy {
 impl Strategy {
     /// Files of rules are those beside `file`, which the strategy stands in, where there are such
     /// ones.
-    fn find_rules(&mut self, file: &Path) {
+    fn find_rules(&mut self, file: &Path, read: &mut FilesRead) {
         for (name, _) in self.phases.iter_mut().flat_map(|phase| &mut phase.rules) {
             let beside = file.with_file_name(&*name);
             if name.ends_with(".rules")
-                && beside.is_file()
                 && let Some(beside) = beside.to_str()
+                && read.is_file(beside)
             {
                 *name = beside.to_string();
             }
@@ -310,19 +310,23 @@ pub fn built_in(name: &str) -> Option<Strategy> {
 }
 
 /// The strategy `name`, or that of the file `name`, which ends in `.strategy`. The text goes to
-/// `sources`.
+/// `sources`, and what was read to `read`.
 ///
 /// # Errors
 /// When there is none, or it is wrong.
-pub fn find(name: &str, sources: &mut SourceMap) -> Result<Strategy, Vec<Diagnostic>> {
+pub fn find(
+    name: &str,
+    sources: &mut SourceMap,
+    read: &mut FilesRead,
+) -> Result<Strategy, Vec<Diagnostic>> {
     if name.ends_with(".strategy") {
-        let text = std::fs::read_to_string(name).map_err(|error| {
+        let text = read.read(name).map_err(|error| {
             let message = format!("cannot read `{name}`: {error}");
             vec![Diagnostic::error(codes::UNREADABLE, message)]
         })?;
         sources.add(name, text.as_str());
         let mut strategy = parse(name, &text)?;
-        strategy.find_rules(Path::new(name));
+        strategy.find_rules(Path::new(name), read);
         return Ok(strategy);
     }
     built_in(name).ok_or_else(|| {

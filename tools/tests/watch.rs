@@ -1,7 +1,7 @@
 //! `--watch` and `--cache` of relay-opt, in process.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tools::io::Io;
 use tools::relay_opt::main_watching;
@@ -33,7 +33,7 @@ impl Drop for Folder {
 fn watched(folder: &Folder, args: &[&str], edits: &[&dyn Fn()]) -> (i32, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut edits = edits.iter();
-    let mut wait = |_: &Path| edits.next().map(|edit| edit()).is_some();
+    let mut wait = |_: &[PathBuf]| edits.next().map(|edit| edit()).is_some();
     let args: Vec<String> =
         ["model.relay", "--watch"].iter().chain(args).map(|arg| arg.to_string()).collect();
     let mut stdin = std::io::empty();
@@ -177,6 +177,87 @@ fn files_that_passes_read_are_a_part_of_it() {
     assert_eq!(cached(&folder, &["--pass", &pass]).0, 0);
     fs::write(&path, "no strategy").unwrap();
     assert_eq!(cached(&folder, &["--pass", &pass]).0, 1);
+}
+
+/// A rule that only `my.rules` has, and what it makes of `exp(%x)`.
+fn rule(becomes: &str) -> String {
+    format!("set mine {{\n  rule mine-exp approx(1): exp(%x) => {becomes}(%x);\n}}\n")
+}
+
+/// A strategy of the rules of one file.
+fn strategy(rules: &str) -> String {
+    format!("strategy mine {{ driver greedy; phase only {{ rules {rules:?}; }} }}\n")
+}
+
+#[test]
+fn every_file_that_is_opened_counts() {
+    let folder = Folder::new("opened");
+    folder.write(BEFORE);
+    let path = |name: &str| folder.0.join(name);
+    let (rules, named) = (path("my rules.rules"), path("my.strategy"));
+    let write = |becomes| fs::write(&rules, rule(becomes)).unwrap();
+    fs::write(&named, strategy("my rules.rules")).unwrap();
+    let passes = [
+        format!("rewrite{{rules={}}}", rules.display()),
+        format!("eqsat{{strategy={}}}", named.display()),
+    ];
+    for pass in &passes {
+        for becomes in ["tanh", "sigmoid", "tanh"] {
+            write(becomes);
+            let (status, out, err) = cached(&folder, &["--pass", pass]);
+            assert_eq!(status, 0, "{err}");
+            assert!(out.contains(becomes), "{pass} {becomes}: {out}");
+            // What a run of another text takes from the folder of functions depends on it as well.
+            folder.write(&format!("// {becomes}\n{BEFORE}"));
+            assert_eq!(cached(&folder, &["--pass", pass]).1, out);
+            folder.write(BEFORE);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_appears_counts() {
+    let folder = Folder::new("appears");
+    folder.write(BEFORE);
+    let inner = folder.0.join("inner");
+    fs::create_dir_all(&inner).unwrap();
+    let (outer, beside) = (folder.0.join("r.rules"), inner.join("r.rules"));
+    fs::write(&outer, rule("tanh")).unwrap();
+    // Named by its whole path, it is looked for beside the strategy first.
+    let named = inner.join("my.strategy");
+    fs::write(&named, strategy("r.rules")).unwrap();
+    fs::write(&beside, rule("sigmoid")).unwrap();
+    let pass = format!("eqsat{{strategy={}}}", named.display());
+    assert!(cached(&folder, &["--pass", &pass]).1.contains("sigmoid"));
+    fs::remove_file(&beside).unwrap();
+    let (status, _, err) = cached(&folder, &["--pass", &pass]);
+    assert!(status == 1 && err.contains("r.rules"), "{err}");
+}
+
+#[test]
+fn what_programs_make_is_not_kept() {
+    let folder = Folder::new("programs");
+    folder.write(BEFORE);
+    let script = folder.0.join("script.sed");
+    let pass = format!("exec{{cmd=\"sed -f {}\"}}", script.display());
+    for becomes in ["tanh", "sigmoid"] {
+        fs::write(&script, format!("s/exp/{becomes}/\n")).unwrap();
+        assert!(cached(&folder, &["--pass", &pass]).1.contains(becomes));
+    }
+}
+
+#[test]
+fn a_watch_sees_the_files_of_passes_change() {
+    let folder = Folder::new("rules");
+    folder.write(BEFORE);
+    let rules = folder.0.join("my.rules");
+    let write = |becomes| fs::write(&rules, rule(becomes)).unwrap();
+    write("tanh");
+    let pass = format!("rewrite{{rules={}}}", rules.display());
+    let edits: [&dyn Fn(); 3] = [&|| (), &|| (), &|| write("sigmoid")];
+    let (status, out, err) = watched(&folder, &["--pass", &pass], &edits);
+    assert_eq!((status, err.lines().count()), (0, 2), "{err}");
+    assert!(out.contains("sigmoid") && err.ends_with("1 of 2 items changed"), "{out}{err}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::body::{Body, Rewrite, Tally, WatchOptions};
 use crate::diagnostics::Diagnostic;
+use crate::files::FilesRead;
 use crate::fingerprint;
 use crate::intern::Symbol;
 use crate::interrupt::Interrupt;
@@ -69,11 +70,19 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// Texts that the findings point into, besides the program's.
     pub sources: SourceMap,
+    /// The files that passes read.
+    pub files: FilesRead,
     /// What passes explained, in pipeline order and in item order within a pass.
     pub explanations: Vec<Explanation>,
 }
 
 impl Report {
+    /// A run without passes that ended like this.
+    pub fn new(outcome: Outcome) -> Report {
+        let (sources, files) = (SourceMap::default(), FilesRead::default());
+        Report { outcome, diagnostics: vec![], steps: vec![], sources, files, explanations: vec![] }
+    }
+
     /// Whether a pass changed how numbers are rounded.
     pub fn rounds(&self) -> bool {
         self.steps.iter().any(|step| step.rounds)
@@ -133,6 +142,7 @@ struct Findings {
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
     sources: SourceMap,
+    files: FilesRead,
     log: Vec<u8>,
     explanations: Vec<Explanation>,
     panic: Option<String>,
@@ -149,6 +159,7 @@ struct Executed {
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
     sources: SourceMap,
+    files: FilesRead,
     log: Vec<u8>,
     explanations: Vec<Explanation>,
     crash: Option<Crash>,
@@ -173,10 +184,7 @@ pub fn run(
     instruments: &mut [&mut dyn Instrument],
     log: &mut dyn io::Write,
 ) -> io::Result<Report> {
-    let (diagnostics, steps) = (vec![], vec![]);
-    let sources = SourceMap::default();
-    let explanations = vec![];
-    let mut report = Report { outcome: Outcome::Done, diagnostics, steps, sources, explanations };
+    let mut report = Report::new(Outcome::Done);
     for (index, step) in pipeline.steps().iter().enumerate() {
         let cx = StepCx { step, index, registry };
         let mut allow = |item: Option<Symbol>, log: &mut dyn io::Write| -> io::Result<bool> {
@@ -215,8 +223,9 @@ pub fn run(
         };
         let wall = start.elapsed();
         let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
-        let Executed { log: said, crash, cut, rounds, tallies, explanations, .. } = executed;
+        let Executed { log: said, files, crash, cut, rounds, tallies, explanations, .. } = executed;
         report.sources.extend(&sources);
+        report.files.extend(&files);
         report.explanations.extend(explanations);
         log.write_all(&said)?;
         let rewrites: Vec<Rewrite> = tallies.iter().flat_map(Tally::take).collect();
@@ -306,8 +315,8 @@ fn collect(
         }
         Err(message) => Some(message),
     };
-    let PassContext { statistics, sources, log, explanations, .. } = cx;
-    Findings { diagnostics, statistics, sources, log, explanations, panic, cut, rounds }
+    let PassContext { statistics, sources, files, log, explanations, .. } = cx;
+    Findings { diagnostics, statistics, sources, files, log, explanations, panic, cut, rounds }
 }
 
 fn run_module_pass(
@@ -346,8 +355,8 @@ fn run_module_pass(
             }
         }
     }
-    let Findings { diagnostics, statistics, sources, log, explanations, panic, cut, rounds } =
-        findings;
+    let Findings { diagnostics, statistics, sources, files, log, explanations, .. } = findings;
+    let Findings { panic, cut, rounds, .. } = findings;
     let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
     let tallies = Vec::from_iter(tally);
     let items = vec![];
@@ -357,6 +366,7 @@ fn run_module_pass(
         diagnostics,
         statistics,
         sources,
+        files,
         log,
         explanations,
         crash,
@@ -390,6 +400,7 @@ fn run_function_pass(
         diagnostics: vec![],
         statistics: Statistics::default(),
         sources: SourceMap::default(),
+        files: FilesRead::default(),
         log: vec![],
         explanations: vec![],
         crash: None,
@@ -410,6 +421,7 @@ fn run_function_pass(
         executed.items.push(ItemRun { name: job.name, changed, time });
         executed.diagnostics.extend(findings.diagnostics);
         executed.sources.extend(&findings.sources);
+        executed.files.extend(&findings.files);
         executed.log.extend(findings.log);
         executed.explanations.extend(findings.explanations);
         for (counter, amount) in findings.statistics {

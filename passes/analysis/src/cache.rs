@@ -1,7 +1,8 @@
 //! Results on disk, by what they were made from.
 //!
 //! An entry is a file named by its key. It holds a line that tells what it is, with a hash of the
-//! rest, and the rest. **Nobody sees half an entry**: it is written under another name, then
+//! rest, and the rest: the files that were read to make the result, as they were then, and the
+//! result. An entry counts while these files are as they were. **Nobody sees half an entry**: it is written under another name, then
 //! renamed. **A broken entry is found when it is read**, and removed. So any number of processes
 //! may use a folder at the same time, without locks: the worst that can happen to one is that
 //! what it looks for has just been removed.
@@ -10,25 +11,30 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use ir_core::files::{FilesRead, contents};
 use ir_core::fingerprint::{Fingerprint, of_bytes};
+use rustc_hash::FxHashMap;
 
 /// A folder of results.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Cache {
     folder: PathBuf,
     /// What all entries must have been made by.
     version: String,
     /// How many bytes the entries may take.
     limit: u64,
+    /// What files hold that entries depend on, each looked at once.
+    now: Mutex<FxHashMap<String, Option<Fingerprint>>>,
 }
 
 /// What a cache has under a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// A result.
-    Result(Vec<u8>),
+    /// A result, and the files that it was made from.
+    Result(Vec<u8>, FilesRead),
     /// Nothing.
     Nothing,
     /// An entry that cannot be used, which was removed; the reason, for a message.
@@ -38,7 +44,7 @@ pub enum Found {
 /// Names of files that are being written are unique by process and by this.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-const MAGIC: &str = "relay-cache 1";
+const MAGIC: &str = "relay-cache 2";
 const ENDING: &str = "result";
 
 impl Cache {
@@ -51,7 +57,8 @@ impl Cache {
         fs::create_dir_all(folder)?;
         // Versions are part of a line.
         let version = version.replace(['\n', ' '], "_");
-        Ok(Cache { folder: folder.to_path_buf(), version, limit })
+        let now = Mutex::default();
+        Ok(Cache { folder: folder.to_path_buf(), version, limit, now })
     }
 
     fn path(&self, key: Fingerprint) -> PathBuf {
@@ -67,13 +74,15 @@ impl Cache {
             Err(error) => return Found::Broken(format!("it cannot be read: {error}")),
         };
         match self.open(key, &bytes) {
-            Ok(result) => {
+            // It is written again.
+            Ok((files, _)) if !self.holds(&files) => Found::Nothing,
+            Ok((files, result)) => {
                 // Where this fails, the entry goes a little early.
                 let _ = fs::File::options()
                     .append(true)
                     .open(&path)
                     .and_then(|file| file.set_modified(SystemTime::now()));
-                Found::Result(result.to_vec())
+                Found::Result(result.to_vec(), files)
             }
             Err(reason) => {
                 // It is written again in any case.
@@ -83,8 +92,15 @@ impl Cache {
         }
     }
 
-    /// The result in an entry.
-    fn open<'b>(&self, key: Fingerprint, entry: &'b [u8]) -> Result<&'b [u8], String> {
+    /// Whether `files` are as they were.
+    fn holds(&self, files: &FilesRead) -> bool {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = |path: &str| *now.entry(path.to_string()).or_insert_with(|| contents(path));
+        files.told().is_some_and(|mut files| files.all(|(path, then)| now(path) == then))
+    }
+
+    /// The files and the result in an entry.
+    fn open<'b>(&self, key: Fingerprint, entry: &'b [u8]) -> Result<(FilesRead, &'b [u8]), String> {
         let end = entry.iter().take(1024).position(|byte| *byte == b'\n');
         let (head, result) = entry.split_at(end.ok_or("it has no first line")? + 1);
         let head = String::from_utf8_lossy(head);
@@ -98,34 +114,39 @@ impl Cache {
         if !fields.eq(expected.iter().map(String::as_str)) {
             return Err("its contents are not what was written".to_string());
         }
-        Ok(result)
+        let mut result = result;
+        let files = read_files(&mut result).ok_or("its files cannot be read")?;
+        Ok((files, result))
     }
 
-    /// Keeps `result` under `key`, and removes what was not used for longest while there is too
+    /// Keeps `result` under `key`, for as long as `files`, which were read to make it, are as they
+    /// were. Nothing is kept of what depends on more than can be told. It also removes what was not used for longest while there is too
     /// much.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn put(&self, key: Fingerprint, result: &[u8]) -> io::Result<()> {
-        self.write(key, result)?;
+    pub fn put(&self, key: Fingerprint, result: &[u8], files: &FilesRead) -> io::Result<()> {
+        self.write(key, result, files)?;
         self.shrink();
         Ok(())
     }
 
-    /// Keeps several results, each under its key.
+    /// Keeps several results, each under its key, all made from `files`.
     ///
     /// # Errors
     /// One cannot be written; those before it are kept.
-    pub fn put_all(&self, results: &[(Fingerprint, Vec<u8>)]) -> io::Result<()> {
-        let written = results.iter().try_for_each(|(key, result)| self.write(*key, result));
+    pub fn put_all(&self, results: &[(Fingerprint, Vec<u8>)], files: &FilesRead) -> io::Result<()> {
+        let written = results.iter().try_for_each(|(key, result)| self.write(*key, result, files));
         self.shrink();
         written
     }
 
-    fn write(&self, key: Fingerprint, result: &[u8]) -> io::Result<()> {
-        let hash = of_bytes([result]);
+    fn write(&self, key: Fingerprint, result: &[u8], files: &FilesRead) -> io::Result<()> {
+        let Some(mut rest) = files_text(files) else { return Ok(()) };
+        rest.extend_from_slice(result);
+        let hash = of_bytes([&*rest]);
         let mut entry = format!("{MAGIC} {} {key} {hash}\n", self.version).into_bytes();
-        entry.extend_from_slice(result);
+        entry.append(&mut rest);
         if entry.len() as u64 > self.limit {
             return Ok(());
         }
@@ -170,6 +191,39 @@ impl Cache {
     }
 }
 
+/// Files with what they held: a line with the length of the path, and what the file held, then the
+/// path; behind the last an empty line. `None` where they do not tell what a result depends on.
+fn files_text(files: &FilesRead) -> Option<Vec<u8>> {
+    let mut text = String::new();
+    for (path, contents) in files.told()? {
+        let contents = contents.map_or("absent".to_string(), |contents| contents.to_string());
+        text += &format!("{} {contents}\n{path}", path.len());
+    }
+    text += "\n";
+    Some(text.into_bytes())
+}
+
+/// Takes what [`files_text`] writes off the front of `rest`.
+fn read_files(rest: &mut &[u8]) -> Option<FilesRead> {
+    let mut files = Vec::new();
+    loop {
+        let end = rest.iter().position(|byte| *byte == b'\n')?;
+        let (line, behind) = (str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]);
+        *rest = behind;
+        if line.is_empty() {
+            return Some(files.into_iter().collect());
+        }
+        let (length, contents) = line.split_once(' ')?;
+        let (path, behind) = rest.split_at_checked(length.parse().ok()?)?;
+        *rest = behind;
+        let contents = match contents {
+            "absent" => None,
+            digits => Some(Fingerprint(u128::from_str_radix(digits, 16).ok()?)),
+        };
+        files.push((str::from_utf8(path).ok()?.to_string(), contents));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,14 +240,18 @@ mod tests {
         files.map(|file| file.path()).collect()
     }
 
+    fn kept(result: &[u8]) -> Found {
+        Found::Result(result.to_vec(), FilesRead::default())
+    }
+
     #[test]
     fn results_come_back_until_the_version_changes() {
         let folder = folder("version");
         let cache = Cache::at(&folder, "1", 1 << 20).unwrap();
         let key = of_bytes([&b"key"[..]]);
         assert_eq!(cache.get(key), Found::Nothing);
-        cache.put(key, b"result\nof two lines").unwrap();
-        assert_eq!(cache.get(key), Found::Result(b"result\nof two lines".to_vec()));
+        cache.put(key, b"result\nof two lines", &FilesRead::default()).unwrap();
+        assert_eq!(cache.get(key), kept(b"result\nof two lines"));
         let newer = Cache::at(&folder, "2", 1 << 20).unwrap();
         assert!(matches!(newer.get(key), Found::Broken(_)));
         assert_eq!(newer.get(key), Found::Nothing);
@@ -205,7 +263,7 @@ mod tests {
         let folder = folder("broken");
         let cache = Cache::at(&folder, "1", 1 << 20).unwrap();
         let (key, other) = (of_bytes([&b"key"[..]]), of_bytes([&b"other"[..]]));
-        cache.put(key, b"result").unwrap();
+        cache.put(key, b"result", &FilesRead::default()).unwrap();
         let path = entries(&folder).remove(0);
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
@@ -225,6 +283,36 @@ mod tests {
     }
 
     #[test]
+    fn results_hold_while_the_files_do() {
+        let folder = folder("files");
+        let cache = || Cache::at(&folder, "1", 1 << 20).unwrap();
+        let key = of_bytes([&b"key"[..]]);
+        let path = folder.join("a b\n.rules");
+        let (path, absent) = (path.to_str().unwrap(), folder.join("absent.rules"));
+        let mut files = FilesRead::default();
+        let put = |files: &FilesRead| cache().put(key, b"result", files).unwrap();
+        put(&files);
+        fs::write(path, "one").unwrap();
+        assert!(files.read(path).is_ok() && !files.is_file(absent.to_str().unwrap()));
+        put(&files);
+        assert_eq!(cache().get(key), Found::Result(b"result".to_vec(), files.clone()));
+        fs::write(path, "two").unwrap();
+        assert_eq!(cache().get(key), Found::Nothing);
+        fs::write(path, "one").unwrap();
+        assert!(matches!(cache().get(key), Found::Result(..)));
+        fs::write(&absent, "").unwrap();
+        assert_eq!(cache().get(key), Found::Nothing);
+        // What was read as two things, and what depends on more, says nothing.
+        let other = of_bytes([&b"other"[..]]);
+        fs::write(path, "two").unwrap();
+        assert!(files.read(path).is_ok());
+        assert!(files.told().is_none());
+        cache().put(other, b"result", &files).unwrap();
+        assert_eq!(cache().get(other), Found::Nothing);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn what_was_not_used_for_longest_goes_first() {
         let folder = folder("size");
         let cache = Cache::at(&folder, "1", 5_000).unwrap();
@@ -235,12 +323,12 @@ mod tests {
             file.set_modified(time).unwrap();
         };
         for number in 0..4 {
-            cache.put(key(number), &[0; 1_000]).unwrap();
+            cache.put(key(number), &[0; 1_000], &FilesRead::default()).unwrap();
             age(number, 100 - u64::from(number));
         }
         // The oldest is used once more.
-        assert!(matches!(cache.get(key(0)), Found::Result(_)));
-        cache.put(key(4), &[0; 1_000]).unwrap();
+        assert!(matches!(cache.get(key(0)), Found::Result(..)));
+        cache.put(key(4), &[0; 1_000], &FilesRead::default()).unwrap();
         let there = (0..5).map(|number| cache.get(key(number)) != Found::Nothing);
         assert_eq!(there.collect::<Vec<_>>(), [true, false, true, true, true]);
         fs::remove_dir_all(folder).unwrap();
@@ -255,8 +343,8 @@ mod tests {
                 let key = of_bytes([&((round * 7 + thread) % 40).to_le_bytes()[..]]);
                 let result = key.to_string().repeat(30).into_bytes();
                 match cache.get(key) {
-                    Found::Result(found) => assert_eq!(found, result),
-                    Found::Nothing => cache.put(key, &result).unwrap(),
+                    Found::Result(found, _) => assert_eq!(found, result),
+                    Found::Nothing => cache.put(key, &result, &FilesRead::default()).unwrap(),
                     Found::Broken(reason) => panic!("{reason}"),
                 }
             }

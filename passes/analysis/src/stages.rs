@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ir_core::pass::PassInstance;
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, catch_panic, run};
-use ir_core::{Diagnostic, Item, Module, Signature, Symbol};
+use ir_core::{Diagnostic, FilesRead, Item, Module, Signature, Symbol};
 
 use crate::Snapshot;
 use crate::log::Query;
@@ -30,6 +30,8 @@ pub(crate) struct After {
     item: Item,
     /// What the last of the passes found.
     diagnostics: Vec<Diagnostic>,
+    /// The files that all of the passes read.
+    files: FilesRead,
     /// Whether the last of the passes, or one before it, failed on this item.
     failed: bool,
 }
@@ -44,19 +46,19 @@ pub(crate) fn after<'db>(
     let passes = stages.passes(db);
     db.log().note(Query::Pipeline, || format!("{symbol} {}", passes.join(",")));
     let (pass, before) = passes.split_last()?;
-    let item = match before {
-        [] => queries::typed(db, name)?,
+    let (item, mut files) = match before {
+        [] => (queries::typed(db, name)?, FilesRead::default()),
         before => {
             let before = after(db, name, stages_of(db, before))?;
+            let (item, files) = (before.item.clone(), before.files.clone());
             if before.failed {
-                let (item, diagnostics) = (before.item.clone(), Vec::new());
-                return Some(Arc::new(After { item, diagnostics, failed: true }));
+                return Some(Arc::new(After { item, diagnostics: vec![], files, failed: true }));
             }
-            before.item.clone()
+            (item, files)
         }
     };
     if item.body.is_none() {
-        return Some(Arc::new(After { item, diagnostics: vec![], failed: false }));
+        return Some(Arc::new(After { item, diagnostics: vec![], files, failed: false }));
     }
     let language = db.language();
     let mentions = language.mentions(&item);
@@ -94,7 +96,10 @@ pub(crate) fn after<'db>(
         }
     });
     let (diagnostics, failed) = match result {
-        Ok(Ok(report)) => (report.diagnostics, report.outcome != Outcome::Done),
+        Ok(Ok(report)) => {
+            files.extend(&report.files);
+            (report.diagnostics, report.outcome != Outcome::Done)
+        }
         Ok(Err(diagnostic)) => (vec![diagnostic], true),
         Err(message) => (vec![Diagnostic::error("E0710", message)], true),
     };
@@ -102,7 +107,7 @@ pub(crate) fn after<'db>(
         true => item,
         false => module.items.swap_remove(&symbol)?,
     };
-    Some(Arc::new(After { item, diagnostics, failed }))
+    Some(Arc::new(After { item, diagnostics, files, failed }))
 }
 
 #[salsa::tracked(returns(clone))]
@@ -121,6 +126,9 @@ pub struct Optimized {
     pub module: Module,
     /// In pipeline order, and in item order within a pass.
     pub diagnostics: Vec<Diagnostic>,
+    /// The files that passes read. They are not looked at again: where one is another now, ask a new
+    /// database.
+    pub files: FilesRead,
     /// Whether all passes ran.
     pub done: bool,
 }
@@ -135,7 +143,8 @@ impl Snapshot {
         let (own, rest) = steps.split_at(first.unwrap_or(steps.len()));
         let passes: Vec<String> = own.iter().map(ToString::to_string).collect();
         let names = self.items();
-        let mut optimized = Optimized { module: Module::new(), diagnostics: vec![], done: true };
+        let (module, files) = (Module::new(), FilesRead::default());
+        let mut optimized = Optimized { module, diagnostics: vec![], files, done: true };
         optimized.module.sources = self.sources();
         if let [_, ..] = passes.as_slice() {
             self.each(&names, threads, |snapshot, name| {
@@ -150,6 +159,7 @@ impl Snapshot {
                 if let Some(after) = after(db, Name::new(db, *name), stages) {
                     let found = after.diagnostics.iter().map(|found| self.place(found));
                     optimized.diagnostics.extend(found);
+                    optimized.files.extend(&after.files);
                     optimized.done &= !after.failed;
                 }
             }
@@ -185,6 +195,7 @@ impl Snapshot {
                 let module = &mut optimized.module;
                 if let Ok(report) = run(&pipeline, module, registry, options, &mut [], &mut log) {
                     optimized.done = report.outcome == Outcome::Done;
+                    optimized.files.extend(&report.files);
                     optimized.diagnostics.extend(report.diagnostics);
                 }
             }

@@ -7,11 +7,14 @@ mod items;
 
 use std::fs;
 use std::io::{self, Write};
-use std::time::UNIX_EPOCH;
+use std::path::Path;
+use std::sync::LazyLock;
 
 use analysis::cache::{Cache, Found};
 use ir_core::fingerprint::{Fingerprint, of_bytes};
-use ir_core::{Diagnostic, Registry, SourceMap};
+use ir_core::{Diagnostic, FilesRead, Registry, SourceMap};
+use object::{Object, ReadCache};
+use target_core::Target;
 
 use super::args::{DiagnosticForm, Optimize};
 use crate::io::Io;
@@ -32,6 +35,7 @@ impl Results {
     pub(super) fn open(
         args: &Optimize,
         pipeline: &str,
+        target: Option<&dyn Target>,
         rules: &SourceMap,
         registry: &Registry,
         io: &Io<'_>,
@@ -65,13 +69,10 @@ impl Results {
         })?;
         let mut settings = vec![version, known(registry)];
         settings.extend(rules.files().map(|(name, text)| format!("{name}\n{text}")));
-        // Passes read files of rules and strategies themselves.
-        let words = pipeline.split([',', '=', '+', '{', '}', '[', ']', '"', ' ']);
-        let files = words.filter(|word| word.ends_with(".rules") || word.ends_with(".strategy"));
-        settings.extend(files.map(|file| format!("{file}\n{:?}", fs::read_to_string(file).ok())));
         let whole = vec![
             pipeline.to_string(),
             format!("{:?} {:?} {:?}", args.emit, args.target, args.elide_constants),
+            format!("{:?} {:?}", args.verify_each, target.map(Target::capabilities)),
         ];
         Ok(Some(Results { cache, settings, whole }))
     }
@@ -86,14 +87,19 @@ impl Results {
     pub(super) fn get(&self, key: Fingerprint) -> (Option<String>, Option<Diagnostic>) {
         match self.cache.get(key) {
             Found::Nothing => (None, None),
-            Found::Result(bytes) => (String::from_utf8(bytes).ok(), None),
+            Found::Result(bytes, _) => (String::from_utf8(bytes).ok(), None),
             Found::Broken(reason) => (None, Some(broken(&reason))),
         }
     }
 
-    /// Keeps `result` under `key`. What is wrong if it cannot be kept.
-    pub(super) fn put(&self, key: Fingerprint, result: &str) -> Option<Diagnostic> {
-        let error = self.cache.put(key, result.as_bytes()).err()?;
+    /// Keeps `result` under `key`, made from `files`. What is wrong if it cannot be kept.
+    pub(super) fn put(
+        &self,
+        key: Fingerprint,
+        result: &str,
+        files: &FilesRead,
+    ) -> Option<Diagnostic> {
+        let error = self.cache.put(key, result.as_bytes(), files).err()?;
         Some(unkept(&error))
     }
 
@@ -118,14 +124,25 @@ fn unkept(error: &io::Error) -> Diagnostic {
     Diagnostic::warning("E0728", message)
 }
 
-/// The version of this program. Programs built while it is developed differ by their file.
+/// The version of this program: its number, and the identity that the linker gave its file, else a
+/// hash of the file.
 fn version() -> String {
-    let file = std::env::current_exe().and_then(|path| path.metadata());
-    let built = file.map_or(String::new(), |facts| {
-        let time = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        format!("-{}-{}", facts.len(), time.map_or(0, |time| time.as_nanos()))
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let number = env!("CARGO_PKG_VERSION");
+        let Ok(path) = std::env::current_exe() else { return number.to_string() };
+        let whole = || fs::read(&path).map(|bytes| of_bytes([&*bytes]).to_string());
+        let identity = linked_as(&path).or_else(|| whole().ok());
+        format!("{number}-{}", identity.unwrap_or_default())
     });
-    format!("{}{built}", env!("CARGO_PKG_VERSION"))
+    VERSION.clone()
+}
+
+/// The identity that the linker gave the program at `path`, if it gave one.
+fn linked_as(path: &Path) -> Option<String> {
+    let file = ReadCache::new(fs::File::open(path).ok()?);
+    let file = object::File::parse(&file).ok()?;
+    let identity = file.build_id().ok()??;
+    Some(identity.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// What exists: plugins may bring more, or something else under the same names.

@@ -11,7 +11,7 @@ use ir_core::pipeline::{
     Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics, catch_panic, run,
     write_statistics,
 };
-use ir_core::{Diagnostic, Module, Registry, SourceMap, WatchOptions};
+use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
 use rewrites::proof::replay::HEADER;
 use target_core::{Target, targets};
 
@@ -71,6 +71,8 @@ struct Session<'a> {
     rules: SourceMap,
     /// The results of `--cache`.
     results: Option<Results>,
+    /// The files that passes read for the part at hand.
+    files: FilesRead,
     /// What passes explained so far.
     certificate: String,
     reporter: Reporter,
@@ -181,7 +183,9 @@ pub(super) fn optimize(
     reporter.source(&input.file, &input.text);
     let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
     let lowered_by = Vec::new();
-    let results = match Results::open(args, &pipeline.to_string(), &rules, registry, io) {
+    let machine = lowering.as_ref().map(|lowering| &*lowering.target);
+    let text = pipeline.to_string();
+    let results = match Results::open(args, &text, machine, &rules, registry, io) {
         Ok(results) => results,
         Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
     };
@@ -199,6 +203,7 @@ pub(super) fn optimize(
         trace,
         rules,
         results,
+        files: FilesRead::default(),
         certificate: String::new(),
         reporter,
     };
@@ -368,6 +373,7 @@ impl Session<'_> {
         };
         let result = self.part(file, &text, timing, &mut inner)?;
         let silent = !stderr.written;
+        let files = std::mem::take(&mut self.files);
         let (PartResult::Done(output), true) = (&result, silent) else { return Ok(result) };
         let (emit, elide, registry) = (self.emit, self.elide, self.registry);
         let printed = catch_panic(|| match output {
@@ -380,7 +386,7 @@ impl Session<'_> {
         // Where that fails, printing says why.
         let Ok(Ok(printed)) = printed else { return Ok(result) };
         let Ok(printed) = String::from_utf8(printed) else { return Ok(result) };
-        let wrong = self.results.as_ref().and_then(|results| results.put(key, &printed));
+        let wrong = self.results.as_ref().and_then(|results| results.put(key, &printed, &files));
         self.reporter.report(wrong.into_iter().collect(), io)?;
         Ok(PartResult::Done(Output::Text(printed)))
     }
@@ -535,6 +541,7 @@ impl Session<'_> {
         let explain = args.explain_rewrites.is_some();
         let certificate = &mut self.certificate;
         let (reporter, results) = (&mut self.reporter, self.results.as_ref());
+        let files = &mut self.files;
         let verified = args.verify_each == Switch::On;
         let registry = self.registry;
         let mut found = Vec::new();
@@ -550,6 +557,7 @@ impl Session<'_> {
                 None => run(pipeline, module, registry, options, &mut instruments, io.stderr)?,
             };
             reporter.sources(&report.sources);
+            files.extend(&report.files);
             for explanation in &report.explanations {
                 *certificate += &explanation.located(reporter.source_map());
             }

@@ -1,18 +1,19 @@
 //! `--watch`: compiling a file again whenever it changes, and saying what that changed.
 //!
-//! The file is polled: that works for every file system, costs one system call at a time, and is
+//! The file is polled, and so are the files that passes read: that works for every file system, costs one system call at a time, and is
 //! soon enough for people.
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use analysis::{Checks, Database};
 use indexmap::IndexMap;
+use ir_core::files::contents;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic, write_diff};
-use ir_core::{Diagnostic, Interrupt, Item, Module, Registry, Symbol, fingerprint};
+use ir_core::{Diagnostic, FilesRead, Interrupt, Item, Module, Registry, Symbol, fingerprint};
 use passes::incremental::Relay;
 use rustc_hash::FxBuildHasher;
 
@@ -23,20 +24,23 @@ use super::report::Reporter;
 use super::{DIAGNOSTICS, OK, USAGE};
 use crate::io::Io;
 
-/// Waits until the file at a path may have changed; `false` ends the watch.
-pub type Wait<'w> = dyn FnMut(&Path) -> bool + 'w;
+/// Waits until one of the files may have changed; `false` ends the watch.
+pub type Wait<'w> = dyn FnMut(&[PathBuf]) -> bool + 'w;
 
-/// How often the file is looked at.
+/// How often the files are looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits until the file at a path is another one, or there, or gone, or `interrupt` ends the watch.
-pub(super) fn poll(interrupt: Interrupt) -> impl FnMut(&Path) -> bool {
-    let mut seen: Option<(SystemTime, u64)> = None;
-    move |path| {
-        let look = || {
-            let facts = fs::metadata(path).ok()?;
-            Some((facts.modified().ok()?, facts.len()))
+/// Waits until a file is another one, or there, or gone, or one is looked at for the first time, or
+/// `interrupt` ends the watch.
+pub(super) fn poll(interrupt: Interrupt) -> impl FnMut(&[PathBuf]) -> bool {
+    let mut seen: Vec<(PathBuf, Option<(SystemTime, u64)>)> = Vec::new();
+    move |paths| {
+        let look_at = |path: &PathBuf| {
+            let facts = fs::metadata(path).ok();
+            let facts = facts.and_then(|facts| Some((facts.modified().ok()?, facts.len())));
+            (path.clone(), facts)
         };
+        let look = || paths.iter().map(look_at).collect::<Vec<_>>();
         loop {
             if interrupt.is_raised() {
                 return false;
@@ -86,6 +90,7 @@ pub(super) fn watch(
         registry,
         pipeline: parsed,
         database: Database::new(args.input.as_str(), language),
+        seen: None,
         printed: None,
         unreadable: None,
         status: OK,
@@ -93,9 +98,12 @@ pub(super) fn watch(
     let path = io.directory.join(&args.input);
     let mut polled = poll(io.interrupt());
     let wait = wait.unwrap_or(&mut polled);
+    let mut paths = vec![path.clone()];
     // The first look finds what is there.
-    while wait(&path) {
+    while wait(&paths) {
         watch.update(io)?;
+        let read = watch.seen.iter().flat_map(|(_, files)| files.paths()).map(PathBuf::from);
+        paths = std::iter::once(path.clone()).chain(read).collect();
         io.stdout.flush()?;
         io.stderr.flush()?;
     }
@@ -107,6 +115,8 @@ struct Watch<'a> {
     registry: &'a Registry,
     pipeline: Pipeline,
     database: Database,
+    /// The text that was compiled last, and the files that passes read then.
+    seen: Option<(String, FilesRead)>,
     /// The items as they were last, by name; `None` before the first success.
     printed: Option<IndexMap<Symbol, Item, FxBuildHasher>>,
     /// Why the file could not be read last time, which is said once.
@@ -130,6 +140,19 @@ impl Watch<'_> {
             }
         };
         self.unreadable = None;
+        if let Some((before, files)) = &self.seen {
+            let told = files.told().into_iter().flatten();
+            let holds = told.into_iter().all(|(path, then)| contents(path) == then);
+            if holds && *before == text {
+                return Ok(());
+            }
+            if !holds {
+                // What the database keeps was made from the files as they were.
+                let language = Arc::new(Relay::new(self.registry.clone()));
+                self.database = Database::new(self.args.input.as_str(), language);
+            }
+        }
+        self.seen = Some((text.clone(), FilesRead::default()));
         if Form::of(&text) == Form::Generic {
             self.status = DIAGNOSTICS;
             let message = "`--watch` reads Relay text, not the generic form";
@@ -154,6 +177,7 @@ impl Watch<'_> {
             match optimized {
                 Err(message) => found.push(super::optimize::crash(&message)),
                 Ok(optimized) => {
+                    self.seen = Some((text, optimized.files));
                     found.extend(optimized.diagnostics);
                     if optimized.done && self.args.verify_each == Switch::On {
                         found.extend(self.changed_is_wrong(&optimized.module, registry));

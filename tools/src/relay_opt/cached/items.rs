@@ -17,7 +17,9 @@ use ir_core::pass::PassInstance;
 use ir_core::pipeline::{
     Instrument, Outcome, Pipeline, Report, RunOptions, StepCx, is_left_alone, run,
 };
-use ir_core::{Body, Decoder, Diagnostic, Encoder, Item, Module, Registry, Signature, Symbol};
+use ir_core::{
+    Body, Decoder, Diagnostic, Encoder, FilesRead, Item, Module, Registry, Signature, Symbol,
+};
 use passes::incremental::Relay;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -85,7 +87,7 @@ impl<'c> Items<'c> {
         instruments: &mut [&mut dyn Instrument],
         log: &mut dyn io::Write,
     ) -> io::Result<Report> {
-        let mut whole = nothing(Outcome::Done);
+        let mut whole = Report::new(Outcome::Done);
         for (of_functions, text) in rows(pipeline) {
             let report = match of_functions {
                 true => self.row(&text, module, options, instruments, log)?,
@@ -94,6 +96,7 @@ impl<'c> Items<'c> {
             whole.diagnostics.extend(report.diagnostics);
             whole.steps.extend(report.steps);
             whole.sources.extend(&report.sources);
+            whole.files.extend(&report.files);
             whole.explanations.extend(report.explanations);
             whole.outcome = report.outcome;
             if whole.outcome != Outcome::Done {
@@ -114,13 +117,14 @@ impl<'c> Items<'c> {
         log: &mut dyn io::Write,
     ) -> io::Result<Report> {
         let (mut known, mut missing) = (FxHashMap::default(), Vec::new());
+        let mut files = FilesRead::default();
         let shared = self.shared(module);
         for (name, item) in &module.items {
             let Some(body) = item.body.as_ref().filter(|_| !is_left_alone(&item.signature)) else {
                 continue;
             };
             let Some(key) = self.key(text, *name, item, body, module, &shared) else { continue };
-            match self.get(key.whole) {
+            match self.get(key.whole, &mut files) {
                 Some(kept) => drop(known.insert(*name, kept)),
                 None => missing.push((*name, key)),
             }
@@ -136,14 +140,15 @@ impl<'c> Items<'c> {
                 item.body = Some(body);
             }
         }
-        let report = self.passes(text, module, options, instruments, Some(&mut skip), log)?;
+        let mut report = self.passes(text, module, options, instruments, Some(&mut skip), log)?;
         if let (Some(original), false) = (original, unchanged(module)) {
             *module = original;
             return self.passes(text, module, options, instruments, None, log);
         }
         if report.outcome == Outcome::Done && report.diagnostics.is_empty() && unchanged(module) {
-            self.keep(&missing, module);
+            self.keep(&missing, module, &report.files);
         }
+        report.files.extend(&files);
         Ok(report)
     }
 
@@ -161,7 +166,7 @@ impl<'c> Items<'c> {
             Ok(pipeline) => pipeline,
             Err(diagnostic) => {
                 let diagnostics = vec![diagnostic];
-                return Ok(Report { diagnostics, ..nothing(Outcome::Failed) });
+                return Ok(Report { diagnostics, ..Report::new(Outcome::Failed) });
             }
         };
         let mut all: Vec<&mut dyn Instrument> = Vec::new();
@@ -214,12 +219,16 @@ impl<'c> Items<'c> {
         Some(Key { whole: of_bytes(parts.map(str::as_bytes)), before })
     }
 
-    fn get(&mut self, key: Fingerprint) -> Option<Kept> {
+    /// What is kept under `key`, and from which files it was made.
+    fn get(&mut self, key: Fingerprint, files: &mut FilesRead) -> Option<Kept> {
         let reason = match self.cache.get(key) {
             Found::Nothing => return None,
             Found::Broken(reason) => reason,
-            Found::Result(bytes) if bytes.is_empty() => return Some(Kept::Same),
-            Found::Result(bytes) => {
+            Found::Result(bytes, read) => {
+                files.extend(&read);
+                if bytes.is_empty() {
+                    return Some(Kept::Same);
+                }
                 let mut rest = &*bytes;
                 match self.decoder.body(&mut rest) {
                     Some(body) if rest.is_empty() => return Some(Kept::Body(body.into())),
@@ -232,7 +241,7 @@ impl<'c> Items<'c> {
     }
 
     /// Keeps what became of functions.
-    fn keep(&mut self, missing: &[(Symbol, Key)], module: &Module) {
+    fn keep(&mut self, missing: &[(Symbol, Key)], module: &Module, files: &FilesRead) {
         let mut results = Vec::new();
         for (name, key) in missing {
             let mut bytes = Vec::new();
@@ -245,7 +254,7 @@ impl<'c> Items<'c> {
                 results.push((key.whole, bytes));
             }
         }
-        if let Err(error) = self.cache.put_all(&results) {
+        if let Err(error) = self.cache.put_all(&results, files) {
             self.wrong.push(super::unkept(&error));
         }
     }
@@ -262,10 +271,4 @@ fn rows(pipeline: &Pipeline) -> Vec<(bool, String)> {
         }
     }
     rows.into_iter().map(|(of_functions, row)| (of_functions, row.join(","))).collect()
-}
-
-/// The report of a run without passes.
-fn nothing(outcome: Outcome) -> Report {
-    let (diagnostics, steps, explanations) = (vec![], vec![], vec![]);
-    Report { outcome, diagnostics, steps, sources: Default::default(), explanations }
 }
