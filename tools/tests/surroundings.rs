@@ -282,10 +282,148 @@ fn broken_entries_are_made_again() {
     assert_eq!(results(&mut place.command("arrays.npz")), good);
     // An entry is used without a word to the compiler.
     let mut command = place.command("arrays.npz");
-    let compiler = place.compiler("exec cc \"$@\"");
+    let compiler = place.compiler("test -z \"$REFUSES\" && exec cc \"$@\"");
     assert_eq!(results(command.env("CC", &compiler)), good);
-    place.compiler("exit 1");
-    assert_eq!(results(&mut command), good);
+    assert_eq!(results(command.env("REFUSES", "1")), good);
+}
+
+#[test]
+fn another_compiler_of_the_same_name_compiles_anew() {
+    if !has_compiler() {
+        return;
+    }
+    let place = Place::new("another");
+    let mut count = 0;
+    let mut makes_one = |command: &mut Command| {
+        results(command);
+        let before = std::mem::replace(&mut count, place.entries().len());
+        count - before == 1
+    };
+    let compiler = place.compiler("exec cc \"$@\"");
+    let mut command = place.command("arrays.npz");
+    command.env("CC", &compiler);
+    assert!(makes_one(&mut command));
+    assert!(!makes_one(&mut command));
+    // A file of the same length and time.
+    let time = fs::metadata(&compiler).unwrap().modified().unwrap();
+    place.compiler("exec  cc \"$@\"".replace("  ", "\t").as_str());
+    fs::File::options().append(true).open(&compiler).unwrap().set_modified(time).unwrap();
+    assert!(makes_one(&mut command));
+    // Arguments, and what compilers look at.
+    assert!(makes_one(command.env("CC", format!("{compiler} -g0"))));
+    assert!(makes_one(command.env("CPATH", place.0.join("include"))));
+    assert!(!makes_one(&mut command));
+}
+
+#[test]
+fn files_of_others_are_not_loaded() {
+    if !has_compiler() {
+        return;
+    }
+    let place = Place::new("planted");
+    let good = results(&mut place.command("arrays.npz"));
+    let made = place.entries();
+    // What somebody puts beside, under the name that it has in a folder of theirs.
+    let other = Place::new("planter");
+    let planted = place.0.join("cache").join("planted");
+    let _ = results(&mut other.command("arrays.npz"));
+    let theirs = other.entries().remove(0);
+    fs::create_dir_all(&planted).unwrap();
+    let ours = made[0].parent().unwrap();
+    fs::copy(&theirs, ours.join(theirs.file_name().unwrap())).unwrap();
+    fs::remove_file(&made[0]).unwrap();
+    assert_eq!(results(&mut place.command("arrays.npz")), good);
+    assert_eq!(place.entries(), made);
+    // A folder that others write is none.
+    let cache = place.0.join("cache");
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let parts = ["E0905", "other users may write to it", "RELAY_CACHE_DIR"];
+    refused(&mut place.command("arrays.npz"), &parts);
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
+    // Without a folder of the user's own, it is one among the temporary files that is theirs.
+    let temporary = place.0.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::create_dir(temporary.join("relay-cache")).unwrap();
+    let mut homeless = place.command("arrays.npz");
+    let folders = ["HOME", "XDG_CACHE_HOME", "RELAY_CACHE_DIR"];
+    for name in folders {
+        homeless.env_remove(name);
+    }
+    assert_eq!(results(homeless.env("TMPDIR", &temporary)), good);
+    let user = nix::unistd::geteuid();
+    let folder = temporary.join(format!("relay-cache-{user}"));
+    let mode = fs::metadata(&folder).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(fs::read_dir(temporary.join("relay-cache")).unwrap().count(), 0);
+    // Somebody else's folder of that name; who may not give files away cannot try.
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    if std::os::unix::fs::chown(&folder, Some(12345), None).is_ok() {
+        refused(&mut homeless, &["E0905", "it belongs to another user"]);
+    }
+}
+
+/// Runs a command that may write no file of more than this many blocks.
+fn limited(place: &Place, blocks: u32, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_relay-opt")]).args(args);
+    ran(command.current_dir(&place.0))
+}
+
+#[test]
+fn outputs_are_whole_or_as_they_were() {
+    let place = Place::new("outputs");
+    // More than a block.
+    let long: Vec<i64> = vec![64, 64];
+    place.arrays("long.npz", &[("x", &long, DType::FLOAT32)]);
+    let text = "def @main(%x: Tensor[(64, 64), float32]) { copy(%x) }\n";
+    fs::write(place.0.join("copy.relay"), text.repeat(1) + &"// long\n".repeat(400)).unwrap();
+    let large = format!("def @main() {{ ({}) }}\n", vec!["1f"; 4000].join(", "));
+    fs::write(place.0.join("large.relay"), large).unwrap();
+    let commands: [(&str, &[&str]); 4] = [
+        ("out.relay", &["large.relay", "-o", "out.relay"]),
+        ("out.json", &["large.relay", "--emit", "json", "-o", "out.json"]),
+        (
+            "out.npz",
+            &[
+                "run",
+                "copy.relay",
+                "--executor",
+                "interp",
+                "--inputs",
+                "long.npz",
+                "--output",
+                "out.npz",
+            ],
+        ),
+        ("view.html", &["view", "large.relay", "-o", "view.html"]),
+    ];
+    for (file, args) in commands {
+        let path = place.0.join(file);
+        fs::write(&path, "good").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        let (status, _, err) = limited(&place, 1, args);
+        assert_eq!(status, Some(1), "{file}: {err}");
+        assert!(err.contains("cannot write"), "{file}: {err}");
+        assert_eq!(fs::read(&path).unwrap(), b"good", "{file}");
+        let (status, _, err) = limited(&place, 100_000, args);
+        assert_eq!(status, Some(0), "{file}: {err}");
+        assert!(fs::read(&path).unwrap().len() > 512, "{file}");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o604, "{file}");
+    }
+    let names = fs::read_dir(&place.0).unwrap().map(|entry| entry.unwrap().file_name());
+    let left = names.filter(|name| name.to_string_lossy().contains("partial"));
+    assert_eq!(left.count(), 0);
+    // What is no file is written as it goes.
+    for special in ["/dev/stdout", "/dev/null"] {
+        let (status, out, err) = limited(&place, 100_000, &["copy.relay", "-o", special]);
+        assert_eq!(status, Some(0), "{special}: {err}");
+        assert_eq!(out.contains("def @main"), special == "/dev/stdout");
+    }
+    let (status, _, err) = limited(&place, 100_000, &["copy.relay", "-o", "/dev/full"]);
+    assert!(status == Some(1) && err.contains("E0724"), "{err}");
 }
 
 #[test]

@@ -8,13 +8,12 @@
 //! what it looks for has just been removed.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use ir_core::files::{FilesRead, contents};
+use ir_core::files::{FilesRead, contents, own_folder};
 use ir_core::fingerprint::{Fingerprint, of_bytes};
 use rustc_hash::FxHashMap;
 
@@ -41,9 +40,6 @@ pub enum Found {
     Broken(String),
 }
 
-/// Names of files that are being written are unique by process and by this.
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
 const MAGIC: &str = "relay-cache 2";
 const ENDING: &str = "result";
 
@@ -52,9 +48,9 @@ impl Cache {
     /// most `limit` bytes.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be made, or others may write to it: what they write would be results.
     pub fn at(folder: &Path, version: &str, limit: u64) -> io::Result<Cache> {
-        fs::create_dir_all(folder)?;
+        own_folder(folder)?;
         // Versions are part of a line.
         let version = version.replace(['\n', ' '], "_");
         let now = Mutex::default();
@@ -150,14 +146,9 @@ impl Cache {
         if entry.len() as u64 > self.limit {
             return Ok(());
         }
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let made = self.folder.join(format!("{key}.{}-{number}.new", std::process::id()));
-        let written = fs::write(&made, &entry).and_then(|()| fs::rename(&made, self.path(key)));
-        if written.is_err() {
-            // What cannot be removed now is removed when it is old.
-            let _ = fs::remove_file(&made);
-        }
-        written
+        let mut made = tempfile::Builder::new().suffix(".new").tempfile_in(&self.folder)?;
+        made.write_all(&entry)?;
+        made.persist(self.path(key)).map(drop).map_err(|error| error.error)
     }
 
     /// Removes the entries that were not used for longest while there are too many, and files that

@@ -3,6 +3,7 @@
 mod cache;
 mod compiler;
 mod library;
+mod secret;
 mod threads;
 
 pub use cache::Cache;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use ir_core::files;
 use ir_core::fingerprint::of_bytes;
 use ir_core::pass::OptionValue;
 use ir_core::{CostTable, Diagnostic};
@@ -40,9 +41,7 @@ impl Calibration {
     /// `E0905` where it cannot be written.
     pub fn keep(&self, costs: &CostTable) -> Result<PathBuf, Diagnostic> {
         let path = self.path();
-        let made = path.with_extension(format!("{}.tmp", std::process::id()));
-        let written = fs::write(&made, self.text(&self.compiler, costs));
-        match written.and_then(|()| fs::rename(&made, &path)) {
+        match files::write(&path, self.text(&self.compiler, costs)) {
             Ok(()) => Ok(path),
             Err(error) => {
                 let message = format!("`{}` cannot be written: {error}", path.display());

@@ -32,7 +32,9 @@ pub const CODES: &[Code] = &[
         code: "E0905",
         title: "the cache cannot be written",
         explanation: "Compiled kernels are kept in `RELAY_CACHE_DIR`, else in the user's cache folder. The \
-                      disk may be full, or the folder not writable; nothing that was there is lost.",
+                      disk may be full, or the folder not writable; nothing that was there is lost. \
+                      What lies there runs as you, so a folder that other users may write to, or \
+                      that is theirs, is refused.",
     },
     Code {
         code: "E0906",

@@ -1,61 +1,60 @@
 //! Compiled code on disk, by content.
 //!
 //! An entry is a file `KEY/HASH.so`: the key is that of the sources, the flags, the compiler and
-//! the machine, the
-//! hash that of the file itself. So a file that was cut off or changed is seen as such, and made
-//! again; and since files get their name last, by renaming, nobody sees half of one.
+//! the machine, the hash that of the file itself. So a file that was cut off or changed is seen as
+//! such, and made again; and since files get their name last, by renaming, nobody sees half of one.
+//!
+//! What is loaded from here runs as the user. **Nobody else may write to the folder**, and the hashes
+//! are keyed by a secret in it (`secret.rs`), so that a file from elsewhere is no entry.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use indexmap::IndexSet;
 use ir_core::diagnostics::Diagnostic;
+use ir_core::files;
 
 use super::compiler::Compiler;
+use super::secret::{Secret, secret_of};
 
 /// A folder of compiled code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cache {
     folder: PathBuf,
+    secret: Secret,
 }
-
-/// The names of files while they are made are unique by process and by this.
-static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// What code for this very machine depends on, so that machines can share a cache.
 static MACHINE: LazyLock<String> = LazyLock::new(|| {
-    let of_processor =
-        |line: &&str| ["model name", "flags", "Features"].iter().any(|key| line.starts_with(key));
+    const KEYS: [&str; 6] =
+        ["model name", "flags", "Features", "CPU implementer", "CPU variant", "CPU part"];
+    let of_processor = |line: &&str| KEYS.iter().any(|key| line.starts_with(key));
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let mut lines: Vec<&str> = text.lines().filter(of_processor).collect();
-    lines.dedup();
-    lines.truncate(2);
-    format!("{} {}", std::env::consts::ARCH, lines.join("\n"))
+    let lines: IndexSet<&str> = text.lines().filter(of_processor).collect();
+    format!("{} {}", std::env::consts::ARCH, Vec::from_iter(lines).join("\n"))
 });
-
-/// A folder that is removed in the end.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed does no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 impl Cache {
     /// The cache in `folder`, which is made where it does not exist.
+    ///
+    /// # Errors
+    /// `E0905` where it cannot be made, and where other users may write to it.
     pub fn at(folder: impl Into<PathBuf>) -> Result<Cache, Diagnostic> {
         let folder = folder.into();
-        fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
-        Ok(Cache { folder })
+        files::own_folder(&folder).map_err(|error| unusable(&folder, &error))?;
+        let secret = secret_of(&folder).map_err(|error| unwritable(&folder, &error))?;
+        Ok(Cache { folder, secret })
     }
 
-    /// The cache that `RELAY_CACHE_DIR` names, else one in the user's cache folder, else one among
-    /// the temporary files.
+    /// The cache that `RELAY_CACHE_DIR` names, else one in the user's cache folder, else one of the
+    /// user among the temporary files.
+    ///
+    /// # Errors
+    /// `E0905` where there is none to use.
     pub fn find() -> Result<Cache, Diagnostic> {
         if let Some(folder) = variable("RELAY_CACHE_DIR") {
             return Cache::at(folder);
@@ -66,7 +65,7 @@ impl Cache {
         let usual = users.map(|folder| Cache::at(folder.join("relay")));
         match usual {
             Some(Ok(cache)) => Ok(cache),
-            _ => Cache::at(std::env::temp_dir().join("relay-cache")),
+            _ => Cache::at(std::env::temp_dir().join(format!("relay-cache-{}", user()))),
         }
     }
 
@@ -88,15 +87,10 @@ impl Cache {
         flags: &[String],
         sources: &[&str],
     ) -> Result<PathBuf, Diagnostic> {
-        let mut hash = Hash::default();
-        let parts = flags.iter().map(String::as_str).chain([compiler.version(), &*MACHINE]);
-        for part in parts.chain(sources.iter().copied()) {
-            hash.update(&(part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        let key = format!("{:032x}", hash.0);
-        let folder = self.folder.join(&key);
-        if let Some(entry) = intact_entry(&folder) {
+        let parts = flags.iter().map(String::as_str).chain([compiler.identity(), &*MACHINE]);
+        let parts = parts.chain(sources.iter().copied()).map(str::as_bytes);
+        let key = format!("{:032x}", self.secret.hash(parts));
+        if let Some(entry) = self.intact_entry(&key) {
             return Ok(entry);
         }
         self.build(compiler, flags, sources, &key)
@@ -109,29 +103,28 @@ impl Cache {
         sources: &[&str],
         key: &str,
     ) -> Result<PathBuf, Diagnostic> {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let scratch = self.folder.join(format!("making-{}-{number}", std::process::id()));
-        fs::create_dir_all(&scratch).map_err(|error| unwritable(&scratch, &error))?;
-        let scratch = Scratch(scratch);
+        let scratch = tempfile::Builder::new().prefix("making-").tempdir_in(&self.folder);
+        let scratch = scratch.map_err(|error| unwritable(&self.folder, &error))?;
+        let scratch = scratch.path();
         for (index, source) in sources.iter().enumerate() {
-            let file = scratch.0.join(format!("kernels{index}.c"));
+            let file = scratch.join(format!("kernels{index}.c"));
             fs::write(&file, source).map_err(|error| unwritable(&file, &error))?;
         }
         let compile = |index: usize| -> Result<(), Diagnostic> {
             let mut arguments = flags.to_vec();
             let (object, source) = (format!("kernels{index}.o"), format!("kernels{index}.c"));
             arguments.extend(["-fPIC", "-c", "-o", &object, &source].map(String::from));
-            let ran = compiler.run(&arguments, &scratch.0);
+            let ran = compiler.run(&arguments, scratch);
             ran.map_err(|messages| self.refused(sources[index], key, &messages))
         };
         in_threads(sources.len(), &compile)?;
         let mut arguments: Vec<String> = ["-shared", "-o", "kernels.so"].map(String::from).into();
         arguments.extend((0..sources.len()).map(|index| format!("kernels{index}.o")));
         arguments.push("-lm".to_string());
-        if let Err(messages) = compiler.run(&arguments, &scratch.0) {
+        if let Err(messages) = compiler.run(&arguments, scratch) {
             return Err(self.refused(&sources.concat(), key, &messages));
         }
-        let made = scratch.0.join("kernels.so");
+        let made = scratch.join("kernels.so");
         let bytes = match fs::read(&made) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -145,9 +138,30 @@ impl Cache {
         };
         let folder = self.folder.join(key);
         fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
-        let entry = folder.join(format!("{:032x}.so", Hash::of(&bytes)));
+        let entry = folder.join(self.name_of(key, &bytes));
         fs::rename(&made, &entry).map_err(|error| unwritable(&entry, &error))?;
         Ok(entry)
+    }
+
+    /// The name of the entry of `key` that holds `bytes`.
+    fn name_of(&self, key: &str, bytes: &[u8]) -> String {
+        format!("{:032x}.so", self.secret.hash([key.as_bytes(), bytes]))
+    }
+
+    /// The file of `key` whose contents are what its name says; others are removed.
+    fn intact_entry(&self, key: &str) -> Option<PathBuf> {
+        for file in fs::read_dir(self.folder.join(key)).ok()?.flatten() {
+            let path = file.path();
+            // Neither a pipe nor a link is an entry.
+            let is_file = file.file_type().is_ok_and(|kind| kind.is_file());
+            let bytes = if is_file { fs::read(&path).ok() } else { None };
+            if bytes.is_some_and(|bytes| *file.file_name() == *self.name_of(key, &bytes)) {
+                return Some(path);
+            }
+            // What cannot be removed is no entry the next time either.
+            let _ = fs::remove_file(&path);
+        }
+        None
     }
 
     /// The compiler's messages, with the source kept for who looks into them.
@@ -157,7 +171,7 @@ impl Cache {
         }
         let kept = self.folder.join(format!("refused-{key}.c"));
         let diagnostic = Diagnostic::error("E0904", "the C compiler refused generated code");
-        let diagnostic = match fs::write(&kept, source) {
+        let diagnostic = match files::write(&kept, source) {
             Ok(()) => diagnostic.note(format!("the source is kept in `{}`", kept.display())),
             Err(error) => diagnostic.note(format!("the source could not be kept: {error}")),
         };
@@ -193,48 +207,30 @@ fn in_threads(
     errors.into_values().next().map_or(Ok(()), Err)
 }
 
-/// The file in `folder` whose contents are what its name says; others are removed.
-fn intact_entry(folder: &Path) -> Option<PathBuf> {
-    for file in fs::read_dir(folder).ok()?.flatten() {
-        let path = file.path();
-        let named = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_string);
-        let Ok(bytes) = fs::read(&path) else { continue };
-        if named == Some(format!("{:032x}", Hash::of(&bytes))) {
-            return Some(path);
-        }
-        let _ = fs::remove_file(&path);
-    }
-    None
-}
-
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// What tells this user from others.
+fn user() -> String {
+    #[cfg(unix)]
+    let user = nix::unistd::geteuid().to_string();
+    #[cfg(not(unix))]
+    let user = std::env::var("USERNAME").unwrap_or_default();
+    user
+}
+
+fn unusable(folder: &Path, error: &io::Error) -> Diagnostic {
+    // What the system says has a number.
+    if error.raw_os_error().is_some() || error.kind() != io::ErrorKind::PermissionDenied {
+        return unwritable(folder, error);
+    }
+    let message = format!("`{}` is no folder for compiled code: {error}", folder.display());
+    Diagnostic::error("E0905", message)
+        .help("name a folder that only you may write in `RELAY_CACHE_DIR`")
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::error("E0905", format!("`{}` cannot be written: {error}", path.display()))
         .help("make room, or name another folder in `RELAY_CACHE_DIR`")
-}
-
-/// FNV-1a, 128 bits: the same everywhere and for ever.
-struct Hash(u128);
-
-impl Default for Hash {
-    fn default() -> Hash {
-        Hash(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-}
-
-impl Hash {
-    fn update(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
-        }
-    }
-
-    fn of(bytes: &[u8]) -> u128 {
-        let mut hash = Hash::default();
-        hash.update(bytes);
-        hash.0
-    }
 }

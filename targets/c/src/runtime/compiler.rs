@@ -1,9 +1,12 @@
 //! The C compiler of the system.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::UNIX_EPOCH;
 
 use ir_core::diagnostics::Diagnostic;
+use ir_core::fingerprint::of_bytes;
 
 /// A C compiler that runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +15,8 @@ pub struct Compiler {
     command: Vec<String>,
     /// What it says of itself, which tells one compiler from another.
     version: String,
+    /// What its output depends on besides sources and flags.
+    identity: String,
 }
 
 /// Commands that are tried, where `CC` names none.
@@ -47,7 +52,14 @@ impl Compiler {
             return Err(missing(output.status.to_string()));
         }
         let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok(Compiler { command: words, version })
+        let identity = identity(&words, &version);
+        Ok(Compiler { command: words, version, identity })
+    }
+
+    /// What code depends on besides sources and flags: the command, the program files that it names,
+    /// what these say of themselves, and the environment that compilers look at.
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// What it says of itself.
@@ -72,6 +84,62 @@ impl Compiler {
             Err(error) => Err(format!("`{program}` does not run: {error}")),
         }
     }
+}
+
+/// Variables that compilers, or scripts in their place, look at.
+const ENVIRONMENT: [&str; 14] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "GCC_SPECS",
+    "LD_RUN_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "SDKROOT",
+    "MACOSX_DEPLOYMENT_TARGET",
+    "CFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "LD_LIBRARY_PATH",
+];
+
+/// What tells the compiler of a command from others, which may have had the same name.
+fn identity(words: &[String], version: &str) -> String {
+    let mut identity = format!("{words:?}\n{version}\n");
+    for file in words.iter().filter_map(|word| program_file(word)) {
+        identity += &format!("{} {}\n", file.display(), contents(&file).unwrap_or_default());
+    }
+    for name in ENVIRONMENT {
+        if let Some(value) = std::env::var_os(name) {
+            identity += &format!("{name}={value:?}\n");
+        }
+    }
+    identity
+}
+
+/// The file of a program, which a word with a separator names, and others name in one of the folders
+/// of `PATH`.
+fn program_file(word: &str) -> Option<PathBuf> {
+    let named = Path::new(word);
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = match named.components().count() {
+        1 => std::env::split_paths(&folders).map(|folder| folder.join(named)).collect(),
+        _ => vec![named.to_path_buf()],
+    };
+    places.retain(|place| place.is_file());
+    fs::canonicalize(places.first()?).ok()
+}
+
+/// What a program file holds: its time and length, and a hash where it is no longer than drivers of
+/// compilers are.
+fn contents(file: &Path) -> Option<String> {
+    const HASHED: u64 = 4 << 20;
+    let facts = fs::metadata(file).ok()?;
+    let time = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let bytes = if facts.len() <= HASHED { fs::read(file).ok() } else { None };
+    let hash = bytes.map(|bytes| of_bytes([&*bytes]));
+    Some(format!("{time:?} {} {hash:?}", facts.len()))
 }
 
 /// The flags that make fast code for `isa`, or for this machine. Measured on GCC 12 and Clang 19:
