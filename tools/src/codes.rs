@@ -140,6 +140,13 @@ pub const CODES: &[Code] = &[
                       or a command that succeeds. `bisect` needs one that shows it only after \
                       some pass.",
     },
+    Code {
+        code: "E0769",
+        title: "a file would run a program",
+        explanation: "The passes of a reproducer may name programs, by the pass `exec` or as the \
+                      compiler of a target, and the file may be anybody's. `--allow-exec` lets \
+                      them run.",
+    },
 ];
 
 /// The codes of all crates.

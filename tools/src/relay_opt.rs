@@ -8,6 +8,7 @@ mod bench_model;
 mod cached;
 mod calibrate;
 mod compile;
+mod consent;
 mod debug;
 mod egraph;
 mod emit;

@@ -30,6 +30,8 @@ pub struct Step {
     pub def: PassDef,
     /// The options as given.
     pub options: Vec<(String, String)>,
+    /// Where the pass, or a pipeline with it, is named, in the file [`PIPELINE_FILE`].
+    pub span: Span,
     /// The pass, options set.
     pub pass: PassInstance,
 }
@@ -63,15 +65,15 @@ struct Mistake {
 
 impl Mistake {
     fn diagnostic(self, file: &str) -> Diagnostic {
-        let span = Span {
-            file: Symbol::new(file),
-            start: u32::try_from(self.at.start).unwrap_or(u32::MAX),
-            end: u32::try_from(self.at.end).unwrap_or(u32::MAX),
-        };
-        let mut diagnostic = Diagnostic::error(self.code, self.message).at(span);
+        let mut diagnostic = Diagnostic::error(self.code, self.message).at(span(file, &self.at));
         diagnostic.help = self.help;
         diagnostic
     }
+}
+
+fn span(file: &str, at: &Range<usize>) -> Span {
+    let offset = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
+    Span { file: Symbol::new(file), start: offset(at.start), end: offset(at.end) }
 }
 
 /// The entries of a named pipeline (or of the whole text) that are still to be resolved.
@@ -109,7 +111,8 @@ impl Pipeline {
             let place = outer.as_ref().map(|(name, origin)| (*name, text, origin));
             let name = &text[entry.name.clone()];
             let Some(alias) = registry.find_pipeline(name) else {
-                let step = resolve(text, &entry, registry);
+                let at = place.map_or(&entry.name, |(_, _, origin)| origin);
+                let step = resolve(text, &entry, at, registry);
                 steps.push(step.map_err(|mistake| located(place, mistake))?);
                 continue;
             };
@@ -168,8 +171,13 @@ impl Pipeline {
     }
 }
 
-/// The pass that `entry` names, with its options.
-fn resolve(text: &str, entry: &Entry, registry: &Registry) -> Result<Step, Mistake> {
+/// The pass that `entry` names, with its options; it is named `at` a place of the whole text.
+fn resolve(
+    text: &str,
+    entry: &Entry,
+    at: &Range<usize>,
+    registry: &Registry,
+) -> Result<Step, Mistake> {
     let name = &text[entry.name.clone()];
     let Some(def) = registry.find_pass(name) else {
         let passes = registry.passes().map(|pass| pass.name);
@@ -184,7 +192,7 @@ fn resolve(text: &str, entry: &Entry, registry: &Registry) -> Result<Step, Mista
     };
     let owner = format!("pass `{name}`");
     let (options, pass) = configure(text, entry, &owner, def.options, Some(registry), def.make)?;
-    Ok(Step { def: *def, options, pass })
+    Ok(Step { def: *def, options, span: span(PIPELINE_FILE, at), pass })
 }
 
 /// The options of `entry`, settled in `registry`, where there is one, and what `make` makes of them.

@@ -173,6 +173,9 @@ pub(super) struct Optimize {
     #[arg(long, value_name = "FILE", help_heading = "Checking passes",
           conflicts_with_all = ["input", "pass", "level"])]
     pub(super) run_reproducer: Option<String>,
+    /// Lets the passes of a reproducer run programs: the pass `exec`, and compilers of targets
+    #[arg(long, requires = "run_reproducer", help_heading = "Checking passes")]
+    pub(super) allow_exec: bool,
 
     /// Treats the parts of the input between lines `// -----` as inputs of their own
     #[arg(long, help_heading = "Tests")]
@@ -721,6 +724,9 @@ pub(super) struct Fault {
     /// Passes to run; a repeated option appends
     #[arg(long, value_name = "PIPELINE", action = ArgAction::Append)]
     pub(super) pass: Vec<String>,
+    /// Lets the passes of a reproducer run programs: the pass `exec`, and compilers of targets
+    #[arg(long)]
+    pub(super) allow_exec: bool,
     /// Rewrite rules for the passes `rewrite` and `eqsat`
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
     pub(super) rules: Vec<String>,

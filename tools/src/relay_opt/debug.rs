@@ -27,7 +27,7 @@ use super::input::{self, Input};
 use super::language::{Form, infer, verify};
 use super::optimize::crash;
 use super::report::Reporter;
-use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, model, plain};
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, model, plain};
 use crate::io::Io;
 use crate::progress::Progress;
 
@@ -207,6 +207,7 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     }
     let (mut form, mut source) = (Form::Relay, None);
     if !model::is_onnx(&fault.input) {
+    let mut from_file = false;
         let Input { file, text } = match input::read(&fault.input, io) {
             Ok(input) => input,
             Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
@@ -214,6 +215,7 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
         if let (Ok(reproducer), true) = (Reproducer::parse(&text), pipeline.is_empty()) {
             pipeline = reproducer.pipeline;
         }
+            from_file = true;
         reporter.source(&file, &text);
         form = Form::of(&text);
         source = Some((file, text));
@@ -243,7 +245,11 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
         Err(message) => return ended(&mut reporter, vec![crash(&message)], INTERNAL, io),
     };
     reporter.sources(&module.sources);
-    let pipeline = match Pipeline::parse(&pipeline, registry) {
+    let parsed = match from_file && !fault.allow_exec {
+        true => consent::parse(&pipeline, registry),
+        false => Pipeline::parse(&pipeline, registry),
+    };
+    let pipeline = match parsed {
         // Named pipelines are written out.
         Ok(pipeline) => pipeline.to_string(),
         Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], USAGE, io),

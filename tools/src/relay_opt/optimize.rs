@@ -23,7 +23,7 @@ use super::language::{Form, infer, verify};
 use super::lowering::{self, Level};
 use super::report::Reporter;
 use super::semantics::Trials;
-use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, expectations, model, plain, provenance};
+use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, expectations, model, plain, provenance};
 use crate::io::Io;
 
 /// What became of one part of the input.
@@ -116,7 +116,11 @@ pub(super) fn optimize(
         },
     };
     reporter.source(PIPELINE_FILE, &pipeline);
-    let mut pipeline = match Pipeline::parse(&pipeline, registry) {
+    let parsed = match args.run_reproducer.is_some() && !args.allow_exec {
+        true => consent::parse(&pipeline, registry),
+        false => Pipeline::parse(&pipeline, registry),
+    };
+    let mut pipeline = match parsed {
         Ok(pipeline) => pipeline,
         Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
     };
