@@ -6,12 +6,12 @@
 //! seconds). Each line `run N` is answered with a JSON list of `N` pairs: nanoseconds on the wall,
 //! and nanoseconds of processor time of all threads. `quit` or the end of the input ends it.
 
-use std::fs::File;
-use std::io::{BufRead, BufWriter, Write};
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::time::Instant;
 
 use cpu_time::ProcessTime;
+use ir_core::files::OutputFile;
 use ir_core::{Diagnostic, Registry, TensorData};
 use relay::arrays;
 use serde_json::json;
@@ -41,10 +41,10 @@ pub fn serve(
     for (index, tensor) in program.outputs().map_err(one)?.iter().enumerate() {
         let path = Path::new(out).join(format!("out_{index}.npy"));
         let failed = |why: String| format!("cannot write `{}`: {why}", path.display());
-        let file = File::create(&path).map_err(|error| failed(error.to_string()))?;
-        let mut file = BufWriter::new(file);
+        let file = OutputFile::create(&path);
+        let mut file = file.map_err(|error| failed(error.to_string()))?;
         arrays::write_npy(tensor, &mut file).map_err(failed)?;
-        file.flush().map_err(|error| failed(error.to_string()))?;
+        file.finish().map_err(|error| failed(error.to_string()))?;
     }
     let version = concat!("relay ", env!("CARGO_PKG_VERSION"));
     let ready = json!({

@@ -8,6 +8,7 @@ use std::io::{self, BufReader, Cursor, Read, Seek, Write};
 use std::path::Path;
 
 use indexmap::IndexMap;
+use ir_core::files;
 use ir_core::tensor::tensor_bytes;
 use ir_core::{DType, DTypeKind, Diagnostic, TensorData};
 use rustc_hash::FxBuildHasher;
@@ -50,7 +51,8 @@ pub fn load(path: &Path) -> Result<Arrays, Diagnostic> {
     })
 }
 
-/// Writes arrays to a file, its format told by the extension; an `.npy` file holds one array.
+/// Writes arrays to a file, its format told by the extension; an `.npy` file holds one array. Where
+/// that fails, a file that was there is as it was.
 /// Errors when the file cannot be written, or the format has no such element type.
 pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
     let mut bytes = Vec::new();
@@ -66,7 +68,7 @@ pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
     written.map_err(|message| {
         Diagnostic::error("E0523", format!("cannot write `{}`: {message}", path.display()))
     })?;
-    fs::write(path, bytes).map_err(|error| file_error(path, "write", &error))
+    files::write(path, bytes).map_err(|error| file_error(path, "write", &error))
 }
 
 fn extension(path: &Path) -> &str {

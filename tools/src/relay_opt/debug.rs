@@ -9,10 +9,11 @@ mod trial;
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ir_core::files;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, catch_panic};
 use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use regex::Regex;
@@ -105,7 +106,7 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
     };
     if args.output == "-" {
         io.stdout.write_all(reproducer.as_bytes())?;
-    } else if let Err(error) = fs::write(io.directory.join(&args.output), reproducer) {
+    } else if let Err(error) = files::write(&io.directory.join(&args.output), reproducer) {
         return session.fail(unwritable(Path::new(&args.output), &error), io);
     }
     Ok(OK)
@@ -172,7 +173,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     let test_path = folder.join("test.relay");
     drop(trial);
     for (path, text) in [(&path, reproducer.to_string()), (&test_path, test)] {
-        if let Err(error) = fs::write(path, text) {
+        if let Err(error) = files::write(path, text) {
             return session.fail(unwritable(path, &error), io);
         }
     }
@@ -206,16 +207,16 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
         }
     }
     let (mut form, mut source) = (Form::Relay, None);
-    if !model::is_onnx(&fault.input) {
     let mut from_file = false;
+    if !model::is_onnx(&fault.input) {
         let Input { file, text } = match input::read(&fault.input, io) {
             Ok(input) => input,
             Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
         };
         if let (Ok(reproducer), true) = (Reproducer::parse(&text), pipeline.is_empty()) {
             pipeline = reproducer.pipeline;
-        }
             from_file = true;
+        }
         reporter.source(&file, &text);
         form = Form::of(&text);
         source = Some((file, text));
@@ -366,7 +367,7 @@ fn search(
     let progress = Progress::on_terminal(io.styled);
     let mut written = Ok(());
     let write = |text: &str| match file {
-        Some(path) => replace(path, text).map_err(|error| unwritable(path, &error)),
+        Some(path) => files::write(path, text).map_err(|error| unwritable(path, &error)),
         None => Ok(()),
     };
     let reduced = reduce::reduce(module, text, trial, *limits, &mut |best, strategy| {
@@ -381,15 +382,6 @@ fn search(
         write(&reduced.text)?;
     }
     Ok(reduced)
-}
-
-/// Replaces a file at once, so that it is whole whenever someone looks.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".partial");
-    let partial: PathBuf = path.with_file_name(name);
-    fs::write(&partial, text)?;
-    fs::rename(&partial, path)
 }
 
 fn reproducer(pipeline: String, reason: String, input: String) -> Reproducer {

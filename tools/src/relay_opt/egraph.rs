@@ -67,7 +67,7 @@ fn checked(
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &args.output {
         let text = format!("{:#}\n", gym.choice_to_json(&extraction));
-        std::fs::write(io.directory.join(path), text).map_err(|error| {
+        ir_core::files::write(&io.directory.join(path), text).map_err(|error| {
             let message = format!("cannot write `{path}`: {}", plain(&error));
             vec![Diagnostic::error("E0724", message)]
         })?;

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use ir_core::Diagnostic;
 use serde_json::Value;
@@ -70,21 +70,10 @@ pub(super) fn write(folder: &Path, files: &[File], force: bool) -> Result<(), Di
 /// What the name of a folder of unfinished files starts with.
 const PARTIAL: &str = ".relay-opt-";
 
-/// A folder that is removed in the end.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed does no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn replace(folder: &Path, files: &[File]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let scratch = Scratch(folder.join(format!("{PARTIAL}{}", std::process::id())));
-    let place = |index: usize| scratch.0.join(index.to_string());
-    fs::create_dir_all(&scratch.0)?;
+    let scratch = tempfile::Builder::new().prefix(PARTIAL).tempdir_in(folder)?;
+    let place = |index: usize| scratch.path().join(index.to_string());
     for (index, file) in files.iter().enumerate() {
         let mut out = BufWriter::new(fs::File::create(place(index))?);
         file.contents.write(&mut out)?;
@@ -95,6 +84,9 @@ fn replace(folder: &Path, files: &[File]) -> io::Result<()> {
         let path = folder.join(&file.name);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
+        }
+        if let Ok(before) = fs::metadata(&path) {
+            fs::set_permissions(place(index), before.permissions())?;
         }
         fs::rename(place(index), path)?;
     }

@@ -1,9 +1,9 @@
 //! ONNX models: reading them, the subcommand `import`, and the subcommand `inspect`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
+use ir_core::files::OutputFile;
 use ir_core::{Diagnostic, Module, Registry};
 use onnx_frontend::{Import, Options, Summary, SummaryValue};
 use relay::arrays;
@@ -94,9 +94,9 @@ fn checked(
 }
 
 fn write_text(path: &Path, module: &Module, registry: &Registry) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = OutputFile::create(path)?;
     Form::Relay.print(module, registry, None, &mut file)?;
-    file.flush()
+    file.finish()
 }
 
 /// Runs the subcommand `inspect` and returns the exit status.

@@ -1,11 +1,12 @@
 //! Reading, running passes, and printing.
 
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ir_core::diagnostics::did_you_mean;
+use ir_core::files::{self, OutputFile};
 use ir_core::pipeline::{
     BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
     Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics, catch_panic, run,
@@ -323,8 +324,8 @@ impl Session<'_> {
                 }
             }
         }
-        if let Some(mut file) = file
-            && let Err(error) = file.flush()
+        if let Some(file) = file
+            && let Err(error) = file.finish()
         {
             self.cannot_write(&error, io)?;
             status = DIAGNOSTICS;
@@ -344,7 +345,7 @@ impl Session<'_> {
             io.stderr.write_all(text.as_bytes())?;
             return Ok(true);
         }
-        let Err(error) = fs::write(io.directory.join(path), text) else { return Ok(true) };
+        let Err(error) = files::write(&io.directory.join(path), text) else { return Ok(true) };
         let message = format!("cannot write `{path}`: {}", plain(&error));
         self.reporter.report(vec![Diagnostic::error("E0724", message)], io)?;
         Ok(false)
@@ -604,7 +605,7 @@ impl Session<'_> {
         &mut self,
         index: usize,
         output: &Output,
-        file: &mut Option<BufWriter<File>>,
+        file: &mut Option<OutputFile>,
         timing: &mut Timing,
         io: &mut Io<'_>,
     ) -> io::Result<Option<PartResult>> {
@@ -613,8 +614,8 @@ impl Session<'_> {
         let registry = self.registry;
         let to_file = self.args.output != "-";
         if to_file && file.is_none() {
-            match File::create(io.directory.join(&self.args.output)) {
-                Ok(created) => *file = Some(BufWriter::new(created)),
+            match OutputFile::create(&io.directory.join(&self.args.output)) {
+                Ok(created) => *file = Some(created),
                 Err(error) => {
                     self.cannot_write(&error, io)?;
                     return Ok(Some(PartResult::Failed));
@@ -640,6 +641,8 @@ impl Session<'_> {
         match printed {
             Ok(Ok(())) => Ok(None),
             Ok(Err(error)) if to_file => {
+                // What was there stays.
+                *file = None;
                 self.cannot_write(&error, io)?;
                 Ok(Some(PartResult::Failed))
             }
@@ -675,6 +678,21 @@ impl Session<'_> {
         self.reporter.report(vec![Diagnostic::error("E0724", message)], io)
     }
 
+    /// The folder of reproducers, which is made where it does not exist.
+    fn reproducers(&self, io: &Io<'_>) -> io::Result<PathBuf> {
+        if let Some(directory) = &self.args.crash_reproducer {
+            let directory = io.directory.join(directory);
+            fs::create_dir_all(&directory)?;
+            return Ok(directory);
+        }
+        let usual = std::env::temp_dir().join("relay-opt");
+        if files::own_folder(&usual).is_ok() {
+            return Ok(usual);
+        }
+        // Another user was first.
+        Ok(tempfile::Builder::new().prefix("relay-opt-").tempdir()?.keep())
+    }
+
     /// Writes a reproducer and prints where it is, as the last line.
     fn write_reproducer(&self, text: &str, reason: String, io: &mut Io<'_>) -> io::Result<()> {
         let reproducer = Reproducer {
@@ -683,21 +701,20 @@ impl Session<'_> {
             reason,
             input: text.to_string(),
         };
-        let directory: PathBuf = match &self.args.crash_reproducer {
-            Some(directory) => io.directory.join(directory),
-            None => std::env::temp_dir().join("relay-opt"),
-        };
         let contents = reproducer.to_string();
         // Equal crashes share a file.
         let mut hasher = DefaultHasher::new();
         contents.hash(&mut hasher);
-        let path = directory.join(format!("crash-{:016x}.relay", hasher.finish()));
-        let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&path, contents));
+        let name = format!("crash-{:016x}.relay", hasher.finish());
+        let written = self.reproducers(io).and_then(|directory| {
+            let path = directory.join(&name);
+            files::write_here(&path, contents).map(|()| path)
+        });
         match written {
-            Ok(()) => writeln!(io.stderr, "reproducer: {}", path.display()),
+            Ok(path) => writeln!(io.stderr, "reproducer: {}", path.display()),
             Err(error) => {
                 let error = plain(&error);
-                writeln!(io.stderr, "cannot write the reproducer {}: {error}", path.display())
+                writeln!(io.stderr, "cannot write the reproducer `{name}`: {error}")
             }
         }
     }

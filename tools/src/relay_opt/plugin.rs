@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ir_core::Diagnostic;
+use ir_core::files::{self, OutputFile};
 
 use super::args::PluginCommand;
 use super::{OK, plain, refuse};
@@ -99,7 +100,7 @@ fn new(
     for (path, bytes) in files {
         let parent = path.parent().unwrap_or(&target);
         fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;
-        fs::write(&path, bytes).map_err(|error| unwritable(&path, &error))?;
+        files::write(&path, bytes).map_err(|error| unwritable(&path, &error))?;
     }
     lock(Path::new(&source), &target);
     Ok(format!(
@@ -238,7 +239,13 @@ fn copy(library: &Path, folder: &Path, sources: &Path) -> Result<PathBuf, Diagno
         for file in files {
             let Some(name) = file.file_name() else { continue };
             let to = folder.join(name);
-            fs::copy(&file, &to).map_err(unwritable)?;
+            // A library in use must not change in place.
+            let copy = || {
+                let mut out = OutputFile::create(&to)?;
+                io::copy(&mut fs::File::open(&file)?, &mut out)?;
+                out.finish()
+            };
+            copy().map_err(unwritable)?;
             copied.get_or_insert(to);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
@@ -47,15 +48,26 @@ pub(super) fn completions(shell: Shell, registry: &Registry, io: &mut Io<'_>) ->
     Ok(OK)
 }
 
+/// Writes the manual pages to `folder`, each of them whole.
+fn write_pages(folder: &Path) -> io::Result<()> {
+    // The generator writes files itself.
+    let scratch = tempfile::tempdir()?;
+    clap_mangen::generate_to(args::command(), scratch.path())?;
+    fs::create_dir_all(folder)?;
+    for page in fs::read_dir(scratch.path())? {
+        let page = page?;
+        ir_core::files::write(&folder.join(page.file_name()), fs::read(page.path())?)?;
+    }
+    Ok(())
+}
+
 /// Writes the manual pages to `folder`.
 ///
 /// # Errors
 /// Those of writing to the streams.
 pub(super) fn man(folder: &str, io: &mut Io<'_>) -> io::Result<i32> {
     let path = io.directory.join(folder);
-    let written =
-        fs::create_dir_all(&path).and_then(|()| clap_mangen::generate_to(args::command(), &path));
-    match written {
+    match write_pages(&path) {
         Ok(()) => {
             writeln!(io.stdout, "wrote the manual pages to `{folder}`")?;
             Ok(OK)

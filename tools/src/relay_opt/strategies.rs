@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ir_core::files;
 use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use rewrites::cost::CostModel;
 use rewrites::strategy::BUILT_IN;
@@ -203,7 +204,7 @@ fn write(table: Result<Table, Failure>, csv: Option<&str>, io: &mut Io<'_>) -> i
     }
     let Some(path) = csv else { return Ok(OK) };
     let lines = table.iter().map(|row| row.join(",") + "\n");
-    if let Err(error) = std::fs::write(io.directory.join(path), lines.collect::<String>()) {
+    if let Err(error) = files::write(&io.directory.join(path), lines.collect::<String>()) {
         let message = format!("cannot write `{path}`: {}", plain(&error));
         reporter.report(vec![Diagnostic::error("E0724", message)], io)?;
         return Ok(DIAGNOSTICS);

@@ -2,7 +2,6 @@
 
 mod graph;
 
-use std::fs;
 use std::io::{self, Write};
 
 use ir_core::pipeline::{
@@ -46,7 +45,7 @@ pub(super) fn view(args: &ViewModel, registry: &Registry, io: &mut Io<'_>) -> io
     let written = match page {
         Ok(Some((data, status))) => {
             let path = io.directory.join(&args.output);
-            match fs::write(path, page_of(&args.model, &data)) {
+            match ir_core::files::write(&path, page_of(&args.model, &data)) {
                 Ok(()) => {
                     writeln!(io.stdout, "wrote `{}`", args.output)?;
                     Some(status)

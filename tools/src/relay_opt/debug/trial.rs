@@ -359,27 +359,20 @@ fn matches(wanted: &Regex, diagnostic: &Diagnostic) -> bool {
     std::iter::once(&head).chain(more).any(|text| wanted.is_match(text))
 }
 
-/// Numbers files of candidates.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
 impl ShellCommand {
     /// Whether the command succeeds on a file with `text`.
     ///
     /// # Errors
     /// Where the file cannot be written or the shell not be started, with a message.
     pub(crate) fn succeeds(&self, text: &str) -> Result<bool, String> {
-        let folder = std::env::temp_dir().join("relay-opt");
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("candidate-{}-{number}.relay", std::process::id()));
-        let written = std::fs::create_dir_all(&folder)
-            .and_then(|()| std::fs::File::create(&path))
-            .and_then(|mut file| file.write_all(text.as_bytes()));
-        let failed = |error: io::Error| format!("{}: {}", path.display(), plain(&error));
-        written.map_err(failed)?;
-        let result = self.run_on(&path.display().to_string());
-        // What cannot be removed does no harm.
-        let _ = std::fs::remove_file(&path);
-        result
+        let failed =
+            |error: io::Error| format!("{}: {}", std::env::temp_dir().display(), plain(&error));
+        // A new file of this user, which is removed in the end.
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix("relay-opt-candidate-").suffix(".relay").tempfile();
+        let mut file = file.map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        self.run_on(&file.path().display().to_string())
     }
 
     fn run_on(&self, path: &str) -> Result<bool, String> {
