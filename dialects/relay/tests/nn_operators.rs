@@ -682,6 +682,11 @@ fn definitions_agree_with_evaluators() {
             &[&[1, 2, 6, 5]],
         ),
         (
+            "nn.avg_pool2d(%a, pool_size=[3, 2], strides=[2, 3], dilation=[1, 2], padding=[1, 0], \
+             ceil_mode=True, count_include_pad=True)",
+            &[&[1, 2, 6, 6]],
+        ),
+        (
             "nn.avg_pool2d(%a, pool_size=[2, 3], dilation=[2, 2], padding=[2, 1, 1, 2])",
             &[&[1, 2, 5, 6]],
         ),
@@ -704,6 +709,11 @@ fn definitions_agree_with_evaluators() {
         (
             "nn.avg_pool2d_grad(%a, %b, pool_size=[3, 2], strides=[2, 1], padding=[1, 1])",
             &[&[1, 2, 3, 6], &[1, 2, 5, 5]],
+        ),
+        (
+            "nn.avg_pool2d_grad(%a, %b, pool_size=[3, 2], strides=[2, 2], padding=[1, 0], \
+             ceil_mode=True, count_include_pad=True)",
+            &[&[1, 2, 4, 2], &[1, 2, 6, 3]],
         ),
         ("nn.dense(%a, %b)", &[&[2, 3, 5], &[4, 5]]),
         ("nn.contrib_dense_pack(%a, %b, weight_layout=\"NC2n\")", &[&[3, 5], &[2, 5, 2]]),

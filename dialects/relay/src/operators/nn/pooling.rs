@@ -1,5 +1,7 @@
 //! Pools over sliding windows, and the gradients of the two-dimensional ones.
 
+use std::ops::Range;
+
 use ir_core::{DType, Dim, InferCx, Op, Registry, SmallVec, Stop, TensorType, Type, ValueId};
 use te::compute::{Combiner, Expression, Tensor};
 
@@ -80,8 +82,8 @@ macro_rules! pool {
             #[default(false)]
             pub ceil_mode: bool,
             $(
-                /// Whether the divisor is the size of the window, not the number of its elements
-                /// inside the input.
+                /// Whether the divisor is the number of elements of the window inside the padded
+                /// input, not inside the input.
                 #[default(false)]
                 pub $include: bool,
             )?
@@ -202,7 +204,8 @@ pool! {
     /// The mean of every window along one axis.
     ///
     /// `out[n, c, x] = mean_k data[n, c, x * stride + k * dilation - padding]`, over the elements
-    /// inside the input, or with `count_include_pad` over the whole window, whose padding is zero.
+    /// inside the input, or with `count_include_pad` over those inside the padded input, whose
+    /// padding is zero; what a last window has beyond, with `ceil_mode`, never counts.
     /// The shape is that of `nn.max_pool1d`; integers truncate. Relay operator level 2.
     AvgPool1d = "relay.nn.avg_pool1d" (data,), "W", "NCW",
     |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool1d::define
@@ -272,17 +275,26 @@ impl Pool {
         Ok(Type::tensor(out_layout.physical(&self.order(), &output)?, data.dtype))
     }
 
-    /// The divisor of every window's mean.
-    fn divisors(&self, windows: &Windows, count: usize) -> Result<Vec<i64>, String> {
-        if let PoolKind::Average { include_padding: true } = self.kind {
-            let size = self.sizes()?.into_iter().fold(1i64, i64::saturating_mul);
-            return Ok(vec![size; count]);
+    /// The places along every axis whose elements the mean of a window is taken of.
+    fn places(&self, steps: &[Step], input: &[i64]) -> Vec<Range<i64>> {
+        let with_padding = matches!(self.kind, PoolKind::Average { include_padding: true });
+        steps.iter().zip(input).map(|(step, &input)| step.places(input, with_padding)).collect()
+    }
+
+    /// The divisor of every window's mean, for spatial extents `input` and `output`.
+    fn divisors(&self, input: &[i64], output: &[i64]) -> Result<Vec<i64>, String> {
+        let (steps, sizes) = (self.steps()?, self.sizes()?);
+        let axes = steps.iter().zip(sizes).zip(self.places(&steps, input)).zip(output);
+        let mut divisors = vec![1];
+        for (((step, size), places), &windows) in axes {
+            let counts: Vec<i64> =
+                (0..windows).map(|window| step.elements_in(&places, window, size)).collect();
+            let grown = divisors.iter().flat_map(|divisor: &i64| {
+                counts.iter().map(|count| divisor.saturating_mul(*count))
+            });
+            divisors = grown.collect();
         }
-        let mut counts = vec![0; count];
-        for run in windows.taps.iter().flat_map(|tap| &tap.runs) {
-            counts[run.output..run.output + run.count].iter_mut().for_each(|count| *count += 1);
-        }
-        Ok(counts.into_iter().map(|count: i64| count.max(1)).collect())
+        Ok(divisors.into_iter().map(|divisor| divisor.max(1)).collect())
     }
 }
 
@@ -300,7 +312,7 @@ fn pool<T: Number>(
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let start = if op.kind == PoolKind::Max { T::lowest(dtype) } else { T::ZERO };
-    let divisors = op.divisors(&windows, out_size)?;
+    let divisors = op.divisors(&input[2..], &output[2..])?;
     let mut result = vec![start; size(&output)];
     if result.is_empty() || data.is_empty() {
         return T::write(dtype, shape, &result);
@@ -338,7 +350,7 @@ fn pool_gradient<T: Number>(
     let (output, grad) = out_layout.unpack(&order, grad.shape(), &T::read(grad))?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
-    let divisors = op.divisors(&windows, out_size)?;
+    let divisors = op.divisors(&input[2..], &output[2..])?;
     let mut result = vec![T::ZERO; data.len()];
     if result.is_empty() || grad.is_empty() {
         return T::write(dtype, shape, &result);
@@ -498,15 +510,16 @@ impl Pool {
         sizes: &[i64],
         reaches: &[Reach],
     ) -> ValueId {
-        let whole = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
-        let all = matches!(self.kind, PoolKind::Average { include_padding: true });
-        if all || reaches.iter().all(Reach::is_inside) {
+        let input: Vec<i64> = reaches.iter().map(Reach::input).collect();
+        let places = self.places(steps, &input);
+        if reaches.iter().zip(&places).all(|(reach, places)| reach.is_in(places)) {
+            let whole = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
             return e.index(whole);
         }
         let mut count = e.index(1);
-        for (((window, step), &size), reach) in windows.iter().zip(steps).zip(sizes).zip(reaches) {
+        for (((window, step), &size), places) in windows.iter().zip(steps).zip(sizes).zip(&places) {
             let window = window.value(e);
-            let inside = reach.elements_inside(e, window, step, size);
+            let inside = step.define_elements_in(e, places, window, size);
             count = e.mul(count, inside);
         }
         let one = e.index(1);

@@ -1,5 +1,7 @@
 //! Sliding windows: the geometry that convolutions and pools of every spatial rank share.
 
+use std::ops::Range;
+
 use ir_core::{Dim, DimOp, Scalar, ValueId};
 use te::compute::{Combiner, Expression, Tensor};
 
@@ -116,6 +118,46 @@ impl Step {
         };
         Ok(Dim::binary(DimOp::FloorDiv, dividend, Dim::Known(self.stride)))
     }
+
+    /// The places along an axis of extent `input`: those of elements, or of padding as well.
+    pub(super) fn places(&self, input: i64, with_padding: bool) -> Range<i64> {
+        match with_padding {
+            true => -self.padding.0..input + self.padding.1,
+            false => 0..input,
+        }
+    }
+
+    /// How many of the `size` elements of window `window` lie in `places`.
+    pub(super) fn elements_in(&self, places: &Range<i64>, window: i64, size: i64) -> i64 {
+        // Element `k` lies at `start + k · dilation`, so inside from the first `k` at or after the
+        // begin to before the first at or after the end.
+        let start = window * self.stride - self.padding.0;
+        let first = |bound: i64| {
+            (bound + self.dilation - 1 - start).div_euclid(self.dilation).clamp(0, size)
+        };
+        first(places.end) - first(places.start)
+    }
+
+    /// As [`elements_in`](Step::elements_in), as an expression.
+    pub(super) fn define_elements_in(
+        &self,
+        e: &mut Expression<'_>,
+        places: &Range<i64>,
+        window: ValueId,
+        size: i64,
+    ) -> ValueId {
+        let start = strided(e, window, -self.padding.0, self.stride);
+        let first = |e: &mut Expression<'_>, bound: i64| {
+            let (distance, dilation) = (e.index(bound + self.dilation - 1), e.index(self.dilation));
+            let distance = e.sub(distance, start);
+            let place = e.floor_div(distance, dilation);
+            let (least, most) = (e.index(0), e.index(size));
+            let place = e.max(place, least);
+            e.min(place, most)
+        };
+        let (first, end) = (first(e, places.start), first(e, places.end));
+        e.sub(end, first)
+    }
 }
 
 /// Neighbouring windows that meet neighbouring elements: window `output + i` meets element
@@ -217,6 +259,11 @@ pub(super) struct Reach {
 }
 
 impl Reach {
+    /// Extent of the axis.
+    pub(super) fn input(&self) -> i64 {
+        self.input
+    }
+
     /// Where the first window starts in the padded axis.
     pub(super) fn shift(&self) -> i64 {
         (-self.before).max(0)
@@ -227,32 +274,14 @@ impl Reach {
         self.input + self.before.max(0) + self.after.max(0)
     }
 
-    /// How many of the `size` elements of window `window` lie in the axis.
-    pub(super) fn elements_inside(
-        &self,
-        e: &mut Expression<'_>,
-        window: ValueId,
-        step: &Step,
-        size: i64,
-    ) -> ValueId {
-        // Element `k` lies at `start + k · dilation`, so inside from the first `k` at or after 0
-        // to before the first at or after the end.
-        let start = strided(e, window, -self.before, step.stride);
-        let place = |e: &mut Expression<'_>, end: i64| {
-            let (distance, dilation) = (e.index(end + step.dilation - 1), e.index(step.dilation));
-            let distance = e.sub(distance, start);
-            let place = e.floor_div(distance, dilation);
-            let (least, most) = (e.index(0), e.index(size));
-            let place = e.max(place, least);
-            e.min(place, most)
-        };
-        let (first, end) = (place(e, 0), place(e, self.input));
-        e.sub(end, first)
-    }
-
     /// Whether every window lies inside.
     pub(super) fn is_inside(&self) -> bool {
-        self.before <= 0 && self.after <= 0
+        self.is_in(&(0..self.input))
+    }
+
+    /// Whether every window lies in `places`.
+    pub(super) fn is_in(&self, places: &Range<i64>) -> bool {
+        -self.before >= places.start && self.input + self.after <= places.end
     }
 }
 

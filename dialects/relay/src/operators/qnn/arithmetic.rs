@@ -483,8 +483,8 @@ quantized! {
         /// Whether a last window may reach over the padded end.
         #[default(false)]
         ceil_mode: bool,
-        /// Whether the divisor is the size of the window, not the number of its elements inside
-        /// the input.
+        /// Whether the divisor is the number of elements of the window inside the padded input,
+        /// not inside the input.
         #[default(false)]
         count_include_pad: bool,
     }
