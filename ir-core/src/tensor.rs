@@ -169,7 +169,12 @@ impl TensorData {
 
     /// All elements as `f64` (64-bit integers may round).
     pub fn to_f64(&self) -> Vec<f64> {
-        self.elements().map(Scalar::as_f64).collect()
+        let dtype = self.dtype;
+        let number = |element| match element {
+            Scalar::Int(_) => element.as_integer(dtype) as f64,
+            Scalar::Float(value) => value,
+        };
+        self.elements().map(number).collect()
     }
 
     /// All elements as `i64` (floats truncate and saturate, `uint64` wraps).
@@ -237,6 +242,16 @@ impl Scalar {
         match self {
             Scalar::Int(v) => v,
             Scalar::Float(v) => v as i64,
+        }
+    }
+
+    /// This element of type `dtype` as the integer that is meant: `uint64` is not negative. Floats
+    /// truncate toward zero.
+    pub fn as_integer(self, dtype: DType) -> i128 {
+        match self {
+            Scalar::Int(v) if dtype.kind() == DTypeKind::UInt => i128::from(v as u64),
+            Scalar::Int(v) => i128::from(v),
+            Scalar::Float(v) => v as i128,
         }
     }
 

@@ -14,7 +14,7 @@ use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
 pub use patterns::{
     Reduction, Tap, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled,
-    logic, map, moved, nonzero, real, reals_of, reciprocal, resampled, reshape, rounding, sums_of,
+    logic, map, means_of, moved, nonzero, real, reals_of, reciprocal, resampled, reshape, rounding, sums_of,
     within,
 };
 

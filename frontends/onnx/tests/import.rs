@@ -225,3 +225,11 @@ fn what_a_model_is_can_be_told_without_importing_it() {
     let file = model(13, graph(nodes, inputs, &["y"], vec![floats("w", &[2, 3], &[0.0; 6])]));
     insta::assert_debug_snapshot!(onnx_frontend::summarize(&file).unwrap());
 }
+
+#[test]
+fn what_has_no_length_keeps_its_zeros() {
+    let nodes = vec![node("LpNormalization", &["x"], &["y"]).with("p", Attribute::Int(1))];
+    let inputs = vec![value("x", FLOAT, &["2", "3"])];
+    let module = import(&model(17, graph(nodes, inputs, &["y"], vec![]))).unwrap().module;
+    insta::assert_snapshot!(text(module), @"");
+}

@@ -275,7 +275,7 @@ fn json_tensor(tensor: &TensorData, out: &mut dyn Write) -> io::Result<()> {
     if tensor.len() <= MAX_ELEMENTS {
         write!(out, ",\"elements\":[")?;
         separated(out, tensor.elements(), |out, element| match element {
-            Scalar::Int(value) => write!(out, "{value}"),
+            Scalar::Int(_) => write!(out, "{}", element.as_integer(tensor.dtype())),
             Scalar::Float(value) => json_float(value, out),
         })?;
         write!(out, "]")?;

@@ -472,7 +472,7 @@ fn write_table(outputs: &[(String, Value)], out: &mut dyn Write) -> io::Result<(
 /// The first elements.
 fn shown(tensor: &TensorData) -> String {
     let elements = tensor.elements().take(SHOWN).map(|element| match element {
-        Scalar::Int(value) => value.to_string(),
+        Scalar::Int(_) => element.as_integer(tensor.dtype()).to_string(),
         Scalar::Float(value) => format!("{:?}", value as f32),
     });
     let mut text = elements.collect::<Vec<_>>().join(" ");

@@ -160,6 +160,16 @@ pub fn sums_of(dtype: DType) -> DType {
     if dtype.is_float() && dtype.bits() < 32 { DType::FLOAT32 } else { dtype }
 }
 
+/// The element type that means of elements of type `dtype` are computed in: sums of integers do not
+/// wrap, as far as 64 bits reach.
+pub fn means_of(dtype: DType) -> DType {
+    match dtype {
+        DType::UINT64 => dtype,
+        _ if dtype.is_float() => sums_of(dtype),
+        _ => DType::INT64,
+    }
+}
+
 /// The element type that real functions of elements of type `dtype` are computed in.
 pub fn reals_of(dtype: DType) -> DType {
     if dtype.is_float() { sums_of(dtype) } else { DType::FLOAT64 }

@@ -150,8 +150,8 @@ fn tensor_difference(
         }
     }
     let (index, a, b) = first?;
-    let show = |scalar| match scalar {
-        Scalar::Int(value) => value.to_string(),
+    let show = |scalar: Scalar| match scalar {
+        Scalar::Int(_) => scalar.as_integer(found.dtype()).to_string(),
         Scalar::Float(value) => value.to_string(),
     };
     Some(format!(

@@ -312,7 +312,7 @@ fn write_tensor(tensor: &TensorData, f: &mut fmt::Formatter<'_>) -> fmt::Result 
             ir_core::Scalar::Int(value) if tensor.dtype().is_bool() => {
                 f.write_str(if value != 0 { "True" } else { "False" })?;
             }
-            ir_core::Scalar::Int(value) => write!(f, "{value}")?,
+            ir_core::Scalar::Int(_) => write!(f, "{}", element.as_integer(tensor.dtype()))?,
             ir_core::Scalar::Float(value) if tensor.dtype().bits() == 64 => write!(f, "{value}")?,
             ir_core::Scalar::Float(value) => write!(f, "{}", value as f32)?,
         }

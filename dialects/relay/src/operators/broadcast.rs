@@ -45,14 +45,18 @@ macro_rules! arithmetic {
     )* };
 }
 
-/// The quotient without its fraction.
+/// The quotient without its fraction, which no rounding may take away before: that of floats is one
+/// of `float64`.
 fn truncated_quotient(cx: &mut DefineCx<'_>, divide: ScalarOp) -> Defined {
     define::elementwise(cx, 2, |e, x| {
-        let quotient = e.scalar(divide, x);
-        match e.dtype(quotient).is_float() {
-            true => e.scalar(ScalarOp::Trunc, &[quotient]),
-            false => quotient,
+        let dtype = e.dtype(x[0]);
+        if !dtype.is_float() {
+            return e.scalar(divide, x);
         }
+        let (a, b) = (e.cast(x[0], DType::FLOAT64), e.cast(x[1], DType::FLOAT64));
+        let quotient = e.scalar(divide, &[a, b]);
+        let whole = e.scalar(ScalarOp::Trunc, &[quotient]);
+        e.cast(whole, dtype)
     })
 }
 

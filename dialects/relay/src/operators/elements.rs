@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use ir_core::{DType, DTypeKind, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type};
+use ir_core::{DType, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type};
 use smallvec::SmallVec;
 
 use super::relation::Dims;
@@ -215,11 +215,7 @@ pub fn filled(dtype: DType, shape: &[i64], value: Scalar) -> Result<TensorData, 
 
 /// An integer element of type `dtype` as it is meant: `uint64` is not negative.
 pub fn integer(value: Scalar, dtype: DType) -> i128 {
-    match value {
-        Scalar::Int(v) if dtype.kind() == DTypeKind::UInt => i128::from(v as u64),
-        Scalar::Int(v) => i128::from(v),
-        Scalar::Float(v) => v as i128,
-    }
+    value.as_integer(dtype)
 }
 
 /// An element of type `dtype` as a float.

@@ -53,7 +53,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         are wanted, `mean`, `variance`, `rsqrt`",
         layer_norm,
     ),
-    one("LpNormalization", "`multiply`, `sum`, `divide`", |cx| {
+    one("LpNormalization", "`multiply`, `sum`, `where`, `divide`; zero stays zero", |cx| {
         let data = cx.input(0)?;
         let axis = cx.axis(-1, cx.rank(&data)?)? as i64;
         let attrs = attr("axis", vec![axis]).with("keepdims", &true);
@@ -69,6 +69,10 @@ pub(super) const OPERATORS: &[Operator] = &[
             }
             other => return Err(format!("expected the norm 1 or 2, found {other}").into()),
         };
+        // What is zero stays zero.
+        let (zero, one) = (cx.scalar_like(0.0, &norm)?, cx.scalar_like(1.0, &norm)?);
+        let is_zero = cx.op("equal", &[&norm, &zero])?;
+        let norm = cx.op("where", &[&is_zero, &one, &norm])?;
         cx.op("divide", &[&data, &norm])
     }),
     one("LRN", "`nn.lrn`", |cx| {

@@ -4,7 +4,7 @@ use ir_core::{DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, 
 use te::compute::{Combiner, Expression};
 
 use super::gather::{define_position, expect_fits, position, slice_offsets};
-use crate::define::{Define, DefineCx, Defined, Index, Operand, copied, sums_of, within};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, copied, means_of, sums_of, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::Opaque;
 use crate::operators::attributes::keywords;
@@ -147,7 +147,7 @@ fn define_scattered(
                 if let Some(hits) = &hits {
                     let hits = e.load(hits, i);
                     let count = e.add_index(hits, 1);
-                    let wide = if dtype.is_float() { sums } else { DType::INT64 };
+                    let wide = means_of(dtype);
                     let (sum, count) = (e.cast(value, wide), e.cast(count, wide));
                     value = e.div(sum, count);
                 }

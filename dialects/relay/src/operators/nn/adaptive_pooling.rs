@@ -6,7 +6,7 @@ use te::compute::{Combiner, Expression};
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
 use super::window::{least, per_axis};
-use crate::define::{Define, DefineCx, Defined, Index, Operand, strided, sums_of};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, means_of, strided};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
 use crate::operators::{FusionPattern, LayoutRule};
@@ -262,7 +262,7 @@ impl AdaptivePool {
             return cx.reduce(&extents, Combiner::Max, element);
         }
         // Sums of integers do not wrap.
-        let sums = if dtype.is_float() { sums_of(dtype) } else { DType::INT64 };
+        let sums = means_of(dtype);
         let name = cx.stage_of("sum");
         let sum = cx.builder.reduce(&name, &shape, &extents, Combiner::Sum, |e, i, r| {
             let x = element(e, i, r);

@@ -7,7 +7,7 @@ use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{require, require_rank};
 use super::window::{Margin, Step, margins, offset, pad_stage, padding, per_axis};
 use crate::define::{
-    Define, DefineCx, Defined, Index, Operand, accumulator, strided, sums_of, within,
+    Define, DefineCx, Defined, Index, Operand, accumulator, means_of, strided, within,
 };
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
@@ -199,7 +199,7 @@ fn define_correlation(cx: &mut DefineCx<'_>) -> Defined {
     let (reach, side) = (op.reach(), 2 * op.reach() + 1);
     let [channels, height, width] = [1, 2, 3].map(|axis| first.shape[axis]);
     // Sums of integers do not wrap before they are divided.
-    let sums = if dtype.is_float() { sums_of(dtype) } else { DType::INT64 };
+    let sums = means_of(dtype);
     let taps = [channels, op.kernel_size, op.kernel_size];
     let name = cx.stage_of("sum");
     let sum = cx.builder.reduce(&name, &shape, &taps, Combiner::Sum, |e, i, r| {

@@ -1,11 +1,11 @@
-//! What evaluators compute with: `f64` for floats, `i64` for integers.
+//! What evaluators compute with: `f64` for floats, `u64` for `uint64`, `i64` for other integers.
 
 use ir_core::{DType, InferCx, Op, TensorData, Type};
 
 use crate::interpreter::{EvalCx, EvalError, Value};
 use crate::operators::{elements, relation};
 
-/// A number that stands for an element during evaluation. Integers wrap as `int64` does; results
+/// A number that stands for an element during evaluation. Integers wrap at 64 bits; results
 /// are rounded or wrapped once, when they are written.
 pub(crate) trait Number: Copy + PartialOrd {
     /// The neutral element of [`Number::plus`].
@@ -87,10 +87,44 @@ impl Number for i64 {
     }
 }
 
+impl Number for u64 {
+    const ZERO: u64 = 0;
+
+    fn read(tensor: &TensorData) -> Vec<u64> {
+        tensor.to_i64().into_iter().map(|element| element as u64).collect()
+    }
+    fn write(dtype: DType, shape: &[i64], elements: &[u64]) -> Result<Value, EvalError> {
+        let elements: Vec<i64> = elements.iter().map(|element| *element as i64).collect();
+        Ok(TensorData::from_i64(dtype, shape, &elements)?.into())
+    }
+    fn plus(self, other: u64) -> u64 {
+        self.wrapping_add(other)
+    }
+    fn times(self, other: u64) -> u64 {
+        self.wrapping_mul(other)
+    }
+    fn greater(self, other: u64) -> u64 {
+        self.max(other)
+    }
+    fn over(self, count: i64) -> u64 {
+        self / count.max(1).unsigned_abs()
+    }
+    fn of(value: f64) -> u64 {
+        value as u64
+    }
+    fn lowest(_dtype: DType) -> u64 {
+        0
+    }
+}
+
 /// Calls a function generic over [`Number`] with the one that stands for a `dtype`.
 macro_rules! dispatch {
     ($dtype:expr, $function:ident($($arg:expr),* $(,)?)) => {
-        if $dtype.is_float() { $function::<f64>($($arg),*) } else { $function::<i64>($($arg),*) }
+        match $dtype {
+            dtype if dtype.is_float() => $function::<f64>($($arg),*),
+            ir_core::DType::UINT64 => $function::<u64>($($arg),*),
+            _ => $function::<i64>($($arg),*),
+        }
     };
 }
 pub(crate) use dispatch;

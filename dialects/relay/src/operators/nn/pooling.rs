@@ -8,7 +8,7 @@ use te::compute::{Combiner, Expression, Tensor};
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
 use super::window::{Margin, Reach, Step, Windows, least, margins, pad_stage, per_axis};
-use crate::define::{Define, DefineCx, Defined, Index, Operand, strided, sums_of, within};
+use crate::define::{Define, DefineCx, Defined, Index, Operand, means_of, strided, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::layout::Layout;
 use crate::operators::{FusionPattern, LayoutRule};
@@ -406,7 +406,7 @@ impl Pool {
             return cx.reduce(&sizes, Combiner::Max, element);
         }
         // Sums of integers do not wrap.
-        let sums = if dtype.is_float() { sums_of(dtype) } else { DType::INT64 };
+        let sums = means_of(dtype);
         let name = cx.stage_of("sum");
         let sum = cx.builder.reduce(&name, &shape, &sizes, Combiner::Sum, |e, i, r| {
             let x = element(e, i, r);
@@ -459,7 +459,7 @@ impl Pool {
                 }
             })
         });
-        let sums = if dtype.is_float() { sums_of(dtype) } else { DType::INT64 };
+        let sums = means_of(dtype);
         cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
             let mut place = layout.logical_indices(e, &order, &shape, i);
             let (mut bounds, mut met) = (Vec::new(), None);
