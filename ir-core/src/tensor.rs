@@ -52,13 +52,17 @@ pub fn tensor_bytes(shape: &[i64], dtype: DType) -> Option<usize> {
 
 impl TensorData {
     /// A tensor of raw `bytes`, which are not copied: a vector is taken over, and [`Bytes`] are
-    /// shared with whoever else holds them. Errors when their number does not fit the shape.
+    /// shared with whoever else holds them, unless they are of type `bool` and others than 0 and 1,
+    /// which stand for 1. Errors when their number does not fit the shape.
     pub fn from_bytes(
         dtype: DType,
         shape: &[i64],
         bytes: impl Into<Bytes>,
     ) -> Result<TensorData, TensorSizeError> {
-        let bytes = bytes.into();
+        let mut bytes: Bytes = bytes.into();
+        if dtype.is_bool() && bytes.iter().any(|byte| *byte > 1) {
+            bytes = bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
+        }
         let expected = tensor_bytes(shape, dtype);
         if expected != Some(bytes.len()) {
             return Err(TensorSizeError { expected, found: bytes.len() });
@@ -333,6 +337,12 @@ impl Scalar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_bool_is_0_or_1() {
+        let tensor = TensorData::from_bytes(DType::BOOL, &[3], vec![0, 2, 255]).unwrap();
+        assert_eq!(tensor.bytes(), [0, 1, 1]);
+    }
 
     #[test]
     fn elements_round_trip() {

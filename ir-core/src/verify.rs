@@ -182,9 +182,14 @@ impl Verifier<'_> {
                 format!("the parameters of `@{name}` have types {ty}, its body's are {found}"),
             );
         }
-        let end = body.last_op(body.entry()).filter(|op| body.operand_count(*op) == 1);
-        if let Some(end) = end {
-            let found = body.ty(body.operand(end, 0));
+        let end = body.last_op(body.entry()).filter(|op| body.operand_count(*op) > 0);
+        if let Some(end) = end.filter(|op| self.is_terminator(*op)) {
+            let types: Vec<Type> = body.operands(end).map(|value| body.ty(value)).collect();
+            // Several values are the fields of a tuple.
+            let found = match types[..] {
+                [one] => one,
+                _ => Type::tuple(types),
+            };
             if !compatible(function.result, found) {
                 let result = function.result;
                 self.error(

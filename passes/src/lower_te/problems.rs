@@ -1,6 +1,7 @@
 //! What cannot be lowered.
 
 use indexmap::IndexMap;
+use ir_core::tensor::tensor_bytes;
 use ir_core::{Body, Diagnostic, Loc, OpId, PassContext, Registry, Span, Type, TypeData};
 use relay::define::{Define, tensor_types};
 use relay::language::{Call, Global, fn_attributes, is_primitive};
@@ -23,6 +24,10 @@ pub(super) enum Problem {
     Call(String),
     /// A value that is no tensor of known extents.
     Type(Type),
+    /// A tensor of vectors.
+    Vectors(Type),
+    /// A tensor that no memory holds.
+    Size(Type),
 }
 
 /// Problems in the order in which they were found, and where.
@@ -109,6 +114,16 @@ impl Problem {
                 format!("expected tensors of known extents, found {ty}"),
                 "give the parameters of `@main` known extents, and run `dynamic-to-static`",
             ),
+            Problem::Vectors(ty) => (
+                "E0624",
+                format!("expected elements of one lane, found {ty}"),
+                "write the lanes as a further axis: schedules make vectors of it",
+            ),
+            Problem::Size(ty) => (
+                "E0624",
+                format!("a tensor of type {ty} has more bytes than can be addressed"),
+                "make its extents smaller",
+            ),
         }
     }
 }
@@ -138,15 +153,27 @@ pub(super) fn check(body: &Body, registry: &Registry) -> Problems {
 }
 
 fn check_type(ty: Type, loc: Loc, problems: &mut Problems) {
-    let known = |tensors: Vec<Type>| {
-        let shape = |ty: &Type| ty.as_tensor().and_then(|tensor| tensor.known_shape());
-        tensors.iter().all(|ty| shape(ty).is_some())
+    let problem = match (ty.data(), tensor_types(ty)) {
+        (TypeData::Function(_), _) => Some(Problem::FunctionValue),
+        (_, Some(tensors)) => tensors.into_iter().find_map(|tensor| tensor_problem(tensor, ty)),
+        _ => Some(Problem::Type(ty)),
     };
-    match ty.data() {
-        TypeData::Function(_) => problems.add(Problem::FunctionValue, loc),
-        _ if tensor_types(ty).is_some_and(known) => {}
-        _ => problems.add(Problem::Type(ty), loc),
+    if let Some(problem) = problem {
+        problems.add(problem, loc);
     }
+}
+
+/// What is wrong with `tensor`, which is part of `whole`.
+fn tensor_problem(tensor: Type, whole: Type) -> Option<Problem> {
+    let Some((shape, dtype)) =
+        tensor.as_tensor().and_then(|tensor| Some((tensor.known_shape()?, tensor.dtype)))
+    else {
+        return Some(Problem::Type(whole));
+    };
+    if dtype.lanes() != 1 {
+        return Some(Problem::Vectors(whole));
+    }
+    tensor_bytes(&shape, dtype).is_none().then_some(Problem::Size(whole))
 }
 
 fn check_operation(body: &Body, op: OpId, registry: &Registry) -> Option<Problem> {
