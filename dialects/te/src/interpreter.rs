@@ -33,6 +33,7 @@ pub const CODES: &[(&str, &str, &str)] = &[
     ("E0855", "arguments do not fit", "A function takes exactly its parameters, of their types."),
     ("E0856", "stack limit reached", "Kernels call one another more deeply than is allowed."),
     ("E0857", "data race", "Iterations that may run at once use an element, and one stores it."),
+    ("E0858", "check failed", "A number is not what the kernel expects; the message says what."),
 ];
 
 /// How a run goes.

@@ -10,6 +10,7 @@
 //! its schedule into loops, and [`interpreter`] gives the meaning of the first and the last, so
 //! that "a schedule never changes results" is a property one can test.
 
+pub mod checks;
 pub mod compute;
 pub mod generate;
 pub mod index;

@@ -75,11 +75,11 @@ scalar_ops! {
     Mul "mul" 2 Arithmetic
     /// `a / b`; integers truncate toward zero. Division by integer 0 is an error.
     Div "div" 2 Arithmetic
-    /// The remainder of truncating division, with the sign of `a`.
+    /// The remainder of truncating division, with the sign of `a`; by integer 0 it is an error.
     Mod "mod" 2 Arithmetic
-    /// `⌊a / b⌋`.
+    /// `⌊a / b⌋`. Division by integer 0 is an error.
     FloorDiv "floordiv" 2 Arithmetic
-    /// `a - ⌊a / b⌋ · b`, with the sign of `b`.
+    /// `a - ⌊a / b⌋ · b`, with the sign of `b`; by integer 0 it is an error.
     FloorMod "floormod" 2 Arithmetic
     /// The lesser; NaN where either is.
     Min "min" 2 Arithmetic
@@ -99,9 +99,9 @@ scalar_ops! {
     Xor "xor" 2 Bits
     /// Bitwise complement; of `bool`, negation.
     Not "not" 1 Bits
-    /// `a · 2^b`, wrapped; 0 where `b` is at least the width.
+    /// `a · 2^b`, wrapped; 0 where `b` is at least the width. A negative `b` is an error.
     ShiftLeft "shl" 2 Bits
-    /// `⌊a / 2^b⌋`.
+    /// `⌊a / 2^b⌋`. A negative `b` is an error.
     ShiftRight "shr" 2 Bits
     /// `a = b`.
     Eq "eq" 2 Comparison
@@ -487,16 +487,49 @@ fn select_type(_: Select<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     Ok(Type::scalar(a))
 }
 
-/// The scalar operations.
+/// `a` where `condition` holds; elsewhere an error, of which `message` tells. What goes on
+/// nevertheless has `otherwise` there, which has to be harmless. All are evaluated.
+///
+/// It has no effect: where nothing uses the result, there is no error.
+#[derive(Op, Clone, Debug)]
+#[op(name = "te.check", infer = |op: Check<Type>, cx: &mut _| {
+    select_type(Select { condition: op.condition, a: op.a, b: op.otherwise }, cx)
+})]
+pub struct Check<V = ValueId> {
+    /// A `bool` of as many lanes as `a`.
+    pub condition: V,
+    /// The value where it holds.
+    pub a: V,
+    /// The value elsewhere.
+    pub otherwise: V,
+    /// What was expected, such as `expected an index below 5`.
+    pub message: String,
+    /// Which of the checks of its function it is, once they are
+    /// [numbered](crate::checks::spell_out).
+    #[default(None)]
+    pub site: Option<i64>,
+}
+
+/// Writes `op`, of one result of type `ty`, at a place; its result.
+pub(crate) fn insert<T: OpFields<ValueId>>(
+    body: &mut Body,
+    at: InsertPoint,
+    op: &T,
+    ty: Type,
+) -> ValueId {
+    let (operands, types) = (op.operands(), [ty]);
+    let parts = OpParts::new(T::NAME, &operands, &types).attrs(op.attrs());
+    let op = body.insert_op(at, parts);
+    body.result(op, 0)
+}
+
 /// The constant 0, where `ty` is a scalar.
 fn zero(body: &mut Body, at: InsertPoint, ty: Type) -> Option<ValueId> {
     let value = TensorData::scalar(dtype_of(ty)?, Scalar::Int(0));
-    let types = [ty];
-    let attrs = OpFields::<ValueId>::attrs(&Constant { value });
-    let op = body.insert_op(at, OpParts::new("te.constant", &[], &types).attrs(attrs));
-    Some(body.result(op, 0))
+    Some(insert(body, at, &Constant { value }, ty))
 }
 
+/// The scalar operations.
 pub(crate) fn register(registry: &mut Registry) {
     for op in ScalarOp::ALL {
         let def = OpDef {
@@ -510,4 +543,5 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Cast>();
     registry.op::<Reinterpret>();
     registry.op::<Select>();
+    registry.op::<Check>();
 }

@@ -1,15 +1,15 @@
 //! Writing compute functions from Rust.
 
 use ir_core::{
-    AttrDict, BlockId, Body, DType, InsertPoint, Item, NameHint, OpFields, OpParts, Scalar, Symbol,
-    TensorData, Type, ValueId,
+    AttrDict, BlockId, Body, DType, InsertPoint, Item, Loc, NameHint, OpFields, OpParts, Scalar,
+    Symbol, TensorData, Type, ValueId,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Yield};
 use crate::scalar::{
-    Cast, Constant, Reinterpret, ScalarOp, Select, bool_like, dtype_of, is_reinterpretable,
+    Cast, Check, Constant, Reinterpret, ScalarOp, Select, bool_like, dtype_of, is_reinterpretable,
 };
 
 /// A tensor of a function being written.
@@ -30,12 +30,18 @@ pub struct ComputeBuilder {
     body: Body,
     names: FxHashMap<String, usize>,
     error: Option<String>,
+    loc: Option<Loc>,
 }
 
 impl ComputeBuilder {
     /// A function without parameters and stages.
     pub fn new() -> ComputeBuilder {
         ComputeBuilder::default()
+    }
+
+    /// What is written next comes from `loc`.
+    pub fn at(&mut self, loc: Loc) {
+        self.loc = Some(loc);
     }
 
     /// Adds a parameter of `shape` and `dtype`.
@@ -212,6 +218,7 @@ impl ComputeBuilder {
         let args: SmallVec<[ValueId; 8]> =
             types.map(|ty| self.body.add_block_arg(block, ty)).collect();
         let mut e = Expression::new(&mut self.body, block);
+        e.loc = self.loc.unwrap_or(Loc::UNKNOWN);
         let values = element(&mut e, &args);
         let dtypes = values.iter().map(|value| e.dtype(*value)).collect();
         let error = e.error.take();
@@ -269,6 +276,8 @@ pub(crate) fn function_type(body: &Body, values: &[ValueId]) -> Type {
 pub struct Expression<'b> {
     /// The body that is written to.
     pub body: &'b mut Body,
+    /// Where what is written next comes from.
+    pub loc: Loc,
     at: InsertPoint,
     known: FxHashMap<(Symbol, SmallVec<[ValueId; 4]>, AttrDict), ValueId>,
     error: Option<String>,
@@ -287,7 +296,7 @@ impl<'b> Expression<'b> {
     /// Writes at the end of `block`.
     pub fn new(body: &'b mut Body, block: BlockId) -> Expression<'b> {
         let at = InsertPoint::End(block);
-        Expression { body, at, known: FxHashMap::default(), error: None }
+        Expression { body, loc: Loc::UNKNOWN, at, known: FxHashMap::default(), error: None }
     }
 
     /// The element type of `value`; `int64` where it is no scalar, which is a mistake.
@@ -326,7 +335,7 @@ impl<'b> Expression<'b> {
             return *value;
         }
         let results = [Type::scalar(dtype)];
-        let parts = OpParts::new(name, &key.1, &results).attrs(attrs);
+        let parts = OpParts::new(name, &key.1, &results).attrs(attrs).at(self.loc);
         let op = self.body.insert_op(self.at, parts);
         let value = self.body.result(op, 0);
         self.known.insert(key, value);
@@ -400,6 +409,19 @@ impl<'b> Expression<'b> {
             self.fail(format!("a choice by {truth} of {chosen} and {other}"));
         }
         self.write(&Select { condition, a, b }, chosen)
+    }
+
+    /// `a` where `condition` holds, else an error that says `message`, behind which `otherwise` stands.
+    pub fn check(
+        &mut self,
+        condition: ValueId,
+        a: ValueId,
+        otherwise: ValueId,
+        message: impl Into<String>,
+    ) -> ValueId {
+        let dtype = self.dtype(a);
+        let message = message.into();
+        self.write(&Check { condition, a, otherwise, message, site: None }, dtype)
     }
 
     /// The element of `tensor` at `indices`.

@@ -332,9 +332,18 @@ impl Elements<'_, '_> {
         let op = match term.dtype {
             dtype if dtype.is_bool() => ScalarOp::Not,
             _ if self.random.one_in(2) => ScalarOp::Neg,
-            _ => ScalarOp::Abs,
+            _ => return self.magnitude(term),
         };
         Term { value: self.e.scalar(op, &[term.value]), ..term }
+    }
+
+    /// The magnitude of a number, with a check that it is as large as it may be at most.
+    fn magnitude(&mut self, term: Term) -> Term {
+        let magnitude = self.e.scalar(ScalarOp::Abs, &[term.value]);
+        let limit = self.e.number(term.dtype, term.bounds.limit);
+        let condition = self.e.le(magnitude, limit);
+        let value = self.e.check(condition, magnitude, limit, "expected a smaller number");
+        Term { value, ..term }
     }
 
     fn binary(&mut self, a: Term, b: Term) -> Term {

@@ -13,7 +13,9 @@ use ir_core::{
 use super::{Error, Order};
 use crate::compute::{Load, LoadIf};
 use crate::loops::{Broadcast, Data, Extract, Ramp};
-use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select, dtype_of, is_reinterpretable};
+use crate::scalar::{
+    Cast, Check, Constant, Reinterpret, ScalarOp, Select, dtype_of, is_reinterpretable,
+};
 
 /// The number of a register.
 pub(super) type Register = u32;
@@ -114,6 +116,14 @@ pub(super) enum Instruction {
         a: Register,
         b: Register,
         to: Register,
+    },
+    /// Copies `lanes` registers, or ends the run where a condition does not hold.
+    Check {
+        lanes: u32,
+        condition: Register,
+        a: Register,
+        to: Register,
+        message: Box<str>,
     },
     /// `lanes` registers from every `step`-th one.
     Copy {
@@ -484,6 +494,10 @@ impl<'b> Assembler<'b> {
             let (a, b) = (self.read(a, lanes)?, self.read(b, lanes)?);
             let to = self.define(result)?;
             self.emit(Instruction::Select { lanes, condition, a, b, to });
+        } else if let Some(Check { condition, a, message, .. }) = body.view(op) {
+            let (condition, a) = (self.read(condition, lanes)?, self.read(a, lanes)?);
+            let to = self.define(result)?;
+            self.emit(Instruction::Check { lanes, condition, a, to, message: message.into() });
         } else if let Some(Load { tensor, indices }) = body.view(op) {
             let buffer = self.buffer(tensor)?;
             let access = self.access(buffer, &indices, lanes)?;

@@ -246,6 +246,10 @@ enum Stop {
         lane: u32,
         earlier: Use,
     },
+    /// A check does not hold.
+    Failed {
+        message: String,
+    },
     NoValue {
         message: String,
         operands: SmallVec<[Scalar; 2]>,
@@ -284,6 +288,14 @@ fn step(
                 let holds = registers[(condition + lane) as usize].as_bool();
                 let from = if holds { a } else { b };
                 registers[(to + lane) as usize] = registers[(from + lane) as usize];
+            }
+        }
+        Instruction::Check { lanes, condition, a, to, ref message } => {
+            for lane in 0..lanes {
+                if !registers[(condition + lane) as usize].as_bool() {
+                    return Err(Box::new(Stop::Failed { message: message.to_string() }));
+                }
+                registers[(to + lane) as usize] = registers[(a + lane) as usize];
             }
         }
         Instruction::Copy { lanes, from, step, to } => {
@@ -482,6 +494,7 @@ fn explain(code: &Code, place: usize, registers: &[Scalar], stop: Stop) -> Error
             Error::new("E0857", message)
                 .help("make that loop serial, or give each iteration elements of its own")
         }
+        Stop::Failed { message } => Error::new("E0858", message),
         Stop::NoValue { message, operands } => {
             let mut text = format!("`{op}` of ");
             for (number, operand) in operands.iter().enumerate() {

@@ -8,7 +8,7 @@ use ir_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::scalar::{Constant, ScalarOp, Select, dtype_of};
+use crate::scalar::{Check, Constant, ScalarOp, Select, dtype_of};
 
 /// Simplifies `body`; returns how many operations went away.
 pub fn simplify(body: &mut Body) -> u64 {
@@ -56,6 +56,7 @@ impl Simplifier<'_> {
             let pure = ScalarOp::of(name).is_some()
                 || self.body.view::<Constant>(op).is_some()
                 || self.body.view::<Select>(op).is_some()
+                || self.body.view::<Check>(op).is_some()
                 || matches!(name.as_str(), "te.cast" | "te.ramp" | "te.broadcast" | "te.extract");
             if !pure {
                 continue;
@@ -85,6 +86,10 @@ impl Simplifier<'_> {
         if let Some(select) = self.body.view::<Select>(op) {
             let (condition, _) = self.constant(select.condition)?;
             return Some(if condition.as_bool() { select.a } else { select.b });
+        }
+        if let Some(check) = self.body.view::<Check>(op) {
+            let (condition, _) = self.constant(check.condition)?;
+            return condition.as_bool().then_some(check.a);
         }
         let scalar = ScalarOp::of(self.body.op_name(op))?;
         let operands: SmallVec<[ValueId; 2]> = self.body.operands(op).collect();

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Broadcast, Extract, For, ForKind, If, Ramp, Store};
 use crate::compute::{Load, LoadIf};
-use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select, dtype_of};
+use crate::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select, dtype_of, insert};
 
 /// Vectors have at most this many lanes.
 pub const MAX_LANES: i64 = 64;
@@ -90,6 +90,7 @@ fn has_vector_form(body: &Body, op: OpId) -> bool {
             <Cast as OpFields<ValueId>>::NAME,
             <Reinterpret as OpFields<ValueId>>::NAME,
             <Select as OpFields<ValueId>>::NAME,
+            <Check as OpFields<ValueId>>::NAME,
             <Load as OpFields<ValueId>>::NAME,
             <Extract as OpFields<ValueId>>::NAME,
         ];
@@ -180,11 +181,7 @@ impl Widener<'_> {
     }
 
     fn insert<T: OpFields<ValueId>>(&mut self, at: InsertPoint, op: &T, ty: Type) -> ValueId {
-        let operands = op.operands();
-        let types = [ty];
-        let parts = OpParts::new(T::NAME, &operands, &types).attrs(op.attrs());
-        let op = self.body.insert_op(at, parts);
-        self.body.result(op, 0)
+        insert(self.body, at, op, ty)
     }
 
     fn index(&mut self, at: InsertPoint, value: i64) -> ValueId {

@@ -13,7 +13,7 @@ use super::tensorize::PartCall;
 use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield};
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::{Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
-use crate::scalar::{ScalarOp, Select, dtype_of};
+use crate::scalar::{Check, ScalarOp, Select, dtype_of};
 use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
 
 /// Whether the loops being written initialize a reduction, or compute.
@@ -625,6 +625,11 @@ impl Writer<'_> {
             && let Term::Truth(truth) = terms[&select.condition]
         {
             return terms[if truth { &select.a } else { &select.b }].clone();
+        }
+        if let Some(check) = body.view::<Check>(op)
+            && let Term::Truth(true) = terms[&check.condition]
+        {
+            return terms[&check.a].clone();
         }
         if let Some(scalar) = ScalarOp::of(body.op_name(op)) {
             let operands: SmallVec<[&Term; 2]> = body.operands(op).map(|v| &terms[&v]).collect();

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::compute::{Expression, Load, LoadIf, Return, Yield};
-use crate::scalar::dtype_of;
+use crate::scalar::{Check, ScalarOp, dtype_of};
 use crate::schedule::{Attach, Schedule, Stage, outputs};
 
 /// A compute function without inline stages.
@@ -131,8 +131,14 @@ impl Copier<'_> {
                 Some((tensor, indices, Some((values[&condition], values[&otherwise]))))
             });
             let Some((tensor, indices, choice)) = load else {
-                let operands: SmallVec<[ValueId; 4]> =
+                let mut operands: SmallVec<[ValueId; 4]> =
                     source.operands(op).map(|v| values[&v]).collect();
+                if let (Some(guard), Some(_)) = (guard, source.view::<Check>(op)) {
+                    // What is not used may be anything, but is not computed with.
+                    let unused = e.scalar(ScalarOp::Not, &[guard]);
+                    operands[1] = e.select(operands[0], operands[1], operands[2]);
+                    operands[0] = e.or(unused, operands[0]);
+                }
                 let result = source.result(op, 0);
                 let dtype = dtype_of(source.ty(result)).unwrap_or(ir_core::DType::INT64);
                 let copy = e.write_named(source.op_name(op), operands, source.attrs(op), dtype);

@@ -17,8 +17,9 @@ pub const CODES: &[Code] = &[
         title: "unknown function in an expression",
         explanation: "Expressions call the scalar operations by the names in the reference, such \
                       as `exp(x)` and `max(a, b)`, besides `cast<float32>(x)`, \
-                      `select(c, a, b)`, `ramp(base, 1, 4)`, `broadcast(x, 4)`, `extract(v, 0)` \
-                      and `constant(dense<...>)`.",
+                      `select(c, a, b)`, `check(c, a, b, \"expected c\")`, \
+                      `ramp(base, 1, 4)`, `broadcast(x, 4)`, `extract(v, 0)` and \
+                      `constant(dense<...>)`.",
     },
     Code {
         code: OPERANDS,

@@ -7,7 +7,7 @@ use ir_core::text::lexer::{Token, TokenKind};
 use ir_core::text::literals::read_scalar;
 use ir_core::text::types::{parse_dtype, parse_integer};
 use ir_core::{
-    AttrData, AttrDict, DType, Diagnostic, OpFields, Scalar, Symbol, TensorData, ValueId,
+    AttrData, AttrDict, AttrValue, DType, Diagnostic, OpFields, Scalar, Symbol, TensorData, ValueId,
 };
 
 use super::codes;
@@ -15,7 +15,7 @@ use super::operators::{CALLS, Precedence, call_name, infix_of, prefix, scalar_op
 use super::parser::{Parser, Word};
 use crate::compute::{Load, LoadIf};
 use crate::loops::{Broadcast, Extract, Ramp};
-use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select};
+use crate::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select};
 
 /// What a call applies.
 #[derive(Clone, Copy)]
@@ -24,6 +24,7 @@ enum Callee {
     Cast(DType),
     Reinterpret(DType),
     Select,
+    Check,
     Ramp,
     Broadcast,
     Extract,
@@ -120,8 +121,8 @@ impl Parser<'_, '_, '_> {
                 Frame::Infix(..) | Frame::Prefix(..) => self.reduce(&frame, values)?,
                 Frame::Group => drop(self.cursor.expect(TokenKind::RightParen)?),
                 Frame::Call { callee, first, start } => {
-                    let numbers = callee.numbers();
-                    if numbers == 0 && self.cursor.eat(TokenKind::Comma) {
+                    let complete = callee.has_rest() && values.len() - first == callee.operands();
+                    if !complete && self.cursor.eat(TokenKind::Comma) {
                         frames.push(Frame::Call { callee, first, start });
                         return Ok(None);
                     }
@@ -368,6 +369,7 @@ impl Parser<'_, '_, '_> {
         let name = self.cursor.text_of(token);
         let callee = match name {
             "select" => Callee::Select,
+            "check" => Callee::Check,
             "ramp" => Callee::Ramp,
             "broadcast" => Callee::Broadcast,
             "extract" => Callee::Extract,
@@ -409,7 +411,7 @@ impl Parser<'_, '_, '_> {
         self.cursor.report(Diagnostic::error(codes::OPERANDS, message).at(place))
     }
 
-    /// Reads the end of a call, numbers that are no operands included.
+    /// Reads the end of a call, what is no operand included.
     fn finish_call(
         &mut self,
         callee: Callee,
@@ -421,6 +423,10 @@ impl Parser<'_, '_, '_> {
         for number in &mut numbers[..callee.numbers()] {
             self.cursor.expect(TokenKind::Comma)?;
             *number = parse_integer(self.cursor)?;
+        }
+        let (mut message, mut site) = (String::new(), None);
+        if let Callee::Check = callee {
+            (message, site) = self.message()?;
         }
         self.cursor.expect(TokenKind::RightParen)?;
         let operands = take(values, first);
@@ -442,6 +448,9 @@ impl Parser<'_, '_, '_> {
             (Callee::Select, &[condition, a, b]) => {
                 self.operand(&Select { condition, a, b }, start, values)
             }
+            (Callee::Check, &[condition, a, otherwise]) => {
+                self.operand(&Check { condition, a, otherwise, message, site }, start, values)
+            }
             (Callee::Ramp, &[base]) => {
                 self.operand(&Ramp { base, stride: one, lanes: two }, start, values)
             }
@@ -449,6 +458,20 @@ impl Parser<'_, '_, '_> {
             (Callee::Extract, &[a]) => self.operand(&Extract { a, lane: one }, start, values),
             (callee, operands) => Err(self.wrong_count(callee, operands.len(), start)),
         }
+    }
+
+    /// Reads `, "message"` and perhaps the number of a check.
+    fn message(&mut self) -> Result<(String, Option<i64>), Failed> {
+        self.cursor.expect(TokenKind::Comma)?;
+        if self.cursor.kind() != TokenKind::String {
+            return Err(self.cursor.unexpected("a message in quotes"));
+        }
+        let message = String::from_attr(parse_attr(self.cursor)?).unwrap_or_default();
+        let site = match self.cursor.eat(TokenKind::Comma) {
+            true => Some(parse_integer(self.cursor)?),
+            false => None,
+        };
+        Ok((message, site))
     }
 
     // ---- operations ------------------------------------------------------------------------
@@ -509,6 +532,7 @@ impl Callee {
             Callee::Cast(_) => "cast",
             Callee::Reinterpret(_) => "reinterpret",
             Callee::Select => "select",
+            Callee::Check => "check",
             Callee::Ramp => "ramp",
             Callee::Broadcast => "broadcast",
             Callee::Extract => "extract",
@@ -519,9 +543,14 @@ impl Callee {
     fn operands(self) -> usize {
         match self {
             Callee::Scalar(op) => op.arity(),
-            Callee::Select => 3,
+            Callee::Select | Callee::Check => 3,
             _ => 1,
         }
+    }
+
+    /// Whether something stands behind the operands.
+    fn has_rest(self) -> bool {
+        self.numbers() > 0 || matches!(self, Callee::Check)
     }
 
     /// How many plain integers stand behind the operands.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::compute::{Compute, Load, LoadIf, Reduce, Return, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Broadcast, Call, Data, Extract, For, If, Ramp, Store};
-use crate::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select};
+use crate::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select};
 
 /// An operation that has a form of its own.
 pub(crate) enum Form {
@@ -17,6 +17,7 @@ pub(crate) enum Form {
     Cast(Cast),
     Reinterpret(Reinterpret),
     Select(Select),
+    Check(Check),
     Load(Load),
     LoadIf(LoadIf),
     Ramp(Ramp),
@@ -40,11 +41,12 @@ pub(crate) enum Form {
 type Read = fn(&Body, OpId) -> Option<Form>;
 
 static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
-    let all: [(&str, Read); 21] = [
+    let all: [(&str, Read); 22] = [
         entry::<Constant>(|b, op| Some(Form::Constant(expression(b, op)?))),
         entry::<Cast>(|b, op| Some(Form::Cast(expression(b, op)?))),
         entry::<Reinterpret>(|b, op| Some(Form::Reinterpret(expression(b, op)?))),
         entry::<Select>(|b, op| Some(Form::Select(expression(b, op)?))),
+        entry::<Check>(|b, op| Some(Form::Check(expression(b, op)?))),
         entry::<Load>(|b, op| Some(Form::Load(expression(b, op)?))),
         entry::<LoadIf>(|b, op| Some(Form::LoadIf(expression(b, op)?))),
         entry::<Ramp>(|b, op| Some(Form::Ramp(expression(b, op)?))),
@@ -159,6 +161,7 @@ impl Form {
                 | Cast(_)
                 | Reinterpret(_)
                 | Select(_)
+                | Check(_)
                 | Load(_)
                 | LoadIf(_)
                 | Ramp(_)

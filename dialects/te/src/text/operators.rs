@@ -82,7 +82,8 @@ pub(super) fn scalar_op(name: &str) -> Option<ScalarOp> {
 }
 
 /// Calls of expressions that are no scalar operations.
-pub(super) const CALLS: [&str; 6] = ["cast", "select", "ramp", "broadcast", "extract", "constant"];
+pub(super) const CALLS: [&str; 7] =
+    ["cast", "select", "check", "ramp", "broadcast", "extract", "constant"];
 
 /// Words that are no names of stages and indices, unless in quotes.
 const KEYWORDS: [&str; 23] = [

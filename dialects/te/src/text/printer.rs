@@ -24,7 +24,7 @@ use super::operators::{
 };
 use crate::compute::{Combiner, Load, LoadIf, Reduce};
 use crate::loops::{Alloc, For, ForKind, OUTPUTS, Scope};
-use crate::scalar::ScalarOp;
+use crate::scalar::{Check, ScalarOp};
 use crate::schedule::default_name;
 
 /// Brackets nested deeper than this do not break over lines, so that the output stays linear in
@@ -79,6 +79,8 @@ enum Piece {
     Name(ValueId),
     Text(&'static str),
     Number(i64),
+    /// A text in quotes.
+    Message(String),
     /// The bracket of a call.
     Call,
     /// The bracket of indices.
@@ -479,6 +481,7 @@ impl<'a> Printer<'a> {
             match piece {
                 Piece::Text(text) => self.line.push(text),
                 Piece::Number(number) => push(&mut self.line, format_args!("{number}")),
+                Piece::Message(text) => write_attr(text.to_attr(), self.options, &mut self.line),
                 Piece::Call => self.open('(', true),
                 Piece::Index => self.open('[', false),
                 Piece::Comma => self.separate(1),
@@ -546,6 +549,15 @@ impl<'a> Printer<'a> {
             }
             Form::Select(select) => {
                 call("select", &[select.condition, select.a, select.b], &[], pieces);
+            }
+            Form::Check(Check { condition, a, otherwise, message, site }) => {
+                pieces.push(Piece::Close(')'));
+                if let Some(site) = site {
+                    pieces.extend([Piece::Number(*site), Piece::Comma]);
+                }
+                pieces.extend([Piece::Message(message.clone()), Piece::Comma]);
+                list(&[*condition, *a, *otherwise], pieces);
+                pieces.extend([Piece::Call, Piece::Text("check")]);
             }
             Form::Ramp(ramp) => call("ramp", &[ramp.base], &[ramp.stride, ramp.lanes], pieces),
             Form::Broadcast(broadcast) => {

@@ -2,7 +2,7 @@
 
 use ir_core::{Body, DType, DTypeKind, EntityId, OpId, Scalar, TensorData, ValueDef, ValueId};
 use te::loops::{Broadcast, Extract, For, Ramp};
-use te::scalar::{Cast, Constant, ScalarOp, Select, dtype_of};
+use te::scalar::{Cast, Check, Constant, ScalarOp, Select, dtype_of};
 
 /// Bounds of every lane of a value, both inclusive.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -200,7 +200,7 @@ impl Ranges {
             exact(ScalarOp::Add, operand(0), steps)?
         } else if body.view::<Broadcast>(op).is_some() || body.view::<Extract>(op).is_some() {
             operand(0)
-        } else if body.view::<Select>(op).is_some() {
+        } else if body.view::<Select>(op).is_some() || body.view::<Check>(op).is_some() {
             operand(1).union(operand(2))
         } else if body.view::<Cast>(op).is_some() && !dtype.is_bool() {
             match (operand(0), dtype.is_float()) {

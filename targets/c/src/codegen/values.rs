@@ -8,7 +8,7 @@
 use ir_core::{DType, OpId, Scalar, ValueId};
 use te::compute::{Load, LoadIf};
 use te::loops::{Broadcast, Extract, Ramp};
-use te::scalar::{Cast, Constant, Reinterpret, ScalarOp, Select, dtype_of};
+use te::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select, dtype_of};
 
 use super::affine::Linear;
 use super::expr::{
@@ -166,6 +166,10 @@ impl Emitter<'_> {
         }
         if let Some(select) = self.body.view::<Select>(op) {
             return Some(self.select(&select, dtype));
+        }
+        if let Some(Check { condition, a, otherwise, .. }) = self.body.view(op) {
+            // A kernel alone has nobody to tell; those of programs report before they come here.
+            return Some(self.select(&Select { condition, a, b: otherwise }, dtype));
         }
         if let Some(load) = self.body.view::<Load>(op) {
             return Some(self.load(load.tensor, &load.indices, dtype));
