@@ -51,6 +51,7 @@ fn compile(weights: &str) {
         fusion: Fusion::Dominator,
         threads,
         interpret: false,
+        checked: true,
         progress: &progress,
     };
     let mut found = Vec::new();

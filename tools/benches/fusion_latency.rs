@@ -86,6 +86,7 @@ fn build(name: &str, fuse: &str, registry: &Registry) -> Program {
         fusion: Fusion::Dominator,
         threads: 1,
         interpret: false,
+        checked: true,
         progress: &progress,
     };
     let built = Program::build(module, registry, &options, &mut Vec::new());

@@ -16,9 +16,10 @@ use ir_core::pass::OptionValue;
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
 use ir_core::{
     AttrDict, CostTable, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts,
-    Registry, Symbol, TensorData, Type, TypeData, ValueId, verify,
+    Registry, Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
 use relay::language::{Constant, FUNC};
+use target_core::checks::{first_failure, report_checks};
 use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Interpreted, Target};
 use te::compute::Work;
@@ -58,7 +59,9 @@ pub struct Program {
     executable: Box<dyn Executable>,
     layout: Layout,
     params: Vec<Type>,
-    /// Inputs, constants, results: the parameters of the main kernel.
+    /// Where the program starts in its source.
+    span: Option<Span>,
+    /// Inputs, constants, results, statuses of checks: the parameters of the main kernel.
     buffers: Vec<Buffer>,
     calls: Calls,
     works: HashMap<Symbol, Work>,
@@ -74,6 +77,9 @@ pub struct BuildOptions<'a> {
     pub threads: usize,
     /// Interprets the loops of kernels, rather than compiling them. Slow, and needs no compiler.
     pub interpret: bool,
+    /// Whether what operators expect of numbers, such as divisors and indices, is checked. What is not
+    /// checked computes anything, from its operands alone.
+    pub checked: bool,
     /// Told how far it is.
     pub progress: &'a Progress,
 }
@@ -145,7 +151,7 @@ pub fn lower(
     options: &BuildOptions<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Result<Lowered, Vec<Diagnostic>> {
-    let &BuildOptions { target, fusion, threads, progress, .. } = options;
+    let &BuildOptions { target, fusion, threads, checked, progress, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
     let text = pipeline(target.capabilities().lanes(32), fusion);
@@ -169,9 +175,10 @@ pub fn lower(
     let start = Instant::now();
     progress.step("schedules and loops");
     let works = profile::works(module);
-    lower_functions(module, target.capabilities(), threads)?;
+    let sites = lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
-    let layout = lay_out(module, MAIN).map_err(|error| vec![error])?;
+    let checks = report_checks(module, MAIN, sites, checked);
+    let layout = lay_out(module, MAIN, checks).map_err(|error| vec![error])?;
     times.lower = start.elapsed();
     Ok(Lowered { layout, works, times })
 }
@@ -192,6 +199,7 @@ impl Program {
         let calls = profile::calls(&module, MAIN);
         let main = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
         let params = main.map(|main| Type::tuple(main.params.iter().copied()));
+        let span = module.get(MAIN).and_then(|main| main.signature.span);
         let planned = usize::try_from(layout.memory.planned).ok();
         let fits = |more: usize| {
             let bytes = params.map_or(Some(0), memory::bytes_of);
@@ -226,7 +234,7 @@ impl Program {
         for (buffer, value) in buffers.iter_mut().skip(layout.inputs).zip(&layout.data) {
             buffer.as_mut().copy_from_slice(value.bytes());
         }
-        Ok((Program { executable, layout, params, buffers, calls, works }, times))
+        Ok((Program { executable, layout, params, span, buffers, calls, works }, times))
     }
 
     /// The types of the inputs.
@@ -261,9 +269,18 @@ impl Program {
         Ok(())
     }
 
-    /// Runs on the inputs that were set.
+    /// Runs on the inputs that were set. Errors where a check fails: the first, in the order of the
+    /// program. Then the results are nothing in particular.
     pub fn run(&mut self) -> Result<(), Diagnostic> {
-        self.executable.call(MAIN, &mut self.buffers)
+        self.executable.call(MAIN, &mut self.buffers)?;
+        let statuses = &self.buffers[self.first_output() + self.layout.outputs..];
+        let failure = first_failure(&self.layout.checks, statuses, self.span);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Which of the parameters is the first result.
+    fn first_output(&self) -> usize {
+        self.params.len().saturating_sub(self.layout.outputs + self.layout.checks.len())
     }
 
     /// Where the time of a run on the inputs that were set goes, measured for some seconds. Errors
@@ -275,9 +292,9 @@ impl Program {
 
     /// The results of the last run.
     pub fn outputs(&self) -> Result<Vec<TensorData>, Diagnostic> {
-        let first = self.params.len() - self.layout.outputs;
+        let (first, count) = (self.first_output(), self.layout.outputs);
         let mut outputs = Vec::new();
-        for (ty, buffer) in self.params.iter().zip(&self.buffers).skip(first) {
+        for (ty, buffer) in self.params.iter().zip(&self.buffers).skip(first).take(count) {
             let tensor = ty
                 .as_tensor()
                 .and_then(|tensor| buffer.to_tensor(tensor.dtype, &tensor.known_shape()?).ok());

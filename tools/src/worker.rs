@@ -106,6 +106,7 @@ fn load(folder: &Path, threads: usize, registry: &Registry) -> Result<Program, S
         fusion: Fusion::Dominator,
         threads,
         interpret: false,
+        checked: true,
         progress: &progress,
     };
     let built = Program::build(module, registry, &options, &mut remarks);

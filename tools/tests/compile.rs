@@ -418,6 +418,7 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
         fusion: Fusion::Dominator,
         threads: workers,
         interpret: false,
+        checked: true,
         progress: &progress,
     };
     let lowered = tools::executor::lower(module, registry, &options, &mut vec![]);
@@ -436,6 +437,7 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
         inputs: inputs.to_vec(),
         seed: 0,
         layout,
+        messages: vec![],
     };
     let verified = verify(module, registry).expect("a verified module");
     let files = target.package(verified, &model).expect("files");
@@ -454,6 +456,39 @@ fn threads_of_the_compiler_change_nothing() {
     assert!(one.iter().any(|(name, bytes)| name == "weights.bin" && !bytes.is_empty()));
     for workers in [2, 5] {
         assert!(one == files(&registry, workers), "{workers} threads");
+    }
+}
+
+#[test]
+fn a_check_that_fails_is_a_status_with_its_place() {
+    let program = "def @main(%x: Tensor[(4), float32], %i: Tensor[(3), int32], %n: int32) {\n  \
+                   (negative(divide(%i, %n)),\n   take(exp(%x), %i, mode=\"fast\"))\n}\n";
+    let folder = folder("checks");
+    fs::write(folder.join("model.relay"), program).expect("a file");
+    let index = TensorData::from_i64(DType::INT32, &[3], &[0, -4, 3]).expect("a tensor");
+    let outside = TensorData::from_i64(DType::INT32, &[3], &[0, -5, 3]).expect("a tensor");
+    let one = TensorData::from_i64(DType::INT32, &[], &[1]).expect("a tensor");
+    for (file, index) in [("inside.npz", index), ("outside.npz", outside)] {
+        let given = [("i".to_string(), index), ("n".to_string(), one.clone())];
+        arrays::save(&folder.join(file), &Arrays::from_iter(given)).expect("a file");
+    }
+    for target in ["c", "c{isa=scalar}"] {
+        let more = ["--fill", "1", "--target", target, "--inputs"];
+        let inside = [&more[..], &["inside.npz"]].concat();
+        compile_again(&folder, &inside);
+        assert_eq!(built(&folder.join("c")), interpreted(&folder.join("c"), &inside));
+        let outside = [&more[..], &["outside.npz"]].concat();
+        compile_again(&folder, &outside);
+        let [build, run, _] = &commands(&folder.join("c"))[..] else { panic!("three commands") };
+        shell(build, &folder.join("c"));
+        let message = "error: model.relay:3:4: `@fused_exp_take` failed: \
+                       expected an index below 4 (status 17)";
+        let failed = format!("{run} 2>&1 && exit 1; exit 0");
+        assert_eq!(shell(&failed, &folder.join("c")).trim(), message);
+        compile_again(&folder, &[&outside[..], &["--unchecked"]].concat());
+        let code = fs::read_to_string(folder.join("c/model.c")).expect("code");
+        assert!(!code.contains("failed"), "{code}");
+        built(&folder.join("c"));
     }
 }
 

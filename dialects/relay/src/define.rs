@@ -2,8 +2,8 @@
 //!
 //! [`Evaluate`](crate::interpreter::Evaluate) gives the meaning of an operator on numbers; a
 //! [`Define`] writes the same as [tensor expressions](te::compute), which can be scheduled and
-//! compiled. Where the evaluator refuses operands, such as an index outside of its axis, a
-//! definition may do anything.
+//! compiled. Where the evaluator refuses operands, such as an index outside of its axis, so does the
+//! definition, with a [check](Expression::check).
 
 mod index;
 mod patterns;
@@ -14,8 +14,8 @@ use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
 pub use patterns::{
     Reduction, Tap, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled,
-    logic, map, means_of, moved, nonzero, real, reals_of, reciprocal, resampled, reshape, rounding, sums_of,
-    within,
+    logic, map, means_of, moved, nonzero, real, reals_of, reciprocal, resampled, reshape, rounding,
+    sums_of, within,
 };
 
 use crate::operators::elements::{Shape, shape_of};
@@ -28,7 +28,7 @@ pub type Defined = Result<Vec<Tensor>, String>;
 /// after the operator.
 ///
 /// Attach it with `hooks(Define(define_dense))`. A definition must agree with the evaluator on
-/// every operand that the evaluator takes, up to rounding of floats.
+/// every operand that the evaluator takes, up to rounding of floats, and refuse the others.
 #[derive(Clone, Copy)]
 pub struct Define(pub fn(&mut DefineCx<'_>) -> Defined);
 

@@ -189,6 +189,7 @@ impl<'a> Writer<'a> {
                 _ => Operand::Tuple(tensors),
             });
         }
+        self.builder.at(body.loc(op));
         let mut cx = DefineCx {
             builder: &mut self.builder,
             name: full.as_str(),

@@ -114,6 +114,8 @@ struct Program<'a> {
     inputs: Vec<Tensor>,
     weights: Vec<Weight>,
     outputs: Vec<Tensor>,
+    /// By call that checks numbers: how many.
+    checks: Vec<usize>,
     flags: Vec<String>,
 }
 
@@ -165,7 +167,8 @@ impl<'a> Program<'a> {
         let layout = &model.layout;
         let main = source.kernels.iter().find(|kernel| kernel.name == model.main).cloned();
         let fits = |kernel: &Kernel| {
-            kernel.params.len() == layout.inputs + layout.data.len() + layout.outputs
+            let results = layout.outputs + layout.checks.len();
+            kernel.params.len() == layout.inputs + layout.data.len() + results
                 && model.inputs.len() == layout.inputs
         };
         let Some(main) = main.filter(fits) else {
@@ -187,7 +190,7 @@ impl<'a> Program<'a> {
             weights.push(Weight { tensor, offset });
             offset = offset.saturating_add(bytes).next_multiple_of(ALIGNMENT);
         }
-        for (index, (_, ty)) in params.enumerate() {
+        for (index, (_, ty)) in params.take(layout.outputs).enumerate() {
             let name = format!("out_{index}");
             outputs.push(Tensor::new(&name, name.clone(), *ty)?);
         }
@@ -197,7 +200,8 @@ impl<'a> Program<'a> {
             flags.retain(|flag| !flag.starts_with("-std="));
             flags.insert(0, "-std=c11".to_string());
         }
-        Ok(Program { model, target, source, main, inputs, weights, outputs, flags })
+        let checks = layout.checks.iter().map(|call| call.sites.len()).collect();
+        Ok(Program { model, target, source, main, inputs, weights, outputs, checks, flags })
     }
 
     /// What the names of macros start with.

@@ -13,6 +13,7 @@
 mod buffer;
 mod calibration;
 mod capabilities;
+pub mod checks;
 pub mod codes;
 pub mod cpu;
 mod interpreted;

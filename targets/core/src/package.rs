@@ -22,6 +22,8 @@ pub struct Model {
     pub seed: u64,
     /// What surrounds the kernels.
     pub layout: Layout,
+    /// What the failure of each check says, and where it comes from, in the order of the program.
+    pub messages: Vec<String>,
 }
 
 /// An input of a program.

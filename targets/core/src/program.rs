@@ -5,19 +5,26 @@ use std::sync::{Mutex, PoisonError};
 
 use ir_core::{Attr, AttrDict, Diagnostic, Item, Module, Symbol, TensorData, Type, ValueId};
 use rustc_hash::FxHashMap;
+use te::checks::{Site, spell_out};
 use te::compute::{EXTERN, FUNC, UPDATE, updates};
 use te::loops::{Data, KERNEL, MemoryPlan, plan_memory, simplify, unroll, vectorize};
 use te::schedule::Schedule;
 
+use crate::checks::CheckedCall;
 use crate::{Capabilities, cpu};
 
-/// The kernel that a compute function becomes on `machine` by its default schedule. The error is a
-/// message.
-pub fn lower_function(function: &Item, machine: &Capabilities) -> Result<Item, String> {
+/// The kernel that a compute function becomes on `machine` by its default schedule, and its checks,
+/// which are spelt out and numbered in it. The error is a message.
+pub fn lower_function(
+    function: &Item,
+    machine: &Capabilities,
+) -> Result<(Item, Vec<Site>), String> {
+    let mut function = function.clone();
+    let sites = function.body_mut().map(spell_out).unwrap_or_default();
     // Nothing may be stored to the result before it was combined with.
-    let schedule = match updates(function) {
-        true => Schedule::new(function)?,
-        false => cpu::schedule(function, machine)?,
+    let schedule = match updates(&function) {
+        true => Schedule::new(&function)?,
+        false => cpu::schedule(&function, machine)?,
     };
     let mut kernel = te::lower::lower(&schedule)?;
     kernel.signature.span = function.signature.span;
@@ -30,16 +37,20 @@ pub fn lower_function(function: &Item, machine: &Capabilities) -> Result<Item, S
         unroll(body);
         simplify(body);
     }
-    Ok(kernel)
+    Ok((kernel, sites))
 }
 
-/// Replaces every compute function of `module` by its kernel on `machine`, on `threads` threads.
-/// The result does not depend on their number. Errors are what has no schedule.
+/// The checks of kernels, by name.
+pub type Sites = FxHashMap<Symbol, Vec<Site>>;
+
+/// Replaces every compute function of `module` by its kernel on `machine`, on `threads` threads;
+/// their checks. The result does not depend on the number of threads. Errors are what has no
+/// schedule.
 pub fn lower_functions(
     module: &mut Module,
     machine: &Capabilities,
     threads: usize,
-) -> Result<(), Vec<Diagnostic>> {
+) -> Result<Sites, Vec<Diagnostic>> {
     let functions: Vec<Symbol> = module
         .items
         .iter()
@@ -47,7 +58,8 @@ pub fn lower_functions(
         .map(|(name, _)| *name)
         .collect();
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<Item, String>)>> = Mutex::new(Vec::new());
+    type Lowered = Result<(Item, Vec<Site>), String>;
+    let results: Mutex<Vec<(usize, Lowered)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, functions.len().max(1)) {
             scope.spawn(|| {
@@ -66,12 +78,13 @@ pub fn lower_functions(
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(index, _)| *index);
-    let mut errors = Vec::new();
+    let (mut sites, mut errors) = (Sites::default(), Vec::new());
     for (index, result) in results {
         let name = functions[index];
         match result {
-            Ok(kernel) => {
+            Ok((kernel, own)) => {
                 module.items.insert(name, kernel);
+                sites.insert(name, own);
             }
             Err(message) => {
                 let span = module.items.get(&name).and_then(|item| item.signature.span);
@@ -80,7 +93,7 @@ pub fn lower_functions(
             }
         }
     }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    if errors.is_empty() { Ok(sites) } else { Err(errors) }
 }
 
 /// What surrounds the kernels of a program.
@@ -90,15 +103,23 @@ pub struct Layout {
     pub data: Vec<TensorData>,
     /// How many of the parameters are inputs of the program.
     pub inputs: usize,
-    /// How many of them are results.
+    /// How many of them are results of the program.
     pub outputs: usize,
+    /// The calls that check numbers. For each, the main kernel has one more result, after those of
+    /// the program: as many `int32` as there are checks, 0 for those that hold.
+    pub checks: Vec<CheckedCall>,
     /// Where its buffers lie.
     pub memory: MemoryPlan,
 }
 
 /// Takes the constants out of the kernel `main` of `module`, each once, as parameters, and plans
-/// the memory of its buffers. Errors where there is no such kernel, or its buffers are too large.
-pub fn lay_out(module: &mut Module, main: &str) -> Result<Layout, Diagnostic> {
+/// the memory of its buffers. `checks` are those that the program [reports](crate::checks::report_checks). Errors
+/// where there is no such kernel, or its buffers are too large.
+pub fn lay_out(
+    module: &mut Module,
+    main: &str,
+    checks: Vec<CheckedCall>,
+) -> Result<Layout, Diagnostic> {
     let name = Symbol::new(main);
     let missing = || Diagnostic::error("E0910", format!("there is no kernel `@{main}`"));
     let item = module.items.get_mut(&name).ok_or_else(missing)?;
@@ -151,7 +172,8 @@ pub fn lay_out(module: &mut Module, main: &str) -> Result<Layout, Diagnostic> {
         plan_memory(body).map_err(|message| Diagnostic::error("E0910", message).at(span))?;
     let params: Vec<Type> = body.block_args(entry).iter().map(|arg| body.ty(*arg)).collect();
     item.signature.ty = Type::function(params, Type::unit());
-    Ok(Layout { data, inputs, outputs, memory })
+    let outputs = outputs.saturating_sub(checks.len());
+    Ok(Layout { data, inputs, outputs, checks, memory })
 }
 
 #[cfg(test)]
@@ -160,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_program_has_a_main_kernel() {
-        let error = lay_out(&mut Module::new(), "main").unwrap_err();
+        let error = lay_out(&mut Module::new(), "main", vec![]).unwrap_err();
         assert_eq!((error.code, error.message.as_str()), ("E0910", "there is no kernel `@main`"));
     }
 }

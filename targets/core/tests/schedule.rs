@@ -3,6 +3,7 @@
 
 use ir_core::{DType, Item, Module, Random};
 use target_core::{Capabilities, cpu, program};
+use te::checks::report;
 use te::compute::{Combiner, ComputeBuilder, Tensor};
 use te::generate::{self, Options, compute_function};
 use te::interpreter::{self, Order, run_compute, same_numbers};
@@ -20,7 +21,7 @@ fn check(function: &Item, seed: u64) -> bool {
     let machine = Capabilities { threads, caches, ..Capabilities::of_isa(isa).unwrap() };
     let schedule = cpu::schedule(function, &machine).unwrap();
     let within = |stage: &_| schedule.is_output(*stage) && !schedule.is_root(*stage);
-    let kernel = program::lower_function(function, &machine).unwrap();
+    let (mut kernel, sites) = program::lower_function(function, &machine).unwrap();
     let run = interpreter::Options {
         step_limit: Some(50_000_000),
         parallel: Order::Reverse,
@@ -31,6 +32,14 @@ fn check(function: &Item, seed: u64) -> bool {
     let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     for (found, expected) in found.iter().zip(&expected) {
         assert!(same_numbers(found, expected), "seed {seed}: {found:?}\n{expected:?}");
+    }
+    if !sites.is_empty() {
+        report(&mut kernel, sites.len());
+        let body = kernel.body.as_ref().unwrap();
+        let found = run.run_kernel(&Module::new(), body, &inputs, expected.len() + 1).unwrap();
+        let (failed, found) = found.split_last().unwrap();
+        assert!(failed.to_i64().iter().all(|failed| *failed == 0), "seed {seed}: {failed:?}");
+        assert!(found.iter().zip(&expected).all(|(found, expected)| same_numbers(found, expected)));
     }
     schedule.stages().any(|stage| within(&stage))
 }

@@ -149,6 +149,7 @@ fn program(
         fusion: Fusion::Dominator,
         threads,
         interpret: false,
+        checked: true,
         progress: &progress,
     };
     let (mut program, _) = Program::build(module, registry, &options, &mut found)?;

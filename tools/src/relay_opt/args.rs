@@ -371,6 +371,9 @@ pub(super) struct Kernels {
     /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
     #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
     pub(super) fuse: Fuse,
+    /// Leave out the checks of what operators expect of numbers: divisors, amounts of shifts, indices
+    #[arg(long)]
+    pub(super) unchecked: bool,
 }
 
 /// How operators are put into kernels.

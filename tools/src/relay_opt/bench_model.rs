@@ -89,8 +89,14 @@ fn measure(
     let progress = Progress::on_terminal(io.styled);
     let threads = target.capabilities().threads;
     let fusion = args.kernels.fuse.on(&*target).map_err(one)?;
-    let options =
-        BuildOptions { target: &*target, fusion, threads, interpret: false, progress: &progress };
+    let options = BuildOptions {
+        target: &*target,
+        fusion,
+        threads,
+        interpret: false,
+        checked: !args.kernels.unchecked,
+        progress: &progress,
+    };
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);
     let inputs: Result<Vec<TensorData>, Diagnostic> = program

@@ -85,8 +85,18 @@ fn package(
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let fusion = args.kernels.fuse.on(&*target).map_err(one)?;
-    let options = BuildOptions { target: &*target, fusion, threads, interpret: false, progress };
+    let options = BuildOptions {
+        target: &*target,
+        fusion,
+        threads,
+        interpret: false,
+        checked: !args.kernels.unchecked,
+        progress,
+    };
     let Lowered { layout, .. } = executor::lower(&mut module, registry, &options, found)?;
+    let base = module.get(MAIN).and_then(|main| main.signature.span);
+    let messages = layout.checks.iter().flat_map(|call| call.messages(base, &module.sources));
+    let messages = messages.collect();
     let verified = verify(&module, registry)?;
     let source = match args.model.as_str() {
         "-" => "standard input".into(),
@@ -99,6 +109,7 @@ fn package(
         inputs,
         seed: args.fill,
         layout,
+        messages,
     };
     target.package(verified, &model)
 }

@@ -136,7 +136,7 @@ pub(super) fn code(
     target: &dyn Target,
 ) -> Result<String, Vec<Diagnostic>> {
     if module.get(MAIN).is_some_and(|main| main.signature.op == KERNEL) {
-        lay_out(module, MAIN).map_err(|error| vec![error])?;
+        lay_out(module, MAIN, vec![]).map_err(|error| vec![error])?;
     }
     let artifacts = target.codegen(verify(module, registry)?)?;
     Ok(artifacts.into_iter().next().map(|artifact| artifact.text).unwrap_or_default())

@@ -15,6 +15,8 @@ use super::language::{Form, infer, verify};
 use super::report::Reporter;
 use super::targets::target;
 use super::{DIAGNOSTICS, OK, input, model, profile};
+use target_core::checks::FAILED;
+
 use crate::executor::profile::Profile;
 use crate::executor::{self, BuildOptions, Program, memory};
 use crate::io::Io;
@@ -219,7 +221,7 @@ impl Runner<'_> {
                 Err(more) => errors = more,
             }
         }
-        if has(&errors, NO_MEMORY) {
+        if has(&errors, NO_MEMORY) || has(&errors, FAILED) {
             return Err(errors);
         }
         found.push(remark("the program runs in the interpreter", errors));
@@ -274,8 +276,14 @@ impl Runner<'_> {
         let progress = Progress::on_terminal(self.is_terminal);
         let threads = target.capabilities().threads;
         let fusion = args.kernels.fuse.on(&*target).map_err(|error| vec![error])?;
-        let options =
-            BuildOptions { target: &*target, fusion, threads, interpret, progress: &progress };
+        let options = BuildOptions {
+            target: &*target,
+            fusion,
+            threads,
+            interpret,
+            checked: !args.kernels.unchecked,
+            progress: &progress,
+        };
         let (mut program, _) = Program::build(module, self.registry, &options, found)?;
         drop(progress);
         let profiled = args.profile;

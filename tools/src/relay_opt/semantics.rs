@@ -181,6 +181,7 @@ impl Trials {
             fusion: Fusion::Dominator,
             threads: 1,
             interpret,
+            checked: true,
             progress: &progress,
         };
         let built = Program::build(module.clone(), registry, &options, &mut vec![]);

@@ -13,6 +13,7 @@ use relay::language::Tuple;
 use rustc_hash::FxHashSet;
 use target_c::CTarget;
 use target_c::runtime::{Cache, Compiler};
+use target_core::checks::first_failure;
 use target_core::program::Layout;
 use target_core::{Buffer, Executable};
 use te::loops::{Call, KERNEL};
@@ -111,6 +112,7 @@ pub(crate) fn lowered(
         fusion: Fusion::Dominator,
         threads: 1,
         interpret: false,
+        checked: true,
         progress: &progress,
     };
     let result = catch_panic(|| lower(&mut module, registry, &options, &mut Vec::new()));
@@ -221,9 +223,14 @@ fn check(kernels: &dyn Executable, case: &Case, layout: &Layout) -> Result<(), S
     let mut buffers: Vec<Buffer> = case.inputs.iter().map(Buffer::of_tensor).collect();
     buffers.extend(layout.data.iter().map(Buffer::of_tensor));
     buffers.extend(case.expected.iter().map(|tensor| Buffer::zeroed(tensor.bytes().len())));
+    let statuses = buffers.len();
+    buffers.extend(layout.checks.iter().map(|call| Buffer::zeroed(4 * call.sites.len())));
     let main = prefixed(case.seed, Symbol::new("main"));
     kernels.call(main.as_str(), &mut buffers).map_err(|error| error.message)?;
-    let first = buffers.len() - case.expected.len();
+    if let Some(failure) = first_failure(&layout.checks, &buffers[statuses..], None) {
+        return Err(failure.message);
+    }
+    let first = statuses - case.expected.len();
     let tolerances = tolerances(case).ok_or("there is no result")?;
     if tolerances.len() != case.expected.len() {
         return Err(format!("{} results, expected {}", tolerances.len(), case.expected.len()));

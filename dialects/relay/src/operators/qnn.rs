@@ -8,7 +8,7 @@
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
 use te::compute::{Expression, Tensor};
-use te::scalar::ScalarOp;
+use te::scalar::{Constant, ScalarOp};
 
 use super::elementwise::fixed_point_multiply;
 use super::relation;
@@ -151,7 +151,16 @@ impl DefinedQuantization {
 
     /// The scale of the element at indices `i`, a `float32`.
     fn scale(&self, e: &mut Expression<'_>, i: &[ValueId]) -> ValueId {
-        load_spread(e, &self.scale, i, self.axis)
+        let scale = load_spread(e, &self.scale, i, self.axis);
+        let constant = e.body.view_def::<Constant>(scale);
+        let known = constant.and_then(|(_, constant)| constant.value.element(0));
+        if known.is_some_and(|scale| is_scale(scale.as_f64())) {
+            return scale;
+        }
+        let (zero, one) = (e.number_like(scale, 0.0), e.number_like(scale, 1.0));
+        let (positive, finite) = (e.gt(scale, zero), e.scalar(ScalarOp::IsFinite, &[scale]));
+        let fits = e.and(positive, finite);
+        e.check(fits, scale, one, "expected positive scales")
     }
 
     /// The zero point of the element at indices `i`, as an `int64`.
@@ -215,6 +224,10 @@ impl<T: Copy> Spread<T> {
     }
 }
 
+fn is_scale(number: f64) -> bool {
+    number.is_finite() && number > 0.0
+}
+
 /// How a tensor stands for real numbers.
 struct Quantization {
     scale: Spread<f64>,
@@ -240,7 +253,7 @@ impl Quantization {
         axis: i64,
     ) -> Result<Quantization, EvalError> {
         let scale = scale.to_f64();
-        if let Some(bad) = scale.iter().find(|scale| !(scale.is_finite() && **scale > 0.0)) {
+        if let Some(bad) = scale.iter().find(|scale| !is_scale(**scale)) {
             return Err(EvalError(format!("expected positive scales, found {bad}")));
         }
         Ok(Quantization {

@@ -284,7 +284,7 @@ int main(int argc, char **argv)
     void *workspace = allocate({name}_workspace_bytes());
     const int status = run(in, out, workspace);
     if (status != {macro}_OK) {
-        fprintf(stderr, "error: {name}_run returns %d\n", status);
+        fprintf(stderr, "error: %s (status %d)\n", {name}_message(status), status);
         return EXIT_FAILURE;
     }
     for (int i = 0; i < OUTPUTS; i++) {

@@ -2,7 +2,10 @@
 
 use target_core::ALIGNMENT;
 
-use super::{Program, Tensor, comment};
+use super::{Program, Tensor, comment, string};
+
+/// The status of the first check; those before are for what is passed.
+const FIRST_CHECK: usize = 16;
 
 impl Program<'_> {
     /// The first lines of a file.
@@ -55,8 +58,14 @@ enum {{
     /* The workspace is null, or its address no multiple of {upper}_ALIGNMENT. */
     {upper}_BAD_WORKSPACE = 3,
     /* The threads have no function `run`. */
-    {upper}_BAD_THREADS = 4
+    {upper}_BAD_THREADS = 4,
+    /* From here on: a number is not what an operator expects, such as a divisor of 0 or an index
+       outside of an axis. The outputs hold nothing in particular then. */
+    {upper}_CHECK = {FIRST_CHECK}
 }};
+
+/* What a status says; of a check also which operator of the source it belongs to. */
+const char *{name}_message(int status);
 
 typedef struct {{
 {inputs}}} {name}_inputs;
@@ -79,7 +88,7 @@ size_t {name}_workspace_bytes(void);
 /* Computes the outputs from the inputs. Nothing is allocated, and nothing is kept: calls at one
    time are safe, each with a workspace and outputs of its own. Without `threads`, which may be
    null, parallel loops run by OpenMP where that was on when {name}.c was compiled, else here.
-   Returns {upper}_OK, or what is wrong; then no output was written. */
+   Returns {upper}_OK, or what is wrong; below {upper}_CHECK, no output was written then. */
 int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace,
     const {name}_threads *threads);
 
@@ -163,6 +172,14 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
             self.inputs.iter().map(|input| format!("inputs->{}", input.field)).collect();
         arguments.extend(self.weights.iter().map(|weight| weight.tensor.field.clone()));
         arguments.extend(self.outputs.iter().map(|output| format!("outputs->{}", output.field)));
+        let mut count = 0;
+        for checks in &self.checks {
+            arguments.push(format!("failed + {count}"));
+            count += checks;
+        }
+        if count > 0 {
+            text += &format!("    int32_t failed[{count}];\n");
+        }
         if self.main.workspace > 0 {
             arguments.push("workspace".to_string());
         }
@@ -170,8 +187,38 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
             arguments.push("threads".to_string());
         }
         let (function, arguments) = (&self.main.symbol, arguments.join(",\n        "));
-        text += &format!("    {function}({arguments});\n    return {upper}_OK;\n}}\n");
-        text
+        text += &format!("    {function}({arguments});\n");
+        if count > 0 {
+            text += &format!(
+                "    for (int check = 0; check < {count}; check++) {{\n        \
+                 if (failed[check] != 0) {{\n            \
+                 return {upper}_CHECK + check;\n        }}\n    }}\n"
+            );
+        }
+        text += &format!("    return {upper}_OK;\n}}\n");
+        text + &self.message()
+    }
+
+    /// The function that tells what a status says.
+    fn message(&self) -> String {
+        let (name, upper) = (&self.model.name, self.upper());
+        let mut text =
+            format!("\nconst char *{name}_message(int status)\n{{\n    switch (status) {{\n");
+        let known = [
+            ("OK", "done"),
+            ("BAD_INPUT", "an input is null or not aligned"),
+            ("BAD_OUTPUT", "an output is null or not aligned"),
+            ("BAD_WORKSPACE", "the workspace is null or not aligned"),
+            ("BAD_THREADS", "the threads have no function to run"),
+        ];
+        for (status, message) in known {
+            text += &format!("    case {upper}_{status}:\n        return \"{message}\";\n");
+        }
+        for (check, message) in self.model.messages.iter().enumerate() {
+            let message = string(message);
+            text += &format!("    case {upper}_CHECK + {check}:\n        return {message};\n");
+        }
+        text + "    default:\n        return \"no status\";\n    }\n}\n"
     }
 
     /// Refuses compilers for machines whose vectors are shorter, where code is slow.

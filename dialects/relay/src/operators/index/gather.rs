@@ -21,9 +21,14 @@ keywords! {
         Clip = "clip",
         /// The index modulo the extent.
         Wrap = "wrap",
-        /// An error; compiled code does not check.
+        /// An error; negative ones count from the back.
         Fast = "fast",
     }
+}
+
+/// An element as an index. None of `uint64` becomes negative.
+pub(super) fn index_of(element: Scalar, dtype: DType) -> i64 {
+    i64::try_from(element.as_integer(dtype)).unwrap_or(i64::MAX)
 }
 
 /// A position on an axis of `extent`, negative indices counted from the back. Errors outside.
@@ -134,33 +139,59 @@ fn evaluate_take(op: &Take<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
     let offsets: Result<Vec<usize>, EvalError> = Offsets::new(&shape, &along_data, 0)?
         .zip(Offsets::new(&shape, &along_indices, 0)?)
         .map(|(base, at)| {
-            let index = indices.element(at).map_or(0, Scalar::as_i64);
+            let index = indices.element(at).map_or(0, |index| index_of(index, indices.dtype()));
             Ok((base as isize + place(index)? * stride) as usize)
         })
         .collect();
     Ok(elements::pick(data, &shape, offsets?)?.into())
 }
 
-/// The index that `indices` holds at `at`.
-fn load_index(e: &mut Expression<'_>, indices: &Tensor, at: &[ValueId]) -> ValueId {
-    let index = e.load(indices, at);
+/// An index of any integer type as `int64`. None of `uint64` becomes negative.
+pub(super) fn define_index(e: &mut Expression<'_>, index: ValueId) -> ValueId {
+    let index = match e.dtype(index) {
+        DType::UINT64 => {
+            let most = e.constant(DType::UINT64, Scalar::Int(i64::MAX));
+            e.min(index, most)
+        }
+        _ => index,
+    };
     e.cast(index, DType::INT64)
 }
 
-/// As [`position`], without the check.
-pub(super) fn define_position(e: &mut Expression<'_>, index: ValueId, extent: i64) -> ValueId {
-    let (zero, from_back) = (e.index(0), e.add_index(index, extent));
-    let negative = e.lt(index, zero);
-    e.select(negative, from_back, index)
+/// The index that `indices` holds at `at`.
+fn load_index(e: &mut Expression<'_>, indices: &Tensor, at: &[ValueId]) -> ValueId {
+    let index = e.load(indices, at);
+    define_index(e, index)
 }
 
-/// As [`position`]; where that is an error, the nearest index there is: what is compiled does not
-/// check, but reads nothing else than its operands.
-fn define_nearest(e: &mut Expression<'_>, index: ValueId, extent: i64) -> ValueId {
-    let (zero, most) = (e.index(0), e.index(extent - 1));
-    let index = define_position(e, index, extent);
-    let index = e.max(index, zero);
-    e.min(index, most)
+/// As [`position`].
+pub(super) fn define_position(e: &mut Expression<'_>, index: ValueId, extent: i64) -> ValueId {
+    let most = e.index(extent);
+    define_position_below(e, index, most, format!("expected an index below {extent}"))
+}
+
+/// As [`position`], for an `extent` that is known at run time; what is outside has the position 0.
+fn define_position_below(
+    e: &mut Expression<'_>,
+    index: ValueId,
+    extent: ValueId,
+    message: String,
+) -> ValueId {
+    let (zero, from_back) = (e.index(0), e.add(index, extent));
+    let negative = e.lt(index, zero);
+    let place = e.select(negative, from_back, index);
+    let (after, before) = (e.ge(place, zero), e.lt(place, extent));
+    let inside = e.and(after, before);
+    e.check(inside, place, zero, message)
+}
+
+/// An axis of `extent` without an element has none to choose.
+fn expect_elements(cx: &DefineCx<'_>, extent: i64) -> Result<(), String> {
+    let (shape, _) = cx.result()?;
+    match extent == 0 && !shape.contains(&0) {
+        true => Err("expected no indices of an empty axis".to_string()),
+        false => Ok(()),
+    }
 }
 
 fn define_take(cx: &mut DefineCx<'_>) -> Defined {
@@ -173,6 +204,7 @@ fn define_take(cx: &mut DefineCx<'_>) -> Defined {
     };
     let before = axis.unwrap_or(0) - batch;
     let rank = indices.shape.len();
+    expect_elements(cx, extent)?;
     cx.compute(|e, i| {
         let mut at: Vec<ValueId> = i[..batch].to_vec();
         at.extend_from_slice(&i[batch + before..before + rank]);
@@ -187,7 +219,7 @@ fn define_take(cx: &mut DefineCx<'_>) -> Defined {
                 let extent = e.index(extent);
                 e.floor_mod(index, extent)
             }
-            OutOfBounds::Fast => define_nearest(e, index, extent),
+            OutOfBounds::Fast => define_position(e, index, extent),
         };
         let at = match axis {
             Some(_) => {
@@ -251,7 +283,9 @@ fn evaluate_gather(op: &Gather<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
     let stride = std::mem::take(&mut strides[axis]) as usize;
     let offsets: Result<Vec<usize>, EvalError> = Offsets::new(&shape, &strides, 0)?
         .zip(indices.elements())
-        .map(|(base, index)| Ok(base + position(index.as_i64(), data.shape()[axis])? * stride))
+        .map(|(base, index)| {
+            Ok(base + position(index_of(index, indices.dtype()), data.shape()[axis])? * stride)
+        })
         .collect();
     Ok(elements::pick(data, &shape, offsets?)?.into())
 }
@@ -260,9 +294,10 @@ fn define_gather(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Gather<Operand>>()?;
     let (data, indices) = (cx.tensor(0)?, cx.tensor(1)?);
     let axis = relation::axis(op.axis, data.shape.len())?;
+    expect_elements(cx, data.shape[axis])?;
     cx.compute(|e, i| {
         let (mut at, index) = (i.to_vec(), load_index(e, &indices, i));
-        at[axis] = define_nearest(e, index, data.shape[axis]);
+        at[axis] = define_position(e, index, data.shape[axis]);
         e.load(&data, &at)
     })
 }
@@ -343,13 +378,16 @@ fn define_gather_nd(cx: &mut DefineCx<'_>) -> Defined {
     let (data, indices) = (cx.tensor(0)?, cx.tensor(1)?);
     let batch = usize::try_from(op.batch_dims).unwrap_or(0);
     let tuples = indices.shape.len().saturating_sub(1);
+    for axis in 0..indices.shape[0] as usize {
+        expect_elements(cx, data.shape[batch + axis])?;
+    }
     cx.compute(|e, i| {
         let mut at: Vec<ValueId> = i[..batch].to_vec();
         for axis in 0..indices.shape[0] {
             let mut place = vec![e.index(axis)];
             place.extend_from_slice(&i[..tuples]);
             let index = load_index(e, &indices, &place);
-            at.push(define_nearest(e, index, data.shape[batch + axis as usize]));
+            at.push(define_position(e, index, data.shape[batch + axis as usize]));
         }
         at.extend_from_slice(&i[tuples..]);
         e.load(&data, &at)
@@ -374,7 +412,8 @@ pub(super) fn slice_offsets(
     for axis in 0..count as usize {
         let (extent, stride) = (data[axis + batch], strides[axis + batch] as usize);
         for (tuple, offset) in offsets.iter_mut().enumerate() {
-            let index = indices.element(axis * total + tuple).map_or(0, Scalar::as_i64);
+            let index = indices.element(axis * total + tuple);
+            let index = index.map_or(0, |index| index_of(index, indices.dtype()));
             *offset += position(index, extent)? * stride;
         }
     }
@@ -432,8 +471,8 @@ fn evaluate_adv_index(op: &AdvIndex<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
     for (axis, index) in indices.iter().enumerate() {
         let walk = Offsets::broadcast(index.shape(), common)?;
         for (offset, at) in offsets.iter_mut().zip(walk) {
-            let index = index.element(at).map_or(0, Scalar::as_i64);
-            *offset += position(index, data.shape()[axis])? * strides[axis] as usize;
+            let found = index.element(at).map_or(0, |found| index_of(found, index.dtype()));
+            *offset += position(found, data.shape()[axis])? * strides[axis] as usize;
         }
     }
     let run = elements::count(rest)?;
@@ -447,12 +486,15 @@ fn define_adv_index(cx: &mut DefineCx<'_>) -> Defined {
         return Err("expected a tuple of data and indices".to_string());
     };
     let common = (shape.len() + indices.len()).saturating_sub(data.shape.len());
+    for &extent in &data.shape[..indices.len()] {
+        expect_elements(cx, extent)?;
+    }
     cx.compute(|e, i| {
         let mut at = Vec::with_capacity(data.shape.len());
         for (axis, index) in indices.iter().enumerate() {
             let index = load_broadcast(e, index, &i[..common], &shape[..common]);
-            let index = e.cast(index, DType::INT64);
-            at.push(define_nearest(e, index, data.shape[axis]));
+            let index = define_index(e, index);
+            at.push(define_position(e, index, data.shape[axis]));
         }
         at.extend_from_slice(&i[common..]);
         e.load(data, &at)
@@ -570,8 +612,10 @@ fn evaluate_unravel_index(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let result = elements::result_shape(cx, infer_unravel_index)?;
     let (indices, shape) = (cx.tensor(0)?, cx.tensor(1)?.to_i64());
     let count = elements::count(&shape)? as i64;
-    let places: Result<Vec<i64>, EvalError> =
-        indices.elements().map(|index| Ok(position(index.as_i64(), count)? as i64)).collect();
+    let places: Result<Vec<i64>, EvalError> = indices
+        .elements()
+        .map(|index| Ok(position(index_of(index, indices.dtype()), count)? as i64))
+        .collect();
     let places = places?;
     let values: Vec<i64> = (elements::strides(&shape).iter().zip(&shape))
         .flat_map(|(&stride, &extent)| places.iter().map(move |at| at / stride as i64 % extent))
@@ -592,8 +636,8 @@ fn define_unravel_index(cx: &mut DefineCx<'_>) -> Defined {
     cx.compute(|e, i| {
         let zero = e.index(0);
         let (index, count) = (load_index(e, &indices, &i[1..]), e.load(&strides, &[zero]));
-        let (negative, from_back) = (e.lt(index, zero), e.add(index, count));
-        let place = e.select(negative, from_back, index);
+        let message = "expected an index below the number of elements".to_string();
+        let place = define_position_below(e, index, count, message);
         let next = e.add_index(i[0], 1);
         let (stride, extent) = (e.load(&strides, &[next]), load_index(e, &shape, &[i[0]]));
         let place = e.floor_div(place, stride);
@@ -639,14 +683,22 @@ pub struct InvertPermutation<V = ValueId> {
     pub data: V,
 }
 
-/// The sum of the places that hold an index, of which there is one.
+/// The last place that holds an index. As many places as indices are a permutation where each index
+/// has a place.
 fn define_invert_permutation(cx: &mut DefineCx<'_>) -> Defined {
     let data = cx.tensor(0)?;
     let extents = data.shape.clone();
-    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+    let name = cx.stage_of("place");
+    let places = cx.builder.reduce(&name, &extents, &extents, Combiner::Max, |e, i, r| {
         let index = load_index(e, &data, r);
-        let (here, zero) = (e.scalar(ScalarOp::Eq, &[index, i[0]]), e.index(0));
-        let place = e.select(here, r[0], zero);
+        let (here, none) = (e.scalar(ScalarOp::Eq, &[index, i[0]]), e.index(-1));
+        e.select(here, r[0], none)
+    });
+    let message = format!("expected a permutation of the numbers below {}", extents[0]);
+    cx.compute(|e, i| {
+        let (place, zero) = (e.load(&places, i), e.index(0));
+        let found = e.ge(place, zero);
+        let place = e.check(found, place, zero, message);
         e.cast(place, data.dtype)
     })
 }

@@ -1,9 +1,11 @@
 //! Operators that place elements at computed places: `scatter_elements`, `scatter_nd`.
 
 use ir_core::{DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId};
-use te::compute::{Combiner, Expression};
+use te::compute::{Combiner, Expression, Tensor};
 
-use super::gather::{define_position, expect_fits, position, slice_offsets};
+use super::gather::{
+    define_index, define_position, expect_fits, index_of, position, slice_offsets,
+};
 use crate::define::{Define, DefineCx, Defined, Index, Operand, copied, means_of, sums_of, within};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::FusionPattern::Opaque;
@@ -249,7 +251,10 @@ fn evaluate_scatter_elements(
     let stride = std::mem::take(&mut strides[axis]) as usize;
     let places: Result<Vec<usize>, EvalError> = Offsets::new(indices.shape(), &strides, 0)?
         .zip(indices.elements())
-        .map(|(base, index)| Ok(base + position(index.as_i64(), data.shape()[axis])? * stride))
+        .map(|(base, index)| {
+            let index = index_of(index, indices.dtype());
+            Ok(base + position(index, data.shape()[axis])? * stride)
+        })
         .collect();
     scattered(data, updates, places?.into_iter(), op.reduction)
 }
@@ -257,9 +262,8 @@ fn evaluate_scatter_elements(
 fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
     struct Elements {
         axis: usize,
-        extent: i64,
-        indices: te::compute::Tensor,
-        updates: te::compute::Tensor,
+        places: Tensor,
+        updates: Tensor,
     }
     impl Elements {
         /// Where the update stands, and whether there is one.
@@ -272,14 +276,14 @@ fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
             let mut at = i.to_vec();
             at[self.axis] = r[0];
             let axes = (0..at.len()).filter(|axis| *axis != self.axis);
-            let inside = within(e, axes.map(|axis| (at[axis], self.indices.shape[axis])));
+            let inside = within(e, axes.map(|axis| (at[axis], self.places.shape[axis])));
             (at, inside)
         }
 
         fn load(
             &self,
             e: &mut Expression<'_>,
-            tensor: &te::compute::Tensor,
+            tensor: &Tensor,
             i: &[ValueId],
             r: &[ValueId],
         ) -> ValueId {
@@ -293,10 +297,8 @@ fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
     }
     impl Updates for Elements {
         fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
-            let index = self.load(e, &self.indices, i, r);
-            let index = e.cast(index, DType::INT64);
-            let index = define_position(e, index, self.extent);
-            let hits = e.eq(index, i[self.axis]);
+            let place = self.load(e, &self.places, i, r);
+            let hits = e.eq(place, i[self.axis]);
             match self.place(e, i, r).1 {
                 Some(inside) => e.and(inside, hits),
                 None => hits,
@@ -311,8 +313,13 @@ fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
     let (data, indices, updates) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
     let axis = relation::axis(op.axis, data.shape.len())?;
     let extents = [indices.shape[axis]];
-    let updates = Elements { axis, extent: data.shape[axis], indices, updates };
-    define_scattered(cx, &extents, op.reduction, &updates)
+    let name = cx.stage_of("places");
+    let places = cx.builder.compute(&name, &indices.shape, |e, i| {
+        let index = e.load(&indices, i);
+        let index = define_index(e, index);
+        define_position(e, index, data.shape[axis])
+    });
+    define_scattered(cx, &extents, op.reduction, &Elements { axis, places, updates })
 }
 
 /// `data` with slices changed at index tuples that stand along the first axis of `indices`:
@@ -373,27 +380,23 @@ fn evaluate_scatter_nd(op: &ScatterNd<Value>, cx: &EvalCx<'_>) -> Result<Value, 
 
 fn define_scatter_nd(cx: &mut DefineCx<'_>) -> Defined {
     struct Slices {
-        data: te::compute::Tensor,
-        indices: te::compute::Tensor,
-        updates: te::compute::Tensor,
+        /// By leading axis of the data, where on it.
+        places: Vec<Tensor>,
+        updates: Tensor,
     }
     impl Updates for Slices {
         fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
             let mut hits = None;
-            for axis in 0..self.indices.shape[0] {
-                let mut at = vec![e.index(axis)];
-                at.extend_from_slice(r);
-                let index = e.load(&self.indices, &at);
-                let index = e.cast(index, DType::INT64);
-                let index = define_position(e, index, self.data.shape[axis as usize]);
-                let same = e.eq(index, i[axis as usize]);
+            for (places, index) in self.places.iter().zip(i) {
+                let place = e.load(places, r);
+                let same = e.eq(place, *index);
                 hits = Some(hits.map_or(same, |hits| e.and(hits, same)));
             }
             hits.unwrap_or_else(|| e.constant(DType::BOOL, Scalar::Int(1)))
         }
 
         fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
-            let rest = &i[self.indices.shape[0] as usize..];
+            let rest = &i[self.places.len()..];
             let at: Vec<ValueId> = r.iter().chain(rest).copied().collect();
             e.load(&self.updates, &at)
         }
@@ -401,7 +404,18 @@ fn define_scatter_nd(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<ScatterNd<Operand>>()?;
     let (data, indices, updates) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
     let extents: elements::Shape = indices.shape[1..].into();
-    define_scattered(cx, &extents, op.mode, &Slices { data, indices, updates })
+    let mut places = Vec::new();
+    for (axis, &extent) in (0..indices.shape[0]).zip(&data.shape) {
+        let name = cx.stage_of("places");
+        places.push(cx.builder.compute(&name, &extents, |e, i| {
+            let mut at = vec![e.index(axis)];
+            at.extend_from_slice(i);
+            let index = e.load(&indices, &at);
+            let index = define_index(e, index);
+            define_position(e, index, extent)
+        }));
+    }
+    define_scattered(cx, &extents, op.mode, &Slices { places, updates })
 }
 
 pub(super) fn register(registry: &mut Registry) {

@@ -292,7 +292,9 @@ fn define_strided_set(cx: &mut DefineCx<'_>) -> Defined {
                 let value = e.load(vector, &place);
                 e.cast(value, ir_core::DType::INT64)
             });
-            let zero = e.index(0);
+            let (zero, one) = (e.index(0), e.index(1));
+            let moves = e.scalar(ScalarOp::Ne, &[stride, zero]);
+            let stride = e.check(moves, stride, one, "expected strides other than 0");
             let forward = e.gt(stride, zero);
             let begin = define_bound(e, begin, forward, data.shape[axis]);
             let end = define_bound(e, end, forward, data.shape[axis]);
@@ -302,12 +304,19 @@ fn define_strided_set(cx: &mut DefineCx<'_>) -> Defined {
                 e.select(forward, ahead, behind)
             });
             let step = e.scalar(ScalarOp::Abs, &[stride]);
+            // As many steps as there are values.
+            let (last, length_above) = (e.sub(step, one), e.max(length, zero));
+            let steps = e.add(length_above, last);
+            let (steps, extent) = (e.floor_div(steps, step), e.index(values.shape[axis]));
+            let fits = e.eq(steps, extent);
             let (rest, after) = (e.floor_mod(distance, step), e.ge(distance, zero));
             let (met, before) = (e.eq(rest, zero), e.lt(distance, length));
             let here = e.and(after, before);
             let here = e.and(here, met);
+            let here = e.and(here, fits);
             inside = Some(inside.map_or(here, |inside| e.and(inside, here)));
-            at[axis] = e.floor_div(distance, step);
+            let place = e.floor_div(distance, step);
+            at[axis] = e.check(fits, place, zero, "expected values of the shape of the slice");
         }
         let old = e.load(&data, i);
         match inside {

@@ -187,12 +187,18 @@ fn define_nll_loss(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<NllLoss<Operand>>()?;
     let (predictions, targets, weights) = (cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?);
     let dtype = predictions.dtype;
+    let classes = weights.shape.first().copied().unwrap_or(0);
     // The weight of the class at a place, 0 for the one that does not count; and its logarithm.
     let weight = |e: &mut Expression<'_>, i: &[ValueId]| {
         let target = e.load(&targets, i);
         let target = e.cast(target, DType::INT64);
         let (ignored, zero) = (e.index(op.ignore_index), e.number(dtype, 0.0));
         let counts = e.scalar(ScalarOp::Ne, &[target, ignored]);
+        let (first, end) = (e.index(0), e.index(classes));
+        let (after, before) = (e.ge(target, first), e.lt(target, end));
+        let (known, ignored) = (e.and(after, before), e.scalar(ScalarOp::Not, &[counts]));
+        let fits = e.or(known, ignored);
+        let target = e.check(fits, target, first, format!("expected a target below {classes}"));
         (counts, target, e.load_if(counts, &weights, &[target], zero))
     };
     let name = cx.stage_of("losses");

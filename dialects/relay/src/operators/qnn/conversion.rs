@@ -299,6 +299,9 @@ fn define_round(e: &mut Expression<'_>, value: ValueId, to_nearest: bool) -> Val
 /// The element types of simulated quantizations, by the numbers from 1.
 const SIMULATED: [DType; 3] = [DType::INT8, DType::UINT8, DType::INT32];
 
+/// What is said of another number.
+const NO_NUMBER: &str = "expected a number from 0 to 3: disabled, int8, uint8 or int32";
+
 /// What a simulated quantization rounds to, by the number that an operand holds.
 fn simulated_dtype(cx: &EvalCx<'_>) -> Result<Option<DType>, EvalError> {
     match cx.tensor(1)?.to_i64().first() {
@@ -306,7 +309,7 @@ fn simulated_dtype(cx: &EvalCx<'_>) -> Result<Option<DType>, EvalError> {
         Some(1) => Ok(Some(DType::INT8)),
         Some(2) => Ok(Some(DType::UINT8)),
         Some(3) => Ok(Some(DType::INT32)),
-        _ => Err(EvalError::new("expected a number from 0 to 3: disabled, int8, uint8 or int32")),
+        _ => Err(EvalError::new(NO_NUMBER)),
     }
 }
 
@@ -373,7 +376,12 @@ fn define_simulated_quantize(cx: &mut DefineCx<'_>) -> Defined {
 /// Whether the number of the element type to simulate is `value`.
 fn is_simulated(e: &mut Expression<'_>, number: &te::compute::Tensor, value: i64) -> ValueId {
     let number = load_spread(e, number, &[], 0);
-    let (number, value) = (e.cast(number, DType::INT64), e.index(value));
+    let number = e.cast(number, DType::INT64);
+    let (none, last) = (e.index(0), e.index(SIMULATED.len() as i64));
+    let (after, before) = (e.ge(number, none), e.le(number, last));
+    let known = e.and(after, before);
+    let number = e.check(known, number, none, NO_NUMBER);
+    let value = e.index(value);
     e.eq(number, value)
 }
 
