@@ -1,17 +1,19 @@
 //! From verified kernels to C text.
 //!
-//! One function per kernel. Before it is written, four analyses look at its body once each:
+//! One function per kernel. Before it is written, five analyses look at its body once each:
 //!
 //! 1. *ranges*: which numbers an integer may be; they prove that plain C arithmetic is exact, and
 //!    only what they cannot prove goes through functions that wrap;
 //! 2. *affine*: indices as sums of products with constants;
 //! 3. *plan*: which values get a variable, and which are written where they are used;
-//! 4. *layout*: which buffers are variables, stack arrays, or places in the workspace.
+//! 4. *layout*: which buffers are variables, stack arrays, or places in the workspace;
+//! 5. *arms*: which choices may be branches.
 //!
 //! Then the text is written in program order, each expression from the text of its operands.
 //! **Equal modules give equal text.**
 
 mod affine;
+mod arms;
 mod expr;
 mod helpers;
 mod kernel;
@@ -223,6 +225,10 @@ fn assemble(
     written.values().for_each(|one| helpers.include(&one.helpers));
     let mut text = "/* Generated from tensor loops. Do not edit. */\n\n".to_string();
     text += &helpers.text();
+    if written.values().any(|one| one.has_kept_branches) {
+        text += "\n";
+        text += &keeping_branches(prefix);
+    }
     if written.values().any(|one| one.has_parallel_loops) {
         text += "\n";
         text += &parallel(style, holds_hook);
@@ -297,6 +303,28 @@ fn assemble(
          #ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
     );
     Source { text, header, kernels, take_threads, externals }
+}
+
+/// The macro that stands before functions that load under conditions, one element at a time.
+pub(crate) fn keeps_branches(prefix: &str) -> String {
+    format!("{}KEEPS_BRANCHES", prefix.to_uppercase())
+}
+
+/// The definition of that macro.
+fn keeping_branches(prefix: &str) -> String {
+    let name = keeps_branches(prefix);
+    format!(
+        "\
+/* Before functions with loads that depend on conditions: where GCC before 14 vectorizes several of
+   them side by side, under masks, it takes one mask for all. */
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 14 \\
+    && (defined(__AVX__) || defined(__ARM_FEATURE_SVE))
+#define {name} __attribute__((optimize(\"no-tree-loop-if-convert\")))
+#else
+#define {name}
+#endif
+"
+    )
 }
 
 /// The declarations `externals`, with what they are.

@@ -12,6 +12,7 @@ use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
 
 use super::Style;
 use super::affine::{Affine, Linear};
+use super::arms::Arms;
 use super::expr::{Expr, SUM, storage};
 use super::helpers::Helpers;
 use super::layout::{Layout, Variables, is_parallel};
@@ -82,6 +83,7 @@ struct Outlined {
     depth: usize,
     workspace: String,
     streams: bool,
+    keeps_branches: bool,
 }
 
 /// What is left to write.
@@ -103,6 +105,7 @@ pub(super) struct Emitter<'a> {
     pub(super) ranges: Ranges,
     pub(super) affine: Affine,
     pub(super) plan: Plan,
+    pub(super) arms: Arms,
     pub(super) helpers: Helpers,
     pub(super) style: &'a Style,
     pub(super) names: Names,
@@ -119,8 +122,12 @@ pub(super) struct Emitter<'a> {
     depth: usize,
     outlined: Option<Outlined>,
     outlined_count: usize,
+    /// Whether a function that is written keeps its branches.
+    has_kept_branches: bool,
     /// Whether the function at hand stores past the caches.
     streams: bool,
+    /// Whether it loads under conditions, one element at a time.
+    pub(super) keeps_branches: bool,
     /// How the workspace at hand is called.
     workspace: String,
     /// How the threads of the caller are called, where the function takes them.
@@ -146,6 +153,8 @@ pub(super) struct Written {
     /// Bytes of workspace.
     pub(super) workspace: usize,
     pub(super) has_parallel_loops: bool,
+    /// Whether it has functions that keep their branches.
+    pub(super) has_kept_branches: bool,
     /// Whether its last parameter is the threads of the caller.
     pub(super) takes_threads: bool,
     /// Whether it is declared only, and others provide it.
@@ -176,11 +185,13 @@ pub(super) fn write(
     let workspace =
         |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
     let layout = Layout::of(body, &affine, &ranges, workspace);
+    let arms = Arms::of(body, &layout);
     let mut emitter = Emitter {
         body,
         ranges,
         affine,
         plan,
+        arms,
         helpers: Helpers::default(),
         style,
         names: Names::default(),
@@ -195,7 +206,9 @@ pub(super) fn write(
         depth: 1,
         outlined: None,
         outlined_count: 0,
+        has_kept_branches: false,
         streams: false,
+        keeps_branches: false,
         workspace: "workspace".to_string(),
         threads: None,
         functions: String::new(),
@@ -282,7 +295,8 @@ impl Emitter<'_> {
             out += "    (void)workspace;\n";
         }
         out += &self.out;
-        let text = format!("{}{prototype}\n{{\n{out}}}\n", self.functions);
+        let attribute = self.attribute();
+        let text = format!("{}{attribute}{prototype}\n{{\n{out}}}\n", self.functions);
         let text = format!("{}{}", self.constants, without_unused(&text));
         let workspace = self.layout.bytes;
         Written {
@@ -293,10 +307,22 @@ impl Emitter<'_> {
             writes,
             workspace,
             has_parallel_loops: self.outlined_count > 0,
+            has_kept_branches: self.has_kept_branches,
             takes_threads: self.threads.is_some(),
             is_external: false,
             callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
             helpers: std::mem::take(&mut self.helpers),
+        }
+    }
+
+    /// What stands before the function at hand.
+    fn attribute(&mut self) -> String {
+        match std::mem::take(&mut self.keeps_branches) {
+            true => {
+                self.has_kept_branches = true;
+                format!("{}\n", super::keeps_branches(&self.style.prefix))
+            }
+            false => String::new(),
         }
     }
 
@@ -321,6 +347,7 @@ impl Emitter<'_> {
             writes,
             workspace: 0,
             has_parallel_loops: false,
+            has_kept_branches: false,
             takes_threads: false,
             is_external: true,
             callees: vec![],
@@ -482,6 +509,7 @@ impl Emitter<'_> {
             Some(_) => return steps.extend(first(then_block)),
             None => {}
         }
+        self.keeps_branches = true;
         let then_first = first(then_block);
         let condition = self.scalar(branch.condition);
         self.line(&format!("if ({}) {{", condition.text));

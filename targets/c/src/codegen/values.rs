@@ -384,9 +384,13 @@ impl Emitter<'_> {
         if splat || self.by_lane(dtype, &reprs) {
             let (condition, a, b) =
                 (self.lane(condition, truth), self.lane(a, dtype), self.lane(b, dtype));
-            let expr = match dtype.is_bool() {
-                true => bool_choice(&condition, &a, &b),
-                false => Expr::choice(&condition, &a, &b),
+            let expr = if dtype.is_bool() {
+                bool_choice(&condition, &a, &b)
+            } else if self.arms.read_more(select) {
+                let function = self.helpers.select_scalar(dtype);
+                Expr::call(&function, &[&condition, &a, &b])
+            } else {
+                Expr::choice(&condition, &a, &b)
             };
             return match (dtype.lanes(), splat) {
                 (1, _) => Repr::Scalar(expr),
@@ -517,6 +521,7 @@ impl Emitter<'_> {
             .iter()
             .all(|repr| matches!(repr, Repr::Scalar(_) | Repr::Splat(_)))
             && !self.varies(&place);
+        self.keeps_branches = true;
         let (condition, otherwise) = (self.lane(condition, truth), self.lane(otherwise, dtype));
         let element = self.element(&buffer, &place, dtype);
         let expr = Expr::choice(&condition, &element, &otherwise);

@@ -235,14 +235,20 @@ impl Helpers {
                 guarded(&format!("({t})(a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0))"), "0")
             }
             ShiftLeft | ShiftRight => {
-                let far = match sign {
-                    true => format!("b < 0 || b >= {bits}"),
-                    false => format!("b >= {bits}"),
+                let near = match sign {
+                    true => format!("b >= 0 && b < {bits}"),
+                    false => format!("b < {bits}"),
                 };
+                // Both operands are read whatever they are: see `arms`.
+                let least = bits - 1;
                 match op {
-                    ShiftLeft => wrapped(format!("{far} ? 0u : ({wide})a << b")),
-                    _ if sign => format!("return ({t})({far} ? (a < 0 ? -1 : 0) : a >> b);"),
-                    _ => format!("return ({t})({far} ? 0 : a >> b);"),
+                    ShiftLeft => {
+                        wrapped(format!("(({wide})a << (b & {least})) & (0u - ({wide})({near}))"))
+                    }
+                    _ if sign => format!("return ({t})(a >> ({near} ? b : {least}));"),
+                    _ => format!(
+                        "return ({t})((({wide})a >> (b & {least})) & (0u - ({wide})({near})));"
+                    ),
                 }
             }
             Pow => {
@@ -267,6 +273,27 @@ impl Helpers {
         };
         let name = format!("{}_{s}", op.name().trim_start_matches("te."));
         self.define(name, |_, name| function(t, name, &parameters, &body))
+    }
+
+    /// The name of the function that chooses between numbers of `dtype`, both of which are computed:
+    /// by their bits, which no compiler makes a branch of.
+    pub(in crate::codegen) fn select_scalar(&mut self, dtype: DType) -> String {
+        let dtype = computed(dtype);
+        let (c, bits) = (value(dtype), unsigned(dtype));
+        let word = if bits.bits() == 64 { "uint64_t" } else { "uint32_t" };
+        let [a, b] = ["a", "b"].map(|name| match dtype.is_float() {
+            true => self.reinterpret(dtype, bits, &Expr::atom(name)).text,
+            false => format!("({word}){name}"),
+        });
+        let chosen = Expr::new(format!("({a} & mask) | ({b} & ~mask)"), 0);
+        let chosen = match dtype.is_float() {
+            true => self.reinterpret(bits, dtype, &chosen),
+            false => Expr::cast(c, &chosen),
+        };
+        let body = format!("const {word} mask = 0u - ({word})condition;\nreturn {};", chosen.text);
+        let parameters = format!("bool condition, {c} a, {c} b");
+        let name = format!("select_{}", suffix(dtype));
+        self.define(name, |_, n| function(c, n, &parameters, &body))
     }
 
     /// Wraps 64 bits to an integer type that C does not have.

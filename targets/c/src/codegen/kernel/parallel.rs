@@ -29,6 +29,7 @@ impl Emitter<'_> {
             depth: std::mem::replace(&mut self.depth, 1),
             workspace: self.workspace.clone(),
             streams: std::mem::take(&mut self.streams),
+            keeps_branches: std::mem::take(&mut self.keeps_branches),
         });
         let Some(tasks) = self.layout.tasks(op) else {
             self.line(&format!("for (int64_t {index} = begin; {index} < end; {index}++) {{"));
@@ -66,8 +67,9 @@ impl Emitter<'_> {
         }
         self.end_streams();
         let Some(outlined) = self.outlined.take() else { return };
-        let Outlined { op, index, function, outside, around, depth, workspace, streams } = outlined;
-        self.streams = streams;
+        let Outlined { op, index, function, outside, around, depth, workspace, .. } = outlined;
+        let attribute = self.attribute();
+        (self.streams, self.keeps_branches) = (outlined.streams, outlined.keeps_branches);
         self.names.release(&index);
         self.scope.shift_remove(&index);
         let text = std::mem::replace(&mut self.out, around);
@@ -100,7 +102,7 @@ impl Emitter<'_> {
             definition += "};\n\n";
         }
         self.functions += &format!(
-            "{definition}static void {function}(void *captures, ptrdiff_t begin, ptrdiff_t end)\n\
+            "{definition}{attribute}static void {function}(void *captures, ptrdiff_t begin, ptrdiff_t end)\n\
              {{\n{unpacked}{text}}}\n\n"
         );
         let list: Vec<&str> = captured.iter().map(|(name, _)| name.as_str()).collect();
