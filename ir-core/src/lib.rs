@@ -23,6 +23,7 @@ pub mod infer;
 mod intern;
 mod interrupt;
 pub mod location;
+pub mod memory;
 pub mod module;
 pub mod op;
 pub mod pass;

@@ -9,6 +9,7 @@ use half::{bf16, f16};
 use smallvec::SmallVec;
 
 use crate::dtype::{DType, DTypeKind};
+use crate::memory::{self, OutOfMemory};
 use crate::types::Type;
 
 /// An immutable dense tensor: row-major elements in native byte order, one lane-group after
@@ -21,22 +22,39 @@ pub struct TensorData {
     bytes: Bytes,
 }
 
-/// Why bytes do not make a tensor.
+/// Why there is no tensor of some elements.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TensorSizeError {
-    /// Bytes that the shape and element type need; `None` where that overflows or an extent is
-    /// negative.
-    pub expected: Option<usize>,
-    /// Bytes given.
-    pub found: usize,
+pub enum TensorSizeError {
+    /// An extent is negative, or the product overflows.
+    Extents,
+    /// The elements are too many or too few.
+    Bytes {
+        /// Bytes that the shape and element type need.
+        expected: usize,
+        /// Bytes given.
+        found: usize,
+    },
+    /// The elements have no place.
+    Memory(OutOfMemory),
 }
 
 impl fmt::Display for TensorSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.expected {
-            Some(expected) => write!(f, "expected {expected} bytes, found {}", self.found),
-            None => write!(f, "the extents are negative or their product overflows"),
+        match self {
+            TensorSizeError::Extents => {
+                write!(f, "the extents are negative or their product overflows")
+            }
+            TensorSizeError::Bytes { expected, found } => {
+                write!(f, "expected {expected} bytes, found {found}")
+            }
+            TensorSizeError::Memory(error) => error.fmt(f),
         }
+    }
+}
+
+impl From<OutOfMemory> for TensorSizeError {
+    fn from(error: OutOfMemory) -> TensorSizeError {
+        TensorSizeError::Memory(error)
     }
 }
 
@@ -63,9 +81,9 @@ impl TensorData {
         if dtype.is_bool() && bytes.iter().any(|byte| *byte > 1) {
             bytes = bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
         }
-        let expected = tensor_bytes(shape, dtype);
-        if expected != Some(bytes.len()) {
-            return Err(TensorSizeError { expected, found: bytes.len() });
+        let expected = tensor_bytes(shape, dtype).ok_or(TensorSizeError::Extents)?;
+        if expected != bytes.len() {
+            return Err(TensorSizeError::Bytes { expected, found: bytes.len() });
         }
         Ok(TensorData { dtype, shape: shape.into(), bytes })
     }
@@ -90,13 +108,28 @@ impl TensorData {
         TensorData::from_scalars(dtype, shape, values.iter().map(|&v| Scalar::Int(v)))
     }
 
-    /// A tensor of `values`, one per lane. Errors when their number does not fit the shape.
+    /// A tensor of zeros. Errors when there is no memory for it.
+    pub fn zeros(dtype: DType, shape: &[i64]) -> Result<TensorData, TensorSizeError> {
+        let size = tensor_bytes(shape, dtype).ok_or(TensorSizeError::Extents)?;
+        let mut bytes = memory::buffer(size)?;
+        bytes.resize(size, 0);
+        TensorData::from_bytes(dtype, shape, bytes)
+    }
+
+    /// A tensor of `values`, one per lane. Errors when their number does not fit the shape, or there is
+    /// no memory for them.
     pub fn from_scalars(
         dtype: DType,
         shape: &[i64],
         values: impl IntoIterator<Item = Scalar>,
     ) -> Result<TensorData, TensorSizeError> {
-        let mut bytes = Vec::with_capacity(tensor_bytes(shape, dtype).unwrap_or(0));
+        let values = values.into_iter();
+        let expected = tensor_bytes(shape, dtype).ok_or(TensorSizeError::Extents)?;
+        // The shape may promise more than there is.
+        let (fewest, most) = values.size_hint();
+        let lane = dtype.bytes().div_ceil(dtype.lanes() as usize);
+        let given = most.unwrap_or(fewest).saturating_mul(lane);
+        let mut bytes = memory::buffer(expected.min(given))?;
         for value in values {
             value.write(dtype, &mut bytes);
         }

@@ -364,6 +364,15 @@ fn files_of_others_are_not_loaded() {
     }
 }
 
+#[test]
+fn a_pipe_as_an_input_is_refused() {
+    let place = Place::new("pipe");
+    let made = Command::new("mkfifo").arg(place.0.join("pipe.npz")).status();
+    if made.is_ok_and(|status| status.success()) {
+        refused(&mut place.command("pipe.npz"), &["E0520", "it is no regular file"]);
+    }
+}
+
 /// Runs a command that may write no file of more than this many blocks.
 fn limited(place: &Place, blocks: u32, args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new("sh");

@@ -10,7 +10,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use ir_core::files;
 use ir_core::tensor::tensor_bytes;
-use ir_core::{DType, DTypeKind, Diagnostic, TensorData};
+use ir_core::{DType, DTypeKind, Diagnostic, TensorData, Type, memory};
 use rustc_hash::FxBuildHasher;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -27,23 +27,39 @@ const EXTENSIONS: &str = "`.npz`, `.npy` or `.safetensors`";
 /// the name of the file. Errors when the file cannot be read, is damaged, or holds elements that
 /// are no element type of the language, such as text.
 pub fn load(path: &Path) -> Result<Arrays, Diagnostic> {
+    load_where(path, &mut |_, _| true)
+}
+
+/// What says of an array, by its name and type, whether it is read.
+pub type Wanted<'w> = dyn FnMut(&str, Type) -> bool + 'w;
+
+/// As [`load`], the arrays that are `wanted`. Others take no memory, whatever size an archive claims.
+pub fn load_where(path: &Path, wanted: &mut Wanted<'_>) -> Result<Arrays, Diagnostic> {
     let extension = extension(path);
     if !matches!(extension, "npz" | "npy" | "safetensors") {
         return Err(extension_error(path));
     }
     let read_error = |error| file_error(path, "read", &error);
-    let arrays = if extension == "npz" && path.is_file() {
+    // A pipe has no end that could be told, and a device may have none.
+    let facts = fs::metadata(path).map_err(read_error)?;
+    if !(facts.is_file() || facts.is_dir()) {
+        return Err(read_error(io::Error::other("it is no regular file")));
+    }
+    let mut file = BufReader::new(File::open(path).map_err(read_error)?);
+    let arrays = match extension {
         // Arrays are read in their places, so that the file is in memory once and not twice.
-        read_npz(BufReader::new(File::open(path).map_err(read_error)?))
-    } else {
-        let bytes = fs::read(path).map_err(read_error)?;
-        match extension {
-            "npz" => read_npz(Cursor::new(&bytes)),
-            "safetensors" => read_safetensors(&bytes),
-            _ => {
-                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                read_npy(&mut bytes.as_slice()).map(|array| Arrays::from_iter([(name, array)]))
-            }
+        "npz" => read_npz_where(file, wanted),
+        "safetensors" => {
+            let size = file.get_ref().metadata().map_err(read_error)?.len();
+            let mut bytes = memory::buffer(usize::try_from(size).unwrap_or(usize::MAX))
+                .map_err(|error| read_error(io::Error::other(error)))?;
+            file.read_to_end(&mut bytes).map_err(read_error)?;
+            read_safetensors_where(&bytes, wanted)
+        }
+        _ => {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let array = read_npy_where(&mut file, &mut |ty| wanted(&name, ty));
+            array.map(|array| array.map(|array| (name.clone(), array)).into_iter().collect())
         }
     };
     arrays.map_err(|message| {
@@ -89,13 +105,19 @@ fn file_error(path: &Path, verb: &str, error: &io::Error) -> Diagnostic {
 /// The arrays of an `.npz` archive, stored or deflated. Entries that are not `.npy` are skipped.
 /// The error is a message.
 pub fn read_npz(input: impl Read + Seek) -> Result<Arrays, String> {
+    read_npz_where(input, &mut |_, _| true)
+}
+
+fn read_npz_where(input: impl Read + Seek, wanted: &mut Wanted<'_>) -> Result<Arrays, String> {
     let mut archive = ZipArchive::new(input).map_err(|error| error.to_string())?;
     let mut arrays = Arrays::default();
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(|error| error.to_string())?;
         let Some(name) = entry.name().strip_suffix(".npy").map(str::to_string) else { continue };
-        let array = read_npy(&mut entry).map_err(|message| format!("array `{name}`: {message}"))?;
-        arrays.insert(name, array);
+        let array = read_npy_where(&mut entry, &mut |ty| wanted(&name, ty));
+        if let Some(array) = array.map_err(|message| format!("array `{name}`: {message}"))? {
+            arrays.insert(name, array);
+        }
     }
     Ok(arrays)
 }
@@ -135,6 +157,23 @@ struct NpyHeader {
 
 /// One array in `.npy` format (versions 1 to 3). The error is a message.
 pub fn read_npy(input: &mut dyn Read) -> Result<TensorData, String> {
+    let array = read_npy_where(input, &mut |_| true)?;
+    array.ok_or_else(|| "it was not wanted".to_string())
+}
+
+/// The array, where its type is `wanted`.
+fn read_npy_where(
+    input: &mut dyn Read,
+    wanted: &mut dyn FnMut(Type) -> bool,
+) -> Result<Option<TensorData>, String> {
+    let header = read_npy_header(input)?;
+    match wanted(Type::tensor(header.shape.iter().copied(), header.dtype)) {
+        true => read_npy_elements(&header, input).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn read_npy_header(input: &mut dyn Read) -> Result<NpyHeader, String> {
     let mut fixed = [0; 8];
     read_exact(input, &mut fixed)?;
     if &fixed[..6] != NPY_MAGIC {
@@ -160,9 +199,13 @@ pub fn read_npy(input: &mut dyn Read) -> Result<TensorData, String> {
     }
     let mut header = vec![0; length];
     read_exact(input, &mut header)?;
-    let header = parse_npy_header(&String::from_utf8_lossy(&header))?;
+    parse_npy_header(&String::from_utf8_lossy(&header))
+}
+
+fn read_npy_elements(header: &NpyHeader, input: &mut dyn Read) -> Result<TensorData, String> {
     let size = tensor_bytes(&header.shape, header.dtype)
         .ok_or_else(|| format!("the extents {:?} are too large", header.shape))?;
+    memory::grant(Some(size)).map_err(|error| error.to_string())?;
     // A header may claim any size; what is not read of a reservation takes no memory.
     let mut bytes = Vec::with_capacity(size.saturating_add(1).min(NPY_RESERVATION));
     // One byte more than there should be: an archive checks its sum only at the end of an entry.
@@ -330,6 +373,10 @@ fn row_major(bytes: &[u8], shape: &[i64], size: usize) -> Vec<u8> {
 
 /// The arrays of a `.safetensors` file, sorted by name. The error is a message.
 pub fn read_safetensors(bytes: &[u8]) -> Result<Arrays, String> {
+    read_safetensors_where(bytes, &mut |_, _| true)
+}
+
+fn read_safetensors_where(bytes: &[u8], wanted: &mut Wanted<'_>) -> Result<Arrays, String> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
     let mut views = file.tensors();
     views.sort_by(|a, b| a.0.cmp(&b.0));
@@ -356,6 +403,9 @@ pub fn read_safetensors(bytes: &[u8]) -> Result<Arrays, String> {
         let shape: Option<Vec<i64>> =
             view.shape().iter().map(|extent| i64::try_from(*extent).ok()).collect();
         let shape = shape.ok_or_else(|| format!("array `{name}`: the extents are too large"))?;
+        if !wanted(&name, Type::tensor(shape.iter().copied(), dtype)) {
+            continue;
+        }
         let mut bytes = view.data().to_vec();
         if cfg!(target_endian = "big") {
             reverse_elements(&mut bytes, dtype);
@@ -492,6 +542,35 @@ mod tests {
         assert_eq!(error(npy(&negative, &[])), "expected an extent, found `-1`");
         assert!(read_npz(Cursor::new(b"not an archive")).is_err());
         assert!(read_safetensors(b"\x08\0\0\0\0\0\0\0nonsense").is_err());
+    }
+
+    #[test]
+    fn sizes_that_an_archive_claims_take_no_memory() {
+        let header = |extent: u64| {
+            format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({extent},), }}")
+        };
+        let mut bytes = Vec::new();
+        let mut archive = ZipWriter::new(Cursor::new(&mut bytes));
+        let zeros = vec![0; 1 << 20];
+        let deflated = FileOptions::default().compression_method(CompressionMethod::Deflated);
+        for (name, extent) in [("small", 1 << 17), ("claimed", 1 << 50)] {
+            archive.start_file(format!("{name}.npy"), deflated).unwrap();
+            archive.write_all(&npy(&header(extent), &zeros)).unwrap();
+        }
+        archive.finish().unwrap();
+        drop(archive);
+        assert!(bytes.len() < 10_000);
+        let error = read_npz(Cursor::new(&bytes)).unwrap_err();
+        assert!(error.starts_with("array `claimed`: 8.0 PiB of memory are needed"), "{error}");
+        let small = Type::tensor([1 << 17], DType::FLOAT64);
+        let mut seen = Vec::new();
+        let mut wanted = |name: &str, ty: Type| {
+            seen.push(name.to_string());
+            ty == small
+        };
+        let arrays = read_npz_where(Cursor::new(&bytes), &mut wanted).unwrap();
+        assert_eq!(arrays.keys().collect::<Vec<_>>(), ["small"]);
+        assert_eq!(seen, ["small", "claimed"]);
     }
 
     #[test]

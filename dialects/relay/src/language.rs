@@ -373,8 +373,7 @@ pub fn yielded(body: &Body, block: BlockId) -> Option<ValueId> {
 fn zeros(body: &mut Body, at: InsertPoint, ty: Type) -> Option<ValueId> {
     let tensor = ty.as_tensor()?;
     let shape = tensor.known_shape()?;
-    let elements = usize::try_from(tensor.elements()?).ok()? * tensor.dtype.lanes() as usize;
-    let value = TensorData::from_i64(tensor.dtype, &shape, &vec![0; elements]).ok()?;
+    let value = TensorData::zeros(tensor.dtype, &shape).ok()?;
     let attrs = OpFields::<ValueId>::attrs(&Constant { value });
     let types = [ty];
     let op = body.insert_op(at, OpParts::new("relay.constant", &[], &types).attrs(attrs));

@@ -6,6 +6,14 @@ use std::path::Path;
 
 use bytes::Bytes;
 
+/// As [`map`], of a regular file: who named it may not be who runs this, and a pipe may never end.
+pub(crate) fn map_regular(path: &Path) -> io::Result<Bytes> {
+    match std::fs::metadata(path)?.is_file() {
+        true => map(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
 /// The bytes of the file at `path`, mapped into memory: what is never looked at is never read, and
 /// tensors share the pages.
 ///

@@ -149,6 +149,12 @@ fn elements_may_stand_in_files_beside_the_model_and_nowhere_else() {
     {
         std::os::unix::fs::symlink(folder.join("secret"), folder.join("models/link")).unwrap();
         assert_eq!(found("link", "0"), outside("link"));
+        // A pipe that nobody writes to would be waited for.
+        let pipe = folder.join("models/pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        if made.is_ok_and(|status| status.success()) {
+            assert!(found("pipe", "0").ends_with("it is no regular file"));
+        }
     }
     fs::remove_dir_all(folder).unwrap();
 }

@@ -451,13 +451,12 @@ fn parse_dense(cursor: &mut Cursor<'_>) -> Result<TensorData, Failed> {
 /// A tensor of equal elements.
 fn uniform(dtype: DType, shape: &[i64], value: Scalar) -> Result<TensorData, TensorSizeError> {
     let one = TensorData::scalar(dtype, value);
-    let expected = crate::tensor::tensor_bytes(shape, dtype).filter(|&n| n <= MAX_UNIFORM_BYTES);
-    match expected {
-        Some(bytes) => {
-            TensorData::from_bytes(dtype, shape, one.bytes().repeat(bytes / dtype.bytes()))
-        }
-        None => Err(TensorSizeError { expected, found: one.bytes().len() }),
+    let expected = crate::tensor::tensor_bytes(shape, dtype).ok_or(TensorSizeError::Extents)?;
+    if expected > MAX_UNIFORM_BYTES {
+        return Err(TensorSizeError::Bytes { expected, found: one.bytes().len() });
     }
+    crate::memory::grant(Some(expected))?;
+    TensorData::from_bytes(dtype, shape, one.bytes().repeat(expected / dtype.bytes()))
 }
 
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {

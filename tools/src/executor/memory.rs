@@ -1,17 +1,8 @@
 //! Whether a program fits into memory, asked before memory is taken.
 
-use std::fs;
-
+use ir_core::memory::{available, human};
 use ir_core::tensor::tensor_bytes;
 use ir_core::{Diagnostic, Type};
-
-/// Bytes that the system can give without swapping; `None` where it does not say.
-pub fn available() -> Option<usize> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
-}
 
 /// Bytes of the tensors of a type; `None` where their sum is no number of bytes. Unknown extents
 /// and what is no tensor count nothing.
@@ -42,23 +33,6 @@ pub fn check(bytes: Option<usize>, what: &str) -> Result<(), Diagnostic> {
     Err(Diagnostic::error("E0735", message).help("make the extents smaller, such as the batch"))
 }
 
-/// A number of bytes for people.
-pub fn human(bytes: usize) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = "bytes";
-    for next in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        (value, unit) = (value / 1024.0, next);
-    }
-    match unit {
-        "bytes" => format!("{bytes} bytes"),
-        _ => format!("{value:.1} {unit}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ir_core::DType;
@@ -74,6 +48,5 @@ mod tests {
         assert_eq!(bytes_of(tensor(1 << 40)), None);
         let error = check(None, "inputs").unwrap_err();
         assert!(error.message.starts_with("inputs need more than 8 EiB of memory"), "{error:?}");
-        assert_eq!((human(1023), human(1536)), ("1023 bytes".into(), "1.5 KiB".into()));
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::args::{BenchModel, DiagnosticForm};
 use super::report::Reporter;
-use super::run_model::{fits, load};
+use super::run_model::{Parameters, fits, load, read_arrays};
 use super::targets::target;
 use super::{DIAGNOSTICS, OK, profile};
 use crate::executor::peak::{self, Peak};
@@ -65,7 +65,7 @@ fn measure(
     let target = target(&args.kernels.machine, registry).map_err(one)?;
     fits("main", &module).map_err(one)?;
     let mut given = match &args.params {
-        Some(path) => arrays::load(&io.directory.join(path)).map_err(one)?,
+        Some(path) => read_arrays(&io.directory.join(path), &Parameters::of_main(&module), found)?,
         None => arrays::Arrays::default(),
     };
     let (mut constants, mut inputs) = (Vec::new(), Vec::new());

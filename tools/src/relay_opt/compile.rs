@@ -3,16 +3,16 @@
 use std::io;
 use std::path::Path;
 
-use ir_core::diagnostics::did_you_mean;
 use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
-use relay::arrays::{self, Arrays};
+use relay::arrays::Arrays;
+use rustc_hash::FxHashSet;
 use target_core::package::{File, Input, Model};
 
 use super::args::{CompileModel, DiagnosticForm};
 use super::bench_model::{Parameter, parameters};
 use super::folder;
 use super::report::Reporter;
-use super::run_model::{PREFIXES, load, seed_of};
+use super::run_model::{PREFIXES, Parameters, load, read_arrays, seed_of};
 use super::targets::target;
 use super::{DIAGNOSTICS, OK};
 use crate::executor::{self, BuildOptions, Lowered, MAIN};
@@ -65,12 +65,13 @@ fn package(
     let one = |error: Diagnostic| vec![error];
     let target = target(&args.kernels.machine, registry).map_err(one)?;
     let all = parameters(&module, registry);
-    let read = |path: &Option<String>| match path {
-        Some(path) => arrays::load(&directory.join(path)),
+    let wanted = Parameters::of_main(&module);
+    let mut read = |path: &Option<String>| match path {
+        Some(path) => read_arrays(&directory.join(path), &wanted, found),
         None => Ok(Arrays::default()),
     };
-    let constants = given(read(&args.params).map_err(one)?, &all, found)?;
-    let mut examples = given(read(&args.inputs).map_err(one)?, &all, found)?;
+    let constants = given(read(&args.params)?, &all);
+    let mut examples = given(read(&args.inputs)?, &all);
     executor::bind(&mut module, &constants);
     let mut inputs = Vec::new();
     for Parameter { name, ty, spread } in parameters(&module, registry) {
@@ -114,34 +115,14 @@ fn package(
     target.package(verified, &model)
 }
 
-/// The arrays by the names of their parameters. Those without one are warned of; those that do not
-/// fit theirs are errors.
-fn given(
-    arrays: Arrays,
-    parameters: &[Parameter],
-    found: &mut Vec<Diagnostic>,
-) -> Result<Vec<(String, TensorData)>, Vec<Diagnostic>> {
-    let names = || parameters.iter().map(|parameter| parameter.name.as_str());
-    let (mut given, mut errors) = (Vec::new(), Vec::new());
-    for (array, tensor) in arrays {
+/// The arrays by the names of their parameters.
+fn given(arrays: Arrays, parameters: &[Parameter]) -> Vec<(String, TensorData)> {
+    let names: FxHashSet<&str> =
+        parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+    let name_of = |array: &str| {
         let short = PREFIXES.iter().find_map(|prefix| array.strip_prefix(prefix));
-        let place = names().position(|name| name == array);
-        let place = place.or_else(|| names().position(|name| Some(name) == short));
-        let Some(Parameter { name, ty, .. }) = place.and_then(|place| parameters.get(place)) else {
-            let message = format!("array `{array}` fits no parameter of @{MAIN}");
-            let mut warning = Diagnostic::warning("E0731", message);
-            warning.help = did_you_mean(&array, names());
-            found.push(warning);
-            continue;
-        };
-        if tensor.ty() != *ty {
-            let message = format!(
-                "array `{array}` does not fit its parameter: expected {ty}, found {}",
-                tensor.ty()
-            );
-            errors.push(Diagnostic::error("E0732", message));
-        }
-        given.push((name.clone(), tensor));
-    }
-    if errors.is_empty() { Ok(given) } else { Err(errors) }
+        let known = |name: &&str| names.contains(name);
+        Some(array).filter(known).or_else(|| short.filter(known)).map(str::to_string)
+    };
+    arrays.into_iter().filter_map(|(array, tensor)| Some((name_of(&array)?, tensor))).collect()
 }

@@ -2,13 +2,17 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
+use std::path::Path;
 
+use indexmap::IndexMap;
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
-use ir_core::{Diagnostic, Item, Module, Registry, Scalar, Symbol, TensorData, Type};
+use ir_core::{
+    Diagnostic, Item, Module, Registry, Scalar, Span, Symbol, TensorData, Type, TypeData,
+};
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Interpreter, Options, Value, check_type, random_value, spreads};
 use relay::language::FUNC;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::args::{DiagnosticForm, Executor, ModelOptions, RunModel};
 use super::language::{Form, infer, verify};
@@ -18,7 +22,7 @@ use super::{DIAGNOSTICS, OK, input, model, profile};
 use target_core::checks::FAILED;
 
 use crate::executor::profile::Profile;
-use crate::executor::{self, BuildOptions, Program, memory};
+use crate::executor::{self, BuildOptions, MAIN, Program, memory};
 use crate::io::Io;
 use crate::progress::Progress;
 
@@ -71,12 +75,15 @@ fn run(
     io: &mut Io<'_>,
 ) -> Option<Vec<(String, Value)>> {
     let module = load(&args.model, &args.options, registry, reporter, found, io)?;
+    let name = args.function.trim_start_matches('@');
+    let item = find_function(&module, name).map_err(|error| found.push(error)).ok()?;
+    let wanted = Parameters::of(name, item);
     let mut arrays = Arrays::default();
     // Of two arrays of one name, that of `--inputs` counts.
     let mut constants = FxHashSet::default();
     for (path, constant) in [(&args.params, true), (&args.inputs, false)] {
         let Some(path) = path else { continue };
-        match arrays::load(&io.directory.join(path)) {
+        match read_arrays(&io.directory.join(path), &wanted, found) {
             Ok(loaded) => {
                 for name in loaded.keys() {
                     match constant {
@@ -86,14 +93,13 @@ fn run(
                 }
                 arrays.extend(loaded);
             }
-            Err(error) => found.push(error),
+            Err(errors) => found.extend(errors),
         }
     }
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
     if failed(found) {
         return None;
     }
-    let name = args.function.trim_start_matches('@');
     fits(name, &module).map_err(|error| found.push(error)).ok()?;
     let arguments = arguments(name, (&module, registry), (&arrays, &constants), args.fill, found);
     let arguments = arguments.map_err(|error| found.push(error)).ok()?;
@@ -356,6 +362,83 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
                 None => error.help(format!("the module has @{}", names.join(", @"))),
             })
         }
+    }
+}
+
+/// The parameters that a function takes arrays for.
+pub(super) struct Parameters {
+    function: String,
+    span: Option<Span>,
+    types: IndexMap<String, Type, FxBuildHasher>,
+}
+
+impl Parameters {
+    /// Those of the function `name`, which is `item`.
+    pub(super) fn of(name: &str, item: &Item) -> Parameters {
+        let mut types = IndexMap::default();
+        if let Some(body) = &item.body {
+            for (index, argument) in body.block_args(body.entry()).iter().enumerate() {
+                let hint = body.name_hint(*argument).name;
+                let hint = hint.map_or_else(|| format!("arg{index}"), |hint| hint.to_string());
+                types.insert(hint, body.ty(*argument));
+            }
+        }
+        Parameters { function: name.to_string(), span: item.signature.span, types }
+    }
+
+    /// Those of `@main`; none where there is none.
+    pub(super) fn of_main(module: &Module) -> Parameters {
+        let none = || Parameters { function: MAIN.into(), span: None, types: IndexMap::default() };
+        module.get(MAIN).map_or_else(none, |item| Parameters::of(MAIN, item))
+    }
+}
+
+/// The arrays of a file that parameters have names and types for; no other takes memory. Those without
+/// a parameter are warned of.
+///
+/// # Errors
+/// The file cannot be read, or arrays do not fit their parameters.
+pub(super) fn read_arrays(
+    path: &Path,
+    parameters: &Parameters,
+    found: &mut Vec<Diagnostic>,
+) -> Result<Arrays, Vec<Diagnostic>> {
+    let mut errors = Vec::new();
+    let Parameters { function, span, types } = parameters;
+    let mut wanted = |array: &str, ty: Type| {
+        let short = PREFIXES.iter().find_map(|prefix| array.strip_prefix(prefix));
+        let parameter = types.get(array).or_else(|| types.get(short?));
+        let Some(expected) = parameter else {
+            let message = format!("array `{array}` fits no parameter of @{function}");
+            let mut warning = Diagnostic::warning("E0731", message);
+            warning.help = did_you_mean(array, types.keys().map(String::as_str));
+            found.push(warning);
+            return false;
+        };
+        let fits = takes(*expected, ty);
+        if !fits {
+            let message = format!(
+                "array `{array}` does not fit its parameter: expected {expected}, found {ty}"
+            );
+            errors.push(Diagnostic::error("E0732", message).at(*span));
+        }
+        fits
+    };
+    let arrays = arrays::load_where(path, &mut wanted).map_err(|error| vec![error])?;
+    if errors.is_empty() { Ok(arrays) } else { Err(errors) }
+}
+
+/// Whether a parameter of type `expected` takes an array of type `found`.
+fn takes(expected: Type, found: Type) -> bool {
+    match (expected.data(), found.data()) {
+        (TypeData::Tensor(expected), TypeData::Tensor(found)) => {
+            let mut extents = expected.shape.iter().zip(&found.shape);
+            expected.dtype == found.dtype
+                && expected.rank() == found.rank()
+                && extents.all(|(expected, found)| expected.known().is_none() || expected == found)
+        }
+        (TypeData::Tensor(_) | TypeData::Tuple(_) | TypeData::Ref(_), _) => false,
+        _ => true,
     }
 }
 

@@ -51,6 +51,12 @@ impl From<ir_core::tensor::TensorSizeError> for EvalError {
     }
 }
 
+impl From<ir_core::memory::OutOfMemory> for EvalError {
+    fn from(error: ir_core::memory::OutOfMemory) -> EvalError {
+        EvalError(error.to_string())
+    }
+}
+
 impl EvalCx<'_> {
     /// The declared fields of the operator.
     pub fn fields<T: OpFields<Value>>(&self) -> Result<T, EvalError> {

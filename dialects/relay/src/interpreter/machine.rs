@@ -6,6 +6,8 @@
 use std::sync::{Arc, OnceLock};
 
 use ir_core::diagnostics::did_you_mean_with;
+use ir_core::memory;
+use ir_core::tensor::tensor_bytes;
 use ir_core::{
     AttrDict, Body, Diagnostic, InferCx, Loc, Module, OpId, Registry, Signatures, SmallVec, Span,
     Stop, Symbol, Type, TypeData, ValueId,
@@ -236,6 +238,9 @@ impl<'r> Interpreter<'r> {
         let result = self.result_type(operation, operands).map_err(|message| {
             Failure::new("E0505", format!("`{shown}`: {message}")).note(shapes())
         })?;
+        memory::grant(needed(result)).map_err(|error| {
+            Failure::new("E0502", format!("`{shown}` failed: {error}")).note(shapes())
+        })?;
         let value =
             evaluate(&EvalCx { operands, attrs: operation.attrs, result }).map_err(|error| {
                 Failure::new("E0502", format!("`{shown}` failed: {}", error.0)).note(shapes())
@@ -313,6 +318,28 @@ pub fn check_type(value: &Value, ty: Type) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The bytes that computing a value of type `ty` takes: those of its tensors, and a wide number for
+/// each of their elements on the way. `None` where that is no number of bytes. Unknown extents count
+/// nothing.
+fn needed(ty: Type) -> Option<usize> {
+    const WIDE: usize = 8;
+    let mut pending: SmallVec<[Type; 4]> = SmallVec::from_slice(&[ty]);
+    let mut bytes = 0usize;
+    while let Some(ty) = pending.pop() {
+        match ty.data() {
+            TypeData::Tuple(fields) => pending.extend(fields.iter().copied()),
+            TypeData::Tensor(tensor) => {
+                let Some(shape) = tensor.known_shape() else { continue };
+                let size = tensor_bytes(&shape, tensor.dtype)?;
+                let wide = (size / tensor.dtype.bytes()).checked_mul(WIDE)?;
+                bytes = bytes.checked_add(size)?.checked_add(wide)?;
+            }
+            _ => {}
+        }
+    }
+    Some(bytes)
 }
 
 /// A pending or running call.

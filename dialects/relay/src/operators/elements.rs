@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use ir_core::memory;
 use ir_core::{DType, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type};
 use smallvec::SmallVec;
 
@@ -186,6 +187,7 @@ pub fn pick(
         Some(out.into_flattened())
     }
     let (size, count, offsets) = (data.dtype().bytes(), count(shape)?, offsets.into_iter());
+    memory::grant(count.checked_mul(size))?;
     let bytes = match size {
         1 => copy::<1>(data, count, offsets),
         2 => copy::<2>(data, count, offsets),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use ir_core::memory;
 use ir_core::{DType, DTypeKind, Scalar, SmallVec, TensorData, Type};
 
 use super::code::{Access, Buffer, Code, Index, Instruction};
@@ -86,7 +87,7 @@ impl<'c> Machine<'c> {
         for (number, buffer) in code.buffers[..code.params].iter().enumerate() {
             self.memory.heap.push(match inputs.get(number) {
                 Some(input) => input.elements().map(Some).collect(),
-                None => vec![None; buffer.elements],
+                None => undefined(buffer.elements)?,
             });
         }
         let params = (first..first + code.params).map(Place::whole);
@@ -171,7 +172,9 @@ impl<'c> Machine<'c> {
                         }
                         None => {
                             *at = Place::whole(self.memory.heap.len());
-                            self.memory.heap.push(vec![None; elements]);
+                            let contents = undefined(elements);
+                            let contents = contents.map_err(|error| located(code, place, error))?;
+                            self.memory.heap.push(contents);
                         }
                     }
                 }
@@ -438,6 +441,14 @@ impl Memory {
         let raced = races.record(kind, place.contents, at);
         raced.map_err(|earlier| Box::new(Stop::Race { access, lane, earlier }))
     }
+}
+
+/// The contents of a buffer that nothing was stored to.
+fn undefined(elements: usize) -> Result<Contents, Error> {
+    let contents = memory::buffer(elements);
+    let mut contents: Contents = contents.map_err(|e| Error::new("E0858", e.to_string()))?;
+    contents.resize(elements, None);
+    Ok(contents)
 }
 
 fn located(code: &Code, place: usize, error: Error) -> Error {
