@@ -417,6 +417,7 @@ fn reproducers_read_back() {
     let reproducer = Reproducer {
         version: "1.2.3".to_string(),
         pipeline: "a,b{c}".to_string(),
+        settings: vec![("mode".to_string(), "miscompile".to_string())],
         reason: "two\nlines".to_string(),
         input: "def @main() {\n}\n".to_string(),
     };
@@ -425,5 +426,7 @@ fn reproducers_read_back() {
     assert_eq!(read, Reproducer { reason: "two lines".to_string(), ..reproducer });
     let broken = Reproducer::parse(&text.replace("// pipeline", "// pipelin")).unwrap_err();
     assert_eq!(broken.to_string(), "line 3 of a reproducer is not `// pipeline: PIPELINE`");
+    let broken = Reproducer::parse(&text.replace("// mode: ", "// mode ")).unwrap_err();
+    assert_eq!(broken.to_string(), "line 4 of a reproducer is not `// reason: TEXT`");
     assert_eq!(Reproducer::parse("").unwrap_err().line, 1);
 }

@@ -23,6 +23,7 @@ mod optimize;
 mod plugin;
 mod profile;
 mod provenance;
+mod recorded;
 mod reference;
 mod replay;
 mod report;
@@ -147,6 +148,7 @@ fn dispatch(
         // What a plugin does under the same names may be another thing after each build.
         cli.optimize.cache = None;
     }
+    cli.note_plugins();
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
         Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),

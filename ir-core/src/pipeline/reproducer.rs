@@ -10,6 +10,8 @@ pub struct Reproducer {
     pub version: String,
     /// The pipeline, as text.
     pub pipeline: String,
+    /// What else the run was told, by name, each in one line.
+    pub settings: Vec<(String, String)>,
     /// What happened, in one line.
     pub reason: String,
     /// The input, as it was read.
@@ -28,7 +30,7 @@ pub struct BrokenReproducer {
 const TITLE: &str = "// relay-opt reproducer";
 const VERSION: &str = "// version: ";
 const PIPELINE: &str = "// pipeline: ";
-const REASON: &str = "// reason: ";
+const COMMENT: &str = "// ";
 const END: &str = "// input:";
 
 impl Reproducer {
@@ -48,12 +50,23 @@ impl Reproducer {
             rest = tail;
             Ok(content.to_string())
         };
+        const REASON_TEXT: &str = "`// reason: TEXT`";
         line(TITLE, "`// relay-opt reproducer`")?;
         let version = line(VERSION, "`// version: VERSION`")?;
         let pipeline = line(PIPELINE, "`// pipeline: PIPELINE`")?;
-        let reason = line(REASON, "`// reason: TEXT`")?;
+        let mut settings = Vec::new();
+        let reason = loop {
+            let content = line(COMMENT, REASON_TEXT)?;
+            match content.split_once(": ") {
+                Some(("reason", reason)) => break reason.to_string(),
+                Some((name, value)) => settings.push((name.to_string(), value.to_string())),
+                None if content.trim_end() == "reason:" => break String::new(),
+                // The place of the line at fault.
+                None => drop(line("\n", REASON_TEXT)?),
+            }
+        };
         line(END, "`// input:`")?;
-        Ok(Reproducer { version, pipeline, reason, input: rest.to_string() })
+        Ok(Reproducer { version, pipeline, settings, reason, input: rest.to_string() })
     }
 }
 
@@ -64,7 +77,10 @@ impl fmt::Display for Reproducer {
         writeln!(f, "{TITLE}")?;
         writeln!(f, "{VERSION}{}", one_line(&self.version))?;
         writeln!(f, "{PIPELINE}{}", one_line(&self.pipeline))?;
-        writeln!(f, "{REASON}{}", one_line(&self.reason))?;
+        for (name, value) in &self.settings {
+            writeln!(f, "{COMMENT}{name}: {}", one_line(value))?;
+        }
+        writeln!(f, "{COMMENT}reason: {}", one_line(&self.reason))?;
         writeln!(f, "{END}")?;
         f.write_str(&self.input)
     }

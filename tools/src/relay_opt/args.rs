@@ -31,6 +31,20 @@ pub(super) struct Cli {
     pub(super) load_plugin: Vec<String>,
 }
 
+impl Cli {
+    /// Tells commands that write reproducers of the plugins.
+    pub(super) fn note_plugins(&mut self) {
+        let plugins = match &mut self.command {
+            None => &mut self.optimize.plugins,
+            Some(Command::Reduce(command)) => &mut command.fault.plugins,
+            Some(Command::Bisect(command)) => &mut command.fault.plugins,
+            Some(Command::Debug(command)) => &mut command.fault.plugins,
+            Some(_) => return,
+        };
+        plugins.clone_from(&self.load_plugin);
+    }
+}
+
 /// What there is besides optimizing.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
@@ -53,8 +67,11 @@ pub(super) enum Command {
 }
 
 /// Optimizing, the default.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct Optimize {
+    /// What `--load-plugin` names.
+    #[arg(skip)]
+    pub(super) plugins: Vec<String>,
     /// The program; `-` is standard input. At most 2 GiB of text, or a model `.onnx`
     #[arg(default_value = "-")]
     pub(super) input: String,
@@ -489,7 +506,7 @@ pub(super) struct Calibrate {
 }
 
 /// How ONNX models are read.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct ModelOptions {
     /// Sets an extent that an ONNX model names; the others are open
     #[arg(long, value_name = "NAME=N", value_parser = extent, action = ArgAction::Append)]
@@ -722,6 +739,9 @@ pub(super) struct DebugPasses {
 /// `--message` and `--command` it is a crash, or else a miscompile.
 #[derive(Args, Debug)]
 pub(super) struct Fault {
+    /// What `--load-plugin` names.
+    #[arg(skip)]
+    pub(super) plugins: Vec<String>,
     /// The program, or a reproducer, which holds its passes; `-` is standard input
     pub(super) input: String,
     /// Passes to run; a repeated option appends
@@ -753,9 +773,10 @@ pub(super) struct Fault {
     /// interpreted
     #[arg(long, value_name = "NAME", default_value = "interp", help_heading = "Fault")]
     pub(super) executor: Executor,
-    /// Seconds after which `--command` counts as failed, and the passes on a smaller program as endless
-    #[arg(long, value_name = "S", default_value_t = 10, help_heading = "Fault")]
-    pub(super) timeout: u64,
+    /// Seconds after which `--command` counts as failed, and the passes on a smaller program as endless;
+    /// 10, or what a reproducer says, by default
+    #[arg(long, value_name = "S", help_heading = "Fault")]
+    pub(super) timeout: Option<u64>,
 }
 
 /// How long a search goes on.

@@ -27,6 +27,7 @@ use super::args::{
 use super::input::{self, Input};
 use super::language::{Form, infer, verify};
 use super::optimize::crash;
+use super::recorded::Recorded;
 use super::report::Reporter;
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, model, plain};
 use crate::io::Io;
@@ -38,7 +39,12 @@ struct Session {
     module: Module,
     text: String,
     reporter: Reporter,
+    /// What reproducers record besides the passes.
+    recorded: Recorded,
 }
+
+/// Seconds of `--timeout`, where nobody says.
+const SECONDS: u64 = 10;
 
 /// Why a command ends early: its exit status; what is wrong has been said.
 struct Ended(i32);
@@ -65,7 +71,7 @@ pub(super) fn reduce(
         &session.trial,
         module,
         text,
-        &limits(&args.budget, &args.fault, io),
+        &limits(&args.budget, &session.recorded, io),
         file.as_deref(),
         io,
     );
@@ -96,12 +102,13 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
         Some(Place::Found(found)) => {
             explain(&found, &session.trial, &session.sources(&found), io)?;
             let text = session.trial.write(&found.before, true).unwrap_or_default();
-            reproducer(found.execution.step, found.finding.what, text).to_string()
+            reproducer(&session.recorded, found.execution.step, found.finding.what, text)
+                .to_string()
         }
         Some(Place::Narrowed(finding, executions, total)) => {
             narrowed(&finding, executions, total, io)?;
             let (pipeline, text) = (session.trial.pipeline.clone(), session.text.clone());
-            reproducer(pipeline, finding.what, text).to_string()
+            reproducer(&session.recorded, pipeline, finding.what, text).to_string()
         }
     };
     if args.output == "-" {
@@ -154,7 +161,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     // Where the pass needs what the program came through, all of the pipeline is kept.
     let (trial, module, text) = alone.unwrap_or_else(whole);
     let reduced =
-        search(&trial, module, text, &limits(&args.budget, &args.fault, io), Some(&path), io);
+        search(&trial, module, text, &limits(&args.budget, &session.recorded, io), Some(&path), io);
     let reduced = match reduced {
         Ok(Some(reduced)) => reduced,
         Ok(None) => {
@@ -168,8 +175,9 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
         }
     };
     let what = reduced.finding.what.clone();
-    let reproducer = reproducer(trial.pipeline.clone(), what, reduced.text.clone());
-    let test = lit_test(&trial, &reduced);
+    let recorded = &session.recorded;
+    let reproducer = reproducer(recorded, trial.pipeline.clone(), what, reduced.text.clone());
+    let test = lit_test(&trial, &reduced, &recorded.plugins);
     let test_path = folder.join("test.relay");
     drop(trial);
     for (path, text) in [(&path, reproducer.to_string()), (&test_path, test)] {
@@ -188,7 +196,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
 /// Reads what the arguments name, and finds out what the fault is.
 fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
-    let predicate = match predicate(fault, io) {
+    let mut predicate = match predicate(fault, io) {
         Ok(predicate) => predicate,
         Err(message) => {
             writeln!(io.stderr, "error: {message}")?;
@@ -196,8 +204,37 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
         }
     };
     let mut pipeline = fault.pass.join(",");
+    let mut recorded = Recorded::new(&fault.rules, &fault.plugins, &io.directory);
+    recorded.timeout = fault.timeout;
+    let mut rule_files = fault.rules.clone();
+    let (mut form, mut source) = (Form::Relay, None);
+    let (mut from_file, mut needed) = (false, None);
+    if !model::is_onnx(&fault.input) {
+        let Input { file, text } = match input::read(&fault.input, io) {
+            Ok(input) => input,
+            Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        };
+        if let (Ok(reproducer), true) = (Reproducer::parse(&text), pipeline.is_empty()) {
+            let earlier = match Recorded::read(&reproducer.settings) {
+                Ok(earlier) => earlier,
+                Err(error) => return ended(&mut reporter, vec![error], DIAGNOSTICS, io),
+            };
+            pipeline = reproducer.pipeline;
+            from_file = true;
+            predicate = predicate.or(earlier.miscompile.map(Predicate::Miscompile));
+            if rule_files.is_empty() {
+                rule_files.clone_from(&earlier.rules);
+                recorded.rules.clone_from(&earlier.rules);
+            }
+            recorded.timeout = recorded.timeout.or(earlier.timeout);
+            needed = Some(earlier);
+        }
+        reporter.source(&file, &text);
+        form = Form::of(&text);
+        source = Some((file, text));
+    }
     let mut rules = SourceMap::default();
-    for path in &fault.rules {
+    for path in &rule_files {
         match input::read(path, io) {
             Ok(input) => {
                 reporter.source(&input.file, &input.text);
@@ -205,21 +242,6 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
             }
             Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
         }
-    }
-    let (mut form, mut source) = (Form::Relay, None);
-    let mut from_file = false;
-    if !model::is_onnx(&fault.input) {
-        let Input { file, text } = match input::read(&fault.input, io) {
-            Ok(input) => input,
-            Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
-        };
-        if let (Ok(reproducer), true) = (Reproducer::parse(&text), pipeline.is_empty()) {
-            pipeline = reproducer.pipeline;
-            from_file = true;
-        }
-        reporter.source(&file, &text);
-        form = Form::of(&text);
-        source = Some((file, text));
     }
     reporter.source(PIPELINE_FILE, &pipeline);
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
@@ -253,7 +275,13 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     let pipeline = match parsed {
         // Named pipelines are written out.
         Ok(pipeline) => pipeline.to_string(),
-        Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], USAGE, io),
+        Err(diagnostic) => {
+            let explained = match &needed {
+                Some(needed) => needed.explain(diagnostic),
+                None => diagnostic,
+            };
+            return ended(&mut reporter, vec![explained], USAGE, io);
+        }
     };
     let first = predicate.clone().unwrap_or(Predicate::Crash);
     let registry = Arc::new(registry.clone());
@@ -266,7 +294,10 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     if predicate.is_none() && trial.check(&module, &text, Extent::All).is_none() {
         trial.predicate = Predicate::Miscompile(fault.executor);
     }
-    Ok(Ok(Session { trial, module, text, reporter }))
+    if let Predicate::Miscompile(executor) = &trial.predicate {
+        recorded.miscompile = Some(*executor);
+    }
+    Ok(Ok(Session { trial, module, text, reporter, recorded }))
 }
 
 fn ended<T>(
@@ -306,7 +337,8 @@ fn predicate(fault: &Fault, io: &Io<'_>) -> Result<Option<Predicate>, String> {
         return Ok(Some(Predicate::Message(regex)));
     }
     if let Some(text) = &fault.command {
-        let (timeout, directory) = (Duration::from_secs(fault.timeout), io.directory.clone());
+        let (timeout, directory) = (fault.timeout.unwrap_or(SECONDS), io.directory.clone());
+        let timeout = Duration::from_secs(timeout);
         return Ok(Some(Predicate::Command(ShellCommand {
             text: text.clone(),
             timeout,
@@ -347,10 +379,11 @@ fn unwritable(path: &Path, error: &io::Error) -> Diagnostic {
 }
 
 /// How far a search goes.
-fn limits(budget: &Budget, fault: &Fault, io: &Io<'_>) -> Limits {
+fn limits(budget: &Budget, recorded: &Recorded, io: &Io<'_>) -> Limits {
     let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = budget.threads.map_or_else(available, usize::from);
-    let (interrupt, time) = (io.interrupt(), Duration::from_secs(fault.timeout));
+    let seconds = recorded.timeout.unwrap_or(SECONDS);
+    let (interrupt, time) = (io.interrupt(), Duration::from_secs(seconds));
     Limits { trials: budget.max_trials, threads, interrupt, time }
 }
 
@@ -384,8 +417,9 @@ fn search(
     Ok(reduced)
 }
 
-fn reproducer(pipeline: String, reason: String, input: String) -> Reproducer {
-    Reproducer { version: env!("CARGO_PKG_VERSION").to_string(), pipeline, reason, input }
+fn reproducer(recorded: &Recorded, pipeline: String, reason: String, input: String) -> Reproducer {
+    let (version, settings) = (env!("CARGO_PKG_VERSION").to_string(), recorded.settings());
+    Reproducer { version, pipeline, settings, reason, input }
 }
 
 /// Says which pass and rewrite it is.
@@ -460,11 +494,15 @@ fn summary(before: usize, reduced: &Reduced, interrupt: Interrupt) -> String {
 }
 
 /// A lit test of a reduced program, which is expected to fail where the passes are wrong.
-fn lit_test(trial: &Trial, reduced: &Reduced) -> String {
+fn lit_test(trial: &Trial, reduced: &Reduced, plugins: &[String]) -> String {
     let what = reduced.finding.what.replace(['\r', '\n'], " ");
     let pass = match trial.pipeline.as_str() {
         "" => String::new(),
-        pipeline => format!(" --pass '{pipeline}'{}", rules_of(trial)),
+        pipeline => {
+            let plugins: String =
+                plugins.iter().map(|path| format!(" --load-plugin {path}")).collect();
+            format!("{plugins} --pass '{pipeline}'{}", rules_of(trial))
+        }
     };
     let known =
         "// XFAIL: *\n// Expected to fail until this is mended; then remove the line above.";

@@ -15,6 +15,7 @@ const LIMIT: u64 = 1 << 31;
 const SEPARATOR: &str = "// -----";
 
 /// A text and its name in diagnostics.
+#[derive(Clone)]
 pub(super) struct Input {
     pub(super) file: String,
     pub(super) text: String,

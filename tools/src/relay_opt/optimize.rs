@@ -16,12 +16,13 @@ use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
 use rewrites::proof::replay::HEADER;
 use target_core::{Target, targets};
 
-use super::args::{DiffLayout, Optimize, Switch, TimingForm};
+use super::args::{DiffLayout, Executor, Optimize, Switch, TimingForm};
 use super::cached::{Noticed, Results};
 use super::emit::Emit;
 use super::input::{self, Input};
 use super::language::{Form, infer, verify};
 use super::lowering::{self, Level};
+use super::recorded::Recorded;
 use super::report::Reporter;
 use super::semantics::Trials;
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, expectations, model, plain, provenance};
@@ -89,6 +90,17 @@ pub(super) fn optimize(
     registry: &Registry,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
+    let mut reporter = Reporter::new(args.diagnostic_format, args.max_errors);
+    // What a reproducer holds is known only once it is read.
+    let repeated = match &args.run_reproducer {
+        None => None,
+        Some(path) => match repeated(path, args, io) {
+            Ok(repeated) => Some(repeated),
+            Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
+        },
+    };
+    let args = repeated.as_ref().map_or(args, |repeated| &repeated.args);
+    let pipeline = repeated.as_ref().map_or(pipeline, |repeated| &repeated.pipeline);
     let (emit, before, after) = match options(args, registry) {
         Ok(options) => options,
         Err(message) => {
@@ -103,27 +115,20 @@ pub(super) fn optimize(
             return Ok(USAGE);
         }
     };
-    let mut reporter = Reporter::new(args.diagnostic_format, args.max_errors);
-    // The passes of a reproducer are known only once it is read.
-    let mut read = None;
-    let (pipeline, reproduced) = match &args.run_reproducer {
-        None => (pipeline.to_string(), None),
-        Some(path) => match reproducer(path, io) {
-            Ok((input, reproducer)) => {
-                read = Some(input);
-                (reproducer.pipeline, Some(reproducer.input))
-            }
-            Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
-        },
-    };
-    reporter.source(PIPELINE_FILE, &pipeline);
+    reporter.source(PIPELINE_FILE, pipeline);
     let parsed = match args.run_reproducer.is_some() && !args.allow_exec {
-        true => consent::parse(&pipeline, registry),
-        false => Pipeline::parse(&pipeline, registry),
+        true => consent::parse(pipeline, registry),
+        false => Pipeline::parse(pipeline, registry),
     };
     let mut pipeline = match parsed {
         Ok(pipeline) => pipeline,
-        Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], USAGE, io),
+        Err(diagnostic) => {
+            let explained = match &repeated {
+                Some(repeated) => repeated.recorded.explain(diagnostic),
+                None => diagnostic,
+            };
+            return fail(&mut reporter, vec![explained], USAGE, io);
+        }
     };
     let level = emit.and_then(Emit::level);
     let lowers_schedules = level >= Some(Level::Loops);
@@ -175,9 +180,9 @@ pub(super) fn optimize(
             Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
         }
     }
-    let is_model = read.is_none() && model::is_onnx(&args.input);
-    let input = match read {
-        Some(input) => input,
+    let is_model = repeated.is_none() && model::is_onnx(&args.input);
+    let input = match &repeated {
+        Some(repeated) => repeated.input.clone(),
         // A model is no text; the session reads it.
         None if is_model => Input { file: args.input.clone(), text: String::new() },
         None => match input::read(&args.input, io) {
@@ -212,7 +217,7 @@ pub(super) fn optimize(
         certificate: String::new(),
         reporter,
     };
-    session.run(&input, reproduced.as_deref(), io)
+    session.run(&input, repeated.as_ref().map(|repeated| &*repeated.program), io)
 }
 
 /// Reports `diagnostics` and ends with `status`.
@@ -272,13 +277,42 @@ fn trace_filters(texts: &[String], registry: &Registry) -> Result<Vec<TraceFilte
     texts.iter().map(filter).collect()
 }
 
-/// The reproducer at `path`, as an input and taken apart.
-fn reproducer(path: &str, io: &mut Io<'_>) -> Result<(Input, Reproducer), Diagnostic> {
+/// A run that a reproducer repeats.
+struct Repeated {
+    /// The file.
+    input: Input,
+    /// The program in it.
+    program: String,
+    pipeline: String,
+    recorded: Recorded,
+    /// The arguments, with what the reproducer records besides the passes.
+    args: Optimize,
+}
+
+/// The run that the reproducer at `path` repeats.
+fn repeated(path: &str, args: &Optimize, io: &mut Io<'_>) -> Result<Repeated, Diagnostic> {
+    /// As for `--verify-semantics` without a number.
+    const TRIALS: u32 = 3;
     let input = input::read(path, io)?;
-    match Reproducer::parse(&input.text) {
-        Ok(reproducer) => Ok((input, reproducer)),
-        Err(error) => Err(Diagnostic::error("E0725", format!("`{path}`: {error}"))),
+    let Reproducer { pipeline, settings, input: program, .. } = Reproducer::parse(&input.text)
+        .map_err(|error| Diagnostic::error("E0725", format!("`{path}`: {error}")))?;
+    let recorded = Recorded::read(&settings)?;
+    let mut args = args.clone();
+    match recorded.miscompile {
+        None => {}
+        Some(Executor::Interp | Executor::Auto) => {
+            args.verify_semantics.get_or_insert(TRIALS);
+        }
+        Some(_) => {
+            let message = format!("the fault of `{path}` shows where the program is compiled");
+            let help = format!("`relay-opt bisect {path}` and `reduce` look for it");
+            return Err(Diagnostic::error("E0725", message).help(help));
+        }
     }
+    if args.rules.is_empty() {
+        args.rules.clone_from(&recorded.rules);
+    }
+    Ok(Repeated { input, program, pipeline, recorded, args })
 }
 
 impl Session<'_> {
@@ -678,6 +712,14 @@ impl Session<'_> {
         self.reporter.report(vec![Diagnostic::error("E0724", message)], io)
     }
 
+    /// What is recorded of this run besides its passes.
+    fn recorded(&self, directory: &Path) -> Recorded {
+        let args = self.args;
+        let miscompile = args.verify_semantics.map(|_| Executor::Interp);
+        let recorded = Recorded::new(&args.rules, &args.plugins, directory);
+        Recorded { miscompile, ..recorded }
+    }
+
     /// The folder of reproducers, which is made where it does not exist.
     fn reproducers(&self, io: &Io<'_>) -> io::Result<PathBuf> {
         if let Some(directory) = &self.args.crash_reproducer {
@@ -698,6 +740,7 @@ impl Session<'_> {
         let reproducer = Reproducer {
             version: env!("CARGO_PKG_VERSION").to_string(),
             pipeline: self.pipeline_text(),
+            settings: self.recorded(&io.directory).settings(),
             reason,
             input: text.to_string(),
         };

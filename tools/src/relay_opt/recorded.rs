@@ -1,0 +1,91 @@
+//! What a run was told besides its passes, as reproducers record it.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+use ir_core::Diagnostic;
+
+use super::args::Executor;
+
+/// What a reproducer records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Recorded {
+    /// Whether results are compared, and what runs the program after the passes.
+    pub(super) miscompile: Option<Executor>,
+    /// Files of rules.
+    pub(super) rules: Vec<String>,
+    /// Plugins, which bring passes.
+    pub(super) plugins: Vec<String>,
+    /// Seconds of `--timeout`.
+    pub(super) timeout: Option<u64>,
+}
+
+impl Recorded {
+    /// A run in `directory`, on which the paths of plugins and rules do not depend any more.
+    pub(super) fn new(rules: &[String], plugins: &[String], directory: &Path) -> Recorded {
+        let whole = |path: &String| {
+            let path = directory.join(path);
+            std::path::absolute(&path).unwrap_or(path).display().to_string()
+        };
+        let rules = rules.iter().filter(|path| *path != "-").map(whole).collect();
+        let plugins = plugins.iter().map(whole).collect();
+        Recorded { miscompile: None, rules, plugins, timeout: None }
+    }
+
+    /// As lines of a reproducer.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = Vec::new();
+        let mut set = |name: &str, value: &str| settings.push((name.into(), value.into()));
+        if let Some(executor) = self.miscompile {
+            set("mode", "miscompile");
+            let name = executor.to_possible_value();
+            set("executor", name.as_ref().map_or("interp", |name| name.get_name()));
+        }
+        self.rules.iter().for_each(|path| set("rules", path));
+        self.plugins.iter().for_each(|path| set("plugin", path));
+        if let Some(seconds) = self.timeout {
+            set("timeout", &seconds.to_string());
+        }
+        settings
+    }
+
+    /// What `settings` say.
+    ///
+    /// # Errors
+    /// Those that mean nothing.
+    pub(super) fn read(settings: &[(String, String)]) -> Result<Recorded, Diagnostic> {
+        let (rules, plugins) = (vec![], vec![]);
+        let mut recorded = Recorded { miscompile: None, rules, plugins, timeout: None };
+        for (name, value) in settings {
+            let wrong = || {
+                let message = format!("`{name}: {value}` of a reproducer means nothing here");
+                Diagnostic::error("E0725", message)
+            };
+            match (name.as_str(), value.as_str()) {
+                ("mode", "miscompile") => drop(recorded.miscompile.get_or_insert(Executor::Interp)),
+                ("executor", name) => {
+                    let executor = Executor::from_str(name, false).map_err(|_| wrong())?;
+                    recorded.miscompile = Some(executor);
+                }
+                ("rules", path) => recorded.rules.push(path.to_string()),
+                ("plugin", path) => recorded.plugins.push(path.to_string()),
+                ("timeout", seconds) => {
+                    recorded.timeout = Some(seconds.parse().map_err(|_| wrong())?);
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// `error`, with what to do where passes are missing that plugins bring.
+    pub(super) fn explain(&self, mut error: Diagnostic) -> Diagnostic {
+        const UNKNOWN_PASS: &str = "E0701";
+        if error.code == UNKNOWN_PASS && !self.plugins.is_empty() {
+            let options: String =
+                self.plugins.iter().map(|path| format!(" --load-plugin {path}")).collect();
+            error.help = Some(format!("the run that it repeats had{options}"));
+        }
+        error
+    }
+}
