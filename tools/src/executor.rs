@@ -275,7 +275,8 @@ impl Program {
         self.executable.call(MAIN, &mut self.buffers)?;
         let statuses = &self.buffers[self.first_output() + self.layout.outputs..];
         let failure = first_failure(&self.layout.checks, statuses, self.span);
-        failure.map_or(Ok(()), Err)
+        let help = "run on other inputs, or leave the checks out with `--unchecked`";
+        failure.map_or(Ok(()), |failure| Err(failure.help(help)))
     }
 
     /// Which of the parameters is the first result.

@@ -89,7 +89,8 @@ const CASES: &[(&str, &[Operand<'_>], &str)] = &[
         "expected a target below 4",
     ),
     (
-        "qnn.quantize(cast(%a, dtype=\"float32\"), cast(%b, dtype=\"float32\"), %c)",
+        "qnn.quantize(cast(%a, dtype=\"float32\"), cast(%b, dtype=\"float32\"), %c, \
+         out_dtype=\"int8\")",
         &[ROW, (&[], &[0]), (&[], &[0])],
         "expected positive scales",
     ),
