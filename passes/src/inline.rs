@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use ir_core::graph::strongly_connected;
 use ir_core::{
     Body, EntityId, InsertPoint, Item, Module, ModulePass, OpId, Pass, PassContext, PassResult,
-    Symbol, ValueId, ValueMap,
+    Span, Symbol, ValueId, ValueMap,
 };
 use relay::language::{Call, FUNC, Fn, Global, yielded};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::effects::referenced_functions;
 
@@ -16,11 +17,11 @@ use crate::effects::referenced_functions;
 ///
 /// Every call of such a function becomes its body. Functions without a body, those for an outside
 /// compiler (`Compiler`), and those that reach themselves stay. A marked function goes when nothing
-/// refers to it any more. Callees are inlined before their callers, so each body is copied once
-/// for each call.
+/// refers to it any more. One without a mark stays; its own calls are inlined where something still
+/// refers to it, nothing ever did, or `entry` names it.
 ///
 /// Functions that call each other twice double with each call: a call stays where its function would
-/// grow beyond `limit` operations.
+/// grow beyond `limit` operations. Linear in the size of the result.
 ///
 /// ```relay
 /// def @double(%x: float32, Inline=1) {
@@ -46,57 +47,31 @@ pub struct Inline {
     /// Most operations that a function may grow to.
     #[default(1_000_000)]
     pub limit: usize,
+    /// Names of the entry functions, joined with `+`.
+    #[default(vec!["main".to_string()])]
+    pub entry: Vec<String>,
 }
 
 impl ModulePass for Inline {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
-        let order = callees_first(module);
-        let recursive = recursive_functions(module);
-        let inlined: FxHashSet<Symbol> = order
-            .iter()
-            .copied()
-            .filter(|name| {
-                module
-                    .get(*name)
-                    .is_some_and(|item| may_inline(item) && (self.all || is_marked(item)))
-            })
-            .filter(|name| !recursive.contains(name))
-            .collect();
-        for name in order {
-            let Some(shared) = module.body(name).cloned() else { continue };
-            let calls: Vec<(OpId, Symbol)> = shared
-                .walk()
-                .filter_map(|op| Some((op, callee(&shared, op)?)))
-                .filter(|(_, callee)| inlined.contains(callee))
-                .collect();
-            let local = self.all && shared.walk().any(|op| local_callee(&shared, op).is_some());
-            if calls.is_empty() && !local {
-                continue;
-            }
-            let mut body = Body::clone(&shared);
-            for (op, callee) in calls {
-                let Some(item) = module.get(callee) else { continue };
-                let (Some(source), base) = (&item.body, item.signature.span) else { continue };
-                if body.op_count() + source.op_count() > self.limit {
-                    cx.count("left, too large", 1);
-                    continue;
-                }
-                cx.count("inlined", u64::from(inline(&mut body, op, source, base)));
-            }
-            if self.all {
-                self.inline_local(&mut body, cx);
-            }
+        let (plan, mut pending) = self.plan(module);
+        let mut reached: FxHashSet<Symbol> = pending.iter().copied().collect();
+        let mut expanded: Vec<(Symbol, Body)> = vec![];
+        while let Some(name) = pending.pop_front() {
+            let Some(shared) = module.body(name) else { continue };
+            let body = self.expand(shared, &plan, cx);
+            let references = referenced_functions(body.as_ref().unwrap_or(shared));
+            pending.extend(references.into_iter().filter(|name| reached.insert(*name)));
+            expanded.extend(body.map(|body| (name, body)));
+        }
+        let inlined = plan.inlined;
+        for (name, body) in expanded {
             if let Some(item) = module.items.get_mut(&name) {
                 item.body = Some(Arc::new(body));
             }
         }
-        let mut used: FxHashSet<Symbol> = FxHashSet::default();
-        for (name, item) in &module.items {
-            let references = item.body.iter().flat_map(|body| referenced_functions(body));
-            used.extend(references.filter(|callee| callee != name));
-        }
         module.items.retain(|name, item| {
-            !(inlined.contains(name) && is_marked(item)) || used.contains(name)
+            !(inlined.contains(name) && is_marked(item)) || reached.contains(name)
         });
         if cx.statistics.get("inlined").is_some_and(|count| *count > 0) {
             // A generic function's body has the types of its parameters still.
@@ -107,43 +82,115 @@ impl ModulePass for Inline {
     }
 }
 
+/// Which calls become what is called.
+struct Plan<'m> {
+    /// The module as it was, so that what is inlined is no result of inlining: nothing is copied that
+    /// does not stay.
+    module: &'m Module,
+    /// Its functions whose calls do.
+    inlined: FxHashSet<Symbol>,
+    /// Whether calls of local functions do.
+    local: bool,
+}
+
+/// What a call becomes.
+#[derive(Clone, Copy)]
+enum Callee<'m> {
+    /// The body of a function of the module that starts there.
+    Global(&'m Body, Option<Span>),
+    /// That of the function that this operation makes.
+    Local(OpId),
+}
+
+impl<'m> Plan<'m> {
+    /// What `op`, which `body` has or had, becomes; `None` where it stays.
+    fn callee(&self, body: &Body, op: OpId) -> Option<Callee<'m>> {
+        if !body.is_live(op) || body.op_name(op) != <Call as ir_core::OpFields<ValueId>>::NAME {
+            return None;
+        }
+        let function = body.operand(op, 0);
+        if let Some((_, global)) = body.view_def::<Global>(function) {
+            let item = self.module.get(global.name)?;
+            let is_inlined = self.inlined.contains(&global.name);
+            return Some(Callee::Global(item.body.as_deref()?, item.signature.span))
+                .filter(|_| is_inlined);
+        }
+        // No kernel, and nothing that a pass or an outside compiler has marked.
+        let (function, view) = body.view_def::<Fn>(function).filter(|_| self.local)?;
+        let is_plain = !view.recursive && view.attributes.is_empty();
+        is_plain.then_some(Callee::Local(function))
+    }
+}
+
 impl Inline {
-    /// Inlines the calls of functions that `body` itself holds; those that a call brings with it,
-    /// too, such as of a function that was passed to it.
-    fn inline_local(&self, body: &mut Body, cx: &mut PassContext<'_>) {
-        let mut calls: VecDeque<OpId> =
-            body.walk().filter(|op| local_callee(body, *op).is_some()).collect();
-        while let Some(op) = calls.pop_front() {
-            let Some(function) = local_callee(body, op) else { continue };
-            let block = body.region_block(function, 0);
-            if body.op_count() + body.walk_block(block).count() > self.limit {
+    /// Which functions of `module` are inlined, and those in which calls are whatever comes of the
+    /// others.
+    fn plan<'m>(&self, module: &'m Module) -> (Plan<'m>, VecDeque<Symbol>) {
+        let references = references(module);
+        let recursive = recursive_functions(&references);
+        let mut is_used = vec![false; references.len()];
+        references.iter().flatten().for_each(|callee| is_used[*callee] = true);
+        let (mut inlined, mut roots) = (FxHashSet::default(), VecDeque::new());
+        for (index, (name, item)) in module.items.iter().enumerate() {
+            let is_entry = self.entry.iter().any(|entry| entry == name.as_str());
+            if !may_inline(item) || !(self.all || is_marked(item)) || recursive[index] {
+                roots.push_back(*name);
+                continue;
+            }
+            inlined.insert(*name);
+            if !is_marked(item) && (is_entry || !is_used[index]) {
+                roots.push_back(*name);
+            }
+        }
+        (Plan { module, inlined, local: self.all }, roots)
+    }
+
+    /// `shared` with its calls inlined, and those that this brings with it, such as of a function
+    /// that was passed to another; `None` where there are none.
+    fn expand(
+        &self,
+        shared: &Arc<Body>,
+        plan: &Plan<'_>,
+        cx: &mut PassContext<'_>,
+    ) -> Option<Body> {
+        let mut calls: Vec<OpId> =
+            shared.walk().filter(|op| plan.callee(shared, *op).is_some()).collect();
+        if calls.is_empty() {
+            return None;
+        }
+        let mut body = Body::clone(shared);
+        // From the last one on: a local function comes before its calls, so that what is in it is
+        // inlined where it has come to stand.
+        while let Some(op) = calls.pop() {
+            // A local function goes with its last call, and the calls in it with the function.
+            let Some(callee) = plan.callee(&body, op) else { continue };
+            let room = self.limit.saturating_sub(body.op_count());
+            let fits = match callee {
+                Callee::Global(source, _) => source.op_count() <= room,
+                Callee::Local(function) => {
+                    let block = body.region_block(function, 0);
+                    is_moved(&body, function)
+                        || body.walk_block(block).take(room + 1).count() <= room
+                }
+            };
+            if !fits {
                 cx.count("left, too large", 1);
                 continue;
             }
             let before = body.op_capacity();
-            let params = body.block_args(block).to_vec();
-            let Some(result) = yielded(body, block) else { continue };
-            let inlined = splice(body, op, &params, result, |body, map| {
-                let inner: Vec<OpId> = body.block_ops(block).collect();
-                for inner in inner.iter().take(inner.len() - 1) {
-                    body.copy_op(*inner, InsertPoint::Before(op), map);
+            let (done, moved) = match callee {
+                Callee::Global(source, base) => (inline(&mut body, op, source, base), vec![]),
+                Callee::Local(function) if is_moved(&body, function) => {
+                    move_local(&mut body, op, function)
                 }
-            });
-            cx.count("inlined", u64::from(inlined));
-            let new = (before..body.op_capacity()).map(OpId::from_index);
-            calls.extend(new.filter(|op| local_callee(body, *op).is_some()));
+                Callee::Local(function) => (copy_local(&mut body, op, function), vec![]),
+            };
+            cx.count("inlined", u64::from(done));
+            let new = (before..body.op_capacity()).map(OpId::from_index).chain(moved);
+            calls.extend(new.filter(|op| plan.callee(&body, *op).is_some()));
         }
+        Some(body)
     }
-}
-
-/// The operation that makes the function that `op` calls, where that is no kernel and nothing that
-/// a pass or an outside compiler has marked, and does not call itself.
-fn local_callee(body: &Body, op: OpId) -> Option<OpId> {
-    if body.op_name(op) != <Call as ir_core::OpFields<ValueId>>::NAME {
-        return None;
-    }
-    let (function, view) = body.view_def::<Fn>(body.operand(op, 0))?;
-    (!view.recursive && view.attributes.is_empty()).then_some(function)
 }
 
 /// Whether calls of `item` can become its body.
@@ -159,69 +206,29 @@ fn is_marked(item: &Item) -> bool {
     item.signature.attrs.value::<i64>("Inline").unwrap_or(0) != 0
 }
 
-/// The function of the module that `op` calls.
-fn callee(body: &Body, op: OpId) -> Option<Symbol> {
-    if body.op_name(op) != <Call as ir_core::OpFields<ValueId>>::NAME {
-        return None;
-    }
-    Some(body.view_def::<Global>(body.operand(op, 0))?.1.name)
+/// For each item, the items that its body refers to, by number.
+fn references(module: &Module) -> Vec<Vec<usize>> {
+    let number = |name| module.items.get_index_of(&name);
+    let of_item = |item: &Item| {
+        let names = item.body.iter().flat_map(|body| referenced_functions(body));
+        names.filter_map(number).collect()
+    };
+    module.items.values().map(of_item).collect()
 }
 
-/// The functions, those that one refers to before it, as far as recursion allows.
-fn callees_first(module: &Module) -> Vec<Symbol> {
-    let mut order = vec![];
-    let mut seen: FxHashSet<Symbol> = FxHashSet::default();
-    for root in module.items.keys() {
-        let mut open: Vec<(Symbol, Vec<Symbol>)> = vec![];
-        if seen.insert(*root) {
-            open.push((*root, references(module, *root)));
-        }
-        while let Some((name, left)) = open.last_mut() {
-            match left.pop() {
-                Some(next) if seen.insert(next) => open.push((next, references(module, next))),
-                Some(_) => {}
-                None => {
-                    order.push(*name);
-                    open.pop();
-                }
-            }
-        }
-    }
-    order
-}
-
-fn references(module: &Module, name: Symbol) -> Vec<Symbol> {
-    module.body(name).map_or(vec![], |body| referenced_functions(body))
-}
-
-/// The functions that reach themselves.
-fn recursive_functions(module: &Module) -> FxHashSet<Symbol> {
-    let names: Vec<Symbol> = module.items.keys().copied().collect();
-    let index: FxHashMap<Symbol, usize> = names.iter().copied().zip(0..).collect();
-    let mut graph = petgraph::graph::DiGraph::<Symbol, ()>::new();
-    let nodes: Vec<_> = names.iter().map(|name| graph.add_node(*name)).collect();
-    let mut recursive = FxHashSet::default();
-    for (from, name) in names.iter().enumerate() {
-        for callee in references(module, *name) {
-            if callee == *name {
-                recursive.insert(*name);
-            }
-            if let Some(to) = index.get(&callee) {
-                graph.add_edge(nodes[from], nodes[*to], ());
-            }
-        }
-    }
-    for group in petgraph::algo::tarjan_scc(&graph) {
-        if group.len() > 1 {
-            recursive.extend(group.into_iter().map(|node| graph[node]));
-        }
+/// Whether each item reaches itself.
+fn recursive_functions(references: &[Vec<usize>]) -> Vec<bool> {
+    let mut recursive: Vec<bool> =
+        references.iter().enumerate().map(|(item, callees)| callees.contains(&item)).collect();
+    for group in strongly_connected(references).iter().filter(|group| group.len() > 1) {
+        group.iter().for_each(|item| recursive[*item] = true);
     }
     recursive
 }
 
 /// Replaces the call `op` by the operations of `source`, an item that starts at `base`. Whether it
 /// could: not where the number of arguments is another.
-fn inline(body: &mut Body, op: OpId, source: &Body, base: Option<ir_core::Span>) -> bool {
+fn inline(body: &mut Body, op: OpId, source: &Body, base: Option<Span>) -> bool {
     let entry = source.entry();
     let Some(result) = yielded(source, entry) else { return false };
     splice(body, op, source.block_args(entry), result, |body, map| {
@@ -229,6 +236,49 @@ fn inline(body: &mut Body, op: OpId, source: &Body, base: Option<ir_core::Span>)
             if Some(inner) != source.last_op(entry) {
                 body.import_op(source, base, inner, InsertPoint::Before(op), map);
             }
+        }
+    })
+}
+
+/// Whether nothing is left of the function that `op` makes once its one call is inlined. The types
+/// inside a generic one are in terms of its parameters: it is copied, and inferred again.
+fn is_moved(body: &Body, op: OpId) -> bool {
+    let value = body.result(op, 0);
+    let ty = body.ty(value).as_function();
+    body.has_one_use(value) && ty.is_some_and(|ty| ty.type_params.is_empty())
+}
+
+/// Replaces the call `op` by what is in `function`; whether it could, and the calls of what was passed
+/// to the function.
+fn move_local(body: &mut Body, op: OpId, function: OpId) -> (bool, Vec<OpId>) {
+    let block = body.region_block(function, 0);
+    let params = body.block_args(block).to_vec();
+    let Some(end) = body.last_op(block).filter(|_| params.len() + 1 == body.operand_count(op))
+    else {
+        return (false, vec![]);
+    };
+    let mut calls = vec![];
+    for (index, param) in params.into_iter().enumerate() {
+        calls.extend(body.uses(param).filter(|(_, place)| *place == 0).map(|(user, _)| user));
+        let argument = body.operand(op, index + 1);
+        body.replace_all_uses(param, argument);
+    }
+    let Some(result) = yielded(body, block) else { return (false, vec![]) };
+    body.erase(end);
+    body.move_block_ops(block, InsertPoint::Before(op));
+    finish(body, op, result);
+    (true, calls)
+}
+
+/// Replaces the call `op` by a copy of what is in `function`.
+fn copy_local(body: &mut Body, op: OpId, function: OpId) -> bool {
+    let block = body.region_block(function, 0);
+    let params = body.block_args(block).to_vec();
+    let Some(result) = yielded(body, block) else { return false };
+    splice(body, op, &params, result, |body, map| {
+        let inner: Vec<OpId> = body.block_ops(block).collect();
+        for inner in inner.iter().take(inner.len() - 1) {
+            body.copy_op(*inner, InsertPoint::Before(op), map);
         }
     })
 }
@@ -249,7 +299,6 @@ fn splice(
     for (index, param) in params.iter().enumerate() {
         map.insert(*param, body.operand(op, index + 1));
     }
-    let reference = body.defining_op(body.operand(op, 0));
     let before = body.op_capacity();
     copy(body, &mut map);
     // Types in terms of the function's type parameters mean nothing here; inference finds them.
@@ -257,7 +306,13 @@ fn splice(
         forget_parameters(body, OpId::from_index(index));
     }
     // What a local function gives may come from outside of it.
-    let value = map.get(&result).copied().unwrap_or(result);
+    finish(body, op, map.get(&result).copied().unwrap_or(result));
+    true
+}
+
+/// Replaces the call `op` by `value`, and erases what it calls where that was the last call.
+fn finish(body: &mut Body, op: OpId, value: ValueId) {
+    let reference = body.defining_op(body.operand(op, 0));
     let old = body.result(op, 0);
     if body.name_hint(value).name.is_none() && body.defining_op(value).is_some() {
         body.set_name_hint(value, body.name_hint(old));
@@ -269,7 +324,6 @@ fn splice(
     {
         body.erase(reference);
     }
-    true
 }
 
 fn forget_parameters(body: &mut Body, op: OpId) {
