@@ -19,7 +19,8 @@ use super::code::{
 };
 use super::value::{Closure, Fields, Reference, Value};
 use super::{EvalCx, Evaluate};
-use crate::language::{AdtDecl, FUNC, Pattern, TYPE};
+use crate::inference::{DataTypes, data_types};
+use crate::language::{FUNC, Pattern};
 
 /// Bounds on a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,13 +39,6 @@ impl Default for Options {
     }
 }
 
-/// What is known of a constructor.
-#[derive(Clone, Copy, Debug)]
-struct ConstructorInfo {
-    tag: u32,
-    fields: usize,
-}
-
 struct FunctionItem {
     body: Option<Arc<Body>>,
     span: Option<Span>,
@@ -59,7 +53,7 @@ pub struct Interpreter<'r> {
     registry: &'r Registry,
     options: Options,
     functions: FxHashMap<Symbol, FunctionItem>,
-    constructors: FxHashMap<Symbol, ConstructorInfo>,
+    types: Arc<DataTypes>,
 }
 
 /// Why a run stops, before its place is known.
@@ -113,16 +107,9 @@ impl<'r> Interpreter<'r> {
     /// An interpreter that knows data types but no functions: for
     /// [`evaluate_op`](Interpreter::evaluate_op) where only signatures are at hand.
     pub fn with_signatures(signatures: &Signatures, registry: &'r Registry) -> Interpreter<'r> {
-        let mut constructors = FxHashMap::default();
-        for signature in signatures.values().filter(|signature| signature.op == TYPE) {
-            let decl = AdtDecl::from_attrs(signature.attrs).unwrap_or_default();
-            for (tag, constructor) in decl.constructors.iter().enumerate() {
-                let info = ConstructorInfo { tag: tag as u32, fields: constructor.fields.len() };
-                constructors.insert(constructor.name, info);
-            }
-        }
-        let functions = FxHashMap::default();
-        Interpreter { registry, options: Options::default(), functions, constructors }
+        // Once for all interpreters with these signatures: passes make one for each function.
+        let (functions, types) = (FxHashMap::default(), data_types(signatures));
+        Interpreter { registry, options: Options::default(), functions, types }
     }
 
     /// The same with other bounds.
@@ -208,17 +195,17 @@ impl<'r> Interpreter<'r> {
     }
 
     fn construct(&self, constructor: Symbol, fields: Fields) -> Outcome<Value> {
-        let Some(info) = self.constructors.get(&constructor) else {
+        let Some((_, adt, tag)) = self.types.constructor(constructor) else {
             let message = format!("there is no constructor `{constructor}`");
             return Err(Failure::new("E0508", message));
         };
-        if fields.len() != info.fields {
-            let (expected, found) = (info.fields, fields.len());
+        let (expected, found) = (adt.decl.constructors[tag].fields.len(), fields.len());
+        if found != expected {
             let message =
                 format!("`{constructor}` takes {expected} fields, and {found} were given");
             return Err(Failure::new("E0509", message));
         }
-        Ok(Value::data(constructor, info.tag, fields.iter().cloned()))
+        Ok(Value::data(constructor, tag as u32, fields.iter().cloned()))
     }
 
     fn evaluate(&self, operation: &Operation, operands: &[Value]) -> Outcome<Value> {
