@@ -33,7 +33,7 @@ pub use encode::{Decoder, Encoder};
 use rows::{BlockRow, Link, OpRow, RegionRow, UseRow, ValueRow};
 pub use rows::{MAX_OPERANDS, MAX_RESULTS};
 pub use structure::{BlockOps, Walk};
-pub use watch::{Rewrite, Tally, WatchOptions};
+pub use watch::{EditLimit, Endless, Rewrite, Tally, WatchOptions};
 
 /// How a value was bound in the source, which is also how it prints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

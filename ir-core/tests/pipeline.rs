@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use ir_core::body::EditLimit;
 use ir_core::pipeline::{
     BisectLimit, Instrument, Oracle, Outcome, Pipeline, PrintIr, Report, Reproducer, RunOptions,
     Selection, Timing, VerifyEach, VerifySemantics, run, write_statistics,
@@ -66,6 +67,35 @@ impl FunctionPass for Fail {
     }
 }
 
+/// Goes on for ever.
+#[derive(Pass)]
+#[pass(name = "turn", function)]
+struct Turn {}
+
+impl FunctionPass for Turn {
+    fn run(&self, f: &mut FuncMut<'_>, _cx: &mut PassContext<'_>) -> PassResult {
+        while let Some(op) = f.body.first_op(f.body.entry()) {
+            f.body.move_op(op, InsertPoint::End(f.body.entry()));
+        }
+        Ok(())
+    }
+}
+
+/// Makes operations for ever.
+#[derive(Pass)]
+#[pass(name = "swell", module)]
+struct Swell {}
+
+impl ModulePass for Swell {
+    fn run(&self, module: &mut Module, _cx: &mut PassContext<'_>) -> PassResult {
+        let Some(item) = module.items.values_mut().next() else { return Ok(()) };
+        let mut body = item.body.as_deref().cloned().unwrap_or_default();
+        loop {
+            body.create_op(OpParts::new("t.more", &[], &[]));
+        }
+    }
+}
+
 /// Removes the last item.
 #[derive(Pass)]
 #[pass(name = "pop", module)]
@@ -104,6 +134,8 @@ fn registry() -> Registry {
     registry.pass::<Grow>();
     registry.pass::<Fail>();
     registry.pass::<Pop>();
+    registry.pass::<Turn>();
+    registry.pass::<Swell>();
     registry.add_pipeline("O1", "grow,pop", "Some.");
     registry.add_pipeline("O2", "O1, grow{by=2}, O1", "More.");
     registry.add_pipeline("knot", "grow,tie", "Has no end.");
@@ -284,6 +316,31 @@ fn errors_and_panics_end_the_run() {
     assert!(crash.message.starts_with("this cannot be, not even in @f1 ("), "{}", crash.message);
     assert!(crash.message.contains("pipeline.rs:"), "{}", crash.message);
     assert_eq!(report.diagnostics.last().unwrap().code, "E0710");
+}
+
+#[test]
+fn a_pass_that_does_not_end_is_ended() {
+    let run_limited = |pass: &str, limit: u64, threads: usize| {
+        let registry = registry();
+        let mut module = module(4);
+        let edits = Some(EditLimit { for_each: 0, besides: limit });
+        let options = RunOptions { edits, threads, ..RunOptions::default() };
+        let pipeline = Pipeline::parse(pass, &registry).unwrap();
+        run(&pipeline, &mut module, &registry, options, &mut [], &mut io::sink()).unwrap()
+    };
+    for threads in [1, 4] {
+        let report = run_limited("turn", 20, threads);
+        let Outcome::Crashed(crash) = report.outcome else { panic!("{:?}", report.outcome) };
+        assert_eq!((crash.pass, crash.item), ("turn", Some("f1".into())));
+        let found = report.diagnostics.last().unwrap();
+        assert_eq!(found.code, "E0714");
+        assert_eq!(found.message, "pass `turn` does not end: it made more than 20 edits");
+        assert_eq!(found.notes, ["the last rewrite was in @f1: `t.old`"]);
+    }
+    let report = run_limited("swell", 1_000, 1);
+    let found = report.diagnostics.last().unwrap();
+    assert_eq!(found.notes, ["the last rewrite was in @f0: `t.more`"]);
+    assert_eq!(run_limited("grow{by=20}", 60, 1).outcome, Outcome::Done);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("E1018", "an edit that no driver noted; ours note all", "rewrites/tests/proofs.rs"),
     ("E0713", "a signal while a pass runs", "tools/tests/interrupt.rs"),
+    ("E0714", "a pass that does not end; none of ours should", "ir-core/tests/pipeline.rs"),
     (
         "E0728",
         "a broken file in a folder of the cache, whose name is a hash of the program, too",

@@ -35,7 +35,7 @@ impl Body {
         if let Err(message) = parts.check_width() {
             panic!("{message}");
         }
-        self.watch_creation();
+        self.watch_creation(parts.name, parts.loc);
         let OpParts { name, operands, results, attrs, regions, loc } = parts;
         let first_operand = self.uses.len() as u32;
         let first_result = self.values.len() as u32;

@@ -1,5 +1,6 @@
-//! Watching the rewrites of a body, for debugging: they are counted and may be limited, recorded,
-//! and remembered in the locations of what they make.
+//! Watching the edits of a body: they are counted, and a pass that makes too many is ended. For
+//! debugging, its rewrites may be counted, limited, recorded, and remembered in the locations of what
+//! they make.
 //!
 //! A rewrite is what a pass does to one operation: replacing its results, changing its operands or
 //! attributes, moving or erasing it. Edits of one operation that follow each other are one rewrite,
@@ -9,6 +10,7 @@
 
 use std::fmt;
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Body;
@@ -22,22 +24,45 @@ use crate::text::brief;
 pub struct WatchOptions {
     /// How many rewrites may happen; the one after them ends the pass.
     pub limit: Option<u64>,
-    /// How many edits may happen; a pass that makes more is taken to be endless, and panics.
-    pub edits: Option<u64>,
     /// Whether rewrites are described.
     pub record: bool,
     /// Whether operations remember, in their locations, what they were made from and by which pass.
     pub provenance: bool,
 }
 
-impl WatchOptions {
-    /// Only what ends an endless pass over a program of `ops` operations.
-    pub fn guard(ops: usize) -> WatchOptions {
-        const FOR_EACH: u64 = 1_000;
-        const BESIDES: u64 = 100_000;
-        let edits = FOR_EACH.saturating_mul(ops as u64).saturating_add(BESIDES);
-        WatchOptions { edits: Some(edits), ..WatchOptions::default() }
+/// How many edits a pass may make; one that makes more is taken to be endless, and ended by a panic.
+/// Counted work ends it at the same edit in every run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EditLimit {
+    /// For each operation that the pass begins with.
+    pub for_each: u64,
+    /// Besides.
+    pub besides: u64,
+}
+
+impl EditLimit {
+    /// Of a run, whose passes may make a large program of a small one.
+    pub const DEFAULT: EditLimit = EditLimit { for_each: 1_000, besides: 10_000_000 };
+    /// Of one of many trials.
+    pub const TRIAL: EditLimit = EditLimit { for_each: 1_000, besides: 100_000 };
+
+    /// For a pass that begins with `ops` operations.
+    pub fn of(self, ops: usize) -> u64 {
+        self.for_each.saturating_mul(ops as u64).saturating_add(self.besides)
     }
+}
+
+/// The edit at which a pass was ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endless {
+    /// How many edits were allowed.
+    pub limit: u64,
+    /// The item that was edited.
+    pub item: Symbol,
+    /// Where the operation that was edited comes from, in the item.
+    pub loc: Loc,
+    /// The operation, on one line.
+    pub op: String,
 }
 
 /// A rewrite that happened.
@@ -55,15 +80,24 @@ pub struct Rewrite {
     pub after: String,
 }
 
-/// The rewrites of one pass on one item, or on the module.
+/// The edits of one pass on one item, or on the module.
 #[derive(Clone)]
-pub struct Tally(Arc<Mutex<State>>);
+pub struct Tally(Arc<Shared>);
 
-struct State {
+struct Shared {
     pass: Symbol,
-    options: WatchOptions,
+    edits: AtomicU64,
+    /// How many there may be.
+    limit: u64,
+    /// How rewrites are watched; `None` where edits are only counted.
+    options: Option<WatchOptions>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     count: u64,
-    edits: u64,
+    endless: Option<Endless>,
     /// The operation, or the block argument, that is being rewritten, and in which item.
     open: Option<(Symbol, Subject)>,
     /// Whether the open rewrite ends only where the pass says so.
@@ -100,18 +134,20 @@ impl fmt::Debug for Tally {
 }
 
 impl Tally {
-    /// Nothing happened yet; `pass` is about to run.
-    pub fn new(pass: impl Into<Symbol>, options: WatchOptions) -> Tally {
-        Tally(Arc::new(Mutex::new(State {
-            pass: pass.into(),
-            options,
-            count: 0,
-            edits: 0,
-            open: None,
-            named: false,
-            stopped: false,
-            rewrites: vec![],
-        })))
+    /// Nothing happened yet; `pass` is about to run, and may make as many edits as `limit`.
+    pub fn new(
+        pass: impl Into<Symbol>,
+        options: Option<WatchOptions>,
+        limit: Option<u64>,
+    ) -> Tally {
+        let (edits, state) = (AtomicU64::new(0), Mutex::default());
+        let limit = limit.unwrap_or(u64::MAX);
+        Tally(Arc::new(Shared { pass: pass.into(), edits, limit, options, state }))
+    }
+
+    /// The edit that was one too many.
+    pub fn endless(&self) -> Option<Endless> {
+        self.state().endless.clone()
     }
 
     /// How many rewrites there were.
@@ -130,30 +166,40 @@ impl Tally {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|error| error.into_inner())
+        self.0.state.lock().unwrap_or_else(|error| error.into_inner())
+    }
+
+    fn options(&self) -> WatchOptions {
+        self.0.options.unwrap_or_default()
     }
 }
 
 impl Watch {
-    /// Counts an edit.
-    fn edit(&self) {
-        let mut state = self.tally.state();
-        state.edits += 1;
-        if let Some(limit) = state.options.edits.filter(|limit| state.edits > *limit) {
-            let message = format!("`{}` does not end: it made more than {limit} edits", state.pass);
-            drop(state);
-            resume_unwind(Box::new(message));
+    /// Counts an edit; `describe` says where, and of which operation.
+    fn edit(&self, describe: impl FnOnce() -> (Loc, String)) {
+        let Shared { edits, limit, pass, .. } = &*self.tally.0;
+        // Nothing else is ordered by this count.
+        if edits.fetch_add(1, Ordering::Relaxed) < *limit {
+            return;
         }
+        let (limit, (loc, op)) = (*limit, describe());
+        self.tally.state().endless = Some(Endless { limit, item: self.item, loc, op });
+        resume_unwind(Box::new(format!("`{pass}` does not end: it made more than {limit} edits")));
+    }
+
+    fn edit_of(&self, body: &Body, op: OpId) {
+        self.edit(|| (body.loc(op), brief::operation(body, op)));
     }
 
     /// Begins a rewrite of `subject`, unless that is what is going on.
     fn begin(&self, body: &Body, subject: Subject, rule: Option<Symbol>) {
+        let Some(options) = self.tally.0.options else { return };
         let mut state = self.tally.state();
         let same = state.open == Some((self.item, subject));
         if rule.is_none() && (same || state.named) {
             return;
         }
-        if state.options.limit.is_some_and(|limit| state.count >= limit) {
+        if options.limit.is_some_and(|limit| state.count >= limit) {
             state.stopped = true;
             drop(state);
             resume_unwind(Box::new("the limit of rewrites is reached".to_string()));
@@ -161,7 +207,7 @@ impl Watch {
         state.count += 1;
         state.open = Some((self.item, subject));
         state.named = rule.is_some();
-        if state.options.record {
+        if options.record {
             let (loc, before) = match subject {
                 Subject::Op(op) => (body.loc(op), brief::operation(body, op)),
                 Subject::Argument(value) => (body.value_loc(value), brief::value(body, value)),
@@ -173,11 +219,10 @@ impl Watch {
 
     /// Describes what came of the open rewrite.
     fn became(&self, text: impl FnOnce() -> String, only_if_new: bool) {
-        let mut state = self.tally.state();
-        if !state.options.record {
+        if !self.tally.options().record {
             return;
         }
-        if let Some(rewrite) = state.rewrites.last_mut()
+        if let Some(rewrite) = self.tally.state().rewrites.last_mut()
             && (!only_if_new || rewrite.after.is_empty())
         {
             rewrite.after = text();
@@ -186,8 +231,7 @@ impl Watch {
 
     /// The name of the pass, where locations are kept.
     fn keeps_locations(&self) -> Option<Symbol> {
-        let state = self.tally.state();
-        state.options.provenance.then_some(state.pass)
+        self.tally.options().provenance.then_some(self.tally.0.pass)
     }
 }
 
@@ -203,8 +247,10 @@ impl Body {
     /// Says that the rewrite is complete.
     pub fn end_rewrite(&mut self) {
         if let Some(watch) = &self.watch {
-            let mut state = watch.tally.state();
-            (state.open, state.named) = (None, false);
+            if watch.tally.0.options.is_some() {
+                let mut state = watch.tally.state();
+                (state.open, state.named) = (None, false);
+            }
         }
     }
 
@@ -218,24 +264,27 @@ impl Body {
     pub(crate) fn unwatch(&mut self, tally: &Tally) {
         // A body that was not watched is one that the pass made.
         let first_new = self.watch.take().map_or(0, |watch| watch.first_new);
-        let state = tally.state();
-        let (keeps, pass) = (state.options.provenance, state.pass);
-        drop(state);
-        if keeps {
-            self.complete_locations(first_new, pass);
+        if tally.options().provenance {
+            self.complete_locations(first_new, tally.0.pass);
         }
     }
 
-    pub(super) fn watch_creation(&self) {
+    /// Whether edits are counted.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Called before an operation `name` is made.
+    pub(super) fn watch_creation(&self, name: Symbol, loc: Loc) {
         if let Some(watch) = &self.watch {
-            watch.edit();
+            watch.edit(|| (loc, name.to_string()));
         }
     }
 
     /// Called before `op` is changed.
     pub(super) fn watch_change(&self, op: OpId) {
         let Some(watch) = &self.watch else { return };
-        watch.edit();
+        watch.edit_of(self, op);
         // What the pass has made changes nothing until it is used.
         let idle = op.index() >= watch.first_new
             && self.result_count(op) > 0
@@ -262,7 +311,7 @@ impl Body {
     /// Called before `op` is erased.
     pub(super) fn watch_erasure(&self, op: OpId) {
         let Some(watch) = &self.watch else { return };
-        watch.edit();
+        watch.edit_of(self, op);
         if op.index() < watch.first_new {
             watch.begin(self, Subject::Op(op), None);
             watch.became(|| "nothing".to_string(), true);
@@ -272,8 +321,13 @@ impl Body {
     /// Called before the first use of `from` becomes one of `to`.
     pub(super) fn watch_replacement(&self, from: ValueId, to: ValueId) {
         let Some(watch) = &self.watch else { return };
-        watch.edit();
         let subject = self.defining_op(from).map_or(Subject::Argument(from), Subject::Op);
+        match subject {
+            Subject::Op(op) => watch.edit_of(self, op),
+            Subject::Argument(value) => {
+                watch.edit(|| (self.value_loc(value), brief::value(self, value)));
+            }
+        }
         watch.begin(self, subject, None);
         watch.became(|| brief::definition(self, to), false);
     }

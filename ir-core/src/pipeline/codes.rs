@@ -63,4 +63,13 @@ pub const CODES: &[Code] = &[
                       had found, which is right, but may be dearer than what the whole search would have \
                       found. The passes after it ran as usual. A second Ctrl-C ends the process at once.",
     },
+    Code {
+        code: "E0714",
+        title: "a pass does not end",
+        explanation: "A pass edited the program so often that it is taken to be endless: more than 1,000 times \
+                      for each operation that it began with, and 10,000,000 times besides, or more often than \
+                      `--pass-limit` allows. Two rewrites that undo each other are the usual cause; the note \
+                      shows the last one. This is an error of the pass, or of the rules that it applies. \
+                      Edits are counted, so that every run ends at the same one.",
+    },
 ];

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::body::{Body, Rewrite, Tally, WatchOptions};
+use crate::body::{Body, EditLimit, Endless, Rewrite, Tally, WatchOptions};
 use crate::diagnostics::Diagnostic;
 use crate::files::FilesRead;
 use crate::fingerprint;
@@ -31,6 +31,8 @@ pub struct RunOptions {
     pub sources: SourceMap,
     /// How the rewrites of passes are watched; `None` where nobody does.
     pub watch: Option<WatchOptions>,
+    /// When a pass is taken to be endless, and ended; `None` for never.
+    pub edits: Option<EditLimit>,
     /// Whether passes that can explain what they do.
     pub explain: bool,
     /// Whether passes that search are to end with what they have.
@@ -40,7 +42,8 @@ pub struct RunOptions {
 impl Default for RunOptions {
     fn default() -> RunOptions {
         let (sources, interrupt) = (SourceMap::default(), Interrupt::default());
-        RunOptions { threads: 1, sources, watch: None, explain: false, interrupt }
+        let edits = Some(EditLimit::DEFAULT);
+        RunOptions { threads: 1, sources, watch: None, edits, explain: false, interrupt }
     }
 }
 
@@ -53,7 +56,7 @@ pub enum Outcome {
     Failed,
     /// An instrument found that this pass is at fault.
     Broken(&'static str),
-    /// A pass panicked. The module is incomplete and must not be used.
+    /// A pass panicked, or did not end. The module is incomplete and must not be used.
     Crashed(Crash),
     /// The limit of rewrites ended this pass; the module is as it was then.
     Stopped(&'static str),
@@ -250,7 +253,12 @@ pub fn run(
             return Ok(report);
         }
         if let Some(crash) = crash {
-            report.diagnostics.push(crash_diagnostic(&crash));
+            let mut endless = tallies.iter().filter_map(Tally::endless);
+            let is_it = |endless: &Endless| crash.item.is_none_or(|item| item == endless.item);
+            report.diagnostics.push(match endless.find(is_it) {
+                Some(endless) => endless_diagnostic(step, &endless, module),
+                None => crash_diagnostic(&crash),
+            });
             report.outcome = Outcome::Crashed(crash);
             return Ok(report);
         }
@@ -293,6 +301,24 @@ fn crash_diagnostic(crash: &Crash) -> Diagnostic {
         .help("this is an error of the compiler, not of the input; please report it")
 }
 
+fn endless_diagnostic(step: &Step, endless: &Endless, module: &Module) -> Diagnostic {
+    let Endless { limit, item, loc, op } = endless;
+    let base = module.items.get(item).and_then(|item| item.signature.span);
+    let pass = step.def.name;
+    let message = format!("pass `{pass}` does not end: it made more than {limit} edits");
+    Diagnostic::error("E0714", message)
+        .at(loc.span(base))
+        .note(format!("the last rewrite was in @{item}: `{op}`"))
+        .help("this is an error of the pass or of its rules; `--pass-limit N` lets it make N edits")
+}
+
+/// The count of what a pass does to a program of `ops` operations, where anybody wants to know.
+fn tally(step: &Step, options: &RunOptions, ops: usize) -> Option<Tally> {
+    let limit = options.edits.map(|limit| limit.of(ops));
+    let wanted = options.watch.is_some() || limit.is_some();
+    wanted.then(|| Tally::new(step.def.name, options.watch, limit))
+}
+
 /// Runs `work` with findings collected; an `Err` or a panic becomes one of them.
 fn collect(
     registry: &Registry,
@@ -328,10 +354,15 @@ fn run_module_pass(
 ) -> Executed {
     // A pass may replace bodies, so that their counts of edits tell nothing.
     let before = fingerprint::of_module(module);
-    let tally = options.watch.map(|watch| Tally::new(step.def.name, watch));
+    let tally = tally(step, options, module.op_count());
     if let Some(tally) = &tally {
         for (name, item) in &mut module.items {
-            if let Some(body) = item.body_mut() {
+            let body = match options.watch {
+                Some(_) => item.body_mut(),
+                // No body is copied just to count: one that someone else holds stays what it is.
+                None => item.body.as_mut().and_then(Arc::get_mut),
+            };
+            if let Some(body) = body {
                 body.watch(*name, tally);
             }
         }
@@ -340,8 +371,12 @@ fn run_module_pass(
     let places = keeps.then(|| provenance::places(module));
     let findings = collect(registry, options.threads, options, |cx| pass.run(module, cx));
     if let Some(tally) = &tally {
-        for body in module.items.values_mut().filter_map(|item| item.body_mut()) {
-            body.unwatch(tally);
+        for item in module.items.values_mut() {
+            // What the pass made is not watched, and may say where it comes from.
+            let is_watched = item.body.as_ref().is_some_and(|body| body.is_watched());
+            if let Some(body) = item.body_mut().filter(|_| is_watched || keeps) {
+                body.unwatch(tally);
+            }
         }
     }
     if let Some(places) = places {
@@ -478,7 +513,7 @@ fn run_job(
     let signature_before = job.signature.clone();
     let snapshot = (Arc::strong_count(&job.body) > 1).then(|| job.body.clone());
     let edits = job.body.edits();
-    let tally = options.watch.map(|watch| Tally::new(step.def.name, watch));
+    let tally = tally(step, options, job.body.op_count());
     if let Some(tally) = &tally {
         Arc::make_mut(&mut job.body).watch(job.name, tally);
     }

@@ -110,7 +110,7 @@ pub(super) struct Optimize {
     /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
     #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
           "print_ir_after_change", "print_schedule_steps", "dump_egraph", "explain_rewrites", "timing", "stats",
-          "verify_semantics", "bisect_limit", "run_reproducer", "split_input_file",
+          "verify_semantics", "bisect_limit", "pass_limit", "run_reproducer", "split_input_file",
           "verify_diagnostics", "cache", "print_pipeline"])]
     pub(super) watch: bool,
     /// Keeps results in this folder, and takes them from there where input and options are the same.
@@ -183,6 +183,10 @@ pub(super) struct Optimize {
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Checking passes",
           value_parser = clap::value_parser!(i64).range(-1..))]
     pub(super) bisect_limit: Option<i64>,
+    /// Ends a pass that edits the program more often than N times; 0 for none. The default is 1,000
+    /// for each operation that the pass begins with, and 10,000,000 besides
+    #[arg(long, value_name = "N", help_heading = "Checking passes")]
+    pub(super) pass_limit: Option<u64>,
     /// Where a reproducer goes when a pass crashes; the default is a folder for temporary files
     #[arg(long, value_name = "DIR", help_heading = "Checking passes")]
     pub(super) crash_reproducer: Option<String>,

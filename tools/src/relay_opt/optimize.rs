@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ir_core::body::EditLimit;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::files::{self, OutputFile};
 use ir_core::pipeline::{
@@ -554,14 +555,17 @@ impl Session<'_> {
         print_ir.coloured = io.coloured();
         let mut trace = TraceRewrites::new(self.trace.clone());
         let record = !self.trace.is_empty();
-        // What crashed once may also not end.
-        let guard = args.run_reproducer.is_some().then(|| WatchOptions::guard(module.op_count()));
-        let watched = record || args.print_provenance || guard.is_some();
+        let watched = record || args.print_provenance;
         let watch = watched.then(|| WatchOptions {
             record,
             provenance: args.print_provenance,
-            ..guard.unwrap_or_default()
+            ..WatchOptions::default()
         });
+        let edits = match args.pass_limit {
+            None => Some(EditLimit::DEFAULT),
+            Some(0) => None,
+            Some(limit) => Some(EditLimit { for_each: 0, besides: limit }),
+        };
         let mut bisect = args.bisect_limit.map(|limit| BisectLimit::new(u64::try_from(limit).ok()));
         let mut verify_each = (args.verify_each == Switch::On).then(|| VerifyEach::new(&verify));
         let mut semantics =
@@ -587,7 +591,7 @@ impl Session<'_> {
         let interrupt = io.interrupt();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
             let sources = rules.clone();
-            let options = RunOptions { threads, sources, watch, explain, interrupt };
+            let options = RunOptions { threads, sources, watch, edits, explain, interrupt };
             let kept = results.map(|results| results.items(verified, registry));
             let report = match kept {
                 Some(items) => {

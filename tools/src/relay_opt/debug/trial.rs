@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use ir_core::body::EditLimit;
 use ir_core::pipeline::{
     Instrument, Oracle, Outcome, Pipeline, Report, RunOptions, StepCx, VerifyEach, catch_panic, run,
 };
@@ -190,10 +191,9 @@ impl Trial {
         let pipeline = pipeline.map_err(|error| error.message)?;
         let mut module = module.clone();
         let mut part = Part { extent, executions: vec![], rewrites: vec![] };
-        let watch = WatchOptions { edits: WatchOptions::guard(module.op_count()).edits, ..watch };
         // A trial that is cut short would tell nothing; searches look at Ctrl-C between trials.
-        let (sources, watch) = (self.rules.clone(), Some(watch));
-        let options = RunOptions { sources, watch, explain, ..RunOptions::default() };
+        let (sources, watch, edits) = (self.rules.clone(), Some(watch), Some(EditLimit::TRIAL));
+        let options = RunOptions { sources, watch, edits, explain, ..RunOptions::default() };
         let ran = catch_panic(|| {
             let mut check = VerifyEach::new(&verify);
             let mut instruments: [&mut dyn Instrument; 2] = [&mut part, &mut check];
