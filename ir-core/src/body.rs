@@ -12,6 +12,7 @@
 mod contents;
 mod edit;
 mod encode;
+mod inner_uses;
 mod locations;
 mod order;
 mod rows;
@@ -30,6 +31,7 @@ use crate::location::Loc;
 use crate::types::Type;
 
 pub use encode::{Decoder, Encoder};
+pub use inner_uses::InnerUses;
 use rows::{BlockRow, Link, OpRow, RegionRow, UseRow, ValueRow};
 pub use rows::{MAX_OPERANDS, MAX_RESULTS};
 pub use structure::{BlockOps, Walk};

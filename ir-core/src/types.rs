@@ -287,6 +287,8 @@ pub struct TypeFacts {
     pub has_any: bool,
     /// Some part is a declared type.
     pub has_named: bool,
+    /// It is a tensor, or a tuple of tensors.
+    pub is_flat: bool,
     /// Levels of nesting, 1 for a leaf.
     pub depth: u32,
     /// Its parts as they are written, where a shared one counts each time; saturates.
@@ -460,6 +462,11 @@ fn facts_of(data: &TypeData) -> TypeFacts {
         has_parameter: matches!(data, TypeData::Parameter(_)),
         has_any: false,
         has_named: matches!(data, TypeData::Named { .. }),
+        is_flat: match data {
+            TypeData::Tensor(_) => true,
+            TypeData::Tuple(fields) => fields.iter().all(|field| field.as_tensor().is_some()),
+            _ => false,
+        },
         depth: 1,
         parts: 1,
     };

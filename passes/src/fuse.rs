@@ -171,8 +171,10 @@ impl FunctionPass for Fuse {
         let solver = searches.then(|| self.solver(f.registry, cx));
         let mut recorder = (searches && cx.explain).then(|| Recorder::new(f));
         let mut kernels = vec![];
+        // Rewriting a block changes nothing of what is used of the blocks inside it.
+        let inner = f.body.inner_uses();
         for block in open_blocks(f) {
-            let graph = graph::Graph::of_block(f, block);
+            let graph = graph::Graph::of_block(f, block, &inner);
             let max_depth = if self.options.level == 0 { 0 } else { self.options.max_depth };
             let groups = partition::partition(&graph, max_depth);
             kernels.push(match &solver {
@@ -262,8 +264,9 @@ pub fn groups(f: &FuncMut<'_>) -> Vec<Vec<OpId>> {
     if is_primitive(f.signature.attrs) {
         return groups;
     }
+    let inner = f.body.inner_uses();
     for block in open_blocks(f) {
-        let graph = graph::Graph::of_block(f, block);
+        let graph = graph::Graph::of_block(f, block, &inner);
         let members = partition::partition(&graph, MAX_DEPTH).members();
         let members = members.into_iter().filter(|members| members.len() > 1);
         groups.extend(members.map(|nodes| nodes.into_iter().map(|n| graph.nodes[n].op).collect()));

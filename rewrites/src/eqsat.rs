@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use ir_core::body::InnerUses;
 use ir_core::{
     BlockId, Diagnostic, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId, OpParts, SmallVec,
     ValueId,
@@ -93,9 +94,11 @@ pub fn optimize_noted(
     let mut report =
         Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
     let blocks: Vec<BlockId> = f.body.walk_blocks().collect();
+    // Rewriting a block changes nothing of what is used of the blocks inside it.
+    let inner = f.body.inner_uses();
     for block in blocks {
         let recorder = recorder.as_deref_mut();
-        Block::enter(f, block).optimize(f, rules, settings, &mut report, recorder)?;
+        Block::enter(f, block, &inner).optimize(f, rules, settings, &mut report, recorder)?;
     }
     Ok(report)
 }
@@ -103,7 +106,8 @@ pub fn optimize_noted(
 /// What `f` costs as it is.
 pub fn cost(f: &FuncMut<'_>, model: CostModel) -> f64 {
     let blocks: Vec<BlockId> = f.body.walk_blocks().collect();
-    blocks.into_iter().map(|block| Block::enter(f, block).original_cost(f, model)).sum()
+    let inner = f.body.inner_uses();
+    blocks.into_iter().map(|block| Block::enter(f, block, &inner).original_cost(f, model)).sum()
 }
 
 /// A block and its e-graph.
@@ -124,7 +128,7 @@ struct Block {
 type Placement = Vec<(OpId, Vec<extraction::Node>)>;
 
 impl Block {
-    fn enter(f: &FuncMut<'_>, block: BlockId) -> Block {
+    fn enter(f: &FuncMut<'_>, block: BlockId, inner: &InnerUses) -> Block {
         let mut this = Block {
             block,
             graph: Graph::default(),
@@ -145,11 +149,8 @@ impl Block {
                 this.inside.push((op, class));
                 continue;
             }
-            let nested = f.body.regions(op).iter();
-            let nested = nested.flat_map(|r| f.body.walk_block(f.body.block_of(*r)));
-            let used = std::iter::once(op).chain(nested).flat_map(|op| f.body.operands(op));
-            let used: Vec<ValueId> =
-                used.filter(|value| f.body.def_block(*value) == Some(block)).collect();
+            let own = f.body.operands(op).filter(|value| f.body.def_block(*value) == Some(block));
+            let used: Vec<ValueId> = own.chain(inner.of(op).iter().copied()).collect();
             used.iter().for_each(|value| _ = this.class(f, *value));
             this.outside.push((op, used));
         }

@@ -1,5 +1,6 @@
 //! The forward dataflow graph of a block.
 
+use ir_core::body::InnerUses;
 use ir_core::{Binding, BlockId, Body, FuncMut, OpId, Registry, Symbol, Type, ValueId};
 use relay::operators::{FusionPattern, NonComputational, ShapeFromData};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,7 +28,8 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn of_block(f: &FuncMut<'_>, block: BlockId) -> Graph {
+    /// Of `block` of a body with these uses inside its operations.
+    pub(super) fn of_block(f: &FuncMut<'_>, block: BlockId, inner: &InnerUses) -> Graph {
         let body = &*f.body;
         // Values are dense, but a block may be a small part of its body, so the tables are maps.
         let mut patterns: FxHashMap<OpId, FusionPattern> = FxHashMap::default();
@@ -41,7 +43,7 @@ impl Graph {
                 candidates.push(op);
                 continue;
             }
-            for operand in operands_inside(body, op) {
+            for operand in body.operands(op).chain(inner.of(op).iter().copied()) {
                 needed_outside.extend(body.defining_op(operand));
             }
         }
@@ -107,13 +109,6 @@ fn depth_first(
     order
 }
 
-/// Operands of `op` and of everything inside it.
-fn operands_inside(body: &Body, op: OpId) -> impl Iterator<Item = ValueId> + '_ {
-    let regions = body.regions(op).iter();
-    let inner = regions.flat_map(|region| body.walk_block(body.block_of(*region)));
-    std::iter::once(op).chain(inner).flat_map(|op| body.operands(op))
-}
-
 /// The fusion pattern of operation `name`; `None` for what is no node of the graph.
 pub(super) fn pattern(
     registry: &Registry,
@@ -125,11 +120,7 @@ pub(super) fn pattern(
         return Some(FusionPattern::Tuple);
     }
     if name == "relay.tuple_get" {
-        let fields = operands.first()?.as_tuple()?;
-        return fields
-            .iter()
-            .all(|ty| ty.as_tensor().is_some())
-            .then_some(FusionPattern::Injective);
+        return operands.first()?.facts().is_flat.then_some(FusionPattern::Injective);
     }
     let info = registry.info(name)?;
     let pattern = *info.hook::<FusionPattern>()?;
