@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use indexmap::IndexMap;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::attributes::AttrDict;
 use crate::body::Body;
@@ -97,6 +97,37 @@ impl FromIterator<(Symbol, Signature)> for Signatures {
     }
 }
 
+/// Names that are not taken, each found in constant time: numbers that were tried are not tried
+/// again. For names that stay taken.
+#[derive(Clone, Default, Debug)]
+pub struct FreshNames {
+    /// By base, the number to try next; 0 is the base alone.
+    next: FxHashMap<Symbol, u64>,
+}
+
+impl FreshNames {
+    /// `base`, or `base`, `separator` and the first number from 1, as far as not `is_taken`.
+    pub fn fresh(
+        &mut self,
+        base: &str,
+        separator: &str,
+        is_taken: impl Fn(Symbol) -> bool,
+    ) -> Symbol {
+        let own = Symbol::new(base);
+        let next = self.next.entry(own).or_default();
+        loop {
+            let name = match *next {
+                0 => own,
+                number => Symbol::new(&format!("{base}{separator}{number}")),
+            };
+            *next += 1;
+            if !is_taken(name) {
+                return name;
+            }
+        }
+    }
+}
+
 impl Module {
     /// A module without items.
     pub fn new() -> Module {
@@ -118,15 +149,10 @@ impl Module {
         self.items.iter().map(|(name, item)| (*name, item.signature.clone())).collect()
     }
 
-    /// A name for a new item: `base`, or `base` with the first free number from 1.
+    /// A name for a new item: `base`, or `base` with the first free number from 1. Who wants many
+    /// names asks [`FreshNames`].
     pub fn fresh_name(&self, base: &str) -> Symbol {
-        let mut name = Symbol::new(base);
-        let mut number = 1;
-        while self.items.contains_key(&name) {
-            name = Symbol::new(&format!("{base}{number}"));
-            number += 1;
-        }
-        name
+        FreshNames::default().fresh(base, "", |name| self.items.contains_key(&name))
     }
 
     /// Number of live operations in all bodies.

@@ -4,6 +4,7 @@ mod specialize;
 mod types;
 
 use indexmap::IndexMap;
+use ir_core::module::FreshNames;
 use ir_core::{
     AttrDict, Body, Diagnostic, InsertPoint, Item, Loc, Module, ModulePass, OpFields, OpId,
     OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, ValueId, ValueMap,
@@ -125,6 +126,7 @@ struct Conversion {
     named: FxHashMap<(Type, Symbol, AttrDict), Symbol>,
     /// Names of items and constructors that are taken.
     taken: FxHashSet<Symbol>,
+    names: FreshNames,
     memo: FxHashMap<Type, Type>,
     constructed: u64,
 }
@@ -139,18 +141,15 @@ impl Conversion {
             closures: IndexMap::default(),
             named: FxHashMap::default(),
             taken: module.items.keys().copied().chain(constructors).collect(),
+            names: FreshNames::default(),
             memo: FxHashMap::default(),
             constructed: 0,
         }
     }
 
     fn fresh(&mut self, base: &str) -> Symbol {
-        let numbers = (0u32..).map(|number| match number {
-            0 => Symbol::new(base),
-            number => Symbol::new(&format!("{base}{number}")),
-        });
-        let mut free = numbers.filter(|name| !self.taken.contains(name));
-        let name = free.next().unwrap_or_else(|| Symbol::new(base));
+        let taken = &self.taken;
+        let name = self.names.fresh(base, "", |name| taken.contains(&name));
         self.taken.insert(name);
         name
     }

@@ -1,13 +1,15 @@
 //! Lambda lifting.
 
+use ir_core::module::FreshNames;
 use ir_core::{
-    AttrDict, Body, EntityId, FunctionType, InsertPoint, Item, Loc, Module, ModulePass, OpFields,
-    OpId, OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, TypeData, ValueId, ValueMap,
+    AttrDict, Body, FunctionType, InsertPoint, Item, Loc, Module, ModulePass, OpFields, OpId,
+    OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, TypeData, ValueId, ValueMap,
 };
 use relay::language::{
     Call, FUNC, Global, end_block, fn_attributes, fn_params, fn_self, is_primitive, yielded,
 };
 use relay::types::free_parameters;
+use rustc_hash::FxHashSet;
 
 /// Moves nested functions to the top level.
 ///
@@ -60,11 +62,13 @@ impl ModulePass for LambdaLift {
             }
             let mut body = Body::clone(&shared);
             let base = item.signature.span;
+            let mut names = FreshNames::default();
             for op in shared.post_order() {
                 if !is_liftable(&shared, op) {
                     continue;
                 }
-                let lifted = module.fresh_name(&format!("{name}_lambda"));
+                let base_name = format!("{name}_lambda");
+                let lifted = names.fresh(&base_name, "", |name| module.items.contains_key(&name));
                 let (item, captures) = lift(&body, base, op, lifted);
                 module.items.insert(lifted, item);
                 refer(&mut body, op, lifted, &captures);
@@ -93,8 +97,9 @@ pub(crate) fn is_copied(body: &Body, value: ValueId) -> Option<OpId> {
 /// The values from outside that the region of `op` uses, in order of first use.
 pub(crate) fn captures(body: &Body, op: OpId) -> Vec<ValueId> {
     let block = body.region_block(op, 0);
-    let mut inside = vec![false; body.value_capacity()];
-    let mut define = |value: ValueId| inside[value.index()] = true;
+    // Values are dense, but the region may be a small part of its body.
+    let mut inside: FxHashSet<ValueId> = FxHashSet::default();
+    let mut define = |value: ValueId| _ = inside.insert(value);
     body.block_args(block).iter().copied().for_each(&mut define);
     for op in body.walk_block(block) {
         body.results(op).for_each(&mut define);
@@ -105,7 +110,7 @@ pub(crate) fn captures(body: &Body, op: OpId) -> Vec<ValueId> {
     let mut captured = vec![];
     for op in body.walk_block(block) {
         for operand in body.operands(op) {
-            if !std::mem::replace(&mut inside[operand.index()], true) {
+            if inside.insert(operand) {
                 captured.push(operand);
             }
         }

@@ -3,6 +3,8 @@
 mod function;
 mod problems;
 
+use indexmap::IndexMap;
+use ir_core::module::FreshNames;
 use ir_core::{
     AttrDict, AttrValue, Body, Diagnostic, Fingerprint, InsertPoint, Item, Loc, Module, ModulePass,
     NameHint, OpFields, OpId, OpParts, Pass, PassContext, PassResult, Symbol, TensorData, Type,
@@ -10,7 +12,7 @@ use ir_core::{
 };
 use relay::define::tensor_types;
 use relay::language::{Call, Constant, FUNC, Tuple, TupleGet, yielded};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use te::compute::Yield;
 use te::loops::{self, Alloc, Data, KERNEL, OUTPUTS, Scope};
 
@@ -66,7 +68,8 @@ impl ModulePass for LowerTe {
         let mut lowering = Lowering {
             body: &body,
             module,
-            new: vec![],
+            new: IndexMap::default(),
+            names: FreshNames::default(),
             equal: FxHashMap::default(),
             lowered: FxHashMap::default(),
             buffers: FxHashMap::default(),
@@ -93,6 +96,9 @@ impl ModulePass for LowerTe {
 /// The range of field `index` among the tensors of a tuple of type `ty`.
 fn field_range(ty: Type, index: i64) -> Option<std::ops::Range<usize>> {
     let (fields, index) = (ty.as_tuple()?, usize::try_from(index).ok()?);
+    if ty.facts().is_flat {
+        return (index < fields.len()).then_some(index..index + 1);
+    }
     let count = |ty: &Type| Some(tensor_types(*ty)?.len());
     let before: usize = fields.get(..index)?.iter().map(count).sum::<Option<usize>>()?;
     Some(before..before + count(fields.get(index)?)?)
@@ -104,7 +110,9 @@ struct Lowering<'a> {
     body: &'a Body,
     module: &'a Module,
     /// The compute functions.
-    new: Vec<(Symbol, Item)>,
+    new: IndexMap<Symbol, Item, FxBuildHasher>,
+    /// Their names.
+    names: FreshNames,
     /// They by the fingerprints of their bodies.
     equal: FxHashMap<Fingerprint, Symbol>,
     /// What each function marked `Primitive=1` became, and the constants to pass to it.
@@ -190,7 +198,8 @@ impl Lowering<'_> {
             fields.iter().flat_map(|field| self.of(*field)).collect()
         } else if let Some(TupleGet { tuple, index }) = body.view(op) {
             let range = field_range(body.ty(tuple), index).unwrap_or_default();
-            self.of(tuple).get(range).unwrap_or_default().to_vec()
+            let buffers = self.buffers.get(&tuple).map_or(&[][..], Vec::as_slice);
+            buffers.get(range).unwrap_or_default().to_vec()
         } else if let Some(Constant { value }) = body.view(op) {
             vec![self.constant(&value, body.loc(op))]
         } else if let Some(Call { callee, args, .. }) = body.view(op) {
@@ -226,14 +235,11 @@ impl Lowering<'_> {
         if let Some(name) = body.and_then(|body| self.equal.get(&body)) {
             return *name;
         }
-        let is_taken = |name: Symbol| {
-            self.module.items.contains_key(&name) || self.new.iter().any(|(new, _)| *new == name)
-        };
-        let numbers = std::iter::once(base.clone()).chain((1..).map(|n| format!("{base}_{n}")));
-        let mut names = numbers.map(|name| Symbol::new(&name));
-        let name = names.find(|name| !is_taken(*name)).unwrap_or_else(|| Symbol::new(&base));
+        let is_taken =
+            |name: Symbol| self.module.items.contains_key(&name) || self.new.contains_key(&name);
+        let name = self.names.fresh(&base, "_", is_taken);
         self.equal.extend(body.map(|body| (body, name)));
-        self.new.push((name, item));
+        self.new.insert(name, item);
         name
     }
 
