@@ -6,12 +6,13 @@
 //! splitting is exponential.
 
 use ir_core::{Symbol, Type, TypeData};
+use rustc_hash::FxHashMap;
 
 use super::environment::DataTypes;
 use crate::language::Pattern;
 
-/// Pattern cells looked at before the check gives up.
-const BUDGET: usize = 200_000;
+/// Pattern cells looked at before the check gives up, and how many more for each clause.
+const BUDGET: (usize, usize) = (200_000, 8);
 
 /// Cases named in one message.
 const MAX_MISSING: usize = 3;
@@ -55,12 +56,13 @@ pub(crate) fn check(types: &DataTypes, patterns: &[Pattern], data: Type) -> Cove
     let mut missing: Vec<Vec<Head>> = Vec::new();
     let mut reached = vec![false; patterns.len()];
     let mut gave_up = false;
+    let budget = BUDGET.0 + BUDGET.1 * patterns.len();
     let mut work = 0;
     let rows = patterns.iter().enumerate().map(|(i, pattern)| (i, vec![pattern])).collect();
     let mut states = vec![State { rows, columns: vec![data], heads: Vec::new() }];
     while let Some(mut state) = states.pop() {
         work += 1 + state.rows.iter().map(|(_, row)| row.len()).sum::<usize>();
-        if work > BUDGET {
+        if work > budget {
             gave_up = true;
             break;
         }
@@ -79,10 +81,11 @@ pub(crate) fn check(types: &DataTypes, patterns: &[Pattern], data: Type) -> Cove
         let Some(column) = state.columns.pop() else { continue };
         let heads: Vec<&Pattern> =
             state.rows.iter_mut().map(|(_, row)| row.pop().unwrap_or(&ANYTHING)).collect();
-        let split = |head: Head, fields: &[Type]| {
-            let rows = state.rows.iter().zip(&heads).filter_map(|((clause, rest), pattern)| {
-                let mut row = rest.clone();
-                match pattern {
+        // The state where the rows at `places` fit.
+        let split = |head: Head, fields: &[Type], places: &[usize]| {
+            let rows = places.iter().filter_map(|&place| {
+                let (clause, mut row) = state.rows[place].clone();
+                match heads[place] {
                     Pattern::Wildcard | Pattern::Variable => {
                         row.extend(std::iter::repeat_n(&ANYTHING, head.fields));
                     }
@@ -94,7 +97,7 @@ pub(crate) fn check(types: &DataTypes, patterns: &[Pattern], data: Type) -> Cove
                     }
                     Pattern::Constructor(..) | Pattern::Tuple(_) => return None,
                 }
-                Some((*clause, row))
+                Some((clause, row))
             });
             State {
                 rows: rows.collect(),
@@ -102,27 +105,38 @@ pub(crate) fn check(types: &DataTypes, patterns: &[Pattern], data: Type) -> Cove
                 heads: state.heads.iter().copied().chain([head]).collect(),
             }
         };
+        let all: Vec<usize> = (0..heads.len()).collect();
         if heads.iter().all(|head| matches!(head, Pattern::Wildcard | Pattern::Variable)) {
-            states.push(split(WILDCARD, &[]));
+            states.push(split(WILDCARD, &[], &all));
             continue;
         }
         match column.data() {
             TypeData::Tuple(fields) => {
                 let head = Head { constructor: None, wildcard: false, fields: fields.len() };
-                states.push(split(head, fields));
+                states.push(split(head, fields, &all));
             }
             TypeData::Named { name, params } => {
                 let Some(adt) = types.adts.get(name) else { continue };
-                let mut parts = Vec::with_capacity(adt.decl.constructors.len() + 1);
+                let (mut by_name, open) = by_constructor(&heads);
+                let mut parts = Vec::new();
+                let mut made = work;
                 for (tag, constructor) in adt.decl.constructors.iter().enumerate() {
+                    let mut places = by_name.remove(&constructor.name).unwrap_or_default();
+                    places.extend(&open);
+                    places.sort_unstable();
+                    made += 1 + places.len();
+                    if made > budget {
+                        gave_up = true;
+                        break;
+                    }
                     let fields = adt.fields(tag, params);
                     let constructor = Some(constructor.name);
                     let head = Head { constructor, wildcard: false, fields: fields.len() };
-                    parts.push(split(head, &fields));
+                    parts.push(split(head, &fields, &places));
                 }
                 if adt.decl.is_extern {
                     // Values of other constructors may come from outside.
-                    parts.push(split(WILDCARD, &[]));
+                    parts.push(split(WILDCARD, &[], &open));
                 }
                 states.extend(parts.into_iter().rev());
             }
@@ -135,6 +149,19 @@ pub(crate) fn check(types: &DataTypes, patterns: &[Pattern], data: Type) -> Cove
     let unreachable =
         if gave_up { vec![] } else { (0..patterns.len()).filter(|i| !reached[*i]).collect() };
     Coverage { missing, unreachable, gave_up }
+}
+
+/// The places of the patterns that name each constructor, and of those that name none.
+fn by_constructor(heads: &[&Pattern]) -> (FxHashMap<Symbol, Vec<usize>>, Vec<usize>) {
+    let (mut by_name, mut open) = (FxHashMap::<Symbol, Vec<usize>>::default(), vec![]);
+    for (place, head) in heads.iter().enumerate() {
+        match head {
+            Pattern::Constructor(name, _) => by_name.entry(*name).or_default().push(place),
+            Pattern::Wildcard | Pattern::Variable => open.push(place),
+            Pattern::Tuple(_) => {}
+        }
+    }
+    (by_name, open)
 }
 
 /// The number of constructors, where `ty` is a data type of which all are known.
