@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ir_core::{Body, Effects, EntityId, Module, OpId, Registry, Symbol, ValueId};
 use relay::language::{FUNC, Global};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What running each function of a module may do besides returning a value.
 pub struct EffectSummaries {
@@ -28,12 +28,16 @@ impl EffectSummaries {
                 users.entry(callee).or_default().push(*name);
             }
         }
+        users.values_mut().for_each(|users| users.dedup());
         let mut pending: VecDeque<Symbol> = functions().map(|(name, _)| *name).collect();
+        let mut waits: FxHashSet<Symbol> = pending.iter().copied().collect();
         while let Some(name) = pending.pop_front() {
+            waits.remove(&name);
             if let Some(body) = module.body(name) {
                 let effects = summaries.of_body(body, registry);
                 if summaries.functions.insert(name, effects) != Some(effects) {
-                    pending.extend(users.get(&name).into_iter().flatten());
+                    let users = users.get(&name).into_iter().flatten().copied();
+                    pending.extend(users.filter(|user| waits.insert(*user)));
                 }
             }
         }
