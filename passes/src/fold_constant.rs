@@ -63,7 +63,9 @@ impl FunctionPass for FoldConstant {
             } else if name == "relay.tuple_get" {
                 let tuple = f.body.operand(op, 0);
                 let index = f.body.attrs(op).value::<i64>("index").unwrap_or(-1);
-                if let Some((made, _)) = f.body.view_def::<relay::language::Tuple>(tuple)
+                // No view of it: that lists its fields, of which there may be many.
+                if let Some(made) = f.body.defining_op(tuple)
+                    && f.body.op_name(made) == "relay.tuple"
                     && let Ok(index) = usize::try_from(index)
                     && index < f.body.operand_count(made)
                 {

@@ -67,19 +67,28 @@ impl TermGraph for BodyGraph<'_> {
     }
 
     fn is_weight(&self, value: ValueId) -> bool {
-        let mut pending: SmallVec<[ValueId; 8]> = std::iter::once(value).collect();
-        let mut steps = 0;
-        while let Some(value) = pending.pop() {
+        // Operations that are looked into, each with how many of its operands are left: there may be
+        // many, and the first that is none decides.
+        let mut open: SmallVec<[(OpId, usize); 8]> = SmallVec::new();
+        let (mut next, mut steps) = (Some(value), 0);
+        while let Some(value) = next {
             steps += 1;
             let Some(op) = self.op(value) else { return false };
-            if self.registry.traits(self.body, op).contains(Traits::CONSTANT) {
-                continue;
+            if !self.registry.traits(self.body, op).contains(Traits::CONSTANT) {
+                let operands = self.body.operand_count(op);
+                let goes_on = steps <= MAX_STEPS && operands > 0;
+                if !goes_on || !is_pure(self.body, self.registry, op) {
+                    return false;
+                }
+                open.push((op, operands));
             }
-            let goes_on = steps <= MAX_STEPS && self.body.operand_count(op) > 0;
-            if !goes_on || !is_pure(self.body, self.registry, op) {
-                return false;
+            while open.last().is_some_and(|(_, left)| *left == 0) {
+                open.pop();
             }
-            pending.extend(self.body.operands(op));
+            next = open.last_mut().map(|(op, left)| {
+                *left -= 1;
+                self.body.operand(*op, *left)
+            });
         }
         true
     }

@@ -32,6 +32,16 @@ pub trait TermGraph {
     fn is_weight(&self, value: Self::Value) -> bool;
     /// Values that an operation `name` computes from `value`, in a fixed order.
     fn users(&self, value: Self::Value, name: Symbol) -> Vec<Self::Value>;
+    /// Of those, the first from place `from` on, and the place after it. Places are what this graph
+    /// says they are, from 0.
+    fn next_user(
+        &self,
+        value: Self::Value,
+        name: Symbol,
+        from: usize,
+    ) -> Option<(Self::Value, usize)> {
+        Some((*self.users(value, name).get(from)?, from + 1))
+    }
 }
 
 /// What the variables of a rule stand for.
@@ -344,11 +354,11 @@ impl<G: TermGraph> Search<'_, G> {
             }
             Step::User { slot, var, name } => {
                 let Some(value) = self.found.values[var.0] else { return Outcome::Fails };
-                let users = self.graph.users(value, name);
+                let found = self.graph.next_user(value, name, first);
                 *work += 1;
-                let Some(user) = users.get(first) else { return Outcome::Fails };
-                self.slots[slot] = Some(*user);
-                return Outcome::FitsOrElse(first + 1);
+                let Some((user, next)) = found else { return Outcome::Fails };
+                self.slots[slot] = Some(user);
+                return Outcome::FitsOrElse(next);
             }
             Step::Bind { slot, var } => match (self.slots[slot], self.found.values[var.0]) {
                 (Some(value), None) => {

@@ -227,11 +227,24 @@ impl TermGraph for Snapshot {
     }
 
     fn users(&self, class: Class, name: Symbol) -> Vec<Class> {
-        let mut users = self.all_users(class).to_vec();
-        users.dedup();
-        users.retain(|user| {
-            self.operations(*user).any(|(op, operands)| op == name && operands.contains(&class))
-        });
-        users
+        let mut from = 0;
+        let next = || {
+            let (user, after) = self.next_user(class, name, from)?;
+            from = after;
+            Some(user)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    fn next_user(&self, class: Class, name: Symbol, from: usize) -> Option<(Class, usize)> {
+        let users = self.all_users(class);
+        let place = (from..users.len()).find(|&place| {
+            let is_again = place > 0 && users[place - 1] == users[place];
+            !is_again
+                && self
+                    .operations(users[place])
+                    .any(|(op, operands)| op == name && operands.contains(&class))
+        })?;
+        Some((users[place], place + 1))
     }
 }
