@@ -206,17 +206,43 @@ impl TensorData {
 
     /// All elements as `f64` (64-bit integers may round).
     pub fn to_f64(&self) -> Vec<f64> {
-        let dtype = self.dtype;
-        let number = |element| match element {
-            Scalar::Int(_) => element.as_integer(dtype) as f64,
-            Scalar::Float(value) => value,
-        };
-        self.elements().map(number).collect()
+        // Weights are read so at every call of an operator: the element type is looked at once.
+        match self.dtype.with_lanes(1) {
+            Some(DType::FLOAT32) => self.read(|bytes| f32::from_ne_bytes(bytes).into()),
+            Some(DType::FLOAT64) => self.read(f64::from_ne_bytes),
+            _ => {
+                let dtype = self.dtype;
+                let number = |element| match element {
+                    Scalar::Int(_) => element.as_integer(dtype) as f64,
+                    Scalar::Float(value) => value,
+                };
+                self.elements().map(number).collect()
+            }
+        }
     }
 
     /// All elements as `i64` (floats truncate and saturate, `uint64` wraps).
     pub fn to_i64(&self) -> Vec<i64> {
-        self.elements().map(Scalar::as_i64).collect()
+        match self.dtype.with_lanes(1) {
+            Some(DType::INT8) => self.read(|bytes| i8::from_ne_bytes(bytes).into()),
+            Some(DType::INT32) => self.read(|bytes| i32::from_ne_bytes(bytes).into()),
+            Some(DType::INT64) => self.read(i64::from_ne_bytes),
+            _ => self.elements().map(Scalar::as_i64).collect(),
+        }
+    }
+
+    /// The lanes, `N` bytes each, as `read` reads them.
+    fn read<const N: usize, T>(&self, read: impl Fn([u8; N]) -> T) -> Vec<T> {
+        self.bytes.as_chunks().0.iter().map(|lane| read(*lane)).collect()
+    }
+
+    /// `count` elements from `start` on in row-major order, as a vector that shares their bytes;
+    /// `None` past the end.
+    pub fn part(&self, start: usize, count: usize) -> Option<TensorData> {
+        let size = self.dtype.bytes();
+        let (start, end) = (start.checked_mul(size)?, start.checked_add(count)?.checked_mul(size)?);
+        let bytes = (end <= self.bytes.len()).then(|| self.bytes.slice(start..end))?;
+        Some(TensorData { dtype: self.dtype, shape: SmallVec::from_slice(&[count as i64]), bytes })
     }
 }
 
@@ -386,6 +412,23 @@ mod tests {
         }
         let wrapped = TensorData::from_i64(DType::INT8, &[2], &[200, -200]).unwrap();
         assert_eq!(wrapped.to_i64(), [-56, 56]);
+    }
+
+    #[test]
+    fn all_elements_are_read_as_each_is() {
+        use DType as D;
+        for dtype in [D::INT8, D::INT32, D::INT64, D::UINT8, D::FLOAT16, D::FLOAT32, D::FLOAT64] {
+            let values = [0.1, -3.9, 1e3, f64::INFINITY, f64::NAN, -0.0];
+            let tensor = TensorData::from_f64(dtype, &[3, 2], &values).unwrap();
+            let bits = |values: Vec<f64>| values.into_iter().map(f64::to_bits).collect::<Vec<_>>();
+            let each = tensor.elements().map(Scalar::as_f64).collect();
+            assert_eq!(bits(tensor.to_f64()), bits(each), "{dtype:?}");
+            assert!(tensor.elements().map(Scalar::as_i64).eq(tensor.to_i64()), "{dtype:?}");
+            let part = tensor.part(2, 3).unwrap();
+            assert_eq!((part.shape(), part.to_i64()), (&[3][..], tensor.to_i64()[2..5].to_vec()));
+            assert_eq!(part.bytes().as_ptr(), tensor.bytes()[2 * dtype.bytes()..].as_ptr());
+            assert!(tensor.part(4, 3).is_none() && tensor.part(usize::MAX, 2).is_none());
+        }
     }
 
     #[test]

@@ -121,7 +121,28 @@ fn last(shape: &[i64], from_end: usize) -> usize {
 
 fn evaluate_dense(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let (shape, dtype) = result_shape::<Dense>(cx)?;
-    dispatch!(compute_dtype(cx, dtype)?, dense(cx, "NC", &shape, dtype))
+    dispatch!(compute_dtype(cx, dtype)?, dense_by_units(cx, &shape, dtype))
+}
+
+/// A fully connected layer with a weight (units, inner), of which one row at a time is read: it may be
+/// much larger than the data, and is the same at every call.
+fn dense_by_units<T: Number>(
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (units, inner) = (last(weight.shape(), 2), last(weight.shape(), 1));
+    let a = T::read(data);
+    let mut out = vec![T::ZERO; size(shape)];
+    for unit in 0..units {
+        let row = weight.part(unit * inner, inner).map_or(vec![], |row| T::read(&row));
+        for (place, sum) in out.iter_mut().skip(unit).step_by(units).enumerate() {
+            let factors = a[place * inner..].iter().zip(&row);
+            *sum = factors.fold(T::ZERO, |sum, (x, y)| sum.plus(x.times(*y)));
+        }
+    }
+    T::write(dtype, shape, &out)
 }
 
 /// A fully connected layer with a weight in `layout`.
