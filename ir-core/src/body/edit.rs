@@ -1,5 +1,7 @@
 //! Making and erasing operations, regions and block arguments.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::rows::{BLOCK_ARGUMENT, BlockRow, Link, OpRow, RegionRow, TOMBSTONE, ValueRow};
@@ -20,10 +22,18 @@ impl Body {
 
     /// Removes argument `index` of `block`. Panics while it has uses.
     pub fn remove_block_arg(&mut self, block: BlockId, index: usize) {
-        let value = self.blocks[block].args.remove(index);
-        assert!(self.is_unused(value), "a block argument with uses cannot be removed");
-        self.argument_locs.remove(&value);
-        for later in index..self.blocks[block].args.len() {
+        self.remove_block_args(block, index..index + 1);
+    }
+
+    /// Removes the arguments of `block` at `range`. Panics while one has uses.
+    pub fn remove_block_args(&mut self, block: BlockId, range: Range<usize>) {
+        let first = range.start;
+        let removed: Vec<ValueId> = self.blocks[block].args.drain(range).collect();
+        for value in removed {
+            assert!(self.is_unused(value), "a block argument with uses cannot be removed");
+            self.argument_locs.remove(&value);
+        }
+        for later in first..self.blocks[block].args.len() {
             let value = self.blocks[block].args[later];
             self.values[value].index = later as u32;
         }

@@ -164,9 +164,7 @@ pub fn lay_out(
             body.set_name_hint(again, hint);
             body.replace_all_uses(result, again);
         }
-        for _ in 0..outputs {
-            body.remove_block_arg(entry, inputs);
-        }
+        body.remove_block_args(entry, inputs..inputs + outputs);
     }
     let memory =
         plan_memory(body).map_err(|message| Diagnostic::error("E0910", message).at(span))?;

@@ -1,6 +1,6 @@
 //! Where buffers lie in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ir_core::{Body, OpId, ValueId};
 use rustc_hash::FxHashMap;
@@ -23,8 +23,8 @@ pub struct MemoryPlan {
 
 /// Gives every global buffer that the entry block of `body` allocates an offset in one workspace.
 /// Buffers share memory where one is last used before the other is first used. Each gets the
-/// smallest gap that it fits in, in program order: at most `n log n` steps for `n` buffers while
-/// gaps are few. Errors where the sum of their sizes is no number.
+/// smallest gap that it fits in, in program order: at most `n log n` steps for `n` buffers. Errors
+/// where the sum of their sizes is no number.
 pub fn plan_memory(body: &mut Body) -> Result<MemoryPlan, String> {
     let entry = body.entry();
     let ops: Vec<OpId> = body.block_ops(entry).collect();
@@ -98,17 +98,18 @@ pub fn plan_memory(body: &mut Body) -> Result<MemoryPlan, String> {
 struct Memory {
     /// Bytes by offset.
     gaps: BTreeMap<i64, i64>,
+    /// Bytes and offset of each.
+    sizes: BTreeSet<(i64, i64)>,
     end: i64,
 }
 
 impl Memory {
     /// Takes `bytes` from the smallest gap that has them, or from the end.
     fn take(&mut self, bytes: i64) -> i64 {
-        let fitting = self.gaps.iter().filter(|(_, size)| **size >= bytes);
-        if let Some((&offset, &size)) = fitting.min_by_key(|(offset, size)| (**size, **offset)) {
-            self.gaps.remove(&offset);
+        if let Some(&(size, offset)) = self.sizes.range((bytes, 0)..).next() {
+            self.close(offset);
             if size > bytes {
-                self.gaps.insert(offset + bytes, size - bytes);
+                self.open(offset + bytes, size - bytes);
             }
             return offset;
         }
@@ -116,7 +117,7 @@ impl Memory {
         let last = self.gaps.last_key_value().map(|(offset, size)| (*offset, *size));
         let offset = match last {
             Some((offset, size)) if offset + size == self.end => {
-                self.gaps.remove(&offset);
+                self.close(offset);
                 offset
             }
             _ => self.end,
@@ -127,15 +128,28 @@ impl Memory {
 
     fn give(&mut self, offset: i64, bytes: i64) {
         let (mut offset, mut bytes) = (offset, bytes);
-        if let Some(size) = self.gaps.remove(&(offset + bytes)) {
+        if let Some(size) = self.close(offset + bytes) {
             bytes += size;
         }
         if let Some((&before, &size)) = self.gaps.range(..offset).next_back()
             && before + size == offset
         {
+            self.close(before);
             (offset, bytes) = (before, bytes + size);
         }
+        self.open(offset, bytes);
+    }
+
+    fn open(&mut self, offset: i64, bytes: i64) {
         self.gaps.insert(offset, bytes);
+        self.sizes.insert((bytes, offset));
+    }
+
+    /// The bytes of the gap at `offset`, if there is one.
+    fn close(&mut self, offset: i64) -> Option<i64> {
+        let bytes = self.gaps.remove(&offset)?;
+        self.sizes.remove(&(bytes, offset));
+        Some(bytes)
     }
 }
 
