@@ -21,48 +21,6 @@ use crate::codegen::{self, Source, Style};
 /// Names that would make one file of two, or one function.
 const TAKEN: [&str; 4] = ["main", "weights", "example", "manifest"];
 
-/// Words that mean something in C++, where the header may be included.
-const CPP_WORDS: [&str; 38] = [
-    "and",
-    "and_eq",
-    "bitand",
-    "bitor",
-    "catch",
-    "class",
-    "compl",
-    "concept",
-    "consteval",
-    "constinit",
-    "const_cast",
-    "decltype",
-    "delete",
-    "dynamic_cast",
-    "explicit",
-    "export",
-    "friend",
-    "mutable",
-    "namespace",
-    "new",
-    "noexcept",
-    "not",
-    "not_eq",
-    "operator",
-    "or",
-    "or_eq",
-    "private",
-    "protected",
-    "public",
-    "reinterpret_cast",
-    "requires",
-    "static_cast",
-    "template",
-    "this",
-    "throw",
-    "try",
-    "typename",
-    "using",
-];
-
 /// A buffer of the program.
 struct Tensor {
     /// Its name in the program; for results, `out_0` and so on.
@@ -178,9 +136,7 @@ impl<'a> Program<'a> {
         let mut params = main.names.iter().zip(&main.params);
         let (mut inputs, mut weights, mut outputs) = (vec![], vec![], vec![]);
         for (input, (name, ty)) in model.inputs.iter().zip(params.by_ref()) {
-            // No other name ends like that.
-            let end = if CPP_WORDS.contains(&name.as_str()) { "_" } else { "" };
-            inputs.push(Tensor::new(&input.name, format!("{name}{end}"), *ty)?);
+            inputs.push(Tensor::new(&input.name, name.clone(), *ty)?);
         }
         let mut offset: usize = 0;
         for index in 0..layout.data.len() {

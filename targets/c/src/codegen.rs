@@ -77,7 +77,7 @@ pub(crate) fn hook_name(prefix: &str) -> String {
 
 /// Whether `name` can be what public names start with.
 pub(crate) fn is_name(name: &str) -> bool {
-    names::Names::default().fresh(name) == name
+    names::is_name(name)
 }
 
 /// The kernels of `module` in C. The errors are those of all kernels.
@@ -137,13 +137,13 @@ type Symbols = IndexMap<Symbol, String, FxBuildHasher>;
 fn symbols_of(module: &Module, kernels: &[Symbol], style: &Style) -> Symbols {
     let mut names = names::Names::default();
     // Is the function that runs parallel loops.
-    names.fresh(&format!("{}parallel", style.prefix));
+    names.fresh_public(&format!("{}parallel", style.prefix));
     let external = |name: &Symbol| kernel::external(module.get(*name)?, style);
     for name in kernels.iter().filter_map(external) {
-        names.fresh(&name);
+        names.fresh_public(&name);
     }
     let symbol = |name: &Symbol| {
-        let own = || names.fresh(&format!("{}{}", style.prefix, name.as_str()));
+        let own = || names.fresh_public(&format!("{}{}", style.prefix, name.as_str()));
         (*name, external(name).unwrap_or_else(own))
     };
     kernels.iter().map(symbol).collect()

@@ -6,7 +6,7 @@ mod parallel;
 use indexmap::IndexMap;
 use ir_core::diagnostics::Diagnostic;
 use ir_core::{BlockId, Body, DType, EntityId, Item, OpId, Symbol, ValueId};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use te::compute::Yield;
 use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
 
@@ -218,7 +218,7 @@ pub(super) fn write(
     // No variable hides a function that is called.
     for call in body.walk().filter_map(|op| body.view::<Call>(op)) {
         if let Some(callee) = callees.known.get(&call.kernel) {
-            emitter.names.fresh(&callee.symbol);
+            emitter.names.fresh_public(&callee.symbol);
         }
     }
     let written = emitter.kernel();
@@ -286,13 +286,12 @@ impl Emitter<'_> {
         self.statements(entry);
         self.end_streams();
         let mut out = String::new();
-        for name in &names {
-            if !mentions(&self.out, name) {
+        let mentioned: FxHashSet<&str> = words(&self.out).collect();
+        let workspace = (self.layout.bytes > 0).then_some("workspace");
+        for name in names.iter().map(String::as_str).chain(workspace) {
+            if !mentioned.contains(name) {
                 out += &format!("    (void){name};\n");
             }
-        }
-        if self.layout.bytes > 0 && !mentions(&self.out, "workspace") {
-            out += "    (void)workspace;\n";
         }
         out += &self.out;
         let attribute = self.attribute();
@@ -562,10 +561,6 @@ impl Emitter<'_> {
 /// The names in a text.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-}
-
-fn mentions(text: &str, name: &str) -> bool {
-    words(text).any(|word| word == name)
 }
 
 /// `text` without the variables that nothing uses: whether a value is written out depends on how

@@ -53,6 +53,10 @@ impl Emitter<'_> {
                 let name = self.names.fresh(hint);
                 let elements = shape.iter().product::<i64>().max(1);
                 self.line(&format!("_Alignas(64) {c} {name}[{elements}];"));
+                if shape.contains(&0) {
+                    // Loops over it are not written.
+                    self.line(&format!("(void){name};"));
+                }
                 name
             }
         };
@@ -269,7 +273,7 @@ impl Emitter<'_> {
         }
         let buffer = self.body.result(op, 0);
         let hint = self.body.name_hint(buffer).name.map_or("data", Symbol::as_str);
-        let name = self.names.fresh(&format!("{}_{hint}", self.symbol));
+        let name = self.names.fresh_public(&format!("{}_{hint}", self.symbol));
         let literals: Vec<String> = if is_half(dtype) {
             let bits = tensor
                 .bytes()
