@@ -187,7 +187,9 @@ fn home(
     alloc: &Alloc,
     frame: &mut Frame,
 ) -> Home {
-    if let Some(offset) = alloc.offset {
+    // What has no elements takes no place, though it may be planned.
+    let is_empty = alloc.shape.contains(&0);
+    if let Some(offset) = alloc.offset.filter(|_| !is_empty) {
         return Home::Workspace(usize::try_from(offset).unwrap_or(0));
     }
     if alloc.scope == Scope::Register
@@ -197,7 +199,7 @@ fn home(
     }
     let bytes = tensor_bytes(&alloc.shape, alloc.dtype).unwrap_or(0);
     let stack = frame.stack.saturating_add(bytes);
-    if alloc.scope == Scope::Global || bytes > MAX_STACK_ARRAY || stack > MAX_STACK {
+    if (alloc.scope == Scope::Global && !is_empty) || bytes > MAX_STACK_ARRAY || stack > MAX_STACK {
         return Home::Workspace(frame.take(bytes.max(1)));
     }
     frame.stack = stack;
