@@ -217,6 +217,7 @@ impl Program {
             false => target.load(verified)?,
         };
         times.compile = start.elapsed();
+        found.extend_from_slice(executable.remarks());
         let kernel = executable.kernels().iter().find(|kernel| kernel.name == MAIN);
         let scratch = kernel.map_or(0, |kernel| kernel.workspace);
         fits(scratch.saturating_sub(planned.unwrap_or(0))).map_err(|error| vec![error])?;

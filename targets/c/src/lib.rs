@@ -155,11 +155,27 @@ impl CTarget {
     }
 
     /// The kernels of `module`, compiled and loaded, from `cache` where they are there. Several
-    /// files are compiled at a time.
+    /// files are compiled at a time. A compiler is tested before it is used for the first time.
     pub fn load_with(
         &self,
         module: Verified<'_, Module>,
         compiler: &Compiler,
+        cache: &Cache,
+    ) -> Result<Loaded, Vec<Diagnostic>> {
+        let remedy = runtime::remedy(self, compiler, cache).map_err(|error| vec![error])?;
+        let mut flags = self.flags();
+        flags.extend(remedy.map(str::to_string));
+        let mut loaded = self.load_by(module, compiler, &flags, cache)?;
+        loaded.remarks.extend(remedy.map(|remedy| runtime::warning(compiler, remedy)));
+        Ok(loaded)
+    }
+
+    /// The kernels of `module`, compiled with `flags` by `compiler`, and loaded.
+    fn load_by(
+        &self,
+        module: Verified<'_, Module>,
+        compiler: &Compiler,
+        flags: &[String],
         cache: &Cache,
     ) -> Result<Loaded, Vec<Diagnostic>> {
         // The same number on every machine, so that one cache serves several.
@@ -167,7 +183,7 @@ impl CTarget {
         let sources = codegen::generate_parts(module, &self.style(true), FILES)?;
         let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
         let one = |error: Diagnostic| vec![error];
-        let object = cache.shared_object(compiler, &self.flags(), &texts).map_err(one)?;
+        let object = cache.shared_object(compiler, flags, &texts).map_err(one)?;
         let mut kernels: Vec<Kernel> =
             sources.into_iter().flat_map(|source| source.kernels).collect();
         let place =
@@ -179,7 +195,8 @@ impl CTarget {
             .inspect_err(|_| drop(std::fs::remove_file(&object)))
             .map_err(one)?;
         let threads = self.capabilities.threads;
-        Ok(Loaded { kernels, threads, library, workspaces: Mutex::new(Vec::new()) })
+        let workspaces = Mutex::new(Vec::new());
+        Ok(Loaded { kernels, threads, library, workspaces, remarks: vec![] })
     }
 }
 
@@ -252,11 +269,17 @@ pub struct Loaded {
     library: Library,
     /// Workspaces of earlier calls, for later ones.
     workspaces: Mutex<Vec<Buffer>>,
+    /// What users should know of how they were made.
+    remarks: Vec<Diagnostic>,
 }
 
 impl Executable for Loaded {
     fn kernels(&self) -> &[Kernel] {
         &self.kernels
+    }
+
+    fn remarks(&self) -> &[Diagnostic] {
+        &self.remarks
     }
 
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic> {

@@ -126,3 +126,71 @@ fn targets_are_named_by_text() {
             .join("\n")
     );
 }
+
+/// A compiler that runs `script` before or instead of the first of the usual ones, `$CC`.
+#[cfg(unix)]
+fn scripted(name: &str, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let file = folder(name).join("cc");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let compilers = common::installed::usual_compilers();
+    let usual = compilers.first().copied().unwrap_or("cc");
+    fs::write(&file, format!("#!/bin/sh\nCC={usual}\n{script}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
+/// What loading a kernel by `script` gives: the remarks, or the error.
+#[cfg(unix)]
+fn loaded_by(name: &str, script: &str) -> Result<Vec<ir_core::Diagnostic>, ir_core::Diagnostic> {
+    let file = scripted(name, script);
+    let compiler = Compiler::named(file.to_str().unwrap())?;
+    let cache = Cache::at(file.with_file_name("cache"))?;
+    let module = module([("shift", shift(3.0))]);
+    let registry = common::registry();
+    let verified = verify(&module, &registry).expect("a verified module");
+    let loaded = target("host").load_with(verified, &compiler, &cache);
+    let loaded = loaded.map_err(|mut errors| errors.remove(0))?;
+    assert_eq!(call(&loaded, "shift", &[eight()])[0].to_f64()[0], 3.0);
+    Ok(loaded.remarks().to_vec())
+}
+
+/// Turns a choice around where `flag` is not given.
+#[cfg(unix)]
+fn wrong_without(flag: &str) -> String {
+    format!(
+        "case \"$* \" in\n*' {flag} '*) ;;\n\
+         *) [ -e kernels0.c ] && sed -i 's/>= 31 ?/>= 32 ?/' kernels0.c ;;\nesac\nexec $CC \"$@\""
+    )
+}
+
+#[cfg(unix)]
+#[test]
+fn a_compiler_is_tested_before_it_is_used() {
+    if compilers().is_empty() {
+        return;
+    }
+    assert_eq!(loaded_by("right", "exec $CC \"$@\"").expect("kernels"), []);
+    let remarks = loaded_by("helped", &wrong_without("-O1")).expect("kernels");
+    assert_eq!(remarks.len(), 1);
+    assert_eq!((remarks[0].code, remarks[0].is_error()), ("E0913", false));
+    assert!(remarks[0].message.ends_with("without `-O1`"), "{remarks:?}");
+    let error = loaded_by("wrong", &wrong_without("-no-such-flag")).expect_err("an error");
+    assert_eq!(error.code, "E0913");
+    assert!(error.notes[0].contains("`concatenate`"), "{error:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_compiler_that_floods_is_ended() {
+    let error = loaded_by("flood", "exec yes").expect_err("an error");
+    assert_eq!(error.code, "E0903");
+    assert!(error.message.contains("it printed more than"), "{error:?}");
+    let script = "case \"$1\" in --version) exec $CC --version ;; esac\nexec yes >&2";
+    let error = loaded_by("messages", script).expect_err("an error");
+    assert_eq!(error.code, "E0904");
+    let script =
+        "case \"$1\" in --version) exec $CC --version ;; esac\nyes | head -1000 >&2; exit 1";
+    let error = loaded_by("lines", script).expect_err("an error");
+    assert!(error.notes.len() < 110, "{}", error.notes.len());
+}

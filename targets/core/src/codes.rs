@@ -70,4 +70,13 @@ pub const CODES: &[Code] = &[
                       broken, or of another compiler or version, and ignored. Measure again, or \
                       leave the option out.",
     },
+    Code {
+        code: "E0913",
+        title: "the compiler translates C wrongly",
+        explanation: "Before a C compiler is used for the first time with some flags, it compiles a few \
+                      kernels of kinds that compilers got wrong, whose results are compared with those \
+                      of an interpreter. As a warning, it names the flag with which this compiler gets \
+                      them right, and which it is given. As an error, no flag helps: take another \
+                      compiler, or the interpreter.",
+    },
 ];

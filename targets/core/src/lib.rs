@@ -103,6 +103,11 @@ pub trait Executable: Send + Sync {
     /// The kernels, in the order of the module.
     fn kernels(&self) -> &[Kernel];
 
+    /// What users should know of how the kernels were made.
+    fn remarks(&self) -> &[Diagnostic] {
+        &[]
+    }
+
     /// Runs `kernel` on its buffers, inputs first, results last. Errors say which buffer does not
     /// fit.
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic>;

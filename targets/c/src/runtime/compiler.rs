@@ -3,13 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ir_core::diagnostics::Diagnostic;
 use ir_core::fingerprint::of_bytes;
 
+use super::command::run;
+
+/// How long a compiler may take to say what it is.
+const LIMIT_OF_VERSION: Duration = Duration::from_secs(10);
+
+/// How long a compiler may take for a file.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// How many lines of its messages are shown.
+const MOST_LINES: usize = 100;
+
 /// A C compiler that runs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Compiler {
     /// The command and its first arguments.
     command: Vec<String>,
@@ -46,14 +57,14 @@ impl Compiler {
         let Some((program, arguments)) = words.split_first() else {
             return Err(missing("the name is empty".to_string()));
         };
-        let output = Command::new(program).args(arguments).arg("--version").output();
-        let output = output.map_err(|error| missing(error.to_string()))?;
-        if !output.status.success() {
-            return Err(missing(output.status.to_string()));
+        let mut command = Command::new(program);
+        let ran = run(command.args(arguments).arg("--version"), LIMIT_OF_VERSION);
+        let ran = ran.map_err(missing)?;
+        if !ran.status.success() {
+            return Err(missing(ran.status.to_string()));
         }
-        let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        let identity = identity(&words, &version);
-        Ok(Compiler { command: words, version, identity })
+        let identity = identity(&words, &ran.out);
+        Ok(Compiler { command: words, version: ran.out, identity })
     }
 
     /// What code depends on besides sources and flags: the command, the program files that it names,
@@ -67,21 +78,24 @@ impl Compiler {
         &self.version
     }
 
-    /// Runs it. The error holds its messages, or says why it does not run.
+    /// The command and its first arguments.
+    pub fn command(&self) -> String {
+        self.command.join(" ")
+    }
+
+    /// Runs it, for ten minutes at most. The error holds the first of its messages, or says why it
+    /// does not run or was ended.
     pub fn run(&self, arguments: &[String], folder: &Path) -> Result<(), String> {
         let (program, first) = match self.command.split_first() {
             Some((program, first)) => (program.as_str(), first),
             None => ("cc", &[][..]),
         };
         let mut command = Command::new(program);
-        command.args(first).args(arguments).current_dir(folder);
-        match command.output() {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => {
-                let text = String::from_utf8_lossy(&output.stderr).into_owned();
-                Err(if text.is_empty() { output.status.to_string() } else { text })
-            }
-            Err(error) => Err(format!("`{program}` does not run: {error}")),
+        match run(command.args(first).args(arguments).current_dir(folder), LIMIT) {
+            Ok(ran) if ran.status.success() => Ok(()),
+            Ok(ran) if ran.err.is_empty() => Err(ran.status.to_string()),
+            Ok(ran) => Err(first_lines(&ran.err)),
+            Err(why) => Err(format!("`{program}` does not run: {why}")),
         }
     }
 }
@@ -140,6 +154,15 @@ fn contents(file: &Path) -> Option<String> {
     let bytes = if facts.len() <= HASHED { fs::read(file).ok() } else { None };
     let hash = bytes.map(|bytes| of_bytes([&*bytes]));
     Some(format!("{time:?} {} {hash:?}", facts.len()))
+}
+
+fn first_lines(text: &str) -> String {
+    let (first, more) = (text.lines().take(MOST_LINES), text.lines().count());
+    let mut lines: Vec<&str> = first.collect();
+    if more > MOST_LINES {
+        lines.push("and more");
+    }
+    lines.join("\n")
 }
 
 /// The flags that make fast code for `isa`, or for this machine. Measured on GCC 12 and Clang 19:
