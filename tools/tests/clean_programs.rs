@@ -8,22 +8,11 @@ mod compiled;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use compiled::{Case, add, lowered, number, prefixed, target};
+use compiled::{Case, add, installed, lowered, number, prefixed, target};
 use ir_core::{Module, Registry, Symbol, verify};
 use relay::generate::random_network;
 use target_c::CTarget;
 use target_c::codegen::{Source, generate};
-
-/// Whether `command` is there.
-fn runs(command: &str) -> bool {
-    let version = Command::new(command).arg("--version").output();
-    version.is_ok_and(|output| output.status.success())
-}
-
-/// Clang under the name that it has here, if any.
-fn clang() -> &'static str {
-    if runs("clang-19") { "clang-19" } else { "clang" }
-}
 
 /// A program that calls each of `mains` once, on buffers of random bytes.
 fn driver(source: &Source, mains: &[Symbol]) -> String {
@@ -66,10 +55,6 @@ fn succeeds(command: &str, arguments: &[&str], folder: &Path) {
 
 /// Checks the C of `programs` for the instruction set `isa`, compiled by `command`.
 fn check(name: &str, programs: &[Module], registry: &Registry, command: &str, isa: &str) {
-    if !runs(command) {
-        eprintln!("skipped: no {command}");
-        return;
-    }
     let target: CTarget = target(&format!("c{{isa={isa},threads=2}}"));
     let (mut all, mut mains) = (Module::new(), Vec::new());
     for (number, module) in programs.iter().enumerate() {
@@ -90,8 +75,11 @@ fn check(name: &str, programs: &[Module], registry: &Registry, command: &str, is
     let standard = if isa == "scalar" { "-std=c11" } else { "-std=gnu11" };
     let mut arguments = vec![standard, "-march=native", "-Wall", "-Wextra", "-Wpedantic"];
     arguments.extend(["-Wconversion", "-Werror", "-g", "-O1"]);
-    arguments.extend(["-fsanitize=address,undefined,float-cast-overflow"]);
-    arguments.extend(["-fno-sanitize-recover=all", "-o", "kernels", "kernels.c", "-lm"]);
+    if installed::sanitizes(command, &folder) {
+        arguments.extend(["-fsanitize=address,undefined,float-cast-overflow"]);
+        arguments.extend(["-fno-sanitize-recover=all"]);
+    }
+    arguments.extend(["-o", "kernels", "kernels.c", "-lm"]);
     succeeds(command, &arguments, &folder);
     succeeds("./kernels", &[], &folder);
 }
@@ -105,13 +93,10 @@ fn random_programs_are_clean() {
         let programs: Vec<Module> =
             seeds.iter().map(|seed| random_network(&registry, *seed, 8)).collect();
         let name = format!("random-{}", seeds[0]);
-        for (command, isa) in [
-            ("gcc", target_core::host().isa),
-            ("gcc", "scalar"),
-            (clang(), target_core::host().isa),
-            (clang(), "scalar"),
-        ] {
-            check(&name, &programs, &registry, command, isa);
+        for command in installed::usual_compilers() {
+            for isa in [target_core::host().isa, "scalar"] {
+                check(&name, &programs, &registry, command, isa);
+            }
         }
     }
 }
@@ -136,6 +121,9 @@ fn models_are_clean() {
         assert!(found.is_empty(), "{model}: {found:?}");
         programs.push(module);
     }
-    check("models", &programs, &registry, "gcc", target_core::host().isa);
-    check("models", &programs, &registry, clang(), "scalar");
+    for (command, isa) in
+        installed::usual_compilers().into_iter().zip([target_core::host().isa, "scalar"])
+    {
+        check("models", &programs, &registry, command, isa);
+    }
 }

@@ -1,6 +1,9 @@
 //! Compiled models are programs of their own: they are built as their README says, in a folder
 //! with nothing else, and give what `relay-opt run` gives.
 
+#[path = "../../targets/c/tests/common/installed.rs"]
+mod installed;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -120,13 +123,6 @@ fn assert_close(found: &str, expected: &str) {
     }
 }
 
-/// The C compilers that are there.
-fn compilers() -> Vec<&'static str> {
-    let all = ["gcc", "clang", "clang-19"];
-    let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();
-    all.into_iter().filter(runs).collect()
-}
-
 /// Weights for [`CONVOLUTIONS`], in a file beside the program.
 fn write_weights(folder: &Path) {
     let mut weights = Arrays::default();
@@ -165,7 +161,7 @@ fn a_network_runs_alone_and_with_threads() {
     let serial = built(&folder);
     assert_close(&serial, &expected);
     // GCC brings OpenMP; other compilers may lack it.
-    if Command::new("gcc").arg("--version").output().is_ok() {
+    if installed::has("gcc") {
         shell(&commands(&folder)[2].replacen("cc", "gcc", 1), &folder);
         assert_eq!(shell("./example", &folder), serial);
     }
@@ -174,8 +170,8 @@ fn a_network_runs_alone_and_with_threads() {
 
 #[test]
 fn the_makefile_builds_too() {
-    if Command::new("make").arg("--version").output().is_err() {
-        return eprintln!("skipped: no make");
+    if !installed::has("make") {
+        return;
     }
     let folder = network("make", &["--target", "c{isa=scalar}"]);
     let text = shell("make -s run", &folder);
@@ -228,7 +224,7 @@ fn no_warnings_and_no_undefined_behaviour() {
             let machine = if isa == "scalar" { "" } else { "-march=native" };
             let filled = if case == "network" { FILLED } else { &["--fill", "7"] };
             let expected = interpreted(&folder, filled);
-            for compiler in compilers() {
+            for compiler in installed::usual_compilers() {
                 for openmp in ["", "-fopenmp"] {
                     for file in ["model.c", "main.c"] {
                         shell(
@@ -236,6 +232,9 @@ fn no_warnings_and_no_undefined_behaviour() {
                             &folder,
                         );
                     }
+                }
+                if !installed::sanitizes(compiler, &folder) {
+                    continue;
                 }
                 let sanitizers = "-fsanitize=address,undefined -fno-sanitize-recover=all";
                 shell(
@@ -366,8 +365,8 @@ fn others_call_it_with_threads_of_their_own() {
 
 #[test]
 fn nothing_is_exported_or_called_but_what_is_announced() {
-    if Command::new("nm").arg("--version").output().is_err() {
-        return eprintln!("skipped: no nm");
+    if !installed::has("nm") {
+        return;
     }
     let folder = network("symbols", &["--threads", "4"]);
     let flags = commands(&folder)[0].replace("-o example main.c model.c weights.S -lm", "-c");
@@ -391,14 +390,56 @@ fn nothing_is_exported_or_called_but_what_is_announced() {
 
 #[test]
 fn the_header_is_one_of_cpp() {
-    if Command::new("g++").arg("--version").output().is_err() {
-        return eprintln!("skipped: no g++");
+    if !installed::has("g++") {
+        return;
     }
     let folder = compiled("cpp", KINDS, &[]);
     let program = "#include \"model.h\"\n#include \"model.h\"\n\
-                   int run(model_inputs const &in) { return in.class_ == nullptr; }\n";
+                   int run(model_inputs const &in) { return in.class1 == nullptr; }\n";
     fs::write(folder.join("x.cpp"), program).expect("a file");
     shell("g++ -Wall -Wextra -Wpedantic -Werror -c x.cpp", &folder);
+}
+
+/// Names of C, C++ and POSIX that mean something there, though not all of them everywhere.
+const MEANINGFUL: &str = "\
+EOF M_PI M_PI_2 SIZE_MAX INT_MAX INT8_MIN UINT64_MAX NULL NAN INFINITY HUGE_VAL I BUFSIZ FILE EXIT_FAILURE
+RAND_MAX CHAR_BIT FLT_EPSILON DBL_MAX LC_ALL SIGINT EINVAL EDOM O_RDONLY S_IRUSR B0 B50 AF_INET PRId64
+SCNu8 L_tmpnam M_PIf TRUE FALSE ATOMIC_INT_LOCK_FREE errno stdin stdout stderr true false bool complex
+imaginary alignas alignof noreturn static_assert thread_local linux unix i386 and or not xor xor_eq new
+class template typename this operator typeid virtual co_await restrict inline register auto int main exp
+log sin cos pow floor fmod fabs sqrt y0 j1 gamma signgam isnan memcpy printf malloc free exit read write
+open close index time stat environ size_t int32_t wchar_t pthread_t st_mtime sa_handler si_pid s6_addr
+h_errno h_addr d_fileno workspace threads inputs outputs unused captures begin end lane task f32 i8x16
+load_f32x8 model_run model_threads MODEL_OK MODEL_H va_list asm typeof nullptr";
+
+/// What people include beside the header.
+const SURROUNDINGS: &str = "\
+#include <errno.h>\n#include <fcntl.h>\n#include <float.h>\n#include <inttypes.h>\n#include <limits.h>\n\
+#include <math.h>\n#include <netdb.h>\n#include <netinet/in.h>\n#include <signal.h>\n#include <stdio.h>\n\
+#include <stdlib.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <termios.h>\n\
+#include <time.h>\n#include <unistd.h>\n";
+
+#[test]
+fn no_name_of_an_input_breaks_the_header() {
+    let names: Vec<&str> = MEANINGFUL.split_whitespace().collect();
+    let params: Vec<String> =
+        names.iter().map(|name| format!("%{name}: Tensor[(2), float32]")).collect();
+    let values: Vec<String> = names.iter().map(|name| format!("negative(%{name})")).collect();
+    let program = format!("def @main({}) {{ ({}) }}", params.join(", "), values.join(", "));
+    for (case, target) in [("names", "c"), ("names-portable", "c{isa=scalar}")] {
+        let folder = compiled(case, &program, &["--fill", "3", "--target", target]);
+        assert_eq!(built(&folder), interpreted(&folder, &["--fill", "3"]));
+        let text = format!("#define _GNU_SOURCE\n{SURROUNDINGS}#include \"model.h\"\n");
+        fs::write(folder.join("x.c"), format!("{text}#include <complex.h>\n#include <iso646.h>\n"))
+            .expect("a file");
+        fs::write(folder.join("x.cpp"), text.replace("#define _GNU_SOURCE\n", "")).expect("a file");
+        for compiler in installed::usual_compilers() {
+            shell(&format!("{compiler} -std=gnu11 -Wall -Wextra -Werror -c x.c"), &folder);
+        }
+        if installed::has("g++") {
+            shell("g++ -Wall -Wextra -Werror -c x.cpp", &folder);
+        }
+    }
 }
 
 /// The files of [`KINDS`], passes and schedules on so many threads.

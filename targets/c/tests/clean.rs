@@ -158,6 +158,9 @@ fn no_warnings_and_no_undefined_behaviour() {
             arguments.extend(warnings);
             let syntax = [&arguments[..], &["-c", "-o", "kernels.o", "kernels.c"]].concat();
             run(command, &syntax, &folder);
+            if !common::installed::sanitizes(command, &folder) {
+                continue;
+            }
             arguments.extend(["-g", "-O1", "-fsanitize=address,undefined"]);
             arguments.extend(["-fno-sanitize-recover=all", "-o", "kernels", "kernels.c", "-lm"]);
             run(command, &arguments, &folder);

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
+#[path = "../../../targets/c/tests/common/installed.rs"]
+pub(crate) mod installed;
+
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -36,18 +39,35 @@ fn folder() -> PathBuf {
 /// The tests of a process share it: a script cannot run while another test writes it.
 pub(crate) fn compiler() -> Option<Compiler> {
     static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
-    COMPILER.get_or_init(find_compiler).clone()
+    let found = COMPILER.get_or_init(find_compiler).clone();
+    if found.is_none() {
+        installed::missing("a C compiler");
+    }
+    found
 }
 
 fn find_compiler() -> Option<Compiler> {
-    use std::os::unix::fs::PermissionsExt;
     let command = std::env::var("CC").unwrap_or_else(|_| "cc".to_string());
-    Compiler::named(&command).ok()?;
-    let level = number("COMPILED_LEVEL", 1);
-    let script = folder().join(format!("cc-{level}-{}", std::process::id()));
-    std::fs::create_dir_all(folder()).ok()?;
-    std::fs::write(&script, format!("#!/bin/sh\nexec {command} \"$@\" -O{level}\n")).ok()?;
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).ok()?;
+    compiler_with(&command, &format!("-O{}", number("COMPILED_LEVEL", 1)))
+}
+
+/// The compiler that `command` runs, with `flags` after those that it gets; `None` where it is not
+/// there.
+pub(crate) fn compiler_with(command: &str, flags: &str) -> Option<Compiler> {
+    use std::os::unix::fs::PermissionsExt;
+    Compiler::named(command).ok()?;
+    let name = format!("{command}{flags}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let script = folder().join(format!("cc-{name}"));
+    let text = format!("#!/bin/sh\nexec {command} \"$@\" {flags}\n");
+    // A new file would be another compiler, whose code is not in the cache.
+    if std::fs::read_to_string(&script).ok().as_ref() != Some(&text) {
+        // A script that somebody runs cannot be written, but it can be replaced.
+        let written = folder().join(format!("cc-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(folder()).ok()?;
+        std::fs::write(&written, text).ok()?;
+        std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755)).ok()?;
+        std::fs::rename(&written, &script).ok()?;
+    }
     Compiler::named(script.to_str()?).ok()
 }
 
@@ -62,6 +82,7 @@ pub(crate) fn target(text: &str) -> CTarget {
 }
 
 /// A program, what it takes, and what it should give.
+#[derive(Clone)]
 pub(crate) struct Case {
     /// Also what its kernels are called.
     pub(crate) seed: u64,
@@ -230,16 +251,23 @@ fn check(kernels: &dyn Executable, case: &Case, layout: &Layout) -> Result<(), S
     if let Some(failure) = first_failure(&layout.checks, &buffers[statuses..], None) {
         return Err(failure.message);
     }
-    let first = statuses - case.expected.len();
+    let results = buffers[statuses - case.expected.len()..statuses].iter().zip(&case.expected);
+    let results = results.map(|(buffer, expected)| {
+        let found = buffer.to_tensor(expected.dtype(), expected.shape());
+        found.map_err(|error| error.to_string())
+    });
+    as_expected(case, &results.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Whether `found` is what the program should give.
+pub(crate) fn as_expected(case: &Case, found: &[TensorData]) -> Result<(), String> {
     let tolerances = tolerances(case).ok_or("there is no result")?;
     if tolerances.len() != case.expected.len() {
         return Err(format!("{} results, expected {}", tolerances.len(), case.expected.len()));
     }
-    let results = buffers[first..].iter().zip(&case.expected).zip(tolerances);
-    for (index, ((buffer, expected), tolerance)) in results.enumerate() {
-        let found = buffer.to_tensor(expected.dtype(), expected.shape());
-        let found = found.map_err(|error| error.to_string())?;
-        compare(&found, expected, tolerance).map_err(|error| format!("result {index} {error}"))?;
+    let results = found.iter().zip(&case.expected).zip(tolerances);
+    for (index, ((found, expected), tolerance)) in results.enumerate() {
+        compare(found, expected, tolerance).map_err(|error| format!("result {index} {error}"))?;
     }
     Ok(())
 }

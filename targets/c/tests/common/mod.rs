@@ -1,6 +1,8 @@
 //! Writing kernels by hand, and running them with the compilers that are there.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod installed;
+
 use ir_core::text::cursor::Cursor;
 use ir_core::{
     AttrDict, AttrValue, BlockId, Body, DType, Diagnostic, InferCx, InsertPoint, Item, Module,
@@ -236,19 +238,10 @@ pub fn bits(isa: &str) -> usize {
     target_core::Capabilities::of_isa(isa).expect("an instruction set").vector_bits
 }
 
-/// The compilers that are there.
+/// A compiler of each family that is there.
 pub fn compilers() -> Vec<(&'static str, Compiler)> {
-    let mut found = Vec::new();
-    for command in ["gcc", "clang-19", "clang"] {
-        match Compiler::named(command) {
-            Ok(compiler) if !found.iter().any(|(_, other)| *other == compiler) => {
-                found.push((command, compiler));
-            }
-            Ok(_) => {}
-            Err(_) => eprintln!("skipped: no {command}"),
-        }
-    }
-    found
+    let found = installed::usual_compilers().into_iter();
+    found.filter_map(|command| Some((command, Compiler::named(command).ok()?))).collect()
 }
 
 pub fn cache() -> Cache {
