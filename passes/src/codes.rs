@@ -2,6 +2,12 @@
 
 use ir_core::diagnostics::codes::Code;
 
+/// What `lower-te` says of values of unknown extents.
+pub const OPEN: &str = "E0624";
+
+/// The help where parameters have unknown extents, for who knows how a model names them.
+pub const OPEN_HELP: &str = "write numbers for the extents of the parameters of `@main`";
+
 /// Every code that the passes report, in order.
 pub const CODES: &[Code] = &[
     Code {
@@ -44,10 +50,12 @@ pub const CODES: &[Code] = &[
                       other functions, branches, data types and mutable cells have no place in it.",
     },
     Code {
-        code: "E0624",
+        code: OPEN,
         title: "a value is no tensor of known extents",
         explanation: "Tensor expressions have loops of known extents, so symbolic extents and `?` \
-                      must be known before.",
+                      must be known before. Of a model they are set with `--dim NAME=N`. Only \
+                      what others follow from is named: the parameters, or where there are none of \
+                      unknown extents, the operators that make such values.",
     },
     Code {
         code: SCHEDULES,

@@ -335,8 +335,11 @@ impl<'a> Importer<'a> {
                 Fault::Reported(diagnostic) => diagnostic,
                 Fault::Message(message) => Box::new(node_error(node, message)),
                 Fault::Open(message) => {
-                    let help = "set the extents that the model names with --dim NAME=N";
-                    Box::new(node_error(node, message).help(help))
+                    let known = |name: &&str| self.options.dims.contains_key(*name);
+                    let names = self.dim_names.iter().map(|name| name.as_str());
+                    let mut error = node_error(node, message);
+                    error.help = crate::dim_help(names.filter(|name| !known(name)));
+                    Box::new(error)
                 }
             })?;
         }

@@ -117,6 +117,17 @@ pub fn import_bytes(
     importer.run(graph).map_err(|error| vec![*error])
 }
 
+/// How to set the extents `names` of a model on the command line; `None` where there are none.
+pub fn dim_help<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let option = |name: &str| match name.contains(|c: char| !(c.is_alphanumeric() || c == '_')) {
+        true => format!(" --dim '{name}=1'"),
+        false => format!(" --dim {name}=1"),
+    };
+    let options: String = names.into_iter().map(option).collect();
+    let help = || format!("give the extents that the model names numbers, as in{options}");
+    (!options.is_empty()).then(help)
+}
+
 /// The version of the default operator set.
 fn opset(model: &Model<'_>) -> i64 {
     let default = |(domain, _): &&(&str, i64)| matches!(*domain, "" | "ai.onnx");

@@ -1,5 +1,6 @@
 //! What a model is, without importing it.
 
+use indexmap::IndexSet;
 use ir_core::Diagnostic;
 use ir_core::tensor::tensor_bytes;
 use rustc_hash::FxHashSet;
@@ -23,6 +24,8 @@ pub struct Summary {
     pub inputs: Vec<SummaryValue>,
     /// Outputs.
     pub outputs: Vec<SummaryValue>,
+    /// Names of the extents of inputs, in order.
+    pub extents: Vec<String>,
     /// Operators by name.
     pub operators: Vec<SummaryOperator>,
     /// Number of constants.
@@ -80,6 +83,7 @@ pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostic> {
         }
     }
     let inputs = graph.inputs.iter().filter(|input| !constants.contains(input.name));
+    let extents: IndexSet<&str> = inputs.clone().flat_map(extent_names).collect();
     Ok(Summary {
         ir_version: model.ir_version,
         producer: format!("{} {}", model.producer_name, model.producer_version).trim().to_string(),
@@ -94,11 +98,22 @@ pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostic> {
         graph: graph.name.to_string(),
         inputs: inputs.map(value).collect(),
         outputs: graph.outputs.iter().map(value).collect(),
+        extents: extents.into_iter().map(str::to_string).collect(),
         operators,
         constants: graph.initializers.len(),
         parameters,
         bytes,
     })
+}
+
+/// The names of the extents of `info`.
+fn extent_names<'a>(info: &ValueInfo<'a>) -> Vec<&'a str> {
+    let ValueType::Tensor(_, Some(extents)) = &info.ty else { return vec![] };
+    let name = |extent: &Extent<'a>| match extent {
+        Extent::Named(name) if !name.is_empty() => Some(*name),
+        _ => None,
+    };
+    extents.iter().filter_map(name).collect()
 }
 
 fn value(info: &ValueInfo<'_>) -> SummaryValue {

@@ -7,6 +7,8 @@ use relay::define::{Define, tensor_types};
 use relay::language::{Call, Global, fn_attributes, is_primitive};
 use rustc_hash::FxBuildHasher;
 
+use crate::codes::{OPEN, OPEN_HELP};
+
 /// A reason why something cannot be lowered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Problem {
@@ -22,6 +24,8 @@ pub(super) enum Problem {
     FunctionValue,
     /// A call of a function of the module.
     Call(String),
+    /// Parameters that are no tensors of known extents, as they are declared.
+    Parameters(Vec<String>),
     /// A value that is no tensor of known extents.
     Type(Type),
     /// A tensor of vectors.
@@ -109,18 +113,27 @@ impl Problem {
                 "run `inline{all}` first; functions that call themselves run in the interpreter: \
                  `relay-opt run --executor interp`",
             ),
+            Problem::Parameters(declared) => (
+                OPEN,
+                format!(
+                    "expected parameters of known extents, found {}",
+                    declared.join(", ")
+                ),
+                OPEN_HELP,
+            ),
             Problem::Type(ty) => (
-                "E0624",
+                OPEN,
                 format!("expected tensors of known extents, found {ty}"),
-                "give the parameters of `@main` known extents, and run `dynamic-to-static`",
+                "run `dynamic-to-static` where constants say the extents, or run the program in the \
+                 interpreter, `--executor interp`",
             ),
             Problem::Vectors(ty) => (
-                "E0624",
+                OPEN,
                 format!("expected elements of one lane, found {ty}"),
                 "write the lanes as a further axis: schedules make vectors of it",
             ),
             Problem::Size(ty) => (
-                "E0624",
+                OPEN,
                 format!("a tensor of type {ty} has more bytes than can be addressed"),
                 "make its extents smaller",
             ),
@@ -128,23 +141,39 @@ impl Problem {
     }
 }
 
-/// What in the body of `@main` cannot be lowered.
+/// What in the body of `@main` cannot be lowered. Of values of unknown extents those are named that
+/// others follow from.
 pub(super) fn check(body: &Body, registry: &Registry) -> Problems {
     let mut problems = Problems::default();
-    for &param in body.block_args(body.entry()) {
-        check_type(body.ty(param), Loc::UNKNOWN, &mut problems);
+    let mut open = Vec::new();
+    for (index, &param) in body.block_args(body.entry()).iter().enumerate() {
+        let ty = body.ty(param);
+        match type_problem(ty) {
+            Some(Problem::Type(_)) if tensor_types(ty).is_some() => {
+                let name = body.name_hint(param).name;
+                let name = name.map_or_else(|| format!("arg{index}"), |name| name.to_string());
+                open.push(format!("`%{name}: {ty}`"));
+            }
+            Some(problem) => problems.add(problem, Loc::UNKNOWN),
+            None => {}
+        }
+    }
+    if !open.is_empty() {
+        problems.add(Problem::Parameters(open), Loc::UNKNOWN);
     }
     for op in body.walk() {
         let loc = body.loc(op);
+        let follows = body.operands(op).any(|operand| is_open(body.ty(operand)));
         match check_operation(body, op, registry) {
+            Some(Problem::AtRunTime(_)) if follows => {}
             Some(problem) => problems.add(problem, loc),
+            None if follows => {}
             None => {
-                for result in body.results(op) {
-                    let ty = body.ty(result);
-                    // What a function value is for was checked where it is used.
-                    if ty.as_function().is_none() {
-                        check_type(ty, loc, &mut problems);
-                    }
+                let types = body.results(op).map(|result| body.ty(result));
+                // What a function value is for is checked where it is used.
+                let types = types.filter(|ty| ty.as_function().is_none());
+                for problem in types.filter_map(type_problem) {
+                    problems.add(problem, loc);
                 }
             }
         }
@@ -152,14 +181,17 @@ pub(super) fn check(body: &Body, registry: &Registry) -> Problems {
     problems
 }
 
-fn check_type(ty: Type, loc: Loc, problems: &mut Problems) {
-    let problem = match (ty.data(), tensor_types(ty)) {
+/// Whether values of type `ty` are data other than tensors of known extents, or functions.
+fn is_open(ty: Type) -> bool {
+    matches!(type_problem(ty), Some(Problem::Type(_)))
+}
+
+/// What is wrong with values of type `ty`.
+fn type_problem(ty: Type) -> Option<Problem> {
+    match (ty.data(), tensor_types(ty)) {
         (TypeData::Function(_), _) => Some(Problem::FunctionValue),
         (_, Some(tensors)) => tensors.into_iter().find_map(|tensor| tensor_problem(tensor, ty)),
         _ => Some(Problem::Type(ty)),
-    };
-    if let Some(problem) = problem {
-        problems.add(problem, loc);
     }
 }
 
@@ -201,9 +233,7 @@ fn check_operation(body: &Body, op: OpId, registry: &Registry) -> Option<Problem
             Some(_) => None,
             None => {
                 let name = text.trim_start_matches("relay.").to_string();
-                let mut types = body.results(op).filter_map(|result| tensor_types(body.ty(result)));
-                let is_open = |ty: &Type| ty.as_tensor().is_none_or(|t| t.known_shape().is_none());
-                Some(match types.any(|types| types.iter().any(is_open)) {
+                Some(match body.results(op).any(|result| is_open(body.ty(result))) {
                     true => Problem::AtRunTime(name),
                     false => Problem::Undefined(name),
                 })

@@ -9,6 +9,7 @@ use relay::interpreter::spreads;
 use serde_json::json;
 
 use super::args::{BenchModel, DiagnosticForm};
+use super::model::name_extents;
 use super::report::Reporter;
 use super::run_model::{Parameters, fits, load, read_arrays};
 use super::targets::target;
@@ -43,7 +44,11 @@ pub(super) fn bench_model(
     let measured = load(&args.model, &args.options, registry, &mut reporter, &mut found, io)
         .and_then(|module| {
             let measured = measure(args, module, registry, &mut found, io);
-            measured.map_err(|errors| found.extend(errors)).ok()
+            let failed = |mut errors: Vec<Diagnostic>| {
+                name_extents(&mut errors, &args.model, &args.options, &io.directory);
+                found.extend(errors);
+            };
+            measured.map_err(failed).ok()
         });
     let failed = found.iter().any(Diagnostic::is_error);
     reporter.report(found, io)?;

@@ -11,6 +11,7 @@ use target_core::package::{File, Input, Model};
 use super::args::{CompileModel, DiagnosticForm};
 use super::bench_model::{Parameter, parameters};
 use super::folder;
+use super::model::name_extents;
 use super::report::Reporter;
 use super::run_model::{PREFIXES, Parameters, load, read_arrays, seed_of};
 use super::targets::target;
@@ -39,7 +40,11 @@ pub(super) fn compile(
     let files = module.and_then(|module| {
         let progress = Progress::on_terminal(io.styled);
         let files = package(args, module, registry, &mut found, &io.directory, &progress);
-        files.map_err(|errors| found.extend(errors)).ok()
+        let failed = |mut errors: Vec<Diagnostic>| {
+            name_extents(&mut errors, &args.model, &args.options, &io.directory);
+            found.extend(errors);
+        };
+        files.map_err(failed).ok()
     });
     let written = files.filter(|_| !found.iter().any(Diagnostic::is_error)).and_then(|files| {
         let written = folder::write(&output, &files, args.force);

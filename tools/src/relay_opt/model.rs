@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ir_core::files::OutputFile;
 use ir_core::{Diagnostic, Module, Registry};
+use passes::codes::OPEN_HELP;
 use onnx_frontend::{Import, Options, Summary, SummaryValue};
 use relay::arrays;
 use serde_json::{Map, Value, json};
@@ -34,6 +35,30 @@ pub(super) fn read(
     match onnx_frontend::import(&directory.join(path), &options.options(), registry) {
         Ok(import) => (import.module, vec![]),
         Err(diagnostics) => (Module::new(), diagnostics),
+    }
+}
+
+/// Names the option that gives the extents of the model at `path` numbers, in those of `errors` that
+/// say that they are unknown.
+pub(super) fn name_extents(
+    errors: &mut [Diagnostic],
+    path: &str,
+    options: &ModelOptions,
+    directory: &Path,
+) {
+    let is_open = |error: &&mut Diagnostic| error.help.as_deref() == Some(OPEN_HELP);
+    let mut open = errors.iter_mut().filter(is_open).peekable();
+    if open.peek().is_none() || !is_onnx(path) {
+        return;
+    }
+    // The importer has read it, so that this does not fail.
+    let summary = onnx_frontend::map(&directory.join(path))
+        .and_then(|bytes| onnx_frontend::summarize(&bytes));
+    let Ok(Summary { extents, .. }) = summary else { return };
+    let given = |name: &&str| options.dim.iter().any(|(given, _)| given == name);
+    let names = extents.iter().map(String::as_str).filter(|name| !given(name));
+    if let Some(help) = onnx_frontend::dim_help(names) {
+        open.for_each(|error| error.help = Some(help.clone()));
     }
 }
 

@@ -477,6 +477,7 @@ impl Session<'_> {
         if !failed {
             let (diagnostics, outcome) = self.passes(&mut module, form, timing, io)?;
             found.extend(diagnostics);
+            model::name_extents(&mut found, file, &self.args.model, &io.directory);
             let reason = match outcome {
                 Outcome::Done => None,
                 Outcome::Failed | Outcome::Stopped(_) => {

@@ -9,6 +9,7 @@ use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::{
     Diagnostic, Item, Module, Registry, Scalar, Span, Symbol, TensorData, Type, TypeData,
 };
+use passes::codes::OPEN;
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Interpreter, Options, Value, check_type, random_value, spreads};
 use relay::language::FUNC;
@@ -104,7 +105,8 @@ fn run(
     let arguments = arguments(name, (&module, registry), (&arrays, &constants), args.fill, found);
     let arguments = arguments.map_err(|error| found.push(error)).ok()?;
     let is_terminal = io.styled;
-    let runner = Runner { args, name, module: &module, registry, arguments, is_terminal };
+    let (module, directory) = (&module, io.directory.as_path());
+    let runner = Runner { args, name, module, registry, directory, arguments, is_terminal };
     let ran = runner.run(args.executor, found).map_err(|errors| found.extend(errors)).ok()?;
     let value = ran.value;
     *profile = ran.profile;
@@ -186,6 +188,8 @@ struct Runner<'a> {
     name: &'a str,
     module: &'a Module,
     registry: &'a Registry,
+    /// Where relative paths start.
+    directory: &'a Path,
     arguments: Vec<Argument>,
     is_terminal: bool,
 }
@@ -215,6 +219,8 @@ impl Runner<'_> {
         let has = |errors: &[Diagnostic], code: &str| errors.iter().any(|e| e.code == code);
         let remark = |message: &str, errors: Vec<Diagnostic>| {
             let mut remark = Diagnostic::remark("E0733", message);
+            let open = errors.iter().find(|error| error.code == OPEN);
+            remark.help = open.and_then(|error| error.help.clone());
             remark.notes = errors.into_iter().map(|error| error.message).collect();
             remark
         };
@@ -290,7 +296,11 @@ impl Runner<'_> {
             checked: !args.kernels.unchecked,
             progress: &progress,
         };
-        let (mut program, _) = Program::build(module, self.registry, &options, found)?;
+        let built = Program::build(module, self.registry, &options, found);
+        let (mut program, _) = built.map_err(|mut errors| {
+            model::name_extents(&mut errors, &args.model, &args.options, self.directory);
+            errors
+        })?;
         drop(progress);
         let profiled = args.profile;
         let run = |program: &mut Program| {
