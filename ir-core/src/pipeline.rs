@@ -25,7 +25,7 @@ mod verify_semantics;
 
 pub use bisect::BisectLimit;
 pub use crash::{Crash, catch_panic};
-pub use diff::{DiffForm, write_diff};
+pub use diff::{DiffForm, Stages, write_diff};
 pub use instrument::{Instrument, StepCx, StepResult};
 pub use parse::{Choice, PIPELINE_FILE, Pipeline, Step, choose};
 pub use print_ir::{PrintIr, PrintModule, Selection};

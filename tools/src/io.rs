@@ -38,6 +38,17 @@ impl<'a> Io<'a> {
         if self.signals { crate::interrupt::listen() } else { Interrupt::default() }
     }
 
+    /// Columns for what goes to standard error: those that the environment says by `COLUMNS`, else
+    /// those of the terminal, else 159.
+    pub fn columns(&self) -> usize {
+        let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let terminal = || match self.styled {
+            true => console::Term::stderr().size_checked().map(|(_, columns)| columns.into()),
+            false => None,
+        };
+        said.filter(|columns| *columns > 0).or_else(terminal).unwrap_or(159)
+    }
+
     /// Whether what goes to standard error has colours: on a terminal, unless the environment sets
     /// `NO_COLOR`.
     pub fn coloured(&self) -> bool {

@@ -484,6 +484,23 @@ fn a_model_runs_on_arrays() {
     expect(&run(&["--inputs", "none.npz"]), DIAGNOSTICS, &[], &["none.npz"]);
 }
 
+/// Differences side by side are as wide as the environment says.
+#[test]
+fn differences_fit_the_terminal() {
+    let model = folder("columns").join("model.relay");
+    let text = "def @main(%x: Tensor[(2), float32]) { add(tanh(%x), tanh(%x)) }";
+    std::fs::write(&model, text).unwrap();
+    let width = |columns: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_relay-opt"));
+        command.arg(&model).args(["--pass", "cse", "--print-ir-diff=side-by-side"]);
+        let ran = command.env("COLUMNS", columns).output().unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        said.lines().map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!((50..=61).contains(&width("61")), "{}", width("61"));
+    assert!((140..=159).contains(&width("none")), "{}", width("none"));
+}
+
 /// What bash offers after `words`, by the script of `relay-opt completions bash`.
 #[cfg(unix)]
 fn completed(words: &[&str]) -> Option<String> {

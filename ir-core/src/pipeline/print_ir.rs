@@ -100,11 +100,9 @@ impl Instrument for PrintIr<'_> {
         if let Some(form) = self.diff {
             let now = self.text(module, cx.registry)?;
             let previous = std::mem::take(&mut self.previous);
-            if now == previous {
+            let (old, new) = (format!("before {step}"), format!("after {step}"));
+            if !write_diff((&previous, &now), (&old, &new), form, self.coloured, log)? {
                 writeln!(log, "// ----- after {step}: no difference -----")?;
-            } else {
-                let (old, new) = (format!("before {step}"), format!("after {step}"));
-                write_diff((&previous, &now), (&old, &new), form, self.coloured, log)?;
             }
         }
         Ok(vec![])

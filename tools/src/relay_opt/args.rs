@@ -7,6 +7,7 @@ use ir_core::pipeline::DiffForm;
 use target_core::Target;
 
 use crate::executor::Fusion;
+use crate::io::Io;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -136,7 +137,9 @@ pub(super) struct Optimize {
     /// Prints the program after each pass that changed it
     #[arg(long, help_heading = "Watching passes")]
     pub(super) print_ir_after_change: bool,
-    /// Prints what each pass changed, in colours on a terminal unless `NO_COLOR` is set
+    /// Prints what each pass changed, in colours on a terminal unless `NO_COLOR` is set. Values keep
+    /// the numbers that they have before the pass, and new ones get others. What stands side by side
+    /// is as wide as the terminal, or as `COLUMNS` says
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
           default_missing_value = "unified", help_heading = "Watching passes")]
     pub(super) print_ir_diff: Option<DiffLayout>,
@@ -813,10 +816,10 @@ pub(super) enum DiffLayout {
 
 impl DiffLayout {
     /// The same for the pass manager.
-    pub(super) fn form(self) -> DiffForm {
+    pub(super) fn form(self, io: &Io<'_>) -> DiffForm {
         match self {
             DiffLayout::Unified => DiffForm::Unified,
-            DiffLayout::SideBySide => DiffForm::SideBySide,
+            DiffLayout::SideBySide => DiffForm::SideBySide { columns: io.columns() },
         }
     }
 }

@@ -17,7 +17,7 @@ use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
 use rewrites::proof::replay::HEADER;
 use target_core::{Target, targets};
 
-use super::args::{DiffLayout, Executor, Optimize, Switch, TimingForm};
+use super::args::{Executor, Optimize, Switch, TimingForm};
 use super::cached::{Noticed, Results};
 use super::emit::Emit;
 use super::input::{self, Input};
@@ -552,7 +552,7 @@ impl Session<'_> {
         print_ir.before = self.before.clone();
         print_ir.after = self.after.clone();
         print_ir.after_change = args.print_ir_after_change;
-        print_ir.diff = args.print_ir_diff.map(DiffLayout::form);
+        print_ir.diff = args.print_ir_diff.map(|layout| layout.form(io));
         print_ir.coloured = io.coloured();
         let mut trace = TraceRewrites::new(self.trace.clone());
         let record = !self.trace.is_empty();

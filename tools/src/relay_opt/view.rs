@@ -5,7 +5,8 @@ mod graph;
 use std::io::{self, Write};
 
 use ir_core::pipeline::{
-    Instrument, Outcome, PIPELINE_FILE, Pipeline, RunOptions, StepCx, StepResult, VerifyEach, run,
+    Instrument, Outcome, PIPELINE_FILE, Pipeline, RunOptions, Stages, StepCx, StepResult,
+    VerifyEach, run,
 };
 use ir_core::{Diagnostic, Module, Registry};
 use serde_json::{Map, Value, json};
@@ -109,7 +110,7 @@ fn data(
     };
     let module = load(&args.model, &args.options, registry, reporter, found, io);
     let Some(mut module) = module else { return Ok(None) };
-    let mut recorder = Recorder { registry, stages: vec![], last: String::new() };
+    let mut recorder = Recorder { registry, stages: vec![], last: String::new(), numbered: None };
     recorder.record("input", None, &module)?;
     let mut verify_each = VerifyEach::new(&verify);
     let mut instruments: Vec<&mut dyn Instrument> = vec![&mut recorder, &mut verify_each];
@@ -167,6 +168,8 @@ struct Recorder<'a> {
     stages: Vec<Value>,
     /// The text of the last stage.
     last: String,
+    /// The same with numbers that stay through all stages.
+    numbered: Option<Stages>,
 }
 
 impl Recorder<'_> {
@@ -189,6 +192,15 @@ impl Recorder<'_> {
                     Some(Err(ops)) => graphs.push(json!({
                         "name": name.as_str(), "ops": ops, "most": graph::MOST_NODES,
                     })),
+                }
+            }
+            match &mut self.numbered {
+                None => self.numbered = Some(Stages::new(&text)),
+                Some(stages) => {
+                    let numbered = stages.next(&text);
+                    if numbered != text {
+                        stage["numbered"] = Value::String(numbered.to_string());
+                    }
                 }
             }
             stage["text"] = Value::String(text.clone());

@@ -250,7 +250,8 @@ impl Watch<'_> {
                 let before = self.text(*name, printed.get(name))?;
                 let (old, new) = (format!("{name} before"), format!("{name} now"));
                 let titles = (old.as_str(), new.as_str());
-                write_diff((&before, &text), titles, layout.form(), io.coloured(), io.stdout)?;
+                let form = layout.form(io);
+                write_diff((&before, &text), titles, form, io.coloured(), io.stdout)?;
             } else {
                 io.stdout.write_all(text.as_bytes())?;
             }

@@ -1,10 +1,9 @@
 //! Running passes on an open document, and what else commands do.
 
-use ir_core::pipeline::Pipeline;
+use ir_core::pipeline::{DiffForm, Pipeline, write_diff};
 use ir_core::{Diagnostic, Registry, Symbol};
 use relay::language::FUNC;
 use serde_json::{Value, json};
-use similar::TextDiff;
 
 use super::diagnostics;
 use super::documents::View;
@@ -132,7 +131,7 @@ fn run_pass(
     let after = optimized.module.items;
     let mut names = snapshot.items();
     names.extend(after.keys().filter(|name| snapshot.signature(**name).is_none()));
-    let mut diff = String::new();
+    let mut diff = Vec::new();
     for name in names {
         // What a pass moves out of a function is a part of what it does to it.
         let is_new = snapshot.signature(name).is_none();
@@ -151,8 +150,8 @@ fn run_pass(
         };
         let (old, new) = (text(before.as_ref()), text(now));
         let (from, to) = (format!("@{name}"), format!("@{name} after {pass}"));
-        let lines = TextDiff::from_lines(&old, &new);
-        diff += &lines.unified_diff().context_radius(3).header(&from, &to).to_string();
+        write_diff((&old, &new), (&from, &to), DiffForm::Unified, false, &mut diff)
+            .map_err(|error| failed(error.to_string()))?;
     }
-    Ok(diff)
+    Ok(String::from_utf8_lossy(&diff).into_owned())
 }

@@ -125,7 +125,9 @@ function difference() {
   const from = state.from ?? Math.max(0, state.stage - 1);
   const names = data.stages.map((stage, index) => [index, `${index}: ${stage.name}`]);
   controls.append("from", chooser(names, from, (value) => { state.from = Number(value); show(); }));
-  const [a, b] = [own(from).text.split("\n"), own(state.stage).text.split("\n")];
+  // Values keep their numbers through all stages, so that no line differs by these alone.
+  const lines = (stage) => (stage.numbered ?? stage.text).split("\n");
+  const [a, b] = [lines(own(from)), lines(own(state.stage))];
   const pairs = [...common(a, b, 4000), [a.length, b.length]];
   const pre = make("pre");
   let [i, j] = [0, 0];
