@@ -115,10 +115,7 @@ impl Problem {
             ),
             Problem::Parameters(declared) => (
                 OPEN,
-                format!(
-                    "expected parameters of known extents, found {}",
-                    declared.join(", ")
-                ),
+                format!("expected parameters of known extents, found {}", declared.join(", ")),
                 OPEN_HELP,
             ),
             Problem::Type(ty) => (

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use ir_core::files::OutputFile;
 use ir_core::{Diagnostic, Module, Registry};
-use passes::codes::OPEN_HELP;
 use onnx_frontend::{Import, Options, Summary, SummaryValue};
+use passes::codes::OPEN_HELP;
 use relay::arrays;
 use serde_json::{Map, Value, json};
 
