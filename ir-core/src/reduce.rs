@@ -5,7 +5,7 @@
 //! with.
 
 use crate::body::{Body, InsertPoint};
-use crate::ids::ValueId;
+use crate::ids::{OpId, ValueId};
 use crate::types::Type;
 
 /// Makes zeros of a type, with the operation that has this hook; `None` where there are none of
@@ -16,3 +16,9 @@ pub struct MakeZero(pub fn(&mut Body, InsertPoint, Type) -> Option<ValueId>);
 /// Makes one value of several, with the operation that has this hook, whose operands they become.
 #[derive(Clone, Copy, Debug)]
 pub struct MakeTuple(pub fn(&mut Body, InsertPoint, &[ValueId]) -> ValueId);
+
+/// Removes a parameter of the function that the operation with this hook makes or names, by its place,
+/// and the argument from all calls; returns whether that could be done, and changes nothing where not.
+/// A parameter of a region must have no users, and goes from the region as well.
+#[derive(Clone, Copy, Debug)]
+pub struct DropParameter(pub fn(&mut Body, OpId, usize) -> bool);

@@ -4,9 +4,10 @@
 //! type is an item of kind [`TYPE`]. Order in a block is A-normal form; `let` and graph bindings
 //! are both values, told apart by their name hint.
 
+mod reducing;
 mod verify;
 
-use ir_core::reduce::{MakeTuple, MakeZero};
+use ir_core::reduce::{DropParameter, MakeTuple, MakeZero};
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, ItemDef, Loc, Op, OpFields,
     OpId, OpParts, Registry, Symbol, TensorData, Type, ValueId,
@@ -400,14 +401,14 @@ pub(crate) fn register(registry: &mut Registry) {
         "A function of the original's tensor-level language, kept as text.",
     ));
     registry.add_op(Constant::info().with(MakeZero(zeros)));
-    registry.op::<Global>();
+    registry.add_op(<Global as Op>::info().with(DropParameter(reducing::drop_parameter)));
     registry.op::<Operator>();
     registry.op::<Constructor>();
     registry.op::<Construct>();
     registry.op::<Call>();
     registry.add_op(<Tuple as Op>::info().with(MakeTuple(tuple)));
     registry.op::<TupleGet>();
-    registry.op::<Fn>();
+    registry.add_op(<Fn as Op>::info().with(DropParameter(reducing::drop_parameter)));
     registry.op::<If>();
     registry.op::<Match>();
     registry.op::<RefCreate>();

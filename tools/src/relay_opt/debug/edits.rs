@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use ir_core::reduce::{MakeTuple, MakeZero};
+use ir_core::reduce::{DropParameter, MakeTuple, MakeZero};
 use ir_core::registry::Arity;
 use ir_core::{
     Attr, AttrData, AttrDict, BlockId, Body, DType, Dim, Effects, FunctionType, InsertPoint, Item,
@@ -29,7 +29,7 @@ pub(crate) enum Strategy {
     Insides,
     /// Zeros take the place of operations.
     Zeros,
-    /// Parameters that nobody uses go.
+    /// Parameters that nobody uses go, of functions within others as well.
     Parameters,
     /// Parameters of one type become one.
     Merges,
@@ -95,14 +95,18 @@ pub(crate) enum Edit {
     Inside(Symbol, OpId, usize),
     /// Replaces an operation by zeros.
     Zero(Symbol, OpId),
-    /// Removes this parameter.
+    /// Removes this parameter, and its argument from calls.
     Parameter(Symbol, usize),
+    /// Removes this parameter of the function that an operation is.
+    Inner(Symbol, OpId, usize),
     /// Uses the second parameter, an earlier one, in place of the first.
     Merge(Symbol, usize, usize),
     /// Leaves an attribute out.
     Attribute(Symbol, OpId, Symbol),
     /// Makes an extent another one, wherever it occurs.
     Extent(i64, i64),
+    /// Makes extents that are larger this one, and so whatever integer is larger.
+    Shrink(i64),
     /// Makes a constant zeros.
     Constant(Symbol, OpId),
 }
@@ -125,6 +129,9 @@ pub(crate) fn edits(strategy: Strategy, module: &Module, registry: &Registry) ->
                 let args = body.block_args(body.entry()).iter().enumerate();
                 let unused = args.filter(|(_, arg)| body.is_unused(**arg));
                 found.extend(unused.map(|(index, _)| Edit::Parameter(name, index)));
+                for op in body.walk() {
+                    inner_parameters(name, body, op, registry, &mut found);
+                }
             }
             Strategy::Merges => {
                 let args = body.block_args(body.entry());
@@ -142,6 +149,21 @@ pub(crate) fn edits(strategy: Strategy, module: &Module, registry: &Registry) ->
         }
     }
     found
+}
+
+/// The parameters of the function that `op` is that nobody uses.
+fn inner_parameters(
+    name: Symbol,
+    body: &Body,
+    op: OpId,
+    registry: &Registry,
+    found: &mut Vec<Edit>,
+) {
+    let makes_function = registry.hook::<DropParameter>(body.op_name(op)).is_some();
+    let Some(region) = body.regions(op).first().filter(|_| makes_function) else { return };
+    let args = body.block_args(body.block_of(*region)).iter().enumerate();
+    let unused = args.filter(|(_, arg)| body.is_unused(**arg));
+    found.extend(unused.map(|(index, _)| Edit::Inner(name, op, index)));
 }
 
 /// The edits of `op`.
@@ -218,9 +240,19 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
             return Some(());
         }
         Edit::Extent(from, to) => {
-            change_extent(module, from, to, registry);
+            change_extents(
+                module,
+                &|extent| if extent == from { to } else { extent },
+                false,
+                registry,
+            );
             return Some(());
         }
+        Edit::Shrink(most) => {
+            change_extents(module, &|extent| extent.min(most), true, registry);
+            return Some(());
+        }
+        Edit::Parameter(name, index) => return remove_parameter(module, name, index, registry),
         Edit::Cut(name, _)
         | Edit::Operation(name, _)
         | Edit::Result(name, _)
@@ -228,7 +260,7 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
         | Edit::Region(name, ..)
         | Edit::Inside(name, ..)
         | Edit::Zero(name, _)
-        | Edit::Parameter(name, _)
+        | Edit::Inner(name, ..)
         | Edit::Merge(name, ..)
         | Edit::Attribute(name, ..)
         | Edit::Constant(name, _) => name,
@@ -240,13 +272,10 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
         Edit::Inside(_, op, region) => go_inside(item, op, region)?,
         Edit::Operation(_, op) => remove(item, op)?,
         Edit::Region(_, op, region) => take_out(item, op, region)?,
-        Edit::Parameter(_, index) => {
-            let body = item.body_mut()?;
-            let entry = body.entry();
-            let arg = *body.block_args(entry).get(index)?;
-            if body.is_unused(arg) {
-                body.remove_block_arg(entry, index);
-            }
+        Edit::Inner(_, op, index) => {
+            let body = live(item, op)?;
+            let hook = registry.hook::<DropParameter>(body.op_name(op))?;
+            (hook.0)(body, op, index);
         }
         Edit::Merge(_, from, to) => {
             let body = item.body_mut()?;
@@ -282,9 +311,45 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
             let zeros = zeros(value.dtype(), &shape)?;
             body.set_attrs(op, body.attrs(op).with("value", &zeros));
         }
-        Edit::Item(_) | Edit::Extent(..) => {}
+        Edit::Item(_) | Edit::Extent(..) | Edit::Shrink(_) | Edit::Parameter(..) => {}
     }
     declare_type(item);
+    Some(())
+}
+
+/// Removes a parameter of an item, and its argument from the calls of all items.
+fn remove_parameter(
+    module: &mut Module,
+    name: Symbol,
+    index: usize,
+    registry: &Registry,
+) -> Option<()> {
+    let item = module.items.get_mut(&name)?;
+    let body = item.body_mut()?;
+    let entry = body.entry();
+    let arg = *body.block_args(entry).get(index)?;
+    if !body.is_unused(arg) {
+        return None;
+    }
+    body.remove_block_arg(entry, index);
+    declare_type(item);
+    let is_name = |attr: &Attr| matches!(attr.data(), AttrData::Symbol(found) if *found == name);
+    for item in module.items.values_mut() {
+        let refers = |body: &Body, op: OpId| {
+            let hook = registry.hook::<DropParameter>(body.op_name(op)).copied();
+            hook.filter(|_| body.attrs(op).entries().iter().any(|(_, attr)| is_name(attr)))
+        };
+        let Some(body) = item.body.as_deref() else { continue };
+        let found = body.walk().filter_map(|op| Some((op, refers(body, op)?)));
+        let found: Vec<(OpId, DropParameter)> = found.collect();
+        if found.is_empty() {
+            continue;
+        }
+        let body = item.body_mut()?;
+        for (op, hook) in found {
+            (hook.0)(body, op, index);
+        }
+    }
     Some(())
 }
 
@@ -500,10 +565,16 @@ fn extents(module: &Module) -> Vec<Edit> {
     large.flat_map(|from| (1..from.min(3)).map(move |to| Edit::Extent(from, to))).collect()
 }
 
-/// Makes extent `from` extent `to` in all types, in attributes that are lists of integers, and in
-/// constants. Where that does not fit together, the program does not verify.
-fn change_extent(module: &mut Module, from: i64, to: i64, registry: &Registry) {
-    let dim = |dim: &Dim| if dim.known() == Some(from) { Dim::Known(to) } else { *dim };
+/// Makes extents others in all types, in attributes that are lists of integers, and in constants, and
+/// with `numbers` in attributes that are integers. Where that does not fit together, the program does
+/// not verify.
+fn change_extents(
+    module: &mut Module,
+    change: &dyn Fn(i64) -> i64,
+    numbers: bool,
+    registry: &Registry,
+) {
+    let dim = |dim: &Dim| dim.known().map_or(*dim, |extent| Dim::Known(change(extent)));
     for item in module.items.values_mut() {
         let Some(body) = item.body_mut() else { continue };
         let blocks: Vec<BlockId> = body.walk_blocks().collect();
@@ -518,12 +589,13 @@ fn change_extent(module: &mut Module, from: i64, to: i64, registry: &Registry) {
             let attrs = body.attrs(op);
             let constant = registry.traits(body, op).contains(Traits::CONSTANT);
             if let Some(value) = attrs.value::<TensorData>("value").filter(|_| constant) {
-                if let Some(value) = resized(&value, from, to) {
+                if let Some(value) = resized(&value, change) {
                     body.set_attrs(op, attrs.with("value", &value));
                 }
                 continue;
             }
-            let entries = attrs.entries().iter().map(|(key, attr)| (*key, list(*attr, from, to)));
+            let entries = attrs.entries().iter();
+            let entries = entries.map(|(key, attr)| (*key, changed_attr(*attr, change, numbers)));
             let changed = AttrDict::new(entries);
             body.set_attrs(op, changed);
         }
@@ -533,10 +605,9 @@ fn change_extent(module: &mut Module, from: i64, to: i64, registry: &Registry) {
 }
 
 /// `value` with fewer elements: those at the front of each axis whose extent changes.
-fn resized(value: &TensorData, from: i64, to: i64) -> Option<TensorData> {
+fn resized(value: &TensorData, change: &dyn Fn(i64) -> i64) -> Option<TensorData> {
     let old = value.shape().to_vec();
-    let new: Vec<i64> =
-        old.iter().map(|extent| if *extent == from { to } else { *extent }).collect();
+    let new: Vec<i64> = old.iter().map(|extent| change(*extent)).collect();
     if old == new {
         return None;
     }
@@ -553,14 +624,17 @@ fn resized(value: &TensorData, from: i64, to: i64) -> Option<TensorData> {
     TensorData::from_scalars(value.dtype(), &new, elements).ok()
 }
 
-/// An attribute that is a list of integers, with `to` in place of `from`.
-fn list(attr: Attr, from: i64, to: i64) -> Attr {
-    let AttrData::Array(items) = attr.data() else { return attr };
-    let replaced = items.iter().map(|item| match item.data() {
-        AttrData::Int(value) if *value == from => Attr::new(AttrData::Int(to)),
-        _ => *item,
-    });
-    Attr::new(AttrData::Array(replaced.collect()))
+/// An attribute that is a list of integers, or with `numbers` an integer, with others.
+fn changed_attr(attr: Attr, change: &dyn Fn(i64) -> i64, numbers: bool) -> Attr {
+    let changed = |attr: &Attr| match attr.data() {
+        AttrData::Int(value) => Attr::new(AttrData::Int(change(*value))),
+        _ => *attr,
+    };
+    match attr.data() {
+        AttrData::Array(items) => Attr::new(AttrData::Array(items.iter().map(changed).collect())),
+        _ if numbers => changed(&attr),
+        _ => attr,
+    }
 }
 
 /// Deeper parts of types stay as they are.

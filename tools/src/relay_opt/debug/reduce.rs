@@ -16,7 +16,7 @@ use ir_core::{Body, Interrupt, Module, TypeData};
 use rustc_hash::FxHashSet;
 
 use super::edits::{Edit, Strategy, apply, edits};
-use super::trial::{Extent, Finding, Limit, Trial};
+use super::trial::{Extent, Finding, Limit, Predicate, Trial};
 
 /// How far to go.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,18 @@ pub(crate) fn reduce(
     watcher: &mut Watcher<'_>,
 ) -> Option<Reduced> {
     let start = Instant::now();
-    let finding = trial.check(&module, &text, Extent::All)?;
+    // Where running a program is what takes time, one with small tensors is looked for first.
+    let small = match trial.predicate {
+        Predicate::Miscompile(_) => small(&module, trial),
+        _ => None,
+    };
+    let (module, text, finding) = match small {
+        Some((Candidate { module, text }, finding)) => (module, text, finding),
+        None => {
+            let finding = trial.check(&module, &text, Extent::All)?;
+            (module, text, finding)
+        }
+    };
     let mut trial = trial.clone();
     trial.key = Some(finding.key.clone());
     let time = limits.time.saturating_add(start.elapsed().saturating_mul(10));
@@ -115,6 +126,19 @@ pub(crate) fn reduce(
             return Some(Reduced { complete: true, endless, ..search.best });
         }
     }
+}
+
+/// Extents that all larger ones are made at first. Smaller ones would meet attributes that are no
+/// extents.
+const SMALL: [i64; 4] = [4, 8, 16, 32];
+
+/// `module` with small extents, where it shows the fault then.
+fn small(module: &Module, trial: &Trial) -> Option<(Candidate, Finding)> {
+    SMALL.into_iter().find_map(|most| {
+        let candidate = Candidate::new(module, &[Edit::Shrink(most)], trial)?;
+        let finding = trial.check(&candidate.module, &candidate.text, Extent::All)?;
+        Some((candidate, finding))
+    })
 }
 
 /// A program to be tried.
