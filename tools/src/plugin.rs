@@ -24,6 +24,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::slice;
+use std::time::{Duration, Instant};
 
 use ir_core::pipeline::catch_panic;
 use ir_core::{Diagnostic, Registry};
@@ -181,6 +182,12 @@ pub(crate) fn run(
     Ok(unsafe { (first.enter)(&raw const call) })
 }
 
+/// A command of a plugin without optimizations that takes longer is told of them.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const SLOW: &str = "this plugin, and relay-opt with it, was built without all optimizations; \
+                    `relay-opt plugin build --release` makes it faster";
+
 const REBUILD: &str = "build it again, with `relay-opt plugin build`";
 
 /// Something in `registry` that relay-opt does not have.
@@ -301,7 +308,15 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
                 return relay_opt::refuse(error, &mut io);
             }
         }
-        relay_opt::main_loaded(&registry, &arguments, &mut io)
+        let start = Instant::now();
+        let status = relay_opt::main_loaded(&registry, &arguments, &mut io);
+        // Servers and `--watch` wait for people.
+        let waits = arguments.iter().any(|argument| argument == "lsp" || argument == "--watch");
+        if cfg!(debug_assertions) && !waits && start.elapsed() >= PATIENCE {
+            // Where nobody can be told, nothing is lost.
+            let _ = writeln!(io.stderr, "note: {SLOW}");
+        }
+        status
     };
     // A panic must not leave a function of C.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(relay_opt::INTERNAL)

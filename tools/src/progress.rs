@@ -13,8 +13,8 @@ use ir_core::pipeline::{Instrument, StepCx};
 /// Work that takes less than this shows nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A bar on standard error that appears after a second and goes away with the value; nothing where
-/// that is no terminal.
+/// A line on standard error that appears after a second and goes away with the value: a bar where it is
+/// known how many steps there are. Nothing where that is no terminal.
 #[derive(Default)]
 pub struct Progress {
     shown: Option<Shown>,
@@ -40,10 +40,10 @@ impl Progress {
         if !is_terminal {
             return Progress::hidden();
         }
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} [{bar:30}] {pos}/{len} {msg}")
-        {
-            bar.set_style(style.progress_chars("=> "));
+        // Until it is known how many steps there are, there is nothing to fill.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} {msg}") {
+            bar.set_style(style);
         }
         let (done, finished) = channel();
         let later = bar.clone();
@@ -60,8 +60,16 @@ impl Progress {
 
     /// Expects so many more steps.
     pub fn expect(&self, steps: usize) {
-        if let Some(Shown { bar, .. }) = &self.shown {
-            bar.inc_length(steps as u64);
+        if let Some(Shown { bar, .. }) = &self.shown
+            && steps > 0
+        {
+            if bar.length().is_none()
+                && let Ok(style) =
+                    ProgressStyle::with_template("{elapsed:>4} [{bar:30}] {pos}/{len} {msg}")
+            {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar.set_length(bar.length().unwrap_or(0) + steps as u64);
         }
     }
 
@@ -93,5 +101,22 @@ impl Instrument for PassProgress<'_> {
     fn before(&mut self, cx: StepCx<'_>, _: &Module, _: &mut dyn io::Write) -> io::Result<()> {
         self.0.step(cx.step.def.name);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_bar_only_where_there_is_something_to_fill() {
+        let progress = Progress::on_terminal(true);
+        let length = || progress.shown.as_ref().and_then(|shown| shown.bar.length());
+        progress.step("a search");
+        progress.expect(0);
+        assert_eq!(length(), None);
+        progress.expect(2);
+        progress.expect(1);
+        assert_eq!(length(), Some(3));
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
         Ok(session) => session,
         Err(Ended(status)) => return Ok(status),
     };
-    let place = bisect::bisect(&session.module, &session.text, &session.trial, io.interrupt());
+    let place = bisected(&session, io);
     let reproducer = match place {
         None => return session.fail(no_fault(&session.trial), io),
         Some(Place::Found(found)) => {
@@ -140,7 +140,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
         return session.fail(unwritable(&folder, &error), io);
     }
     let before = session.module.op_count();
-    let place = bisect::bisect(&session.module, &session.text, &session.trial, io.interrupt());
+    let place = bisected(&session, io);
     let mut alone = None;
     if let Some(Place::Narrowed(finding, executions, total)) = &place {
         narrowed(finding, *executions, *total, io)?;
@@ -191,6 +191,12 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     writeln!(io.stderr, "reproducer: {}", shown.join("reproducer.relay").display())?;
     writeln!(io.stderr, "lit test: {}", shown.join("test.relay").display())?;
     Ok(OK)
+}
+
+/// Where the fault of a session begins.
+fn bisected(session: &Session, io: &Io<'_>) -> Option<Place> {
+    let Session { trial, module, text, .. } = session;
+    bisect::bisect(module, text, trial, io.interrupt(), &Progress::on_terminal(io.styled))
 }
 
 /// Reads what the arguments name, and finds out what the fault is.
@@ -398,6 +404,7 @@ fn search(
     io: &Io<'_>,
 ) -> Result<Option<Reduced>, Diagnostic> {
     let progress = Progress::on_terminal(io.styled);
+    progress.step("the program as it is");
     let mut written = Ok(());
     let write = |text: &str| match file {
         Some(path) => files::write(path, text).map_err(|error| unwritable(path, &error)),
@@ -405,7 +412,9 @@ fn search(
     };
     let reduced = reduce::reduce(module, text, trial, *limits, &mut |best, strategy| {
         let (ops, items) = (best.module.op_count(), best.module.items.len());
-        progress.step(&format!("{}: {ops} operations, {items} items left", strategy.name()));
+        let (what, tried) = (strategy.name(), best.trials);
+        progress
+            .step(&format!("{what}: {ops} operations, {items} items left after {tried} trials"));
         if written.is_ok() {
             written = write(&best.text);
         }

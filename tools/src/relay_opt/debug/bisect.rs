@@ -3,6 +3,7 @@
 use ir_core::pipeline::{Oracle, Outcome};
 use ir_core::{Interrupt, Module, Rewrite, WatchOptions};
 
+use crate::progress::Progress;
 use crate::relay_opt::language::verify;
 use crate::relay_opt::semantics::Trials;
 
@@ -43,7 +44,9 @@ pub(crate) fn bisect(
     text: &str,
     trial: &Trial,
     interrupt: Interrupt,
+    progress: &Progress,
 ) -> Option<Place> {
+    progress.step("all passes");
     let finding = trial.check(module, text, Extent::All)?;
     let mut same = trial.of_pipeline(trial.pipeline.clone());
     same.key = Some(finding.key.clone());
@@ -55,7 +58,11 @@ pub(crate) fn bisect(
     if same.check(module, text, Extent::First(0)).is_some() {
         return None;
     }
+    // Each step halves what is left.
+    let halvings = |count: u64| count.checked_ilog2().map_or(0, |steps| steps as usize + 1);
+    progress.expect(halvings(total) + 2);
     while bad - good > 1 {
+        progress.step(&format!("passes: execution {} to {bad} of {total}", good + 1));
         if interrupt.is_raised() {
             return Some(Place::Narrowed(found, (good, bad), total));
         }
@@ -68,6 +75,7 @@ pub(crate) fn bisect(
     let prefix = Extent::First(good);
     let before = trial.run(module, prefix, WatchOptions::default()).ok()?;
     let execution = all.get(usize::try_from(good).ok()?)?.clone();
+    progress.step(&format!("rewrites of `{}`", execution.pass));
     let rewrite = rewrite(&before.module, &execution, trial);
     let step = match &trial.predicate {
         Predicate::Miscompile(_) => step(&before.module, &execution, trial),
