@@ -7,11 +7,11 @@ use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
     AttrDict, AttrValue, Body, Diagnostic, Fingerprint, InsertPoint, Item, Loc, Module, ModulePass,
-    NameHint, OpFields, OpId, OpParts, Pass, PassContext, PassResult, Symbol, TensorData, Type,
-    ValueId, fingerprint,
+    NameHint, OpFields, OpId, OpParts, Pass, PassContext, PassResult, Signature, Symbol,
+    TensorData, Type, ValueId, fingerprint,
 };
 use relay::define::tensor_types;
-use relay::language::{Call, Constant, FUNC, Tuple, TupleGet, yielded};
+use relay::language::{Call, Constant, FUNC, Tuple, TupleGet, output_names, yielded};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use te::compute::Yield;
 use te::loops::{self, Alloc, Data, KERNEL, OUTPUTS, Scope};
@@ -58,12 +58,13 @@ impl ModulePass for LowerTe {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         let main = Symbol::new("main");
         let item = module.get(main).filter(|item| item.signature.op == FUNC);
-        let Some((span, body)) =
-            item.and_then(|item| Some((item.signature.span, item.body.clone()?)))
+        let Some((signature, body)) =
+            item.and_then(|item| Some((item.signature.clone(), item.body.clone()?)))
         else {
             return Err(Diagnostic::error("E0620", "there is no function `@main` to lower")
                 .help("call the function to lower `@main`"));
         };
+        let span = signature.span;
         let mut problems = problems::check(&body, cx.registry);
         let mut lowering = Lowering {
             body: &body,
@@ -77,7 +78,7 @@ impl ModulePass for LowerTe {
             kernel: Body::new(),
         };
         let kernel = match problems.is_empty() {
-            true => lowering.main(cx, &mut problems),
+            true => lowering.main(&signature, cx, &mut problems),
             false => None,
         };
         problems.report(span, cx);
@@ -126,7 +127,12 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     /// The kernel of `@main`; `None` where there were problems.
-    fn main(&mut self, cx: &PassContext<'_>, problems: &mut Problems) -> Option<Item> {
+    fn main(
+        &mut self,
+        signature: &Signature,
+        cx: &PassContext<'_>,
+        problems: &mut Problems,
+    ) -> Option<Item> {
         let entry = self.kernel.entry();
         for &param in self.body.block_args(self.body.entry()) {
             let buffers = self.parameters(self.body.ty(param))?;
@@ -144,6 +150,10 @@ impl Lowering<'_> {
             return None;
         }
         self.results(result, &outputs);
+        for (name, &output) in output_names(signature, outputs.len()).iter().zip(&outputs) {
+            let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
+            self.kernel.set_name_hint(output, hint);
+        }
         for (number, &output) in outputs.iter().enumerate() {
             if self.kernel.name_hint(output).name.is_none() {
                 let name = match outputs.len() {

@@ -476,6 +476,7 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
         source: "model".to_string(),
         main: "main".to_string(),
         inputs: inputs.to_vec(),
+        outputs: vec![],
         seed: 0,
         layout,
         messages: vec![],

@@ -10,8 +10,9 @@ mod verify;
 use ir_core::reduce::{DropParameter, MakeTuple, MakeZero};
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, ItemDef, Loc, Op, OpFields,
-    OpId, OpParts, Registry, Symbol, TensorData, Type, ValueId,
+    OpId, OpParts, Registry, Signature, Symbol, TensorData, Type, ValueId,
 };
+use rustc_hash::FxHashSet;
 
 /// The kind of a function item. Its signature holds the function type and, as attributes, what
 /// the source wrote after the parameters (`Primitive=1`).
@@ -352,6 +353,21 @@ pub fn create_fn(
 /// Ends `block` with `value`.
 pub fn end_block(body: &mut Body, block: BlockId, value: ValueId) {
     body.insert_op(InsertPoint::End(block), OpParts::new("relay.yield", &[value], &[]));
+}
+
+/// The attribute of a function with the names of what it returns, in order, the fields of a tuple one by
+/// one: `output_names=["logits", "scores"]`. Models that were imported have it.
+pub const OUTPUT_NAMES: &str = "output_names";
+
+/// The names of what the function of this signature returns, `count` of them, where it has as many
+/// different ones; empty where it has not.
+pub fn output_names(signature: &Signature, count: usize) -> Vec<String> {
+    let names: Vec<String> = signature.attrs.value(OUTPUT_NAMES).unwrap_or_default();
+    let different: FxHashSet<&String> = names.iter().collect();
+    match names.len() == count && different.len() == count {
+        true => names,
+        false => Vec::new(),
+    }
 }
 
 /// What the source wrote after the parameters of a `relay.fn`.

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use ir_core::{
-    Attr, AttrData, AttrDict, BlockId, Body, Diagnostic, Dim, Effects, InferCx, InsertPoint, Item,
-    Loc, LocData, Module, NameHint, OpId, OpParts, Registry, SmallVec, Stop, Symbol, TensorData,
-    TensorType, Type, TypeData, ValueId,
+    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Diagnostic, Dim, Effects, InferCx,
+    InsertPoint, Item, Loc, LocData, Module, NameHint, OpId, OpParts, Registry, SmallVec, Stop,
+    Symbol, TensorData, TensorType, Type, TypeData, ValueId,
 };
 use relay::interpreter::{EvalCx, Evaluate};
-use relay::language::FUNC;
+use relay::language::{FUNC, OUTPUT_NAMES};
 use rustc_hash::FxHashMap;
 
 use crate::node::Cx;
@@ -213,8 +213,11 @@ impl<'a> Importer<'a> {
             params: params.into(),
             result: self.body.ty(result),
         }));
+        let mut main = Item::new(FUNC, ty, Some(self.body));
+        let names: Vec<String> = graph.outputs.iter().map(|out| out.name.to_string()).collect();
+        main.signature.attrs = AttrDict::new([(Symbol::new(OUTPUT_NAMES), names.to_attr())]);
         let mut module = Module::new();
-        module.items.insert(Symbol::new("main"), Item::new(FUNC, ty, Some(self.body)));
+        module.items.insert(Symbol::new("main"), main);
         Ok(Import { module, weights: self.weights })
     }
 

@@ -21,7 +21,7 @@ fn a_graph_becomes_a_function_with_its_inputs_as_parameters() {
     let module = import(&model(17, graph(nodes, inputs, &["y"], vec![weight]))).unwrap().module;
     insta::assert_snapshot!(text(module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(4, 2), float32], %"input.1": Tensor[(3), float32]) -> Tensor[(4, 3), float32] {
+    def @main(%x: Tensor[(4, 2), float32], %"input.1": Tensor[(3), float32], output_names=["y"]) -> Tensor[(4, 3), float32] {
       %0 = nn.matmul(%x, meta[relay.Constant][0] /* ty=Tensor[(2, 3), float32] */) /* ty=Tensor[(4, 3), float32] */;
       %1 = add(%0, %"input.1") /* ty=Tensor[(4, 3), float32] */;
       nn.relu(%1) /* ty=Tensor[(4, 3), float32] */
@@ -74,7 +74,7 @@ fn view(dim: &str) -> Bytes {
 fn shapes_of_static_inputs_fold() {
     insta::assert_snapshot!(text(import(&view("2")).unwrap().module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(2, 3, 4), float32]) -> Tensor[(2, 12), float32] {
+    def @main(%x: Tensor[(2, 3, 4), float32], output_names=["y"]) -> Tensor[(2, 12), float32] {
       reshape(%x, newshape=[2, -1]) /* ty=Tensor[(2, 12), float32] */
     }
     "#);
@@ -84,14 +84,14 @@ fn shapes_of_static_inputs_fold() {
 fn extents_are_open_variable_or_set() {
     insta::assert_snapshot!(text(import(&view("batch")).unwrap().module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(?, 3, 4), float32]) -> Tensor[(?, 12), float32] {
+    def @main(%x: Tensor[(?, 3, 4), float32], output_names=["y"]) -> Tensor[(?, 12), float32] {
       reshape(%x, newshape=[0, -1]) /* ty=Tensor[(?, 12), float32] */
     }
     "#);
     let variable = Options { shape_variables: true, ..Options::default() };
     insta::assert_snapshot!(text(import_with(&view("batch"), &variable).unwrap().module), @r#"
     #[version = "0.0.5"]
-    def @main[batch](%x: Tensor[(batch, 3, 4), float32]) -> Tensor[(batch, 12), float32] {
+    def @main[batch](%x: Tensor[(batch, 3, 4), float32], output_names=["y"]) -> Tensor[(batch, 12), float32] {
       reshape(%x, newshape=[0, -1]) /* ty=Tensor[(batch, 12), float32] */
     }
     "#);
@@ -101,7 +101,7 @@ fn extents_are_open_variable_or_set() {
     };
     insta::assert_snapshot!(text(import_with(&view("batch"), &set("batch")).unwrap().module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(5, 3, 4), float32]) -> Tensor[(5, 12), float32] {
+    def @main(%x: Tensor[(5, 3, 4), float32], output_names=["y"]) -> Tensor[(5, 12), float32] {
       reshape(%x, newshape=[5, -1]) /* ty=Tensor[(5, 12), float32] */
     }
     "#);
@@ -122,7 +122,7 @@ fn a_condition_that_is_computed_becomes_a_branch() {
     let module = import(&model(17, graph(nodes.clone(), inputs, &["y"], vec![]))).unwrap().module;
     insta::assert_snapshot!(text(module), @r#"
     #[version = "0.0.5"]
-    def @main(%c: bool, %x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+    def @main(%c: bool, %x: Tensor[(2), float32], output_names=["y"]) -> Tensor[(2), float32] {
       if (%c) {
         add(%x, %x) /* ty=Tensor[(2), float32] */
       } else {
@@ -135,7 +135,7 @@ fn a_condition_that_is_computed_becomes_a_branch() {
     let module = import(&model(17, graph(nodes, inputs, &["y"], constant))).unwrap().module;
     insta::assert_snapshot!(text(module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+    def @main(%x: Tensor[(2), float32], output_names=["y"]) -> Tensor[(2), float32] {
       multiply(%x, %x) /* ty=Tensor[(2), float32] */
     }
     "#);
@@ -160,7 +160,7 @@ fn a_loop_is_unrolled() {
     let module = import(&model(17, graph(nodes, inputs, &["y", "all"], constants))).unwrap().module;
     insta::assert_snapshot!(text(module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(2), float32]) -> (Tensor[(2), float32], Tensor[(2, 2), float32]) {
+    def @main(%x: Tensor[(2), float32], output_names=["y", "all"]) -> (Tensor[(2), float32], Tensor[(2, 2), float32]) {
       %0 = add(%x, %x) /* ty=Tensor[(2), float32] */;
       %1 = multiply(%0, %0) /* ty=Tensor[(2), float32] */;
       %2 = add(%0, %0) /* ty=Tensor[(2), float32] */;
@@ -185,7 +185,7 @@ fn large_constants_become_parameters_where_asked_for() {
     assert_eq!(import.weights.keys().collect::<Vec<_>>(), ["w"]);
     insta::assert_snapshot!(text(import.module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(40), float32], %w: Tensor[(40), float32]) -> Tensor[(40), float32] {
+    def @main(%x: Tensor[(40), float32], %w: Tensor[(40), float32], output_names=["y"]) -> Tensor[(40), float32] {
       %0 = add(%x, %w) /* ty=Tensor[(40), float32] */;
       multiply(%0, meta[relay.Constant][0] /* ty=Tensor[(1), float32] */) /* ty=Tensor[(40), float32] */
     }

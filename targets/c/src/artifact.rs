@@ -23,7 +23,7 @@ const TAKEN: [&str; 4] = ["main", "weights", "example", "manifest"];
 
 /// A buffer of the program.
 struct Tensor {
-    /// Its name in the program; for results, `out_0` and so on.
+    /// Its name in the program; for results without one, `out_0` and so on.
     name: String,
     /// Its name in C.
     field: String,
@@ -146,9 +146,12 @@ impl<'a> Program<'a> {
             weights.push(Weight { tensor, offset });
             offset = offset.saturating_add(bytes).next_multiple_of(ALIGNMENT);
         }
-        for (index, (_, ty)) in params.take(layout.outputs).enumerate() {
-            let name = format!("out_{index}");
-            outputs.push(Tensor::new(&name, name.clone(), *ty)?);
+        for (index, (field, ty)) in params.take(layout.outputs).enumerate() {
+            let end = if CPP_WORDS.contains(&field.as_str()) { "_" } else { "" };
+            outputs.push(match model.outputs.get(index) {
+                Some(name) => Tensor::new(name, format!("{field}{end}"), *ty)?,
+                None => Tensor::new(&format!("out_{index}"), format!("out_{index}"), *ty)?,
+            });
         }
         let mut flags = target.flags();
         if target.style(false).vector_bits == 0 {

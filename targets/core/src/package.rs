@@ -18,6 +18,8 @@ pub struct Model {
     pub main: String,
     /// The inputs of the main kernel.
     pub inputs: Vec<Input>,
+    /// Names of the results in the program; without one, `out_0` and so on.
+    pub outputs: Vec<String>,
     /// What the seeds of its inputs were made from, for readers.
     pub seed: u64,
     /// What surrounds the kernels.

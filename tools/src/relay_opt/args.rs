@@ -369,7 +369,8 @@ pub(super) struct RunModel {
     /// Prints at most N errors, and at most N warnings, and counts the others; 0 prints all
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(super) max_errors: usize,
-    /// Where the results go, as `out_0`, `out_1` and so on: a .npz or .safetensors file
+    /// Where the results go, by the names that the model gives them, else `out_0`, `out_1` and so on: a
+    /// .npz or .safetensors file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<String>,
 }

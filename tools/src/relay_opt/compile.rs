@@ -4,7 +4,8 @@ use std::io;
 use std::path::Path;
 
 use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
-use relay::arrays::Arrays;
+use relay::arrays::{self, Arrays};
+use relay::language::output_names;
 use rustc_hash::FxHashSet;
 use target_core::package::{File, Input, Model};
 
@@ -99,6 +100,7 @@ fn package(
         checked: !args.kernels.unchecked,
         progress,
     };
+    let signature = module.get(MAIN).map(|main| main.signature.clone());
     let Lowered { layout, .. } = executor::lower(&mut module, registry, &options, found)?;
     let base = module.get(MAIN).and_then(|main| main.signature.span);
     let messages = layout.checks.iter().flat_map(|call| call.messages(base, &module.sources));
@@ -113,6 +115,7 @@ fn package(
         source: source.into_owned(),
         main: MAIN.to_string(),
         inputs,
+        outputs: signature.map_or(vec![], |main| output_names(&main, layout.outputs)),
         seed: args.fill,
         layout,
         messages,

@@ -12,7 +12,7 @@ use ir_core::{
 use passes::codes::OPEN;
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Interpreter, Options, Value, check_type, random_value, spreads};
-use relay::language::FUNC;
+use relay::language::{FUNC, output_names};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::args::{DiagnosticForm, Executor, ModelOptions, RunModel};
@@ -120,7 +120,6 @@ fn run(
             found.push(Diagnostic::error("E0734", difference));
         }
     }
-    let outputs = flatten(value);
     if let Some(path) = &args.output {
         let mut arrays = Arrays::default();
         for (name, value) in &outputs {
