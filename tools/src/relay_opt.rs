@@ -15,6 +15,7 @@ mod emit;
 mod expectations;
 mod folder;
 mod input;
+mod inspect;
 mod language;
 mod lowering;
 mod lsp;
@@ -155,7 +156,7 @@ fn dispatch(
         Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
         Some(args::Command::Calibrate(command)) => calibrate::calibrate(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
-        Some(args::Command::Inspect(command)) => model::inspect(command, io),
+        Some(args::Command::Inspect(command)) => inspect::inspect(command, registry, io),
         Some(args::Command::Lsp(_)) => lsp::serve(registry, io),
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),

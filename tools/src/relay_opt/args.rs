@@ -561,10 +561,10 @@ pub(super) struct ImportModel {
     pub(super) params: Option<String>,
 }
 
-/// Says what an ONNX model is: its inputs and outputs, operators and size.
+/// Says what a program or an ONNX model is: its inputs and outputs, operators and size.
 #[derive(Args, Debug)]
 pub(super) struct InspectModel {
-    /// The model
+    /// The model: text, or `.onnx`; `-` is standard input
     pub(super) model: String,
     /// Prints JSON
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! ONNX models: reading them, the subcommand `import`, and the subcommand `inspect`.
+//! ONNX models: reading them, the subcommand `import`, and what `inspect` says of them.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -124,7 +124,7 @@ fn write_text(path: &Path, module: &Module, registry: &Registry) -> io::Result<(
     file.finish()
 }
 
-/// Runs the subcommand `inspect` and returns the exit status.
+/// Says what an ONNX model is, and returns the exit status.
 ///
 /// # Errors
 /// Those of writing to the streams.
