@@ -8,6 +8,7 @@ mod bench_model;
 mod cached;
 mod calibrate;
 mod compile;
+mod complete;
 mod consent;
 mod debug;
 mod egraph;
@@ -162,8 +163,9 @@ fn dispatch(
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
         Some(args::Command::Completions(command)) => {
-            shell::completions(command.shell, registry, io)
+            shell::completions(command.shell, &cli.load_plugin, registry, io)
         }
+        Some(args::Command::Complete(command)) => complete::complete(command, registry, io),
         Some(args::Command::Man(command)) => shell::man(&command.output, io),
         Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),

@@ -508,9 +508,11 @@ fn completed(words: &[&str]) -> Option<String> {
     std::fs::write(&script, opt(&["completions", "bash"], "").out).unwrap();
     let (last, before) = words.split_last().unwrap();
     let program = r#"source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-        _relay__opt "$1" "${@: -1}" "${@: -2:1}"; echo "${COMPREPLY[*]}""#;
+        relay-opt() { "$RELAY_OPT" "$@"; }
+        COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; _relay_opt; echo "${COMPREPLY[*]}""#;
     let mut bash = std::process::Command::new("bash");
     bash.args(["-c", program]).arg(script).args(before).arg(last);
+    bash.env("RELAY_OPT", env!("CARGO_BIN_EXE_relay-opt"));
     let bash = bash.output().ok()?;
     assert!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
     Some(String::from_utf8_lossy(&bash.stdout).trim().to_string())
@@ -524,6 +526,14 @@ fn a_shell_completes_passes_and_options() {
         (&["relay-opt", "run", "--exec"], "--executor"),
         (&["relay-opt", "plugin", "build", "--rel"], "--release"),
         (&["relay-opt", "--explain", "E074"], "E0740 E0741 E0742 E0743"),
+        (&["relay-opt", "--pass", "cse,fold-sc"], "cse,fold-scale-axis"),
+        (&["relay-opt", "--pass", "cse,fuse{stra"], "cse,fuse{strategy"),
+        (&["relay-opt", "--help-op", "nn.conv3d_t"], "nn.conv3d_transpose"),
+        (&["relay-opt", "--help-op", "relay.nn.conv3d_t"], "relay.nn.conv3d_transpose"),
+        (&["relay-opt", "bench", "m.relay", "--tar"], "--target"),
+        (&["relay-opt", "--emit", "gen"], "generic"),
+        (&["relay-opt", "comp"], "compile completions"),
+        (&["relay-opt", "run", "--executor", "in"], "interp"),
     ] {
         // There may be no bash.
         let Some(offered) = completed(words) else { return };

@@ -64,6 +64,7 @@ pub(super) enum Command {
     Debug(DebugPasses),
     View(ViewModel),
     Completions(Completions),
+    Complete(Complete),
     Man(Man),
 }
 
@@ -268,12 +269,25 @@ pub(super) struct ViewModel {
 
 /// Prints what makes a shell complete the words of this program.
 ///
-/// Passes, operations, targets and codes are those that there are now, plugins included. For bash:
+/// In bash, zsh and fish, the words are those that there are when they are asked for: passes and their
+/// options within a pipeline, operations, targets, codes, files. What plugins have is among them where
+/// `--load-plugin` stands before `completions`. For bash:
 /// `relay-opt completions bash > ~/.local/share/bash-completion/completions/relay-opt`.
 #[derive(Args, Debug)]
 pub(super) struct Completions {
     /// The shell
     pub(super) shell: clap_complete::Shell,
+}
+
+/// Prints what may stand at the end of a command line: `files`, and `word WORD` for each word.
+///
+/// The scripts that `completions` prints ask this.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(super) struct Complete {
+    /// The command line up to the cursor
+    #[arg(allow_hyphen_values = true)]
+    pub(super) line: String,
 }
 
 /// Serves editors: a language server on standard input and output.

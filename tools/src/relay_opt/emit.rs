@@ -22,7 +22,7 @@ pub(super) enum Emit {
     Lowered(Level),
 }
 
-const FORMS: [&str; 6] = ["relay", "generic", "json", "te", "schedule", "loops"];
+pub(super) const FORMS: [&str; 6] = ["relay", "generic", "json", "te", "schedule", "loops"];
 const LATER: [&str; 3] = ["spirv", "ptx", "dot"];
 
 impl Emit {

@@ -11,11 +11,41 @@ use ir_core::{Diagnostic, Registry};
 use super::{OK, args, plain, refuse};
 use crate::io::Io;
 
-/// Prints the script that makes `shell` complete words.
+/// The scripts of shells that ask this program; `{{ask}}` stands for the command that does.
+const BASH: &str = include_str!("shell/complete.bash");
+const ZSH: &str = include_str!("shell/complete.zsh");
+const FISH: &str = include_str!("shell/complete.fish");
+
+/// Prints the script that makes `shell` complete words, those of `plugins` among them.
 ///
 /// # Errors
 /// Those of writing.
-pub(super) fn completions(shell: Shell, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
+pub(super) fn completions(
+    shell: Shell,
+    plugins: &[String],
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    let script = match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+        _ => return fixed(shell, registry, io),
+    };
+    let plugin = |path: &String| {
+        // The script runs in any folder.
+        let path = io.directory.join(path);
+        let path = std::path::absolute(&path).unwrap_or(path).display().to_string();
+        format!(" --load-plugin '{}'", path.replace('\'', r"'\''"))
+    };
+    let plugins: String = plugins.iter().map(plugin).collect();
+    let script = script.replace("{{ask}}", &format!("relay-opt{plugins} complete"));
+    io.stdout.write_all(script.as_bytes())?;
+    Ok(OK)
+}
+
+/// Prints a script with the words that there are now.
+fn fixed(shell: Shell, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     let passes: Vec<&'static str> = registry
         .passes()
         .map(|pass| pass.name)
@@ -41,10 +71,7 @@ pub(super) fn completions(shell: Shell, registry: &Registry, io: &mut Io<'_>) ->
     // The generator takes a stream that cannot fail.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "relay-opt", &mut script);
-    // The generator (4.6) spells programs with a `-` in two ways, so that nothing is completed after
-    // a subcommand: clap-rs/clap issue 6421.
-    let script = String::from_utf8_lossy(&script).replace("relay__subcmd__opt", "relay__opt");
-    io.stdout.write_all(script.as_bytes())?;
+    io.stdout.write_all(&script)?;
     Ok(OK)
 }
 
