@@ -1,13 +1,19 @@
 //! The command line of relay-opt.
 
+mod words;
+
 use clap::builder::NonEmptyStringValueParser;
+use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ir_core::Diagnostic;
 use ir_core::pipeline::DiffForm;
 use target_core::Target;
 
+use self::words::{misspelt, plugins_behind};
 use crate::executor::Fusion;
 use crate::io::Io;
+
+pub(super) use self::words::command_help;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -856,8 +862,14 @@ pub(super) enum DiagnosticForm {
 
 /// The parsed command line and the pipeline text that its options make, in their order.
 pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
-    let words = std::iter::once("relay-opt").chain(args.iter().map(String::as_str));
-    let matches = Cli::command().try_get_matches_from(words)?;
+    let args = plugins_behind(args);
+    let words = std::iter::once("relay-opt").chain(args.iter().copied());
+    let matches = match Cli::command().try_get_matches_from(words) {
+        Err(error) if error.kind() == ErrorKind::UnknownArgument => {
+            return Err(misspelt(&args).unwrap_or(error));
+        }
+        result => result?,
+    };
     let cli = Cli::from_arg_matches(&matches)?;
     let mut parts: Vec<(usize, String)> = Vec::new();
     if cli.command.is_none() {

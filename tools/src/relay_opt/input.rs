@@ -30,7 +30,10 @@ pub(super) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
         let message = format!("cannot read `{path}`: {}", plain(&error));
         let diagnostic = Diagnostic::error("E0720", message);
         match error.kind() == io::ErrorKind::NotFound && !path.contains(['/', '.']) {
-            true => diagnostic.help("see `relay-opt --help` for the subcommands"),
+            true => {
+                let help = "see `relay-opt --help` for the subcommands";
+                diagnostic.help(super::args::command_help(path).unwrap_or(help.to_string()))
+            }
             false => diagnostic,
         }
     };
