@@ -35,6 +35,7 @@ mod semantics;
 mod shell;
 mod strategies;
 mod targets;
+mod tree;
 mod view;
 mod watch;
 

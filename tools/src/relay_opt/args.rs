@@ -103,6 +103,10 @@ pub(super) struct Optimize {
     /// back. The default is to leave out none, and for models those over 1024
     #[arg(long, value_name = "BYTES")]
     pub(super) elide_constants: Option<usize>,
+    /// Leaves the types out of Relay text that follow from those of parameters: comments, and the
+    /// annotations of `let`
+    #[arg(long)]
+    pub(super) no_types: bool,
     /// Form of the result: relay, generic or json; or what a target makes of the program: te, tensor
     /// expressions; schedule, these with their default schedules; loops; or the name of a target, its
     /// code, such as c. What these need is run after the passes: `compile` and `lower-te` for Relay
@@ -117,7 +121,8 @@ pub(super) struct Optimize {
     /// Compiles the input again whenever it changes, until interrupted, and prints the items that
     /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
     #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
-          "print_ir_after_change", "print_schedule_steps", "dump_egraph", "explain_rewrites", "timing", "stats",
+          "print_ir_after_change", "print_ir_tree_dir", "print_schedule_steps", "dump_egraph",
+          "explain_rewrites", "timing", "stats",
           "verify_semantics", "bisect_limit", "pass_limit", "run_reproducer", "split_input_file",
           "verify_diagnostics", "cache", "print_pipeline"])]
     pub(super) watch: bool,
@@ -150,6 +155,15 @@ pub(super) struct Optimize {
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true,
           default_missing_value = "unified", help_heading = "Watching passes")]
     pub(super) print_ir_diff: Option<DiffLayout>,
+    /// Writes the program after each pass to a file of this folder, numbered in the order in which they
+    /// run, such as `002-cse.relay`; `000-input.relay` is the program before them
+    #[arg(
+        long,
+        value_name = "DIR",
+        help_heading = "Watching passes",
+        conflicts_with = "split_input_file"
+    )]
+    pub(super) print_ir_tree_dir: Option<String>,
     /// Prints the rewrites of a pass, or those by one of its rules, one to a line, on standard error
     #[arg(long, value_name = "PASS[:RULE]", action = ArgAction::Append,
           help_heading = "Watching passes")]

@@ -45,6 +45,7 @@ impl Results {
             || !args.print_ir_after.is_empty()
             || args.print_ir_after_change
             || args.print_ir_diff.is_some()
+            || args.print_ir_tree_dir.is_some()
             || !args.trace_rewrites.is_empty()
             || args.print_provenance
             || args.print_schedule_steps
@@ -73,6 +74,7 @@ impl Results {
             pipeline.to_string(),
             format!("{:?} {:?} {:?}", args.emit, args.target, args.elide_constants),
             format!("{:?} {:?}", args.verify_each, target.map(Target::capabilities)),
+            format!("{:?}", args.no_types),
         ];
         Ok(Some(Results { cache, settings, whole }))
     }

@@ -10,7 +10,7 @@ use ir_core::{
 };
 use target_core::targets;
 
-use super::language::Form;
+use super::language::{Form, Style};
 use super::lowering::Level;
 
 /// What a result is printed as.
@@ -60,7 +60,7 @@ impl Emit {
         }
     }
 
-    /// Prints `module`. Constants of more than `elide` bytes are left out.
+    /// Prints `module`.
     ///
     /// # Errors
     /// Those of writing to `out`.
@@ -68,14 +68,14 @@ impl Emit {
         self,
         module: &Module,
         registry: &Registry,
-        elide: Option<usize>,
+        style: Style,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match self {
-            Emit::Text(form) => form.print(module, registry, elide, out),
+            Emit::Text(form) => form.print(module, registry, style, out),
             Emit::Json => json(module, out),
             // Relay text holds the items of all dialects.
-            Emit::Lowered(_) => Form::Relay.print(module, registry, elide, out),
+            Emit::Lowered(_) => Form::Relay.print(module, registry, style, out),
         }
     }
 }

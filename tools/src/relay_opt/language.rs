@@ -15,6 +15,21 @@ pub(super) enum Form {
     Generic,
 }
 
+/// What of a program is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Style {
+    /// Constants of more bytes are left out.
+    pub(super) elide: Option<usize>,
+    /// Whether Relay text has the types that follow from the others.
+    pub(super) types: bool,
+}
+
+impl From<Option<usize>> for Style {
+    fn from(elide: Option<usize>) -> Style {
+        Style { elide, types: true }
+    }
+}
+
 impl Form {
     /// The form of `text`: generic where the first token is a string, else Relay.
     pub(super) fn of(text: &str) -> Form {
@@ -51,7 +66,7 @@ impl Form {
         (module, found)
     }
 
-    /// Prints `module` in this form. Constants of more than `elide` bytes are left out.
+    /// Prints `module` in this form.
     ///
     /// # Errors
     /// Those of writing to `out`.
@@ -59,12 +74,14 @@ impl Form {
         self,
         module: &Module,
         registry: &Registry,
-        elide: Option<usize>,
+        style: impl Into<Style>,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
+        let Style { elide, types } = style.into();
         match self {
             Form::Relay => {
                 let options = relay::text::PrintOptions {
+                    types,
                     elide_constants_over: elide,
                     ..relay::text::PrintOptions::default()
                 };

@@ -21,13 +21,15 @@ use super::args::{Executor, Optimize, Switch, TimingForm};
 use super::cached::{Noticed, Results};
 use super::emit::Emit;
 use super::input::{self, Input};
-use super::language::{Form, infer, verify};
+use super::language::{Form, Style, infer, verify};
 use super::lowering::{self, Level};
 use super::recorded::Recorded;
 use super::report::Reporter;
 use super::semantics::Trials;
+use super::tree::Tree;
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, expectations, model, plain, provenance};
 use crate::io::Io;
+use crate::progress::{PassProgress, Progress};
 
 /// What became of one part of the input.
 enum PartResult {
@@ -63,8 +65,7 @@ struct Session<'a> {
     lowered_by: Vec<String>,
     emit: Option<Emit>,
     lowering: Option<Lowering>,
-    /// Constants of more bytes are not printed.
-    elide: Option<usize>,
+    style: Style,
     /// Whether the input is an ONNX model.
     is_model: bool,
     before: Selection,
@@ -193,6 +194,7 @@ pub(super) fn optimize(
     };
     reporter.source(&input.file, &input.text);
     let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
+    let style = Style { elide, types: !args.no_types };
     let lowered_by = Vec::new();
     let machine = lowering.as_ref().map(|lowering| &*lowering.target);
     let text = pipeline.to_string();
@@ -207,7 +209,7 @@ pub(super) fn optimize(
         lowered_by,
         emit,
         lowering,
-        elide,
+        style,
         is_model,
         before,
         after,
@@ -415,12 +417,12 @@ impl Session<'_> {
         let silent = !stderr.written;
         let files = std::mem::take(&mut self.files);
         let (PartResult::Done(output), true) = (&result, silent) else { return Ok(result) };
-        let (emit, elide, registry) = (self.emit, self.elide, self.registry);
+        let (emit, style, registry) = (self.emit, self.style, self.registry);
         let printed = catch_panic(|| match output {
             Output::Text(text) => Ok(text.clone().into_bytes()),
             Output::Module(module, form) => {
                 let (emit, mut out) = (emit.unwrap_or(Emit::Text(*form)), Vec::new());
-                emit.print(module, registry, elide, &mut out).map(|()| out)
+                emit.print(module, registry, style, &mut out).map(|()| out)
             }
         });
         // Where that fails, printing says why.
@@ -544,9 +546,9 @@ impl Session<'_> {
             Some(Emit::Lowered(_)) => Form::Relay,
             _ => form,
         };
-        let elide = self.elide;
+        let style = self.style;
         let print = |module: &Module, registry: &Registry, out: &mut dyn Write| {
-            text_form.print(module, registry, elide, out)
+            text_form.print(module, registry, style, out)
         };
         let mut print_ir = PrintIr::new(&print);
         print_ir.before = self.before.clone();
@@ -554,6 +556,12 @@ impl Session<'_> {
         print_ir.after_change = args.print_ir_after_change;
         print_ir.diff = args.print_ir_diff.map(|layout| layout.form(io));
         print_ir.coloured = io.coloured();
+        let folder = args.print_ir_tree_dir.as_ref().map(|folder| io.directory.join(folder));
+        let mut tree = folder.map(|folder| Tree::new(&print, folder));
+        // Where passes print, that is how far they are.
+        let progress = Progress::on_terminal(io.styled && !self.prints_on_the_way());
+        progress.expect(self.pipeline.steps().len());
+        let mut steps = PassProgress(&progress);
         let mut trace = TraceRewrites::new(self.trace.clone());
         let record = !self.trace.is_empty();
         let watched = record || args.print_provenance;
@@ -574,8 +582,10 @@ impl Session<'_> {
         let mut instruments: Vec<&mut dyn Instrument> = Vec::new();
         instruments.extend(bisect.as_mut().map(|i| i as &mut dyn Instrument));
         instruments.push(timing);
+        instruments.push(&mut steps);
         instruments.push(&mut trace);
         instruments.push(&mut print_ir);
+        instruments.extend(tree.as_mut().map(|i| i as &mut dyn Instrument));
         instruments.extend(verify_each.as_mut().map(|i| i as &mut dyn Instrument));
         instruments.extend(semantics.as_mut().map(|i| i as &mut dyn Instrument));
         let threads = args.threads.map(usize::from).unwrap_or_else(|| {
@@ -613,11 +623,9 @@ impl Session<'_> {
         };
         let mut outcome = run(&self.pipeline, module)?;
         self.lowered_by.clear();
-        let Some(Lowering { level, target, print_steps }) = &self.lowering else {
-            return Ok((found, outcome));
-        };
         let mut errors = Vec::new();
         for step in lowering::STEPS {
+            let Some(Lowering { level, target, print_steps }) = &self.lowering else { break };
             if !matches!(outcome, Outcome::Done) {
                 break;
             }
@@ -636,7 +644,27 @@ impl Session<'_> {
             self.lowered_by.push(text);
         }
         found.extend(errors);
+        if let Some(error) = tree.and_then(|tree| tree.failed)
+            && matches!(outcome, Outcome::Done)
+        {
+            found.push(error);
+            outcome = Outcome::Failed;
+        }
         Ok((found, outcome))
+    }
+
+    /// Whether passes print something while they run.
+    fn prints_on_the_way(&self) -> bool {
+        let args = self.args;
+        let prints = [&self.before, &self.after].iter().any(|of| **of != Selection::None);
+        prints
+            || args.print_ir_after_change
+            || args.print_ir_diff.is_some()
+            || args.bisect_limit.is_some()
+            || args.stats
+            || !self.trace.is_empty()
+            || args.print_schedule_steps
+            || args.dump_egraph.is_some()
     }
 
     /// Prints the result; `None` where that succeeds.
@@ -648,7 +676,7 @@ impl Session<'_> {
         timing: &mut Timing,
         io: &mut Io<'_>,
     ) -> io::Result<Option<PartResult>> {
-        let (emit, elide) = (self.emit, self.elide);
+        let (emit, style) = (self.emit, self.style);
         let separator: &[u8] = if index > 0 { b"// -----\n" } else { b"" };
         let registry = self.registry;
         let to_file = self.args.output != "-";
@@ -672,7 +700,7 @@ impl Session<'_> {
                     Output::Text(text) => out.write_all(text.as_bytes()),
                     Output::Module(module, form) => {
                         let emit = emit.unwrap_or(Emit::Text(*form));
-                        emit.print(module, registry, elide, out)
+                        emit.print(module, registry, style, out)
                     }
                 }
             })

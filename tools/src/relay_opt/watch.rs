@@ -19,7 +19,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::args::{Optimize, Switch};
 use super::input;
-use super::language::{Form, verify};
+use super::language::{Form, Style, verify};
 use super::report::Reporter;
 use super::{DIAGNOSTICS, OK, USAGE};
 use crate::io::Io;
@@ -267,7 +267,8 @@ impl Watch<'_> {
         let mut module = Module::new();
         module.items.insert(name, item.clone());
         let mut text = Vec::new();
-        Form::Relay.print(&module, self.registry, self.args.elide_constants, &mut text)?;
+        let style = Style { elide: self.args.elide_constants, types: !self.args.no_types };
+        Form::Relay.print(&module, self.registry, style, &mut text)?;
         let text = String::from_utf8_lossy(&text).into_owned();
         // The version stands before a module, not before an item.
         let text = text.strip_prefix("#[version = \"0.0.5\"]\n").unwrap_or(&text);
