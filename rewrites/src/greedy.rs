@@ -7,6 +7,7 @@ use ir_core::{
     Symbol, Traits, ValueDef, ValueId,
 };
 
+use crate::COMPUTE;
 use crate::body_graph::{BodyGraph, is_pure};
 use crate::codes;
 use crate::compute::computed;
@@ -124,7 +125,7 @@ fn compute(
     if let Some(recorder) = recorder.as_deref_mut() {
         recorder.computed(f.body, value, f.registry);
     }
-    let (rule, loc) = (Symbol::new("compute"), f.body.loc(op));
+    let (rule, loc) = (Symbol::new(COMPUTE), f.body.loc(op));
     f.body.begin_rewrite(rule, op);
     let made = apply(f, &plan, loc.by_pass(rule), worklist);
     f.body.end_rewrite();

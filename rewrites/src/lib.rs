@@ -15,6 +15,9 @@
 //! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text;
 //! - [`proof`]: certificates of what drivers did, and checking them.
 
+/// The rule that rewrites are by which compute what another rule made of constants.
+pub const COMPUTE: &str = "compute";
+
 pub mod beam;
 pub mod body_graph;
 pub mod codes;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
-use relay::arrays::{self, Arrays};
+use relay::arrays::Arrays;
 use relay::language::output_names;
 use rustc_hash::FxHashSet;
 use target_core::package::{File, Input, Model};

@@ -14,6 +14,7 @@ use ir_core::pipeline::{
     write_statistics,
 };
 use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
+use rewrites::library::Library;
 use rewrites::proof::replay::HEADER;
 use target_core::{Target, targets};
 
@@ -182,6 +183,10 @@ pub(super) fn optimize(
             Err(diagnostic) => return fail(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
         }
     }
+    if let Err(message) = known_rules(&trace, &pipeline, &rules, registry) {
+        writeln!(io.stderr, "error: {message}")?;
+        return Ok(USAGE);
+    }
     let is_model = repeated.is_none() && model::is_onnx(&args.input);
     let input = match &repeated {
         Some(repeated) => repeated.input.clone(),
@@ -278,6 +283,31 @@ fn trace_filters(texts: &[String], registry: &Registry) -> Result<Vec<TraceFilte
         Ok(TraceFilter { pass: pass.to_string(), rule })
     };
     texts.iter().map(filter).collect()
+}
+
+/// An error, a message, where a filter names a rule that there is not, built in or in `files`. Those
+/// in files that a pipeline names are known to its passes alone.
+fn known_rules(
+    filters: &[TraceFilter],
+    pipeline: &Pipeline,
+    files: &SourceMap,
+    registry: &Registry,
+) -> Result<(), String> {
+    let pipeline = pipeline.to_string();
+    let mut named = filters.iter().filter_map(|filter| filter.rule.as_deref()).peekable();
+    if named.peek().is_none() || pipeline.contains(".rules") || pipeline.contains(".strategy") {
+        return Ok(());
+    }
+    // What is wrong with the files, the passes say.
+    let (library, _) = Library::new(registry, files);
+    let rules = library.rules.iter().map(|rule| rule.name.as_str());
+    let known: Vec<&str> = rules.chain([rewrites::COMPUTE]).collect();
+    for rule in named.filter(|rule| !known.contains(rule)) {
+        let help = did_you_mean(rule, known.iter().copied());
+        let help = help.unwrap_or("`relay-opt --list-rules` lists them".to_string());
+        return Err(format!("unknown rule `{rule}`; {help}"));
+    }
+    Ok(())
 }
 
 /// A run that a reproducer repeats.
