@@ -12,7 +12,7 @@ use crate::codes;
 /// Pipes the program through another program, which reads text and writes text.
 ///
 /// The command gets the program on its standard input and writes what it made of it to its standard
-/// output; its standard error is shown where it fails. A status other than 0, no answer within the
+/// output; what it writes to its standard error is shown. A status other than 0, no answer within the
 /// timeout, and output that does not parse or type are errors, and the program is what it was.
 /// Constants travel with the text, bit by bit, and locations in the result are those of the text
 /// that the command wrote.
@@ -86,16 +86,24 @@ impl ModulePass for Exec {
         cx.files.depend_on_more();
         let mut command = Command::new(program);
         command.args(arguments);
-        let output = pipe(command, input, Duration::from_secs(self.timeout))
-            .map_err(|what| failure(&what, program))?;
+        let (output, said) = pipe(command, input, Duration::from_secs(self.timeout));
+        let output = match output {
+            Ok(output) => output,
+            Err(what) => return Err(with_note(failure(&what, program), said)),
+        };
         let file = format!("<output of {program}>");
         let text = String::from_utf8(output).map_err(|problem| {
             let at = problem.utf8_error().valid_up_to();
             error(format!("what `{program}` wrote is not text: byte {at} is not UTF-8"))
         })?;
         if text.trim().is_empty() && !is_empty {
-            return Err(error(format!("`{program}` wrote nothing"))
-                .help("it must write the whole program to its standard output"));
+            let nothing = error(format!("`{program}` wrote nothing"))
+                .help("it must write the whole program to its standard output");
+            return Err(with_note(nothing, said));
+        }
+        if said.is_some() {
+            let message = format!("`{program}` wrote to its standard error");
+            cx.report(with_note(Diagnostic::remark(codes::EXEC, message), said));
         }
         cx.sources.add(file.as_str(), text.clone());
         let (mut result, mut found) = parse(generic, &file, &text, cx.registry);
@@ -126,8 +134,16 @@ enum Failure {
     Timeout(u64),
     /// It wrote more than a text may have.
     TooMuch,
-    /// It ended with this status and said this.
-    Status(ExitStatus, Vec<u8>),
+    /// It ended with this status.
+    Status(ExitStatus),
+}
+
+/// The diagnostic with what a program said, if it said anything.
+fn with_note(diagnostic: Diagnostic, said: Option<String>) -> Diagnostic {
+    match said {
+        Some(said) => diagnostic.note(said),
+        None => diagnostic,
+    }
 }
 
 fn failure(what: &Failure, program: &str) -> Diagnostic {
@@ -144,36 +160,49 @@ fn failure(what: &Failure, program: &str) -> Diagnostic {
                 .help("give it more time with `timeout=SECONDS`")
         }
         Failure::TooMuch => error(format!("`{program}` wrote 2 GiB or more, and was stopped")),
-        Failure::Status(status, said) => {
-            let said = &said[..said.len().min(MOST_SHOWN)];
-            let said = String::from_utf8_lossy(said).trim_end().to_string();
-            let diagnostic = error(format!("`{program}` failed: {status}"));
-            if said.is_empty() { diagnostic } else { diagnostic.note(said) }
-        }
+        Failure::Status(status) => error(format!("`{program}` failed: {status}")),
     }
 }
 
-/// What `command` writes when it reads `input`. It is stopped after `timeout`.
-fn pipe(mut command: Command, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Failure> {
+/// What `command` writes when it reads `input`, and what it writes to its standard error. It is
+/// stopped after `timeout`.
+fn pipe(
+    mut command: Command,
+    input: Vec<u8>,
+    timeout: Duration,
+) -> (Result<Vec<u8>, Failure>, Option<String>) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(Failure::System)?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return (Err(Failure::System(error)), None),
+    };
+    let stderr = child.stderr.take().map(|stream| read_on(stream, MOST_SHOWN as u64));
+    let output = answer(&mut child, input, timeout);
+    let said = stderr.and_then(|stream| stream.recv_timeout(REST).ok()).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said).trim_end().to_string();
+    (output, (!said.is_empty()).then_some(said))
+}
+
+/// The streams of a program end with it, unless it left another one behind, which is not waited for.
+const REST: Duration = Duration::from_secs(1);
+
+/// What a program writes to its standard output.
+fn answer(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Failure> {
     if let Some(mut stdin) = child.stdin.take() {
         // A program may answer without reading all, which is no error.
         thread::spawn(move || stdin.write_all(&input));
     }
     let stdout = child.stdout.take().map(|stream| read_on(stream, MOST_OUTPUT + 1));
-    let stderr = child.stderr.take().map(|stream| read_on(stream, MOST_SHOWN as u64));
-    let status = wait(&mut child, timeout)?;
-    // The streams end with the program, unless it left another one behind, which is not waited for.
-    let rest = Duration::from_secs(1);
-    let collect = |stream: Option<std::sync::mpsc::Receiver<Vec<u8>>>| match stream {
-        Some(stream) => stream.recv_timeout(rest).map_err(|_| Failure::Timeout(timeout.as_secs())),
-        None => Ok(vec![]),
-    };
+    let status = wait(child, timeout)?;
     if !status.success() {
-        return Err(Failure::Status(status, collect(stderr).unwrap_or_default()));
+        return Err(Failure::Status(status));
     }
-    let output = collect(stdout)?;
+    let output = match stdout {
+        Some(stream) => {
+            stream.recv_timeout(REST).map_err(|_| Failure::Timeout(timeout.as_secs()))?
+        }
+        None => vec![],
+    };
     if output.len() as u64 > MOST_OUTPUT { Err(Failure::TooMuch) } else { Ok(output) }
 }
 

@@ -1,0 +1,2 @@
+echo three functions seen >&2
+cat
