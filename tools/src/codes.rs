@@ -82,10 +82,11 @@ pub const CODES: &[Code] = &[
     },
     Code {
         code: "E0734",
-        title: "two executors differ",
+        title: "what two executors give",
         explanation: "With `--compare`, a result of one executor differs from that of the other by \
                       more than a thousandth of the largest element, or at all for integers. This \
-                      is an error of the compiler.",
+                      is an error of the compiler. Where they agree, a remark says of what and how \
+                      closely.",
     },
     Code {
         code: "E0735",

@@ -116,9 +116,20 @@ fn run(
     }
     if let Some(other) = args.compare {
         let other = runner.run(other, found).map_err(|errors| found.extend(errors)).ok()?;
-        if let Some(difference) = difference(&value, &other.value) {
-            found.push(Diagnostic::error("E0734", difference));
-        }
+        let (first, second) = (ran.executor, other.executor);
+        found.push(match compare(&value, &other.value) {
+            Ok(compared) => {
+                let message = format!("`{first}` and `{second}` agree: {compared}");
+                Diagnostic::remark("E0734", message)
+            }
+            Err(difference) => Diagnostic::error("E0734", difference)
+                .note(format!("the first is of `{first}`, the other one of `{second}`")),
+        });
+    }
+    let mut outputs = flatten(value);
+    if let Some(item) = module.get(name) {
+        let names = output_names(&item.signature, outputs.len());
+        outputs.iter_mut().zip(names).for_each(|((output, _), name)| *output = name);
     }
     if let Some(path) = &args.output {
         let mut arrays = Arrays::default();
@@ -196,6 +207,8 @@ struct Runner<'a> {
 /// What came of a run.
 struct Ran {
     value: Value,
+    /// What ran it, as `--executor` names it.
+    executor: &'static str,
     profile: Option<Profile>,
 }
 
@@ -253,7 +266,7 @@ impl Runner<'_> {
         let values = self.arguments.iter().map(|argument| argument.value.clone()).collect();
         let interpreter = Interpreter::new(self.module, self.registry).options(options);
         let value = interpreter.call(self.name, values).map_err(|error| vec![error])?;
-        Ok(Ran { value, profile: None })
+        Ok(Ran { value, executor: "interp", profile: None })
     }
 
     /// Compiles the function and runs it, or interprets its loops. The arrays of `--params` are
@@ -314,37 +327,47 @@ impl Runner<'_> {
             1 => Value::Tensor(outputs.swap_remove(0)),
             _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),
         };
-        Ok(Ran { value, profile })
+        let executor = if interpret { "loops" } else { "graph" };
+        Ok(Ran { value, executor, profile })
     }
 }
 
-/// Where two results differ by more than rounding does: over a thousandth of the largest element,
-/// for floats; at all, for others.
-fn difference(found: &Value, expected: &Value) -> Option<String> {
+/// What two results have in common, in words. The error is where they differ by more than rounding
+/// does: over a thousandth of the largest element, for floats; at all, for others.
+fn compare(found: &Value, expected: &Value) -> Result<String, String> {
     let (found, expected) = (flatten(found.clone()), flatten(expected.clone()));
     if found.len() != expected.len() {
-        return Some(format!("{} results, and {} to compare with", found.len(), expected.len()));
+        return Err(format!("{} results, and {} to compare with", found.len(), expected.len()));
     }
+    let (mut tensors, mut elements, mut most) = (0, 0, 0.0_f64);
     for ((name, found), (_, expected)) in found.iter().zip(&expected) {
         let (Value::Tensor(found), Value::Tensor(expected)) = (found, expected) else { continue };
         if found.ty() != expected.ty() {
-            return Some(format!(
-                "{name} is {}, and to compare with {}",
-                found.ty(),
-                expected.ty()
-            ));
+            return Err(format!("{name} is {}, and to compare with {}", found.ty(), expected.ty()));
         }
         let expected_values = expected.to_f64();
         let largest = expected_values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
         let bound = if found.dtype().is_float() { 1e-3 * largest.max(1e-30) } else { 0.0 };
         for (place, (a, b)) in found.to_f64().iter().zip(&expected_values).enumerate() {
-            let close = (a - b).abs() <= bound || a == b || (a.is_nan() && b.is_nan());
-            if !close {
-                return Some(format!("{name} differs at element {place}: {a} and {b}"));
+            let equal = a == b || (a.is_nan() && b.is_nan());
+            let difference = if equal { 0.0 } else { (a - b).abs() };
+            // What is no number is not close.
+            if difference.is_nan() || difference > bound {
+                return Err(format!("{name} differs at element {place}: {a} and {b}"));
             }
+            most = most.max(difference);
         }
+        (tensors, elements) = (tensors + 1, elements + expected_values.len());
     }
-    None
+    let many = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let (tensors, elements) = (many(tensors, "tensor"), many(elements, "element"));
+    Ok(match most {
+        0.0 => format!("{tensors} of {elements} in all, without a difference"),
+        _ => format!("{tensors} of {elements} in all, the largest difference is {most:.3e}"),
+    })
 }
 
 /// A value for a parameter.
@@ -595,12 +618,15 @@ mod tests {
             let shape = [values.len() as i64];
             Value::Tensor(TensorData::from_f64(DType::FLOAT32, &shape, values).unwrap())
         };
-        assert_eq!(difference(&floats(&[1.0, 2.0]), &floats(&[1.0001, 2.0])), None);
-        assert_eq!(difference(&floats(&[f64::NAN]), &floats(&[f64::NAN])), None);
-        let found = difference(&floats(&[1.0, 2.0]), &floats(&[1.1, 2.0])).unwrap();
+        let compared = compare(&floats(&[1.0, 2.0]), &floats(&[1.0001, 2.0])).unwrap();
+        assert_eq!(compared, "1 tensor of 2 elements in all, the largest difference is 1.000e-4");
+        let compared = compare(&floats(&[f64::NAN]), &floats(&[f64::NAN])).unwrap();
+        assert_eq!(compared, "1 tensor of 1 element in all, without a difference");
+        assert!(compare(&floats(&[f64::NAN]), &floats(&[1.0])).is_err());
+        let found = compare(&floats(&[1.0, 2.0]), &floats(&[1.1, 2.0])).unwrap_err();
         assert!(found.starts_with("out_0 differs at element 0"), "{found}");
-        assert!(difference(&floats(&[1.0]), &floats(&[1.0, 2.0])).is_some());
+        assert!(compare(&floats(&[1.0]), &floats(&[1.0, 2.0])).is_err());
         let both = Value::tuple([floats(&[1.0]), floats(&[2.0])]);
-        assert!(difference(&both, &floats(&[1.0])).is_some());
+        assert!(compare(&both, &floats(&[1.0])).is_err());
     }
 }
