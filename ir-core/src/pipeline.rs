@@ -24,7 +24,7 @@ mod verify_each;
 mod verify_semantics;
 
 pub use bisect::BisectLimit;
-pub use crash::{Crash, catch_panic};
+pub use crash::{Crash, catch_panic, take_backtrace};
 pub use diff::{DiffForm, Stages, write_diff};
 pub use instrument::{Instrument, StepCx, StepResult};
 pub use parse::{Choice, PIPELINE_FILE, Pipeline, Step, choose};

@@ -318,6 +318,28 @@ fn errors_and_panics_end_the_run() {
     assert_eq!(report.diagnostics.last().unwrap().code, "E0710");
 }
 
+/// The environment asks for backtraces, so that this runs itself as a process of its own.
+#[test]
+fn backtraces_come_where_they_are_asked_for() {
+    if std::env::var_os("RUST_BACKTRACE").is_none_or(|value| value != "1") {
+        let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+        own.args(["--exact", "backtraces_come_where_they_are_asked_for"]);
+        let ran = own.env("RUST_BACKTRACE", "1").output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+        return;
+    }
+    let pipeline = Pipeline::parse("fail{panic}", &registry()).unwrap();
+    let notes = |backtraces| {
+        let options = RunOptions { backtraces, ..RunOptions::default() };
+        let (mut module, log) = (module(3), &mut io::sink());
+        let report = run(&pipeline, &mut module, &registry(), options, &mut [], log).unwrap();
+        report.diagnostics.into_iter().flat_map(|found| found.notes).collect::<Vec<_>>()
+    };
+    let [note] = &notes(true)[..] else { panic!("{:?}", notes(true)) };
+    assert!(note.starts_with("backtrace:\n") && note.contains("catch_panic"), "{note}");
+    assert_eq!(notes(false), Vec::<String>::new());
+}
+
 #[test]
 fn a_pass_that_does_not_end_is_ended() {
     let run_limited = |pass: &str, limit: u64, threads: usize| {

@@ -161,7 +161,7 @@ pub fn lower(
     progress.expect(pipeline.steps().len() + 2);
     let mut steps = PassProgress(progress);
     let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing, &mut steps];
-    let options = RunOptions { threads, ..RunOptions::default() };
+    let options = RunOptions { threads, backtraces: true, ..RunOptions::default() };
     let mut log = Vec::new();
     let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
         .map_err(|error| vec![Diagnostic::error("E0733", error.to_string())])?;

@@ -41,7 +41,7 @@ pub const CODES: &[Code] = &[
         title: "a pass crashed",
         explanation: "A pass panicked. This is an error of the compiler, not of its input. The reproducer \
                       that was written holds the input and the pipeline; `--run-reproducer FILE` runs both \
-                      again.",
+                      again, and with `RUST_BACKTRACE=1` in the environment says how the pass came there.",
     },
     Code {
         code: "E0711",

@@ -1,6 +1,7 @@
 //! Panics of a pass, caught and described.
 
 use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::Once;
@@ -16,11 +17,15 @@ pub struct Crash {
     pub item: Option<Symbol>,
     /// The panic message, with the place in our source.
     pub message: String,
+    /// How the pass came there, where that was asked for.
+    pub backtrace: Option<String>,
 }
 
 thread_local! {
     /// `Some` while this thread runs a pass: what the panic hook saw.
     static SEEN: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Where the last panic of this thread that was caught came from.
+    static TRACE: RefCell<Option<Backtrace>> = const { RefCell::new(None) };
 }
 
 static INSTALL: Once = Once::new();
@@ -34,6 +39,7 @@ pub fn catch_panic<R>(run: impl FnOnce() -> R) -> Result<R, String> {
             let caught = SEEN.with_borrow_mut(|seen| match seen {
                 Some(message) => {
                     *message = describe(info);
+                    TRACE.set(Some(Backtrace::capture()));
                     true
                 }
                 None => false,
@@ -50,6 +56,13 @@ pub fn catch_panic<R>(run: impl FnOnce() -> R) -> Result<R, String> {
         Some(message) if !message.is_empty() => message,
         _ => text(&*payload).to_string(),
     })
+}
+
+/// How this thread came to the last panic that [`catch_panic`] caught, as a note of a diagnostic, where
+/// the environment asks for that with `RUST_BACKTRACE`; nothing the second time.
+pub fn take_backtrace() -> Option<String> {
+    let trace = TRACE.take()?;
+    (trace.status() == BacktraceStatus::Captured).then(|| format!("backtrace:\n{trace}"))
 }
 
 fn text(payload: &(dyn Any + Send)) -> &str {

@@ -19,7 +19,7 @@ use crate::pass::{Explanation, FunctionPass, ModulePass, PassContext, PassInstan
 use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
-use super::crash::{Crash, catch_panic};
+use super::crash::{Crash, catch_panic, take_backtrace};
 use super::{Instrument, Pipeline, Step, StepCx, StepResult, provenance};
 
 /// How to run.
@@ -37,13 +37,16 @@ pub struct RunOptions {
     pub explain: bool,
     /// Whether passes that search are to end with what they have.
     pub interrupt: Interrupt,
+    /// Whether a crash comes with a backtrace, where `RUST_BACKTRACE` asks for one.
+    pub backtraces: bool,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
         let (sources, interrupt) = (SourceMap::default(), Interrupt::default());
         let edits = Some(EditLimit::DEFAULT);
-        RunOptions { threads: 1, sources, watch: None, edits, explain: false, interrupt }
+        let (watch, explain, backtraces) = (None, false, false);
+        RunOptions { threads: 1, sources, watch, edits, explain, interrupt, backtraces }
     }
 }
 
@@ -149,6 +152,7 @@ struct Findings {
     log: Vec<u8>,
     explanations: Vec<Explanation>,
     panic: Option<String>,
+    backtrace: Option<String>,
     /// Whether it was interrupted.
     cut: bool,
     /// Whether it changed how numbers are rounded.
@@ -297,8 +301,10 @@ fn cut_diagnostic(step: &Step) -> Diagnostic {
 fn crash_diagnostic(crash: &Crash) -> Diagnostic {
     let place = crash.item.map_or(String::new(), |item| format!(" on @{item}"));
     let message = format!("pass `{}` crashed{place}: {}", crash.pass, crash.message);
-    Diagnostic::error("E0710", message)
-        .help("this is an error of the compiler, not of the input; please report it")
+    let mut diagnostic = Diagnostic::error("E0710", message)
+        .help("this is an error of the compiler, not of the input; please report it");
+    diagnostic.notes.extend(crash.backtrace.clone());
+    diagnostic
 }
 
 fn endless_diagnostic(step: &Step, endless: &Endless, module: &Module) -> Diagnostic {
@@ -331,6 +337,7 @@ fn collect(
     cx.explain = options.explain;
     cx.interrupt = options.interrupt;
     let result = catch_panic(|| work(&mut cx));
+    let backtrace = options.backtraces.then(take_backtrace).flatten();
     let (cut, rounds) = (cx.was_cut_short(), cx.has_rounded_otherwise());
     let mut diagnostics = cx.diagnostics;
     let panic = match result {
@@ -342,7 +349,18 @@ fn collect(
         Err(message) => Some(message),
     };
     let PassContext { statistics, sources, files, log, explanations, .. } = cx;
-    Findings { diagnostics, statistics, sources, files, log, explanations, panic, cut, rounds }
+    Findings {
+        diagnostics,
+        statistics,
+        sources,
+        files,
+        log,
+        explanations,
+        panic,
+        backtrace,
+        cut,
+        rounds,
+    }
 }
 
 fn run_module_pass(
@@ -391,8 +409,8 @@ fn run_module_pass(
         }
     }
     let Findings { diagnostics, statistics, sources, files, log, explanations, .. } = findings;
-    let Findings { panic, cut, rounds, .. } = findings;
-    let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message });
+    let Findings { panic, backtrace, cut, rounds, .. } = findings;
+    let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message, backtrace });
     let tallies = Vec::from_iter(tally);
     let items = vec![];
     Executed {
@@ -463,7 +481,8 @@ fn run_function_pass(
             *executed.statistics.entry(counter).or_default() += amount;
         }
         if let (Some(message), None) = (findings.panic, &executed.crash) {
-            executed.crash = Some(Crash { pass: step.def.name, item: Some(job.name), message });
+            let (pass, item, backtrace) = (step.def.name, Some(job.name), findings.backtrace);
+            executed.crash = Some(Crash { pass, item, message, backtrace });
         }
     }
     executed

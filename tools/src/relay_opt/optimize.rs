@@ -11,7 +11,7 @@ use ir_core::files::{self, OutputFile};
 use ir_core::pipeline::{
     BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
     Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics, catch_panic, run,
-    write_statistics,
+    take_backtrace, write_statistics,
 };
 use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
 use rewrites::library::Library;
@@ -632,7 +632,9 @@ impl Session<'_> {
         let interrupt = io.interrupt();
         let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
             let sources = rules.clone();
-            let options = RunOptions { threads, sources, watch, edits, explain, interrupt };
+            let backtraces = true;
+            let options =
+                RunOptions { threads, sources, watch, edits, explain, interrupt, backtraces };
             let kept = results.map(|results| results.items(verified, registry));
             let report = match kept {
                 Some(items) => {
@@ -828,6 +830,8 @@ impl Session<'_> {
 
 /// What to say of a panic.
 pub(super) fn crash(message: &str) -> Diagnostic {
-    Diagnostic::error("E0727", format!("relay-opt crashed: {message}"))
-        .help("this is an error of the compiler, not of the input; please report it")
+    let mut crash = Diagnostic::error("E0727", format!("relay-opt crashed: {message}"))
+        .help("this is an error of the compiler, not of the input; please report it");
+    crash.notes.extend(take_backtrace());
+    crash
 }

@@ -115,7 +115,7 @@ fn data(
     let mut verify_each = VerifyEach::new(&verify);
     let mut instruments: Vec<&mut dyn Instrument> = vec![&mut recorder, &mut verify_each];
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let options = RunOptions { threads, ..RunOptions::default() };
+    let options = RunOptions { threads, backtraces: true, ..RunOptions::default() };
     let report = run(pipeline, &mut module, registry, options, &mut instruments, io.stderr)?;
     reporter.sources(&report.sources);
     found.extend(report.diagnostics);
