@@ -147,9 +147,8 @@ impl<'a> Program<'a> {
             offset = offset.saturating_add(bytes).next_multiple_of(ALIGNMENT);
         }
         for (index, (field, ty)) in params.take(layout.outputs).enumerate() {
-            let end = if CPP_WORDS.contains(&field.as_str()) { "_" } else { "" };
             outputs.push(match model.outputs.get(index) {
-                Some(name) => Tensor::new(name, format!("{field}{end}"), *ty)?,
+                Some(name) => Tensor::new(name, field.clone(), *ty)?,
                 None => Tensor::new(&format!("out_{index}"), format!("out_{index}"), *ty)?,
             });
         }
