@@ -231,5 +231,14 @@ fn what_has_no_length_keeps_its_zeros() {
     let nodes = vec![node("LpNormalization", &["x"], &["y"]).with("p", Attribute::Int(1))];
     let inputs = vec![value("x", FLOAT, &["2", "3"])];
     let module = import(&model(17, graph(nodes, inputs, &["y"], vec![]))).unwrap().module;
-    insta::assert_snapshot!(text(module), @"");
+    insta::assert_snapshot!(text(module), @r#"
+    #[version = "0.0.5"]
+    def @main(%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] {
+      %0 = abs(%x) /* ty=Tensor[(2, 3), float32] */;
+      %1 = sum(%0, axis=[1], keepdims=True) /* ty=Tensor[(2, 1), float32] */;
+      %2 = equal(%1, 0f) /* ty=Tensor[(2, 1), bool] */;
+      %3 = where(%2, 1f, %1) /* ty=Tensor[(2, 1), float32] */;
+      divide(%x, %3) /* ty=Tensor[(2, 3), float32] */
+    }
+    "#);
 }
