@@ -58,7 +58,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a call from outside with too few arguments; the command line counts them",
         "dialects/relay/src/interpreter/tests.rs",
     ),
-    ("E0734", "executors that differ; none of ours should", "tools/src/relay_opt/run_model.rs"),
     (
         "E0850",
         "an access outside of a buffer; the kernels that lowering makes have none",

@@ -522,7 +522,7 @@ fn completed(words: &[&str]) -> Option<String> {
 #[test]
 fn a_shell_completes_passes_and_options() {
     for (words, wanted) in [
-        (&["relay-opt", "--pass", "test-mis"][..], "test-miscompile"),
+        (&["relay-opt", "--pass", "fold-sc"][..], "fold-scale-axis"),
         (&["relay-opt", "run", "--exec"], "--executor"),
         (&["relay-opt", "plugin", "build", "--rel"], "--release"),
         (&["relay-opt", "--explain", "E074"], "E0740 E0741 E0742 E0743"),

@@ -44,8 +44,8 @@ pub struct RunOptions {
 impl Default for RunOptions {
     fn default() -> RunOptions {
         let (sources, interrupt) = (SourceMap::default(), Interrupt::default());
-        let edits = Some(EditLimit::DEFAULT);
-        let (watch, explain, backtraces) = (None, false, false);
+        let (edits, watch) = (Some(EditLimit::DEFAULT), None);
+        let (explain, backtraces) = (false, false);
         RunOptions { threads: 1, sources, watch, edits, explain, interrupt, backtraces }
     }
 }

@@ -912,7 +912,7 @@ pub(super) fn help() -> Vec<(String, String)> {
     while let Some((name, command)) = pending.pop() {
         help.push((name.clone(), command.render_long_help().to_string()));
         let start = pending.len();
-        let subcommands = command.get_subcommands_mut();
+        let subcommands = command.get_subcommands_mut().filter(|command| !command.is_hide_set());
         pending
             .extend(subcommands.map(|command| (format!("{name} {}", command.get_name()), command)));
         pending[start..].reverse();
