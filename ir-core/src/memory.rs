@@ -88,8 +88,9 @@ fn of_group() -> Option<usize> {
     };
     // Pages of files are given back where memory is needed.
     let stat = fs::read_to_string("/sys/fs/cgroup/memory.stat").unwrap_or_default();
-    let files = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
-    let files = files.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    let names = ["active_file ", "inactive_file "];
+    let of_files = |line: &str| names.iter().find_map(|name| line.strip_prefix(name));
+    let files = stat.lines().filter_map(|line| of_files(line)?.parse::<usize>().ok()).sum();
     let used = number("memory.current")?.saturating_sub(files);
     Some(number("memory.max")?.saturating_sub(used))
 }

@@ -483,6 +483,15 @@ fn an_allocation_is_undefined_each_time() {
 }
 
 #[test]
+fn an_allocation_is_granted_before_it_is_made() {
+    let (mut w, _) = Writer::new(&[(&[2], F32)]);
+    w.alloc(&[1 << 45]);
+    let error = w.run(&[], 1).unwrap_err();
+    assert_eq!(error.code, "E0858");
+    assert!(error.message.contains("of memory are needed"), "{}", error.message);
+}
+
+#[test]
 fn results_must_be_complete_and_inputs_stay() {
     let (mut w, p) = Writer::new(&[(&[2, 2], F32)]);
     let (zero, value) = (w.e(|e| e.index(0)), w.e(|e| e.number(F32, 1.0)));
