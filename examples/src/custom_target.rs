@@ -21,7 +21,7 @@ pub struct Listing {
     machine: Capabilities,
 }
 
-/// The target, for `target_core::register`.
+/// The target, for `add_target`.
 pub const fn registration() -> Registration {
     const DOC: &str = "The loops of kernels, for readers; run by an interpreter.";
     Registration::new::<ListingOptions>("listing", DOC, |options| {
@@ -57,7 +57,7 @@ impl Target for Listing {
     }
 
     fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {
-        let registry = Registry::new().with(te::dialect());
+        let registry = Registry::from([te::dialect()]);
         let options = relay::text::PrintOptions::default();
         let mut text = Vec::new();
         relay::text::print(module.get(), &registry, &options, &mut text)
@@ -68,7 +68,7 @@ impl Target for Listing {
 
     fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostic> {
         // A target with tools, such as a compiler or a validator, asks them here.
-        let registry = Registry::new().with(te::dialect());
+        let registry = Registry::from([te::dialect()]);
         for artifact in artifacts {
             let (_, found) = relay::text::parse(&artifact.name, &artifact.text, &registry);
             if let Some(error) = found.into_iter().find(Diagnostic::is_error) {

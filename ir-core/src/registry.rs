@@ -380,12 +380,11 @@ impl Registry {
         Registry::default()
     }
 
-    /// This registry with a dialect. Panics when the name is taken, as two plugins would.
-    pub fn with(mut self, dialect: Dialect) -> Registry {
+    /// Adds a dialect with all that it registers. Panics when the name is taken.
+    pub fn add_dialect(&mut self, dialect: Dialect) {
         let earlier = self.dialects.insert(dialect.name, dialect);
         assert!(earlier.is_none(), "dialect `{}` is registered twice", dialect.name);
-        (dialect.register)(&mut self);
-        self
+        (dialect.register)(self);
     }
 
     /// Adds an operation. Panics when the name is taken.
@@ -584,6 +583,17 @@ impl Registry {
     /// Pass `name`.
     pub fn find_pass(&self, name: &str) -> Option<&PassDef> {
         self.passes.get(name)
+    }
+}
+
+impl<const N: usize> From<[Dialect; N]> for Registry {
+    /// A registry of these dialects. Panics when two have the same name.
+    fn from(dialects: [Dialect; N]) -> Registry {
+        let mut registry = Registry::new();
+        for dialect in dialects {
+            registry.add_dialect(dialect);
+        }
+        registry
     }
 }
 

@@ -16,7 +16,7 @@ use rewrites::rule::Rule;
 use rewrites::saturate::Budget;
 
 fn registry() -> Registry {
-    Registry::new().with(relay::dialect())
+    Registry::from([relay::dialect()])
 }
 
 fn library(registry: &Registry) -> Library {

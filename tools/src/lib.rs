@@ -15,15 +15,16 @@ pub mod strategies;
 pub mod worker;
 
 use ir_core::Registry;
+use target_core::AddTarget;
 
 pub use process::{Ran, run_process, run_within};
 
 /// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A tool of
 /// your own starts from this and adds to it.
 pub fn registry() -> Registry {
-    let mut registry = Registry::new().with(te::dialect()).with(relay::dialect());
+    let mut registry = Registry::from([te::dialect(), relay::dialect()]);
     passes::register(&mut registry);
-    target_core::register(&mut registry, target_c::registration());
+    registry.add_target(target_c::registration());
     for (name, text, doc) in LEVELS {
         registry.add_pipeline(name, text, doc);
     }

@@ -448,7 +448,7 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     assert!(found.is_empty(), "{found:?}");
     let found = relay::inference::infer_module(&mut module, registry);
     assert!(found.is_empty(), "{found:?}");
-    let targets = Targets::new().with(target_c::registration());
+    let targets = Targets::from([target_c::registration()]);
     let target = targets.parse("c{isa=avx2,threads=4}").expect("a target");
     let constant = TensorData::from_f64(DType::FLOAT32, &[10, 48], &[0.25; 480]).expect("a tensor");
     let module: &mut Module = &mut module;

@@ -115,7 +115,7 @@ fn report(results: Vec<(PathBuf, Result<(), String>)>) {
 
 #[test]
 fn fixtures_give_their_recorded_numbers() {
-    let registry = Registry::new().with(relay::dialect());
+    let registry = Registry::from([relay::dialect()]);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let models: Vec<PathBuf> =
         files(&folder, ".npz").into_iter().map(|path| path.with_extension("relay")).collect();
@@ -126,7 +126,7 @@ fn fixtures_give_their_recorded_numbers() {
 #[test]
 fn the_corpus_gives_its_recorded_numbers() {
     let Some(corpus) = std::env::var_os("RELAY_CORPUS").map(PathBuf::from) else { return };
-    let registry = Registry::new().with(relay::dialect());
+    let registry = Registry::from([relay::dialect()]);
     let mut results = Vec::new();
     for path in files(&corpus, ".npz").into_iter().map(|path| path.with_extension("relay")) {
         if !is_left_out(&path) {

@@ -10,7 +10,7 @@ use relay::interpreter::{Interpreter, Value, approx_equal, flatten};
 use relay::text::parse;
 
 fn registry() -> Registry {
-    Registry::new().with(relay::dialect())
+    Registry::from([relay::dialect()])
 }
 
 /// Operand `k` of a test: small integers without a short period.

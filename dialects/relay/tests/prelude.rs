@@ -7,7 +7,7 @@ use relay::text::parse;
 
 /// The integer that `expression` evaluates to.
 fn run(expression: &str) -> i64 {
-    let registry = Registry::new().with(relay::dialect());
+    let registry = Registry::from([relay::dialect()]);
     let helpers = "
         def @digits(%xs: List[int32]) -> int32 {
           @foldl(fn (%n: int32, %x: int32) -> int32 { %n * 10 + %x }, 0, %xs)

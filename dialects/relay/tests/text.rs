@@ -8,7 +8,7 @@ use ir_core::{AttrDict, Diagnostic, Module, OpDef, OpInfo, Registry, Scalar, Ten
 use relay::text::{PrintOptions, parse, print};
 
 fn registry() -> Registry {
-    Registry::new().with(relay::dialect())
+    Registry::from([relay::dialect()])
 }
 
 fn printed_with(module: &Module, registry: &Registry, options: &PrintOptions) -> String {

@@ -171,7 +171,7 @@ fn check(path: &Path, registry: &Registry, compared: &mut Compared) -> Vec<Strin
 }
 
 fn check_all(root: PathBuf) {
-    let registry = Registry::new().with(relay::dialect());
+    let registry = Registry::from([relay::dialect()]);
     let (files, mut compared) = (files(root), Compared::default());
     let failures: Vec<String> =
         files.iter().flat_map(|path| check(path, &registry, &mut compared)).collect();

@@ -5,7 +5,7 @@ use relay::inference::infer_module;
 
 /// The codes and messages of inferring a module in the generic form.
 fn errors(text: &str) -> Vec<String> {
-    let registry = Registry::new().with(relay::dialect());
+    let registry = Registry::from([relay::dialect()]);
     let (mut module, diagnostics) = ir_core::text::parse("test", text, &registry);
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
     let found = infer_module(&mut module, &registry);

@@ -29,7 +29,7 @@ fn text(kernel: Item) -> String {
 
 /// The text of a module that holds.
 fn checked(module: &Module) -> String {
-    let registry = Registry::new().with(te::dialect());
+    let registry = Registry::from([te::dialect()]);
     let mut out = Vec::new();
     ir_core::text::print(module, &registry, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -107,7 +107,7 @@ fn recorded(function: Item, schedule: &Schedule) -> Module {
     module.items.insert(Symbol::new("f"), function);
     module.items.insert(Symbol::new("s"), schedule.to_item(Symbol::new("f")).unwrap());
     let text = checked(&module);
-    let registry = Registry::new().with(te::dialect());
+    let registry = Registry::from([te::dialect()]);
     let (module, diagnostics) = ir_core::text::parse("test", &text, &registry);
     assert!(diagnostics.is_empty(), "{diagnostics:#?}\n{text}");
     module
@@ -119,7 +119,7 @@ fn records_replay(seed: u64, steps: usize) {
     let function = te::generate::compute_function(seed, &Default::default()).unwrap();
     let (schedule, log) = te::generate::schedule(&function, seed, steps).unwrap();
     let module = recorded(function, &schedule);
-    let registry = Registry::new().with(te::dialect());
+    let registry = Registry::from([te::dialect()]);
     let mut seen = 0;
     let item = module.get("s").unwrap();
     let replayed = replay_steps(item, &module, &registry, &mut |_, _| seen += 1);
@@ -150,7 +150,7 @@ fn a_record_reads_as_what_was_done() {
     s.compute_root(partial).unwrap();
     let mut module = recorded(f, &s);
     module.items.shift_remove(&Symbol::new("f"));
-    let registry = Registry::new().with(te::dialect());
+    let registry = Registry::from([te::dialect()]);
     let mut out = Vec::new();
     ir_core::text::print(&module, &registry, &mut out).unwrap();
     insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"

@@ -124,7 +124,7 @@ impl Case {
 }
 
 fn registry() -> Registry {
-    Registry::new().with(te::dialect())
+    Registry::from([te::dialect()])
 }
 
 fn text(module: &Module) -> String {

@@ -16,7 +16,7 @@ use te::loops::{
 use te::scalar::{Cast, Constant, ScalarOp, Select};
 
 fn registry() -> Registry {
-    Registry::new().with(te::dialect())
+    Registry::from([te::dialect()])
 }
 
 fn print(item: &Item, registry: &Registry) -> String {

@@ -87,7 +87,7 @@ impl OptionValue for Isa {
     }
 }
 
-/// The target `c`, for [`Targets::with`](target_core::Targets::with).
+/// The target `c`, for [`AddTarget::add_target`](target_core::AddTarget::add_target).
 pub const fn registration() -> Registration {
     const DOC: &str = "C: portable C11, or GNU vectors for this machine, compiled and run here.";
     Registration::new::<COptions>("c", DOC, |options| {

@@ -110,7 +110,7 @@ fn buffers_are_checked_before_the_call() {
 
 #[test]
 fn targets_are_named_by_text() {
-    let targets = Targets::new().with(target_c::registration());
+    let targets = Targets::from([target_c::registration()]);
     let target =
         targets.parse("c{isa=avx2, width=4, threads=3}").unwrap_or_else(|e| panic!("{e:?}"));
     let capabilities = target.capabilities();

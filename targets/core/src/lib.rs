@@ -4,7 +4,7 @@
 //! keeps; text such as `c{width=16,isa=avx512}` names and configures it:
 //!
 //! ```text
-//! register(&mut registry, target_c::registration());
+//! registry.add_target(target_c::registration());
 //! let target = targets(&registry).parse("c{isa=avx2}")?;
 //! let loaded = target.load(verified)?;
 //! loaded.call("relu", &mut buffers)?;
@@ -140,12 +140,18 @@ impl Registration {
     }
 }
 
-/// Adds a target to those of `registry`, and its costs to what passes can name. Panics when the name
-/// is taken.
-pub fn register(registry: &mut Registry, target: Registration) {
-    registry.extension_mut::<Targets>().add(target);
-    *registry.extension_mut() =
-        CostsByName(Some(|registry, text| targets(registry).parse(text)?.costs()));
+/// What a registry takes besides what `ir-core` knows of: `registry.add_target(registration())`.
+pub trait AddTarget {
+    /// Adds a target, and its costs to what passes can name. Panics when the name is taken.
+    fn add_target(&mut self, target: Registration);
+}
+
+impl AddTarget for Registry {
+    fn add_target(&mut self, target: Registration) {
+        self.extension_mut::<Targets>().add(target);
+        *self.extension_mut() =
+            CostsByName(Some(|registry, text| targets(registry).parse(text)?.costs()));
+    }
 }
 
 /// The targets of `registry`.
@@ -162,12 +168,6 @@ impl Targets {
     /// No targets.
     pub const fn new() -> Targets {
         Targets(Vec::new())
-    }
-
-    /// These and `target`. Panics when the name is taken.
-    pub fn with(mut self, target: Registration) -> Targets {
-        self.add(target);
-        self
     }
 
     /// Adds a target. Panics when the name is taken.
@@ -191,5 +191,16 @@ impl Targets {
             .map(|target| Choice { name: target.name, options: target.options, make: target.make })
             .collect();
         choose(text, "target", "E0901", &choices)
+    }
+}
+
+impl<const N: usize> From<[Registration; N]> for Targets {
+    /// These targets. Panics when two have the same name.
+    fn from(registrations: [Registration; N]) -> Targets {
+        let mut targets = Targets::new();
+        for registration in registrations {
+            targets.add(registration);
+        }
+        targets
     }
 }

@@ -12,7 +12,7 @@ use crate::interpreter::{Interpreter, Options, approx_equal, check_type, random_
 use crate::language::is_primitive;
 
 fn registry() -> Registry {
-    Registry::new().with(crate::dialect())
+    Registry::from([crate::dialect()])
 }
 
 /// A module of the generator as text for a failure message: operations by name.

@@ -10,7 +10,7 @@ use super::infer_module;
 use crate::text::parse;
 
 fn registry() -> Registry {
-    Registry::new().with(crate::dialect())
+    Registry::from([crate::dialect()])
 }
 
 fn read(text: &str, registry: &Registry) -> Module {

@@ -22,13 +22,14 @@ fn int_type() -> Type {
 }
 
 fn registry() -> Registry {
-    Registry::new().with(crate::dialect()).with(Dialect {
+    let test = Dialect {
         name: "test",
         doc: "Operators for tests.",
         register: |registry| {
             registry.add_op(ir_core::OpInfo::new(ir_core::OpDef::new("test.mute", "")));
         },
-    })
+    };
+    Registry::from([crate::dialect(), test])
 }
 
 fn int(value: i64) -> Value {

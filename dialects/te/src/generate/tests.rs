@@ -11,7 +11,7 @@ fn module(seed: u64, options: &Options) -> Module {
 }
 
 fn check(seed: u64, options: &Options) {
-    let registry = Registry::new().with(crate::dialect());
+    let registry = Registry::from([crate::dialect()]);
     let module = module(seed, options);
     let diagnostics = verify(&module, &registry).err().unwrap_or_default();
     let messages: Vec<&String> = diagnostics.iter().map(|d| &d.message).collect();

@@ -21,7 +21,7 @@ fn eighths(shape: &[i64], seed: u64) -> TensorData {
 fn verified(item: Item) -> Item {
     let mut module = Module::new();
     module.items.insert("f".into(), item.clone());
-    let registry = ir_core::Registry::new().with(crate::dialect());
+    let registry = ir_core::Registry::from([crate::dialect()]);
     let diagnostics = verify(&module, &registry).err().unwrap_or_default();
     assert!(diagnostics.is_empty(), "{diagnostics:#?}");
     item
@@ -566,7 +566,7 @@ fn kernels_call_kernels() {
     w.add(&call(&[p[0], middle]), &[], 0);
     w.add(&call(&[middle, p[1]]), &[], 0);
     module.items.insert("main".into(), w.item(1));
-    let registry = ir_core::Registry::new().with(crate::dialect());
+    let registry = ir_core::Registry::from([crate::dialect()]);
     assert!(verify(&module, &registry).is_ok());
     let x = TensorData::from_f64(F32, &[3], &[1.0, 2.0, -3.0]).unwrap();
     let body = module.body("main").unwrap();

@@ -149,7 +149,7 @@ pub(crate) fn model(opset: i64, graph: Message) -> Bytes {
 }
 
 pub(crate) fn registry() -> Registry {
-    Registry::new().with(relay::dialect())
+    Registry::from([relay::dialect()])
 }
 
 pub(crate) fn import(model: &Bytes) -> Result<Import, Vec<Diagnostic>> {

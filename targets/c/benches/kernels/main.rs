@@ -114,8 +114,8 @@ impl Bench {
 
 fn main() {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let registry = Registry::new().with(te::dialect());
-    let target = Targets::new().with(target_c::registration()).parse("c{threads=1}").unwrap();
+    let registry = Registry::from([te::dialect()]);
+    let target = Targets::from([target_c::registration()]).parse("c{threads=1}").unwrap();
     let bench = Bench { registry, target };
     let (peak, exponentials) = (bench.multiply_adds(), bench.exponentials());
     println!("multiply-adds {:.1} GFLOP/s, exponentials {:.2} G/s", peak / 1e9, exponentials / 1e9);

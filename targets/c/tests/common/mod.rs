@@ -17,7 +17,7 @@ use te::loops::{Alloc, Broadcast, For, ForKind, KERNEL, OUTPUTS, Ramp, Scope, St
 use te::scalar::{Cast, Constant, ScalarOp, Select};
 
 pub fn registry() -> Registry {
-    Registry::new().with(te::dialect())
+    Registry::from([te::dialect()])
 }
 
 /// The items of `text`, of which empty lines part any two.
