@@ -7,6 +7,7 @@ pub mod custom_operator;
 pub mod custom_pass;
 pub mod custom_rules;
 pub mod custom_target;
+pub mod editing;
 pub mod graphs;
 
 use ir_core::Registry;

@@ -43,6 +43,7 @@ fn pages_show_the_compiled_code() {
         "add-a-target.md",
         "plugins.md",
         "rules.md",
+        "incremental.md",
     ] {
         let path = root.join("docs").join(page);
         let text = fs::read_to_string(&path).expect("the page exists");
@@ -54,6 +55,15 @@ fn pages_show_the_compiled_code() {
             assert!(text == wanted, "docs/{page} is stale; run with UPDATE=1");
         }
     }
+}
+
+#[test]
+fn a_database_answers_after_an_edit() {
+    let text = "def @main(%x: float32) { exq(%x) }\n";
+    let start = text.find("exq").expect("it stands there");
+    let (before, after) = examples::editing::edited(text, start..start + 3, examples::registry());
+    assert!(!before.is_empty());
+    assert_eq!(after, Some(vec![]));
 }
 
 /// A custom pass takes at most 25 lines and one registration.
