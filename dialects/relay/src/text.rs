@@ -33,6 +33,7 @@ use rustc_hash::FxHashMap;
 pub use metadata::Metadata;
 pub use printer::PrintOptions;
 pub use reading::{Linked, MetadataSource, Outline, Part, ReadItem, Reading, Scope, Words, link};
+pub use types::DTYPES;
 
 use crate::inference::{DataTypes, data_types};
 use parser::Parser;

@@ -202,6 +202,11 @@ impl<'t> Cursor<'t> {
     /// Reports that `expected` should stand at the current token, unless that is malformed, which
     /// has been reported.
     pub(super) fn unexpected(&mut self, expected: &str) -> Reported {
+        self.unexpected_near(expected, None)
+    }
+
+    /// The same, with what may have been meant.
+    pub(super) fn unexpected_near(&mut self, expected: &str, near: Option<String>) -> Reported {
         let token = self.current;
         let found = match token.kind {
             TokenKind::Error(_) => return Reported,
@@ -213,7 +218,8 @@ impl<'t> Cursor<'t> {
             kind => kind.describe().to_string(),
         };
         let message = format!("expected {expected}, found {found}");
-        let found = Diagnostic::error(codes::SYNTAX, message).at(self.span(token));
+        let mut found = Diagnostic::error(codes::SYNTAX, message).at(self.span(token));
+        found.help = near;
         self.report(found);
         Reported
     }

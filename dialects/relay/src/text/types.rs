@@ -12,6 +12,12 @@ use super::codes;
 use super::cursor::Reported;
 use super::parser::Parser;
 
+/// Element types that programs use most.
+pub const DTYPES: [&str; 13] = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+    "bfloat16", "float32", "float64",
+];
+
 /// The deepest nesting of brackets in an extent.
 const MAX_EXTENT_DEPTH: usize = 100;
 
@@ -336,7 +342,10 @@ impl Parser<'_> {
                 self.cursor.bump();
                 Ok(dtype)
             }
-            _ => Err(self.cursor.unexpected("an element type such as `float32`")),
+            _ => {
+                let near = did_you_mean(&text, DTYPES.iter().copied());
+                Err(self.cursor.unexpected_near("an element type such as `float32`", near))
+            }
         }
     }
 
