@@ -143,6 +143,16 @@ pub fn did_you_mean<'a>(
     did_you_mean_with("", name, candidates)
 }
 
+/// The misspelt name in a message, and the names that [`did_you_mean`] in it suggests, with their
+/// sigils.
+pub fn suggestions(message: &str) -> Option<(&str, Vec<&str>)> {
+    let (before, after) = message.split_once("did you mean `")?;
+    let name = before.rsplit('`').nth(1)?;
+    let near: Vec<&str> = after.split('?').next()?.split('`').step_by(2).collect();
+    // Behind the last name stands nothing.
+    Some((name, near.into_iter().filter(|near| !near.is_empty()).collect()))
+}
+
 /// [`did_you_mean`] for names that are written after a sigil, such as `@main` and `%x`. Neither
 /// `name` nor the candidates contain it.
 pub fn did_you_mean_with<'a>(

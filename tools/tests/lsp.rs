@@ -77,7 +77,8 @@ fn diagnostics_follow_edits() {
     let code = found[0]["code"].as_str().unwrap();
     let actions = json!({ "range": range, "context": { "diagnostics": found } });
     let actions = client.about("textDocument/codeAction", URI, actions).unwrap();
-    let command = &actions[0]["command"];
+    let mut commands = actions.as_array().unwrap().iter().map(|action| &action["command"]);
+    let command = commands.find(|command| command.is_object()).unwrap();
     let explained = client.request("workspace/executeCommand", command.clone()).unwrap();
     assert!(explained.as_str().unwrap().contains(code), "{explained}");
     client.change(URI, 3, json!([{ "range": range, "text": "exp" }]));
@@ -288,6 +289,138 @@ fn symbols_are_the_items() {
 }
 
 #[test]
+fn symbols_of_all_documents_are_found() {
+    let mut client = opened(PROGRAM);
+    client.open("file:///models/other.relay", 1, "def @doubled(%x: int32) { %x }\n");
+    let mut find = |query: &str| -> Vec<String> {
+        let found = client.request("workspace/symbol", json!({ "query": query })).unwrap();
+        let name = |symbol: &Value| {
+            let uri = symbol["location"]["uri"].as_str().unwrap();
+            format!("{} {}", uri.rsplit('/').next().unwrap(), symbol["name"].as_str().unwrap())
+        };
+        found.as_array().unwrap().iter().map(name).collect()
+    };
+    assert_eq!(find("Dbl"), ["model.relay @double", "other.relay @doubled"]);
+    assert_eq!(find("nil"), ["model.relay Nil"]);
+    assert_eq!(find("").len(), 7);
+    assert!(find("zzz").is_empty());
+    assert_eq!(client.end(), Some(0));
+}
+
+#[test]
+fn brackets_and_comments_fold() {
+    let text = "// One,\n// two.\ndef @f(%x: int32) { // Not alone.\n  if (True) {\n    1\n  } else {\n    \
+                2\n  }\n}\n/* Three,\n   four. */\ndef @g() { 1 }\n";
+    let mut client = opened(text);
+    let folds = client.about("textDocument/foldingRange", URI, json!({})).unwrap();
+    let mut lines: Vec<(u64, u64, String)> = folds
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fold| {
+            let line = |key: &str| fold[key].as_u64().unwrap();
+            let kind = fold["kind"].as_str().unwrap_or("").to_string();
+            (line("startLine"), line("endLine"), kind)
+        })
+        .collect();
+    lines.sort();
+    let comment = || "comment".to_string();
+    let none = String::new;
+    let wanted =
+        [(0, 1, comment()), (2, 7, none()), (3, 4, none()), (5, 6, none()), (9, 10, comment())];
+    assert_eq!(lines, wanted);
+    assert_eq!(client.end(), Some(0));
+}
+
+/// The signature at the end of `before`, the parameter that stands there in brackets.
+fn signature(client: &mut Client, before: &str, after: &str) -> String {
+    let text = format!("{before}{after}");
+    client.open(URI, 1, &text);
+    let help = client.at("textDocument/signatureHelp", URI, &text, before.len()).unwrap();
+    client.close(URI);
+    if help.is_null() {
+        return String::new();
+    }
+    let signature = &help["signatures"][0];
+    let label = signature["label"].as_str().unwrap();
+    let active = help["activeParameter"].as_u64().unwrap() as usize;
+    let place = &signature["parameters"][active]["label"];
+    let Some(start) = place[0].as_u64() else { return label.to_string() };
+    let (start, end) = (start as usize, place[1].as_u64().unwrap() as usize);
+    format!("{}[{}]{}", &label[..start], &label[start..end], &label[end..])
+}
+
+#[test]
+fn calls_show_what_they_take() {
+    let mut client = Client::ready();
+    let head = "type L { Cons(int32, L), Nil }\ndef @g(%a: int32, %b: Tensor[(4), float32]) -> int32 \
+                { %a }\ndef @f(%x: Tensor[(4), float32]) {\n  ";
+    let mut at = |call: &str, after: &str| signature(&mut client, &format!("{head}{call}"), after);
+    assert_eq!(at("nn.relu(", "%x)\n}\n"), "nn.relu([data])");
+    let second = at("split(%x, ", ")\n}\n");
+    assert!(second.starts_with("split(data, [indices_or_sections=]"), "{second}");
+    let keyed = at("split(%x, axis=", "0)\n}\n");
+    assert!(keyed.contains("[axis=]"), "{keyed}");
+    assert_eq!(at("add(exp(%x), ", "%x)\n}\n"), "add(lhs, [rhs])");
+    let many = at("@g(1, ", "%x)\n}\n");
+    assert_eq!(many, "@g(%a: int32, [%b: Tensor[(4), float32]]) -> int32");
+    assert_eq!(at("Cons(1, ", "Nil)\n}\n"), "Cons(int32, [L[]]) -> L[]");
+    // Behind the call, in a declaration, and while it is not closed.
+    assert_eq!(at("nn.relu(%x)", "\n}\n"), "");
+    assert_eq!(signature(&mut client, "def @f(", "%x: int32) { %x }\n"), "");
+    assert_eq!(signature(&mut client, "def @f(%x: int32) { add(%x, ", ""), "add(lhs, [rhs])");
+    assert_eq!(client.end(), Some(0));
+}
+
+/// The titles of the actions for all diagnostics of `text` and what they make of it.
+fn fixed(client: &mut Client, text: &str) -> Vec<(String, String)> {
+    client.open(URI, 1, text);
+    let found = client.diagnostics(URI, 1);
+    let whole = json!({ "start": position(text, 0), "end": position(text, text.len()) });
+    let params = json!({ "range": whole, "context": { "diagnostics": found } });
+    let actions = client.about("textDocument/codeAction", URI, params).unwrap();
+    client.close(URI);
+    let edited = actions.as_array().unwrap().iter().filter_map(|action| {
+        let edits = action["edit"]["changes"].get(URI)?;
+        Some((action["title"].as_str()?.to_string(), applied(text, edits)))
+    });
+    edited.collect()
+}
+
+#[test]
+fn quick_fixes_correct_names_and_write_types() {
+    let mut client = Client::ready();
+    let first = |client: &mut Client, text: &str| fixed(client, text).swap_remove(0).1;
+    for (wrong, right) in [("nn.relo", "nn.relu"), ("%y", "%x"), ("@mian", "@main")] {
+        let text = |name: &str| match name.starts_with('%') {
+            true => format!("def @main(%x: Tensor[(4), float32]) {{ nn.relu({name}) }}\n"),
+            false => format!("def @main(%x: Tensor[(4), float32]) {{ {name}(%x) }}\n"),
+        };
+        assert_eq!(first(&mut client, &text(wrong)), text(right));
+    }
+    let attribute = |name: &str| {
+        format!("def @main(%x: Tensor[(4), float32]) {{ nn.softmax(%x, {name}=0) }}\n")
+    };
+    assert_eq!(first(&mut client, &attribute("axes")), attribute("axis"));
+    let dtype = |name: &str| format!("def @main(%x: Tensor[(4), {name}]) {{ %x }}\n");
+    assert_eq!(first(&mut client, &dtype("flot32")), dtype("float32"));
+    // A type that is known is written, one that is not is offered.
+    let known = "def @main(%x: Tensor[(4), float32]) { let %y = exp(%x); %y }\n";
+    let written = fixed(&mut client, known);
+    assert_eq!(written.len(), 1);
+    assert_eq!(written[0].1, known.replace("%y =", "%y: Tensor[(4), float32] ="));
+    let unknown = "def @f(%x) { exp(%x) }\n";
+    let offered = fixed(&mut client, unknown);
+    assert_eq!(offered[0].1, "def @f(%x: Tensor[(?), float32]) { exp(%x) }\n");
+    for (_, text) in offered {
+        client.open(URI, 1, &text);
+        assert_eq!(client.diagnostics(URI, 1), json!([]), "{text}");
+        client.close(URI);
+    }
+    assert_eq!(client.end(), Some(0));
+}
+
+#[test]
 fn formatting_keeps_comments() {
     let text = "// One.\ndef @f(%x:  float32)->float32{ add(%x,1f) }\n\n// Two.\n\
                 def @g(%x: float32) {\n  // Why.\n  add( %x, 1f)\n}\n";
@@ -424,14 +557,24 @@ fn wrong_messages_are_answered_and_the_session_goes_on() {
     assert_eq!(error(&mut client, b"Content-Length: 2\r\n\r\n[]"), Some(-32600));
     assert_eq!(error(&mut client, b"Content-Length: 2\r\n\r\n17"), Some(-32600));
     assert_eq!(error(&mut client, b"Content-Length: 4\r\n\r\n\xff\xfe\x00\x01"), Some(-32700));
+    // A header that announces nothing is told at once, and each on its own.
+    for header in ["Content-Length: many", "Content-Length: -3", "Content-Length:", "Length: 5"] {
+        let bytes = format!("{header}\r\n\r\n");
+        assert_eq!(error(&mut client, bytes.as_bytes()), Some(-32700), "{header}");
+        client.at("textDocument/hover", URI, PROGRAM, 0).unwrap();
+        assert!(client.notifications.is_empty(), "{header}");
+    }
     // What is no header is passed over up to the next one.
     client.send_bytes(b"GET / HTTP/1.1\r\n\r\nhello\r\n");
     let id = client.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": URI } }));
     assert_eq!(client.answer(id).unwrap().as_array().unwrap().len(), 4);
     let said = client.notifications.pop().unwrap();
     assert_eq!(said["error"]["code"], -32700);
-    client.send_bytes(b"Content-Length: many\r\n\r\n");
+    assert!(client.notifications.is_empty());
+    // Nor does a message without a header, in front of one that has it, come to its end.
+    client.send_bytes(b"{\"jsonrpc\":\"2.0\"}");
     client.at("textDocument/hover", URI, PROGRAM, 0).unwrap();
+    assert_eq!(client.notifications.pop().unwrap()["error"]["code"], -32700);
 
     assert_eq!(client.request("textDocument/fly", json!({})).unwrap_err().0, -32602);
     assert_eq!(client.about("textDocument/fly", URI, json!({})).unwrap_err().0, -32601);

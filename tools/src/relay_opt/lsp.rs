@@ -18,11 +18,14 @@ mod context;
 mod diagnostics;
 mod documents;
 mod edits;
+mod fixes;
+mod folding;
 mod hover;
 mod lines;
 mod links;
 mod passes;
 mod protocol;
+mod signature;
 mod symbols;
 mod tokens;
 mod transport;
@@ -39,6 +42,7 @@ use super::{DIAGNOSTICS, OK};
 use crate::io::Io;
 use documents::{Documents, Shared};
 use protocol::{Failure, INVALID_REQUEST, NOT_INITIALIZED, PARSE_ERROR, Params};
+use transport::Messages;
 use worker::{Job, Worker};
 
 /// Serves an editor until it says `exit`, or its stream ends.
@@ -92,11 +96,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Takes messages in up to the last one; the exit status.
     fn run(&mut self, input: &mut dyn BufRead) -> io::Result<i32> {
-        while let Some(received) = transport::read(input)? {
-            for message in received {
-                if let Some(status) = self.receive(message) {
-                    return Ok(status);
-                }
+        let mut messages = Messages::new(input);
+        while let Some(message) = messages.next()? {
+            if let Some(status) = self.receive(message) {
+                return Ok(status);
             }
         }
         Ok(DIAGNOSTICS)

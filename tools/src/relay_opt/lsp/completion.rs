@@ -4,6 +4,7 @@ use ir_core::registry::{AttrField, OpDef};
 use ir_core::text::lexer::TokenKind;
 use ir_core::{Registry, Symbol};
 use relay::language::TYPE;
+use relay::text::DTYPES;
 use serde_json::{Value, json};
 
 use super::context::{self, Context};
@@ -23,12 +24,6 @@ const KEYWORD: u8 = 14;
 const VALUE: u8 = 12;
 const MEMBER: u8 = 20;
 const MODULE: u8 = 9;
-
-/// Element types that programs use most.
-const DTYPES: &[&str] = &[
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
-    "bfloat16", "float32", "float64",
-];
 
 /// Completions of the word around byte `offset`.
 pub(super) fn complete(view: &View, offset: usize, registry: &Registry) -> Value {
@@ -134,7 +129,7 @@ impl List {
     }
 
     fn types(&mut self, view: &View) {
-        for name in ["Tensor", "fn", "ref"].iter().chain(DTYPES) {
+        for name in ["Tensor", "fn", "ref"].iter().chain(&DTYPES) {
             self.add(name, ENUM, None);
         }
         for (name, _) in links::declarations(view) {

@@ -12,8 +12,14 @@ pub(super) struct Context<'r, 't> {
     pub(super) word: std::ops::Range<usize>,
     /// The operator among whose arguments the place is.
     pub(super) call: Option<&'r OpDef>,
+    /// Where the name of what is called stands, of a function, a constructor or a variable too.
+    pub(super) callee: Option<std::ops::Range<usize>>,
+    /// How many arguments of the call stand before the place.
+    pub(super) arguments: usize,
     /// The attribute whose value stands there.
     pub(super) attribute: Option<&'t str>,
+    /// The attribute whose key stands there.
+    pub(super) key: Option<&'t str>,
     /// The token before the word.
     pub(super) before: TokenKind,
     /// The token after the word.
@@ -21,9 +27,11 @@ pub(super) struct Context<'r, 't> {
 }
 
 /// An open bracket.
-#[derive(Clone, Copy)]
+#[derive(Clone, Default)]
 struct Frame<'r, 't> {
     call: Option<&'r OpDef>,
+    callee: Option<std::ops::Range<usize>>,
+    arguments: usize,
     attribute: Option<&'t str>,
 }
 
@@ -35,9 +43,11 @@ pub(super) fn at<'r, 't>(view: &'t View, offset: usize, registry: &'r Registry) 
     // Behind the last token of a piece, its brackets may still be open.
     let piece = piece.or_else(|| view.snapshot.pieces(0..offset).last());
     let start = piece.map_or(0, |piece| piece.start);
-    let mut frames = vec![Frame { call: None, attribute: None }];
+    let mut frames = vec![Frame::default()];
     let (mut before, mut after) = (TokenKind::Semicolon, TokenKind::End);
     let mut name = start..start;
+    // A name behind `def` is declared, not called.
+    let (mut last, mut declares) = (start..start, false);
     for token in Lexer::at(text, start) {
         let range = token.start as usize..token.end as usize;
         if range.start >= word.start {
@@ -53,14 +63,18 @@ pub(super) fn at<'r, 't>(view: &'t View, offset: usize, registry: &'r Registry) 
             }
             TokenKind::Identifier => name = range.clone(),
             TokenKind::LeftParen => {
-                let called = text.get(name.clone()).filter(|_| before == TokenKind::Identifier);
-                frames.push(Frame {
-                    call: called.and_then(|called| operator(called, registry)),
-                    attribute: None,
-                });
+                let callee = match before {
+                    TokenKind::Identifier => Some(name.clone()),
+                    TokenKind::Global | TokenKind::Local | TokenKind::Graph => Some(last.clone()),
+                    _ => None,
+                };
+                let callee = callee.filter(|_| !declares);
+                let called = callee.clone().and_then(|callee| text.get(callee));
+                let call = called.and_then(|called| operator(called, registry));
+                frames.push(Frame { call, callee, ..Frame::default() });
             }
             TokenKind::LeftBracket | TokenKind::LeftBrace => {
-                frames.push(Frame { call: None, attribute: None });
+                frames.push(Frame::default());
             }
             TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace
                 if frames.len() > 1 =>
@@ -74,15 +88,23 @@ pub(super) fn at<'r, 't>(view: &'t View, offset: usize, registry: &'r Registry) 
                 TokenKind::Equal if before == TokenKind::Identifier => {
                     frame.attribute = text.get(name.clone());
                 }
-                TokenKind::Comma => frame.attribute = None,
+                TokenKind::Comma => {
+                    frame.attribute = None;
+                    frame.arguments += 1;
+                }
                 _ => {}
             }
         }
+        declares = match token.kind {
+            TokenKind::Global => text.get(last) == Some("def"),
+            _ => token.is_word(text, "fn"),
+        };
+        last = range;
         before = token.kind;
     }
-    let Frame { call, attribute } =
-        frames.last().copied().unwrap_or(Frame { call: None, attribute: None });
-    Context { word, call, attribute, before, after }
+    let Frame { call, callee, arguments, attribute } = frames.pop().unwrap_or_default();
+    let key = text.get(word.clone()).filter(|_| after == TokenKind::Equal);
+    Context { word, call, callee, arguments, attribute, key, before, after }
 }
 
 /// The operator that text calls `name`.

@@ -6,7 +6,7 @@ use ir_core::{Diagnostic, Registry, SourceMap, Span};
 use serde_json::{Value, json};
 
 use super::documents::View;
-use super::protocol::{self, Params};
+use super::protocol;
 use crate::relay_opt::language::{Form, verify};
 
 /// What is wrong with a document, as a list for the editor.
@@ -79,22 +79,6 @@ fn one(view: &View, diagnostic: &Diagnostic) -> Value {
         "message": message,
         "relatedInformation": related,
     })
-}
-
-/// For each diagnostic at a place, to explain its code.
-pub(super) fn actions(params: Params<'_>) -> Value {
-    let found: Vec<Value> = params.get("/context/diagnostics").unwrap_or_default();
-    let codes = found.iter().filter_map(|found| found.get("code").and_then(Value::as_str));
-    let mut codes: Vec<&str> = codes.filter(|code| explanation(code).is_some()).collect();
-    codes.sort_unstable();
-    codes.dedup();
-    let action = |code: &str| {
-        let title = format!("Explain {code}");
-        let arguments = json!([{ "code": code }]);
-        let command = json!({ "title": title, "command": "relay.explain", "arguments": arguments });
-        json!({ "title": title, "kind": "quickfix", "command": command })
-    };
-    codes.into_iter().map(action).collect()
 }
 
 /// What a code means, as Markdown.

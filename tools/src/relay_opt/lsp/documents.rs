@@ -190,6 +190,13 @@ impl Shared {
         lock(&self.documents).waiting.remove(&id.to_string()) != Some(true)
     }
 
+    /// The open documents, by name.
+    pub(super) fn open_documents(&self) -> Vec<String> {
+        let mut names: Vec<String> = lock(&self.documents).open.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The document `uri` as it is now, where it is open.
     pub(super) fn view(&self, uri: &str) -> Option<View> {
         let documents = lock(&self.documents);

@@ -38,6 +38,31 @@ pub(super) fn symbols(view: &View) -> Value {
     snapshot.kinds().into_iter().filter_map(symbol).collect()
 }
 
+/// The items, and the constructors of data types, whose names hold the letters of `query` in this
+/// order, whatever their case.
+pub(super) fn matching(view: &View, query: &str) -> Vec<Value> {
+    let flat = |symbol: &Value, container: &Value| {
+        json!({
+            "name": symbol["name"], "kind": symbol["kind"], "containerName": container,
+            "location": { "uri": view.uri, "range": symbol["selectionRange"] },
+        })
+    };
+    let mut found = Vec::new();
+    for item in symbols(view).as_array().into_iter().flatten() {
+        found.push(flat(item, &Value::Null));
+        let children = item["children"].as_array().into_iter().flatten();
+        found.extend(children.map(|child| flat(child, &item["name"])));
+    }
+    found.retain(|symbol| symbol["name"].as_str().is_some_and(|name| holds(name, query)));
+    found
+}
+
+/// Whether `name` has the letters of `query` in this order.
+fn holds(name: &str, query: &str) -> bool {
+    let mut letters = name.chars().flat_map(char::to_lowercase);
+    query.chars().flat_map(char::to_lowercase).all(|wanted| letters.any(|letter| letter == wanted))
+}
+
 /// The constructors of data type `name`, whose declaration goes on in `rest`.
 fn constructors(view: &View, name: Symbol, rest: Range<usize>) -> Vec<Value> {
     let Some(declared) = links::declaration(view, name) else { return Vec::new() };

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use ir_core::Registry;
 use serde_json::Value;
 
+use super::diagnostics;
 use super::documents::{Shared, View, guard};
 use super::lines::{Position, PositionRange};
 use super::protocol::{self, CANCELLED, CONTENT_MODIFIED, Failure, METHOD_NOT_FOUND, Params};
-use super::{completion, diagnostics, edits, hover, links, passes, symbols, tokens};
+use super::{completion, edits, fixes, folding, hover, links, passes, signature, symbols, tokens};
 
 /// How long a document must stay as it is before its diagnostics are looked for.
 const DELAY: Duration = Duration::from_millis(20);
@@ -105,6 +106,9 @@ impl<'a> Worker<'a> {
             return send(Err(Failure::new(CANCELLED, "the request was cancelled")));
         }
         let registry = &self.shared.registry;
+        if method == "workspace/symbol" {
+            return send(self.workspace_symbols(params));
+        }
         let Some((uri, revision)) = document else {
             return send(guard(|| without_document(method, params, registry)).flatten());
         };
@@ -122,6 +126,22 @@ impl<'a> Worker<'a> {
         if !self.shared.send_if(&uri, revision, || protocol::answer(id, answer)) {
             send(modified());
         }
+    }
+
+    /// The items of all open documents whose names hold what is looked for.
+    ///
+    /// # Errors
+    /// When a document is edited meanwhile.
+    fn workspace_symbols(&self, params: Params<'_>) -> Result<Value, Failure> {
+        let query: String = params.get("/query")?;
+        let mut found = Vec::new();
+        for uri in self.shared.open_documents() {
+            let Some(view) = self.shared.view(&uri) else { continue };
+            let symbols = guard(|| view.snapshot.attempt(|_| symbols::matching(&view, &query)))?;
+            let modified = || Failure::new(CONTENT_MODIFIED, "a document was edited meanwhile");
+            found.extend(symbols.ok_or_else(modified)?);
+        }
+        Ok(Value::Array(found))
     }
 }
 
@@ -171,7 +191,9 @@ fn about_document(
         "textDocument/inlayHint" => symbols::hints(view, range()?),
         "textDocument/codeLens" => passes::lenses(view),
         "codeLens/resolve" => passes::resolve_lens(view, params)?,
-        "textDocument/codeAction" => diagnostics::actions(params),
+        "textDocument/codeAction" => fixes::actions(view, range()?, params),
+        "textDocument/signatureHelp" => signature::help(view, offset()?, registry),
+        "textDocument/foldingRange" => folding::ranges(view),
         "textDocument/formatting" => edits::format(view, registry)?,
         "textDocument/semanticTokens/full" => tokens::tokens(view, everything, registry),
         "textDocument/semanticTokens/range" => tokens::tokens(view, range()?, registry),
