@@ -1,6 +1,7 @@
 //! The subcommand `view`: a page that shows what passes do to a program.
 
 mod graph;
+mod layout;
 
 use std::io::{self, Write};
 
@@ -23,7 +24,11 @@ use crate::io::Io;
 /// for what goes into it.
 const PAGE: &str = include_str!("view/page.html");
 const STYLE: &str = include_str!("view/style.css");
-const SCRIPT: &str = include_str!("view/script.js");
+const SCRIPT: &str = concat!(
+    include_str!("view/difference.js"),
+    include_str!("view/drawing.js"),
+    include_str!("view/script.js")
+);
 
 /// Writes the page and returns the exit status.
 ///
@@ -123,6 +128,8 @@ fn data(
         let counters: Map<String, Value> =
             step.statistics.iter().map(|(name, count)| (name.to_string(), json!(count))).collect();
         stage["counters"] = Value::Object(counters);
+        // Not all that changes shows in the text, such as which constants are one.
+        stage["changed"] = json!(step.changed);
     }
     // The page shows how far the passes came.
     let (status, end) = match report.outcome {

@@ -1,6 +1,6 @@
 //! Bodies as drawings: operations, what flows between them, and where they stand.
 
-use indexmap::IndexMap;
+use indexmap::IndexSet;
 use ir_core::text::PrintOptions;
 use ir_core::text::attributes::write_attr;
 use ir_core::text::layout::Line;
@@ -9,22 +9,45 @@ use relay::language::{Call, Fn};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-/// Graphs of more operations are not drawn: nobody could read them.
-pub(super) const MOST_NODES: usize = 3000;
+use super::layout::{Area, place};
 
-/// Pixels between rows, between neighbours, and of a letter.
-const ROW: f64 = 56.0;
-const GAP: f64 = 18.0;
+/// Graphs of more operations are not drawn: the page would take too long to open.
+pub(super) const MOST_NODES: usize = 50_000;
+
+/// Parameters that more operations read, one of them as its first operand, are data.
+const MOST_USES: usize = 4;
+
+/// Pixels of a letter, of a box, of a weight beside it, and around the operations of a kernel.
 const LETTER: f64 = 6.6;
+const HEIGHT: f64 = 24.0;
+const WEIGHT: f64 = 18.0;
+const MARGIN: f64 = 12.0;
+/// Pixels of the name above a kernel.
+const NAME: f64 = 16.0;
 
-/// An operation, or a parameter.
+/// An operation, a parameter, or a weight beside what reads it.
 struct Node {
     label: String,
     title: String,
     /// The kernel that it is part of.
     group: Option<usize>,
-    layer: usize,
-    x: f64,
+    kind: Kind,
+    /// The weights beside it.
+    weights: Vec<usize>,
+    area: Area,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Operation,
+    /// What the function gives.
+    Result,
+    Parameter,
+    Constant,
+    /// A parameter or constant at one of its uses.
+    Weight,
+    /// A parameter or constant that stands beside its uses instead.
+    Moved,
 }
 
 /// What flows where; within, out of a nested block to its operation.
@@ -32,31 +55,27 @@ struct Edge {
     from: usize,
     to: usize,
     within: bool,
+    /// Which operand it is.
+    operand: usize,
 }
 
 /// The graph of an item, as data for the page; how many operations it has, where that is too many.
+///
+/// Nodes are `[label, title, kernel, kind, x, y, width]`, the first two as numbers of `strings`, the
+/// kernel -1 for none, and `x` and `y` of the middle; edges are `from, to, within` one after the
+/// other; kernels are `[name, x, y, width, height]`.
 pub(super) fn graph(item: &Item, registry: &Registry) -> Option<Result<Value, usize>> {
     let body = item.body.as_deref()?;
     let count = body.op_count();
     if count > MOST_NODES {
         return Some(Err(count));
     }
-    let mut drawing = Drawing { body, registry, nodes: vec![], edges: vec![], groups: 0 };
+    let mut drawing =
+        Drawing { body, registry, nodes: vec![], edges: vec![], groups: vec![], areas: vec![] };
     drawing.fill();
+    drawing.move_weights();
     drawing.place();
-    let Drawing { nodes, edges, groups, .. } = &drawing;
-    let nodes: Vec<Value> = nodes
-        .iter()
-        .map(|node| {
-            json!({
-                "l": node.label, "t": node.title, "g": node.group,
-                "x": node.x.round(), "y": node.layer as f64 * ROW, "w": width(&node.label),
-            })
-        })
-        .collect();
-    let edges: Vec<Value> =
-        edges.iter().map(|edge| json!([edge.from, edge.to, u8::from(edge.within)])).collect();
-    Some(Ok(json!({ "nodes": nodes, "edges": edges, "groups": groups })))
+    Some(Ok(drawing.data()))
 }
 
 fn width(label: &str) -> f64 {
@@ -68,7 +87,9 @@ struct Drawing<'a> {
     registry: &'a Registry,
     nodes: Vec<Node>,
     edges: Vec<Edge>,
-    groups: usize,
+    /// The names of kernels, and where they stand.
+    groups: Vec<String>,
+    areas: Vec<Area>,
 }
 
 /// A block on the way: its operations from `next` on, drawn for the operation `owner`.
@@ -81,15 +102,16 @@ struct Frame {
 }
 
 impl Drawing<'_> {
-    fn node(&mut self, label: String, title: String, group: Option<usize>) -> usize {
-        self.nodes.push(Node { label, title, group, layer: 0, x: 0.0 });
+    fn node(&mut self, kind: Kind, label: String, title: String, group: Option<usize>) -> usize {
+        let area = Area { width: width(&label), height: HEIGHT, ..Area::default() };
+        self.nodes.push(Node { label, title, group, kind, weights: vec![], area });
         self.nodes.len() - 1
     }
 
     fn argument(&mut self, value: ValueId, group: Option<usize>) -> usize {
         let name = self.body.name_hint(value).name;
         let name = name.map_or("_".to_string(), |name| name.to_string());
-        self.node(format!("%{name}"), self.body.ty(value).to_string(), group)
+        self.node(Kind::Parameter, format!("%{name}"), self.body.ty(value).to_string(), group)
     }
 
     /// Makes the nodes and edges. Kernels are drawn where they are called, once for each call.
@@ -116,10 +138,13 @@ impl Drawing<'_> {
                         (Some(result), _) => {
                             sources.insert(result, from);
                         }
-                        (None, Some(to)) => self.edges.push(Edge { from, to, within: true }),
+                        (None, Some(to)) => {
+                            self.edges.push(Edge { from, to, within: true, operand: 0 });
+                        }
                         (None, None) => {
-                            let to = self.node("result".to_string(), String::new(), None);
-                            self.edges.push(Edge { from, to, within: false });
+                            let label = "result".to_string();
+                            let to = self.node(Kind::Result, label, String::new(), None);
+                            self.edges.push(Edge { from, to, within: false, operand: 0 });
                         }
                     }
                 }
@@ -136,18 +161,19 @@ impl Drawing<'_> {
                         sources.insert(*parameter, node);
                     }
                 }
-                let group = Some(self.groups);
-                self.groups += 1;
+                let group = Some(self.groups.len());
+                self.groups.push(format!("kernel {}", self.groups.len() + 1));
                 let result = body.results(op).next();
                 frames.push(Frame { next: body.first_op(block), owner, group, result });
                 continue;
             }
-            let name = body.op_name(op).as_str();
-            let node =
-                self.node(name.trim_start_matches("relay.").to_string(), self.title(op), group);
-            for value in body.operands(op) {
+            let is_constant = self.registry.traits(body, op).contains(Traits::CONSTANT);
+            let kind = if is_constant { Kind::Constant } else { Kind::Operation };
+            let name = body.op_name(op).as_str().trim_start_matches("relay.").to_string();
+            let node = self.node(kind, name, self.title(op), group);
+            for (operand, value) in body.operands(op).enumerate() {
                 if let Some(&from) = sources.get(&value) {
-                    self.edges.push(Edge { from, to: node, within: false });
+                    self.edges.push(Edge { from, to: node, within: false, operand });
                 }
             }
             for value in body.results(op) {
@@ -186,88 +212,162 @@ impl Drawing<'_> {
         format!("{}\n{attributes}", types.join(", ")).trim().to_string()
     }
 
-    /// Puts every node into the row after those it reads, and nodes of a row near them.
-    fn place(&mut self) {
-        let mut order = vec![0; self.nodes.len()];
-        // Nodes are made after what they read, but for operations with nested blocks.
-        let mut changed = true;
-        let mut rounds = 0;
-        while changed && rounds < 64 {
-            changed = false;
-            rounds += 1;
-            for edge in &self.edges {
-                let layer = self.nodes[edge.from].layer + 1;
-                if self.nodes[edge.to].layer < layer {
-                    self.nodes[edge.to].layer = layer;
-                    changed = true;
-                }
-            }
-        }
-        // What reads nothing stands right above what reads it first.
-        let mut reads = vec![false; self.nodes.len()];
-        let mut first = vec![usize::MAX; self.nodes.len()];
+    /// Puts constants, and parameters but the first one, beside each of their uses, so that no line
+    /// crosses the drawing for a bias. What many read, one of them first, is no weight.
+    fn move_weights(&mut self) {
+        let mut uses = vec![0usize; self.nodes.len()];
+        let mut is_first = vec![false; self.nodes.len()];
+        let mut is_weight: Vec<bool> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(index, node)| match node.kind {
+                Kind::Constant => true,
+                Kind::Parameter => index > 0,
+                _ => false,
+            })
+            .collect();
         for edge in &self.edges {
-            reads[edge.to] = true;
-            first[edge.from] = first[edge.from].min(self.nodes[edge.to].layer);
+            uses[edge.from] += 1;
+            is_first[edge.from] |= edge.operand == 0;
+            is_weight[edge.from] &= !edge.within && self.nodes[edge.to].kind != Kind::Result;
         }
-        for (index, node) in self.nodes.iter_mut().enumerate() {
-            if !reads[index] && first[index] != usize::MAX {
-                node.layer = first[index].saturating_sub(1);
-            }
-        }
-        let mut layers: IndexMap<usize, Vec<usize>> = IndexMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            layers.entry(node.layer).or_default().push(index);
+            let is_data = is_first[index] && uses[index] > MOST_USES;
+            is_weight[index] &= node.kind == Kind::Constant || !is_data;
         }
-        layers.sort_keys();
-        let mut neighbours = vec![vec![]; self.nodes.len()];
-        for edge in &self.edges {
-            neighbours[edge.from].push(edge.to);
-            neighbours[edge.to].push(edge.from);
-        }
-        for layer in layers.values_mut() {
-            self.spread(layer, None, &mut order);
-        }
-        for _ in 0..8 {
-            for layer in layers.values_mut() {
-                self.spread(layer, Some(&neighbours), &mut order);
+        for index in 0..self.edges.len() {
+            let Edge { from, to, .. } = self.edges[index];
+            if !is_weight[from] {
+                continue;
             }
-            for layer in layers.values_mut().rev() {
-                self.spread(layer, Some(&neighbours), &mut order);
+            let (label, title) = (self.nodes[from].label.clone(), self.nodes[from].title.clone());
+            let group = self.nodes[to].group;
+            let weight = self.node(Kind::Weight, label, title, group);
+            self.nodes[weight].area.height = WEIGHT - 2.0;
+            self.nodes[to].weights.push(weight);
+            self.nodes[from].kind = Kind::Moved;
+            self.edges[index].from = weight;
+        }
+    }
+
+    /// Places the operations of each kernel, then kernels and all other operations.
+    fn place(&mut self) {
+        // What is placed: operations with their weights, in each kernel, and at last in the whole.
+        let mut members: Vec<Vec<usize>> = vec![vec![]; self.groups.len() + 1];
+        let outside = self.groups.len();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if !matches!(node.kind, Kind::Weight | Kind::Moved) {
+                members[node.group.unwrap_or(outside)].push(index);
+            }
+        }
+        // Where a node stands among the boxes that are placed with it.
+        let mut position = vec![usize::MAX; self.nodes.len()];
+        for members in &members {
+            for (at, &node) in members.iter().enumerate() {
+                position[node] = at;
+            }
+        }
+        let is_weight = |index: usize| self.nodes[index].kind == Kind::Weight;
+        let mut inner: Vec<Vec<(usize, usize)>> = vec![vec![]; self.groups.len() + 1];
+        // A kernel is one box among those outside, behind the operations.
+        let unit = |index: usize| match self.nodes[index].group {
+            Some(group) => members[outside].len() + group,
+            None => position[index],
+        };
+        for edge in self.edges.iter().filter(|edge| !is_weight(edge.from)) {
+            let (from, to) = (self.nodes[edge.from].group, self.nodes[edge.to].group);
+            match from == to && from.is_some() {
+                true => {
+                    inner[from.unwrap_or(outside)].push((position[edge.from], position[edge.to]))
+                }
+                false => inner[outside].push((unit(edge.from), unit(edge.to))),
+            }
+        }
+        let mut kernels = Vec::new();
+        for group in 0..outside {
+            let mut boxes: Vec<Area> =
+                members[group].iter().map(|&node| self.whole(node)).collect();
+            let (width, height) = place(&mut boxes, &inner[group]);
+            for (&node, area) in members[group].iter().zip(boxes) {
+                self.nodes[node].area.x = area.x;
+                self.nodes[node].area.y = area.y;
+            }
+            let (width, height) = (width + 2.0 * MARGIN, height + 2.0 * MARGIN + NAME);
+            kernels.push(Area { width, height, anchor: width / 2.0, ..Area::default() });
+        }
+        let mut boxes: Vec<Area> = members[outside].iter().map(|&node| self.whole(node)).collect();
+        boxes.extend(kernels);
+        place(&mut boxes, &inner[outside]);
+        self.areas = boxes.split_off(members[outside].len());
+        for (&node, area) in members[outside].iter().zip(boxes) {
+            self.settle(node, area.x, area.y);
+        }
+        for (group, members) in members[..outside].iter().enumerate() {
+            let Area { x, y, .. } = self.areas[group];
+            for &node in members {
+                let area = self.nodes[node].area;
+                self.settle(node, x + MARGIN + area.x, y + MARGIN + NAME + area.y);
             }
         }
     }
 
-    /// Places the nodes of a row beside each other, sorted by the middle of their neighbours.
-    fn spread(&mut self, layer: &mut [usize], near: Option<&[Vec<usize>]>, order: &mut [usize]) {
-        let middle = |nodes: &[Node], index: usize| {
-            let near = near.map_or(&[][..], |near| &near[index]);
-            match near.len() {
-                0 => nodes[index].x,
-                count => near.iter().map(|other| nodes[*other].x).sum::<f64>() / count as f64,
-            }
-        };
-        let wanted: FxHashMap<usize, f64> =
-            layer.iter().map(|index| (*index, middle(&self.nodes, *index))).collect();
-        layer.sort_by(|a, b| wanted[a].total_cmp(&wanted[b]).then(order[*a].cmp(&order[*b])));
-        let total: f64 = layer.iter().map(|index| width(&self.nodes[*index].label) + GAP).sum();
-        let center: f64 = wanted.values().sum::<f64>() / layer.len().max(1) as f64;
-        let mut edge = f64::NEG_INFINITY;
-        let mut placed = Vec::with_capacity(layer.len());
-        for index in layer.iter() {
-            let half = (width(&self.nodes[*index].label) + GAP) / 2.0;
-            let at =
-                if near.is_some() { wanted[index].max(edge + half) } else { edge.max(0.0) + half };
-            placed.push(at);
-            edge = at + half;
+    /// The extents of an operation with its weights, which stand one above the other on its right.
+    fn whole(&self, node: usize) -> Area {
+        let Node { area, weights, .. } = &self.nodes[node];
+        let widest = weights.iter().map(|&weight| self.nodes[weight].area.width + 8.0);
+        let width = area.width + widest.fold(0.0, f64::max);
+        let height = HEIGHT.max(weights.len() as f64 * WEIGHT);
+        Area { width, height, anchor: area.width / 2.0, ..Area::default() }
+    }
+
+    /// Puts an operation with its weights at the place of their left upper corner.
+    fn settle(&mut self, node: usize, x: f64, y: f64) {
+        let height = self.whole(node).height;
+        let weights = std::mem::take(&mut self.nodes[node].weights);
+        let area = &mut self.nodes[node].area;
+        (area.x, area.y) = (x, y + (height - HEIGHT) / 2.0);
+        let left = x + area.width + 8.0;
+        let top = y + (height - weights.len() as f64 * WEIGHT) / 2.0;
+        for (index, &weight) in weights.iter().enumerate() {
+            let area = &mut self.nodes[weight].area;
+            (area.x, area.y) = (left, top + index as f64 * WEIGHT);
         }
-        // What was pushed to the right comes back to the middle.
-        let mean = placed.iter().sum::<f64>() / placed.len().max(1) as f64;
-        let shift = if near.is_some() { center - mean } else { -total / 2.0 };
-        for (position, (index, at)) in layer.iter().zip(placed).enumerate() {
-            self.nodes[*index].x = at + shift;
-            order[*index] = position;
+        self.nodes[node].weights = weights;
+    }
+
+    fn data(&self) -> Value {
+        let mut strings: IndexSet<&str> = IndexSet::new();
+        let mut number = vec![usize::MAX; self.nodes.len()];
+        let mut nodes = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let kind = match node.kind {
+                Kind::Moved => continue,
+                Kind::Operation | Kind::Result => 0,
+                Kind::Parameter => 1,
+                Kind::Constant => 2,
+                Kind::Weight => 3,
+            };
+            number[index] = nodes.len();
+            let (label, _) = strings.insert_full(&node.label);
+            let (title, _) = strings.insert_full(&node.title);
+            let group = node.group.map_or(-1, |group| group as i64);
+            let Area { x, y, width, height, .. } = node.area;
+            let middle =
+                [x + width / 2.0, y + height / 2.0, width].map(|place| place.round() as i64);
+            nodes.push(json!([label, title, group, kind, middle[0], middle[1], middle[2]]));
         }
+        let edges = self.edges.iter().map(|edge| (number[edge.from], number[edge.to], edge.within));
+        let drawn = edges.filter(|(from, to, _)| *from != usize::MAX && *to != usize::MAX);
+        let edges: Vec<usize> =
+            drawn.flat_map(|(from, to, within)| [from, to, usize::from(within)]).collect();
+        let kernels = self.groups.iter().zip(&self.areas).map(|(name, area)| {
+            let Area { x, y, width, height, .. } = area;
+            json!([name, x.round(), y.round(), width.round(), height.round()])
+        });
+        let kernels: Vec<Value> = kernels.collect();
+        let strings: Vec<&str> = strings.into_iter().collect();
+        json!({ "strings": strings, "nodes": nodes, "edges": edges, "kernels": kernels })
     }
 }
 

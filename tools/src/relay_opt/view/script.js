@@ -1,4 +1,3 @@
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const view = document.getElementById("view");
 const controls = document.getElementById("controls");
@@ -13,18 +12,12 @@ const make = (name, attributes = {}, ...children) => {
   element.append(...children);
   return element;
 };
-const drawn = (name, attributes) => {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
-};
-
 // A stage without a text of its own is as the one before.
 const own = (index) => {
   while (index > 0 && data.stages[index].text === undefined) index -= 1;
   return data.stages[index];
 };
-const colour = (group) => `hsl(${(group * 137.508) % 360} 65% 78%)`;
+const colour = (kernel, strength) => `hsl(${(kernel * 137.508) % 360} 65% 78% / ${strength})`;
 const milliseconds = (ms) => (ms === null ? "" : ms < 10 ? `${ms.toFixed(2)} ms` : `${Math.round(ms)} ms`);
 
 const chooser = (names, chosen, change) => {
@@ -45,7 +38,7 @@ function stages() {
     const count = before === stage.ops ? `${stage.ops} operations` : `${before} → ${stage.ops} operations`;
     const counters = Object.entries(stage.counters || {}).map(([name, count]) => `${count} ${name}`);
     const button = make("button", {
-      class: index > 0 && stage.text === undefined ? "same" : null,
+      class: index > 0 && stage.text === undefined && !stage.changed ? "same" : null,
       title: counters.join("\n"),
       onclick: () => { state.stage = index; show(); },
     }, make("b", {}, stage.name), make("small", {}, [milliseconds(stage.ms), count].filter(Boolean).join(" · ")));
@@ -78,46 +71,52 @@ function text() {
   if (lines.length > MOST_COLOURED) pre.append(lines.join("\n"));
   else for (const line of lines) pre.append(...coloured(line), "\n");
   view.replaceChildren(pre);
+  searched = inText();
 }
 
-// The lines that two texts have in common, as pairs of places: Myers, An O(ND) Difference Algorithm
-// and Its Variations, 1986. Gives up on texts that differ in more than `most` lines.
-function common(a, b, most) {
-  let start = 0;
-  while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
-  let ends = [a.length, b.length];
-  while (ends[0] > start && ends[1] > start && a[ends[0] - 1] === b[ends[1] - 1]) ends = [ends[0] - 1, ends[1] - 1];
-  const pairs = [];
-  for (let index = 0; index < start; index += 1) pairs.push([index, index]);
-  const [n, m] = [ends[0] - start, ends[1] - start];
-  const trace = [];
-  let reached = new Map([[1, 0]]);
-  search: for (let d = 0; d <= Math.min(n + m, most); d += 1) {
-    trace.push(new Map(reached));
-    for (let k = -d; k <= d; k += 2) {
-      const down = k === -d || (k !== d && reached.get(k - 1) < reached.get(k + 1));
-      let x = down ? reached.get(k + 1) : reached.get(k - 1) + 1;
-      while (x < n && x - k < m && a[start + x] === b[start + x - k]) x += 1;
-      reached.set(k, x);
-      if (x >= n && x - k >= m) {
-        const found = [];
-        let [i, j] = [n, m];
-        for (let step = d; step >= 0 && (i > 0 || j > 0); step -= 1) {
-          const before = trace[step];
-          const at = i - j;
-          const from = at === -step || (at !== step && before.get(at - 1) < before.get(at + 1)) ? at + 1 : at - 1;
-          const x0 = step === 0 ? 0 : before.get(from);
-          const y0 = step === 0 ? 0 : x0 - from;
-          while (i > x0 && j > y0) { i -= 1; j -= 1; found.push([start + i, start + j]); }
-          [i, j] = [x0, y0];
-        }
-        pairs.push(...found.reverse());
-        break search;
+// How to find text in what is shown.
+function inText() {
+  const found = [];
+  let nodes = [];
+  return {
+    find(wanted) {
+      found.length = 0;
+      nodes = [];
+      const walker = document.createTreeWalker(view, NodeFilter.SHOW_TEXT);
+      let [text, end] = ["", 0];
+      const parts = [];
+      while (walker.nextNode()) {
+        nodes.push({ node: walker.currentNode, start: end });
+        parts.push(walker.currentNode.data);
+        end += walker.currentNode.data.length;
       }
-    }
-  }
-  for (let index = 0; index + ends[0] < a.length; index += 1) pairs.push([ends[0] + index, ends[1] + index]);
-  return pairs;
+      text = parts.join("").toLowerCase();
+      if (wanted === "" || text.length !== end) return 0;
+      for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) found.push([at, at + wanted.length]);
+      return found.length;
+    },
+    show(index) {
+      const place = (offset) => {
+        let [low, high] = [0, nodes.length];
+        while (high - low > 1) {
+          const middle = (low + high) >> 1;
+          if (nodes[middle].start <= offset) low = middle;
+          else high = middle;
+        }
+        return [nodes[low].node, offset - nodes[low].start];
+      };
+      const range = document.createRange();
+      range.setStart(...place(found[index][0]));
+      range.setEnd(...place(found[index][1] - 1));
+      range.setEnd(range.endContainer, range.endOffset + 1);
+      const selection = getSelection();
+      selection.removeAllRanges();
+      selection.addRange(range);
+      const [line, all] = [range.getBoundingClientRect(), view.getBoundingClientRect()];
+      view.scrollTop += line.top - all.top - all.height / 2;
+      view.scrollLeft = Math.max(0, view.scrollLeft + line.left - all.left - all.width / 2);
+    },
+  };
 }
 
 const AROUND = 3;
@@ -128,32 +127,49 @@ function difference() {
   // Values keep their numbers through all stages, so that no line differs by these alone.
   const lines = (stage) => (stage.numbered ?? stage.text).split("\n");
   const [a, b] = [lines(own(from)), lines(own(state.stage))];
-  const pairs = [...common(a, b, 4000), [a.length, b.length]];
-  const pre = make("pre");
+  const pairs = common(a, b);
+  const plain = 2 * pairs.length < a.length + b.length - MOST_COLOURED;
+  pairs.push([a.length, b.length]);
+  const parts = [];
   let [i, j] = [0, 0];
   let equal = [];
   let changed = false;
+  // What does not differ much is coloured; of the rest, a text for all its lines.
+  const painted = (sign, lines, end) => {
+    if (plain) return lines.length > 0 ? [lines.map((line) => sign + line).join("\n") + end] : [];
+    return lines.flatMap((line, index) => [sign, ...coloured(line), index + 1 < lines.length ? "\n" : end]);
+  };
+  const run = (kind, sign, lines) => {
+    const part = make("span", { class: kind });
+    // Not as arguments: a call takes only so many.
+    for (const piece of painted(sign, lines, "")) part.append(piece);
+    if (lines.length > 0) parts.push(part);
+  };
   const flush = (last) => {
     const head = changed ? equal.slice(0, AROUND) : [];
     const tail = last ? [] : equal.slice(Math.max(head.length, equal.length - AROUND));
-    pre.append(...head.flatMap((line) => ["  ", ...coloured(line), "\n"]));
+    parts.push(...painted("  ", head, "\n"));
     const left = equal.length - head.length - tail.length;
-    if (left > 0) pre.append(make("span", { class: "skip" }, `… ${left} equal lines`));
-    pre.append(...tail.flatMap((line) => ["  ", ...coloured(line), "\n"]));
+    if (left > 0) parts.push(make("span", { class: "skip" }, `… ${left} equal lines`));
+    parts.push(...painted("  ", tail, "\n"));
     equal = [];
   };
   for (const [x, y] of pairs) {
     if (x > i || y > j) {
       flush(false);
       changed = true;
-      for (; i < x; i += 1) pre.append(make("span", { class: "minus" }, "- ", ...coloured(a[i])));
-      for (; j < y; j += 1) pre.append(make("span", { class: "plus" }, "+ ", ...coloured(b[j])));
+      run("minus", "- ", a.slice(i, x));
+      run("plus", "+ ", b.slice(j, y));
     }
     if (x < a.length) equal.push(a[x]);
     [i, j] = [x + 1, y + 1];
   }
   flush(true);
-  view.replaceChildren(changed ? pre : make("p", { class: "empty" }, "Nothing differs."));
+  const pre = make("pre");
+  for (const part of parts) pre.append(part);
+  const hidden = data.stages.slice(from + 1, state.stage + 1).some((stage) => stage.changed);
+  view.replaceChildren(changed ? pre : make("p", { class: "empty" }, hidden ? "Nothing differs in the text; what changed does not show in it, such as which constants are one." : "Nothing differs."));
+  searched = inText();
 }
 
 function graph() {
@@ -170,75 +186,9 @@ function graph() {
     view.replaceChildren(make("p", { class: "empty" }, message));
     return;
   }
-  const { nodes, edges, groups } = chosen.graph;
-  if (groups > 0) controls.append(`${groups} kernels, one colour each`);
-  const note = make("div", { id: "note" }, "Point at an operation. Drag to move, turn the wheel to zoom, double-click to see all.");
-  const svg = drawn("svg", {});
-  const lines = edges.map(([from, to, within]) => {
-    const [a, b] = [nodes[from], nodes[to]];
-    const [x0, y0, x1, y1] = [a.x, a.y + 12, b.x, b.y - 12];
-    const bend = Math.max(14, (y1 - y0) / 3);
-    const path = drawn("path", { d: `M${x0} ${y0}C${x0} ${y0 + bend} ${x1} ${y1 - bend} ${x1} ${y1}` });
-    if (within) path.setAttribute("class", "within");
-    svg.append(path);
-    return { path, from, to };
-  });
-  const boxes = nodes.map((node, index) => {
-    const box = drawn("g", { transform: `translate(${node.x} ${node.y})` });
-    const rect = drawn("rect", { x: -node.w / 2, y: -12, width: node.w, height: 24 });
-    if (node.l.startsWith("%")) rect.setAttribute("class", "parameter");
-    else rect.setAttribute("fill", node.g === null ? "#e4e4e7" : colour(node.g));
-    const label = drawn("text", {});
-    label.textContent = node.l;
-    box.append(rect, label);
-    box.addEventListener("mouseenter", () => {
-      note.textContent = `${node.l}\n${node.t}`;
-      box.classList.add("marked");
-      for (const line of lines) if (line.from === index || line.to === index) line.path.classList.add("marked");
-    });
-    box.addEventListener("mouseleave", () => {
-      box.classList.remove("marked");
-      for (const line of lines) line.path.classList.remove("marked");
-    });
-    svg.append(box);
-    return box;
-  });
-  let window = { x: 0, y: 0, w: 1, h: 1 };
-  const apply = () => svg.setAttribute("viewBox", `${window.x} ${window.y} ${window.w} ${window.h}`);
-  const all = () => {
-    const left = Math.min(...nodes.map((node) => node.x - node.w / 2)) - 20;
-    const right = Math.max(...nodes.map((node) => node.x + node.w / 2)) + 20;
-    const bottom = Math.max(...nodes.map((node) => node.y)) + 40;
-    window = { x: left, y: -40, w: right - left, h: bottom + 40 };
-    apply();
-  };
-  svg.addEventListener("dblclick", all);
-  svg.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    const factor = Math.exp(event.deltaY * 0.0015);
-    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-    window = { x: point.x - (point.x - window.x) * factor, y: point.y - (point.y - window.y) * factor, w: window.w * factor, h: window.h * factor };
-    apply();
-  }, { passive: false });
-  let held = null;
-  svg.addEventListener("pointerdown", (event) => { held = { x: event.clientX, y: event.clientY, window: { ...window } }; });
-  svg.addEventListener("pointermove", (event) => {
-    if (!held || event.buttons === 0) return;
-    const scale = svg.getScreenCTM().a;
-    window = { ...held.window, x: held.window.x - (event.clientX - held.x) / scale, y: held.window.y - (event.clientY - held.y) / scale };
-    apply();
-  });
-  svg.addEventListener("pointerup", () => { held = null; });
-  view.replaceChildren(svg, note);
-  if (boxes.length === 0) return;
-  all();
-  // What is too large to be read at once is shown from its beginning.
-  const scale = Math.min(svg.clientWidth / window.w, svg.clientHeight / window.h);
-  if (scale < 0.5) {
-    const center = nodes.find((node) => node.y > 0)?.x ?? nodes[0].x;
-    window = { x: center - svg.clientWidth / 2, y: -40, w: svg.clientWidth, h: svg.clientHeight };
-    apply();
-  }
+  const { kernels } = chosen.graph;
+  if (kernels.length > 0) controls.append(`${kernels.length} kernels`);
+  searched = drawing(chosen.graph, view, make("div", { id: "note" }));
 }
 
 function profile() {
@@ -262,11 +212,36 @@ function profile() {
   view.replaceChildren(table);
 }
 
+// What the tab that is shown finds, how much that is, and which of it is shown.
+let searched = null;
+let [matches, match] = [0, -1];
+const search = document.getElementById("search");
+const count = document.getElementById("count");
+function find() {
+  matches = searched ? searched.find(search.value.trim().toLowerCase()) : 0;
+  match = -1;
+  count.textContent = search.value.trim() === "" ? "" : `${matches} found`;
+}
+function next(step) {
+  if (matches === 0) return;
+  match = match < 0 && step < 0 ? matches - 1 : (match + step + matches) % matches;
+  searched.show(match);
+  count.textContent = `${match + 1} of ${matches}`;
+}
+search.addEventListener("input", find);
+search.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  next(event.shiftKey ? -1 : 1);
+  event.preventDefault();
+});
+
 function show() {
   stages();
+  searched = null;
   controls.replaceChildren();
   for (const tab of document.querySelectorAll("#tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.tab === state.tab));
   ({ text, graph, diff: difference, profile })[state.tab]();
+  find();
 }
 
 document.getElementById("pipeline").textContent = `relay-opt ${data.version} · ${data.pipeline || "no passes"}`;
@@ -274,5 +249,7 @@ document.getElementById("end").textContent = data.end || "";
 for (const tab of document.querySelectorAll("#tabs button")) tab.addEventListener("click", () => { state.tab = tab.dataset.tab; show(); });
 const asked = new URLSearchParams(location.hash.slice(1));
 if (asked.has("tab")) state.tab = asked.get("tab");
+if (asked.has("find")) search.value = asked.get("find");
 if (asked.has("stage")) state.stage = Math.min(data.stages.length - 1, Math.max(0, Number(asked.get("stage")) || 0));
 show();
+if (asked.has("find")) next(1);
