@@ -88,9 +88,11 @@ fn of_group() -> Option<usize> {
     };
     // Pages of files are given back where memory is needed.
     let stat = fs::read_to_string("/sys/fs/cgroup/memory.stat").unwrap_or_default();
-    let names = ["active_file ", "inactive_file "];
-    let of_files = |line: &str| names.iter().find_map(|name| line.strip_prefix(name));
-    let files = stat.lines().filter_map(|line| of_files(line)?.parse::<usize>().ok()).sum();
+    let of_files = |name: &str| -> usize {
+        let bytes = |line: &str| line.strip_prefix(name)?.parse::<usize>().ok();
+        stat.lines().filter_map(bytes).sum()
+    };
+    let files: usize = ["active_file ", "inactive_file "].map(of_files).iter().sum();
     let used = number("memory.current")?.saturating_sub(files);
     Some(number("memory.max")?.saturating_sub(used))
 }

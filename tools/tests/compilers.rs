@@ -241,7 +241,8 @@ const EMULATOR: &str = "qemu-aarch64";
 
 /// A program that reads the inputs of all cases, one behind the other, and writes the results.
 fn driver(text: &str, cases: &[(&Case, Layout)], workspaces: &[usize]) -> String {
-    let mut text = format!("{text}\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n");
+    let mut text =
+        format!("{text}\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n");
     text += "static unsigned char *taken(size_t bytes, int filled)\n{\n    \
              unsigned char *buffer = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);\n    \
              memset(buffer, 0, bytes);\n    \

@@ -48,7 +48,8 @@ fn look_for_remedy(
     cache: &Cache,
     flags: &[String],
 ) -> Result<Option<&'static str>, Diagnostic> {
-    let registry = Registry::new().with(te::dialect());
+    let mut registry = Registry::new();
+    registry.add_dialect(te::dialect());
     let kernels = kernels(&registry);
     let Some(wrong) = first_wrong(target, &kernels, &registry, compiler, flags, cache)? else {
         return Ok(None);
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn all_kernels_are_read() {
-        let registry = Registry::new().with(te::dialect());
+        let mut registry = Registry::new();
+        registry.add_dialect(te::dialect());
         let module = kernels(&registry);
         assert_eq!(module.items.len(), KERNELS.matches("te.kernel @").count());
         assert!(verify(&module, &registry).is_ok());
