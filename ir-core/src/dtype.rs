@@ -96,6 +96,15 @@ impl DType {
     pub fn is_float(self) -> bool {
         matches!(self.kind, DTypeKind::Float | DTypeKind::BFloat)
     }
+    /// Of a float, the greatest exponent of two, and how many binary digits follow the first.
+    pub fn float_format(self) -> (i32, i32) {
+        match (self.kind, self.bits) {
+            (DTypeKind::BFloat, _) => (127, 7),
+            (_, 16) => (15, 10),
+            (_, 32) => (127, 23),
+            _ => (1023, 52),
+        }
+    }
     /// Whether this is a signed or unsigned integer, `bool` included.
     pub fn is_integer(self) -> bool {
         !self.is_float()

@@ -57,7 +57,7 @@ pub use location::{Loc, LocData, SourceMap, Span};
 pub use module::{Item, Module, Signature, Signatures};
 pub use op::{Op, OpFields};
 pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult};
-pub use random::{Random, Spread};
+pub use random::{Magnitudes, Random, Spread};
 pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
 pub use rules::{KernelRole, RuleArgument, RuleFunction, Work};

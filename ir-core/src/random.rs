@@ -22,6 +22,53 @@ impl Default for Spread {
     }
 }
 
+/// Where random floats lie that are of all magnitudes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Magnitudes {
+    /// The least exponent of two, and how many there are.
+    exponents: (i32, usize),
+    /// How far numbers with one exponent are apart, relative to them.
+    apart: f64,
+    /// The exponent of subnormal numbers, where there are some.
+    subnormal: Option<i32>,
+    /// Whether there are negative numbers.
+    signed: bool,
+}
+
+impl Magnitudes {
+    /// Up to about `10⁴`, `10¹²` and `10³⁰`, for [`Magnitudes::up_to`].
+    pub const REACHES: [i32; 3] = [13, 40, 100];
+
+    /// From about `2^-reach` to `2^reach`, as far as `dtype` goes, and 0. Of three choices of
+    /// `random`, two have numbers of both signs. The greatest of the [reaches](Magnitudes::REACHES)
+    /// has subnormal numbers as well.
+    pub fn up_to(reach: i32, dtype: DType, random: &mut Random) -> Magnitudes {
+        let (greatest, digits) = dtype.float_format();
+        let least = reach.min(greatest * 4 / 5);
+        let subnormal = (reach == Self::REACHES[2]).then_some(1 - greatest - digits / 2);
+        let signed = !random.one_in(3);
+        Magnitudes { exponents: (-least, 2 * least as usize), apart: 1.0, subnormal, signed }
+    }
+
+    /// Close to 1, 64 or 8,192, so that differences are small, and 0.
+    pub fn alike(dtype: DType, random: &mut Random) -> Magnitudes {
+        let exponent = [0, 6, 13][random.below(3)].min(dtype.float_format().0 / 2);
+        let signed = !random.one_in(3);
+        Magnitudes { exponents: (exponent, 1), apart: 1e-3, subnormal: None, signed }
+    }
+
+    /// One of them.
+    pub fn number(&self, random: &mut Random) -> f64 {
+        let exponent = match (random.below(16), self.subnormal) {
+            (0, _) => return 0.0,
+            (1, Some(subnormal)) => subnormal,
+            _ => self.exponents.0 + random.below(self.exponents.1) as i32,
+        };
+        let sign = if self.signed && random.one_in(2) { -1.0 } else { 1.0 };
+        sign * (1.0 + self.apart * random.unit()) * 2f64.powi(exponent)
+    }
+}
+
 /// A small generator of numbers (SplitMix64, Steele et al., OOPSLA 2014). Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -91,13 +138,36 @@ impl Random {
         dtype: DType,
         spread: Spread,
     ) -> Result<TensorData, String> {
+        self.tensor_of(shape, dtype, &mut |random| random.element_within(dtype, spread))
+    }
+
+    /// The same with floats of all magnitudes up to `2^reach`.
+    pub fn tensor_up_to(
+        &mut self,
+        shape: &[i64],
+        dtype: DType,
+        reach: i32,
+    ) -> Result<TensorData, String> {
+        if !dtype.is_float() {
+            return self.tensor(shape, dtype);
+        }
+        let magnitudes = Magnitudes::up_to(reach, dtype, self);
+        self.tensor_of(shape, dtype, &mut |random| Scalar::Float(magnitudes.number(random)))
+    }
+
+    fn tensor_of(
+        &mut self,
+        shape: &[i64],
+        dtype: DType,
+        element: &mut dyn FnMut(&mut Random) -> Scalar,
+    ) -> Result<TensorData, String> {
         const MOST_BYTES: usize = 1 << 34;
         let bytes = crate::tensor::tensor_bytes(shape, dtype).filter(|n| *n <= MOST_BYTES);
         let Some(bytes) = bytes else {
             return Err(format!("expected extents of at most {MOST_BYTES} bytes, found {shape:?}"));
         };
         let lanes = bytes / dtype.bytes().max(1) * dtype.lanes() as usize;
-        let elements = (0..lanes).map(|_| self.element_within(dtype, spread));
+        let elements = (0..lanes).map(|_| element(self));
         TensorData::from_scalars(dtype, shape, elements).map_err(|error| error.to_string())
     }
 }

@@ -220,7 +220,7 @@ impl Fuse {
     ) -> search::Solver<'a> {
         let FuseOptions { max_depth, rows, several_results: several, target, .. } = self.options;
         let keep: fn(&Rule) -> bool = match self.options.reassociate {
-            true => |rule| !matches!(rule.class, FloatClass::Approximate(_)),
+            true => |rule| matches!(rule.class, FloatClass::Exact | FloatClass::Reassociated),
             false => |rule| rule.class == FloatClass::Exact,
         };
         let no_rules = self.options.rules.iter().any(|rules| rules == "off");

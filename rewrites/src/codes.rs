@@ -8,7 +8,8 @@ pub const CODES: &[Code] = &[
         code: SYNTAX,
         title: "a rule does not read",
         explanation: "A rule is `rule name class: pattern => pattern where conditions;`, where the \
-                      class is `exact`, `reassoc` or `approx(tolerance)`. See `docs/rules.md`.",
+                      class is `exact`, `reassoc`, `approx(tolerance)` or `real`. See \
+                      `docs/rules.md`.",
     },
     Code {
         code: OPERATION,

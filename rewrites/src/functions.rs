@@ -162,17 +162,18 @@ pub const GENERAL: &[RuleFunction] = &[
         name: "has_zero",
         params: &["x"],
         doc: "Whether a value is a constant with a zero among its elements.",
-        eval: |a| match a[0] {
-            RuleArgument::Value { constant, .. } => {
-                let tensor = constant.map(|constant| constant.data());
-                let mut elements = match tensor {
-                    Some(AttrData::Tensor(tensor)) => Some(tensor.elements()),
-                    _ => None,
-                };
-                let mut elements = elements.iter_mut().flatten();
-                Some(Attr::of(&elements.any(|element| element.as_f64() == 0.0)))
-            }
-            RuleArgument::Attr(_) => None,
+        eval: |a| has(a[0], |tensor| tensor.elements().any(|element| element.as_f64() == 0.0)),
+    },
+    RuleFunction {
+        name: "has_extremes",
+        params: &["x"],
+        doc: "Whether a value is a constant, of at most 1 MiB, with floats so far from 1 that a \
+              product of three such numbers is none of its type.",
+        eval: |a| {
+            has(a[0], |tensor| {
+                let is_small = tensor.bytes().len() <= MAX_BYTES;
+                is_small && tensor.dtype().is_float() && !is_moderate(tensor)
+            })
         },
     },
     RuleFunction {
@@ -416,10 +417,28 @@ pub const GENERAL: &[RuleFunction] = &[
     },
 ];
 
+/// Larger constants are weights; to look at them again and again would cost more than it gives.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Whether an argument is a constant of which `property` holds.
+fn has(argument: RuleArgument, property: impl Fn(&TensorData) -> bool) -> Option<Attr> {
+    let RuleArgument::Value { constant, .. } = argument else { return None };
+    let holds = match constant.map(|constant| constant.data()) {
+        Some(AttrData::Tensor(tensor)) => property(tensor),
+        _ => false,
+    };
+    Some(Attr::of(&holds))
+}
+
+/// Whether the product of any three elements of `tensor` is a normal number of its type, or 0.
+pub fn is_moderate(tensor: &TensorData) -> bool {
+    let reach = range(tensor.dtype()).1.cbrt();
+    let mut magnitudes = tensor.elements().map(|element| element.as_f64().abs());
+    magnitudes.all(|number| number == 0.0 || (1.0 / reach..=reach).contains(&number))
+}
+
 /// The number that all elements of a constant are.
 pub(crate) fn splat(constant: Attr) -> Option<Scalar> {
-    /// Larger constants are weights; to look at them again and again would cost more than it gives.
-    const MAX_BYTES: usize = 1 << 20;
     let AttrData::Tensor(tensor) = constant.data() else { return None };
     let (first, bytes) = (tensor.elements().next()?, tensor.bytes());
     let size = bytes.len() / tensor.elements().len();

@@ -17,6 +17,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("simplify.rules", include_str!("../rules/simplify.rules")),
     ("compare.rules", include_str!("../rules/compare.rules")),
     ("finite-math.rules", include_str!("../rules/finite-math.rules")),
+    ("real-math.rules", include_str!("../rules/real-math.rules")),
     ("fast-math.rules", include_str!("../rules/fast-math.rules")),
     ("algebra.rules", include_str!("../rules/algebra.rules")),
     ("motion.rules", include_str!("../rules/motion.rules")),

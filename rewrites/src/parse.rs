@@ -195,8 +195,12 @@ impl Parser<'_> {
         if self.cursor.eat_word("reassoc") {
             return Ok(FloatClass::Reassociated);
         }
+        if self.cursor.eat_word("real") {
+            return Ok(FloatClass::Real);
+        }
         if !self.cursor.eat_word("approx") {
-            return Err(self.cursor.unexpected("`exact`, `reassoc` or `approx(tolerance)`"));
+            let classes = "`exact`, `reassoc`, `approx(tolerance)` or `real`";
+            return Err(self.cursor.unexpected(classes));
         }
         self.cursor.expect(TokenKind::LeftParen)?;
         let tolerance = self.number()?.as_f64();

@@ -58,9 +58,8 @@ impl fmt::Display for Rule {
 impl fmt::Display for FloatClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FloatClass::Exact => f.write_str("exact"),
-            FloatClass::Reassociated => f.write_str("reassoc"),
             FloatClass::Approximate(tolerance) => write!(f, "approx({tolerance:?})"),
+            class => f.write_str(class.name()),
         }
     }
 }

@@ -15,10 +15,33 @@ pub struct NodeId(pub usize);
 pub enum FloatClass {
     /// The same numbers, infinities, NaN and the signs of zeros included.
     Exact,
-    /// The same up to rounding, as long as all numbers are finite.
+    /// The same up to rounding, as long as all numbers of the left side are finite.
     Reassociated,
-    /// The same up to this relative error, as long as all numbers are finite.
+    /// The same up to this relative error, as long as all numbers of the left side are finite.
     Approximate(f64),
+    /// The same as real numbers: up to rounding near 1, as long as all numbers of both sides are
+    /// finite. Elsewhere the right side may overflow, be NaN or have other digits.
+    Real,
+}
+
+impl FloatClass {
+    /// The names of all classes.
+    pub const NAMES: [&str; 4] = ["exact", "reassoc", "approx", "real"];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FloatClass::Exact => "exact",
+            FloatClass::Reassociated => "reassoc",
+            FloatClass::Approximate(_) => "approx",
+            FloatClass::Real => "real",
+        }
+    }
+
+    /// Whether numbers that are finite stay so.
+    pub fn keeps_finite(self) -> bool {
+        self != FloatClass::Real
+    }
 }
 
 /// A node of a pattern.

@@ -70,7 +70,7 @@ pub struct Strategy {
     pub name: String,
     /// What applies the rules.
     pub driver: Driver,
-    /// What rules may promise about floats: `exact`, `reassoc`, `approx`.
+    /// What rules may promise about floats: `exact`, `reassoc`, `approx`, `real`.
     pub classes: Vec<String>,
     /// How often all phases run, each time on the best program so far.
     pub pulses: u32,
@@ -120,12 +120,7 @@ impl Prepared {
         without: Option<&str>,
     ) -> Result<Prepared, Vec<Diagnostic>> {
         let allowed = |rule: &Rule| {
-            let class = match rule.class {
-                FloatClass::Exact => "exact",
-                FloatClass::Reassociated => "reassoc",
-                FloatClass::Approximate(_) => "approx",
-            };
-            strategy.classes.iter().any(|allowed| allowed == class)
+            strategy.classes.iter().any(|allowed| allowed == rule.class.name())
                 && without.is_none_or(|without| rule.name.as_str() != without)
         };
         let (mut by_phase, mut names, mut found) = (Vec::new(), Vec::new(), Vec::new());
@@ -384,7 +379,7 @@ impl Parser<'_> {
         let mut strategy = Strategy {
             name,
             driver: Driver::Egraph,
-            classes: ["exact", "reassoc", "approx"].map(String::from).to_vec(),
+            classes: FloatClass::NAMES.map(String::from).to_vec(),
             pulses: 1,
             extract: STRATEGIES[0].name,
             cost: None,
@@ -421,10 +416,9 @@ impl Parser<'_> {
                 };
             }
             "classes" => {
-                let known = ["exact", "reassoc", "approx"];
                 for item in items {
-                    if !known.contains(&item.text.as_str()) {
-                        return Err(self.unknown(item, "class", &known));
+                    if !FloatClass::NAMES.contains(&item.text.as_str()) {
+                        return Err(self.unknown(item, "class", &FloatClass::NAMES));
                     }
                 }
                 to.classes = items.iter().map(|item| item.text.clone()).collect();

@@ -3,6 +3,7 @@
 
 mod choices;
 mod operands;
+mod stability;
 
 use ir_core::{AttrDict, DType, DTypeKind, Diagnostic, Registry, Symbol, TensorData, Type};
 use relay::interpreter::{EvalCx, Evaluate, Value, approx_equal};
@@ -14,7 +15,8 @@ use rewrites::matching::Match;
 use rewrites::rule::{FloatClass, Node, Rest, Rule};
 
 use self::choices::{Choices, shrink};
-use self::operands::Operands;
+use self::operands::{Digits, Operands};
+use self::stability::{Sides, are_moderate, last_digit};
 
 /// What a check found.
 #[derive(Clone, Debug)]
@@ -75,11 +77,11 @@ fn wherever_it_holds(rule: &Rule) -> Rule {
 pub fn example(rule: &Rule, registry: &Registry) -> Vec<String> {
     let functions = Functions::new(registry);
     let rule = members(wherever_it_holds(rule));
-    let trial = Trial { rule: &rule, registry, functions: &functions, open: false };
+    let trial = Trial { rule: &rule, registry, functions: &functions, open: false, far: false };
     let mut found = (0..4000).filter_map(|seed| {
-        let mut operands = Operands::new(registry, Choices::random(seed), false);
-        let found = operands.of_left_side(&rule, false)?;
-        let agrees = matches!(trial.judge(&mut operands, &found), Outcome::Agrees);
+        let mut operands = Operands::new(registry, Choices::random(seed), Digits::Own);
+        let found = operands.of_left_side(&rule, false, false)?;
+        let agrees = matches!(trial.judge(&mut operands, &found), Outcome::Agrees(_));
         agrees.then(|| shown(&rule, &operands, &found))
     });
     found.next().unwrap_or_default()
@@ -127,17 +129,17 @@ fn run(
     let mut tried = 0;
     let is_open = |node: &Node| matches!(node, Node::Op(op) if op.rest != Rest::Default);
     let leaves_open = rule.nodes.iter().any(is_open);
-    for open in [false, true] {
+    for (open, far) in [(false, false), (true, false), (false, true)] {
         let enough = tried + trials;
-        let trial = Trial { rule, registry, functions, open };
+        let trial = Trial { rule, registry, functions, open, far };
         // Many random operands do not fit a left side; typing them is cheap.
         for seed in 0..trials.saturating_mul(40) {
-            if tried >= enough || (open && !leaves_open) {
+            if tried >= enough || (open && !leaves_open) || (far && !rule.class.keeps_finite()) {
                 break;
             }
             match trial.run(Choices::random(seed)) {
                 (_, Outcome::Skipped) => {}
-                (_, Outcome::Agrees) => tried += 1,
+                (_, Outcome::Agrees(_)) => tried += 1,
                 (choices, Outcome::Fails(failure)) => {
                     let mut fails = |choices| match trial.run(choices) {
                         (choices, Outcome::Fails(failure)) => Some((choices, failure)),
@@ -155,8 +157,9 @@ fn run(
 
 /// How a rule fails a trial.
 struct Failure {
-    /// Whether it may be rounding: floats differ, and floats of more digits might not.
-    may_be_rounding: bool,
+    /// Whether it may be for want of digits, or of greater numbers, that floats differ: those of
+    /// float64 might not.
+    may_be_narrow: bool,
     reason: String,
     operands: Vec<String>,
 }
@@ -164,7 +167,7 @@ struct Failure {
 enum Outcome {
     /// The operands do not fit, or the numbers leave what the rule promises something about.
     Skipped,
-    Agrees,
+    Agrees(Sides),
     Fails(Failure),
 }
 
@@ -175,66 +178,147 @@ struct Trial<'a> {
     functions: &'a Functions,
     /// Whether attributes that the left side leaves open may be others than samples say.
     open: bool,
+    /// Whether floats are of any magnitude.
+    far: bool,
 }
 
 impl Trial<'_> {
     /// The trial that `choices` say, and those that it took.
     fn run(&self, choices: Choices) -> (Vec<usize>, Outcome) {
-        let (made, outcome) = self.run_as(choices, false);
-        if let Outcome::Fails(Failure { may_be_rounding: true, .. }) = outcome
-            && let (_, Outcome::Agrees) = self.run_as(Choices::replay(made.clone()), true)
+        let (made, mut outcome) = self.run_as(choices, Digits::Own);
+        if let Outcome::Agrees(sides) = &outcome
+            && self.far
+            && let Some(reason) = self.inaccuracy(&made, sides)
         {
-            // What goes away with more digits is rounding, of numbers that nearly cancel.
+            outcome = self.failure(&made, reason);
+        }
+        if let Outcome::Fails(Failure { may_be_narrow: true, .. }) = outcome
+            && !matches!(self.in_float64(&made), Outcome::Fails(_))
+        {
             return (made, Outcome::Skipped);
         }
         (made, outcome)
     }
 
-    /// The same, where floats may be `wide` ones.
-    fn run_as(&self, choices: Choices, wide: bool) -> (Vec<usize>, Outcome) {
-        let mut operands = Operands::new(self.registry, choices, wide);
-        let outcome = match operands.of_left_side(self.rule, self.open) {
+    /// The trial that `made` say with float64 in the place of narrower floats.
+    fn in_float64(&self, made: &[usize]) -> Outcome {
+        self.run_as(Choices::replay(made.to_vec()), Digits::Float64).1
+    }
+
+    /// The same, where floats have other `digits`.
+    fn run_as(&self, choices: Choices, digits: Digits) -> (Vec<usize>, Outcome) {
+        let mut operands = Operands::new(self.registry, choices, digits);
+        let outcome = match operands.of_left_side(self.rule, self.open, self.far) {
             Some(found) => self.judge(&mut operands, &found),
             None => Outcome::Skipped,
         };
         (operands.choices.made, outcome)
     }
 
+    /// What the left side gives on the operands that `made` say, with these `digits`.
+    fn expected(&self, made: &[usize], digits: Digits) -> Option<Vec<f64>> {
+        let choices = Choices::replay(made.to_vec());
+        let mut operands = Operands::new(self.registry, choices, digits);
+        let found = operands.of_left_side(self.rule, self.open, self.far)?;
+        let results = found.equations.iter().map(|value| &operands.values[*value].1);
+        Some(results.flat_map(numbers).collect())
+    }
+
+    /// Why the trial fails that `made` say.
+    fn failure(&self, made: &[usize], reason: String) -> Outcome {
+        let choices = Choices::replay(made.to_vec());
+        let mut operands = Operands::new(self.registry, choices, Digits::Own);
+        match operands.of_left_side(self.rule, self.open, self.far) {
+            Some(found) => {
+                let operands = shown(self.rule, &operands, &found);
+                Outcome::Fails(Failure { may_be_narrow: false, reason, operands })
+            }
+            None => Outcome::Skipped,
+        }
+    }
+
     /// Whether the right side is there wherever the left side is, and gives the same.
     fn judge(&self, operands: &mut Operands<'_>, found: &Match<usize>) -> Outcome {
         let asked = (self.rule, Conditions::All);
+        let parts = operands.values.len();
         let plan = plan(operands, asked, found, self.registry, self.functions);
-        let (may_be_rounding, reason) = match plan {
+        let (may_be_narrow, reason) = match plan {
             Err(Refusal::Condition) => return Outcome::Skipped,
             Err(Refusal::IllTyped(error)) => (false, error.message),
             Ok(plan) => match operands.evaluate(&plan) {
                 Err(message) => (false, format!("the right side fails: {message}")),
                 Ok(made) => {
-                    let exact = self.rule.class == FloatClass::Exact;
-                    let values = operands.values.iter().map(|(_, value)| value);
-                    if !exact && !values.clone().all(is_finite) {
-                        return Outcome::Skipped;
-                    }
-                    let tolerance = Tolerance::new(self.rule.class, found, &operands.values);
-                    let difference = plan.replacements.iter().find_map(|(old, new)| {
-                        let new = match new {
-                            Operand::Value(value) => *value,
-                            Operand::New(index) => made[*index],
-                        };
-                        let (new, old) = (&operands.values[new].1, &operands.values[*old].1);
-                        let narrow = floats(old).any(|tensor| tensor.dtype() != DType::FLOAT64);
-                        Some((!exact && narrow, tolerance.difference(new, old)?))
+                    let sides = plan.replacements.iter().map(|(old, new)| match new {
+                        Operand::Value(value) => (*old, *value),
+                        Operand::New(index) => (*old, made[*index]),
                     });
-                    match difference {
-                        Some(difference) => difference,
-                        None => return Outcome::Agrees,
+                    let sides: Vec<(usize, usize)> = sides.collect();
+                    match self.compare(operands, found, parts, &sides) {
+                        Ok(outcome) => return outcome,
+                        Err(difference) => difference,
                     }
                 }
             },
         };
         let operands = shown(self.rule, operands, found);
-        Outcome::Fails(Failure { may_be_rounding, reason, operands })
+        Outcome::Fails(Failure { may_be_narrow, reason, operands })
     }
+
+    /// Compares `sides`, pairs of what a rule replaces and of what it puts in its place. The first
+    /// `parts` values are those of the left side.
+    ///
+    /// # Errors
+    /// How they differ, and whether that may be for want of digits or of greater numbers.
+    fn compare(
+        &self,
+        operands: &Operands<'_>,
+        found: &Match<usize>,
+        parts: usize,
+        sides: &[(usize, usize)],
+    ) -> Result<Outcome, (bool, String)> {
+        let class = self.rule.class;
+        let exact = class == FloatClass::Exact;
+        let promises = !exact && class.keeps_finite();
+        let values = &operands.values;
+        let (left, right) = values.split_at(parts);
+        let are_finite = |values: &[(Type, Value)]| values.iter().all(|(_, x)| is_finite(x));
+        let moderate = are_moderate(left);
+        let results = |side: fn(&(usize, usize)) -> usize| {
+            sides.iter().map(side).flat_map(|value| numbers(&values[value].1)).collect()
+        };
+        let digits = values.iter().flat_map(|(_, value)| floats(value)).map(TensorData::dtype);
+        let both = Sides {
+            left: results(|(old, _)| *old),
+            right: results(|(_, new)| *new),
+            moderate,
+            step: digits.map(last_digit).fold(0.0, f64::max),
+        };
+        if promises && let Some(lost) = both.lost() {
+            return Err((!moderate, lost));
+        }
+        if !exact && !(are_finite(left) && are_finite(right)) {
+            if promises && are_finite(left) && !values.iter().any(|(_, x)| is_empty(x)) {
+                let reason = "a part of the right side is not finite, unlike all of the left one";
+                return Err((!moderate, reason.to_string()));
+            }
+            return Ok(Outcome::Skipped);
+        }
+        if !exact && self.far {
+            return Ok(Outcome::Agrees(both));
+        }
+        let tolerance = Tolerance::new(self.rule.class, found, values);
+        let difference = sides.iter().find_map(|(old, new)| {
+            let (new, old) = (&values[*new].1, &values[*old].1);
+            let narrow = floats(old).any(|tensor| tensor.dtype() != DType::FLOAT64);
+            Some((!exact && narrow, tolerance.difference(new, old)?))
+        });
+        difference.map_or(Ok(Outcome::Agrees(both)), Err)
+    }
+}
+
+/// The floats of a value, in order.
+fn numbers(value: &Value) -> impl Iterator<Item = f64> {
+    floats(value).flat_map(|tensor| tensor.elements()).map(|number| number.as_f64())
 }
 
 /// The operands and attributes that `rule` names, a line each.
@@ -276,7 +360,7 @@ impl Tolerance {
         let rounding = digits * all().map(greatest).fold(0.0, f64::max);
         match class {
             FloatClass::Exact => Tolerance { exact: true, relative: 0.0, absolute: 0.0 },
-            FloatClass::Reassociated => {
+            FloatClass::Reassociated | FloatClass::Real => {
                 Tolerance { exact: false, relative: 0.0, absolute: rounding }
             }
             FloatClass::Approximate(relative) => {
@@ -327,6 +411,10 @@ fn same_zeros(a: &Value, b: &Value) -> bool {
         (Value::Tuple(a), Value::Tuple(b)) => a.iter().zip(b.iter()).all(|(a, b)| same_zeros(a, b)),
         _ => true,
     }
+}
+
+fn is_empty(value: &Value) -> bool {
+    floats(value).any(|tensor| tensor.elements().next().is_none())
 }
 
 fn is_finite(value: &Value) -> bool {

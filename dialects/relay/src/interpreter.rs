@@ -11,9 +11,11 @@ mod tests;
 mod value;
 
 pub use codes::CODES;
-pub use compare::{Mismatch, approx_equal, approx_equal_where_finite, flatten};
+pub use compare::{
+    Mismatch, approx_equal, approx_equal_where_finite, finite_where_finite, flatten,
+};
 pub use evaluate::{EvalCx, EvalError, Evaluate};
 pub use ir_core::Random;
 pub use machine::{Interpreter, Options, check_type};
-pub use random::{random_arguments, random_value, random_values, spreads};
+pub use random::{random_arguments, random_value, random_values, random_values_up_to, spreads};
 pub use value::{Closure, Data, Fields, Reference, Value};

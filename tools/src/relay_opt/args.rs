@@ -197,8 +197,8 @@ pub(super) struct Optimize {
     #[arg(long, value_name = "ON", num_args = 0..=1, require_equals = true,
           default_value = "on", default_missing_value = "on", help_heading = "Checking passes")]
     pub(super) verify_each: Switch,
-    /// Runs the program on N random inputs before and after each pass; stops at the first pass
-    /// that changes a result
+    /// Runs the program on N random inputs, and on N of all magnitudes, before and after each pass;
+    /// stops at the first pass that changes a result
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
           default_missing_value = "3", help_heading = "Checking passes")]
     pub(super) verify_semantics: Option<u32>,

@@ -607,8 +607,8 @@ impl Session<'_> {
         };
         let mut bisect = args.bisect_limit.map(|limit| BisectLimit::new(u64::try_from(limit).ok()));
         let mut verify_each = (args.verify_each == Switch::On).then(|| VerifyEach::new(&verify));
-        let mut semantics =
-            args.verify_semantics.map(|trials| VerifySemantics::new(Trials::new(trials)));
+        let semantics = args.verify_semantics.map(|trials| Trials::new(trials).of_all_magnitudes());
+        let mut semantics = semantics.map(VerifySemantics::new);
         let mut instruments: Vec<&mut dyn Instrument> = Vec::new();
         instruments.extend(bisect.as_mut().map(|i| i as &mut dyn Instrument));
         instruments.push(timing);

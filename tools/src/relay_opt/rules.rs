@@ -105,9 +105,14 @@ fn explain(rule: &Rule, registry: &Registry, io: &mut Io<'_>) -> io::Result<()> 
         FloatClass::Exact => {
             "the same numbers, infinities, NaN and the signs of zeros included".to_string()
         }
-        FloatClass::Reassociated => "the same numbers up to rounding, where all are finite".into(),
-        FloatClass::Approximate(t) => {
-            format!("the same numbers up to the relative error {t}, where all are finite")
+        FloatClass::Reassociated => {
+            "the same numbers up to rounding, where those of the left side are finite".into()
+        }
+        FloatClass::Approximate(t) => format!(
+            "the same numbers up to the relative error {t}, where those of the left side are finite"
+        ),
+        FloatClass::Real => {
+            "the same numbers up to rounding near 1, where those of both sides are finite".into()
         }
     };
     writeln!(io.stdout, "promise: {promise}")?;

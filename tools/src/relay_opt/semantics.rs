@@ -3,11 +3,12 @@
 use indexmap::IndexMap;
 use ir_core::pipeline::Oracle;
 use ir_core::{
-    Diagnostic, FunctionType, Item, Module, Registry, Signatures, Spread, Symbol, TensorData,
+    Diagnostic, FunctionType, Item, Magnitudes, Module, Registry, Signatures, Spread, Symbol,
+    TensorData,
 };
 use relay::interpreter::{
-    Interpreter, Mismatch, Options, Value, approx_equal, approx_equal_where_finite, random_values,
-    spreads,
+    Interpreter, Mismatch, Options, Value, approx_equal, approx_equal_where_finite,
+    finite_where_finite, random_values, random_values_up_to, spreads,
 };
 use relay::language::FUNC;
 use target_core::targets;
@@ -18,6 +19,8 @@ use crate::progress::Progress;
 
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
 const STEP_LIMIT: u64 = 100_000_000;
+/// The same on numbers of all magnitudes, which may make a loop long.
+const FAR_STEP_LIMIT: u64 = 1_000_000;
 /// Bounds on what rounding may change.
 const RELATIVE: f64 = 1e-4;
 const ABSOLUTE: f64 = 1e-5;
@@ -35,6 +38,8 @@ pub(super) fn mismatch(found: &Value, expected: &Value, finite: bool) -> Option<
 pub(super) struct Trials {
     count: u32,
     step_limit: u64,
+    /// Whether there are as many trials again with floats of all magnitudes.
+    all_magnitudes: bool,
     /// Chosen from the first module.
     plan: Option<Plan>,
 }
@@ -53,14 +58,39 @@ struct Call {
     function: FunctionType,
     /// Where the numbers of its parameters lie.
     spreads: Vec<Spread>,
+    /// For floats of all magnitudes, the exponent of two of the greatest.
+    reach: Option<i32>,
     seed: u64,
+}
+
+impl Call {
+    fn arguments(&self, signatures: &Signatures) -> Result<Vec<Value>, String> {
+        match self.reach {
+            Some(reach) => {
+                let how = (reach, self.seed);
+                random_values_up_to(&self.function, &self.spreads, signatures, how)
+            }
+            None => random_values(&self.function, &self.spreads, signatures, self.seed),
+        }
+    }
+
+    /// How `found` differs from `expected`, as [`mismatch`] says. Rounding changes digits of numbers of
+    /// all magnitudes, of which some cancel: only what is finite has to stay so then, up to 10⁴. Of
+    /// greater numbers products may overflow in another order.
+    fn mismatch(&self, found: &Value, expected: &Value, rounds: bool) -> Option<Mismatch> {
+        match self.reach {
+            Some(reach) if rounds && reach > Magnitudes::REACHES[0] => None,
+            Some(_) if rounds => finite_where_finite(found, expected).err(),
+            _ => mismatch(found, expected, rounds),
+        }
+    }
 }
 
 /// Results, each with the function, by the place of the call.
 type Results = IndexMap<usize, (Symbol, Value)>;
 
-/// Runs an item on arguments; `None` for one that is not run.
-type Runner<'r> = dyn FnMut(Symbol, &Item, Vec<Value>) -> Result<Option<Value>, Diagnostic> + 'r;
+/// Runs the item that a call names on arguments; `None` for one that is not run.
+type Runner<'r> = dyn FnMut(&Call, &Item, Vec<Value>) -> Result<Option<Value>, Diagnostic> + 'r;
 
 /// How an item is run.
 enum Kind {
@@ -84,7 +114,12 @@ fn kind(item: &Item) -> Option<Kind> {
 impl Trials {
     /// `count` trials for each function.
     pub(super) fn new(count: u32) -> Trials {
-        Trials { count, step_limit: STEP_LIMIT, plan: None }
+        Trials { count, step_limit: STEP_LIMIT, all_magnitudes: false, plan: None }
+    }
+
+    /// The same, and as many trials with floats of all magnitudes, up to 10⁴ and 10³⁰ in turn.
+    pub(super) fn of_all_magnitudes(self) -> Trials {
+        Trials { all_magnitudes: true, ..self }
     }
 
     /// The same, where a run takes at most `steps` steps.
@@ -107,15 +142,14 @@ impl Trials {
                 function.params = function.params[..inputs].into();
             }
             let spreads = spreads(item, registry);
-            for seed in 0..self.count {
-                let seed = u64::from(seed);
-                match random_values(&function, &spreads, &signatures, seed) {
-                    Ok(_) => calls.push(Call {
-                        name: *name,
-                        function: function.clone(),
-                        spreads: spreads.clone(),
-                        seed,
-                    }),
+            let near = (0..self.count).map(|seed| (seed, None));
+            let reaches = [Magnitudes::REACHES[0], Magnitudes::REACHES[2]].into_iter().cycle();
+            let far = (0..self.count).zip(reaches.map(Some)).filter(|_| self.all_magnitudes);
+            for (seed, reach) in near.chain(far) {
+                let (function, spreads) = (function.clone(), spreads.clone());
+                let call = Call { name: *name, function, spreads, reach, seed: u64::from(seed) };
+                match call.arguments(&signatures) {
+                    Ok(_) => calls.push(call),
                     Err(message) if main.is_some() => {
                         let message = format!("cannot run @{name}: {message}");
                         return Err(Diagnostic::error("E0730", message).at(item.signature.span));
@@ -140,7 +174,8 @@ impl Trials {
         }
         let mut results = IndexMap::new();
         let Some(Plan { signatures, calls }) = &self.plan else { return Ok(results) };
-        for (index, Call { name, function, spreads, seed }) in calls.iter().enumerate() {
+        for (index, call) in calls.iter().enumerate() {
+            let name = &call.name;
             let Some(item) = module.items.get(name) else {
                 if name.as_str() == "main" {
                     return Err(Diagnostic::error("E0730", "there is no function @main any more"));
@@ -148,11 +183,16 @@ impl Trials {
                 continue;
             };
             // New ones for each run, which may change the contents of cells.
-            let arguments = random_values(function, spreads, signatures, *seed);
+            let arguments = call.arguments(signatures);
             let arguments = arguments.map_err(|message| Diagnostic::error("E0730", message))?;
             let cells = arguments.iter().filter(|value| value.as_reference().is_some());
             let cells: Vec<Value> = cells.cloned().collect();
-            if let Some(value) = run(*name, item, arguments)? {
+            let value = match run(call, item, arguments) {
+                // What ends on numbers around 0 need not on others.
+                Err(_) if call.reach.is_some() => None,
+                value => value?,
+            };
+            if let Some(value) = value {
                 let value = match cells.is_empty() {
                     true => value,
                     false => Value::tuple(std::iter::once(value).chain(cells)),
@@ -186,8 +226,8 @@ impl Trials {
         };
         let built = Program::build(module.clone(), registry, &options, &mut vec![]);
         let (mut program, _) = built.map_err(first)?;
-        self.run(module, registry, &mut |name, _, arguments| {
-            if name.as_str() != "main" {
+        self.run(module, registry, &mut |call, _, arguments| {
+            if call.name.as_str() != "main" {
                 return Ok(None);
             }
             program.set_inputs(&tensors(&arguments)?)?;
@@ -226,12 +266,17 @@ impl Oracle for Trials {
     type Results = Results;
 
     fn evaluate(&mut self, module: &Module, registry: &Registry) -> Result<Results, Diagnostic> {
+        let interpreter = |steps: u64| {
+            let options = Options { step_limit: Some(steps), ..Options::default() };
+            Interpreter::new(module, registry).options(options)
+        };
+        let (near, far) = (interpreter(self.step_limit), interpreter(FAR_STEP_LIMIT));
         let step_limit = Some(self.step_limit);
-        let options = Options { step_limit, ..Options::default() };
-        let interpreter = Interpreter::new(module, registry).options(options);
         let te = te::interpreter::Options { step_limit, ..Default::default() };
-        self.run(module, registry, &mut |name, item, arguments| {
+        self.run(module, registry, &mut |call, item, arguments| {
             let (Some(kind), Some(body)) = (kind(item), &item.body) else { return Ok(None) };
+            let name = call.name;
+            let interpreter = if call.reach.is_some() { &far } else { &near };
             let span = item.signature.span;
             let results = match kind {
                 Kind::Function => return interpreter.call(name, arguments).map(Some),
@@ -247,13 +292,24 @@ impl Oracle for Trials {
     fn difference(&self, expected: &Results, now: &Results, finite: bool) -> Option<String> {
         expected.iter().find_map(|(index, (name, expected))| {
             let (_, found) = now.get(index)?;
-            let mut difference = mismatch(found, expected, finite)?;
+            let call = self.plan.as_ref()?.calls.get(*index)?;
+            let mut difference = call.mismatch(found, expected, finite)?;
             // A kernel gives the fields of a tuple one by one.
             let flat = |value| tensors(std::slice::from_ref(value)).ok().map(together);
             if let (Some(found), Some(expected)) = (flat(found), flat(expected)) {
-                difference = mismatch(&found, &expected, finite)?;
+                difference = call.mismatch(&found, &expected, finite)?;
             }
             Some(format!("@{name} on random input {index}: {difference}"))
         })
+    }
+
+    fn adopt(&self, expected: &mut Results, now: Results) {
+        for (index, result) in now {
+            if let Some(known) = expected.get_mut(&index)
+                && mismatch(&result.1, &known.1, false).is_some()
+            {
+                *known = result;
+            }
+        }
     }
 }

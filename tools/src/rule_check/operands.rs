@@ -2,8 +2,8 @@
 
 use ir_core::registry::AttrField;
 use ir_core::{
-    Attr, AttrData, AttrDict, DType, Dim, DimExprData, InferCx, OpDef, Random, Registry, Scalar,
-    SmallVec, Symbol, TensorData, Type, TypeData,
+    Attr, AttrData, AttrDict, DType, Dim, DimExprData, InferCx, Magnitudes, OpDef, Random,
+    Registry, Scalar, SmallVec, Symbol, TensorData, Type, TypeData,
 };
 use relay::interpreter::Value;
 use rewrites::instantiate::{Operand, Plan};
@@ -12,6 +12,7 @@ use rewrites::rule::{Expr, FloatClass, Node, OpNode, Rest, Rule, Sample, Var};
 use rustc_hash::FxHashMap;
 
 use super::choices::Choices;
+use super::stability::{last_digit, shaken};
 use super::value;
 
 /// Element types that rules are tried on, the simplest first.
@@ -27,6 +28,10 @@ const DTYPES: [DType; 9] = [
     DType::BFLOAT16,
 ];
 
+/// Those of floats, `float32` more often.
+const FLOATS: [DType; 5] =
+    [DType::FLOAT32, DType::FLOAT32, DType::FLOAT64, DType::FLOAT16, DType::BFLOAT16];
+
 /// Which numbers tensors hold.
 #[derive(Clone, Copy)]
 enum Numbers {
@@ -38,6 +43,19 @@ enum Numbers {
     Near,
     /// Infinities, NaN and zeros of both signs; the least and the greatest integers.
     Hard,
+    /// Numbers of all magnitudes, subnormal ones among them.
+    Far,
+}
+
+/// With how many digits floats are computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Digits {
+    /// Those of their types.
+    Own,
+    /// Those of float64.
+    Float64,
+    /// Those of float64, where the last digits of each number are others, in the way that this says.
+    Shaken(u64),
 }
 
 /// The values of one trial; patterns and conditions see all of them as constants.
@@ -45,8 +63,9 @@ pub(super) struct Operands<'a> {
     registry: &'a Registry,
     pub(super) choices: Choices,
     pub(super) values: Vec<(Type, Value)>,
-    /// Whether the numbers of narrower floats are float64.
-    wide: bool,
+    digits: Digits,
+    /// That of the operands that have fewest.
+    last_digit: f64,
     dtype: DType,
     numbers: Numbers,
     /// Another element type, and the variable that has it; where there is none, each may have it.
@@ -105,12 +124,13 @@ impl TermGraph for Operands<'_> {
 }
 
 impl Operands<'_> {
-    pub(super) fn new(registry: &Registry, choices: Choices, wide: bool) -> Operands<'_> {
+    pub(super) fn new(registry: &Registry, choices: Choices, digits: Digits) -> Operands<'_> {
         Operands {
             registry,
             choices,
             values: vec![],
-            wide,
+            digits,
+            last_digit: 0.0,
             dtype: DType::FLOAT32,
             numbers: Numbers::Small,
             other: None,
@@ -124,8 +144,13 @@ impl Operands<'_> {
     }
 
     /// Operands of the left side of `rule`, and what it gives; `None` where they do not fit it.
-    pub(super) fn of_left_side(&mut self, rule: &Rule, open: bool) -> Option<Match<usize>> {
-        self.kind(rule, open);
+    pub(super) fn of_left_side(
+        &mut self,
+        rule: &Rule,
+        open: bool,
+        far: bool,
+    ) -> Option<Match<usize>> {
+        self.kind(rule, open, far);
         let mut found: Match<usize> = Match {
             values: SmallVec::from_elem(None, rule.values.len()),
             attributes: SmallVec::from_elem(None, rule.attributes.len()),
@@ -164,7 +189,7 @@ impl Operands<'_> {
                         let tensor = elements(&shape, self.dtype, |_| *number)?;
                         // A number that the type does not hold is another number.
                         (tensor.element(0)?.as_f64() == number.as_f64()).then_some(())?;
-                        self.push_tensor(tensor)?
+                        self.push_exactly(tensor)?
                     }
                     Node::Op(op) => self.operation(op, &mut found, &made, rank, &mut said)?,
                     // Only right sides choose.
@@ -184,10 +209,14 @@ impl Operands<'_> {
     }
 
     /// What kind of operands they are.
-    fn kind(&mut self, rule: &Rule, open: bool) {
-        use Numbers::{Hard, Near, Plain, Small};
-        self.dtype = *self.choices.of(&DTYPES);
-        self.numbers = *self.choices.of(&[Small, Small, Small, Plain, Plain, Near, Hard, Hard]);
+    fn kind(&mut self, rule: &Rule, open: bool, far: bool) {
+        use Numbers::{Far, Hard, Near, Plain, Small};
+        let (dtypes, numbers) = match far {
+            true => (&FLOATS[..], &[Far][..]),
+            false => (&DTYPES[..], &[Small, Small, Small, Plain, Plain, Near, Hard, Hard][..]),
+        };
+        self.dtype = *self.choices.of(dtypes);
+        self.numbers = *self.choices.of(numbers);
         if self.choices.one_in(6) {
             let other = *self.choices.of(&DTYPES);
             let only = self.choices.below(rule.values.len() + 1);
@@ -303,12 +332,37 @@ impl Operands<'_> {
         let fits = cx.equations.is_empty()
             && cx.refinements.iter().all(|(index, ty)| types.get(*index) == Some(ty));
         fits.then_some(())?;
+        /// The least number but 0.
+        const LEAST: f64 = f64::from_bits(1);
         let value = self.value(op.name, attrs, &operands, ty).ok()?;
-        Some(self.push(ty, value))
+        match (self.digits, value) {
+            (Digits::Shaken(_), Value::Tensor(result)) => self.push_rounded(result, LEAST),
+            (_, value) => Some(self.push(ty, value)),
+        }
     }
 
+    /// An operand, with all the digits that are asked for.
     fn push_tensor(&mut self, tensor: TensorData) -> Option<usize> {
-        let tensor = match self.wide && tensor.dtype().is_float() {
+        if tensor.dtype().is_float() {
+            self.last_digit = self.last_digit.max(last_digit(tensor.dtype()));
+        }
+        self.push_rounded(tensor, 0.0)
+    }
+
+    /// An operand or the result of an operation, as rounding may leave it. What is `least` may become
+    /// 0 of a result.
+    fn push_rounded(&mut self, tensor: TensorData, least: f64) -> Option<usize> {
+        match self.digits {
+            Digits::Shaken(way) => {
+                let seed = (way << 32) + self.values.len() as u64;
+                self.push_exactly(shaken(&tensor, self.last_digit, least, seed)?)
+            }
+            _ => self.push_exactly(tensor),
+        }
+    }
+
+    fn push_exactly(&mut self, tensor: TensorData) -> Option<usize> {
+        let tensor = match self.digits != Digits::Own && tensor.dtype().is_float() {
             true => {
                 TensorData::from_scalars(DType::FLOAT64, tensor.shape(), tensor.elements()).ok()?
             }
@@ -619,6 +673,13 @@ fn random_tensor(
             let number = (random.unit() * 2.0 - 1.0) * NEAR;
             Scalar::Float(if random.one_in(4) { 0.0 } else { number })
         }),
+        Numbers::Far if is_float => {
+            let magnitudes = match Magnitudes::REACHES.get(random.below(4)) {
+                Some(reach) => Magnitudes::up_to(*reach, dtype, random),
+                None => Magnitudes::alike(dtype, random),
+            };
+            elements(shape, dtype, |_| Scalar::Float(magnitudes.number(random)))
+        }
         _ if is_float => elements(shape, dtype, |_| Scalar::Float(random.unit() * 8.0 - 4.0)),
         _ => random.tensor(shape, dtype).ok(),
     }

@@ -50,6 +50,11 @@ pub fn approx_equal_where_finite(
     compare(found, expected, |a, b| !b.is_finite() || close(a, b, rtol, atol))
 }
 
+/// Whether floats that are finite in `expected` are so in `found`, and all else is the same.
+pub fn finite_where_finite(found: &Value, expected: &Value) -> Result<(), Mismatch> {
+    compare(found, expected, |a, b| a.is_finite() || !b.is_finite())
+}
+
 /// Whether `found` equals `expected`, where `same` says so of floats.
 fn compare(
     found: &Value,

@@ -57,7 +57,26 @@ pub fn random_values(
     signatures: &Signatures,
     seed: u64,
 ) -> Result<Vec<Value>, String> {
-    let mut maker = Maker::new(signatures, seed);
+    values_of(function, spreads, Maker::new(signatures, seed))
+}
+
+/// As [`random_values`], where floats without a spread of their own are of all magnitudes up to
+/// `2^reach`, see [`Magnitudes`](ir_core::Magnitudes).
+pub fn random_values_up_to(
+    function: &FunctionType,
+    spreads: &[Spread],
+    signatures: &Signatures,
+    (reach, seed): (i32, u64),
+) -> Result<Vec<Value>, String> {
+    let maker = Maker { reach: Some(reach), ..Maker::new(signatures, seed) };
+    values_of(function, spreads, maker)
+}
+
+fn values_of(
+    function: &FunctionType,
+    spreads: &[Spread],
+    mut maker: Maker<'_>,
+) -> Result<Vec<Value>, String> {
     let scalar = Type::scalar(DType::FLOAT32);
     let types = function.type_params.iter().map(|name| (*name, scalar)).collect();
     let spreads = spreads.iter().copied().chain(std::iter::repeat(Spread::default()));
@@ -72,6 +91,8 @@ pub fn random_values(
 struct Maker<'a> {
     random: Random,
     spread: Spread,
+    /// The exponent of two up to which floats are that have the usual spread; `None` is within it.
+    reach: Option<i32>,
     signatures: &'a Signatures,
     extents: FxHashMap<Symbol, i64>,
 }
@@ -85,6 +106,7 @@ impl<'a> Maker<'a> {
         Maker {
             random: Random::new(seed),
             spread: Spread::default(),
+            reach: None,
             signatures,
             extents: FxHashMap::default(),
         }
@@ -115,7 +137,10 @@ impl<'a> Maker<'a> {
 
     fn tensor(&mut self, tensor: &TensorType) -> Result<TensorData, String> {
         let shape: Vec<i64> = tensor.shape.iter().map(|dim| self.extent(*dim)).collect();
-        self.random.tensor_within(&shape, tensor.dtype, self.spread)
+        match self.reach.filter(|_| self.spread == Spread::default()) {
+            Some(reach) => self.random.tensor_up_to(&shape, tensor.dtype, reach),
+            None => self.random.tensor_within(&shape, tensor.dtype, self.spread),
+        }
     }
 
     fn extent(&mut self, dim: Dim) -> i64 {
