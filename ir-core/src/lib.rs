@@ -60,7 +60,7 @@ pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult}
 pub use random::{Magnitudes, Random, Spread};
 pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
 pub use rewriter::FuncMut;
-pub use rules::{KernelRole, RuleArgument, RuleFunction, Work};
+pub use rules::{Fill, KernelRole, RuleArgument, RuleFunction, Work, is_large_fill};
 pub use smallvec::SmallVec;
 pub use tensor::{Scalar, TensorData};
 pub use types::{

@@ -2,6 +2,9 @@
 //! how much work an operation is.
 
 use crate::attributes::{Attr, AttrData, AttrDict, AttrValue};
+use crate::intern::Symbol;
+use crate::registry::Registry;
+use crate::tensor::tensor_bytes;
 use crate::types::Type;
 
 /// An argument of a rule function.
@@ -58,6 +61,24 @@ pub enum KernelRole {
     Anchor,
     /// What computes its only operand can compute it, too.
     Epilogue,
+}
+
+/// Marks an operator whose result is one number, repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill;
+
+/// Results of [`Fill`] of more bytes are not worth their memory.
+const SMALL_FILL: usize = 64 << 10;
+
+/// Whether the result of the operator `name`, of type `ty`, is one number so often that it is cheaper
+/// to make it where it is used than to keep it as a constant. What is computed from it is computed
+/// whenever the program runs.
+pub fn is_large_fill(registry: &Registry, name: Symbol, ty: Type) -> bool {
+    let bytes = || {
+        let tensor = ty.as_tensor()?;
+        tensor_bytes(&tensor.known_shape()?, tensor.dtype)
+    };
+    registry.hook::<Fill>(name).is_some() && bytes().is_some_and(|bytes| bytes > SMALL_FILL)
 }
 
 /// A function that side conditions and computed attributes of rewrite rules may call. A dialect

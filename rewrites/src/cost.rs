@@ -17,7 +17,8 @@ pub enum CostModel {
     Roofline(CostTable),
     /// Microseconds of a data-centre accelerator of 2018 as such a machine: a launch of 5 µs, 300
     /// GB/s and 8 Tflop/s. Parts of a value are views, which cost nothing, and an activation may
-    /// be a part of the product before it.
+    /// be a part of the product before it. Weights are those of a trained network: what is computed
+    /// from them alone is computed before the network runs.
     T4,
 }
 
@@ -56,6 +57,12 @@ impl CostModel {
         }
     }
 
+    /// Whether all that is computed from constants alone is free, large fills included, or only what the
+    /// compiler computes.
+    pub fn weights_are_free(self) -> bool {
+        self == CostModel::T4
+    }
+
     /// Whether `after`, applied to the result of `before`, costs no more than `before` alone.
     pub fn fuses(self, registry: &Registry, before: Symbol, after: Symbol) -> bool {
         self == CostModel::T4
@@ -64,8 +71,7 @@ impl CostModel {
     }
 
     /// What one operation costs. Everything costs a little, so that of equal programs the smaller
-    /// one is taken; what is computed from constants alone costs no more, since it is computed
-    /// once, by the compiler.
+    /// one is taken; what is `folded` costs no more, since it is computed once, by the compiler.
     pub fn cost(
         self,
         registry: &Registry,
@@ -73,7 +79,7 @@ impl CostModel {
         attrs: AttrDict,
         operands: &[Type],
         result: Type,
-        is_weight: bool,
+        folded: bool,
     ) -> f64 {
         const LITTLE: f64 = 1e-4;
         let constant = registry.def(name).is_some_and(|def| def.traits.contains(Traits::CONSTANT));
@@ -82,7 +88,7 @@ impl CostModel {
         let kind = if work.is_some() { Arithmetic::Product } else { Arithmetic::Plain };
         let flops = work.unwrap_or_else(|| elements(result));
         let view = self == CostModel::T4 && role(registry, name) == Some(KernelRole::View);
-        if constant || is_weight || view || flops == 0.0 {
+        if constant || folded || view || flops == 0.0 {
             return LITTLE;
         }
         let bytes = operands.iter().map(|ty| bytes(*ty)).sum::<f64>() + bytes(result);

@@ -6,7 +6,7 @@
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use indexmap::{IndexMap, IndexSet};
-use ir_core::{Attr, AttrDict, Registry, SmallVec, Symbol, Traits, Type};
+use ir_core::{Attr, AttrData, AttrDict, Registry, SmallVec, Symbol, Traits, Type, is_large_fill};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::instantiate::{Operand, Plan};
@@ -70,14 +70,35 @@ pub struct Facts {
     pub constant: Option<Attr>,
     /// Whether it is computed from constants alone.
     pub weight: bool,
+    /// Whether the compiler computes it, once: it is a weight without large fills.
+    pub folded: bool,
 }
 
 struct Kinds {
     kinds: IndexSet<Kind, FxBuildHasher>,
     /// The traits of the operation of each kind.
     traits: Vec<Traits>,
+    /// Whether each kind is a [large fill](is_large_fill).
+    fills: Vec<bool>,
     /// Classes that are new or have changed.
     touched: Vec<Id>,
+    /// Two constants that were found to be equal and are not.
+    contradiction: Option<[Attr; 2]>,
+}
+
+/// Whether two constants differ by more than rounding, which costs at most half of the digits here.
+fn differ(a: Attr, b: Attr) -> bool {
+    let (AttrData::Tensor(a), AttrData::Tensor(b)) = (a.data(), b.data()) else { return a != b };
+    let dtype = a.dtype();
+    if dtype != b.dtype() || a.shape() != b.shape() || !dtype.is_float() {
+        return a != b;
+    }
+    let relative = 2f64.powi(-dtype.float_format().1 / 2);
+    a.elements().zip(b.elements()).any(|(a, b)| {
+        let (a, b) = (a.as_f64(), b.as_f64());
+        let near = (a - b).abs() <= relative * a.abs().max(b.abs()).max(1.0);
+        !(a == b || near || a.is_nan() && b.is_nan())
+    })
 }
 
 impl Analysis<Node> for Kinds {
@@ -87,21 +108,37 @@ impl Analysis<Node> for Kinds {
         let kinds = &graph.analysis;
         match &kinds.kinds[node.kind as usize] {
             Kind::Leaf(Leaf { ty, constant, weight, .. }) => {
-                Facts { ty: *ty, constant: *constant, weight: *weight }
+                Facts { ty: *ty, constant: *constant, weight: *weight, folded: *weight }
             }
             Kind::Op(_, attrs, ty) => {
                 let constant = kinds.traits[node.kind as usize].contains(Traits::CONSTANT);
                 let constant = constant.then(|| attrs.get("value")).flatten();
-                let weight = !node.operands.is_empty()
-                    && node.operands.iter().all(|id| graph[*id].data.weight);
-                Facts { ty: *ty, constant, weight: weight || constant.is_some() }
+                let of_all = |property: fn(&Facts) -> bool| {
+                    let mut operands = node.operands.iter();
+                    constant.is_some()
+                        || operands.len() > 0 && operands.all(|id| property(&graph[*id].data))
+                };
+                let weight = of_all(|facts| facts.weight);
+                let folded = of_all(|facts| facts.folded) && !kinds.fills[node.kind as usize];
+                Facts { ty: *ty, constant, weight, folded }
             }
         }
     }
 
     fn merge(&mut self, a: &mut Facts, b: Facts) -> DidMerge {
-        let merged =
-            Facts { ty: a.ty, constant: a.constant.or(b.constant), weight: a.weight || b.weight };
+        let merged = Facts {
+            ty: a.ty,
+            constant: a.constant.or(b.constant),
+            weight: a.weight || b.weight,
+            folded: a.folded || b.folded,
+        };
+        if let (Some(one), Some(other)) = (a.constant, b.constant)
+            && one != other
+            && self.contradiction.is_none()
+            && differ(one, other)
+        {
+            self.contradiction = Some([one, other]);
+        }
         let changed = (merged != *a, merged != b);
         *a = merged;
         DidMerge(changed.0, changed.1)
@@ -139,7 +176,13 @@ pub struct Graph {
 
 impl Default for Graph {
     fn default() -> Graph {
-        let kinds = Kinds { kinds: IndexSet::default(), traits: vec![], touched: vec![] };
+        let kinds = Kinds {
+            kinds: IndexSet::default(),
+            traits: vec![],
+            fills: vec![],
+            touched: vec![],
+            contradiction: None,
+        };
         Graph { graph: EGraph::new(kinds), subsumed: Default::default(), changed: vec![] }
     }
 }
@@ -168,17 +211,18 @@ impl Graph {
         Class(self.graph.find(class.0))
     }
 
-    fn kind(&mut self, kind: Kind, traits: Traits) -> u32 {
+    fn kind(&mut self, kind: Kind, traits: Traits, fill: bool) -> u32 {
         let (index, new) = self.graph.analysis.kinds.insert_full(kind);
         if new {
             self.graph.analysis.traits.push(traits);
+            self.graph.analysis.fills.push(fill);
         }
         index as u32
     }
 
     /// The class of a value that rules do not look into.
     pub fn leaf(&mut self, leaf: Leaf) -> Class {
-        let kind = self.kind(Kind::Leaf(leaf), Traits::empty());
+        let kind = self.kind(Kind::Leaf(leaf), Traits::empty(), false);
         Class(self.graph.add(Node { kind, operands: SmallVec::new() }))
     }
 
@@ -193,7 +237,7 @@ impl Graph {
         registry: &Registry,
     ) -> Class {
         let traits = registry.def(name).map_or(Traits::empty(), |def| def.traits);
-        let kind = self.kind(Kind::Op(name, attrs, ty), traits);
+        let kind = self.kind(Kind::Op(name, attrs, ty), traits, is_large_fill(registry, name, ty));
         let operands = operands.into_iter().map(|class| self.graph.find(class.0)).collect();
         let node = Node { kind, operands };
         if let Some(swapped) = self.swapped(&node) {
@@ -402,6 +446,12 @@ impl Graph {
         changed.into_iter().map(|id| Class(self.graph.find(id))).collect()
     }
 
+    /// Two constants that are one class by what was stated so far, though they differ by more than
+    /// rounding; each such pair is told once.
+    pub fn take_contradiction(&mut self) -> Option<[Attr; 2]> {
+        self.graph.analysis.contradiction.take()
+    }
+
     /// The type of a class.
     pub fn ty(&self, class: Class) -> Type {
         self.graph[class.0].data.ty
@@ -415,5 +465,17 @@ impl Graph {
     /// Whether a class is computed from constants alone.
     pub fn is_weight(&self, class: Class) -> bool {
         self.graph[class.0].data.weight
+    }
+
+    /// Whether the compiler computes the operation `name` on `operands`, of the type `ty`, so that the
+    /// program does not.
+    pub fn folds(
+        &self,
+        (name, ty): (Symbol, Type),
+        operands: &[Class],
+        registry: &Registry,
+    ) -> bool {
+        let mut folded = operands.iter().map(|class| self.graph[class.0].data.folded);
+        !operands.is_empty() && folded.all(|folded| folded) && !is_large_fill(registry, name, ty)
     }
 }

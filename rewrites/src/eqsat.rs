@@ -279,12 +279,15 @@ impl Block {
     /// What the block costs as it is, equal operations counted each, those that nobody uses too.
     fn original_cost(&self, f: &FuncMut<'_>, model: CostModel) -> f64 {
         let costs = self.inside.iter().map(|(op, class)| {
-            let operands: SmallVec<[ir_core::Type; 4]> =
-                f.body.operands(*op).map(|value| f.body.ty(value)).collect();
+            if is_epilogue(f, *op, model) {
+                return 0.0;
+            }
+            let operands = f.body.operands(*op).map(|value| self.classes[&value]);
+            let operands: SmallVec<[Class; 4]> =
+                operands.map(|class| self.graph.find(class)).collect();
             let result = f.body.ty(f.body.result(*op, 0));
-            let weight = self.graph.is_weight(self.graph.find(*class));
-            let (name, attrs) = (f.body.op_name(*op), f.body.attrs(*op));
-            model.cost(f.registry, name, attrs, &operands, result, weight)
+            let operation = (f.body.op_name(*op), f.body.attrs(*op), result);
+            price(f, &self.graph, model, operation, self.graph.find(*class), &operands)
         });
         costs.sum()
     }
@@ -435,6 +438,35 @@ enum Form {
     },
 }
 
+/// What `operation` costs, which computes `class` from `operands`.
+fn price(
+    f: &FuncMut<'_>,
+    graph: &Graph,
+    model: CostModel,
+    operation: Operation,
+    class: Class,
+    operands: &[Class],
+) -> f64 {
+    let (name, attrs, ty) = operation;
+    let types: SmallVec<[ir_core::Type; 4]> =
+        operands.iter().map(|operand| graph.ty(*operand)).collect();
+    let free = model.weights_are_free() && graph.is_weight(class);
+    let folded = free || graph.folds((name, ty), operands, f.registry);
+    model.cost(f.registry, name, attrs, &types, ty, folded)
+}
+
+/// Whether `model` prices `op` as a part of what computes its operand, which nothing else uses.
+fn is_epilogue(f: &FuncMut<'_>, op: OpId, model: CostModel) -> bool {
+    let mut operands = f.body.operands(op);
+    let (Some(operand), None) = (operands.next(), operands.next()) else { return false };
+    let before = f.body.defining_op(operand).filter(|before| is_pure(f.body, f.registry, *before));
+    before.is_some_and(|before| {
+        f.body.op_block(before) == f.body.op_block(op)
+            && f.body.has_one_use(operand)
+            && model.fuses(f.registry, f.body.op_name(before), f.body.op_name(op))
+    })
+}
+
 /// Adds, to each class that an operation computes from a class, its computation together with what
 /// computes that one, where the model prices the two as one.
 fn fuse(f: &FuncMut<'_>, classes: &mut [Vec<(f64, Form, Operands)>], model: CostModel) {
@@ -490,10 +522,8 @@ impl Candidates {
                 let (cost, form) = match kind {
                     Kind::Leaf(leaf) => (0.0, Form::Leaf(ValueId::from_index(leaf.number))),
                     Kind::Op(name, attrs, ty) => {
-                        let types: SmallVec<[ir_core::Type; 4]> =
-                            operands.iter().map(|operand| graph.ty(*operand)).collect();
-                        let weight = graph.is_weight(*class);
-                        let cost = model.cost(f.registry, *name, *attrs, &types, *ty, weight);
+                        let operation = (*name, *attrs, *ty);
+                        let cost = price(f, graph, model, operation, *class, &operands);
                         (cost, Form::Op(*name, *attrs, *ty))
                     }
                 };

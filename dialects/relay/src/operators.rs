@@ -31,10 +31,10 @@ pub mod spectrum;
 #[cfg(test)]
 mod tests;
 
+pub use ir_core::{Fill, is_large_fill};
 pub use layout_rule::LayoutRule;
 pub use pattern::{
-    Fill, FusionPattern, NonComputational, ReshapeOnly, Rows, ShapeFromData, Transcendental,
-    is_large_fill,
+    FusionPattern, NonComputational, ReshapeOnly, Rows, ShapeFromData, Transcendental,
 };
 pub use random::RandomOperand;
 

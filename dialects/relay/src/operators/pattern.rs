@@ -1,7 +1,6 @@
 //! How an operator may join a fused kernel.
 
-use ir_core::tensor::tensor_bytes;
-use ir_core::{AttrDict, Registry, Symbol, Type};
+use ir_core::{AttrDict, Type};
 
 /// The fusion pattern of an operator (Relay, arXiv 1904.08368, section 4.1), ordered from the
 /// most to the least fusable. Attached as a hook; an operator without one is opaque.
@@ -42,23 +41,6 @@ pub struct ShapeFromData;
 /// number, such as `exp`: it is better stored than computed twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Transcendental;
-
-/// Marks an operator whose result is one number, repeated.
-#[derive(Clone, Copy, Debug)]
-pub struct Fill;
-
-/// Results of [`Fill`] of more bytes are not worth their memory.
-const SMALL_FILL: usize = 64 << 10;
-
-/// Whether the result of the operator `name`, of type `ty`, is one number so often that it is cheaper
-/// to make it where it is used than to keep it as a constant.
-pub fn is_large_fill(registry: &Registry, name: Symbol, ty: Type) -> bool {
-    let bytes = || {
-        let tensor = ty.as_tensor()?;
-        tensor_bytes(&tensor.known_shape()?, tensor.dtype)
-    };
-    registry.hook::<Fill>(name).is_some() && bytes().is_some_and(|bytes| bytes > SMALL_FILL)
-}
 
 /// The hook of an operator that computes row by row: each row of the result depends on one row of
 /// the first operand. From the types of the operands and the attributes it tells how many leading
