@@ -116,6 +116,13 @@ pub const CODES: &[Code] = &[
         explanation: "This is an error of the compiler: what it noted while it applied rules does \
                       not lead to the result. Without `--explain-rewrites` the result is the same.",
     },
+    Code {
+        code: CONTRADICTION,
+        title: "rules contradict each other",
+        explanation: "By one rule a value is one constant, and by another rule, or in the program, \
+                      it is another one. At least one of the rules is wrong: `relay-opt rules check` \
+                      tries them.",
+    },
 ];
 
 pub(crate) const SYNTAX: &str = "E1001";
@@ -143,3 +150,4 @@ pub const STEP: &str = "E1016";
 pub const UNPROVEN: &str = "E1017";
 /// A rewriting cannot be explained.
 pub const UNEXPLAINED: &str = "E1018";
+pub(crate) const CONTRADICTION: &str = "E1019";

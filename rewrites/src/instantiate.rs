@@ -35,6 +35,11 @@ pub struct Planned<V> {
 }
 
 impl<V> Planned<V> {
+    /// The constant that it is.
+    pub(crate) fn literal(&self) -> Option<Attr> {
+        self.attrs.get("value").filter(|_| self.operands.is_empty())
+    }
+
     /// The constant `tensor` in the dialect of the operation `like`.
     pub(crate) fn constant(like: Symbol, tensor: &TensorData) -> Planned<V> {
         Planned {

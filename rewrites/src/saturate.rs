@@ -1,11 +1,13 @@
 //! Equality saturation of a block: rules add equal forms until nothing is new or the budget ends.
 
-use ir_core::{Diagnostic, Interrupt, Registry};
+use ir_core::{Attr, Diagnostic, Interrupt, Registry};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::codes;
 use crate::egraph::{Class, Graph};
 use crate::family::Groups;
-use crate::instantiate::{Conditions, Plan, Refusal, plan};
+use crate::functions::splat;
+use crate::instantiate::{Conditions, Operand, Plan, Refusal, plan};
 use crate::library::{Compiled, RuleSet};
 use crate::matching::{Match, TermGraph, search};
 use crate::proof::Recorder;
@@ -238,6 +240,8 @@ struct Saturation<'a> {
     changes: Vec<(u32, Class)>,
     ledger: Ledger,
     recorder: Option<&'a mut Recorder>,
+    /// The constants that rules found values to be, their classes, and the rule, by its place.
+    constants: Vec<(Attr, Class, usize)>,
 }
 
 impl<'a> Saturation<'a> {
@@ -258,6 +262,7 @@ impl<'a> Saturation<'a> {
             changes: vec![],
             ledger,
             recorder,
+            constants: vec![],
         }
     }
 
@@ -310,11 +315,48 @@ impl<'a> Saturation<'a> {
         if let Scheduler::Backoff { matches, rounds } = phase.scheduler {
             plans = self.pause(plans, matches, rounds);
         }
-        let mut done = self.apply(graph, &plans, snapshot.as_ref(), budget);
+        let mut done = self.apply(graph, &plans, snapshot.as_ref(), budget)?;
         done.complete &= complete;
         done.paused = paused || self.pauses.iter().any(|(until, _)| *until >= round);
         graph.rebuild();
+        self.agree(graph, None)?;
         Ok(done)
+    }
+
+    /// Errors where values were found to be two constants; by the rule that was applied last to
+    /// `class`, if one was.
+    fn agree(&self, graph: &mut Graph, class: Option<Class>) -> Result<(), Box<Diagnostic>> {
+        let Some(constants) = graph.take_contradiction() else { return Ok(()) };
+        let is_it = |of: Class| class.is_none_or(|class| graph.find(of) == graph.find(class));
+        let by = |constant: &Attr| {
+            let mut all = self.constants.iter();
+            all.position(|(found, of, _)| found == constant && is_it(*of))
+        };
+        let [one, other] = constants.map(|constant| (by(&constant), constant));
+        let (first, second) = if one.0 <= other.0 { (one, other) } else { (other, one) };
+        let [first, second] =
+            [first, second].map(|(at, constant)| (at.map(|at| self.constants[at].2), constant));
+        let rule = |place: usize| &self.rules.rules[place].rule;
+        let what = |place: Option<usize>| match place {
+            Some(place) => format!("rule `{}`", rule(place).name),
+            None => "the program".to_string(),
+        };
+        let message = format!(
+            "{} and {} contradict each other: one value is {} and {}",
+            what(first.0),
+            what(second.0),
+            shown(first.1),
+            shown(second.1),
+        );
+        let help = "one of them is wrong: `relay-opt rules check` tries rules";
+        let mut error = Diagnostic::error(codes::CONTRADICTION, message).help(help);
+        if let Some(place) = second.0 {
+            error = error.at(rule(place).span);
+        }
+        if let Some(place) = first.0 {
+            error = error.related(rule(place).span, "the other one");
+        }
+        Err(Box::new(error))
     }
 
     /// Leaves out what rules found that found more than `matches`, and pauses them for `rounds`.
@@ -390,7 +432,7 @@ impl<'a> Saturation<'a> {
         plans: &Plans,
         snapshot: Option<&Snapshot>,
         budget: Budget,
-    ) -> Round {
+    ) -> Result<Round, Box<Diagnostic>> {
         let mut changed = false;
         let mut by_rule: Vec<&[Proposal]> = plans.chunk_by(|a, b| a.place == b.place).collect();
         // First everybody's share, then what is left.
@@ -407,7 +449,7 @@ impl<'a> Saturation<'a> {
                     }
                     *of_rule = rest;
                     if !graph.is_known(&proposal.plan) {
-                        changed |= self.apply_one(graph, proposal, snapshot);
+                        changed |= self.apply_one(graph, proposal, snapshot)?;
                     }
                 }
             }
@@ -416,7 +458,7 @@ impl<'a> Saturation<'a> {
         let unapplied: Vec<usize> = unapplied.map(|found| found.place).collect();
         unapplied.iter().for_each(|place| self.searched[*place] = 0);
         self.recorder.iter_mut().for_each(|recorder| recorder.end_round());
-        Round { changed, complete: unapplied.is_empty(), paused: false }
+        Ok(Round { changed, complete: unapplied.is_empty(), paused: false })
     }
 
     /// Whether it made anything new.
@@ -425,11 +467,19 @@ impl<'a> Saturation<'a> {
         graph: &mut Graph,
         proposal: &Proposal,
         snapshot: Option<&Snapshot>,
-    ) -> bool {
+    ) -> Result<bool, Box<Diagnostic>> {
         let Proposal { place, plan, found } = proposal;
         let place = *place;
         let before = graph.made();
+        for (old, new) in &plan.replacements {
+            let constant = match *new {
+                Operand::Value(class) => graph.constant(class),
+                Operand::New(index) => plan.ops[index].literal(),
+            };
+            self.constants.extend(constant.map(|constant| (constant, *old, place)));
+        }
         let (unions, made) = graph.apply(plan, self.registry);
+        self.agree(graph, plan.replacements.first().map(|(old, _)| *old))?;
         if let (Some(recorder), Some(snapshot), Some(found)) =
             (self.recorder.as_deref_mut(), snapshot, found)
         {
@@ -449,7 +499,15 @@ impl<'a> Saturation<'a> {
         if nodes > 0 {
             self.ledger.made.push((graph.made(), place));
         }
-        unions > 0 || nodes > 0
+        Ok(unions > 0 || nodes > 0)
+    }
+}
+
+/// A constant as a message shows it.
+fn shown(constant: Attr) -> String {
+    match splat(constant) {
+        Some(number) => number.as_f64().to_string(),
+        None => "a tensor".to_string(),
     }
 }
 
