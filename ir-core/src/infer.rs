@@ -67,6 +67,19 @@ impl<'a> InferCx<'a> {
         }
     }
 
+    /// What relation `infer` says here. An extent below 0, in the result or in what an operand must
+    /// be, is an error.
+    pub fn answer(&mut self, infer: InferFn) -> Result<Type, Stop> {
+        let result = infer(self)?;
+        let types = self.refinements.iter().map(|(_, ty)| *ty).chain([result]);
+        match types.filter_map(negative_extent).next() {
+            Some(extent) => {
+                Err(Stop::Error(format!("expected extents of at least 0, found {extent}")))
+            }
+            None => Ok(result),
+        }
+    }
+
     /// The constant behind operand `index`, where it is known.
     pub fn constant(&self, index: usize) -> Option<Attr> {
         (self.constants)(index)
@@ -97,6 +110,20 @@ impl<'a> InferCx<'a> {
                 Ok(())
             }
         }
+    }
+}
+
+/// An extent of `ty`, or of a tensor in the tuple `ty`, that is below 0.
+fn negative_extent(ty: Type) -> Option<i64> {
+    let negative = |tensor: &TensorType| {
+        tensor.shape.iter().filter_map(|dim| dim.known()).find(|extent| *extent < 0)
+    };
+    match ty.data() {
+        TypeData::Tensor(tensor) => negative(tensor),
+        TypeData::Tuple(fields) => {
+            fields.iter().filter_map(|field| field.as_tensor()).find_map(negative)
+        }
+        _ => None,
     }
 }
 

@@ -76,7 +76,7 @@ impl FuncMut<'_> {
                 let body = &*self.body;
                 let constants =
                     |i: usize| -> Option<Attr> { self.registry.constant(body, *operands.get(i)?) };
-                infer(&mut InferCx::with_constants(&types, attrs, &constants))
+                InferCx::with_constants(&types, attrs, &constants).answer(infer)
             }
         };
         let ty = match ty {

@@ -346,7 +346,7 @@ impl Verifier<'_> {
             exists.then(|| self.registry.constant(body, body.operand(op, index)))?
         };
         let mut cx = InferCx::with_constants(&types, body.attrs(op), &constants);
-        let inferred = infer(&mut cx);
+        let inferred = cx.answer(infer);
         let refinements = std::mem::take(&mut cx.refinements);
         let problem = match inferred {
             // Whatever is not known well enough has been reported as not inferred.

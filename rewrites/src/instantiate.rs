@@ -287,7 +287,7 @@ impl<G: TermGraph> Planner<'_, G> {
             return Err(self.ill_typed(message, &types));
         };
         let mut cx = InferCx::with_constants(&types, attrs, &constants);
-        let ty = match infer(&mut cx) {
+        let ty = match cx.answer(infer) {
             Ok(ty) if cx.equations.is_empty() => ty,
             Ok(_) | Err(Stop::Stuck) => return Err(Refusal::Condition),
             Err(Stop::Error(message)) => {

@@ -624,7 +624,7 @@ impl<'a> Importer<'a> {
             return Err(format!("the registry has no operator `{name}`"));
         };
         let attrs = def.normalize_attrs(attrs).map_err(|errors| errors.join("; "))?;
-        match infer(&mut InferCx::with_constants(types, attrs, constant)) {
+        match InferCx::with_constants(types, attrs, constant).answer(infer) {
             Ok(ty) => Ok((full, attrs, ty)),
             Err(Stop::Error(message)) => Err(format!("`{name}`: {message}")),
             Err(Stop::Stuck) => Err(format!("`{name}`: the type of the result is not known")),

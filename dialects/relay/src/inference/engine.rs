@@ -514,7 +514,7 @@ impl<'e, 'a> Engine<'e, 'a> {
             (i < types.len()).then(|| self.env.registry.constant(body, body.operand(op, i)))?
         };
         let mut cx = InferCx::with_constants(&types, body.attrs(op), &constants);
-        let answer = infer(&mut cx);
+        let answer = cx.answer(infer);
         let (refinements, equations) = (cx.refinements, cx.equations);
         match answer {
             Ok(ty) if refinements.is_empty() && equations.is_empty() => {
@@ -704,7 +704,7 @@ impl<'e, 'a> Engine<'e, 'a> {
         };
         let attrs = if direct { body.attrs(op) } else { ir_core::AttrDict::empty() };
         let mut cx = InferCx::with_constants(&types, attrs, &constants);
-        let answer = infer(&mut cx);
+        let answer = cx.answer(infer);
         let (refinements, equations) = (cx.refinements, cx.equations);
         let closed = !types.iter().any(|ty| ty.facts().has_variable);
         if closed {
