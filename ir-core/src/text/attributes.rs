@@ -15,7 +15,7 @@ use half::{bf16, f16};
 
 use super::cursor::{Cursor, Failed};
 use super::layout::Line;
-use super::lexer::{self, Number, TokenKind, number};
+use super::lexer::{self, Number, TokenKind, number, overflows};
 use super::types::{TypeName, parse_dtype, parse_integer, parse_path, parse_type};
 use crate::attributes::{Attr, AttrData, AttrDict, AttrValue, Float};
 use crate::diagnostics::Diagnostic;
@@ -387,6 +387,10 @@ fn leaf(cursor: &mut Cursor<'_>, data: AttrData) -> AttrData {
 fn parse_float(cursor: &mut Cursor<'_>) -> Result<f64, Failed> {
     let token = cursor.expect(TokenKind::Float)?;
     match number(cursor.text_of(token)) {
+        Some(Number::Float(..)) if overflows(cursor.text_of(token)) => {
+            let error = Diagnostic::error("E0116", "the number is too large for its type");
+            Err(cursor.report(error.at(cursor.span_of(token)).help("write `inff` for infinity")))
+        }
         Some(Number::Float(value, _)) => Ok(value),
         _ => Err(cursor.unexpected("a float")),
     }

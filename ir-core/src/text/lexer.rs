@@ -151,7 +151,7 @@ impl LexError {
                  and `\\u{41}`"
             }
             LexError::BadSuffix => {
-                "suffixes are a type such as `i64`, `u8`, `f16` or `bf16`, or `f`"
+                "suffixes are a type such as `i64`, `u8`, `f16` or `bf16`, or `f` or `i`"
             }
             LexError::UnknownCharacter => "write a name with odd characters in quotes: `%\"a b\"`",
             LexError::TooLong => "split the text into several files",
@@ -613,7 +613,7 @@ pub fn is_special_float(word: &str) -> bool {
     suffix.and_then(suffix_dtype).is_some_and(DType::is_float)
 }
 
-/// The element type behind a number's suffix: `f`, `f16`, `bf16`, `i64`, `u8`.
+/// The element type behind a number's suffix: `f`, `f16`, `bf16`, `i`, `i64`, `u8`.
 fn suffix_dtype(suffix: &str) -> Option<DType> {
     let digits = suffix.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let bits = || digits.parse().ok();
@@ -621,6 +621,7 @@ fn suffix_dtype(suffix: &str) -> Option<DType> {
         "f" if digits.is_empty() => Some(DType::FLOAT32),
         "f" => DType::new(DTypeKind::Float, bits()?, 1),
         "bf" => DType::new(DTypeKind::BFloat, bits()?, 1),
+        "i" if digits.is_empty() => Some(DType::INT32),
         "i" => DType::new(DTypeKind::Int, bits()?, 1),
         "u" => DType::new(DTypeKind::UInt, bits()?, 1),
         _ => None,
@@ -663,6 +664,22 @@ pub fn number(text: &str) -> Option<Number> {
         _ => wide,
     };
     Some(Number::Float(value, dtype))
+}
+
+/// Whether the digits of the number token `text` stand for a number beyond those of its type. What
+/// a `float16` holds ends at 65504 sharply, as in the original; other types round.
+pub fn overflows(text: &str) -> bool {
+    let digits = text.find(['f', 'b']).map_or(text, |end| &text[..end]);
+    let Ok(wide) = digits.parse::<f64>() else { return false };
+    match number(text) {
+        Some(Number::Float(_, Some(DType::FLOAT16))) => wide > 65504.0,
+        Some(Number::Float(value, _)) => value.is_infinite() && digits.starts_with(is_digit),
+        _ => false,
+    }
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
 }
 
 #[cfg(test)]

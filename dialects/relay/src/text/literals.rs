@@ -1,6 +1,6 @@
 //! Numbers: reading literals into tensors, and writing float attributes.
 
-use ir_core::text::lexer::{Number, Token, TokenKind, number};
+use ir_core::text::lexer::{Number, Token, TokenKind, number, overflows};
 use ir_core::text::literals::{fits, shortest};
 use ir_core::{Attr, DType, Diagnostic, Scalar, TensorData};
 
@@ -12,8 +12,10 @@ impl Parser<'_> {
     pub(super) fn literal(&mut self, token: Token, negative: bool) -> TensorData {
         match number(token.text(self.cursor.source)) {
             Some(Number::Float(value, dtype)) => {
+                let dtype = dtype.unwrap_or(DType::FLOAT32);
+                self.check_range(token, dtype);
                 let value = if negative { -value } else { value };
-                TensorData::scalar(dtype.unwrap_or(DType::FLOAT32), Scalar::Float(value))
+                TensorData::scalar(dtype, Scalar::Float(value))
             }
             Some(Number::Int(value, dtype)) => {
                 let wide = if negative { -i128::from(value) } else { i128::from(value) };
@@ -41,6 +43,10 @@ impl Parser<'_> {
             Some(Number::Float(value, _)) => {
                 let digits = text.find(['f', 'b']).map_or(text, |end| &text[..end]);
                 let value = digits.parse().unwrap_or(value);
+                // Attributes are `float64` whatever the suffix says.
+                if value == f64::INFINITY && digits.starts_with(|c: char| c.is_ascii_digit()) {
+                    self.too_large(token, DType::FLOAT64);
+                }
                 Attr::of(&if negative { -value } else { value })
             }
             Some(Number::Int(value, _)) => {
@@ -56,6 +62,27 @@ impl Parser<'_> {
                 Attr::of(&0i64)
             }
         }
+    }
+
+    /// Reports a number that `dtype` does not hold.
+    fn check_range(&mut self, token: Token, dtype: DType) {
+        let text = token.text(self.cursor.source);
+        // A number without a suffix is read as `float64`, and becomes `float32`.
+        let narrow = dtype == DType::FLOAT32
+            && number(text).is_some_and(|number| match number {
+                Number::Float(value, None) => value.is_finite() && (value as f32).is_infinite(),
+                _ => false,
+            });
+        if narrow || overflows(text) {
+            self.too_large(token, dtype);
+        }
+    }
+
+    fn too_large(&mut self, token: Token, dtype: DType) {
+        let message = format!("{} is too large for {dtype}", token.text(self.cursor.source));
+        let place = self.cursor.span(token);
+        let help = "write `inff` for infinity, or a suffix such as `f64` for a wider type";
+        self.cursor.report(Diagnostic::error(codes::LITERAL, message).at(place).help(help));
     }
 
     /// Reports a number that is too wide. Malformed numbers have been reported by the lexer.
