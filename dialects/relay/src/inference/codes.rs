@@ -89,7 +89,8 @@ pub const CODES: &[(&str, &str, &str)] = &[
     (
         DUPLICATE_CONSTRUCTOR,
         "duplicate constructor",
-        "Constructor names are unique in a module, so that a constructor determines its type.",
+        "Constructor names are unique in a module, so that a constructor determines its type, and \
+         none is the name of another data type.",
     ),
     (
         UNREACHABLE,

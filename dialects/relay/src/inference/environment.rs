@@ -150,6 +150,17 @@ impl DataTypes {
                         .help("rename one of them"),
                 );
             }
+            if let Some(other) =
+                self.adts.get(&constructor.name).filter(|_| constructor.name != name)
+            {
+                let text = format!("constructor `{}` has the name of a data type", constructor.name);
+                diagnostics.push(
+                    Diagnostic::error(codes::DUPLICATE_CONSTRUCTOR, text)
+                        .at(adt.span)
+                        .related(other.span, "the data type is declared here")
+                        .help("rename one of them"),
+                );
+            }
             for field in &constructor.fields {
                 kinds.check(*field, &mut scope, &mut problems);
             }
