@@ -9,6 +9,7 @@ use super::codes;
 use super::environment::DataTypes;
 use super::rebuild::{for_each_dim, for_each_dim_leaf, for_each_part};
 use super::solver::as_dim;
+use crate::operators::memory::is_built_in;
 
 /// What a parameter stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,7 +199,7 @@ impl<'a> Kinds<'a> {
     ) {
         let Some(adt) = self.types.adts.get(&name) else {
             // A type of another dialect: `te.buffer`.
-            if name.as_str().contains('.') {
+            if name.as_str().contains('.') || is_built_in(name, params.len()) {
                 return;
             }
             let known = self.types.adts.keys().chain(&scope.names).map(|name| name.as_str());

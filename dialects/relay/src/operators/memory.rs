@@ -4,7 +4,9 @@
 //! `memory.kill`, `vm.shape_of` and `vm.reshape_tensor` alone.
 
 use ir_core::infer::tuple;
-use ir_core::{Attr, AttrData, DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    Attr, AttrData, DType, Dim, InferCx, Op, Registry, Stop, Symbol, TensorData, Type, ValueId,
+};
 
 use super::attributes::{Extents, Integers};
 use super::{FusionPattern, relation};
@@ -12,6 +14,12 @@ use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// Name of the type of a piece of memory.
 const STORAGE: &str = "Storage";
+
+/// Whether `name` with so many parameters is a type of the language, which is there without a
+/// declaration: that of a piece of memory, as operators give it.
+pub(crate) fn is_built_in(name: Symbol, params: usize) -> bool {
+    name == STORAGE && params == 0
+}
 
 fn none() -> Attr {
     Attr::new(AttrData::None)

@@ -16,6 +16,7 @@ use super::parser::counted;
 use super::{FORMS, codes};
 use crate::inference::DataTypes;
 use crate::language::{AdtDecl, TYPE};
+use crate::operators::memory::is_built_in;
 
 /// Where the metadata section comes from when it is needed. The error is a message.
 pub type MetadataSource<'t> = dyn Fn() -> Result<Arc<Metadata>, String> + 't;
@@ -243,6 +244,9 @@ impl Linker<'_> {
         for ((name, params), span) in &uses.types {
             let types = self.declared();
             let Some(declared) = types.adts.get(name) else {
+                if is_built_in(*name, *params) {
+                    continue;
+                }
                 let mut known: Vec<&str> = types.adts.keys().map(|name| name.as_str()).collect();
                 known.sort_unstable();
                 let found = Diagnostic::error(codes::TYPE, format!("unknown type `{name}`"));
