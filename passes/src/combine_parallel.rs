@@ -296,6 +296,11 @@ fn combine_group(
     group: &[OpId],
 ) -> Result<bool, Diagnostic> {
     let weights: Vec<ValueId> = group.iter().map(|op| f.body.operand(*op, 1)).collect();
+    if let Joint::SideBySide { weight, .. } = merge.joint
+        && total_extent(f, &weights, weight).is_none()
+    {
+        return Ok(false);
+    }
     if !hoist(f, group[0], &weights) {
         return Ok(false);
     }
@@ -320,6 +325,12 @@ fn combine_group(
         emit::replace(f, tail, part);
     }
     Ok(true)
+}
+
+/// The sum of the extents of `values` along `axis`; `None` where one is not known or the sum does
+/// not exist.
+fn total_extent(f: &FuncMut<'_>, values: &[ValueId], axis: usize) -> Option<i64> {
+    values.iter().try_fold(0_i64, |total, value| total.checked_add(extent(f, *value, axis)?))
 }
 
 fn extent(f: &FuncMut<'_>, value: ValueId, axis: usize) -> Option<i64> {
@@ -370,14 +381,14 @@ fn combine_roots(
     let data = f.body.operand(first, 0);
     match merge.joint {
         Joint::SideBySide { weight, .. } => {
-            let total = weights.iter().filter_map(|value| extent(f, *value, weight)).sum::<i64>();
+            let total = total_extent(f, weights, weight);
             let width = match combiner.operator {
                 "relay.nn.conv2d" => Some("channels"),
                 "relay.nn.dense" => Some("units"),
                 _ => None,
             };
             let attrs = match width {
-                Some(key) => with_attribute(f.registry, name, attrs, key, &Some(total)),
+                Some(key) => with_attribute(f.registry, name, attrs, key, &total),
                 None => attrs,
             };
             let mut emit = Emit::before(f, first, combiner.pass);
