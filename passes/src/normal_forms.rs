@@ -5,9 +5,10 @@
 
 use ir_core::{
     Binding, BlockId, Body, FuncMut, FunctionPass, NameHint, OpId, Pass, PassContext, PassResult,
-    Symbol, ValueId,
+    Symbol, Type, ValueId,
 };
 use relay::language::{fn_attributes, is_primitive};
+use rustc_hash::FxHashSet;
 
 /// Binds every computed value with `let` (A-normal form).
 ///
@@ -35,7 +36,8 @@ pub struct ToAnf {}
 /// Turns `let` into graph bindings (graph normal form).
 ///
 /// Only how values are bound changes: their order does not, and where a graph binding would move a
-/// value into a branch or over an effect, it still prints as `let`.
+/// value into a branch or over an effect, it still prints as `let`. A `let` stays where its annotation
+/// alone gives the value its type.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(4), float32]) {
@@ -88,7 +90,8 @@ impl FunctionPass for ToAnf {
 
 impl FunctionPass for ToGnf {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
-        rebind(f, cx, |_, _| Some(Binding::Graph));
+        let annotated = annotated(f);
+        rebind(f, cx, |_, value| (!annotated.contains(&value)).then_some(Binding::Graph));
         Ok(())
     }
 }
@@ -102,6 +105,32 @@ impl FunctionPass for ToBbnf {
         });
         Ok(())
     }
+}
+
+/// The values that have their types from their `let` alone: without it, nobody who reads the program
+/// finds them.
+fn annotated(f: &FuncMut<'_>) -> FxHashSet<ValueId> {
+    let is_bound = |value: &ValueId| f.body.name_hint(*value).binding == Binding::Let;
+    let bound: Vec<ValueId> =
+        computed(f).into_iter().flat_map(|op| f.body.results(op)).filter(is_bound).collect();
+    if bound.is_empty() {
+        return FxHashSet::default();
+    }
+    let (mut body, mut signature) = (f.body.clone(), f.signature.clone());
+    for op in f.body.walk() {
+        // Functions are printed with their types.
+        if !["relay.fn", "relay.constant"].contains(&f.body.op_name(op).as_str()) {
+            f.body.results(op).for_each(|value| body.set_ty(value, Type::unknown()));
+        }
+    }
+    let _ = relay::inference::infer_function(&mut FuncMut {
+        name: f.name,
+        signature: &mut signature,
+        body: &mut body,
+        signatures: f.signatures,
+        registry: f.registry,
+    });
+    bound.into_iter().filter(|value| body.ty(*value) != f.body.ty(*value)).collect()
 }
 
 /// Sets the binding of every computed value to what `choose` says, where it says something.
