@@ -10,12 +10,30 @@ use ir_core::{
 };
 use relay::language::{FUNC, Global};
 use relay::types::free_parameters;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::types::{Substitution, has_function, matches, substitute};
 
-/// Copies made so far, by function and what its type parameters stand for.
-type Copies = IndexMap<(Symbol, Vec<TypeParam>), Symbol, FxBuildHasher>;
+/// Copies of one function that may ask for each other, at most. A function that calls itself with
+/// larger types than its own asks for copies without end.
+const MAX_NESTED_COPIES: usize = 64;
+
+/// Copies of one function, at most.
+const MAX_COPIES: usize = 4096;
+
+/// Parts of the types that a copy is made for, at most.
+const MAX_PARTS: u32 = 1 << 16;
+
+/// Copies made so far.
+#[derive(Default)]
+struct Copies {
+    /// By function and what its type parameters stand for.
+    names: IndexMap<(Symbol, Vec<TypeParam>), Symbol, FxBuildHasher>,
+    /// Of each copy, how often each function was copied on the way to it.
+    nesting: FxHashMap<Symbol, FxHashMap<Symbol, usize>>,
+    /// Of each function.
+    counts: FxHashMap<Symbol, usize>,
+}
 
 /// Gives every use of a polymorphic function that is or takes a function a copy for its types.
 /// Removes those originals that are higher-order.
@@ -32,7 +50,9 @@ pub(super) fn specialize(module: &mut Module) -> Result<(), Diagnostic> {
             continue;
         }
         let mut body = Body::clone(&shared);
-        while specialize_uses(module, &mut body, &mut copies, &mut pending) {}
+        while specialize_uses(module, name, &mut body, &mut copies, &mut pending)
+            .map_err(|(op, error)| error.at(body.loc(op).span(base)))?
+        {}
         if let Some((op, value)) = body
             .walk()
             .flat_map(|op| body.results(op).map(move |value| (op, value)))
@@ -82,10 +102,11 @@ fn is_higher_order(ty: Type, body: &Body) -> bool {
 /// Specializes the uses whose types are known; whether there were any.
 fn specialize_uses(
     module: &mut Module,
+    inside: Symbol,
     body: &mut Body,
     copies: &mut Copies,
     pending: &mut VecDeque<Symbol>,
-) -> bool {
+) -> Result<bool, (OpId, Diagnostic)> {
     let mut changed = false;
     let ops: Vec<OpId> = body.walk().collect();
     for op in ops {
@@ -112,7 +133,9 @@ fn specialize_uses(
                 Some(global) => {
                     let arguments: Vec<TypeParam> =
                         function.type_params.iter().map(|name| map[name]).collect();
-                    let name = copy_function(module, global.name, arguments, copies, pending);
+                    let name =
+                        copy_function(module, inside, global.name, arguments, copies, pending);
+                    let name = name.map_err(|error| (op, error))?;
                     insert_global(body, op, name, substitute(plain, &map))
                 }
                 None if has_own_type(body, op) => copy_local(body, op, &map),
@@ -129,7 +152,7 @@ fn specialize_uses(
             body.erase(op);
         }
     }
-    changed
+    Ok(changed)
 }
 
 /// The type that operand `index` of `user` must have, where that is known.
@@ -189,19 +212,34 @@ fn substitute_op(body: &mut Body, op: OpId, map: &Substitution) {
     }
 }
 
-/// The copy of function `name` for `arguments`, made where it is new.
+/// The copy of function `name` for `arguments`, which function `inside` uses, made where it is new.
 fn copy_function(
     module: &mut Module,
+    inside: Symbol,
     name: Symbol,
     arguments: Vec<TypeParam>,
     copies: &mut Copies,
     pending: &mut VecDeque<Symbol>,
-) -> Symbol {
-    if let Some(copy) = copies.get(&(name, arguments.clone())) {
-        return *copy;
+) -> Result<Symbol, Diagnostic> {
+    if let Some(copy) = copies.names.get(&(name, arguments.clone())) {
+        return Ok(*copy);
+    }
+    let mut nesting = copies.nesting.get(&inside).cloned().unwrap_or_default();
+    let depth = nesting.entry(name).or_default();
+    *depth += 1;
+    let count = copies.counts.entry(name).or_default();
+    *count += 1;
+    let large =
+        |param: &TypeParam| matches!(param, TypeParam::Type(ty) if ty.facts().parts > MAX_PARTS);
+    if *depth > MAX_NESTED_COPIES || *count > MAX_COPIES || arguments.iter().any(large) {
+        let message = format!("`@{name}` uses itself with other types again and again");
+        return Err(Diagnostic::error("E0610", message).help(
+            "a function that takes functions must use itself with the types it is used with",
+        ));
     }
     let copy = module.fresh_name(name.as_str());
-    let Some(mut item) = module.get(name).cloned() else { return name };
+    copies.nesting.insert(copy, nesting);
+    let Some(mut item) = module.get(name).cloned() else { return Ok(name) };
     if let Some(function) = item.signature.ty.as_function() {
         let map: Substitution =
             function.type_params.iter().copied().zip(arguments.iter().copied()).collect();
@@ -218,7 +256,7 @@ fn copy_function(
     }
     debug_assert!(!matches!(item.signature.ty.data(), TypeData::Unknown));
     module.items.insert(copy, item);
-    copies.insert((name, arguments), copy);
+    copies.names.insert((name, arguments), copy);
     pending.push_back(copy);
-    copy
+    Ok(copy)
 }
