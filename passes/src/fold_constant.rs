@@ -1,8 +1,8 @@
 //! Constant folding.
 
 use ir_core::{
-    AttrData, Effects, FuncMut, FunctionPass, InsertPoint, OpId, Pass, PassContext, PassResult,
-    Scalar, TensorData, ValueId,
+    Attr, AttrData, Effects, FuncMut, FunctionPass, InferCx, InsertPoint, OpId, Pass, PassContext,
+    PassResult, Scalar, SmallVec, Stop, TensorData, Type, ValueId, verify,
 };
 use relay::interpreter::{Evaluate, Interpreter, Value};
 use relay::language::{fn_attributes, is_primitive, yielded};
@@ -16,9 +16,10 @@ use crate::emit::{self, Emit};
 /// Operators whose operands are all constants are evaluated with the reference interpreter; so are
 /// `shape_of` and `ndarray_size` of values with a static shape. A projection of a known tuple
 /// becomes its field, and an `if` on a constant its taken branch. An operator that fails on its
-/// constants (a division by zero) is left for run time. Operators without operands, such as
-/// `zeros`, stay, and so does `full` of more than 64 KiB: they are cheaper than their value. Kernels
-/// (`Primitive=1`) are left alone.
+/// constants (a division by zero) is left for run time, and so are the operands that would show it
+/// to fail (a shape that does not fit). Operators without operands, such as `zeros`, stay, and so
+/// do `full`, `dyn.zeros` and the like of more than 64 KiB: they are cheaper than their value.
+/// Kernels (`Primitive=1`) are left alone.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(4), float32]) {
@@ -77,8 +78,9 @@ impl FunctionPass for FoldConstant {
             } else if !f.body.has_regions(op)
                 && let Some(value) = self.evaluate(f, &interpreter, &mut known, op)
             {
-                let constant = known.materialize(f, op, &value);
-                if let Some(constant) = constant {
+                if !shows_failure(f, op, &value)
+                    && let Some(constant) = known.materialize(f, op, &value)
+                {
                     emit::replace(f, op, constant);
                     cx.count("folded", 1);
                 }
@@ -114,7 +116,7 @@ impl FoldConstant {
         }
         let operands: Vec<Value> =
             f.body.operands(op).map(|operand| known.value(f, operand)).collect::<Option<_>>()?;
-        let result = f.body.ty(f.body.result(op, 0));
+        let result = self::result(f, op);
         if is_large_fill(f.registry, name, result) {
             return None;
         }
@@ -124,8 +126,57 @@ impl FoldConstant {
         }) {
             return None;
         }
-        interpreter.evaluate_operator(name, &operands, f.body.attrs(op), result).ok()
+        let declared = f.body.ty(f.body.result(op, 0));
+        interpreter.evaluate_operator(name, &operands, f.body.attrs(op), declared).ok()
     }
+}
+
+/// The type of the result of `op`, as it is known now that operands may have become constants.
+fn result(f: &FuncMut<'_>, op: OpId) -> Type {
+    let declared = f.body.ty(f.body.result(op, 0));
+    match declared.facts().has_any {
+        true => relation(f, op, &|_| None).unwrap_or(declared),
+        false => declared,
+    }
+}
+
+/// What the type relation of `op` says where `folded` gives constants for operands that are none
+/// yet.
+fn relation(
+    f: &FuncMut<'_>,
+    op: OpId,
+    folded: &dyn Fn(ValueId) -> Option<Attr>,
+) -> Result<Type, Stop> {
+    let Some(infer) = f.registry.def(f.body.op_name(op)).and_then(|def| def.infer) else {
+        return Err(Stop::Stuck);
+    };
+    let types: SmallVec<[Type; 4]> = f.body.operands(op).map(|value| f.body.ty(value)).collect();
+    let constant = |index: usize| {
+        let value = f.body.operands(op).nth(index)?;
+        folded(value).or_else(|| f.registry.constant(f.body, value))
+    };
+    InferCx::with_constants(&types, f.body.attrs(op), &constant).answer(infer)
+}
+
+/// Whether an operation that takes the result of `op` is ill typed once that is known to be `value`:
+/// it fails when it runs, which is no reason to refuse the program.
+fn shows_failure(f: &FuncMut<'_>, op: OpId, value: &Value) -> bool {
+    let Some(tensor) = value.as_tensor() else { return false };
+    // Relations look into vectors of extents and the like.
+    if tensor.dtype().is_float() {
+        return false;
+    }
+    let result = f.body.result(op, 0);
+    let attr = Attr::new(AttrData::Tensor(tensor.clone()));
+    let folded = |value| (value == result).then_some(attr);
+    f.body.uses(result).any(|(user, _)| {
+        let mut declared = f.body.results(user).map(|value| f.body.ty(value));
+        match (relation(f, user, &folded), declared.next()) {
+            (Err(Stop::Error(_)), _) => relation(f, user, &|_| None).is_ok(),
+            (Ok(found), Some(declared)) => !verify::compatible(found, declared),
+            _ => false,
+        }
+    })
 }
 
 /// The value of `shape_of` and `ndarray_size` on an operand of static shape.

@@ -6,7 +6,6 @@
 use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
 
 use super::FusionPattern::{Broadcast, Elementwise, Injective, Opaque, OutFusable};
-use super::ReshapeOnly;
 use super::attributes::{Integers, keywords};
 use super::create;
 use super::elements::{self, Shape};
@@ -17,6 +16,7 @@ use super::shape::{
     evaluate_broadcast, evaluate_tile, expect_broadcasts_to, expect_new_axes, reshaped_dims,
 };
 use super::sort::{TopKResult, evaluate_top_k, infer_top_k};
+use super::{Fill, ReshapeOnly};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 /// The extents that operand `index` holds: exact for a constant, else all `?`.
@@ -182,7 +182,7 @@ macro_rules! constants {
             infer = |op: $name<Type>, cx: &mut InferCx<'_>| {
                 Ok(Type::tensor(operand_dims(cx, 0)?, op.dtype))
             },
-            hooks(Elementwise, Evaluate(|cx| {
+            hooks(Elementwise, Fill, Evaluate(|cx| {
                 let (op, shape) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?.to_i64());
                 Ok(elements::filled(op.dtype, &shape, Scalar::Int($value))?.into())
             }))
@@ -214,7 +214,7 @@ constants! {
         relation::expect_rank(value, 0)?;
         Ok(Type::tensor(operand_dims(cx, 1)?, op.dtype.unwrap_or(value.dtype)))
     },
-    hooks(Elementwise, Evaluate(|cx| {
+    hooks(Elementwise, Fill, Evaluate(|cx| {
         let (op, value) = (cx.fields::<Full<Value>>()?, cx.tensor(0)?);
         create::fill(value, op.dtype.unwrap_or(value.dtype()), &cx.tensor(1)?.to_i64())
     }))
