@@ -161,13 +161,27 @@ fn argument(tensor: &TensorData, form: Form) -> Option<Attr> {
     }
 }
 
+/// Whether `ty` has a `?` and is that of a tensor, or of a tuple of them. What a reference may hold,
+/// and a function take, is said by its type alone.
+fn is_dynamic_tensor(ty: Type) -> bool {
+    let mut pending = vec![ty];
+    while let Some(ty) = pending.pop() {
+        match ty.data() {
+            TypeData::Tensor(_) => {}
+            TypeData::Tuple(fields) => pending.extend(fields),
+            _ => return false,
+        }
+    }
+    ty.facts().has_any
+}
+
 /// Makes types with a `?` unknown wherever inference finds them again: of operations, and of what
 /// functions return. What parameters take stays as it is declared.
 fn forget_dynamic_types(module: &mut Module) {
     for item in module.items.values_mut() {
         if let Some(function) = item.signature.ty.as_function()
             && item.body.is_some()
-            && function.result.facts().has_any
+            && is_dynamic_tensor(function.result)
         {
             let result = Type::unknown();
             item.signature.ty =
@@ -177,7 +191,7 @@ fn forget_dynamic_types(module: &mut Module) {
         let dynamic: Vec<ValueId> = body
             .walk()
             .flat_map(|op| body.results(op))
-            .filter(|value| body.ty(*value).facts().has_any)
+            .filter(|value| is_dynamic_tensor(body.ty(*value)))
             .collect();
         if dynamic.is_empty() {
             continue;

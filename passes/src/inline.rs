@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ir_core::graph::strongly_connected;
 use ir_core::{
     Body, EntityId, InsertPoint, Item, Module, ModulePass, OpId, Pass, PassContext, PassResult,
-    Span, Symbol, ValueId, ValueMap,
+    Signatures, Span, Symbol, ValueId, ValueMap,
 };
+use relay::inference::TypeArguments;
 use relay::language::{Call, FUNC, Fn, Global, yielded};
 use rustc_hash::FxHashSet;
 
@@ -87,6 +88,7 @@ struct Plan<'m> {
     /// The module as it was, so that what is inlined is no result of inlining: nothing is copied that
     /// does not stay.
     module: &'m Module,
+    signatures: Signatures,
     /// Its functions whose calls do.
     inlined: FxHashSet<Symbol>,
     /// Whether calls of local functions do.
@@ -142,7 +144,8 @@ impl Inline {
                 roots.push_back(*name);
             }
         }
-        (Plan { module, inlined, local: self.all }, roots)
+        let signatures = module.signatures();
+        (Plan { module, signatures, inlined, local: self.all }, roots)
     }
 
     /// `shared` with its calls inlined, and those that this brings with it, such as of a function
@@ -179,11 +182,15 @@ impl Inline {
             }
             let before = body.op_capacity();
             let (done, moved) = match callee {
-                Callee::Global(source, base) => (inline(&mut body, op, source, base), vec![]),
+                Callee::Global(source, base) => {
+                    (inline(&mut body, op, source, base, &plan.signatures), vec![])
+                }
                 Callee::Local(function) if is_moved(&body, function) => {
                     move_local(&mut body, op, function)
                 }
-                Callee::Local(function) => (copy_local(&mut body, op, function), vec![]),
+                Callee::Local(function) => {
+                    (copy_local(&mut body, op, function, &plan.signatures), vec![])
+                }
             };
             cx.count("inlined", u64::from(done));
             let new = (before..body.op_capacity()).map(OpId::from_index).chain(moved);
@@ -228,10 +235,16 @@ fn recursive_functions(references: &[Vec<usize>]) -> Vec<bool> {
 
 /// Replaces the call `op` by the operations of `source`, an item that starts at `base`. Whether it
 /// could: not where the number of arguments is another.
-fn inline(body: &mut Body, op: OpId, source: &Body, base: Option<Span>) -> bool {
+fn inline(
+    body: &mut Body,
+    op: OpId,
+    source: &Body,
+    base: Option<Span>,
+    signatures: &Signatures,
+) -> bool {
     let entry = source.entry();
     let Some(result) = yielded(source, entry) else { return false };
-    splice(body, op, source.block_args(entry), result, |body, map| {
+    splice(body, op, source.block_args(entry), result, signatures, |body, map| {
         for inner in source.block_ops(entry) {
             if Some(inner) != source.last_op(entry) {
                 body.import_op(source, base, inner, InsertPoint::Before(op), map);
@@ -271,11 +284,11 @@ fn move_local(body: &mut Body, op: OpId, function: OpId) -> (bool, Vec<OpId>) {
 }
 
 /// Replaces the call `op` by a copy of what is in `function`.
-fn copy_local(body: &mut Body, op: OpId, function: OpId) -> bool {
+fn copy_local(body: &mut Body, op: OpId, function: OpId, signatures: &Signatures) -> bool {
     let block = body.region_block(function, 0);
     let params = body.block_args(block).to_vec();
     let Some(result) = yielded(body, block) else { return false };
-    splice(body, op, &params, result, |body, map| {
+    splice(body, op, &params, result, signatures, |body, map| {
         let inner: Vec<OpId> = body.block_ops(block).collect();
         for inner in inner.iter().take(inner.len() - 1) {
             body.copy_op(*inner, InsertPoint::Before(op), map);
@@ -290,6 +303,7 @@ fn splice(
     op: OpId,
     params: &[ValueId],
     result: ValueId,
+    signatures: &Signatures,
     copy: impl FnOnce(&mut Body, &mut ValueMap),
 ) -> bool {
     if params.len() + 1 != body.operand_count(op) {
@@ -300,10 +314,10 @@ fn splice(
         map.insert(*param, body.operand(op, index + 1));
     }
     let before = body.op_capacity();
+    let type_arguments = TypeArguments::of_call(body, op, signatures);
     copy(body, &mut map);
-    // Types in terms of the function's type parameters mean nothing here; inference finds them.
     for index in before..body.op_capacity() {
-        forget_parameters(body, OpId::from_index(index));
+        replace_parameters(body, OpId::from_index(index), type_arguments.as_ref());
     }
     // What a local function gives may come from outside of it.
     finish(body, op, map.get(&result).copied().unwrap_or(result));
@@ -323,6 +337,25 @@ fn finish(body: &mut Body, op: OpId, value: ValueId) {
         && body.is_unused(body.result(reference, 0))
     {
         body.erase(reference);
+    }
+}
+
+/// Gives the types of `op`, and those that it mentions, in terms of the caller. **A reference keeps
+/// the type of what it may hold**, which what it holds first need not tell.
+fn replace_parameters(body: &mut Body, op: OpId, type_arguments: Option<&TypeArguments>) {
+    // Types in terms of the function's type parameters mean nothing here; inference finds them.
+    let Some(type_arguments) = type_arguments else { return forget_parameters(body, op) };
+    if type_arguments.is_empty() {
+        return;
+    }
+    let args = body.regions(op).iter().flat_map(|r| body.block_args(body.block_of(*r)).to_vec());
+    let values: Vec<ValueId> = body.results(op).chain(args).collect();
+    for value in values {
+        body.set_ty(value, type_arguments.replace(body.ty(value)));
+    }
+    if let Some(call) = body.view::<Call>(op).filter(|call| !call.type_args.is_empty()) {
+        let types: Vec<_> = call.type_args.iter().map(|ty| type_arguments.replace(*ty)).collect();
+        body.set_attrs(op, body.attrs(op).with("type_args", &types));
     }
 }
 

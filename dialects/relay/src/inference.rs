@@ -17,11 +17,14 @@
 //! - One cause gives one diagnostic: what depends on something wrong gets an unknown type in
 //!   silence.
 
+mod checks;
 mod codes;
 mod engine;
 mod environment;
+mod extents;
 mod finish;
 mod forms;
+mod join;
 mod kinds;
 mod order;
 mod patterns;
@@ -39,7 +42,9 @@ use rustc_hash::FxHashMap;
 
 pub use codes::CODES;
 pub use environment::DataTypes;
+pub(crate) use environment::Undeclared;
 pub(crate) use forms::constructor_type;
+pub use join::TypeArguments;
 pub(crate) use solver::Solver;
 
 pub use environment::Surroundings;

@@ -4,6 +4,7 @@ mod code;
 mod codes;
 mod compare;
 mod evaluate;
+mod extents;
 mod machine;
 mod random;
 #[cfg(test)]

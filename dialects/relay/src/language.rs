@@ -86,7 +86,7 @@ pub struct Call<V = ValueId> {
 
 /// A tuple.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.tuple", infer = verify::tuple_relation)]
+#[op(name = "relay.tuple", infer = verify::tuple_relation, verify = verify::tuple)]
 pub struct Tuple<V = ValueId> {
     /// The fields.
     pub fields: Vec<V>,
@@ -94,7 +94,11 @@ pub struct Tuple<V = ValueId> {
 
 /// A field of a tuple.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.tuple_get", infer = verify::tuple_get_relation)]
+#[op(
+    name = "relay.tuple_get",
+    infer = verify::tuple_get_relation,
+    verify = verify::tuple_get
+)]
 pub struct TupleGet<V = ValueId> {
     /// The tuple.
     pub tuple: V,
@@ -151,7 +155,12 @@ pub struct Match<V = ValueId> {
 
 /// A new mutable cell.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.ref", effects(ALLOCATE), infer = verify::ref_relation)]
+#[op(
+    name = "relay.ref",
+    effects(ALLOCATE),
+    infer = verify::ref_relation,
+    verify = verify::ref_create
+)]
 pub struct RefCreate<V = ValueId> {
     /// The first content.
     pub value: V,

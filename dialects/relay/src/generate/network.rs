@@ -56,7 +56,7 @@ const MOST_ELEMENTS: i64 = 1 << 16;
 const MOST_PRODUCTS: i64 = 1 << 18;
 
 /// Operators that keep the numbers of their operands as they are.
-const EXACT: [&str; 65] = [
+const EXACT: [&str; 66] = [
     "negative",
     "abs",
     "copy",
@@ -122,6 +122,7 @@ const EXACT: [&str; 65] = [
     "annotation.cast_hint",
     "annotation.bitpack_start",
     "annotation.bitpack_end",
+    "check_shape",
 ];
 
 pub(super) struct Network<'a> {

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use ir_core::{AttrDict, Body, Module, OpId, Registry, Type, verify};
 use proptest::prelude::*;
 
-use super::{ill_typed_mutation, random_module, shrink};
+use super::{dynamic_program, ill_typed_mutation, random_module, shrink};
 use crate::inference::infer_module;
-use crate::interpreter::{Interpreter, Options, approx_equal, check_type, random_arguments};
+use crate::interpreter::{
+    Interpreter, Options, Random, Value, approx_equal, check_type, random_arguments,
+};
 use crate::language::is_primitive;
 
 fn registry() -> Registry {
@@ -256,4 +258,60 @@ fn networks_have_every_operator_that_is_defined() {
         .map(|name| name.trim_start_matches("relay."))
         .collect();
     assert_eq!(missing, [""; 0]);
+}
+
+/// A program with `?`, well typed and verified, and its text; `None` where inference refuses it.
+fn dynamic(seed: u64, registry: &Registry) -> Result<Option<(Module, String)>, String> {
+    let steps = 1 + seed as usize % 6;
+    let text = dynamic_program(seed, steps);
+    let (mut module, found) = crate::text::parse("text", &text, registry);
+    if let Some(error) = found.iter().find(|diagnostic| diagnostic.is_error()) {
+        return Err(format!("{}\n{text}", error.message));
+    }
+    if infer_module(&mut module, registry).iter().any(|diagnostic| diagnostic.is_error()) {
+        return Ok(None);
+    }
+    match verify::verify(&module, registry) {
+        Ok(_) => Ok(Some((module, text))),
+        Err(errors) => Err(format!("{errors:?}\n{text}")),
+    }
+}
+
+/// What `@main` gives where `?` is 3 or, now and then, another extent.
+fn run_dynamic(module: &Module, registry: &Registry, seed: u64) -> Result<Value, String> {
+    let mut random = Random::new(seed);
+    let open = [3, 3, 3, 4, 1][random.below(5)];
+    let mut args = Vec::new();
+    for extent in [open, 3, 4, open, 3] {
+        args.push(Value::Tensor(random.tensor(&[extent], ir_core::DType::FLOAT32)?));
+    }
+    args.push(Value::Tensor(random.tensor(&[], ir_core::DType::BOOL)?));
+    let value = Interpreter::new(module, registry).call("main", args);
+    value.map_err(|error| match error.primary {
+        Some(_) => error.code.to_string(),
+        None => format!("no place: {}", error.message),
+    })
+}
+
+/// **The type that inference finds describes the value**, whatever `?` turns out to be.
+#[test]
+fn types_describe_values_of_unknown_extents() {
+    let registry = registry();
+    let (mut typed, mut ran) = (0, 0);
+    for seed in 0..4000 {
+        let found = dynamic(seed, &registry).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let Some((module, text)) = found else { continue };
+        typed += 1;
+        match run_dynamic(&module, &registry, seed) {
+            Ok(value) => {
+                ran += 1;
+                let result = module.get("main").unwrap().signature.ty.as_function().unwrap().result;
+                check_type(&value, result).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+            }
+            Err(code) => {
+                assert!(["E0505", "E0502"].contains(&&*code), "seed {seed}: {code}\n{text}")
+            }
+        }
+    }
+    assert!(typed > 2000 && ran > 1000, "{typed} are well typed, {ran} run");
 }

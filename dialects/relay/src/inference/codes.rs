@@ -6,8 +6,10 @@ pub const CODES: &[(&str, &str, &str)] = &[
         MISMATCH,
         "mismatched types",
         "A value has another type than its place requires. The message names both types; where \
-         they are large, a note names the first part that differs. Extents written `?` fit every \
-         extent and are checked at run time.",
+         they are large, a note names the first part that differs. A value of known extents may \
+         stand where `?` is expected. A tensor of extent `?` may stand where a known extent is, and is \
+         then checked when the program runs; what functions take and give, and what references and \
+         data hold, cannot be checked so.",
     ),
     (
         RELATION,

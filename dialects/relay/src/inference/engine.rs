@@ -5,16 +5,17 @@ use std::collections::VecDeque;
 
 use ir_core::types::{MAX_TYPE_DEPTH, MAX_TYPE_PARTS};
 use ir_core::{
-    Attr, Body, Diagnostic, InferCx, Loc, OpId, OpInfo, Signature, SmallVec, Span, Stop, Symbol,
-    Type, TypeData, ValueDef, ValueId,
+    Attr, Body, Diagnostic, Dim, InferCx, Loc, OpId, OpInfo, Signature, SmallVec, Span, Stop,
+    Symbol, Type, TypeData, ValueDef, ValueId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::checks::Place;
 use super::codes;
 use super::environment::{Environment, Rule};
 use super::kinds::{Kinds, Problem, Scope};
 use super::shown;
-use super::solver::{Mismatch, RelationId, Solver, Variable};
+use super::solver::{Fit, Mismatch, Mode, RelationId, Solver, Variable};
 use crate::language::yielded;
 
 /// A function under inference.
@@ -48,9 +49,11 @@ struct Relation<'a> {
 pub(super) struct Engine<'e, 'a> {
     pub(super) env: &'e Environment<'a>,
     pub(super) units: Vec<Unit<'e>>,
-    pub(super) solver: Solver,
+    pub(super) solver: Solver<'e>,
     pub(super) kinds: Kinds<'e>,
     pub(super) diagnostics: Vec<Diagnostic>,
+    /// Where values are checked at run time, with what is expected of them.
+    pub(super) checks: Vec<(Place, Type)>,
     relations: Vec<Relation<'a>>,
     queue: VecDeque<RelationId>,
     /// Operations visited and relations tried.
@@ -80,7 +83,8 @@ impl<'e, 'a> Engine<'e, 'a> {
         Engine {
             env,
             units: Vec::new(),
-            solver: Solver::new(),
+            solver: Solver::new(&env.types),
+            checks: Vec::new(),
             kinds: Kinds::new(&env.types),
             diagnostics: Vec::new(),
             relations: Vec::new(),
@@ -267,11 +271,39 @@ impl<'e, 'a> Engine<'e, 'a> {
         if annotation != present {
             self.set(unit, value, annotation);
         }
-        if let Err(mismatch) = self.solver.unify(annotation, found) {
+        if let Err(mismatch) = self.fit_value(unit, value, annotation, found, true) {
             let subject = self.value_name(unit, value);
             let span = self.value_span(unit, value);
             self.report_mismatch(span, &subject, annotation, found, mismatch, None, "annotated as");
         }
+    }
+
+    /// Makes what is found for the type of `value` fit the type that it has to have, which is
+    /// `written` or found from its uses; what `?` leaves open is checked where the value comes from.
+    fn fit_value(
+        &mut self,
+        unit: usize,
+        value: ValueId,
+        annotation: Type,
+        found: Type,
+        written: bool,
+    ) -> Result<(), Mismatch> {
+        let body = self.body(unit);
+        let op = match body.def(value) {
+            ValueDef::Result(op, _) => Some(op),
+            ValueDef::Argument(block, _) => {
+                body.block_parent(block).filter(|op| body.op_name(*op) == "relay.match")
+            }
+        };
+        let Some(op) = op else { return self.solver.flow(annotation, found) };
+        let fit = self.solver.fit(annotation, found)?;
+        // An operator looks at its result itself, where the text says what it has to be.
+        let operator =
+            matches!(self.env.rule(self.body(unit).op_name(op)), Some(Rule::Relation(_)));
+        if fit == Fit::Checked && !(operator && written) {
+            self.checks.push((Place::Value { unit, value, found }, annotation));
+        }
+        Ok(())
     }
 
     // ---- messages --------------------------------------------------------------------------
@@ -343,7 +375,18 @@ impl<'e, 'a> Engine<'e, 'a> {
                 let note = match mismatch {
                     Mismatch::Dims(a, b) => {
                         let (a, b) = (self.solver.resolve_dim(a), self.solver.resolve_dim(b));
-                        Some(format!("the extents {} and {} differ", shown(a), shown(b)))
+                        if a == Dim::Any || b == Dim::Any {
+                            let help = "declare it with `?`, or check the tensor before: \
+                                        `check_shape(%x, shape=[…])`";
+                            diagnostic = diagnostic.help(help);
+                        }
+                        Some(match (a, b) {
+                            (Dim::Any, known) | (known, Dim::Any) => format!(
+                                "`?` need not be {}, and cannot be checked here",
+                                shown(known)
+                            ),
+                            _ => format!("the extents {} and {} differ", shown(a), shown(b)),
+                        })
                     }
                     Mismatch::Types(a, b) => {
                         let (a, b) = (self.solver.close(a), self.solver.close(b));
@@ -366,7 +409,32 @@ impl<'e, 'a> Engine<'e, 'a> {
         self.report(diagnostic);
     }
 
-    /// Unifies, and reports where that fails.
+    /// Makes operand `at` of an operation fit, checks it where `?` leaves it open, and reports where
+    /// neither is possible.
+    pub(super) fn require_operand(
+        &mut self,
+        (unit, op, index): (usize, OpId, usize),
+        span: Option<Span>,
+        subject: impl FnOnce(&Self) -> String,
+        expected: Type,
+        found: Type,
+        origin: impl FnOnce(&Self) -> Option<(Option<Span>, String)>,
+    ) -> bool {
+        match self.solver.fit(expected, found) {
+            Ok(Fit::Whole) => true,
+            Ok(Fit::Checked) => {
+                self.checks.push((Place::Operand { unit, op, index }, expected));
+                true
+            }
+            Err(mismatch) => {
+                let (subject, origin) = (subject(self), origin(self));
+                self.report_mismatch(span, &subject, expected, found, mismatch, origin, "must be");
+                false
+            }
+        }
+    }
+
+    /// Makes `found` fit as it is, and reports where that fails.
     pub(super) fn require(
         &mut self,
         span: Option<Span>,
@@ -378,7 +446,7 @@ impl<'e, 'a> Engine<'e, 'a> {
         if expected == found {
             return true;
         }
-        match self.solver.unify(expected, found) {
+        match self.solver.flow(expected, found) {
             Ok(()) => true,
             Err(mismatch) => {
                 let (subject, origin) = (subject(self), origin(self));
@@ -465,7 +533,9 @@ impl<'e, 'a> Engine<'e, 'a> {
         };
         let found = self.ty(unit, value);
         let span = self.value_span(unit, value);
-        self.require(
+        let Some(end) = self.body(unit).last_op(entry) else { return };
+        self.require_operand(
+            (unit, end, 0),
             span,
             |this| format!("the result of `@{}`", this.units[unit].name),
             function.result,
@@ -560,7 +630,7 @@ impl<'e, 'a> Engine<'e, 'a> {
         for &(index, ty) in refinements {
             let Some(&found) = types.get(index) else { continue };
             let ty = self.solver.open(ty, false);
-            if let Err(mismatch) = self.solver.unify(ty, found) {
+            if let Err(mismatch) = self.solver.refine(ty, found) {
                 if matches!(mismatch, Mismatch::Deep | Mismatch::Infinite) {
                     let (span, name) = (self.op_span(unit, op), self.op_name(unit, op));
                     let subject = format!("operand {} of `{name}`", index + 1);
@@ -575,7 +645,7 @@ impl<'e, 'a> Engine<'e, 'a> {
             }
         }
         for &(a, b) in equations {
-            if self.solver.unify_dims(a, b).is_err() {
+            if self.solver.relate_dims(a, b, Mode::Operand).is_err() {
                 let (a, b) = (self.solver.resolve_dim(a), self.solver.resolve_dim(b));
                 let message =
                     format!("expected equal extents, found {} and {}", shown(a), shown(b));
@@ -733,7 +803,12 @@ impl<'e, 'a> Engine<'e, 'a> {
                 self.relations[id as usize].answered = true;
                 let learnt = self.learn(unit, op, info, &types, &refinements, &equations);
                 let ty = self.solver.open(ty, false);
-                match self.solver.unify(result, ty) {
+                let fit = match direct {
+                    true => self.fit_value(unit, self.body(unit).result(op, 0), result, ty, false),
+                    // Nobody sees the calls of an operator that is a value.
+                    false => self.solver.flow(result, ty),
+                };
+                match fit {
                     _ if !learnt => true,
                     Ok(()) => false,
                     Err(mismatch) => {

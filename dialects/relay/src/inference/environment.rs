@@ -6,11 +6,14 @@ use std::sync::{Arc, LazyLock};
 
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
-use ir_core::{Diagnostic, OpInfo, Registry, Signature, Span, Symbol, Type, TypeParam};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use ir_core::{
+    Diagnostic, OpInfo, Registry, Signature, Signatures, Span, Symbol, Type, TypeData, TypeParam,
+};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::codes;
 use super::kinds::{Kinds, Scope};
+use super::rebuild::for_each_part;
 use super::solver::{Substitution, substitute};
 use crate::language::{AdtDecl, TYPE};
 
@@ -83,6 +86,8 @@ impl Adt {
 pub struct DataTypes {
     pub(crate) adts: IndexMap<Symbol, Adt, FxBuildHasher>,
     constructors: IndexMap<Symbol, (Symbol, usize), FxBuildHasher>,
+    /// Those whose values hold functions or references, or may.
+    opaque: FxHashSet<Symbol>,
 }
 
 impl DataTypes {
@@ -103,7 +108,43 @@ impl DataTypes {
             types.adts.insert(name, Adt { decl, shape_params, span: signature.span });
         }
         super::kinds::infer_parameter_kinds(&mut types);
+        types.find_opaque();
         types
+    }
+
+    /// Finds the data types whose values do not consist of tensors, tuples and such data alone.
+    fn find_opaque(&mut self) {
+        // The data types whose fields mention one.
+        let mut users: FxHashMap<Symbol, Vec<Symbol>> = FxHashMap::default();
+        let mut found: Vec<Symbol> = Vec::new();
+        for (name, adt) in &self.adts {
+            let mut pending: Vec<Type> =
+                adt.decl.constructors.iter().flat_map(|c| c.fields.iter().copied()).collect();
+            let mut seen: FxHashSet<Type> = FxHashSet::default();
+            let mut opaque = adt.decl.is_extern;
+            while let Some(ty) = pending.pop() {
+                if !seen.insert(ty) {
+                    continue;
+                }
+                match ty.data() {
+                    TypeData::Function(_) | TypeData::Ref(_) => opaque = true,
+                    TypeData::Named { name: inner, .. } => {
+                        opaque |= !self.adts.contains_key(inner);
+                        users.entry(*inner).or_default().push(*name);
+                    }
+                    _ => {}
+                }
+                for_each_part(ty, |part| pending.push(part));
+            }
+            if opaque {
+                found.push(*name);
+            }
+        }
+        while let Some(name) = found.pop() {
+            if self.opaque.insert(name) {
+                found.extend(users.remove(&name).unwrap_or_default());
+            }
+        }
     }
 
     /// The data type, its name and the tag of constructor `name`.
@@ -153,7 +194,8 @@ impl DataTypes {
             if let Some(other) =
                 self.adts.get(&constructor.name).filter(|_| constructor.name != name)
             {
-                let text = format!("constructor `{}` has the name of a data type", constructor.name);
+                let text =
+                    format!("constructor `{}` has the name of a data type", constructor.name);
                 diagnostics.push(
                     Diagnostic::error(codes::DUPLICATE_CONSTRUCTOR, text)
                         .at(adt.span)
@@ -177,6 +219,40 @@ impl DataTypes {
         let subject = format!("`@{name}`");
         let found = problems.into_iter().map(|p| p.into_diagnostic(signature.span, &subject));
         found.collect()
+    }
+}
+
+/// What unification asks of data types.
+pub(crate) trait DeclaredTypes {
+    /// Whether values of data type `name` consist of tensors, tuples and such data alone. A list of
+    /// them is a list of whatever its elements may be taken for.
+    fn is_immutable(&self, name: Symbol) -> bool;
+}
+
+impl DeclaredTypes for DataTypes {
+    fn is_immutable(&self, name: Symbol) -> bool {
+        self.adts.contains_key(&name) && !self.opaque.contains(&name)
+    }
+}
+
+impl DeclaredTypes for Types<'_> {
+    fn is_immutable(&self, name: Symbol) -> bool {
+        DataTypes::is_immutable(self, name)
+    }
+}
+
+impl DeclaredTypes for Signatures {
+    fn is_immutable(&self, name: Symbol) -> bool {
+        super::data_types(self).is_immutable(name)
+    }
+}
+
+/// Data types whose declarations are not at hand, where what depends on them is checked elsewhere.
+pub(crate) struct Undeclared;
+
+impl DeclaredTypes for Undeclared {
+    fn is_immutable(&self, _: Symbol) -> bool {
+        true
     }
 }
 

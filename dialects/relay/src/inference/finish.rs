@@ -107,6 +107,9 @@ impl Engine<'_, '_> {
                 }
             }
         }
+        if !self.diagnostics.iter().any(Diagnostic::is_error) {
+            self.insert_checks();
+        }
     }
 
     /// The values with variables in their types: parameters and what is computed in program

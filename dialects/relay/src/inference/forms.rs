@@ -70,7 +70,8 @@ impl<'e, 'a> Engine<'e, 'a> {
                 let Some(inner) = self.cell(unit, op, form.reference) else { return };
                 let found = self.ty(unit, form.value);
                 let span = self.value_span(unit, form.value);
-                self.require(
+                self.require_operand(
+                    (unit, op, 1),
                     span,
                     |_| "the new content of a reference".to_string(),
                     inner,
@@ -283,7 +284,8 @@ impl<'e, 'a> Engine<'e, 'a> {
             let found = self.ty(unit, arg);
             let span = self.value_span(unit, arg).or(self.op_span(unit, op));
             let callee = call.callee;
-            self.require(
+            self.require_operand(
+                (unit, op, index + 1),
                 span,
                 |this| format!("argument {} of {}", index + 1, this.callee_name(unit, callee)),
                 expected,
@@ -334,7 +336,9 @@ impl<'e, 'a> Engine<'e, 'a> {
             self.check_kinds(unit, result, ty);
             given.push(TypeParam::Type(self.solver.open(ty, false)));
         }
-        Some(self.solver.instantiate(callee, &given))
+        let args: SmallVec<[Type; 4]> = call.args.iter().map(|arg| self.ty(unit, *arg)).collect();
+        let present = self.body(unit).ty(result);
+        Some(self.solver.instance(callee, &given, &args, present))
     }
 
     /// What to call a called value in a message.
@@ -393,7 +397,8 @@ impl<'e, 'a> Engine<'e, 'a> {
                 let declared = self.solver.open(declared, false);
                 let span = self.value_span(unit, param);
                 let subject = |this: &Self| this.value_name(unit, param);
-                self.require(span, subject, declared, ty, |_| None);
+                // What the function is given is what is found here.
+                self.require(span, subject, ty, declared, |_| None);
             }
             types.push(ty);
         }
@@ -444,7 +449,10 @@ impl<'e, 'a> Engine<'e, 'a> {
             return self.set(unit, result, ty);
         }
         let span = self.value_span(unit, value);
-        let fits = self.require(
+        let block = self.body(unit).region_block(op, 0);
+        let Some(end) = self.body(unit).last_op(block) else { return };
+        let fits = self.require_operand(
+            (unit, end, 0),
             span,
             |_| "the result of a function".to_string(),
             function.result,
@@ -475,12 +483,26 @@ impl<'e, 'a> Engine<'e, 'a> {
         let types = types.into_iter().map(|ty| self.solver.settle(ty));
         let ty = match form {
             Form::RefCreate => match types.last() {
-                Some(inner) => Type::reference(inner),
+                Some(inner) => return self.make_reference(unit, op, inner),
                 None => return self.malformed(unit, op, "it has no operand"),
             },
             _ => Type::tuple(types),
         };
         self.assign(unit, result, ty);
+    }
+
+    /// A reference holds what it is annotated to hold, else what it begins with.
+    fn make_reference(&mut self, unit: usize, op: OpId, found: Type) {
+        let result = self.body(unit).result(op, 0);
+        let present = self.ty(unit, result);
+        let TypeData::Ref(inner) = present.data() else {
+            return self.assign(unit, result, Type::reference(found));
+        };
+        self.check_kinds(unit, result, present);
+        let span = self.op_span(unit, op);
+        let origin = |_: &Self| Some((span, "the reference is made here".to_string()));
+        let subject = |_: &Self| "the content of a reference".to_string();
+        self.require_operand((unit, op, 0), span, subject, *inner, found, origin);
     }
 
     /// A field of a tuple whose fields are known; otherwise its relation tells what is wrong, or
@@ -528,6 +550,10 @@ impl<'e, 'a> Engine<'e, 'a> {
             let ty = self.solver.fresh();
             return self.assign(unit, result, ty);
         };
+        let present = self.body(unit).ty(result);
+        if present.facts().has_any && !present.facts().has_unknown {
+            return self.fit_branches(unit, op, form, present);
+        }
         let mut ty = self.ty(unit, first);
         for (index, &value) in rest.iter().enumerate() {
             let found = self.ty(unit, value);
@@ -549,6 +575,32 @@ impl<'e, 'a> Engine<'e, 'a> {
             }
         }
         self.assign(unit, result, ty);
+    }
+
+    /// The branches give what the whole is annotated as. **That does not depend on what else is known
+    /// of them**, so that it holds when passes find out more.
+    fn fit_branches(&mut self, unit: usize, op: OpId, form: Form, expected: Type) {
+        let result = self.body(unit).result(op, 0);
+        self.check_kinds(unit, result, expected);
+        let blocks: Vec<BlockId> = {
+            let body = self.body(unit);
+            body.regions(op).iter().map(|region| body.block_of(*region)).collect()
+        };
+        for (index, block) in blocks.into_iter().enumerate() {
+            let Some(end) = self.body(unit).last_op(block) else { continue };
+            let value = self.body(unit).operand(end, 0);
+            let found = self.ty(unit, value);
+            let subject = |_: &Self| match (form, index) {
+                (Form::If, 0) => "the then branch".to_string(),
+                (Form::If, _) => "the else branch".to_string(),
+                _ => format!("clause {}", index + 1),
+            };
+            let origin = |this: &Self| {
+                Some((this.value_span(unit, result), "the type is written here".to_string()))
+            };
+            let span = self.value_span(unit, value);
+            self.require_operand((unit, end, 0), span, subject, expected, found, origin);
+        }
     }
 
     // ---- references ------------------------------------------------------------------------
@@ -626,15 +678,25 @@ impl<'e, 'a> Engine<'e, 'a> {
             self.unknown_constructor(unit, op, name);
             return self.poison(unit, result);
         };
+        let first = self.solver.type_count();
         let params = self.solver.fresh_params(adt.shape_params.iter().copied());
         let fields = adt.fields(tag, &params);
         if fields.len() != values.len() {
             self.wrong_fields(unit, op, name, fields.len(), values.len());
         }
+        self.widen_fields(
+            unit,
+            first,
+            Type::named(adt_name, params.iter().copied()),
+            result,
+            &fields,
+            values,
+        );
         for (index, (&value, expected)) in values.iter().zip(fields).enumerate() {
             let found = self.ty(unit, value);
             let span = self.value_span(unit, value).or(self.op_span(unit, op));
-            self.require(
+            self.require_operand(
+                (unit, op, index),
                 span,
                 |_| format!("field {} of `{name}`", index + 1),
                 expected,
@@ -644,6 +706,29 @@ impl<'e, 'a> Engine<'e, 'a> {
         }
         let ty = self.solver.settle(Type::named(adt_name, params));
         self.assign(unit, result, ty);
+    }
+
+    /// Finds the parameters of data of type `data`, made of `values`, as far as `?` decides on them:
+    /// what it is annotated as, and what all fields fit that a parameter stands for.
+    fn widen_fields(
+        &mut self,
+        unit: usize,
+        first: u32,
+        data: Type,
+        result: ValueId,
+        fields: &[Type],
+        values: &[ValueId],
+    ) {
+        let found: Vec<Type> = values.iter().map(|value| self.ty(unit, *value)).collect();
+        let found: Vec<Type> = found.into_iter().map(|ty| self.solver.settle(ty)).collect();
+        let present = self.body(unit).ty(result);
+        if !present.facts().has_any && !found.iter().any(|ty| ty.facts().has_any) {
+            return;
+        }
+        let annotated = (!present.is_unknown()).then_some((present, data));
+        let fields = fields.iter().copied().zip(found);
+        let pairs: Vec<(Type, Type)> = annotated.into_iter().chain(fields).collect();
+        self.solver.widen(first, &pairs);
     }
 
     /// Types the variables of all patterns.

@@ -2,9 +2,11 @@
 //! which variable.
 
 use ir_core::types::MAX_TYPE_DEPTH;
-use ir_core::{Dim, DimExprData, DimOp, FunctionType, SmallVec, Symbol, Type, TypeData, TypeParam};
+use ir_core::{Dim, DimExprData, FunctionType, SmallVec, Symbol, Type, TypeData, TypeParam};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::environment::DeclaredTypes;
+use super::extents::dim_variable;
 use super::rebuild::{
     Leaf, Rebuild, for_each_dim, for_each_dim_leaf, for_each_part, rebuild, rebuild_dim,
     rebuild_with,
@@ -59,15 +61,51 @@ pub(crate) enum Mismatch {
     Deep,
 }
 
+/// How what is found must relate to what is expected, where one of them has `?`.
+///
+/// **The type of a value describes it**: so an extent may be forgotten, and `?` becomes a known
+/// extent only where that is checked when the program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Mode {
+    /// What an operator asks of its operands. It looks at them when it runs, so `?` fits.
+    Operand,
+    /// A value that goes somewhere, or a field of it: extents may be forgotten, and checked.
+    Value,
+    /// What a function takes or gives, or what data holds: extents may be forgotten only, since
+    /// nobody sees all of these values.
+    Part,
+    /// What a reference holds: it is both written and read, and so neither.
+    Same,
+}
+
+/// How a value fits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    /// As it is.
+    Whole,
+    /// Where some of its extents, which are `?`, turn out to be those expected.
+    Checked,
+}
+
+impl Fit {
+    fn and(self, other: Fit) -> Fit {
+        if self == Fit::Checked { self } else { other }
+    }
+}
+
 /// The variables of one inference and what is known about them.
-#[derive(Default)]
-pub(crate) struct Solver {
+pub(crate) struct Solver<'t> {
+    pub(super) data_types: &'t dyn DeclaredTypes,
     types: Vec<Cell<Type>>,
     dims: Vec<Cell<Dim>>,
+    /// The type variables that still may become wider.
+    pub(super) soft: std::ops::Range<u32>,
+    /// Whether one has.
+    pub(super) widened: bool,
     /// Relations that may have become solvable.
     pub(super) woken: Vec<RelationId>,
     /// Extents that must be equal and cannot be compared yet.
-    pub(super) equations: Vec<(Dim, Dim)>,
+    pub(super) equations: Vec<(Dim, Dim, Mode)>,
     /// Types with everything known filled in; forgotten as soon as more becomes known. Types
     /// nest, and without this each level would pay for all those inside it.
     resolved: FxHashMap<Type, Type>,
@@ -82,9 +120,27 @@ pub(crate) struct Solver {
     steps: u64,
 }
 
-impl Solver {
-    pub(crate) fn new() -> Solver {
-        Solver::default()
+impl<'t> Solver<'t> {
+    pub(crate) fn new(data_types: &'t dyn DeclaredTypes) -> Solver<'t> {
+        Solver {
+            data_types,
+            types: Vec::new(),
+            dims: Vec::new(),
+            soft: 0..0,
+            widened: false,
+            woken: Vec::new(),
+            equations: Vec::new(),
+            resolved: FxHashMap::default(),
+            closed: FxHashMap::default(),
+            summaries: FxHashMap::default(),
+            disorder: None,
+            steps: 0,
+        }
+    }
+
+    /// The number of type variables.
+    pub(crate) fn type_count(&self) -> u32 {
+        self.types.len() as u32
     }
 
     /// A new type variable.
@@ -312,7 +368,7 @@ impl Solver {
         }
     }
 
-    fn set_dim(&mut self, index: u32, dim: Dim) {
+    pub(super) fn set_dim(&mut self, index: u32, dim: Dim) {
         self.forget();
         let cell = &mut self.dims[index as usize];
         cell.binding = Some(dim);
@@ -399,174 +455,155 @@ impl Solver {
         self.summaries.get(&ty).copied().unwrap_or_default()
     }
 
+    /// Makes an operand of type `found` fit what its operator asks for.
+    pub(crate) fn refine(&mut self, expected: Type, found: Type) -> Result<(), Mismatch> {
+        self.relate(expected, found, Mode::Operand).map(|_| ())
+    }
+
+    /// Makes a value of type `found` fit where `expected` is required and can be checked.
+    pub(crate) fn fit(&mut self, expected: Type, found: Type) -> Result<Fit, Mismatch> {
+        self.relate(expected, found, Mode::Value)
+    }
+
+    /// Makes a value of type `found` fit where `expected` is required, as it is.
+    pub(crate) fn flow(&mut self, expected: Type, found: Type) -> Result<(), Mismatch> {
+        self.relate(expected, found, Mode::Part).map(|_| ())
+    }
+
     /// Makes `found` fit where `expected` is required. The first mismatch is returned, after
     /// everything that does fit has been unified.
-    pub(crate) fn unify(&mut self, expected: Type, found: Type) -> Result<(), Mismatch> {
+    pub(super) fn relate(
+        &mut self,
+        expected: Type,
+        found: Type,
+        mode: Mode,
+    ) -> Result<Fit, Mismatch> {
         if expected == found {
-            return Ok(());
+            return Ok(Fit::Whole);
         }
-        let mut result = Ok(());
-        let mut seen: FxHashSet<(Type, Type)> = FxHashSet::default();
-        let mut pending = vec![(expected, found)];
-        while let Some((expected, found)) = pending.pop() {
+        let mut result = Ok(Fit::Whole);
+        let mut seen: FxHashSet<(Type, Type, Mode)> = FxHashSet::default();
+        let mut pending = vec![(expected, found, mode)];
+        while let Some((expected, found, mode)) = pending.pop() {
             self.steps += 1;
+            if let (&TypeData::Variable(index), Mode::Value | Mode::Part) = (expected.data(), mode)
+                && let Some(wider) = self.wider(index, found)
+            {
+                self.forget();
+                self.types[index as usize].binding = Some(wider);
+                self.widened = true;
+            }
             let (expected, found) = (self.shallow(expected), self.shallow(found));
             if expected == found || expected.is_unknown() || found.is_unknown() {
                 continue;
             }
             let leaf = |ty: Type| matches!(ty.data(), TypeData::Variable(_) | TypeData::Tensor(_));
-            if !leaf(expected) && !leaf(found) && !seen.insert((expected, found)) {
+            if !leaf(expected) && !leaf(found) && !seen.insert((expected, found, mode)) {
                 continue;
             }
-            let mismatch = Err(Mismatch::Types(expected, found));
-            let outcome = match (expected.data(), found.data()) {
-                (&TypeData::Variable(a), &TypeData::Variable(b)) => {
-                    // The variable with fewer waiters joins the other; the newer one the older.
-                    let few = |i: u32| (self.types[i as usize].waiters.len(), std::cmp::Reverse(i));
-                    let (from, to) = if few(a) < few(b) { (a, b) } else { (b, a) };
-                    if to > from {
-                        self.disorder = self.disorder.max(Some(to));
-                    }
-                    self.set(from, Type::variable(to));
-                    Ok(())
-                }
-                (&TypeData::Variable(index), _) => self.bind(index, found),
-                (_, &TypeData::Variable(index)) => self.bind(index, expected),
-                (TypeData::Tensor(a), TypeData::Tensor(b)) => {
-                    if a.dtype != b.dtype || a.rank() != b.rank() {
-                        mismatch
-                    } else {
-                        let dims = a.shape.iter().zip(&b.shape);
-                        dims.map(|(a, b)| self.unify_dims(*a, *b))
-                            .reduce(Result::and)
-                            .unwrap_or(Ok(()))
-                    }
-                }
-                (TypeData::Tuple(a), TypeData::Tuple(b)) if a.len() == b.len() => {
-                    pending.extend(a.iter().copied().zip(b.iter().copied()).rev());
-                    Ok(())
-                }
-                (TypeData::Ref(a), TypeData::Ref(b)) => {
-                    pending.push((*a, *b));
-                    Ok(())
-                }
-                (TypeData::Function(a), TypeData::Function(b)) => {
-                    self.unify_functions(expected, a, found, b, &mut pending)
-                }
-                (
-                    TypeData::Named { name: a, params: x },
-                    TypeData::Named { name: b, params: y },
-                ) if a == b && x.len() == y.len() => x
-                    .iter()
-                    .zip(y)
-                    .map(|pair| match pair {
-                        (TypeParam::Type(a), TypeParam::Type(b)) => {
-                            pending.push((*a, *b));
-                            Ok(())
-                        }
-                        (TypeParam::Dim(a), TypeParam::Dim(b)) => self.unify_dims(*a, *b),
-                        (a, b) if a == b => Ok(()),
-                        _ => mismatch,
-                    })
-                    .reduce(Result::and)
-                    .unwrap_or(Ok(())),
-                _ => mismatch,
+            let outcome = self.relate_shallow(expected, found, mode, &mut pending);
+            result = match (result, outcome) {
+                (Ok(before), Ok(now)) => Ok(before.and(now)),
+                (Err(first), _) | (_, Err(first)) => Err(first),
             };
-            result = result.and(outcome);
         }
         result
     }
 
-    fn unify_functions(
+    /// The same for what is outermost in two different types; `pending` gets their parts.
+    fn relate_shallow(
+        &mut self,
+        expected: Type,
+        found: Type,
+        mode: Mode,
+        pending: &mut Vec<(Type, Type, Mode)>,
+    ) -> Result<Fit, Mismatch> {
+        let mismatch = Err(Mismatch::Types(expected, found));
+        // What is inside something that is no tuple has no place at which to check it.
+        let inner = if mode == Mode::Value { Mode::Part } else { mode };
+        match (expected.data(), found.data()) {
+            (&TypeData::Variable(a), &TypeData::Variable(b)) => {
+                // The variable with fewer waiters joins the other; the newer one the older.
+                let few = |i: u32| (self.types[i as usize].waiters.len(), std::cmp::Reverse(i));
+                let (from, to) = if few(a) < few(b) { (a, b) } else { (b, a) };
+                if to > from {
+                    self.disorder = self.disorder.max(Some(to));
+                }
+                self.set(from, Type::variable(to));
+                Ok(Fit::Whole)
+            }
+            (&TypeData::Variable(index), _) => self.bind(index, found).map(|()| Fit::Whole),
+            (_, &TypeData::Variable(index)) => self.bind(index, expected).map(|()| Fit::Whole),
+            (TypeData::Tensor(a), TypeData::Tensor(b)) => {
+                if a.dtype != b.dtype || a.rank() != b.rank() {
+                    return mismatch;
+                }
+                let dims = a.shape.iter().zip(&b.shape);
+                all(dims.map(|(a, b)| self.relate_dims(*a, *b, mode)))
+            }
+            (TypeData::Tuple(a), TypeData::Tuple(b)) if a.len() == b.len() => {
+                let fields = a.iter().copied().zip(b.iter().copied()).rev();
+                pending.extend(fields.map(|(a, b)| (a, b, mode)));
+                Ok(Fit::Whole)
+            }
+            (TypeData::Ref(a), TypeData::Ref(b)) => {
+                let mode = if mode == Mode::Operand { mode } else { Mode::Same };
+                pending.push((*a, *b, mode));
+                Ok(Fit::Whole)
+            }
+            (TypeData::Function(a), TypeData::Function(b)) => {
+                let found = self.instance_like(expected, a, found, b)?;
+                let Some(b) = found.as_function() else { return mismatch };
+                pending.push((a.result, b.result, inner));
+                // A function is given its parameters: what is expected and what is found change
+                // places.
+                let params = b.params.iter().copied().zip(a.params.iter().copied()).rev();
+                pending.extend(params.map(|(a, b)| (a, b, inner)));
+                Ok(Fit::Whole)
+            }
+            (TypeData::Named { name: a, params: x }, TypeData::Named { name: b, params: y })
+                if a == b && x.len() == y.len() =>
+            {
+                let fixed = inner == Mode::Part && !self.data_types.is_immutable(*a);
+                let inner = if fixed { Mode::Same } else { inner };
+                all(x.iter().zip(y).map(|pair| match pair {
+                    (TypeParam::Type(a), TypeParam::Type(b)) => {
+                        pending.push((*a, *b, inner));
+                        Ok(Fit::Whole)
+                    }
+                    (TypeParam::Dim(a), TypeParam::Dim(b)) => self.relate_dims(*a, *b, inner),
+                    (a, b) if a == b => Ok(Fit::Whole),
+                    _ => mismatch,
+                }))
+            }
+            _ => mismatch,
+        }
+    }
+
+    /// The function type `found` with as many type parameters as `expected` has: those of it, or
+    /// none.
+    fn instance_like(
         &mut self,
         expected: Type,
         a: &'static FunctionType,
         found: Type,
         b: &'static FunctionType,
-        pending: &mut Vec<(Type, Type)>,
-    ) -> Result<(), Mismatch> {
+    ) -> Result<Type, Mismatch> {
         let mismatch = Err(Mismatch::Types(expected, found));
         if a.params.len() != b.params.len() {
             return mismatch;
         }
-        let found = match (a.type_params.len(), b.type_params.len()) {
-            (0, 0) => found,
+        match (a.type_params.len(), b.type_params.len()) {
+            (0, 0) => Ok(found),
             // A polymorphic function may stand for each of its instances.
-            (0, _) => self.instantiate(found, &[]),
+            (0, _) => Ok(self.instantiate(found, &[])),
             (n, m) if n == m => {
                 let shape = shape_parameters(found);
                 let names = a.type_params.iter().zip(&b.type_params);
                 let renames = names.map(|(to, from)| (*from, parameter(*to, shape.contains(from))));
-                substitute(without_type_params(found), &renames.collect())
+                Ok(substitute(without_type_params(found), &renames.collect()))
             }
-            _ => return mismatch,
-        };
-        let Some(b) = found.as_function() else { return mismatch };
-        pending.push((a.result, b.result));
-        // A function is given its parameters: what is expected and what is found change places.
-        pending.extend(b.params.iter().copied().zip(a.params.iter().copied()).rev());
-        Ok(())
-    }
-
-    /// Makes two extents equal. `?` fits everything.
-    pub(super) fn unify_dims(&mut self, expected: Dim, found: Dim) -> Result<(), Mismatch> {
-        if expected == found {
-            return Ok(());
-        }
-        let (a, b) = (self.resolve_dim(expected), self.resolve_dim(found));
-        if a == b {
-            return Ok(());
-        }
-        if let Some(index) = dim_variable(a) {
-            return self.bind_dim(index, b, Mismatch::Dims(a, b));
-        }
-        if let Some(index) = dim_variable(b) {
-            return self.bind_dim(index, a, Mismatch::Dims(a, b));
-        }
-        match (a, b) {
-            (Dim::Any, _) | (_, Dim::Any) => Ok(()),
-            (Dim::Known(_), Dim::Known(_)) => Err(Mismatch::Dims(a, b)),
-            _ => match (solve_for_variable(a, b), a.facts().has_variable || b.facts().has_variable)
-            {
-                (Some((index, value)), _) => self.bind_dim(index, value, Mismatch::Dims(a, b)),
-                (None, true) => {
-                    self.equations.push((a, b));
-                    Ok(())
-                }
-                (None, false) => match Polynomial::of(a) == Polynomial::of(b) {
-                    true => Ok(()),
-                    false => Err(Mismatch::Dims(a, b)),
-                },
-            },
-        }
-    }
-
-    fn bind_dim(&mut self, index: u32, dim: Dim, mismatch: Mismatch) -> Result<(), Mismatch> {
-        let mut inside = false;
-        for_each_dim_leaf(dim, |leaf| inside |= leaf == DimExprData::Variable(index));
-        if inside {
-            // `n = n + 1` has no solution, `n = n * 1` was folded; the rest is left alone.
-            return Err(mismatch);
-        }
-        self.set_dim(index, dim);
-        Ok(())
-    }
-
-    /// Tries the equations again that could not be solved when they came up. Returns those that
-    /// contradict each other.
-    pub(super) fn retry_equations(&mut self) -> Vec<Mismatch> {
-        let mut failed = Vec::new();
-        loop {
-            let equations = std::mem::take(&mut self.equations);
-            let before = equations.len();
-            for (a, b) in equations {
-                if let Err(mismatch) = self.unify_dims(a, b) {
-                    failed.push(mismatch);
-                }
-            }
-            if self.equations.len() >= before || self.equations.is_empty() {
-                return failed;
-            }
+            _ => mismatch,
         }
     }
 
@@ -604,198 +641,15 @@ impl Solver {
         };
         kinds.into_iter().map(fresh).collect()
     }
-
-    /// The type of a value that is either of type `a` or of type `b`: both unified, and `?` where
-    /// one of them has `?`.
-    pub(super) fn join(&mut self, a: Type, b: Type) -> Result<Type, Mismatch> {
-        let (mut a, mut b) = (self.resolve(a), self.resolve(b));
-        // Of a polymorphic function and an instance of one, the value is the instance.
-        let is_polymorphic =
-            |ty: Type| ty.as_function().map(|function| !function.type_params.is_empty());
-        match (is_polymorphic(a), is_polymorphic(b)) {
-            (Some(true), Some(false)) => a = self.instantiate(a, &[]),
-            (Some(false), Some(true)) => b = self.instantiate(b, &[]),
-            _ => {}
-        }
-        self.unify(a, b)?;
-        let (a, b) = (self.resolve(a), self.resolve(b));
-        Ok(if a == b || !b.facts().has_any { a } else { with_any_of(a, b) })
-    }
 }
 
-/// `a`, with `?` for the extents of tensors, in tuples too, that are `?` in `b`.
-fn with_any_of(a: Type, b: Type) -> Type {
-    enum Step {
-        Visit(Type, Type),
-        Build(usize),
-    }
-    let mut done: Vec<Type> = Vec::new();
-    let mut memo: FxHashMap<(Type, Type), Type> = FxHashMap::default();
-    let mut open: Vec<(Type, Type)> = Vec::new();
-    let mut steps = vec![Step::Visit(a, b)];
-    while let Some(step) = steps.pop() {
-        match step {
-            Step::Visit(a, b) => match (a.data(), b.data()) {
-                _ if a == b || !b.facts().has_any => done.push(a),
-                (TypeData::Tensor(x), TypeData::Tensor(y)) if x.rank() == y.rank() => {
-                    let either = |(a, b): (&Dim, &Dim)| if *b == Dim::Any { *b } else { *a };
-                    done.push(Type::tensor(x.shape.iter().zip(&y.shape).map(either), x.dtype));
-                }
-                (TypeData::Tuple(x), TypeData::Tuple(y)) if x.len() == y.len() => {
-                    match memo.get(&(a, b)) {
-                        Some(known) => done.push(*known),
-                        None => {
-                            open.push((a, b));
-                            steps.push(Step::Build(x.len()));
-                            let fields = x.iter().zip(y).rev();
-                            steps.extend(fields.map(|(a, b)| Step::Visit(*a, *b)));
-                        }
-                    }
-                }
-                _ => done.push(a),
-            },
-            Step::Build(fields) => {
-                let tuple = Type::tuple(done.split_off(done.len() - fields));
-                if let Some(pair) = open.pop() {
-                    memo.insert(pair, tuple);
-                }
-                done.push(tuple);
-            }
-        }
-    }
-    done.pop().unwrap_or(a)
+/// How all parts together fit; the first mismatch, after all parts have been related.
+fn all(parts: impl Iterator<Item = Result<Fit, Mismatch>>) -> Result<Fit, Mismatch> {
+    parts.fold(Ok(Fit::Whole), |all, part| Ok(all?.and(part?)))
 }
 
 fn is_variable(ty: Type) -> bool {
     matches!(ty.data(), TypeData::Variable(_))
-}
-
-fn dim_variable(dim: Dim) -> Option<u32> {
-    match dim {
-        Dim::Expr(expr) => match expr.data() {
-            DimExprData::Variable(index) => Some(index),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The variable and its value when `a = b` is `v + k = n`, `v - k = n`, `v * k = n` or such.
-fn solve_for_variable(a: Dim, b: Dim) -> Option<(u32, Dim)> {
-    let (mut open, mut value) = if a.facts().has_variable { (a, b) } else { (b, a) };
-    if value.facts().has_variable {
-        return None;
-    }
-    loop {
-        let Dim::Expr(expr) = open else { return None };
-        match expr.data() {
-            DimExprData::Variable(index) => return Some((index, value)),
-            DimExprData::Parameter(_) => return None,
-            DimExprData::Binary(op, x, y) => {
-                let (inner, other, left) = match (x.facts().has_variable, y.facts().has_variable) {
-                    (true, false) => (x, y, true),
-                    (false, true) => (y, x, false),
-                    _ => return None,
-                };
-                value = match (op, left) {
-                    (DimOp::Add, _) => Dim::binary(DimOp::Sub, value, other),
-                    (DimOp::Sub, true) => Dim::binary(DimOp::Add, value, other),
-                    (DimOp::Sub, false) => Dim::binary(DimOp::Sub, other, value),
-                    (DimOp::Mul, _) => match (value, other) {
-                        (Dim::Known(n), Dim::Known(k)) if k != 0 && n % k == 0 => Dim::Known(n / k),
-                        _ => return None,
-                    },
-                    _ => return None,
-                };
-                open = inner;
-            }
-        }
-    }
-}
-
-/// A sum of products of atoms, in which every extent without division is equal to every other way
-/// of writing it. Atoms are parameters, and quotients and the like as they are written.
-#[derive(PartialEq, Eq, Debug)]
-struct Polynomial(std::collections::BTreeMap<Vec<String>, i64>);
-
-impl Polynomial {
-    /// More terms than this are compared as they are written.
-    const MAX_TERMS: usize = 64;
-
-    fn atom(dim: Dim) -> Polynomial {
-        Polynomial([(vec![dim.to_string()], 1)].into())
-    }
-
-    fn of(dim: Dim) -> Polynomial {
-        struct Parts(FxHashMap<ir_core::DimExpr, Polynomial>);
-        impl Parts {
-            fn get(&self, dim: Dim) -> Option<Polynomial> {
-                match dim {
-                    Dim::Known(0) => Some(Polynomial([].into())),
-                    Dim::Known(n) => Some(Polynomial([(vec![], n)].into())),
-                    Dim::Any => Some(Polynomial::atom(dim)),
-                    Dim::Expr(expr) => self.0.get(&expr).map(|p| Polynomial(p.0.clone())),
-                }
-            }
-        }
-        let mut parts = Parts(FxHashMap::default());
-        let mut steps = vec![dim];
-        while let Some(&top) = steps.last() {
-            let Dim::Expr(expr) = top else { break };
-            let polynomial = match expr.data() {
-                DimExprData::Binary(op @ (DimOp::Add | DimOp::Sub | DimOp::Mul), a, b) => {
-                    match (parts.get(a), parts.get(b)) {
-                        (None, _) => {
-                            steps.push(a);
-                            continue;
-                        }
-                        (_, None) => {
-                            steps.push(b);
-                            continue;
-                        }
-                        (Some(x), Some(y)) => {
-                            Polynomial::combine(op, &x, &y).unwrap_or_else(|| Polynomial::atom(top))
-                        }
-                    }
-                }
-                _ => Polynomial::atom(top),
-            };
-            parts.0.insert(expr, polynomial);
-            steps.pop();
-        }
-        parts.get(dim).unwrap_or_else(|| Polynomial::atom(dim))
-    }
-
-    fn combine(op: DimOp, x: &Polynomial, y: &Polynomial) -> Option<Polynomial> {
-        let mut sum = std::collections::BTreeMap::new();
-        let mut add = |atoms: Vec<String>, factor: i64| {
-            let term: &mut i64 = sum.entry(atoms).or_default();
-            *term = term.checked_add(factor)?;
-            Some(())
-        };
-        match op {
-            DimOp::Mul => {
-                for (a, n) in &x.0 {
-                    for (b, m) in &y.0 {
-                        let mut atoms = [a.as_slice(), b.as_slice()].concat();
-                        atoms.sort_unstable();
-                        add(atoms, n.checked_mul(*m)?)?;
-                    }
-                }
-            }
-            _ => {
-                let sign = if op == DimOp::Sub { -1 } else { 1 };
-                for (atoms, n) in &x.0 {
-                    add(atoms.clone(), *n)?;
-                }
-                for (atoms, n) in &y.0 {
-                    add(atoms.clone(), n.checked_mul(sign)?)?;
-                }
-            }
-        }
-        sum.retain(|_, factor| *factor != 0);
-        (sum.len() <= Polynomial::MAX_TERMS).then_some(Polynomial(sum))
-    }
 }
 
 /// What type and shape parameters stand for.
@@ -858,9 +712,9 @@ pub(super) fn without_type_params(ty: Type) -> Type {
     }
 }
 
-struct Resolve<'a>(&'a mut Solver);
+struct Resolve<'a, 't>(&'a mut Solver<'t>);
 
-impl Rebuild for Resolve<'_> {
+impl Rebuild for Resolve<'_, '_> {
     const FOLLOW_DIMS: bool = true;
     fn step(&mut self) {
         self.0.steps += 1;
@@ -885,9 +739,9 @@ impl Rebuild for Resolve<'_> {
     }
 }
 
-struct Close<'a>(&'a mut Solver);
+struct Close<'a, 't>(&'a mut Solver<'t>);
 
-impl Rebuild for Close<'_> {
+impl Rebuild for Close<'_, '_> {
     fn step(&mut self) {
         self.0.steps += 1;
     }
@@ -905,12 +759,12 @@ impl Rebuild for Close<'_> {
     }
 }
 
-struct Open<'a> {
-    solver: &'a mut Solver,
+struct Open<'a, 't> {
+    solver: &'a mut Solver<'t>,
     poisoned: bool,
 }
 
-impl Rebuild for Open<'_> {
+impl Rebuild for Open<'_, '_> {
     // Two unknown parts are unknown independently of each other.
     const SHARING: bool = false;
     fn step(&mut self) {

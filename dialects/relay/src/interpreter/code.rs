@@ -19,6 +19,7 @@ use ir_core::{
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Evaluate;
+use super::extents::mentions_extents;
 use super::value::Value;
 use crate::language::{
     Call, Construct, Constructor, Global, Match, Operator, Pattern, TupleGet, fn_params, fn_self,
@@ -42,6 +43,8 @@ pub(super) struct Unit {
 pub(super) struct Function {
     /// Parameter types.
     pub(super) params: Vec<Type>,
+    /// Whether they mention shape parameters, each of which stands for one extent in a call.
+    pub(super) symbolic: bool,
     /// Whether the slot after the parameters holds the function itself.
     pub(super) recursive: bool,
     pub(super) slots: usize,
@@ -396,6 +399,7 @@ impl<'c, 'a> Emitter<'c, 'a> {
                 None => (body.block_args(block), None),
             };
             self.out.params = params.iter().map(|param| body.ty(*param)).collect();
+            self.out.symbolic = self.out.params.iter().any(|ty| mentions_extents(*ty));
             self.out.recursive = own.is_some();
             leading.extend(params.iter().copied().chain(own));
         }

@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use super::code::{
     CallSite, Instruction, Operand, Operation, Target, Unit, compile_body, compile_op,
 };
+use super::extents::check_extents;
 use super::value::{Closure, Fields, Reference, Value};
 use super::{EvalCx, Evaluate};
 use crate::inference::{DataTypes, data_types};
@@ -132,7 +133,13 @@ impl<'r> Interpreter<'r> {
         match entered {
             Ok(Next::Done(value)) => Ok(value),
             Ok(_) => machine.run(current),
-            Err(failure) => Err(failure.at(None)),
+            Err(failure) => {
+                let item = match callee {
+                    Value::Global(name) => self.functions.get(name),
+                    _ => None,
+                };
+                Err(failure.at(item.and_then(|item| item.span)))
+            }
         }
     }
 
@@ -232,7 +239,10 @@ impl<'r> Interpreter<'r> {
             evaluate(&EvalCx { operands, attrs: operation.attrs, result }).map_err(|error| {
                 Failure::new("E0502", format!("`{shown}` failed: {}", error.0)).note(shapes())
             })?;
-        check_type(&value, result).map_err(|message| {
+        // What is declared may know more than the relation does, which knows the operands only.
+        let checked =
+            check_type(&value, result).and_then(|()| check_type(&value, operation.result));
+        checked.map_err(|message| {
             let message = format!("the value of `{shown}` contradicts its type: {message}");
             Failure::new("E0505", message).note(shapes())
         })?;
@@ -595,6 +605,10 @@ impl<'a, 'r> Machine<'a, 'r> {
                 let message = format!("argument {position} of {callee}: {message}");
                 Failure::new("E0505", message)
             })?;
+        }
+        if function.symbolic {
+            check_extents(&function.params, &args)
+                .map_err(|message| Failure::new("E0505", format!("call of {callee}: {message}")))?;
         }
         let values = self.stack.len() + function.slots;
         let bytes = values * size_of::<Value>() + self.callers.len() * size_of::<Frame>();

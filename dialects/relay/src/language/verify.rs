@@ -5,10 +5,10 @@ use ir_core::registry::{ItemCx, VerifyCx};
 use ir_core::{DType, Diagnostic, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId};
 
 use super::{
-    Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefRead, RefWrite, Tuple,
-    TupleGet, fn_params, fn_self, yielded,
+    Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefCreate, RefRead, RefWrite,
+    Tuple, TupleGet, fn_params, fn_self, yielded,
 };
-use crate::inference::{Solver, constructor_type, data_types, shown};
+use crate::inference::{Solver, Undeclared, constructor_type, data_types, shown};
 use crate::text::EXTERNAL;
 
 fn ty(cx: &VerifyCx<'_>, value: ValueId) -> Type {
@@ -20,12 +20,12 @@ fn result(cx: &VerifyCx<'_>) -> Type {
 }
 
 fn fits(
-    solver: &mut Solver,
+    solver: &mut Solver<'_>,
     what: impl FnOnce() -> String,
     expected: Type,
     found: Type,
 ) -> Result<(), String> {
-    if expected == found || solver.unify(expected, found).is_ok() {
+    if expected == found || solver.flow(expected, found).is_ok() {
         return Ok(());
     }
     Err(format!("{}: expected {}, found {}", what(), shown(expected), shown(found)))
@@ -55,7 +55,21 @@ pub(super) fn function_item(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
         let message = format!("`@{name}` is a function, but its type is {}", shown(ty));
         return vec![Diagnostic::error("E0128", message).at(signature.span)];
     }
-    data_types(cx.signatures).check_function(name, signature)
+    let mut problems = data_types(cx.signatures).check_function(name, signature);
+    problems.extend(function_result(cx, ty));
+    problems
+}
+
+/// What a body ends with is of the type that the function declares.
+fn function_result(cx: &ItemCx<'_>, ty: Type) -> Option<Diagnostic> {
+    let (body, function) = (cx.item.body.as_ref()?, ty.as_function()?);
+    let value = yielded(body, body.entry())?;
+    let found = body.ty(value);
+    let what = || format!("the result of `@{}`", cx.name);
+    let message = fits(&mut Solver::new(cx.signatures), what, function.result, found).err()?;
+    let end = body.last_op(body.entry())?;
+    let place = body.loc(end).span(cx.item.signature.span).or(cx.item.signature.span);
+    Some(Diagnostic::error("E0128", message).at(place))
 }
 
 /// A data type item is a declaration, and what it mentions is declared.
@@ -87,7 +101,7 @@ pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
         return Err(format!("`@{}` is no function", global.name));
     }
     let what = || format!("`@{}`", global.name);
-    fits(&mut Solver::new(), what, result(cx), signature.ty)
+    fits(&mut Solver::new(cx.signatures), what, result(cx), signature.ty)
 }
 
 /// An operator as a value is one that exists.
@@ -109,7 +123,12 @@ pub(super) fn constructor(cx: &VerifyCx<'_>) -> Result<(), String> {
     else {
         return Err(format!("unknown constructor `{}`", form.name));
     };
-    fits(&mut Solver::new(), || format!("constructor `{}`", form.name), result(cx), declared)
+    fits(
+        &mut Solver::new(cx.signatures),
+        || format!("constructor `{}`", form.name),
+        result(cx),
+        declared,
+    )
 }
 
 pub(super) fn construct(cx: &VerifyCx<'_>) -> Result<(), String> {
@@ -127,7 +146,7 @@ pub(super) fn construct(cx: &VerifyCx<'_>) -> Result<(), String> {
         let (expected, found) = (fields.len(), form.fields.len());
         return Err(format!("`{}` expects {expected} fields, found {found}", form.name));
     }
-    let mut solver = Solver::new();
+    let mut solver = Solver::new(cx.signatures);
     for (index, (value, expected)) in form.fields.iter().zip(fields).enumerate() {
         fits(&mut solver, || format!("field {}", index + 1), expected, ty(cx, *value))?;
     }
@@ -137,7 +156,7 @@ pub(super) fn construct(cx: &VerifyCx<'_>) -> Result<(), String> {
 pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     let call: Call = view(cx)?;
     let callee = ty(cx, call.callee);
-    let mut solver = Solver::new();
+    let mut solver = Solver::new(cx.signatures);
     let Some(function) = callee.as_function() else {
         return Err(format!("the callee: expected a function, found {}", shown(callee)));
     };
@@ -146,7 +165,8 @@ pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
         return Err(format!("expected {expected} type arguments, found {found}"));
     }
     let given: Vec<TypeParam> = call.type_args.iter().map(|ty| TypeParam::Type(*ty)).collect();
-    let callee = solver.instantiate(callee, &given);
+    let args: Vec<Type> = call.args.iter().map(|arg| ty(cx, *arg)).collect();
+    let callee = solver.instance(callee, &given, &args, result(cx));
     let Some(function) = callee.as_function() else { return Ok(()) };
     if function.params.len() != call.args.len() {
         let (expected, found) = (function.params.len(), call.args.len());
@@ -175,9 +195,9 @@ pub(super) fn function(cx: &VerifyCx<'_>) -> Result<(), String> {
         let (expected, found) = (function.params.len(), params.len());
         return Err(format!("its type has {expected} parameters, its block {found}"));
     }
-    let mut solver = Solver::new();
-    for (index, (param, expected)) in params.iter().zip(&function.params).enumerate() {
-        fits(&mut solver, || format!("parameter {}", index + 1), *expected, ty(cx, *param))?;
+    let mut solver = Solver::new(cx.signatures);
+    for (index, (param, given)) in params.iter().zip(&function.params).enumerate() {
+        fits(&mut solver, || format!("parameter {}", index + 1), ty(cx, *param), *given)?;
     }
     if let Some(this) = this {
         fits(&mut solver, || "the function itself".to_string(), ty(cx, this), found)?;
@@ -188,7 +208,7 @@ pub(super) fn function(cx: &VerifyCx<'_>) -> Result<(), String> {
 
 pub(super) fn branches(cx: &VerifyCx<'_>) -> Result<(), String> {
     let form: If = view(cx)?;
-    let mut solver = Solver::new();
+    let mut solver = Solver::new(cx.signatures);
     let condition = ty(cx, form.condition);
     fits(&mut solver, || "the condition".to_string(), Type::scalar(DType::BOOL), condition)?;
     for (index, name) in ["then", "else"].iter().enumerate() {
@@ -206,7 +226,7 @@ pub(super) fn clauses(cx: &VerifyCx<'_>) -> Result<(), String> {
         return Err(format!("expected {expected} regions, one for each pattern, found {regions}"));
     }
     let types = data_types(cx.signatures);
-    let mut solver = Solver::new();
+    let mut solver = Solver::new(cx.signatures);
     for (index, pattern) in form.patterns.iter().enumerate() {
         let args = cx.body.block_args(cx.body.region_block(cx.op, index));
         if args.len() != pattern.variables() {
@@ -252,17 +272,48 @@ pub(super) fn clauses(cx: &VerifyCx<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// The content type of a reference.
+fn content(reference: Type) -> Result<Type, String> {
+    match reference.data() {
+        TypeData::Ref(inner) => Ok(*inner),
+        _ => Err(format!("expected a reference, found {}", shown(reference))),
+    }
+}
+
+pub(super) fn tuple(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: Tuple = view(cx)?;
+    let found = Type::tuple(form.fields.iter().map(|field| ty(cx, *field)));
+    fits(&mut Solver::new(cx.signatures), || "the tuple".to_string(), result(cx), found)
+}
+
+pub(super) fn tuple_get(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: TupleGet = view(cx)?;
+    let fields = ty(cx, form.tuple).as_tuple();
+    let index = usize::try_from(form.index).ok();
+    // The relation says what is wrong with a field that there is not.
+    let Some(field) = index.and_then(|index| fields?.get(index).copied()) else { return Ok(()) };
+    fits(&mut Solver::new(cx.signatures), || "the field".to_string(), result(cx), field)
+}
+
+pub(super) fn ref_create(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let form: RefCreate = view(cx)?;
+    let expected = content(result(cx))?;
+    let what = || "the first content".to_string();
+    fits(&mut Solver::new(cx.signatures), what, expected, ty(cx, form.value))
+}
+
 pub(super) fn ref_read(cx: &VerifyCx<'_>) -> Result<(), String> {
     let form: RefRead = view(cx)?;
-    let expected = Type::reference(result(cx));
-    fits(&mut Solver::new(), || "the reference".to_string(), expected, ty(cx, form.reference))
+    let found = content(ty(cx, form.reference))?;
+    fits(&mut Solver::new(cx.signatures), || "the content".to_string(), result(cx), found)
 }
 
 pub(super) fn ref_write(cx: &VerifyCx<'_>) -> Result<(), String> {
     let form: RefWrite = view(cx)?;
-    let expected = Type::reference(ty(cx, form.value));
-    fits(&mut Solver::new(), || "the reference".to_string(), expected, ty(cx, form.reference))?;
-    fits(&mut Solver::new(), || "the result".to_string(), result(cx), Type::unit())
+    let expected = content(ty(cx, form.reference))?;
+    let what = || "the new content".to_string();
+    fits(&mut Solver::new(cx.signatures), what, expected, ty(cx, form.value))?;
+    fits(&mut Solver::new(cx.signatures), || "the result".to_string(), result(cx), Type::unit())
 }
 
 /// A value ends a region of an operation of the language or the body.
@@ -321,12 +372,13 @@ pub(super) fn ref_write_relation(_: RefWrite<Type>, _: &mut InferCx<'_>) -> Resu
 
 /// The result of calling a function of known type on arguments of known types.
 pub(super) fn call_relation(call: Call<Type>, _: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let mut solver = Solver::new();
+    let mut solver = Solver::new(&Undeclared);
     let known = |ty: &Type| !ty.facts().has_unknown && !ty.facts().has_variable;
     if !known(&call.callee) || !call.args.iter().all(known) {
         return Err(Stop::Stuck);
     }
     let given: Vec<TypeParam> = call.type_args.iter().map(|ty| TypeParam::Type(*ty)).collect();
+    let first = solver.type_count();
     let callee = solver.instantiate(call.callee, &given);
     let Some(function) = callee.as_function() else {
         return Err(Stop::error(format!("expected a function, found {}", shown(call.callee))));
@@ -335,6 +387,11 @@ pub(super) fn call_relation(call: Call<Type>, _: &mut InferCx<'_>) -> Result<Typ
         let (expected, found) = (function.params.len(), call.args.len());
         return Err(Stop::error(format!("expected {expected} arguments, found {found}")));
     }
+    // A builder inserts no checks: where an argument has `?`, so has what it determines.
+    let mut pairs: Vec<(Type, Type)> =
+        function.params.iter().copied().zip(call.args.iter().copied()).collect();
+    pairs.sort_by_key(|(_, arg)| !arg.facts().has_any);
+    solver.widen(first, &pairs);
     for (index, (expected, found)) in function.params.iter().zip(&call.args).enumerate() {
         let what = || format!("argument {}", index + 1);
         fits(&mut solver, what, *expected, *found).map_err(Stop::Error)?;

@@ -1,9 +1,11 @@
 //! Annotations and devices: identity on values, meaning to passes.
 
-use ir_core::{Attr, AttrData, DType, InferCx, Op, Registry, Stop, Type, ValueId};
+use ir_core::registry::{FoldCx, Folded};
+use ir_core::{Attr, AttrData, DType, Dim, InferCx, Op, Registry, Stop, Type, ValueId};
 
-use super::FusionPattern;
-use crate::define::Define;
+use super::attributes::Extents;
+use super::{FusionPattern, relation};
+use crate::define::{Define, DefineCx, Defined};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 fn none() -> Attr {
@@ -148,6 +150,71 @@ pub struct Debug<V = ValueId> {
     pub debug_func: String,
 }
 
+/// A tensor that is checked to have a shape when the program runs.
+///
+/// The result is `data`, and its type has the extents of `shape`; where those are `?`, the extents of
+/// `data`. Inference inserts it where a tensor with an extent `?` stands where a known one is expected.
+///
+/// ```relay
+/// def @main(%x: Tensor[(?, 4), float32]) -> Tensor[(3, 4), float32] {
+///   check_shape(%x, shape=[3, ?])
+/// }
+/// ```
+///
+/// Relay operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.check_shape",
+    infer = infer_check_shape,
+    fold = fold_check_shape,
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_check_shape), Define(define_check_shape))
+)]
+pub struct CheckShape<V = ValueId> {
+    /// A tensor of the rank of `shape`.
+    pub data: V,
+    /// The extents, `?` where any will do.
+    pub shape: Extents,
+}
+
+fn infer_check_shape(op: CheckShape<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    relation::expect_rank(data, op.shape.0.len())?;
+    let mut dims = Vec::with_capacity(op.shape.0.len());
+    for (found, wanted) in data.shape.iter().zip(op.shape.0) {
+        // Where both are known and differ, it fails when it runs: passes may find that out, and a
+        // program that does not get there is right.
+        dims.push(if wanted == Dim::Any { *found } else { wanted });
+    }
+    Ok(Type::tensor(dims, data.dtype))
+}
+
+/// A check of what the type of the operand says already.
+fn fold_check_shape(cx: &FoldCx<'_>) -> Option<Folded> {
+    let data = cx.operand(0);
+    let same = cx.body.ty(data) == cx.body.ty(cx.body.result(cx.op, 0));
+    (same && !cx.body.ty(data).facts().has_unknown).then_some(Folded::Value(data))
+}
+
+/// Where the extents are known, nothing is left to check.
+fn define_check_shape(cx: &mut DefineCx<'_>) -> Defined {
+    let data = cx.tensors(0)?;
+    let (shape, _) = cx.result()?;
+    match data.first().is_some_and(|data| data.shape == shape) {
+        true => Ok(data),
+        false => Err(format!("expected a tensor of shape {shape:?}")),
+    }
+}
+
+fn evaluate_check_shape(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (data, op) = (cx.tensor(0)?, cx.fields::<CheckShape<Value>>()?);
+    let fits = |(wanted, found): (&Dim, &i64)| wanted.known().is_none_or(|known| known == *found);
+    if data.shape().len() != op.shape.0.len() || !op.shape.0.iter().zip(data.shape()).all(fits) {
+        let wanted = Type::tensor(op.shape.0, data.dtype());
+        return Err(EvalError::new(format!("expected {wanted}, found {}", data.ty())));
+    }
+    same(cx)
+}
+
 pub(super) fn register(registry: &mut Registry) {
     registry.op::<DeviceCopy>();
     registry.op::<OnDevice>();
@@ -159,4 +226,5 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<BitpackStart>();
     registry.op::<BitpackEnd>();
     registry.op::<Debug>();
+    registry.op::<CheckShape>();
 }

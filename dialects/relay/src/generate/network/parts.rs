@@ -71,7 +71,7 @@ const INTEGER_FUNCTIONS: [&str; 12] = [
     "round",
 ];
 /// What says something of a value and leaves it as it is.
-const ANNOTATIONS: [&str; 9] = [
+const ANNOTATIONS: [&str; 10] = [
     "device_copy",
     "on_device",
     "annotation.stop_fusion",
@@ -81,6 +81,7 @@ const ANNOTATIONS: [&str; 9] = [
     "annotation.cast_hint",
     "annotation.bitpack_start",
     "annotation.bitpack_end",
+    "check_shape",
 ];
 const BINARY: [&str; 7] = ["add", "add", "subtract", "multiply", "multiply", "maximum", "minimum"];
 const INTEGER_BINARY: [&str; 5] =
@@ -102,6 +103,7 @@ impl Network<'_> {
             let none = AttrDict::empty();
             let attrs = match name {
                 "annotation.cast_hint" => none.with("dtype", &DType::FLOAT16),
+                "check_shape" => none.with("shape", &self.shape(data)),
                 _ if name.contains("compiler") => none.with("compiler", &"another".to_string()),
                 _ => none,
             };

@@ -1,9 +1,10 @@
 //! Statements: bindings, and values that nobody uses.
 
 use ir_core::text::lexer::TokenKind;
-use ir_core::{Binding, Diagnostic, NameHint, Symbol, Type, ValueId};
+use ir_core::{AttrDict, Binding, Diagnostic, Dim, NameHint, Symbol, Type, TypeData, ValueId};
 
 use super::{Frame, Machine, Next, Sequence};
+use crate::operators::attributes::Extents;
 use crate::text::codes;
 use crate::text::cursor::Reported;
 use crate::text::parser::{GraphLocal, Meaning, Recursion};
@@ -82,6 +83,7 @@ impl Machine<'_, '_> {
 
     /// Gives `value` the name of a `let`.
     pub(super) fn bind_let(&mut self, name: Symbol, annotation: Type, value: ValueId, start: u32) {
+        let value = self.narrowed(annotation, value, start);
         let block = self.block;
         let function = &mut self.parser.function;
         let hint = function.body.name_hint(value);
@@ -102,6 +104,26 @@ impl Machine<'_, '_> {
                 self.parser.cursor.report(found);
             }
         }
+    }
+
+    /// The argument of a block `value`, whose own type was written, checked to be of another one that
+    /// is written for it: `let %y: Tensor[(3), float32] = %x`. Other values get that type themselves.
+    fn narrowed(&mut self, annotation: Type, value: ValueId, start: u32) -> ValueId {
+        let body = &self.parser.function.body;
+        let known = body.ty(value);
+        let (TypeData::Tensor(wanted), TypeData::Tensor(found)) = (annotation.data(), known.data())
+        else {
+            return value;
+        };
+        let mut dims = wanted.shape.iter().zip(&found.shape);
+        if body.defining_op(value).is_some()
+            || wanted.rank() != found.rank()
+            || !dims.any(|(wanted, found)| wanted.known().is_some() && *found == Dim::Any)
+        {
+            return value;
+        }
+        let attrs = AttrDict::empty().with("shape", &Extents(wanted.shape.to_vec()));
+        self.form("relay.check_shape", &[value], attrs, start)
     }
 
     pub(super) fn bind_graph(&mut self, number: u32, value: ValueId, start: u32) {
