@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ir_core::graph::strongly_connected;
 use ir_core::{
     Body, EntityId, InsertPoint, Item, Module, ModulePass, OpId, Pass, PassContext, PassResult,
     Signatures, Span, Symbol, ValueId, ValueMap,
 };
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::DiGraph;
 use relay::inference::TypeArguments;
 use relay::language::{Call, FUNC, Fn, Global, yielded};
 use rustc_hash::FxHashSet;
@@ -227,8 +228,12 @@ fn references(module: &Module) -> Vec<Vec<usize>> {
 fn recursive_functions(references: &[Vec<usize>]) -> Vec<bool> {
     let mut recursive: Vec<bool> =
         references.iter().enumerate().map(|(item, callees)| callees.contains(&item)).collect();
-    for group in strongly_connected(references).iter().filter(|group| group.len() > 1) {
-        group.iter().for_each(|item| recursive[*item] = true);
+    let calls = references.iter().zip(0..);
+    let calls =
+        calls.flat_map(|(callees, caller)| callees.iter().map(move |to| (caller, *to as u32)));
+    let groups = kosaraju_scc(&DiGraph::<(), ()>::from_edges(calls));
+    for group in groups.iter().filter(|group| group.len() > 1) {
+        group.iter().for_each(|item| recursive[item.index()] = true);
     }
     recursive
 }
