@@ -276,8 +276,9 @@ impl ScalarOp {
             Sinh => a.sinh(),
             Cosh => a.cosh(),
             Tanh => a.tanh(),
-            Asinh => a.asinh(),
-            Acosh => a.acosh(),
+            // The standard library's overflow for large numbers.
+            Asinh => libm::asinh(a),
+            Acosh => arcosh(a),
             Atanh => a.atanh(),
             Erf => libm::erf(a),
             Sigmoid => 1.0 / (1.0 + (-a).exp()),
@@ -527,6 +528,11 @@ pub(crate) fn insert<T: OpFields<ValueId>>(
 fn zero(body: &mut Body, at: InsertPoint, ty: Type) -> Option<ValueId> {
     let value = TensorData::scalar(dtype_of(ty)?, Scalar::Int(0));
     Some(insert(body, at, &Constant { value }, ty))
+}
+
+/// `arcosh(x)`; NaN below 1, where the library's is not always.
+pub fn arcosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
 /// The scalar operations.

@@ -61,9 +61,9 @@ real_functions! {
     /// `tanh(data)`, which a backend may approximate; the value here is exact.
     FastTanh "relay.fast_tanh" real(Tanh) |x| x.tanh();
     /// `erf(data) = 2/√π ∫₀^data e^(-t²) dt`.
-    Erf "relay.erf" real(Erf) |x| erf(x);
+    Erf "relay.erf" real(Erf) |x| libm::erf(x);
     /// `erf(data)`, which a backend may approximate; the value here is exact.
-    FastErf "relay.fast_erf" real(Erf) |x| erf(x);
+    FastErf "relay.fast_erf" real(Erf) |x| libm::erf(x);
     /// `sin(data)`, in radians.
     Sin "relay.sin" real(Sin) |x| x.sin();
     /// `cos(data)`, in radians.
@@ -81,25 +81,11 @@ real_functions! {
     /// `arctan(data)`.
     Atan "relay.atan" real(Atan) |x| x.atan();
     /// `arsinh(data)`.
-    Asinh "relay.asinh" real(Asinh) |x| x.asinh();
+    Asinh "relay.asinh" real(Asinh) |x| libm::asinh(x);
     /// `arcosh(data)`; NaN below 1.
-    Acosh "relay.acosh" real(Acosh) |x| x.acosh();
+    Acosh "relay.acosh" real(Acosh) |x| te::scalar::arcosh(x);
     /// `artanh(data)`; NaN outside of [-1, 1].
     Atanh "relay.atanh" real(Atanh) |x| x.atanh();
-}
-
-/// Kummer's series of the error function: all terms have one sign, so nothing cancels.
-pub fn erf(x: f64) -> f64 {
-    if x.is_nan() || x.abs() > 6.0 {
-        return if x.is_nan() { x } else { x.signum() };
-    }
-    let (mut term, mut sum, mut odd) = (x, x, 1.0);
-    while term.abs() > sum.abs() * 1e-17 {
-        odd += 2.0;
-        term *= 2.0 * x * x / odd;
-        sum += term;
-    }
-    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
 /// Declares operators from a tensor to one of the same type, with one function for integers (in
@@ -346,7 +332,8 @@ fn integer_range(dtype: DType) -> (f64, f64) {
 }
 
 /// `data` converted to another element type: to floats rounded to nearest even; to integers
-/// truncated toward zero (NaN becomes 0), then wrapped; to `bool` whether it is not 0.
+/// truncated toward zero (NaN becomes 0, and what 64 bits do not hold the nearest that they do), then
+/// wrapped; to `bool` whether it is not 0.
 ///
 /// Relay operator level 3.
 #[derive(Op, Clone, Debug)]

@@ -15,7 +15,7 @@ use crate::define::{Define, DefineCx, Defined, Operand, broadcast};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use crate::operators::elements::{self, Offsets};
 use crate::operators::nn::{activation, pooling};
-use crate::operators::{FusionPattern, elementwise, join, relation};
+use crate::operators::{FusionPattern, join, relation};
 
 // ---- two tensors -------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ unary! {
     /// The absolute value.
     Abs = "relay.qnn.abs", |e, x| e.scalar(ScalarOp::Abs, &[x]), f64::abs;
     /// The error function.
-    Erf = "relay.qnn.erf", |e, x| e.scalar(ScalarOp::Erf, &[x]), elementwise::erf;
+    Erf = "relay.qnn.erf", |e, x| e.scalar(ScalarOp::Erf, &[x]), libm::erf;
     /// The exponential.
     Exp = "relay.qnn.exp", |e, x| e.scalar(ScalarOp::Exp, &[x]), f64::exp;
     /// `x * min(max(x + 3, 0), 6) / 6`.
