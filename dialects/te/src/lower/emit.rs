@@ -59,6 +59,9 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
     for &output in &flat.outputs {
         emitter.parameter(output);
     }
+    for &constant in &flat.constants {
+        emitter.constant(constant);
+    }
     for (position, nest) in nests.iter().enumerate() {
         if schedule.stages[nest.stage.0].attach == Attach::Root {
             emitter.stage(position, entry, false)?;
@@ -96,7 +99,25 @@ impl Emitter<'_> {
         let entry = self.out.entry();
         let value = self.out.add_block_arg(entry, ty);
         self.out.set_name_hint(value, self.flat.body.name_hint(tensor));
-        let rank = ty.as_tensor().map_or(0, |tensor| tensor.rank());
+        self.whole(tensor, value);
+    }
+
+    /// A buffer with constant contents.
+    fn constant(&mut self, op: OpId) {
+        let source = &self.flat.body;
+        let tensor = source.result(op, 0);
+        let types = [source.ty(tensor)];
+        let parts = OpParts::new(source.op_name(op), &[], &types).attrs(source.attrs(op));
+        let parts = parts.at(source.loc(op));
+        let copy = self.out.insert_op(InsertPoint::End(self.out.entry()), parts);
+        let value = self.out.result(copy, 0);
+        self.out.set_name_hint(value, source.name_hint(tensor));
+        self.whole(tensor, value);
+    }
+
+    /// All of `tensor` is in the buffer `value`.
+    fn whole(&mut self, tensor: ValueId, value: ValueId) {
+        let rank = self.flat.body.ty(tensor).as_tensor().map_or(0, |tensor| tensor.rank());
         self.buffers.insert(tensor, Buffer { value, min: vec![Index::default(); rank] });
     }
 

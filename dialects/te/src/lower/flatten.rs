@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::compute::{Expression, Load, LoadIf, Return, Yield};
+use crate::loops::Data;
 use crate::scalar::{Check, ScalarOp, dtype_of};
 use crate::schedule::{Attach, Schedule, Stage, outputs};
 
@@ -12,6 +13,8 @@ use crate::schedule::{Attach, Schedule, Stage, outputs};
 pub(super) struct Flat {
     /// The function.
     pub(super) body: Body,
+    /// Constant buffers, in program order.
+    pub(super) constants: Vec<OpId>,
     /// The stages that are left, in program order, each with its operation.
     pub(super) stages: Vec<(Stage, OpId)>,
     /// Results of the function.
@@ -31,8 +34,19 @@ pub(super) fn flatten(schedule: &Schedule) -> Flat {
     let by_op: FxHashMap<OpId, Stage> =
         schedule.stages().map(|stage| (schedule.stage_op(stage), stage)).collect();
     let mut inline: FxHashMap<ValueId, OpId> = FxHashMap::default();
-    let mut stages = Vec::new();
+    let (mut constants, mut stages) = (Vec::new(), Vec::new());
     for op in source.block_ops(source.entry()) {
+        if source.view::<Data>(op).is_some() {
+            let result = source.result(op, 0);
+            let types = [source.ty(result)];
+            let parts = OpParts::new(source.op_name(op), &[], &types)
+                .attrs(source.attrs(op))
+                .at(source.loc(op));
+            let copy = body.insert_op(InsertPoint::End(body.entry()), parts);
+            body.set_name_hint(body.result(copy, 0), source.name_hint(result));
+            tensors.insert(result, body.result(copy, 0));
+            constants.push(copy);
+        }
         let Some(&stage) = by_op.get(&op) else { continue };
         if schedule.stages[stage.0].attach == Attach::Inline {
             inline.extend(source.results(op).map(|result| (result, op)));
@@ -65,7 +79,7 @@ pub(super) fn flatten(schedule: &Schedule) -> Flat {
     let outputs: Vec<ValueId> = outputs(source).iter().map(|value| tensors[value]).collect();
     let end = OpParts::new(<Return as ir_core::OpFields<ValueId>>::NAME, &outputs, &[]);
     body.insert_op(InsertPoint::End(body.entry()), end);
-    Flat { body, stages, outputs }
+    Flat { body, constants, stages, outputs }
 }
 
 struct Copier<'a> {
