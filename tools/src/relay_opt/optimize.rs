@@ -302,12 +302,10 @@ fn known_rules(
     let (library, _) = Library::new(registry, files);
     let rules = library.rules.iter().map(|rule| rule.name.as_str());
     let known: Vec<&str> = rules.chain([rewrites::COMPUTE]).collect();
-    for rule in named.filter(|rule| !known.contains(rule)) {
-        let help = did_you_mean(rule, known.iter().copied());
-        let help = help.unwrap_or("`relay-opt --list-rules` lists them".to_string());
-        return Err(format!("unknown rule `{rule}`; {help}"));
-    }
-    Ok(())
+    let Some(rule) = named.find(|rule| !known.contains(rule)) else { return Ok(()) };
+    let help = did_you_mean(rule, known.iter().copied());
+    let help = help.unwrap_or("`relay-opt --list-rules` lists them".to_string());
+    Err(format!("unknown rule `{rule}`; {help}"))
 }
 
 /// A run that a reproducer repeats.
