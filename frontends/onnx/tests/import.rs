@@ -233,7 +233,7 @@ fn what_has_no_length_keeps_its_zeros() {
     let module = import(&model(17, graph(nodes, inputs, &["y"], vec![]))).unwrap().module;
     insta::assert_snapshot!(text(module), @r#"
     #[version = "0.0.5"]
-    def @main(%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] {
+    def @main(%x: Tensor[(2, 3), float32], output_names=["y"]) -> Tensor[(2, 3), float32] {
       %0 = abs(%x) /* ty=Tensor[(2, 3), float32] */;
       %1 = sum(%0, axis=[1], keepdims=True) /* ty=Tensor[(2, 1), float32] */;
       %2 = equal(%1, 0f) /* ty=Tensor[(2, 1), bool] */;
