@@ -645,7 +645,11 @@ impl<'t> Solver<'t> {
 
 /// How all parts together fit; the first mismatch, after all parts have been related.
 fn all(parts: impl Iterator<Item = Result<Fit, Mismatch>>) -> Result<Fit, Mismatch> {
-    parts.fold(Ok(Fit::Whole), |all, part| Ok(all?.and(part?)))
+    let mut all = Ok(Fit::Whole);
+    for part in parts {
+        all = all.and_then(|all| Ok(all.and(part?)));
+    }
+    all
 }
 
 fn is_variable(ty: Type) -> bool {
