@@ -73,7 +73,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("E0855", "arguments that do not fit, likewise", "dialects/te/src/interpreter/tests.rs"),
     ("E0856", "endless calls, likewise", "dialects/te/src/interpreter/tests.rs"),
-    ("E0858", "an allocation of any size, likewise", "dialects/te/src/interpreter/tests.rs"),
+    (
+        "E0858",
+        "a check; executors give it the operator's code",
+        "dialects/te/src/interpreter/tests.rs",
+    ),
+    ("E0859", "an allocation of any size, likewise", "dialects/te/src/interpreter/tests.rs"),
     ("E0857", "a race, likewise", "dialects/te/src/interpreter/tests.rs"),
     ("E0902", "a kernel that C cannot express; lowering makes none", "targets/c/tests/loops.rs"),
     ("E0904", "a compiler that refuses generated code", "targets/c/tests/runtime.rs"),

@@ -15,6 +15,7 @@ pub use codes::CODES;
 pub use compare::{
     Mismatch, approx_equal, approx_equal_where_finite, finite_where_finite, flatten,
 };
+pub(crate) use evaluate::ON_THE_WAY;
 pub use evaluate::{EvalCx, EvalError, Evaluate};
 pub use ir_core::Random;
 pub use machine::{Interpreter, Options, check_type};

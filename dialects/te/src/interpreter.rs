@@ -32,9 +32,9 @@ pub const CODES: &[(&str, &str, &str)] = &[
     ("E0854", "cannot be run", "The reference interpreter does not run this operation here."),
     ("E0855", "arguments do not fit", "A function takes exactly its parameters, of their types."),
     ("E0856", "stack limit reached", "Kernels call one another more deeply than is allowed."),
-    ("E0858", "out of memory", "A buffer is larger than what the system has available."),
     ("E0857", "data race", "Iterations that may run at once use an element, and one stores it."),
     ("E0858", "check failed", "A number is not what the kernel expects; the message says what."),
+    ("E0859", "out of memory", "A buffer is larger than what the system has available."),
 ];
 
 /// How a run goes.

@@ -12,6 +12,9 @@ use super::Value;
 #[derive(Clone, Copy)]
 pub struct Evaluate(pub fn(&EvalCx<'_>) -> Result<Value, EvalError>);
 
+/// Bytes that an evaluator takes on the way for each element of its result, at most.
+pub(crate) const ON_THE_WAY: usize = 16;
+
 /// What an evaluator looks at.
 pub struct EvalCx<'a> {
     /// Operands in order.

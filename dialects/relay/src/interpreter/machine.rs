@@ -19,7 +19,7 @@ use super::code::{
 };
 use super::extents::check_extents;
 use super::value::{Closure, Fields, Reference, Value};
-use super::{EvalCx, Evaluate};
+use super::{EvalCx, Evaluate, ON_THE_WAY};
 use crate::inference::{DataTypes, data_types};
 use crate::language::{FUNC, Pattern};
 
@@ -317,11 +317,9 @@ pub fn check_type(value: &Value, ty: Type) -> Result<(), String> {
     Ok(())
 }
 
-/// The bytes that computing a value of type `ty` takes: those of its tensors, and a wide number for
-/// each of their elements on the way. `None` where that is no number of bytes. Unknown extents count
+/// The bytes that computing a value of type `ty` takes: those of its tensors, and what is on the way. `None` where that is no number of bytes. Unknown extents count
 /// nothing.
 fn needed(ty: Type) -> Option<usize> {
-    const WIDE: usize = 8;
     let mut pending: SmallVec<[Type; 4]> = SmallVec::from_slice(&[ty]);
     let mut bytes = 0usize;
     while let Some(ty) = pending.pop() {
@@ -330,7 +328,7 @@ fn needed(ty: Type) -> Option<usize> {
             TypeData::Tensor(tensor) => {
                 let Some(shape) = tensor.known_shape() else { continue };
                 let size = tensor_bytes(&shape, tensor.dtype)?;
-                let wide = (size / tensor.dtype.bytes()).checked_mul(WIDE)?;
+                let wide = (size / tensor.dtype.bytes()).checked_mul(ON_THE_WAY)?;
                 bytes = bytes.checked_add(size)?.checked_add(wide)?;
             }
             _ => {}

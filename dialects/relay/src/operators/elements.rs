@@ -10,7 +10,7 @@ use ir_core::{DType, Dim, InferCx, OpFields, Scalar, Stop, TensorData, Type};
 use smallvec::SmallVec;
 
 use super::relation::Dims;
-use crate::interpreter::{EvalCx, EvalError, Value};
+use crate::interpreter::{EvalCx, EvalError, ON_THE_WAY, Value};
 
 /// The most elements that an evaluator makes. It guards against shapes that no machine holds.
 pub const MAX_ELEMENTS: usize = 1 << 31;
@@ -18,15 +18,18 @@ pub const MAX_ELEMENTS: usize = 1 << 31;
 /// Known extents.
 pub type Shape = SmallVec<[i64; 4]>;
 
-/// The number of elements of a shape. Errors on negative extents and absurd sizes.
+/// The number of elements of a shape. Errors on negative extents, absurd sizes, and where there is no
+/// memory for them.
 pub fn count(shape: &[i64]) -> Result<usize, EvalError> {
     let product = shape
         .iter()
         .try_fold(1usize, |n, &dim| n.checked_mul(usize::try_from(dim).ok()?))
         .filter(|&n| n <= MAX_ELEMENTS);
-    product.ok_or_else(|| {
+    let elements = product.ok_or_else(|| {
         EvalError(format!("expected at most {MAX_ELEMENTS} elements, found the shape {shape:?}"))
-    })
+    })?;
+    memory::grant(elements.checked_mul(ON_THE_WAY))?;
+    Ok(elements)
 }
 
 /// Row-major strides in elements.

@@ -122,6 +122,11 @@ impl Resize {
     ) -> Result<Value, EvalError> {
         let dtype = out_dtype.unwrap_or(data.dtype());
         let axes = spatial_axes(&self.layout, size.len(), data.rank())?;
+        let mut resized_shape = data.shape().to_vec();
+        for (&axis, &wanted) in axes.iter().zip(size) {
+            resized_shape[axis] = wanted;
+        }
+        elements::count(&resized_shape)?;
         let from = data.dtype();
         let mut values: Vec<f64> = data.elements().map(|v| elements::real(v, from)).collect();
         let mut shape = data.shape().to_vec();

@@ -248,6 +248,20 @@ fn division_by_integer_zero_shows_the_operands() {
 }
 
 #[test]
+fn a_check_that_fails_says_what_was_expected() {
+    let x = TensorData::from_i64(DType::INT32, &[2], &[1, 0]).unwrap();
+    let error = run(&[x], |f, t| {
+        vec![f.compute("ones", &[2], |e, i| {
+            let (one, x) = (e.constant(DType::INT32, Scalar::Int(1)), e.load(&t[0], i));
+            let holds = e.eq(x, one);
+            e.check(holds, x, one, "expected ones")
+        })]
+    });
+    let error = error.unwrap_err();
+    assert_eq!((error.code, &*error.message), ("E0858", "expected ones"));
+}
+
+#[test]
 fn arguments_must_fit() {
     let mut builder = ComputeBuilder::new();
     let x = builder.input("x", &[2], F32);
@@ -487,7 +501,7 @@ fn an_allocation_is_granted_before_it_is_made() {
     let (mut w, _) = Writer::new(&[(&[2], F32)]);
     w.alloc(&[1 << 45]);
     let error = w.run(&[], 1).unwrap_err();
-    assert_eq!(error.code, "E0858");
+    assert_eq!(error.code, "E0859");
     assert!(error.message.contains("of memory are needed"), "{}", error.message);
 }
 
