@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK};
+use tools::relay_opt::{DIAGNOSTICS, INTERNAL, OK, USAGE};
 
 /// A plugin of these sources, by its folder, built as its author would.
 fn build(folder: &str, name: &str) -> PathBuf {
@@ -113,6 +113,14 @@ fn a_pass_that_panics_is_an_error_with_a_reproducer() {
     let (status, _, err) = relay_opt(&[plugin], &args, NEGATIVES);
     assert_eq!(status, INTERNAL, "{err}");
     assert!(err.contains("the module is empty") && err.contains(&crashes), "{err}");
+    // The reproducer names the plugin, without which the pass is unknown, and crashes with it.
+    let path = err.lines().find_map(|line| line.strip_prefix("reproducer: ")).expect("its path");
+    let text = fs::read_to_string(path).expect("the reproducer");
+    assert!(text.contains(&format!("// plugin: {}\n", plugin.display())), "{text}");
+    let again = ["--run-reproducer", path, "--crash-reproducer", &crashes];
+    let (status, _, err) = relay_opt(&[], &again, "");
+    assert!(status == USAGE && err.contains("the run that it repeats had --load-plugin"), "{err}");
+    assert_eq!(relay_opt(&[plugin], &again, "").0, INTERNAL);
     // The process goes on, and so does the plugin.
     let (status, _, err) = relay_opt(&[plugin], &["--pass", "rewrite{rules=faulty}"], NEGATIVES);
     assert_eq!(status, OK, "{err}");

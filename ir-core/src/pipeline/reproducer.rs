@@ -33,39 +33,48 @@ const PIPELINE: &str = "// pipeline: ";
 const COMMENT: &str = "// ";
 const END: &str = "// input:";
 
+/// The lines of a text that are not read yet.
+struct Header<'t> {
+    rest: &'t str,
+    /// The line that was read last, from 1.
+    line: usize,
+}
+
+impl<'t> Header<'t> {
+    /// What follows `prefix` in the next line.
+    fn line(&mut self, prefix: &str, expected: &'static str) -> Result<&'t str, BrokenReproducer> {
+        let (line, rest) = self.rest.split_once('\n').unwrap_or((self.rest, ""));
+        (self.rest, self.line) = (rest, self.line + 1);
+        line.trim_end_matches('\r').strip_prefix(prefix).ok_or_else(|| self.broken(expected))
+    }
+
+    /// Says that the line that was read last is wrong.
+    fn broken(&self, expected: &'static str) -> BrokenReproducer {
+        BrokenReproducer { line: self.line, expected }
+    }
+}
+
 impl Reproducer {
     /// Reads what [`Display`](fmt::Display) writes.
     ///
     /// # Errors
     /// Where the header is incomplete.
     pub fn parse(text: &str) -> Result<Reproducer, BrokenReproducer> {
-        let mut rest = text;
-        let mut number = 0;
-        let mut line = |prefix: &str, expected: &'static str| {
-            number += 1;
-            let (line, tail) = rest.split_once('\n').unwrap_or((rest, ""));
-            let Some(content) = line.trim_end_matches('\r').strip_prefix(prefix) else {
-                return Err(BrokenReproducer { line: number, expected });
-            };
-            rest = tail;
-            Ok(content.to_string())
-        };
-        const REASON_TEXT: &str = "`// reason: TEXT`";
-        line(TITLE, "`// relay-opt reproducer`")?;
-        let version = line(VERSION, "`// version: VERSION`")?;
-        let pipeline = line(PIPELINE, "`// pipeline: PIPELINE`")?;
+        const REASON: &str = "`// reason: TEXT`";
+        let mut header = Header { rest: text, line: 0 };
+        header.line(TITLE, "`// relay-opt reproducer`")?;
+        let version = header.line(VERSION, "`// version: VERSION`")?.to_string();
+        let pipeline = header.line(PIPELINE, "`// pipeline: PIPELINE`")?.to_string();
         let mut settings = Vec::new();
         let reason = loop {
-            let content = line(COMMENT, REASON_TEXT)?;
-            match content.split_once(": ") {
-                Some(("reason", reason)) => break reason.to_string(),
-                Some((name, value)) => settings.push((name.to_string(), value.to_string())),
-                None if content.trim_end() == "reason:" => break String::new(),
-                // The place of the line at fault.
-                None => drop(line("\n", REASON_TEXT)?),
+            let line = header.line(COMMENT, REASON)?;
+            match line.split_once(": ").ok_or_else(|| header.broken(REASON))? {
+                ("reason", reason) => break reason.to_string(),
+                (name, value) => settings.push((name.to_string(), value.to_string())),
             }
         };
-        line(END, "`// input:`")?;
+        header.line(END, "`// input:`")?;
+        let rest = header.rest;
         Ok(Reproducer { version, pipeline, settings, reason, input: rest.to_string() })
     }
 }
