@@ -161,7 +161,7 @@ fn here(command: &str) -> Result<Option<String>, String> {
     if let Some((_, arguments)) = command.split_once("--bin relay-opt -- ") {
         return Ok(Some(format!("relay-opt {arguments}")));
     }
-    let package = value(&words, "-p").map(|name| package(name)).transpose()?;
+    let package = value(&words, "-p").map(package).transpose()?;
     if let Some(path) = value(&words, "--path")
         && !root().join(path).join("src/bin").is_dir()
     {

@@ -388,7 +388,7 @@ fn outputs_are_whole_or_as_they_were() {
     let long: Vec<i64> = vec![64, 64];
     place.arrays("long.npz", &[("x", &long, DType::FLOAT32)]);
     let text = "def @main(%x: Tensor[(64, 64), float32]) { copy(%x) }\n";
-    fs::write(place.0.join("copy.relay"), text.repeat(1) + &"// long\n".repeat(400)).unwrap();
+    fs::write(place.0.join("copy.relay"), text.to_string() + &"// long\n".repeat(400)).unwrap();
     let large = format!("def @main() {{ ({}) }}\n", vec!["1f"; 4000].join(", "));
     fs::write(place.0.join("large.relay"), large).unwrap();
     let commands: [(&str, &[&str]); 4] = [

@@ -246,11 +246,11 @@ impl Body {
 
     /// Says that the rewrite is complete.
     pub fn end_rewrite(&mut self) {
-        if let Some(watch) = &self.watch {
-            if watch.tally.0.options.is_some() {
-                let mut state = watch.tally.state();
-                (state.open, state.named) = (None, false);
-            }
+        if let Some(watch) = &self.watch
+            && watch.tally.0.options.is_some()
+        {
+            let mut state = watch.tally.state();
+            (state.open, state.named) = (None, false);
         }
     }
 
