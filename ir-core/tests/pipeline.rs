@@ -357,11 +357,11 @@ fn a_pass_that_does_not_end_is_ended() {
         let found = report.diagnostics.last().unwrap();
         assert_eq!(found.code, "E0714");
         assert_eq!(found.message, "pass `turn` does not end: it made more than 20 edits");
-        assert_eq!(found.notes, ["the last rewrite was in @f1: `t.old`"]);
+        assert_eq!(found.notes, ["the last rewrite was in @f1: `t.old()`"]);
     }
     let report = run_limited("swell", 1_000, 1);
     let found = report.diagnostics.last().unwrap();
-    assert_eq!(found.notes, ["the last rewrite was in @f0: `t.more`"]);
+    assert_eq!(found.notes, ["the last rewrite was in @f0: `t.more()`"]);
     assert_eq!(run_limited("grow{by=20}", 60, 1).outcome, Outcome::Done);
 }
 

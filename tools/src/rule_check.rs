@@ -296,7 +296,7 @@ impl Trial<'_> {
         if promises && let Some(lost) = both.lost() {
             return Err((!moderate, lost));
         }
-        if !exact && !(are_finite(left) && are_finite(right)) {
+        if !(exact || are_finite(left) && are_finite(right)) {
             if promises && are_finite(left) && !values.iter().any(|(_, x)| is_empty(x)) {
                 let reason = "a part of the right side is not finite, unlike all of the left one";
                 return Err((!moderate, reason.to_string()));

@@ -96,7 +96,11 @@ fn choices(shape: &[i64]) -> Vec<String> {
     };
     let (from, strides) = (list(&|extent| (extent / 3).to_string()), list(&|_| "2".to_string()));
     let to = list(&|extent| extent.to_string());
-    let (around, begin) = (list(&|_| "[1, 2]".to_string()), list(&|_| "0".to_string()));
+    let around = list(&|_| "[1, 2]".to_string());
+    let vector =
+        |numbers: String| format!("stack(({},), axis=0)", numbers.trim_matches(['[', ']']));
+    let whole = [list(&|_| "0".to_string()), to.clone(), list(&|_| "1".to_string())];
+    let whole = whole.map(vector).join(", ");
     let last = shape.len() - 1;
     [
         "where(%c, %x, %y)".to_string(),
@@ -122,7 +126,7 @@ fn choices(shape: &[i64]) -> Vec<String> {
         "stack((%x, %y, %x), axis=-1)".to_string(),
         "stack((%x, %y), axis=0)".to_string(),
         format!("strided_slice(%x, begin={from}, end={to}, strides={strides})"),
-        format!("strided_set(%x, %y, begin={begin}, end={to}, strides=[1])"),
+        format!("strided_set(%x, %y, {whole})"),
         "sequence_mask(%x, %n, mask_value=2f, axis=0)".to_string(),
         "left_shift(%x, %y)".to_string(),
         "right_shift(%x, %y)".to_string(),
@@ -196,8 +200,15 @@ fn all_choices(registry: &Registry) -> Vec<(Case, String)> {
                 // Some operators take some types only.
                 let Some(module) = parsed(&text, registry) else { continue };
                 let seed = 10_000_000 + cases.len() as u64;
-                let case = case(module, registry, seed);
-                cases.push((case.unwrap_or_else(|error| panic!("{text}: {error}")), text));
+                match case(module, registry, seed) {
+                    Ok(case) => cases.push((case, text)),
+                    // There is no greatest of no elements, nor a shift by less than 0.
+                    Err(error) => {
+                        let refused = ["max`", "argmax`", "_shift`"];
+                        let expected = refused.iter().any(|name| error.contains(name));
+                        assert!(expected, "{text}: {error}");
+                    }
+                }
             }
         }
     }

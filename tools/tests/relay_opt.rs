@@ -223,7 +223,7 @@ fn errors_of_the_input_are_located() {
             &b""[..],
             &["E0720", "cannot read `missing.relay`: No such file"][..],
         ),
-        (&["rum"], b"", &["cannot read `rum`", "`relay-opt --help` for the subcommands"]),
+        (&["rum"], b"", &["cannot read `rum`", "did you mean `run`"]),
         (&["."], b"", &["E0720", "cannot read `.`"]),
         (&["missing.onnx"], b"", &["E0800", "cannot read"]),
         (&["-"], b"def\n@\xff\x00", &["E0721", "found byte 0xff at offset 5, line 2"]),

@@ -270,12 +270,15 @@ fn broken_entries_are_made_again() {
     let place = Place::new("broken");
     let good = results(&mut place.command("arrays.npz"));
     let made = place.entries();
-    assert_eq!(made.len(), 1, "{made:?}");
-    let whole = fs::read(&made[0]).unwrap();
-    for broken in [&b""[..], &whole[..whole.len() / 2], b"no library"] {
-        fs::write(&made[0], broken).unwrap();
-        assert_eq!(results(&mut place.command("arrays.npz")), good);
-        assert_eq!(place.entries(), made);
+    // The program, and what the compiler was tested with.
+    assert_eq!(made.len(), 2, "{made:?}");
+    for entry in &made {
+        let whole = fs::read(entry).unwrap();
+        for broken in [&b""[..], &whole[..whole.len() / 2], b"no library"] {
+            fs::write(entry, broken).unwrap();
+            assert_eq!(results(&mut place.command("arrays.npz")), good);
+            assert_eq!(place.entries(), made);
+        }
     }
     // What a process left that was stopped in the middle does no harm.
     fs::create_dir_all(place.0.join("cache/making-1-0")).unwrap();
@@ -294,25 +297,25 @@ fn another_compiler_of_the_same_name_compiles_anew() {
     }
     let place = Place::new("another");
     let mut count = 0;
-    let mut makes_one = |command: &mut Command| {
+    let mut compiles = |command: &mut Command| {
         results(command);
         let before = std::mem::replace(&mut count, place.entries().len());
-        count - before == 1
+        count > before
     };
     let compiler = place.compiler("exec cc \"$@\"");
     let mut command = place.command("arrays.npz");
     command.env("CC", &compiler);
-    assert!(makes_one(&mut command));
-    assert!(!makes_one(&mut command));
+    assert!(compiles(&mut command));
+    assert!(!compiles(&mut command));
     // A file of the same length and time.
     let time = fs::metadata(&compiler).unwrap().modified().unwrap();
     place.compiler("exec  cc \"$@\"".replace("  ", "\t").as_str());
     fs::File::options().append(true).open(&compiler).unwrap().set_modified(time).unwrap();
-    assert!(makes_one(&mut command));
+    assert!(compiles(&mut command));
     // Arguments, and what compilers look at.
-    assert!(makes_one(command.env("CC", format!("{compiler} -g0"))));
-    assert!(makes_one(command.env("CPATH", place.0.join("include"))));
-    assert!(!makes_one(&mut command));
+    assert!(compiles(command.env("CC", format!("{compiler} -g0"))));
+    assert!(compiles(command.env("CPATH", place.0.join("include"))));
+    assert!(!compiles(&mut command));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn extents_that_must_be_known_can_be_set() {
     insta::assert_snapshot!(error(&file), @r#"
     E0803 Squeeze `y_node`: expected known extents, found Tensor[(?, 3), float32]
     the node stands at byte 10
-    set the extents that the model names with --dim NAME=N
+    give the extents that the model names numbers, as in --dim n=1
     "#);
 }
 

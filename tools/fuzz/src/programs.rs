@@ -10,6 +10,10 @@ use crate::scratch::{registry, relay_opt};
 
 /// What is printed reads back, and prints the same.
 fn reads_back(printed: &str) {
+    // No text is a program without anything in both forms.
+    if printed.is_empty() {
+        return;
+    }
     let again = relay_opt(Path::new(""), &["-"], printed.as_bytes());
     assert_eq!(again.status, OK, "what was printed does not read back:\n{printed}\n{}", again.err);
     assert_eq!(again.out, printed, "what was printed prints otherwise when it is read");

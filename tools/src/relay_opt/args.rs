@@ -879,7 +879,9 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     let args = plugins_behind(args);
     let words = std::iter::once("relay-opt").chain(args.iter().copied());
     let matches = match Cli::command().try_get_matches_from(words) {
-        Err(error) if error.kind() == ErrorKind::UnknownArgument => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::ArgumentConflict) =>
+        {
             return Err(misspelt(&args).unwrap_or(error));
         }
         result => result?,

@@ -392,9 +392,13 @@ pub(super) fn call_relation(call: Call<Type>, _: &mut InferCx<'_>) -> Result<Typ
         function.params.iter().copied().zip(call.args.iter().copied()).collect();
     pairs.sort_by_key(|(_, arg)| !arg.facts().has_any);
     solver.widen(first, &pairs);
+    // An annotation of the result may have made `?` of extents that differ; the verifier looks at both.
+    let joined = given.is_empty()
+        && call.callee.as_function().is_some_and(|callee| !callee.type_params.is_empty());
     for (index, (expected, found)) in function.params.iter().zip(&call.args).enumerate() {
         let what = || format!("argument {}", index + 1);
-        fits(&mut solver, what, *expected, *found).map_err(Stop::Error)?;
+        let stop = |error| if joined { Stop::Stuck } else { Stop::Error(error) };
+        fits(&mut solver, what, *expected, *found).map_err(stop)?;
     }
     let result = solver.resolve(function.result);
     if result.facts().has_variable { Err(Stop::Stuck) } else { Ok(result) }

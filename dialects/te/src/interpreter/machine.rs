@@ -444,7 +444,7 @@ impl Memory {
 }
 
 /// The contents of a buffer that nothing was stored to.
-fn undefined(elements: usize) -> Result<Contents, Error> {
+pub(super) fn undefined(elements: usize) -> Result<Contents, Error> {
     let contents = memory::buffer(elements);
     let mut contents: Contents = contents.map_err(|e| Error::new("E0859", e.to_string()))?;
     contents.resize(elements, None);
