@@ -7,7 +7,7 @@ use common::registry;
 use ir_core::pipeline::{Pipeline, RunOptions, run};
 use ir_core::{Module, Registry, verify};
 use relay::generate::{random_module, random_network};
-use relay::interpreter::{Interpreter, approx_equal, random_arguments};
+use relay::interpreter::{Interpreter, Random, approx_equal, random_arguments};
 
 /// Modelled nanoseconds of post-dominator groups and of what was found in `module`, which is fused,
 /// how many blocks have other operators now, and how many kernels several results.
@@ -84,6 +84,56 @@ fn straight_line_programs() {
     assert!(cheaper * 20 > cases(), "only {cheaper} of {} became cheaper", cases());
     assert!(rewritten * 20 > cases(), "only {rewritten} of {} were rewritten", cases());
     assert!(several * 20 > cases(), "only {several} of {} have several results", cases());
+}
+
+/// The text of `size` elementwise operators that read what is not far before them, some of them twice
+/// there, and of the sum of what nothing reads.
+fn elementwise_program(seed: u64, size: usize) -> String {
+    const OPERATORS: [(&str, usize); 8] = [
+        ("tanh", 1),
+        ("abs", 1),
+        ("negative", 1),
+        ("sigmoid", 1),
+        ("add", 2),
+        ("subtract", 2),
+        ("maximum", 2),
+        ("minimum", 2),
+    ];
+    const REACH: usize = 30;
+    let mut random = Random::new(seed);
+    let mut values = vec!["%a".to_string(), "%b".to_string()];
+    let mut is_read = vec![false; size + 2];
+    let mut text = String::new();
+    for number in 0..size {
+        let (name, arity) = OPERATORS[random.below(OPERATORS.len())];
+        let first = values.len().saturating_sub(REACH);
+        let mut operand = || {
+            let place = first + random.below(values.len() - first);
+            is_read[place] = true;
+            values[place].as_str()
+        };
+        let operands: Vec<&str> = (0..arity).map(|_| operand()).collect();
+        text += &format!("  %{number} = {name}({});\n", operands.join(", "));
+        values.push(format!("%{number}"));
+    }
+    let mut sum = "%a".to_string();
+    let unread = values.iter().zip(&is_read).filter(|(_, is_read)| !**is_read);
+    for (number, (value, _)) in (size..).zip(unread) {
+        text += &format!("  %{number} = add({sum}, {value});\n");
+        sum = format!("%{number}");
+    }
+    let ty = "Tensor[(2, 4), float32]";
+    format!("#[version = \"0.0.5\"]\ndef @main(%a: {ty}, %b: {ty}) {{\n{text}  {sum}\n}}\n")
+}
+
+#[test]
+fn elementwise_programs_with_shared_values() {
+    let registry = registry();
+    for seed in 0..cases().div_ceil(8) {
+        let text = elementwise_program(seed, 250);
+        let module = common::parse("elementwise", &text, &registry).unwrap();
+        check(module, ",rules=off", &registry, seed);
+    }
 }
 
 #[test]

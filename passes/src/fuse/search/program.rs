@@ -8,7 +8,7 @@ use std::ops::Range;
 use ir_core::{Attr, AttrData, BlockId, FuncMut, OpId, Type, ValueId};
 use relay::operators::{Rows, is_large_fill};
 use rewrites::body_graph::is_pure;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::facts::is_anchor;
 use super::window::{
@@ -413,10 +413,12 @@ impl Program {
         let mut kernels: Vec<Kernel> = Vec::with_capacity(solution.kernels.len());
         for new in &solution.kernels {
             let mut members: Vec<usize> = Vec::with_capacity(new.members.len());
+            let mut read: FxHashSet<usize> = FxHashSet::default();
             for op in &new.members {
                 let operands = op.operands.iter();
                 let operands: Vec<usize> =
                     operands.map(|place| self.place(part, &kernels, &members, *place)).collect();
+                read.extend(operands.iter().filter(|operand| !members.contains(operand)));
                 let origin = op.origin.map(|origin| part.ops[origin]);
                 let number = self.intern(op.operation, operands, part.level);
                 self.changed |= origin != Some(number);
@@ -430,6 +432,7 @@ impl Program {
                 self.forward[root] = root;
                 self.values[root].weight |= new.folded;
             }
+            let members = self.computed(&members, &read);
             let &NewKernel { cost, folded, anchors, .. } = new;
             let (fixed, level) = (false, part.level);
             kernels.push(Kernel { members, also: vec![], cost, folded, fixed, level, anchors });
@@ -445,6 +448,27 @@ impl Program {
             }
         }
         kernels
+    }
+
+    /// Which of `members`, the last of which is the result, their kernel computes, where they read
+    /// the values `read` from outside: each number once, none that is read, and only what is needed.
+    ///
+    /// To a window, an input equals no operation unless it is known to be stored, so that a kernel
+    /// may read a value and compute it after that. Then its readers would be given what comes after
+    /// them, and the kernel that stores the value would be dropped.
+    fn computed(&self, members: &[usize], read: &FxHashSet<usize>) -> Vec<usize> {
+        let Some(root) = members.last() else { return vec![] };
+        let mut needed = FxHashSet::from_iter([*root]);
+        let mut computed: Vec<usize> = Vec::with_capacity(members.len());
+        for (at, member) in members.iter().enumerate().rev() {
+            let is_read = member != root && read.contains(member);
+            if needed.contains(member) && !is_read && !members[..at].contains(member) {
+                needed.extend(self.operands(*member));
+                computed.push(*member);
+            }
+        }
+        computed.reverse();
+        computed
     }
 
     fn place(&mut self, part: &Part, kernels: &[Kernel], members: &[usize], place: Place) -> usize {
