@@ -361,7 +361,7 @@ fn a_pass_that_does_not_end_is_ended() {
     }
     let report = run_limited("swell", 1_000, 1);
     let found = report.diagnostics.last().unwrap();
-    assert_eq!(found.notes, ["the last rewrite was in @f0: `t.more()`"]);
+    assert_eq!(found.notes, ["the last rewrite was in @f0: `t.more`"]);
     assert_eq!(run_limited("grow{by=20}", 60, 1).outcome, Outcome::Done);
 }
 
