@@ -86,8 +86,8 @@ fn straight_line_programs() {
     assert!(several * 20 > cases(), "only {several} of {} have several results", cases());
 }
 
-/// The text of `size` elementwise operators that read what is not far before them, some of them twice
-/// there, and of the sum of what nothing reads.
+/// The text of `size` elementwise operators that read what is not far before them, so that some are
+/// equal, and of the sum of what nothing reads.
 fn elementwise_program(seed: u64, size: usize) -> String {
     const OPERATORS: [(&str, usize); 8] = [
         ("tanh", 1),
