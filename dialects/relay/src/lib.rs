@@ -22,7 +22,7 @@ pub mod types;
 
 use ir_core::{Dialect, Registry};
 
-/// The dialect, for [`Registry::with`].
+/// The dialect, for [`Registry::add_dialect`].
 pub fn dialect() -> Dialect {
     Dialect {
         name: "relay",

@@ -23,7 +23,7 @@ pub mod text;
 
 use ir_core::Dialect;
 
-/// The dialect, for [`Registry::with`](ir_core::Registry::with).
+/// The dialect, for [`Registry::add_dialect`](ir_core::Registry::add_dialect).
 pub fn dialect() -> Dialect {
     Dialect {
         name: "te",

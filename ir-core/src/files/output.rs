@@ -34,7 +34,7 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     file.finish()
 }
 
-/// As [`write`], where a symbolic link at `path` is itself replaced: for names that others can guess.
+/// As [`write()`], where a symbolic link at `path` is itself replaced: for names that others can guess.
 ///
 /// # Errors
 /// It cannot be written.
