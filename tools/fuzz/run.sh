@@ -10,24 +10,28 @@ shift
 folder=target/fuzz
 mkdir -p "$folder/artifacts"
 
-# A build of its own: instrumented for coverage, with checks of arithmetic, fast enough to try much.
-export CARGO_TARGET_DIR=$folder/build CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_INCREMENTAL=false
-export RUSTFLAGS="-Cpasses=sancov-module -Coverflow-checks=on -Cdebug-assertions=on \
+tool() {
+  cargo run --quiet --locked --package fuzz --bin relay-fuzz -- "$@"
+}
+
+# A build of its own: instrumented for coverage, with checks of arithmetic. A target triple keeps the flags
+# away from build scripts.
+flags="-Cpasses=sancov-module -Coverflow-checks=on -Cdebug-assertions=on \
   -Cllvm-args=-sanitizer-coverage-level=3 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
   -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
-# A target triple keeps the flags away from build scripts.
 triple=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --locked --package fuzz --features coverage --target "$triple" --bins
-binaries=$folder/build/$triple/debug
+CARGO_TARGET_DIR=$folder/build CARGO_PROFILE_DEV_INCREMENTAL=false RUSTFLAGS=$flags \
+  cargo build --locked --package fuzz --features coverage --target "$triple" --bin relay-fuzz-coverage
+fuzzer=$folder/build/$triple/debug/relay-fuzz-coverage
 
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <("$binaries/relay-fuzz" list | cut -d' ' -f1)
+[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(tool list | cut -d' ' -f1)
 status=0
 for target in "${targets[@]}"; do
   mkdir -p "$folder/corpus/$target"
-  "$binaries/relay-fuzz" dictionary "$target" >"$folder/$target.dict"
+  tool dictionary "$target" >"$folder/$target.dict"
   # Interned data is never freed, so that each of many short processes goes over a part (-fork).
-  FUZZ_TARGET=$target "$binaries/relay-fuzz-coverage" -fork="${FUZZ_JOBS:-2}" -max_total_time="$seconds" \
+  FUZZ_TARGET=$target "$fuzzer" -fork="${FUZZ_JOBS:-2}" -max_total_time="$seconds" \
     -timeout=20 -rss_limit_mb=2048 -max_len=4096 -dict="$folder/$target.dict" \
     -artifact_prefix="$folder/artifacts/$target-" \
     "$folder/corpus/$target" "tools/fuzz/corpus/$target" >"$folder/$target.log" 2>&1 || {
