@@ -21,7 +21,8 @@ fn folder() -> &'static Mutex<TempDir> {
     FOLDER.get_or_init(make)
 }
 
-/// `relay_opt` runs with `files` in its folder; one at a time in a process.
+/// What `run` gives in a folder that holds `files`, by name and contents. One runs at a time in a
+/// process.
 pub(crate) fn with_files<T>(files: &[(&str, &[u8])], run: impl FnOnce(&Path) -> T) -> T {
     let folder = folder().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for (name, bytes) in files {
