@@ -41,17 +41,20 @@ pub fn has(command: &str) -> bool {
 /// The C compilers that are there, each once.
 pub fn compilers() -> Vec<&'static str> {
     let mut found: Vec<(&str, String)> = Vec::new();
+    // The first line of a version of GCC starts with the command.
+    let version_of = |command: &str| {
+        let text = version(command)?;
+        Some(text.strip_prefix(command).unwrap_or(&text).to_string())
+    };
     for command in COMPILERS {
-        match version(command) {
+        match version_of(command) {
             Some(version) => found.push((command, version)),
             None => missing(command),
         }
     }
     for command in MORE_COMPILERS {
-        // The first line of a version names the command of GCC.
-        let Some(version) = version(command) else { continue };
-        let same = |other: &String| other.replace(command, "") == version.replace(command, "");
-        if !found.iter().any(|(_, other)| same(other)) {
+        let Some(version) = version_of(command) else { continue };
+        if !found.iter().any(|(_, other)| *other == version) {
             found.push((command, version));
         }
     }
