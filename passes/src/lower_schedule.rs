@@ -9,6 +9,7 @@ use ir_core::{
     Registry, Symbol,
 };
 use rustc_hash::FxBuildHasher;
+use te::checks::spell_out;
 use te::compute::FUNC;
 use te::lower::lower;
 use te::schedule::ops::{FUNCTION, SCHEDULE};
@@ -22,7 +23,8 @@ use crate::codes;
 /// Every `te.func` becomes a `te.kernel` of the same name. The `te.schedule` whose attribute
 /// `function` names it, where there is one, is replayed and removed; without one, every stage has
 /// loops of its own, but for maps of which each element is read at most once: those are computed
-/// where they are read.
+/// where they are read. What arithmetic expects of divisors, shifts and exponents of integers becomes
+/// checks.
 ///
 /// ```relay
 /// "te.func" @double : fn (Tensor[(8), float32]) -> Tensor[(8), float32] {
@@ -74,6 +76,10 @@ impl ModulePass for LowerSchedule {
                 let found = Diagnostic::error(codes::SCHEDULES, message).at(item.signature.span);
                 cx.report(found.related(first, "the first").help("remove one of them"));
             }
+        }
+        // Before schedules copy arithmetic, and put it where nothing uses it.
+        for item in module.items.values_mut().filter(|item| item.signature.op == FUNC) {
+            item.body_mut().map(spell_out);
         }
         let mut kernels = Vec::new();
         for (name, item) in module.items.iter().filter(|(_, item)| item.signature.op == FUNC) {

@@ -177,7 +177,7 @@ pub fn lower(
     let works = profile::works(module);
     let sites = lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
-    let checks = report_checks(module, MAIN, sites, checked);
+    let checks = report_checks(module, MAIN, sites, checked)?;
     let layout = lay_out(module, MAIN, checks).map_err(|error| vec![error])?;
     times.lower = start.elapsed();
     Ok(Lowered { layout, works, times })

@@ -5,8 +5,9 @@
 //!
 //! 1. [`spell_out`] makes checks of what arithmetic expects, and numbers all of a function;
 //! 2. the function is scheduled and lowered, and its checks like any other operation;
-//! 3. [`report`] makes them stores of the kernel to a result of its own, one number for each check;
-//!    or [`drop_checks`] leaves only the numbers that are harmless.
+//! 3. [`report`] makes them stores of the kernel to a result of its own, one number for each check,
+//!    which [`hand_on`] makes checks of a kernel that calls it; or [`drop_checks`] leaves only the
+//!    numbers that are harmless.
 //!
 //! After that, a kernel has no checks any more, and its arithmetic has a value everywhere.
 
@@ -15,11 +16,11 @@ use ir_core::{
     BlockId, Body, DType, DTypeKind, InsertPoint, Item, Loc, NameHint, OpFields, OpId, OpParts,
     Scalar, Symbol, TensorData, Type, ValueId,
 };
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::compute::{Combiner, Load, Yield};
 use crate::loops::{
-    Alloc, Atomic, Broadcast, Extract, For, ForKind, If, OUTPUTS, Ramp, Scope, Store,
+    Alloc, Atomic, Broadcast, Call, Extract, For, ForKind, If, OUTPUTS, Ramp, Scope, Store,
 };
 use crate::scalar::{Check, Constant, ScalarOp, Select, bool_like, dtype_of, insert};
 
@@ -32,31 +33,46 @@ pub struct Site {
     pub loc: Loc,
 }
 
-/// Makes checks of what the arithmetic of the compute function `body` expects of its operands, and
-/// numbers all checks, from 0 in program order. What they are, in that order.
+/// Makes checks of what the arithmetic of `body`, a compute function or kernel, expects of its
+/// operands, unless there are some, and [numbers](number) all checks. What they are, in that order.
 pub fn spell_out(body: &mut Body) -> Vec<Site> {
-    let mut sites = Vec::new();
     for op in body.walk().collect::<Vec<_>>() {
-        let loc = body.loc(op);
-        let number = Some(sites.len() as i64);
-        if let Some(check) = body.view::<Check>(op) {
-            let attrs = OpFields::<ValueId>::attrs(&Check { site: number, ..check.clone() });
-            body.set_attrs(op, attrs);
-            sites.push(Site { message: check.message, loc });
-        } else if let Some(expected) = expectation(body, op) {
-            let Expectation { operation, otherwise, message } = expected;
-            let b = body.operand(op, 1);
-            let (at, ty) = (InsertPoint::Before(op), body.ty(b));
-            let [zero, otherwise] = [0, otherwise].map(|value| constant(body, at, ty, value));
-            let truth = Type::scalar(dtype_of(ty).map_or(DType::BOOL, bool_like));
-            let condition = scalar(body, at, operation, &[b, zero], truth);
-            let message = message.to_string();
-            let check =
-                Check { condition, a: b, otherwise, message: message.clone(), site: number };
-            let checked = insert(body, at, &check, ty);
-            body.set_operand(op, 1, checked);
-            sites.push(Site { message, loc });
+        let Some(Expectation { operation, otherwise, message }) = expectation(body, op) else {
+            continue;
+        };
+        let b = body.operand(op, 1);
+        let (at, ty) = (InsertPoint::Before(op), body.ty(b));
+        let [zero, otherwise] = [0, otherwise].map(|value| constant(body, at, ty, value));
+        let truth = Type::scalar(dtype_of(ty).map_or(DType::BOOL, bool_like));
+        let condition = scalar(body, at, operation, &[b, zero], truth);
+        let message = message.to_string();
+        let check = Check { condition, a: b, otherwise, message, site: None };
+        let checked = insert(body, at, &check, ty);
+        if let Some(check) = body.defining_op(checked) {
+            body.set_loc(check, body.loc(op));
         }
+        body.set_operand(op, 1, checked);
+    }
+    number(body)
+}
+
+/// Numbers the checks of `body` from 0, in program order. Those that have a number and a message in
+/// common are copies, and stay one. What they are, in that order.
+pub fn number(body: &mut Body) -> Vec<Site> {
+    let mut sites = Vec::new();
+    let mut known: FxHashMap<(i64, String), usize> = FxHashMap::default();
+    for op in body.walk().collect::<Vec<_>>() {
+        let Some(check) = body.view::<Check>(op) else { continue };
+        let next = sites.len();
+        let number = match check.site {
+            Some(old) => *known.entry((old, check.message.clone())).or_insert(next),
+            None => next,
+        };
+        if number == next {
+            sites.push(Site { message: check.message.clone(), loc: body.loc(op) });
+        }
+        let numbered = Check { site: Some(number as i64), ..check };
+        body.set_attrs(op, OpFields::<ValueId>::attrs(&numbered));
     }
     sites
 }
@@ -82,8 +98,10 @@ fn expectation(body: &Body, op: OpId) -> Option<Expectation> {
         Pow if dtype.is_signed() => (0, "expected an exponent of at least 0"),
         _ => return None,
     };
-    let constant = body.view_def::<Constant>(b).and_then(|(_, constant)| constant.value.element(0));
-    let divisor = divides && constant.is_some_and(Scalar::as_bool);
+    if body.view_def::<Check>(b).is_some_and(|(_, check)| check.message == message) {
+        return None;
+    }
+    let divisor = divides && constant_of(body, b).is_some_and(|number| number != 0);
     let operation = if divides { Ne } else { Ge };
     let expectation = Expectation { operation, otherwise: least, message };
     (!divisor && !is_at_least(body, b, least.into())).then_some(expectation)
@@ -92,10 +110,7 @@ fn expectation(body: &Body, op: OpId) -> Option<Expectation> {
 /// Whether `value` is at least `least`, as constants and bounds show, of which few are looked at.
 fn is_at_least(body: &Body, value: ValueId, least: i128) -> bool {
     const MOST: usize = 8;
-    let constant = |value: ValueId| {
-        let (_, constant) = body.view_def::<Constant>(value)?;
-        Some(constant.value.element(0)?.as_integer(constant.value.dtype()))
-    };
+    let constant = |value: ValueId| constant_of(body, value);
     let mut pending = vec![value];
     for _ in 0..MOST {
         let Some(value) = pending.pop() else { return true };
@@ -116,6 +131,13 @@ fn is_at_least(body: &Body, value: ValueId, least: i128) -> bool {
     pending.is_empty()
 }
 
+/// The integer that `value` is, in all of its lanes.
+fn constant_of(body: &Body, value: ValueId) -> Option<i128> {
+    let lane = body.view_def::<Broadcast>(value).map_or(value, |(_, broadcast)| broadcast.a);
+    let (_, constant) = body.view_def::<Constant>(lane)?;
+    Some(constant.value.element(0)?.as_integer(constant.value.dtype()))
+}
+
 /// Takes the checks out of `body`: what is harmless stays.
 pub fn drop_checks(body: &mut Body) {
     for op in body.walk().collect::<Vec<_>>() {
@@ -133,17 +155,17 @@ fn replace_by_choice(body: &mut Body, op: OpId, at: InsertPoint, choice: &Select
     body.erase(op);
 }
 
+/// The attribute of a kernel that [reports](report) checks: what they expected, by number.
+pub const CHECKS: &str = "checks";
+
 /// Gives the kernel `item` a last result, of type `Tensor[(sites), int32]`, and makes of its checks,
-/// numbered below `sites`, what sets the element of their number to 1 where one does not hold, and
+/// numbered like `sites`, what sets the element of their number to 1 where one does not hold, and
 /// to 0 where all do. Loops stay as they are: a check only notes that it did not hold, in a
 /// variable of the parallel loop or kernel around it, and the end of that stores it.
-pub fn report(item: &mut Item, sites: usize) {
+pub fn report(item: &mut Item, sites: &[Site]) {
     let Some(body) = item.body_mut() else { return };
     let entry = body.entry();
-    let ty = Type::tensor([sites as i64], STATUS);
-    let result = body.add_block_arg(entry, ty);
-    let hint = NameHint { name: Some(Symbol::new("failed")), ..NameHint::default() };
-    body.set_name_hint(result, hint);
+    let result = add_result(body, sites.len());
 
     let mut notes: IndexMap<(BlockId, i64, DType), ValueId, FxBuildHasher> = IndexMap::default();
     for op in body.walk().collect::<Vec<_>>() {
@@ -159,14 +181,51 @@ pub fn report(item: &mut Item, sites: usize) {
         store_note(body, block, note, dtype, (result, site));
     }
     let first = body.first_op(entry).map_or(InsertPoint::End(entry), InsertPoint::Before);
-    for site in 0..sites as i64 {
+    for site in 0..sites.len() as i64 {
         store(body, first, (result, site), 0);
     }
 
     let params: Vec<Type> = body.block_args(entry).iter().map(|arg| body.ty(*arg)).collect();
     item.signature.ty = Type::function(params, Type::unit());
     let outputs = item.signature.attrs.value::<i64>(OUTPUTS).unwrap_or(0) + 1;
-    item.signature.attrs = item.signature.attrs.with(OUTPUTS, &outputs);
+    let messages: Vec<String> = sites.iter().map(|site| site.message.clone()).collect();
+    item.signature.attrs = item.signature.attrs.with(OUTPUTS, &outputs).with(CHECKS, &messages);
+}
+
+/// Gives a kernel a last parameter that tells which of `sites` checks failed.
+pub fn add_result(body: &mut Body, sites: usize) -> ValueId {
+    let result = body.add_block_arg(body.entry(), Type::tensor([sites as i64], STATUS));
+    let hint = NameHint { name: Some(Symbol::new("failed")), ..NameHint::default() };
+    body.set_name_hint(result, hint);
+    result
+}
+
+/// Passes a buffer to `op`, a call of a kernel that [reports](report) `sites`, and makes a check of
+/// each number that is in it then. They are numbered from `first`.
+pub fn hand_on(body: &mut Body, op: OpId, sites: &[Site], first: usize) {
+    let Some((call, block)) = body.view::<Call>(op).zip(body.op_block(op)) else { return };
+    let before = InsertPoint::Before(op);
+    let shape = vec![sites.len() as i64];
+    let ty = Type::tensor(shape.clone(), STATUS);
+    let alloc = Alloc { shape, dtype: STATUS, scope: Scope::Local, offset: None };
+    let failed = insert(body, before, &alloc, ty);
+    let name = Some(Symbol::new(&format!("failed_{}", call.kernel)));
+    body.set_name_hint(failed, NameHint { name, ..NameHint::default() });
+    let offset = call.parts.then(|| index(body, before, 0));
+    let arguments = [call.buffers(), &[failed], call.offsets(), offset.as_slice()].concat();
+    body.set_operands(op, &arguments);
+
+    let after = body.next_op(op).map_or(InsertPoint::End(block), InsertPoint::Before);
+    let ty = Type::scalar(STATUS);
+    for (number, site) in sites.iter().enumerate() {
+        let indices = vec![index(body, after, number as i64)];
+        let a = insert(body, after, &Load { tensor: failed, indices }, ty);
+        let otherwise = constant(body, after, ty, 0);
+        let condition =
+            scalar(body, after, ScalarOp::Eq, &[a, otherwise], Type::scalar(DType::BOOL));
+        let (message, site) = (site.message.clone(), Some((first + number) as i64));
+        insert(body, after, &Check { condition, a, otherwise, message, site }, ty);
+    }
 }
 
 /// The element type of the result that tells which checks failed.

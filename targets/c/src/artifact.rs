@@ -16,7 +16,7 @@ use target_core::package::{Contents, File, Model};
 use target_core::{ALIGNMENT, Kernel};
 
 use crate::CTarget;
-use crate::codegen::{self, Source, Style};
+use crate::codegen::{self, Source, Style, comment};
 
 /// Names that would make one file of two, or one function.
 const TAKEN: [&str; 4] = ["main", "weights", "example", "manifest"];
@@ -191,12 +191,6 @@ impl<'a> Program<'a> {
             Some((format!("inputs/{}.bin", tensor.field), input.example.as_ref()?))
         })
     }
-}
-
-/// `text` as part of a comment.
-fn comment(text: &str) -> String {
-    let text = text.replace("*/", "* /").replace("/*", "/ *");
-    text.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect()
 }
 
 /// `text` as a string of C.

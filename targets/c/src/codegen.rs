@@ -29,6 +29,7 @@ use ir_core::diagnostics::Diagnostic;
 use ir_core::{Module, Symbol, Verified};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use target_core::Kernel;
+use te::checks::CHECKS;
 use te::loops::{Call, KERNEL, OUTPUTS};
 
 pub(crate) use expr::storage;
@@ -277,7 +278,7 @@ fn assemble(
     for (name, one) in written.iter().filter(|(_, one)| !one.is_external) {
         text += "\n";
         let ty = module.get(*name).map(|item| item.signature.ty.to_string()).unwrap_or_default();
-        text += &format!("/* @{name}: {} */\n", ty.replace("*/", "* /"));
+        text += &format!("/* @{name}: {}{} */\n", comment(&ty), told(module, *name, one));
         text += &one.text;
         if let Some(symbol) = symbols.get(name).filter(|_| style.entries) {
             text += "\n";
@@ -303,6 +304,23 @@ fn assemble(
          #ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
     );
     Source { text, header, kernels, take_threads, externals }
+}
+
+/// What a kernel tells of its checks, behind its type in a comment.
+fn told(module: &Module, name: Symbol, one: &Written) -> String {
+    let messages = module.get(name).and_then(|item| item.signature.attrs.value(CHECKS));
+    let messages: Vec<String> = messages.unwrap_or_default();
+    let failed = one.names.last().map_or("failed", String::as_str);
+    let line = |(number, message): (usize, &String)| {
+        format!("\n   {failed}[{number}] is 1 on failure: {}", comment(message))
+    };
+    messages.iter().enumerate().map(line).collect()
+}
+
+/// `text` as part of a comment.
+pub(crate) fn comment(text: &str) -> String {
+    let text = text.replace("*/", "* /").replace("/*", "/ *");
+    text.chars().map(|c| if c.is_control() || c == '\\' { '_' } else { c }).collect()
 }
 
 /// The macro that stands before functions that load under conditions, one element at a time.

@@ -7,6 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use ir_core::{DType, Module, Symbol, TensorData};
+use target_core::checks::{first_failure, report_checks};
+use target_core::program::Sites;
+use target_core::{Buffer, Interpreted};
+use te::checks::spell_out;
 use te::interpreter::run_compute;
 use te::loops::{simplify, unroll, vectorize};
 use te::lower::lower;
@@ -37,15 +41,19 @@ te.schedule @fast for @dense {
 }
 ";
 
-/// The kernels of the program, its operands and its result.
-fn program() -> (Module, [TensorData; 2], TensorData) {
+/// The kernels of `program`, of which `@fast` schedules the function `outer`, with calls of `inner`;
+/// and the functions.
+fn kernels(program: &str, outer: &'static str, inner: &'static str) -> (Module, Module) {
     let registry = common::registry();
-    let module = common::items(PROGRAM, &registry);
+    let mut module = common::items(program, &registry);
+    for name in [outer, inner] {
+        spell_out(module.items.get_mut(&Symbol::new(name)).unwrap().body_mut().unwrap());
+    }
     let schedule = replay(module.get("fast").unwrap(), &module, &registry);
     let schedule = schedule.unwrap_or_else(|error| panic!("{error:#?}"));
-    let dot = module.get("dot").unwrap();
+    let own = Schedule::new(module.get(inner).unwrap()).unwrap();
     let mut kernels = Module::new();
-    for (name, schedule) in [("dense", schedule), ("dot", Schedule::new(dot).unwrap())] {
+    for (name, schedule) in [(outer, schedule), (inner, own)] {
         let mut kernel = lower(&schedule).unwrap();
         let body = kernel.body_mut().unwrap();
         vectorize(body);
@@ -56,6 +64,12 @@ fn program() -> (Module, [TensorData; 2], TensorData) {
         kernel.signature.attrs = ir_core::AttrDict::new(attrs);
         kernels.items.insert(Symbol::new(name), kernel);
     }
+    (kernels, module)
+}
+
+/// The kernels of the program, its operands and its result.
+fn program() -> (Module, [TensorData; 2], TensorData) {
+    let (kernels, module) = kernels(PROGRAM, "dense", "dot");
     let tensor = |shape: &[i64], seed: u64| {
         let count = shape.iter().product::<i64>() as usize;
         let numbers: Vec<f64> =
@@ -126,4 +140,68 @@ int main(void)
         let status = Command::new(folder.join("main")).status().expect("a run");
         assert_eq!(status.code(), Some(0), "{command}");
     }
+}
+
+const RATIOS: &str = "
+te.func @ratios(%x: Tensor[(3, 64), int32], %w: Tensor[(2, 16, 16, 4), int32]) {
+  ratios[i < 3, j < 32] = sum[k < 64] %x[i, k] / %w[div(j, 16), div(k, 4), mod(j, 16), mod(k, 4)]
+  return ratios
+}
+
+te.func @ratio(%a: Tensor[(4), int32], %b: Tensor[(16, 4), int32]) attributes {update = True} {
+  c[i < 16] = sum[k < 4] %a[k] / %b[i, k]
+  return c
+}
+
+te.schedule @fast for @ratios {
+  %ratios, %i, %j, %k = stage ratios
+  %jo, %ji = split %j factor 16
+  %ko, %ki = split %k factor 4
+  reorder %jo, %ko, %ji, %ki
+  parallel %i
+  tensorize %ji @ratio
+}
+";
+
+#[test]
+fn what_calls_a_kernel_with_checks_tells_which_failed() {
+    let (mut module, functions) = kernels(RATIOS, "ratios", "ratio");
+    let calls = report_checks(&mut module, "ratios", Sites::default(), true).unwrap();
+    let [checked] = calls.as_slice() else { panic!("{calls:?}") };
+    assert_eq!(checked.kernel, Symbol::new("ratios"));
+    assert_eq!(checked.sites.len(), 1);
+    let numbers: Vec<i64> = (0..2048).map(|number| number % 7 - 3).collect();
+    let x = TensorData::from_i64(DType::INT32, &[3, 64], &numbers[..192]).unwrap();
+    let fine: Vec<i64> = numbers.iter().map(|number| number * 2 + 1).collect();
+    // All calls but the one that meets the 0 are without fault.
+    let with_zero = [&fine[..1500], &[0], &fine[1501..]].concat();
+    for (w, failed) in [(fine, 0), (with_zero, 1)] {
+        let inputs = [x.clone(), TensorData::from_i64(DType::INT32, &[2, 16, 16, 4], &w).unwrap()];
+        let expected = run_compute(functions.body("ratios").unwrap(), &inputs);
+        assert_eq!(expected.is_ok(), failed == 0, "{expected:?}");
+        let check = |how: &str, found: Vec<TensorData>| {
+            assert_eq!(found[1].to_i64(), [failed], "{how}");
+            if let Ok(expected) = &expected {
+                assert_eq!(found[0], expected[0], "{how}");
+            }
+        };
+        let registry = common::registry();
+        let verified = ir_core::verify(&module, &registry).unwrap();
+        check("interpreted", common::call(&Interpreted::new(verified), "ratios", &inputs));
+        common::run_everywhere(&module, "ratios", &inputs, check);
+    }
+    let status = Buffer::of_tensor(&TensorData::from_i64(DType::INT32, &[1], &[1]).unwrap());
+    let failure = first_failure(&calls, &[status], None).unwrap();
+    assert!(failure.message.contains("integer division by zero"), "{}", failure.message);
+}
+
+#[test]
+fn what_others_provide_reports_no_check() {
+    let program = RATIOS.replace("{update = True}", "{update = True, extern = \"vendor_ratio\"}");
+    let (module, _) = kernels(&program, "ratios", "ratio");
+    let errors = report_checks(&mut module.clone(), "ratios", Sites::default(), true).unwrap_err();
+    let [error] = errors.as_slice() else { panic!("{errors:#?}") };
+    assert_eq!(error.code, "E0910");
+    assert!(error.primary.is_some(), "{error:#?}");
+    assert!(report_checks(&mut module.clone(), "ratios", Sites::default(), false).is_ok());
 }

@@ -3,11 +3,14 @@
 //! Every call of the main kernel whose kernel checks numbers has a result of its own for them: one
 //! number for each check. So checks need no memory that threads share with others, and the first
 //! that failed, in the order of the program, is the first number that is not 0, however loops run.
+//! Other kernels check what those report that they call.
 
+use indexmap::IndexSet;
 use ir_core::diagnostics::Label;
-use ir_core::{Diagnostic, Loc, LocData, Module, SourceMap, Span, Symbol, Type};
-use rustc_hash::FxHashSet;
-use te::checks::{STATUS, Site, drop_checks, report};
+use ir_core::{Body, Diagnostic, Item, Loc, LocData, Module, OpId, SourceMap, Span, Symbol, Type};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use te::checks::{Site, add_result, drop_checks, hand_on, number, report};
+use te::compute::EXTERN;
 use te::loops::{Call, KERNEL, OUTPUTS, simplify};
 
 use crate::Buffer;
@@ -74,69 +77,157 @@ pub fn first_failure(
     })
 }
 
-/// Makes what the kernel `main` of `module` calls report checks, `sites`, where `checked` holds;
-/// takes out all others, so that no kernel of `module` has one. The calls that report, in order.
+/// Makes every kernel of `module` report its checks and those of the kernels that it calls, where
+/// `checked` holds; takes them out elsewhere, so that no kernel has one. `sites` are the checks of
+/// those that were lowered; others are [numbered](number) here. The kernel `main`, where there is
+/// one, has a result for each call, and then one for what else it checks: what these are, in order.
+///
+/// # Errors
+/// `E0910` where a function that others provide would have to report.
 pub fn report_checks(
     module: &mut Module,
     main: &str,
-    sites: Sites,
+    mut sites: Sites,
     checked: bool,
-) -> Vec<CheckedCall> {
+) -> Result<Vec<CheckedCall>, Vec<Diagnostic>> {
     let main = Symbol::new(main);
-    let reporting = if checked { reporting(module, main, &sites) } else { FxHashSet::default() };
-    for (name, item) in &mut module.items {
-        if item.signature.op.as_str() != KERNEL || !sites.contains_key(name) {
-            continue;
+    let (mut reporting, mut main_calls) = (Sites::default(), Vec::new());
+    let mut errors = Vec::new();
+    for name in callees_first(module) {
+        let Some(item) = module.items.get_mut(&name) else { continue };
+        let lowered = sites.remove(&name);
+        let is_lowered = lowered.is_some();
+        let Some(body) = item.body_mut() else { continue };
+        let mut own = lowered.unwrap_or_else(|| number(body));
+        if !checked {
+            drop_checks(body);
+        } else {
+            let mut calls = reported_calls(body, &reporting);
+            if name == main {
+                let is_direct = |op: &OpId| {
+                    let whole = body.view::<Call>(*op).is_some_and(|call| !call.parts);
+                    whole && body.op_block(*op) == Some(body.entry())
+                };
+                let direct = calls.extract_if(.., |op| is_direct(op)).collect::<Vec<_>>();
+                main_calls = add_results(item, &direct, &reporting);
+            }
+            let Some(body) = item.body_mut() else { continue };
+            hand_on_all(body, &calls, &reporting, &mut own);
+            if let (Some(site), true) = (own.first(), is_external(item)) {
+                errors.push(cannot_report(name, site, item.signature.span));
+                continue;
+            }
+            if !own.is_empty() {
+                report(item, &own);
+            }
         }
-        match sites.get(name).filter(|_| reporting.contains(name)) {
-            Some(sites) => report(item, sites.len()),
-            None => item.body_mut().map_or((), drop_checks),
+        if is_lowered || !own.is_empty() {
+            item.body_mut().map(simplify);
         }
-        item.body_mut().map(simplify);
+        match own.is_empty() {
+            true => {}
+            false if name == main => main_calls.push(CheckedCall { kernel: name, sites: own }),
+            false => drop(reporting.insert(name, own)),
+        }
     }
-    let Some(item) = module.items.get_mut(&main) else { return vec![] };
+    if !checked {
+        main_calls.clear();
+    }
+    if errors.is_empty() { Ok(main_calls) } else { Err(errors) }
+}
+
+/// The kernels of `module`, each behind those that it calls, as far as they are in no circle.
+fn callees_first(module: &Module) -> Vec<Symbol> {
+    let kernels = module.items.iter().filter(|(_, item)| item.signature.op.as_str() == KERNEL);
+    let kernels: IndexSet<Symbol, FxBuildHasher> = kernels.map(|(name, _)| *name).collect();
+    let mut callers: FxHashMap<Symbol, Vec<Symbol>> = FxHashMap::default();
+    let mut missing: FxHashMap<Symbol, usize> = FxHashMap::default();
+    for name in &kernels {
+        let Some(body) = module.body(*name) else { continue };
+        let callees = body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel));
+        let callees: FxHashSet<Symbol> = callees.filter(|one| kernels.contains(one)).collect();
+        missing.insert(*name, callees.len());
+        callees.iter().for_each(|callee| callers.entry(*callee).or_default().push(*name));
+    }
+    let is_ready = |missing: &FxHashMap<Symbol, usize>, name: &Symbol| {
+        missing.get(name).is_none_or(|count| *count == 0)
+    };
+    let mut order: IndexSet<Symbol, FxBuildHasher> =
+        kernels.iter().filter(|name| is_ready(&missing, name)).copied().collect();
+    let mut next = 0;
+    while let Some(callee) = order.get_index(next).copied() {
+        next += 1;
+        let mut ready: Vec<Symbol> = callers.remove(&callee).unwrap_or_default();
+        ready.retain(|caller| {
+            missing.entry(*caller).and_modify(|count| *count -= 1);
+            is_ready(&missing, caller)
+        });
+        // Callers were found in the order of the module.
+        order.extend(ready);
+    }
+    order.extend(kernels);
+    order.into_iter().collect()
+}
+
+/// The calls of `body` whose kernels report.
+fn reported_calls(body: &Body, reporting: &Sites) -> Vec<OpId> {
+    let reports = |op: &OpId| {
+        let call = body.view::<Call>(*op);
+        call.is_some_and(|call| reporting.contains_key(&call.kernel))
+    };
+    body.walk().filter(reports).collect()
+}
+
+/// Gives the main kernel `item` a result for each of `calls`. What they check.
+fn add_results(item: &mut Item, calls: &[OpId], reporting: &Sites) -> Vec<CheckedCall> {
     let Some(body) = item.body_mut() else { return vec![] };
-    let mut calls = Vec::new();
-    for op in body.walk().collect::<Vec<_>>() {
-        let Some(mut call) = body.view::<Call>(op) else { continue };
-        let Some(own) = sites.get(&call.kernel).filter(|_| reporting.contains(&call.kernel)) else {
-            continue;
-        };
-        let entry = body.entry();
-        let ty = Type::tensor([own.len() as i64], STATUS);
-        call.arguments.push(body.add_block_arg(entry, ty));
-        body.set_operands(op, &call.arguments);
-        let loc = body.loc(op);
+    let mut checked = Vec::new();
+    for op in calls {
+        let Some(mut call) = body.view::<Call>(*op) else { continue };
+        let Some(own) = reporting.get(&call.kernel) else { continue };
+        call.arguments.push(add_result(body, own.len()));
+        body.set_operands(*op, &call.arguments);
+        let loc = body.loc(*op);
         let own = own.iter().map(|site| Site { loc: place(site.loc, loc), ..site.clone() });
-        calls.push(CheckedCall { kernel: call.kernel, sites: own.collect() });
+        checked.push(CheckedCall { kernel: call.kernel, sites: own.collect() });
     }
-    if !calls.is_empty() {
+    if !checked.is_empty() {
         let params: Vec<Type> =
             body.block_args(body.entry()).iter().map(|arg| body.ty(*arg)).collect();
         item.signature.ty = Type::function(params, Type::unit());
         let outputs = item.signature.attrs.value::<i64>(OUTPUTS).unwrap_or(0);
-        let outputs = outputs + calls.len() as i64;
+        let outputs = outputs + checked.len() as i64;
         item.signature.attrs = item.signature.attrs.with(OUTPUTS, &outputs);
     }
-    calls
+    checked
 }
 
-/// The kernels with checks that `main` alone calls, with whole buffers.
-fn reporting(module: &Module, main: Symbol, sites: &Sites) -> FxHashSet<Symbol> {
-    let mut reporting: FxHashSet<Symbol> = FxHashSet::default();
-    let mut others: FxHashSet<Symbol> = FxHashSet::default();
-    for (name, item) in &module.items {
-        let Some(body) = item.body.as_deref() else { continue };
-        for call in body.walk().filter_map(|op| body.view::<Call>(op)) {
-            match *name == main && !call.parts {
-                true => reporting.insert(call.kernel),
-                false => others.insert(call.kernel),
-            };
-        }
+/// Makes what the kernels of `calls` report checks of `body` too, behind those that it has, which
+/// are `own`.
+fn hand_on_all(body: &mut Body, calls: &[OpId], reporting: &Sites, own: &mut Vec<Site>) {
+    let mut firsts: FxHashMap<Symbol, usize> = FxHashMap::default();
+    for op in calls {
+        let Some(call) = body.view::<Call>(*op) else { continue };
+        let Some(sites) = reporting.get(&call.kernel) else { continue };
+        let first = *firsts.entry(call.kernel).or_insert_with(|| {
+            own.extend_from_slice(sites);
+            own.len() - sites.len()
+        });
+        hand_on(body, *op, sites, first);
     }
-    let has_checks = |name: &Symbol| sites.get(name).is_some_and(|sites| !sites.is_empty());
-    reporting.retain(|name| has_checks(name) && !others.contains(name));
-    reporting
+}
+
+/// Whether others provide the function of `item`.
+fn is_external(item: &Item) -> bool {
+    item.signature.attrs.value::<String>(EXTERN).is_some()
+}
+
+fn cannot_report(name: Symbol, site: &Site, base: Option<Span>) -> Diagnostic {
+    let message = format!("`@{name}` is provided by others, and cannot say that a check failed");
+    Diagnostic::error("E0910", message)
+        .at(site.loc.span(base).or(base))
+        .note(format!("the check: {}", site.message))
+        .help("leave the checks out with `--unchecked`, or check before the call")
 }
 
 /// Where a check of a kernel comes from that `call` calls. Equal kernels are one, whose places are

@@ -53,7 +53,8 @@ pub const CODES: &[Code] = &[
         title: "a program cannot be laid out for a target",
         explanation: "Programs run as kernels that a main kernel calls. One of its functions has no \
                       schedule, its buffers are larger than any memory, or there is no main kernel: \
-                      see the pass `lower-te`.",
+                      see the pass `lower-te`. Or it has a check, and is provided by others \
+                      (`extern`), who cannot say that the check failed.",
     },
     Code {
         code: "E0911",

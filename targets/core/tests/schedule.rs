@@ -34,7 +34,7 @@ fn check(function: &Item, seed: u64) -> bool {
         assert!(same_numbers(found, expected), "seed {seed}: {found:?}\n{expected:?}");
     }
     if !sites.is_empty() {
-        report(&mut kernel, sites.len());
+        report(&mut kernel, &sites);
         let body = kernel.body.as_ref().unwrap();
         let found = run.run_kernel(&Module::new(), body, &inputs, expected.len() + 1).unwrap();
         let (failed, found) = found.split_last().unwrap();

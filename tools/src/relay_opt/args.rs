@@ -118,6 +118,10 @@ pub(super) struct Optimize {
     /// is the target whose code is wanted, else `c`
     #[arg(long, value_name = "TARGET")]
     pub(super) target: Option<String>,
+    /// With `--emit` of the code of a target, leaves out the checks of what operators expect of numbers:
+    /// divisors, amounts of shifts, indices
+    #[arg(long)]
+    pub(super) unchecked: bool,
     /// Compiles the input again whenever it changes, until interrupted, and prints the items that
     /// this changed, and how long it took. With `--print-ir-diff`, prints how they changed
     #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",

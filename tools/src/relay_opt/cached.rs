@@ -74,7 +74,7 @@ impl Results {
             pipeline.to_string(),
             format!("{:?} {:?} {:?}", args.emit, args.target, args.elide_constants),
             format!("{:?} {:?}", args.verify_each, target.map(Target::capabilities)),
-            format!("{:?}", args.no_types),
+            format!("{:?} {:?}", args.no_types, args.unchecked),
         ];
         Ok(Some(Results { cache, settings, whole }))
     }

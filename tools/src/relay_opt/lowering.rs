@@ -5,8 +5,10 @@
 use ir_core::{Diagnostic, Item, Module, Registry, Symbol, verify};
 use relay::language::{FUNC, Fn, is_primitive};
 use rustc_hash::FxHashSet;
-use target_core::program::lay_out;
+use target_core::checks::report_checks;
+use target_core::program::{Sites, lay_out};
 use target_core::{Target, cpu};
+use te::checks::spell_out;
 use te::loops::KERNEL;
 use te::schedule::ops::{FUNCTION, SCHEDULE};
 
@@ -60,6 +62,9 @@ impl Step {
             }),
             Step::Loops => {
                 drop_lowered(module);
+                if level == Level::Code {
+                    spell_out_kernels(module);
+                }
                 if level >= Level::Schedule {
                     add_schedules(module, target)?;
                 }
@@ -82,6 +87,13 @@ fn is_fused(module: &Module) -> bool {
     bodies
         .flat_map(|body| body.walk().filter_map(|op| body.view::<Fn>(op)))
         .any(|function| is_primitive(function.attributes))
+}
+
+/// Makes checks of what the arithmetic of kernels expects that were not lowered here.
+fn spell_out_kernels(module: &mut Module) {
+    for item in module.items.values_mut().filter(|item| item.signature.op == KERNEL) {
+        item.body_mut().map(spell_out);
+    }
 }
 
 /// Drops the Relay functions of `module` once nothing can call them: when `@main` is a kernel.
@@ -134,9 +146,11 @@ pub(super) fn code(
     module: &mut Module,
     registry: &Registry,
     target: &dyn Target,
+    checked: bool,
 ) -> Result<String, Vec<Diagnostic>> {
+    let checks = report_checks(module, MAIN, Sites::default(), checked)?;
     if module.get(MAIN).is_some_and(|main| main.signature.op == KERNEL) {
-        lay_out(module, MAIN, vec![]).map_err(|error| vec![error])?;
+        lay_out(module, MAIN, checks).map_err(|error| vec![error])?;
     }
     let artifacts = target.codegen(verify(module, registry)?)?;
     Ok(artifacts.into_iter().next().map(|artifact| artifact.text).unwrap_or_default())

@@ -525,8 +525,9 @@ impl Session<'_> {
         if let Some(Lowering { level: Level::Code, target, .. }) = &self.lowering
             && !failed
         {
-            let written = timing
-                .phase("code", || catch_panic(|| lowering::code(&mut module, registry, &**target)));
+            let checked = !self.args.unchecked;
+            let write = || lowering::code(&mut module, registry, &**target, checked);
+            let written = timing.phase("code", || catch_panic(write));
             match written {
                 Ok(Ok(text)) => code = Some(text),
                 Ok(Err(more)) => {

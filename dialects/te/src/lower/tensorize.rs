@@ -15,6 +15,7 @@ use super::flatten::Flat;
 use crate::compute::{Intrinsic, Load, LoadIf, Stage as StageView, Yield, is_same_kind};
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::ForKind;
+use crate::scalar::Check;
 use crate::schedule::{Attach, Refused, Schedule};
 
 /// A call in the place of loops.
@@ -243,7 +244,7 @@ impl Matcher<'_> {
                 return differs(of(index), of(expected));
             };
             let same = own.op_name(a) == other.op_name(b)
-                && own.attrs(a) == other.attrs(b)
+                && is_same_attrs(own, a, other, b)
                 && own.operand_count(a) == other.operand_count(b)
                 && own.ty(mine) == other.ty(its)
                 && index.is_none()
@@ -401,5 +402,14 @@ fn describe(body: &Body, op: OpId) -> String {
             let ty = body.results(op).next().map(|result| format!(" of type {}", body.ty(result)));
             format!("`{}`{}", body.op_name(op), ty.unwrap_or_default())
         }
+    }
+}
+
+/// Whether two operations say the same, but for the numbers of checks, which each function counts
+/// for itself.
+fn is_same_attrs(own: &Body, a: OpId, other: &Body, b: OpId) -> bool {
+    match (own.view::<Check>(a), other.view::<Check>(b)) {
+        (Some(a), Some(b)) => a.message == b.message,
+        _ => own.attrs(a) == other.attrs(b),
     }
 }
