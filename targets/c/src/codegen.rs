@@ -14,6 +14,7 @@
 
 mod affine;
 mod arms;
+mod cuts;
 mod expr;
 mod helpers;
 mod kernel;

@@ -13,6 +13,7 @@ use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
 use super::Style;
 use super::affine::{Affine, Linear};
 use super::arms::Arms;
+use super::cuts::cuts;
 use super::expr::{Expr, SUM, storage};
 use super::helpers::Helpers;
 use super::layout::{Layout, Variables, is_parallel};
@@ -91,8 +92,12 @@ enum Step {
     Op(OpId),
     /// Ends a branch.
     Close,
-    /// Ends a loop over the variable.
-    EndLoop(String),
+    /// Ends a loop, whose body started there in the text.
+    EndLoop {
+        name: String,
+        start: usize,
+        parts: Vec<(i64, i64)>,
+    },
     /// Ends one branch and starts the other.
     Else(BlockId),
     /// Ends a parallel loop.
@@ -414,9 +419,17 @@ impl Emitter<'_> {
                     self.depth -= 1;
                     self.line("}");
                 }
-                Step::EndLoop(name) => {
-                    self.depth -= 1;
-                    self.line("}");
+                Step::EndLoop { name, start, parts } => {
+                    let inside = match parts.is_empty() {
+                        true => String::new(),
+                        false => self.out[start..].to_string(),
+                    };
+                    self.end_loop();
+                    for part in parts {
+                        self.start_loop(&name, part);
+                        self.out += &inside;
+                        self.end_loop();
+                    }
                     // Loops beside one another may share a name.
                     self.names.release(&name);
                     self.scope.shift_remove(&name);
@@ -478,13 +491,26 @@ impl Emitter<'_> {
             self.fork(op, &name, extent);
             steps.push(Step::Join);
         } else {
-            self.line(&format!("for (int64_t {name} = 0; {name} < {extent}; {name}++) {{"));
-            self.depth += 1;
-            steps.push(Step::EndLoop(name.clone()));
+            let cuts = cuts(self.body, &self.affine, &self.ranges, op);
+            let starts = [&[0], &cuts[..]].concat();
+            let mut parts = starts.into_iter().zip(cuts.iter().copied().chain([extent]));
+            self.start_loop(&name, parts.next().unwrap_or((0, extent)));
+            let (start, parts) = (self.out.len(), parts.collect());
+            steps.push(Step::EndLoop { name: name.clone(), start, parts });
         }
         self.declare(&name, "int64_t", false);
         self.values.insert(index, Repr::Scalar(Expr::atom(name)));
         steps.extend(first);
+    }
+
+    fn start_loop(&mut self, name: &str, (first, end): (i64, i64)) {
+        self.line(&format!("for (int64_t {name} = {first}; {name} < {end}; {name}++) {{"));
+        self.depth += 1;
+    }
+
+    fn end_loop(&mut self) {
+        self.depth -= 1;
+        self.line("}");
     }
 
     fn index_name(&mut self, index: ValueId) -> String {

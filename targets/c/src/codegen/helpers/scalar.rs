@@ -276,21 +276,27 @@ impl Helpers {
     }
 
     /// The name of the function that chooses between numbers of `dtype`, both of which are computed:
-    /// by their bits, which no compiler makes a branch of.
+    /// by their bits, which no compiler makes a branch of, in their width, so that as many fit into
+    /// a vector.
     pub(in crate::codegen) fn select_scalar(&mut self, dtype: DType) -> String {
         let dtype = computed(dtype);
         let (c, bits) = (value(dtype), unsigned(dtype));
-        let word = if bits.bits() == 64 { "uint64_t" } else { "uint32_t" };
+        let word = storage(bits);
+        let narrowed = if bits.bits() < 32 { format!("({word})") } else { String::new() };
         let [a, b] = ["a", "b"].map(|name| match dtype.is_float() {
             true => self.reinterpret(dtype, bits, &Expr::atom(name)).text,
             false => format!("({word}){name}"),
         });
-        let chosen = Expr::new(format!("({a} & mask) | ({b} & ~mask)"), 0);
+        let chosen = Expr::new(format!("({a} & mask) | ({b} & {narrowed}~mask)"), 0);
         let chosen = match dtype.is_float() {
             true => self.reinterpret(bits, dtype, &chosen),
             false => Expr::cast(c, &chosen),
         };
-        let body = format!("const {word} mask = 0u - ({word})condition;\nreturn {};", chosen.text);
+        let mask = match narrowed.is_empty() {
+            true => format!("0u - ({word})condition"),
+            false => format!("({word})(0u - (uint32_t)condition)"),
+        };
+        let body = format!("const {word} mask = {mask};\nreturn {};", chosen.text);
         let parameters = format!("bool condition, {c} a, {c} b");
         let name = format!("select_{}", suffix(dtype));
         self.define(name, |_, n| function(c, n, &parameters, &body))
