@@ -3,8 +3,8 @@
 //!
 //! A program is built in one way that its number chooses, and choices in the first way as well; with
 //! `EVERY_COMPILER=1` all are built in every way. `PROPTEST_CASES` sets how many random programs,
-//! `PROPTEST_RNG_SEED` the first. Nearly all of the time is that of the compilers, 0.15 s for a random
-//! program in one way: 2,000 programs in all ways keep two processors busy for an hour. With
+//! `PROPTEST_RNG_SEED` the first. Nearly all of the time is that of the compilers, 0.15 s for a
+//! random program in one way: 2,000 programs in all ways keep two processors busy for an hour. With
 //! `--nocapture` a line says which programs were built in which way, as soon as they are.
 
 mod compiled;
@@ -348,8 +348,8 @@ fn emulated(folder: &Path, inputs: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Compares `cases` on another processor, with the vectors of `isa` and the optimization `level`, in
-/// a folder called after `number`.
+/// Compares `cases` on another processor, with the vectors of `isa` and the optimization `level`,
+/// in a folder called after `number`.
 fn compare_emulated(
     (isa, level): (&str, &str),
     cases: &[&(Case, String)],

@@ -41,8 +41,8 @@ te.schedule @fast for @dense {
 }
 ";
 
-/// The kernels of `program`, of which `@fast` schedules the function `outer`, with calls of `inner`;
-/// and the functions.
+/// The kernels of `program`, of which `@fast` schedules the function `outer`, with calls of
+/// `inner`; and the functions.
 fn kernels(program: &str, outer: &'static str, inner: &'static str) -> (Module, Module) {
     let registry = common::registry();
     let mut module = common::items(program, &registry);
