@@ -274,7 +274,7 @@ impl Layout {
         &self,
         order: &str,
         shape: &[i64],
-        data: &[T],
+        data: Vec<T>,
     ) -> Result<(Vec<i64>, Vec<T>), String> {
         let extents = self.logical_extents(order, shape)?;
         let permutation: Vec<usize> = self.digits(order)?.into_iter().flatten().collect();
@@ -287,7 +287,7 @@ impl Layout {
         &self,
         order: &str,
         extents: &[i64],
-        data: &[T],
+        data: Vec<T>,
     ) -> Result<(Vec<i64>, Vec<T>), String> {
         let dims: Vec<Dim> = extents.iter().copied().map(Dim::Known).collect();
         let shape = known(&self.physical(order, &dims)?)?;
@@ -306,10 +306,11 @@ fn known(dims: &[Dim]) -> Result<Vec<i64>, String> {
     extents.ok_or_else(|| "the extents overflow".to_string())
 }
 
-/// The row-major elements of `data` of `shape` with its axes in the order of `permutation`.
-pub(super) fn transpose<T: Copy>(shape: &[i64], data: &[T], permutation: &[usize]) -> Vec<T> {
+/// The row-major elements of `data` of `shape` with its axes in the order of `permutation`; `data`
+/// itself where that is theirs.
+pub(super) fn transpose<T: Copy>(shape: &[i64], data: Vec<T>, permutation: &[usize]) -> Vec<T> {
     if permutation.iter().enumerate().all(|(i, &axis)| i == axis) {
-        return data.to_vec();
+        return data;
     }
     let mut strides = vec![1usize; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -321,7 +322,7 @@ pub(super) fn transpose<T: Copy>(shape: &[i64], data: &[T], permutation: &[usize
     let (Some((&inner, outer)), Some((&step, outer_steps))) =
         (extents.split_last(), steps.split_last())
     else {
-        return data.to_vec();
+        return data;
     };
     let mut index = vec![0usize; outer.len()];
     let mut start = 0;
@@ -391,8 +392,8 @@ fn layout_transform(op: &LayoutTransform<Value>, cx: &EvalCx<'_>) -> Result<Valu
     ) -> Result<Value, EvalError> {
         let order = source.names();
         let (elements, _) = data.bytes().as_chunks::<SIZE>();
-        let (extents, logical) = source.unpack(&order, data.shape(), elements)?;
-        let (shape, elements) = target.pack(&order, &extents, &logical)?;
+        let (extents, logical) = source.unpack(&order, data.shape(), elements.to_vec())?;
+        let (shape, elements) = target.pack(&order, &extents, logical)?;
         Ok(TensorData::from_bytes(data.dtype(), &shape, elements.into_flattened())?.into())
     }
     let data = cx.tensor(0)?;
@@ -440,8 +441,8 @@ mod tests {
         let data: Vec<i64> = (0..2 * 8 * 3).collect();
         for text in ["OI2i4oW", "IWO", "OIW4o2o", "2oWO1iI"] {
             let layout = Layout::parse(text).unwrap();
-            let (shape, packed) = layout.pack("OIW", &[8, 2, 3], &data).unwrap();
-            let (extents, unpacked) = layout.unpack("OIW", &shape, &packed).unwrap();
+            let (shape, packed) = layout.pack("OIW", &[8, 2, 3], data.clone()).unwrap();
+            let (extents, unpacked) = layout.unpack("OIW", &shape, packed).unwrap();
             assert_eq!((extents, &unpacked), (vec![8, 2, 3], &data), "{text}");
         }
     }
@@ -449,7 +450,7 @@ mod tests {
     #[test]
     fn blocks_are_the_low_digits() {
         let layout = Layout::parse("NCW2c").unwrap();
-        let (shape, packed) = layout.pack("NCW", &[1, 4, 2], &[0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
+        let (shape, packed) = layout.pack("NCW", &[1, 4, 2], (0..8).collect()).unwrap();
         assert_eq!(shape, [1, 2, 2, 2]);
         assert_eq!(packed, [0, 2, 1, 3, 4, 6, 5, 7]);
     }

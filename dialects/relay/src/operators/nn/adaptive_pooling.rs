@@ -204,7 +204,7 @@ fn pool<T: Number>(
     let data = cx.tensor(0)?;
     let (layout, out_layout) = op.layouts()?;
     let order = op.order();
-    let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
+    let (input, data) = layout.unpack(&order, data.shape(), T::read(data))?;
     let output = out_layout.logical_extents(&order, shape)?;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let planes = size(&output[..2]);
@@ -220,7 +220,7 @@ fn pool<T: Number>(
             };
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    let (shape, result) = out_layout.pack(&order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 

@@ -234,9 +234,9 @@ fn convolve<T: Number>(
     let out_layout = layout_or(&op.out_layout, &data_layout)?;
     let kernel_layout = Layout::parse(&op.kernel_layout)?;
     let order = op.data_order();
-    let (input, data) = data_layout.unpack(&order, data.shape(), &T::read(data))?;
+    let (input, data) = data_layout.unpack(&order, data.shape(), T::read(data))?;
     let (kernel, weight) =
-        kernel_layout.unpack(&op.kernel_order(), weight.shape(), &T::read(weight))?;
+        kernel_layout.unpack(&op.kernel_order(), weight.shape(), T::read(weight))?;
     let output = out_layout.logical_extents(&order, shape)?;
     let steps = Step::all(op.spatial.len(), &op.strides, &op.dilation, &op.padding)?;
     let windows = Windows::new(&steps, &input[2..], &output[2..], &kernel[2..]);
@@ -274,7 +274,7 @@ fn convolve<T: Number>(
             }
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    let (shape, result) = out_layout.pack(&order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 

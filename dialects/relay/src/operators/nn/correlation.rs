@@ -311,10 +311,10 @@ fn dilate<T: Number>(
 ) -> Result<Value, EvalError> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
     let layout = Layout::parse(&op.data_layout)?;
-    let (extents, elements) = layout.unpack("NCHW", data.shape(), &T::read(data))?;
+    let (extents, elements) = layout.unpack("NCHW", data.shape(), T::read(data))?;
     let images = Planes::new(&extents, elements);
     let kernel_layout = Layout::parse(&op.kernel_layout)?;
-    let (kernel, weight) = kernel_layout.unpack("IHW", weight.shape(), &T::read(weight))?;
+    let (kernel, weight) = kernel_layout.unpack("IHW", weight.shape(), T::read(weight))?;
     let [rows, columns] = <[Step; 2]>::try_from(op.steps()?)
         .map_err(|_| EvalError::new("expected two spatial axes"))?;
     let place = |step: Step, window: i64, tap: i64| {
@@ -329,7 +329,7 @@ fn dilate<T: Number>(
         });
         sums.reduce(|a, b| if b > a { b } else { a }).unwrap_or(T::ZERO)
     });
-    let (shape, out) = layout.pack("NCHW", &output, &out)?;
+    let (shape, out) = layout.pack("NCHW", &output, out)?;
     T::write(dtype, &shape, &out)
 }
 

@@ -1,7 +1,8 @@
 //! Matrix products and the addition of a bias.
 
 use ir_core::{
-    AttrDict, DType, Dim, InferCx, Op, Registry, Spread, Stop, TensorType, Type, ValueId,
+    AttrDict, DType, Dim, InferCx, Op, Registry, Spread, Stop, TensorData, TensorType, Type,
+    ValueId,
 };
 use te::compute::{Combiner, Expression};
 
@@ -82,35 +83,62 @@ fn second_operand(
     }
 }
 
-/// A matrix as elements with the distances of neighbours in a column and in a row.
-struct Matrix<'a, T> {
+/// The rows of a matrix, or of several.
+struct Rows<'a, T> {
     elements: &'a [T],
-    row: usize,
-    column: usize,
+    /// Where each starts.
+    starts: Vec<usize>,
+    /// The distance of its elements.
+    step: usize,
 }
 
-impl<'a, T> Matrix<'a, T> {
-    /// The matrix of `columns` stored row by row, or its transpose.
-    fn new(elements: &'a [T], columns: usize, transposed: bool) -> Matrix<'a, T> {
-        let (row, column) = if transposed { (1, columns) } else { (columns, 1) };
-        Matrix { elements, row, column }
+impl<'a, T> Rows<'a, T> {
+    /// The rows of matrices of `rows` × `inner` elements that lie one behind the other, row by row,
+    /// or column by column where they are `transposed`.
+    fn new(elements: &'a [T], [rows, inner]: [usize; 2], transposed: bool) -> Rows<'a, T> {
+        let (row, step) = if transposed { (1, rows) } else { (inner, 1) };
+        let count = elements.len().checked_div(inner).unwrap_or(0);
+        let start = |index: usize| index / rows * (rows * inner) + index % rows * row;
+        Rows { elements, starts: (0..count).map(start).collect(), step }
     }
 }
 
-/// Appends the `rows` × `columns` product of `a` and `b` over `inner` elements.
+impl<T: Number> Rows<'_, T> {
+    /// `sum` and the products of the elements of the row from `start` on with `factors`.
+    fn dot(&self, start: usize, factors: &[T], sum: T) -> T {
+        let row = &self.elements[start..];
+        let plus = |sum: T, (x, y): (&T, &T)| sum.plus(x.times(*y));
+        match self.step {
+            1 => row.iter().zip(factors).fold(sum, plus),
+            step => row.iter().step_by(step).zip(factors).fold(sum, plus),
+        }
+    }
+}
+
+/// Adds the products of all rows with the matrix `right` of `inner` × `columns` elements, or of as
+/// many rows as columns where it is `transposed`, to `out`, which has `columns` numbers for each
+/// row.
+///
+/// What is read at a time is one row of `right`, as it lies there: it is often a weight, much
+/// larger than the other factor and the same at every call.
 fn multiply<T: Number>(
-    a: &Matrix<'_, T>,
-    b: &Matrix<'_, T>,
-    [rows, inner, columns]: [usize; 3],
-    out: &mut Vec<T>,
+    left: &Rows<'_, T>,
+    right: &TensorData,
+    transposed: bool,
+    [inner, columns]: [usize; 2],
+    out: &mut [T],
 ) {
-    for i in 0..rows {
-        for j in 0..columns {
-            let sum = (0..inner).fold(T::ZERO, |sum, k| {
-                let left = a.elements[i * a.row + k * a.column];
-                sum.plus(left.times(b.elements[k * b.row + j * b.column]))
-            });
-            out.push(sum);
+    let (rows, length) = if transposed { (columns, inner) } else { (inner, columns) };
+    for row in 0..rows {
+        let read = right.part(row * length, length).map_or(vec![], |part| T::read(&part));
+        for (start, out) in left.starts.iter().zip(out.chunks_exact_mut(columns.max(1))) {
+            if transposed {
+                out[row] = left.dot(*start, &read, out[row]);
+            } else {
+                let factor = left.elements[start + row * left.step];
+                let sums = out.iter_mut().zip(&read);
+                sums.for_each(|(sum, y)| *sum = sum.plus(factor.times(*y)));
+            }
         }
     }
 }
@@ -124,8 +152,7 @@ fn evaluate_dense(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     dispatch!(compute_dtype(cx, dtype)?, dense_by_units(cx, &shape, dtype))
 }
 
-/// A fully connected layer with a weight (units, inner), of which one row at a time is read: it may be
-/// much larger than the data, and is the same at every call.
+/// A fully connected layer with a weight (units, inner).
 fn dense_by_units<T: Number>(
     cx: &EvalCx<'_>,
     shape: &[i64],
@@ -133,15 +160,8 @@ fn dense_by_units<T: Number>(
 ) -> Result<Value, EvalError> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
     let (units, inner) = (last(weight.shape(), 2), last(weight.shape(), 1));
-    let a = T::read(data);
-    let mut out = vec![T::ZERO; size(shape)];
-    for unit in 0..units {
-        let row = weight.part(unit * inner, inner).map_or(vec![], |row| T::read(&row));
-        for (place, sum) in out.iter_mut().skip(unit).step_by(units).enumerate() {
-            let factors = a[place * inner..].iter().zip(&row);
-            *sum = factors.fold(T::ZERO, |sum, (x, y)| sum.plus(x.times(*y)));
-        }
-    }
+    let (a, mut out) = (T::read(data), vec![T::ZERO; size(shape)]);
+    multiply(&Rows::new(&a, [1, inner], false), weight, true, [inner, units], &mut out);
     T::write(dtype, shape, &out)
 }
 
@@ -153,13 +173,15 @@ fn dense<T: Number>(
     dtype: DType,
 ) -> Result<Value, EvalError> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-    let (extents, b) = Layout::parse(layout)?.unpack("NC", weight.shape(), &T::read(weight))?;
+    let (a, mut out) = (T::read(data), vec![T::ZERO; size(shape)]);
+    let (extents, b) = Layout::parse(layout)?.unpack("NC", weight.shape(), T::read(weight))?;
     let (units, inner) = (extents[0] as usize, extents[1] as usize);
-    let rows = data.shape().split_last().map_or(1, |(_, outer)| size(outer));
-    let a = T::read(data);
-    let mut out = Vec::with_capacity(rows * units);
-    let (a, b) = (Matrix::new(&a, inner, false), Matrix::new(&b, inner, true));
-    multiply(&a, &b, [rows, inner, units], &mut out);
+    let rows = Rows::new(&a, [1, inner], false);
+    for (start, out) in rows.starts.iter().zip(out.chunks_exact_mut(units.max(1))) {
+        for (sum, weights) in out.iter_mut().zip(b.chunks_exact(inner.max(1))) {
+            *sum = rows.dot(*start, weights, *sum);
+        }
+    }
     T::write(dtype, shape, &out)
 }
 
@@ -327,18 +349,11 @@ fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         dtype: DType,
     ) -> Result<Value, EvalError> {
         let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
-        let (a_columns, b_columns) = (last(a.shape(), 1), last(b.shape(), 1));
-        let inner = if op.transpose_b { b_columns } else { last(b.shape(), 2) };
+        let inner = last(b.shape(), if op.transpose_b { 1 } else { 2 });
         let (rows, columns) = (last(shape, 2), last(shape, 1));
-        let (a, b) = (T::read(a), T::read(b));
-        let mut out = Vec::with_capacity(size(shape));
-        let b = Matrix::new(&b, b_columns, op.transpose_b);
-        for a in a.chunks_exact((rows * inner).max(1)) {
-            let a = Matrix::new(a, a_columns, op.transpose_a);
-            multiply(&a, &b, [rows, inner, columns], &mut out);
-        }
-        // An empty sum has no elements to run over.
-        out.resize(size(shape), T::ZERO);
+        let (a, mut out) = (T::read(a), vec![T::ZERO; size(shape)]);
+        let left = Rows::new(&a, [rows, inner], op.transpose_a);
+        multiply(&left, b, op.transpose_b, [inner, columns], &mut out);
         T::write(dtype, shape, &out)
     }
     let op = cx.fields::<Matmul<Value>>()?;
@@ -431,15 +446,15 @@ fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let (x, y) = (a.shape(), b.shape());
         let inner = if op.transpose_a { x[1] } else { x[2] } as usize;
         let (rows, columns) = (shape[1] as usize, shape[2] as usize);
-        let (a_elements, b_elements) = (T::read(a), T::read(b));
-        let mut out = Vec::with_capacity(size(shape));
-        for batch in 0..shape[0] as usize {
+        let (a_size, b_size, out_size) = (rows * inner, inner * columns, rows * columns);
+        let (a, mut out) = (T::read(a), vec![T::ZERO; size(shape)]);
+        for (batch, out) in out.chunks_exact_mut(out_size.max(1)).enumerate() {
             // A batch of extent 1 stands for all.
-            let a = batch.min(x[0] as usize - 1) * rows * inner;
-            let b = batch.min(y[0] as usize - 1) * inner * columns;
-            let a = Matrix::new(&a_elements[a..], x[2] as usize, op.transpose_a);
-            let b = Matrix::new(&b_elements[b..], y[2] as usize, op.transpose_b);
-            multiply(&a, &b, [rows, inner, columns], &mut out);
+            let a = &a[batch.min(x[0] as usize - 1) * a_size..][..a_size];
+            let b = b.part(batch.min(y[0] as usize - 1) * b_size, b_size);
+            let b = b.ok_or_else(|| EvalError::new("a factor lacks elements"))?;
+            let left = Rows::new(a, [rows, inner], op.transpose_a);
+            multiply(&left, &b, op.transpose_b, [inner, columns], out);
         }
         T::write(dtype, shape, &out)
     }
@@ -526,14 +541,19 @@ mod tests {
 
     #[test]
     fn products_of_transposed_matrices() {
-        let (a, b) = ([1i64, 2, 3, 4, 5, 6], [1i64, 0, 2, 1, 0, 3]);
-        let mut out = Vec::new();
+        let a = [1i64, 2, 3, 4, 5, 6];
+        let b =
+            |shape: &[i64]| TensorData::from_i64(DType::INT8, shape, &[1, 0, 2, 1, 0, 3]).unwrap();
+        let product = |rows: &Rows<'_, i64>, b: &TensorData, transposed| {
+            let mut out = vec![0; 4];
+            multiply(rows, b, transposed, [3, 2], &mut out);
+            out
+        };
         // (2, 3) × (3, 2), and the transposes of a (3, 2) and a (2, 3) matrix.
-        multiply(&Matrix::new(&a, 3, false), &Matrix::new(&b, 2, false), [2, 3, 2], &mut out);
-        assert_eq!(out, [5, 11, 14, 23]);
-        out.clear();
-        multiply(&Matrix::new(&a, 2, true), &Matrix::new(&b, 3, true), [2, 3, 2], &mut out);
-        assert_eq!(out, [11, 16, 14, 20]);
+        assert_eq!(product(&Rows::new(&a, [2, 3], false), &b(&[3, 2]), false), [5, 11, 14, 23]);
+        assert_eq!(product(&Rows::new(&a, [2, 3], true), &b(&[2, 3]), true), [11, 16, 14, 20]);
+        // Two matrices of one row.
+        assert_eq!(product(&Rows::new(&a, [1, 3], true), &b(&[3, 2]), false), [5, 11, 14, 23]);
     }
 
     #[test]

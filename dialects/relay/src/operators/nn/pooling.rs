@@ -307,7 +307,7 @@ fn pool<T: Number>(
     let data = cx.tensor(0)?;
     let (layout, out_layout) = op.layouts()?;
     let order = op.order();
-    let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
+    let (input, data) = layout.unpack(&order, data.shape(), T::read(data))?;
     let output = out_layout.logical_extents(&order, shape)?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
@@ -333,7 +333,7 @@ fn pool<T: Number>(
             }
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    let (shape, result) = out_layout.pack(&order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 
@@ -346,8 +346,8 @@ fn pool_gradient<T: Number>(
     let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
     let (layout, out_layout) = op.layouts()?;
     let order = op.order();
-    let (input, data) = layout.unpack(&order, data.shape(), &T::read(data))?;
-    let (output, grad) = out_layout.unpack(&order, grad.shape(), &T::read(grad))?;
+    let (input, data) = layout.unpack(&order, data.shape(), T::read(data))?;
+    let (output, grad) = out_layout.unpack(&order, grad.shape(), T::read(grad))?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let divisors = op.divisors(&input[2..], &output[2..])?;
@@ -375,7 +375,7 @@ fn pool_gradient<T: Number>(
             }
         }
     }
-    let (shape, result) = layout.pack(&order, &input, &result)?;
+    let (shape, result) = layout.pack(&order, &input, result)?;
     T::write(dtype, &shape, &result)
 }
 

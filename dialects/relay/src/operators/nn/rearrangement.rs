@@ -84,12 +84,12 @@ fn regroup<T: Op>(
         output: &[i64],
         split: impl FnOnce([i64; 4]) -> ([i64; 6], [usize; 6]),
     ) -> Result<Value, EvalError> {
-        let (extents, elements) = layout.unpack("NCHW", data.shape(), &T::read(data))?;
+        let (extents, elements) = layout.unpack("NCHW", data.shape(), T::read(data))?;
         let extents = <[i64; 4]>::try_from(extents)
             .map_err(|_| EvalError::new("expected data of four axes"))?;
         let (split, order) = split(extents);
-        let elements = transpose(&split, &elements, &order);
-        let (shape, elements) = layout.pack("NCHW", output, &elements)?;
+        let elements = transpose(&split, elements, &order);
+        let (shape, elements) = layout.pack("NCHW", output, elements)?;
         T::write(data.dtype(), &shape, &elements)
     }
     let (shape, dtype) = result_shape::<T>(cx)?;
@@ -275,7 +275,7 @@ fn evaluate_space_to_batch(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let outer = (0..spatial).map(|axis| 2 * axis + 1);
         let order: Vec<usize> =
             places.chain([0]).chain(outer).chain(2 * spatial + 1..split.len()).collect();
-        T::write(data.dtype(), shape, &transpose(&split, &padded, &order))
+        T::write(data.dtype(), shape, &transpose(&split, padded, &order))
     }
     let op = cx.fields::<SpaceToBatchNd<Value>>()?;
     let (shape, dtype) = result_shape::<SpaceToBatchNd>(cx)?;
@@ -363,7 +363,7 @@ fn evaluate_batch_to_space(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         let mut order = vec![spatial];
         order.extend((0..spatial).flat_map(|axis| [spatial + 1 + axis, axis]));
         order.extend(2 * spatial + 1..split.len());
-        let elements = transpose(&split, &T::read(data), &order);
+        let elements = transpose(&split, T::read(data), &order);
         let mut full = shape.to_vec();
         let mut maps: Vec<AxisMap> = Vec::with_capacity(shape.len());
         for (axis, &extent) in shape.iter().enumerate() {

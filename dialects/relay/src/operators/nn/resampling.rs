@@ -347,13 +347,13 @@ fn resample<T: Op>(
     let (shape, dtype) = result_shape::<T>(cx)?;
     let data = cx.tensor(0)?;
     let (layout, order) = (Layout::parse(layout)?, format!("NC{spatial}"));
-    let (mut extents, mut elements) = layout.unpack(&order, data.shape(), &data.to_f64())?;
+    let (mut extents, mut elements) = layout.unpack(&order, data.shape(), data.to_f64())?;
     let output = layout.logical_extents(&order, &shape)?;
     for axis in 2..extents.len() {
         let weights = axis_weights(extents[axis], output[axis], method, coordinates);
         elements = resample_axis(&mut extents, &elements, axis, &weights);
     }
-    let (shape, elements) = layout.pack(&order, &extents, &elements)?;
+    let (shape, elements) = layout.pack(&order, &extents, elements)?;
     f64::write(dtype, &shape, &elements)
 }
 

@@ -241,9 +241,9 @@ fn convolve_transposed<T: Number>(
     let out_layout = layout_or(&op.out_layout, &data_layout)?;
     let kernel_layout = Layout::parse(&op.kernel_layout)?;
     let order = op.data_order();
-    let (input, data) = data_layout.unpack(&order, data.shape(), &T::read(data))?;
+    let (input, data) = data_layout.unpack(&order, data.shape(), T::read(data))?;
     let (kernel, weight) =
-        kernel_layout.unpack(op.kernel_order, weight.shape(), &T::read(weight))?;
+        kernel_layout.unpack(op.kernel_order, weight.shape(), T::read(weight))?;
     let output = out_layout.logical_extents(&order, shape)?;
     // The windows of the convolution whose adjoint this is slide over the result.
     let windows = Windows::new(&op.steps()?, &output[2..], &input[2..], &kernel[2..]);
@@ -273,7 +273,7 @@ fn convolve_transposed<T: Number>(
             }
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, &result)?;
+    let (shape, result) = out_layout.pack(&order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 
@@ -377,8 +377,8 @@ fn backward_weight<T: Number>(
 ) -> Result<Value, EvalError> {
     let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
     let [grad_layout, data_layout, out_layout] = op.layouts()?;
-    let (output, grad) = grad_layout.unpack("NCHW", grad.shape(), &T::read(grad))?;
-    let (input, data) = data_layout.unpack("NCHW", data.shape(), &T::read(data))?;
+    let (output, grad) = grad_layout.unpack("NCHW", grad.shape(), T::read(grad))?;
+    let (input, data) = data_layout.unpack("NCHW", data.shape(), T::read(data))?;
     let kernel = out_layout.logical_extents("OIHW", shape)?;
     let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &kernel[2..]);
 
@@ -405,7 +405,7 @@ fn backward_weight<T: Number>(
             }
         }
     }
-    let (shape, result) = out_layout.pack("OIHW", &kernel, &result)?;
+    let (shape, result) = out_layout.pack("OIHW", &kernel, result)?;
     T::write(dtype, &shape, &result)
 }
 
