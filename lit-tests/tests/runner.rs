@@ -159,6 +159,24 @@ fn update_writes_checks_that_then_pass() -> Result {
     Ok(())
 }
 
+/// A file that is replaced rather than written leaves what else has its contents.
+#[cfg(unix)]
+#[test]
+fn update_replaces_files_as_a_whole() -> Result {
+    let folder = folder("whole")?;
+    let (file, link) = (folder.join("a.test"), folder.join("link"));
+    let text = "// RUN: echo b | FileCheck %s\n";
+    fs::write(&file, text)?;
+    fs::hard_link(&file, &link)?;
+    let mut config = config(&folder);
+    config.update = true;
+    let test = discover(&file)?.pop().ok_or("expected a test, found none")?;
+    assert_eq!(run(&Arc::new(config), &test), Outcome::Pass);
+    assert_eq!(fs::read_to_string(&link)?, text);
+    assert!(fs::read_to_string(&file)?.contains("// CHECK: b\n"));
+    Ok(())
+}
+
 #[test]
 fn update_leaves_written_checks_alone() -> Result {
     let text = "// RUN: echo b | FileCheck %s\n// CHECK: a\n";

@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     print(&arguments, &rows, &best);
     if let Some(path) = &arguments.write_best {
         let text = serde_json::to_string_pretty(&Best { made, costs: best })?;
-        std::fs::write(path, text + "\n")?;
+        ir_core::files::write(path, text + "\n")?;
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         }
     }
     let Some(file) = file else { return ExitCode::SUCCESS };
-    match std::fs::write(&file, csv) {
+    match ir_core::files::write(&file, csv) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cannot write `{}`: {error}", file.display());

@@ -49,7 +49,7 @@ pub(super) fn update(config: &Config, test: &Test) -> Result<(), String> {
         if updated == text {
             return Ok(());
         }
-        fs::write(&test.path, updated).map_err(io_error)?;
+        outputs::write(&test.path, updated).map_err(io_error)?;
     }
     Err(format!("expected the same output after {ROUNDS} updates, found another"))
 }

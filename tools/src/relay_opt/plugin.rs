@@ -115,7 +115,7 @@ fn new(
 fn lock(source: &Path, folder: &Path) {
     let file = folder.join("Cargo.lock");
     if !file.exists() {
-        let _ = fs::copy(source.join("Cargo.lock"), file);
+        let _ = fs::read(source.join("Cargo.lock")).and_then(|text| files::write(&file, text));
     }
 }
 
