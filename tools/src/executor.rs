@@ -84,6 +84,14 @@ pub struct BuildOptions<'a> {
     pub progress: &'a Progress,
 }
 
+impl<'a> BuildOptions<'a> {
+    /// For `target` and as many threads as it has, as programs are compiled where nobody says how.
+    pub fn new(target: &'a dyn Target, progress: &'a Progress) -> BuildOptions<'a> {
+        let (fusion, threads) = (Fusion::Dominator, target.capabilities().threads);
+        BuildOptions { target, fusion, threads, interpret: false, checked: true, progress }
+    }
+}
+
 /// Where the time of building a program went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuildTimes {

@@ -17,7 +17,7 @@ use relay::arrays;
 use serde_json::json;
 use target_core::targets;
 
-use crate::executor::{BuildOptions, Fusion, Program};
+use crate::executor::{BuildOptions, Program};
 use crate::progress::Progress;
 
 /// Serves the protocol above on `input` and `output` until the input ends. The error is what went
@@ -101,14 +101,7 @@ fn load(folder: &Path, threads: usize, registry: &Registry) -> Result<Program, S
     let target = targets(registry).parse(&format!("c{{threads={threads}}}")).map_err(one)?;
     let mut remarks = Vec::new();
     let progress = Progress::hidden();
-    let options = BuildOptions {
-        target: &*target,
-        fusion: Fusion::Dominator,
-        threads,
-        interpret: false,
-        checked: true,
-        progress: &progress,
-    };
+    let options = BuildOptions { threads, ..BuildOptions::new(&*target, &progress) };
     let built = Program::build(module, registry, &options, &mut remarks);
     let (mut program, _) = built.map_err(all)?;
     let mut inputs: Vec<TensorData> = Vec::new();

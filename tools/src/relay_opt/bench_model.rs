@@ -16,7 +16,7 @@ use super::targets::target;
 use super::{DIAGNOSTICS, OK, profile};
 use crate::executor::peak::{self, Peak};
 use crate::executor::profile::Profile;
-use crate::executor::{self, BuildOptions, BuildTimes, Program};
+use crate::executor::{self, BuildTimes, Program};
 use crate::io::Io;
 use crate::progress::Progress;
 
@@ -92,16 +92,7 @@ fn measure(
     }
     executor::bind(&mut module, &constants);
     let progress = Progress::on_terminal(io.styled);
-    let threads = target.capabilities().threads;
-    let fusion = args.kernels.fuse.on(&*target).map_err(one)?;
-    let options = BuildOptions {
-        target: &*target,
-        fusion,
-        threads,
-        interpret: false,
-        checked: !args.kernels.unchecked,
-        progress: &progress,
-    };
+    let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);
     let inputs: Result<Vec<TensorData>, Diagnostic> = program

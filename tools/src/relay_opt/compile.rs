@@ -91,15 +91,9 @@ fn package(
         inputs.push(Input { seed: seed_of(args.fill, &name), spread, name, example });
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let fusion = args.kernels.fuse.on(&*target).map_err(one)?;
-    let options = BuildOptions {
-        target: &*target,
-        fusion,
-        threads,
-        interpret: false,
-        checked: !args.kernels.unchecked,
-        progress,
-    };
+    // The program may be for a machine with fewer than this one.
+    let options = args.kernels.build_options(&*target, progress).map_err(one)?;
+    let options = BuildOptions { threads, ..options };
     let signature = module.get(MAIN).map(|main| main.signature.clone());
     let Lowered { layout, .. } = executor::lower(&mut module, registry, &options, found)?;
     let base = module.get(MAIN).and_then(|main| main.signature.span);

@@ -298,16 +298,8 @@ impl Runner<'_> {
         }
         executor::bind(&mut module, &constants);
         let progress = Progress::on_terminal(self.is_terminal);
-        let threads = target.capabilities().threads;
-        let fusion = args.kernels.fuse.on(&*target).map_err(|error| vec![error])?;
-        let options = BuildOptions {
-            target: &*target,
-            fusion,
-            threads,
-            interpret,
-            checked: !args.kernels.unchecked,
-            progress: &progress,
-        };
+        let options = args.kernels.build_options(&*target, &progress);
+        let options = BuildOptions { interpret, ..options.map_err(|error| vec![error])? };
         let built = Program::build(module, self.registry, &options, found);
         let (mut program, _) = built.map_err(|mut errors| {
             model::name_extents(&mut errors, &args.model, &args.options, self.directory);
