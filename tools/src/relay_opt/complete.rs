@@ -7,7 +7,7 @@ use std::io;
 
 use clap::{Arg, Command};
 use ir_core::Registry;
-use ir_core::pass::{OptionField, OptionValue};
+use ir_core::pass::OptionField;
 
 use super::OK;
 use super::args::{self, Complete};
@@ -135,7 +135,13 @@ fn values(arg: &Arg, before: &str, value: &str, registry: &Registry) -> Candidat
     let all = |words: Vec<String>| Candidates::of(before, value, words);
     let owned = |names: Vec<&str>| names.into_iter().map(str::to_string).collect::<Vec<_>>();
     match arg.get_id().as_str() {
-        "pass" => pipeline(before, value, registry),
+        "pass" => configured(
+            before,
+            value,
+            passes(registry),
+            &|name: &str| registry.find_pass(name).map_or(&[], |pass| pass.options),
+            registry,
+        ),
         "help_pass" => all(passes(registry)),
         "print_ir_before" | "print_ir_after" | "trace_rewrites" => {
             let start = value.rfind(',').map_or(0, |comma| comma + 1);
@@ -152,7 +158,16 @@ fn values(arg: &Arg, before: &str, value: &str, registry: &Registry) -> Candidat
             }
         }
         "explain" => all(owned(crate::codes::ALL.iter().map(|entry| entry.code).collect())),
-        "target" => all(targets(registry)),
+        "target" => configured(
+            before,
+            value,
+            targets(registry),
+            &|name: &str| {
+                let all = target_core::targets(registry).all();
+                all.iter().find(|target| target.name == name).map_or(&[], |target| target.options)
+            },
+            registry,
+        ),
         "emit" => all([owned(FORMS.to_vec()), targets(registry)].concat()),
         _ => {
             let known = arg.get_possible_values();
@@ -176,13 +191,19 @@ fn targets(registry: &Registry) -> Vec<String> {
     target_core::targets(registry).all().iter().map(|target| target.name.to_string()).collect()
 }
 
-/// What may stand at the end of the pipeline text `text`: a pass, an option of a pass, or a value of
-/// an option.
-fn pipeline(before: &str, text: &str, registry: &Registry) -> Candidates {
-    let (mut start, mut pass, mut depth) = (0, "", 0_usize);
+/// What may stand at the end of `text`, a list of passes or targets with options: one of `names`, an
+/// option of what is named, or a value of an option.
+fn configured(
+    before: &str,
+    text: &str,
+    names: Vec<String>,
+    options: &dyn Fn(&str) -> &'static [OptionField],
+    registry: &Registry,
+) -> Candidates {
+    let (mut start, mut name, mut depth) = (0, "", 0_usize);
     for (place, c) in text.char_indices() {
         match c {
-            '{' | '[' if depth == 0 => (pass, depth, start) = (&text[start..place], 1, place + 1),
+            '{' | '[' if depth == 0 => (name, depth, start) = (&text[start..place], 1, place + 1),
             '{' | '[' => depth += 1,
             '}' | ']' => depth = depth.saturating_sub(1),
             ',' if depth <= 1 => start = place + 1,
@@ -192,11 +213,8 @@ fn pipeline(before: &str, text: &str, registry: &Registry) -> Candidates {
     let (head, word) = text.split_at(start);
     let before = format!("{before}{head}");
     match depth {
-        0 => Candidates::of(&before, word, passes(registry)),
-        1 => {
-            let options = registry.find_pass(pass.trim()).map_or(&[][..], |pass| pass.options);
-            option_of(&before, options, word, registry)
-        }
+        0 => Candidates::of(&before, word, names),
+        1 => option_of(&before, options(name.trim()), word, registry),
         // A value with parts of its own.
         _ => Candidates::default(),
     }
@@ -208,10 +226,17 @@ fn option_of(before: &str, options: &[OptionField], word: &str, registry: &Regis
         return Candidates::of(before, word, options.iter().map(|option| option.name.to_string()));
     };
     let words = match options.iter().find(|option| option.name == name) {
-        Some(option) if option.expects == bool::EXPECTS => vec!["false".into(), "true".into()],
         Some(_) if name == "target" => targets(registry),
-        // The reference names what else there is.
-        _ => vec![],
+        Some(option) => choices(option.expects),
+        None => vec![],
     };
     Candidates::of(&format!("{before}{name}="), value, words)
+}
+
+/// The words of which an option expects one, such as `dominator or search`; none where it expects
+/// something else, which the reference names.
+fn choices(expects: &str) -> Vec<String> {
+    let words: Vec<&str> = expects.split(", ").flat_map(|part| part.split(" or ")).collect();
+    let are_words = words.len() > 1 && words.iter().all(|word| !word.contains(' '));
+    if are_words { words.into_iter().map(str::to_string).collect() } else { vec![] }
 }
