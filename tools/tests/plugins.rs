@@ -126,6 +126,21 @@ fn a_pass_that_panics_is_an_error_with_a_reproducer() {
     assert_eq!(status, OK, "{err}");
 }
 
+/// Waiting counts as work: what is slow is not known before it is done.
+#[test]
+fn a_slow_command_of_a_plugin_without_optimizations_is_told_of_them() {
+    const HINT: &str = "`relay-opt plugin build --release` makes it faster";
+    let plugin = EXAMPLE.as_path();
+    let (status, _, err) = relay_opt(&[plugin], &["--pass", "dce"], NEGATIVES);
+    assert!(status == OK && !err.contains(HINT), "{err}");
+    let wait = "exec{cmd=\"sleep 5; cat\"}";
+    let (status, _, err) = relay_opt(&[plugin], &["--pass", wait], NEGATIVES);
+    assert!(status == OK && err.lines().last().is_some_and(|line| line.ends_with(HINT)), "{err}");
+    // It is about plugins.
+    let (_, _, err) = relay_opt(&[], &["--pass", wait], NEGATIVES);
+    assert!(!err.contains(HINT), "{err}");
+}
+
 #[test]
 fn names_that_are_taken_are_an_error() {
     let folder = place("taken");
