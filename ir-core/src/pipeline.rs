@@ -8,6 +8,7 @@
 //! - The driver knows no printer and no verifier; whatever watches a run is an [`Instrument`].
 
 mod bisect;
+mod clock;
 pub mod codes;
 mod crash;
 mod diff;
@@ -24,6 +25,7 @@ mod verify_each;
 mod verify_semantics;
 
 pub use bisect::BisectLimit;
+pub use clock::{Clock, Working};
 pub use crash::{Crash, catch_panic, take_backtrace};
 pub use diff::{DiffForm, Stages, write_diff};
 pub use instrument::{Instrument, StepCx, StepResult};

@@ -1,11 +1,12 @@
 //! Pipelines: their text, and running them.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use ir_core::body::EditLimit;
 use ir_core::pipeline::{
-    BisectLimit, Instrument, Oracle, Outcome, Pipeline, PrintIr, Report, Reproducer, RunOptions,
-    Selection, Timing, VerifyEach, VerifySemantics, run, write_statistics,
+    BisectLimit, Clock, Instrument, Oracle, Outcome, Pipeline, PrintIr, Report, Reproducer,
+    RunOptions, Selection, Timing, VerifyEach, VerifySemantics, run, write_statistics,
 };
 use ir_core::{
     AttrDict, Body, CostTable, CostsByName, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item,
@@ -363,6 +364,29 @@ fn a_pass_that_does_not_end_is_ended() {
     let found = report.diagnostics.last().unwrap();
     assert_eq!(found.notes, ["the last rewrite was in @f0: `t.more`"]);
     assert_eq!(run_limited("grow{by=20}", 60, 1).outcome, Outcome::Done);
+}
+
+#[test]
+fn a_pass_that_takes_too_long_is_an_error() {
+    let pipeline = Pipeline::parse("grow{by=0}", &registry()).unwrap();
+    for threads in [1, 4] {
+        let run_for = |limit: Duration| {
+            let clock = Clock::new(limit);
+            let options =
+                RunOptions { threads, clock: Some(clock.clone()), ..RunOptions::default() };
+            let (mut module, log) = (module(3), &mut io::sink());
+            let report = run(&pipeline, &mut module, &registry(), options, &mut [], log).unwrap();
+            assert!(clock.late().is_none(), "no pass works any more");
+            report
+        };
+        assert_eq!(run_for(Duration::MAX).outcome, Outcome::Done);
+        let report = run_for(Duration::ZERO);
+        let Outcome::Crashed(crash) = report.outcome else { panic!("{:?}", report.outcome) };
+        assert_eq!((crash.pass, crash.item), ("grow", Some("f0".into())));
+        let found = report.diagnostics.last().unwrap();
+        assert_eq!(found.code, "E0715");
+        assert_eq!(found.message, "pass `grow` works on @f0 for more than 0 s");
+    }
 }
 
 #[test]

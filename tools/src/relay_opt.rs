@@ -29,6 +29,7 @@ mod recorded;
 mod reference;
 mod replay;
 mod report;
+mod reproducers;
 mod rules;
 mod run_model;
 mod semantics;
@@ -38,6 +39,7 @@ mod targets;
 mod tree;
 mod view;
 mod watch;
+mod watchdog;
 
 use std::io;
 

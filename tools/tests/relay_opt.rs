@@ -501,42 +501,24 @@ fn differences_fit_the_terminal() {
     assert!((140..=159).contains(&width("none")), "{}", width("none"));
 }
 
-/// What bash offers after `words`, by the script of `relay-opt completions bash`.
-#[cfg(unix)]
-fn completed(words: &[&str]) -> Option<String> {
-    let script = folder("completions").join("relay-opt.bash");
-    std::fs::write(&script, opt(&["completions", "bash"], "").out).unwrap();
-    let (last, before) = words.split_last().unwrap();
-    let program = r#"source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-        relay-opt() { "$RELAY_OPT" "$@"; }
-        COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; _relay_opt; echo "${COMPREPLY[*]}""#;
-    let mut bash = std::process::Command::new("bash");
-    bash.args(["-c", program]).arg(script).args(before).arg(last);
-    bash.env("RELAY_OPT", env!("CARGO_BIN_EXE_relay-opt"));
-    let bash = bash.output().ok()?;
-    assert!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
-    Some(String::from_utf8_lossy(&bash.stdout).trim().to_string())
-}
-
+/// A pass that waits edits nothing, and asks nobody.
 #[cfg(unix)]
 #[test]
-fn a_shell_completes_passes_and_options() {
-    for (words, wanted) in [
-        (&["relay-opt", "--pass", "fold-sc"][..], "fold-scale-axis"),
-        (&["relay-opt", "run", "--exec"], "--executor"),
-        (&["relay-opt", "plugin", "build", "--rel"], "--release"),
-        (&["relay-opt", "--explain", "E074"], "E0740 E0741 E0742 E0743"),
-        (&["relay-opt", "--pass", "cse,fold-sc"], "cse,fold-scale-axis"),
-        (&["relay-opt", "--pass", "cse,fuse{stra"], "cse,fuse{strategy"),
-        (&["relay-opt", "--help-op", "nn.conv3d_t"], "nn.conv3d_transpose"),
-        (&["relay-opt", "--help-op", "relay.nn.conv3d_t"], "relay.nn.conv3d_transpose"),
-        (&["relay-opt", "bench", "m.relay", "--tar"], "--target"),
-        (&["relay-opt", "--emit", "gen"], "generic"),
-        (&["relay-opt", "comp"], "compile completions"),
-        (&["relay-opt", "run", "--executor", "in"], "interp"),
-    ] {
-        // There may be no bash.
-        let Some(offered) = completed(words) else { return };
-        assert_eq!(offered, wanted, "{words:?}");
-    }
+fn a_pass_that_takes_too_long_ends_the_process() {
+    let folder = folder("pass-time-limit");
+    let model = folder.join("model.relay");
+    std::fs::write(&model, "def @main(%x: Tensor[(2), float32]) { tanh(%x) }\n").unwrap();
+    let start = std::time::Instant::now();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_relay-opt"));
+    command.arg(&model).args(["--pass", "dce,exec{cmd=\"sleep 20\"}", "--pass-time-limit", "0.5"]);
+    let ran = command.arg("--crash-reproducer").arg(&folder).output().unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(INTERNAL), "{said}");
+    assert!(start.elapsed().as_secs() < 15, "{said}");
+    let message = "error[E0715]: pass `exec` works on the module for more than 0.5 s";
+    assert!(said.contains(message), "{said}");
+    let path = said.lines().last().unwrap().strip_prefix("reproducer: ").unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains("// pass-time-limit: 0.5\n") && text.contains("tanh(%x)"), "{text}");
+    assert!(text.contains("exec{cmd=sleep 20}"), "{text}");
 }

@@ -72,4 +72,11 @@ pub const CODES: &[Code] = &[
                       shows the last one. This is an error of the pass, or of the rules that it applies. \
                       Edits are counted, so that every run ends at the same one.",
     },
+    Code {
+        code: "E0715",
+        title: "a pass takes too long",
+        explanation: "A pass worked longer on one function, or on the module, than `--pass-time-limit` allows. \
+                      It may edit nothing and so never meet `--pass-limit`, or the program may be too large \
+                      for it. The process ends there, whatever the pass does, with a reproducer.",
+    },
 ];

@@ -13,12 +13,13 @@ use crate::files::FilesRead;
 use crate::fingerprint;
 use crate::intern::Symbol;
 use crate::interrupt::Interrupt;
-use crate::location::SourceMap;
+use crate::location::{SourceMap, Span};
 use crate::module::{Module, Signature, Signatures};
 use crate::pass::{Explanation, FunctionPass, ModulePass, PassContext, PassInstance};
 use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
+use super::clock::{Clock, Shift, Working};
 use super::crash::{Crash, catch_panic, take_backtrace};
 use super::{Instrument, Pipeline, Step, StepCx, StepResult, provenance};
 
@@ -39,6 +40,10 @@ pub struct RunOptions {
     pub interrupt: Interrupt,
     /// Whether a crash comes with a backtrace, where `RUST_BACKTRACE` asks for one.
     pub backtraces: bool,
+    /// What knows how long passes work, and when that is too long; `None` for any time. A pass that
+    /// ends later than that is taken for one that crashed. One that never ends is for others to end,
+    /// who see it on the clock.
+    pub clock: Option<Clock>,
 }
 
 impl Default for RunOptions {
@@ -46,7 +51,8 @@ impl Default for RunOptions {
         let (sources, interrupt) = (SourceMap::default(), Interrupt::default());
         let (edits, watch) = (Some(EditLimit::DEFAULT), None);
         let (explain, backtraces) = (false, false);
-        RunOptions { threads: 1, sources, watch, edits, explain, interrupt, backtraces }
+        let clock = None;
+        RunOptions { threads: 1, sources, watch, edits, explain, interrupt, backtraces, clock }
     }
 }
 
@@ -144,6 +150,7 @@ struct Finished {
 }
 
 /// What a pass says about one item or the module.
+#[derive(Default)]
 struct Findings {
     diagnostics: Vec<Diagnostic>,
     statistics: Statistics,
@@ -151,8 +158,9 @@ struct Findings {
     files: FilesRead,
     log: Vec<u8>,
     explanations: Vec<Explanation>,
-    panic: Option<String>,
-    backtrace: Option<String>,
+    crash: Option<Crash>,
+    /// Where it took too long.
+    late: Option<Working>,
     /// Whether it was interrupted.
     cut: bool,
     /// Whether it changed how numbers are rounded.
@@ -163,16 +171,26 @@ struct Findings {
 struct Executed {
     changed: bool,
     items: Vec<ItemRun>,
-    diagnostics: Vec<Diagnostic>,
-    statistics: Statistics,
-    sources: SourceMap,
-    files: FilesRead,
-    log: Vec<u8>,
-    explanations: Vec<Explanation>,
-    crash: Option<Crash>,
-    cut: bool,
-    rounds: bool,
+    findings: Findings,
     tallies: Vec<Tally>,
+}
+
+impl Findings {
+    /// Adds what the pass says about the next item. Of crashes, the first counts.
+    fn extend(&mut self, next: Findings) {
+        self.diagnostics.extend(next.diagnostics);
+        for (counter, amount) in next.statistics {
+            *self.statistics.entry(counter).or_default() += amount;
+        }
+        self.sources.extend(&next.sources);
+        self.files.extend(&next.files);
+        self.log.extend(next.log);
+        self.explanations.extend(next.explanations);
+        self.crash = self.crash.take().or(next.crash);
+        self.late = self.late.take().or(next.late);
+        self.cut |= next.cut;
+        self.rounds |= next.rounds;
+    }
 }
 
 /// Runs the passes of `pipeline` in order. The run ends early after the first pass that reports
@@ -229,34 +247,34 @@ pub fn run(
             }
         };
         let wall = start.elapsed();
-        let Executed { changed, items, diagnostics, statistics, sources, .. } = executed;
-        let Executed { log: said, files, crash, cut, rounds, tallies, explanations, .. } = executed;
-        report.sources.extend(&sources);
-        report.files.extend(&files);
-        report.explanations.extend(explanations);
-        log.write_all(&said)?;
+        let Executed { changed, items, findings, tallies } = executed;
+        let rounds = findings.rounds;
+        report.sources.extend(&findings.sources);
+        report.files.extend(&findings.files);
+        report.explanations.extend(findings.explanations);
+        log.write_all(&findings.log)?;
         let rewrites: Vec<Rewrite> = tallies.iter().flat_map(Tally::take).collect();
         if !rewrites.is_empty() {
             for instrument in &mut *instruments {
                 instrument.rewritten(cx, module, &rewrites, log)?;
             }
         }
-        let failed = diagnostics.iter().any(Diagnostic::is_error);
-        report.diagnostics.extend(diagnostics);
-        report.diagnostics.extend(cut.then(|| cut_diagnostic(step)));
+        let failed = findings.diagnostics.iter().any(Diagnostic::is_error);
+        report.diagnostics.extend(findings.diagnostics);
+        report.diagnostics.extend(findings.cut.then(|| cut_diagnostic(step)));
         report.steps.push(StepReport {
             pass: step.to_string(),
             changed,
             rounds,
             op_counts: (ops_before, module.op_count()),
             rewrites: tallies.iter().map(Tally::count).sum(),
-            statistics,
+            statistics: findings.statistics,
         });
         if tallies.iter().any(Tally::stopped) {
             report.outcome = Outcome::Stopped(step.def.name);
             return Ok(report);
         }
-        if let Some(crash) = crash {
+        if let Some(crash) = findings.crash {
             let mut endless = tallies.iter().filter_map(Tally::endless);
             let is_it = |endless: &Endless| crash.item.is_none_or(|item| item == endless.item);
             report.diagnostics.push(match endless.find(is_it) {
@@ -264,6 +282,12 @@ pub fn run(
                 None => crash_diagnostic(&crash),
             });
             report.outcome = Outcome::Crashed(crash);
+            return Ok(report);
+        }
+        if let (Some(late), Some(clock)) = (findings.late, &options.clock) {
+            report.diagnostics.push(clock.diagnostic(&late));
+            let (pass, item, message) = (step.def.name, late.item, clock.message(&late));
+            report.outcome = Outcome::Crashed(Crash { pass, item, message, backtrace: None });
             return Ok(report);
         }
         if failed {
@@ -325,8 +349,11 @@ fn tally(step: &Step, options: &RunOptions, ops: usize) -> Option<Tally> {
     wanted.then(|| Tally::new(step.def.name, options.watch, limit))
 }
 
-/// Runs `work` with findings collected; an `Err` or a panic becomes one of them.
+/// Runs `work` of a pass on the module, or on an item, with findings collected; an `Err` or a panic
+/// becomes one of them.
 fn collect(
+    step: &Step,
+    item: Option<(Symbol, Option<Span>)>,
     registry: &Registry,
     threads: usize,
     options: &RunOptions,
@@ -336,19 +363,21 @@ fn collect(
     cx.sources = options.sources.clone();
     cx.explain = options.explain;
     cx.interrupt = options.interrupt;
+    let pass = step.def.name;
+    let (item, span) = item.unzip();
+    let shift = options.clock.as_ref().map(|clock| clock.start(pass, item, span.flatten()));
     let result = catch_panic(|| work(&mut cx));
+    let late = shift.and_then(Shift::end);
     let backtrace = options.backtraces.then(take_backtrace).flatten();
     let (cut, rounds) = (cx.was_cut_short(), cx.has_rounded_otherwise());
-    let mut diagnostics = cx.diagnostics;
-    let panic = match result {
-        Ok(Ok(())) => None,
-        Ok(Err(diagnostic)) => {
-            diagnostics.push(diagnostic);
+    let PassContext { mut diagnostics, statistics, sources, files, log, explanations, .. } = cx;
+    let crash = match result {
+        Ok(done) => {
+            diagnostics.extend(done.err());
             None
         }
-        Err(message) => Some(message),
+        Err(message) => Some(Crash { pass, item, message, backtrace }),
     };
-    let PassContext { statistics, sources, files, log, explanations, .. } = cx;
     Findings {
         diagnostics,
         statistics,
@@ -356,8 +385,8 @@ fn collect(
         files,
         log,
         explanations,
-        panic,
-        backtrace,
+        crash,
+        late,
         cut,
         rounds,
     }
@@ -387,7 +416,8 @@ fn run_module_pass(
     }
     let keeps = options.watch.is_some_and(|watch| watch.provenance);
     let places = keeps.then(|| provenance::places(module));
-    let findings = collect(registry, options.threads, options, |cx| pass.run(module, cx));
+    let findings =
+        collect(step, None, registry, options.threads, options, |cx| pass.run(module, cx));
     if let Some(tally) = &tally {
         for item in module.items.values_mut() {
             // What the pass made is not watched, and may say where it comes from.
@@ -400,33 +430,15 @@ fn run_module_pass(
     if let Some(places) = places {
         provenance::complete(module, &places);
     }
-    let changed = findings.panic.is_some() || fingerprint::of_module(module) != before;
-    if changed && findings.panic.is_none() {
+    let changed = findings.crash.is_some() || fingerprint::of_module(module) != before;
+    if changed && findings.crash.is_none() {
         for item in module.items.values_mut() {
             if let Some(body) = &mut item.body {
                 compact(body);
             }
         }
     }
-    let Findings { diagnostics, statistics, sources, files, log, explanations, .. } = findings;
-    let Findings { panic, backtrace, cut, rounds, .. } = findings;
-    let crash = panic.map(|message| Crash { pass: step.def.name, item: None, message, backtrace });
-    let tallies = Vec::from_iter(tally);
-    let items = vec![];
-    Executed {
-        changed,
-        items,
-        diagnostics,
-        statistics,
-        sources,
-        files,
-        log,
-        explanations,
-        crash,
-        cut,
-        rounds,
-        tallies,
-    }
+    Executed { changed, items: vec![], findings, tallies: Vec::from_iter(tally) }
 }
 
 fn run_function_pass(
@@ -447,45 +459,20 @@ fn run_function_pass(
         jobs.push(Job { order: jobs.len(), name, signature: item.signature.clone(), body });
     }
     let work = |job| run_job(step, pass, job, &signatures, registry, options);
-    let mut executed = Executed {
-        changed: false,
-        items: Vec::with_capacity(jobs.len()),
-        diagnostics: vec![],
-        statistics: Statistics::default(),
-        sources: SourceMap::default(),
-        files: FilesRead::default(),
-        log: vec![],
-        explanations: vec![],
-        crash: None,
-        cut: false,
-        rounds: false,
-        tallies: vec![],
-    };
+    let (mut changed, mut items) = (false, Vec::with_capacity(jobs.len()));
+    let (mut findings, mut tallies) = (Findings::default(), Vec::new());
     for finished in run_jobs(jobs, options.threads, &work) {
-        let Finished { job, changed, time, findings, tally } = finished;
-        executed.tallies.extend(tally);
+        let job = finished.job;
+        items.push(ItemRun { name: job.name, changed: finished.changed, time: finished.time });
+        changed |= finished.changed;
+        findings.extend(finished.findings);
+        tallies.extend(finished.tally);
         if let Some(item) = module.items.get_mut(&job.name) {
             item.signature = job.signature;
             item.body = Some(job.body);
         }
-        executed.changed |= changed;
-        executed.cut |= findings.cut;
-        executed.rounds |= findings.rounds;
-        executed.items.push(ItemRun { name: job.name, changed, time });
-        executed.diagnostics.extend(findings.diagnostics);
-        executed.sources.extend(&findings.sources);
-        executed.files.extend(&findings.files);
-        executed.log.extend(findings.log);
-        executed.explanations.extend(findings.explanations);
-        for (counter, amount) in findings.statistics {
-            *executed.statistics.entry(counter).or_default() += amount;
-        }
-        if let (Some(message), None) = (findings.panic, &executed.crash) {
-            let (pass, item, backtrace) = (step.def.name, Some(job.name), findings.backtrace);
-            executed.crash = Some(Crash { pass, item, message, backtrace });
-        }
     }
-    executed
+    Executed { changed, items, findings, tallies }
 }
 
 /// Does `work` on all jobs, the largest first, and returns the results in item order.
@@ -536,7 +523,8 @@ fn run_job(
     if let Some(tally) = &tally {
         Arc::make_mut(&mut job.body).watch(job.name, tally);
     }
-    let findings = collect(registry, 1, options, |cx| {
+    let item = (job.name, job.signature.span);
+    let findings = collect(step, Some(item), registry, 1, options, |cx| {
         let mut f = FuncMut {
             name: job.name,
             signature: &mut job.signature,
@@ -553,7 +541,7 @@ fn run_job(
     if let (Some(original), false) = (snapshot, edited) {
         // Nobody needs the copy of a body that was not edited.
         job.body = original;
-    } else if edited && findings.panic.is_none() {
+    } else if edited && findings.crash.is_none() {
         compact(&mut job.body);
     }
     let changed = edited || job.signature != signature_before;

@@ -7,6 +7,8 @@ mod rewriting;
 mod surroundings;
 mod words;
 
+use std::time::Duration;
+
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
@@ -135,4 +137,10 @@ pub(super) fn help() -> Vec<(String, String)> {
         pending[start..].reverse();
     }
     help
+}
+
+/// A time as the command line says it, in seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| !time.is_zero()).ok_or("expected seconds, more than 0".to_string())
 }

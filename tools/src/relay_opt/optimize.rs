@@ -1,17 +1,15 @@
 //! Reading, running passes, and printing.
 
-use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ir_core::body::EditLimit;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::files::{self, OutputFile};
 use ir_core::pipeline::{
-    BisectLimit, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer, RunOptions,
-    Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics, catch_panic, run,
-    take_backtrace, write_statistics,
+    BisectLimit, Clock, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer,
+    RunOptions, Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics,
+    catch_panic, run, take_backtrace, write_statistics,
 };
 use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
 use rewrites::library::Library;
@@ -26,8 +24,10 @@ use super::language::{Form, Style, infer, verify};
 use super::lowering::{self, Level};
 use super::recorded::Recorded;
 use super::report::Reporter;
+use super::reproducers::Reproducers;
 use super::semantics::Trials;
 use super::tree::Tree;
+use super::watchdog::{LastWords, Watchdog};
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, expectations, model, plain, provenance};
 use crate::io::Io;
 use crate::progress::{PassProgress, Progress};
@@ -80,6 +80,8 @@ struct Session<'a> {
     files: FilesRead,
     /// What passes explained so far.
     certificate: String,
+    /// The part at hand, as text, where it may have to be written while passes run.
+    program: String,
     reporter: Reporter,
 }
 
@@ -223,6 +225,7 @@ pub(super) fn optimize(
         results,
         files: FilesRead::default(),
         certificate: String::new(),
+        program: String::new(),
         reporter,
     };
     session.run(&input, repeated.as_ref().map(|repeated| &*repeated.program), io)
@@ -343,6 +346,7 @@ fn repeated(path: &str, args: &Optimize, io: &mut Io<'_>) -> Result<Repeated, Di
     if args.rules.is_empty() {
         args.rules.clone_from(&recorded.rules);
     }
+    args.pass_time_limit = args.pass_time_limit.or(recorded.pass_time_limit);
     Ok(Repeated { input, program, pipeline, recorded, args })
 }
 
@@ -354,6 +358,9 @@ impl Session<'_> {
             input::parts(&input.text, self.args.split_input_file).iter().enumerate()
         {
             let mut timing = Timing::new();
+            if self.args.pass_time_limit.is_some() {
+                self.program = self.program(part, reproduced, &io.directory);
+            }
             let result = self.kept(&input.file, part, &mut timing, io)?;
             let result = match result {
                 PartResult::Done(output) => {
@@ -382,9 +389,10 @@ impl Session<'_> {
                 PartResult::Internal(reason) => {
                     self.write_certificate(io)?;
                     self.reporter.finish(io)?;
-                    let model = self.is_model.then(|| self.model_text(&io.directory));
-                    let text = reproduced.or(model.as_deref()).unwrap_or(part.text());
-                    self.write_reproducer(text, reason, io)?;
+                    let program = self.program(part, reproduced, &io.directory);
+                    let pipeline = self.pipeline_text();
+                    let reproducers = Reproducers::new(self.args, &io.directory);
+                    reproducers.write(pipeline, &program, reason, io.stderr)?;
                     return Ok(INTERNAL);
                 }
             }
@@ -629,31 +637,51 @@ impl Session<'_> {
         let registry = self.registry;
         let mut found = Vec::new();
         let interrupt = io.interrupt();
-        let mut run = |pipeline: &Pipeline, module: &mut Module| -> io::Result<Outcome> {
-            let sources = rules.clone();
-            let backtraces = true;
-            let options =
-                RunOptions { threads, sources, watch, edits, explain, interrupt, backtraces };
-            let kept = results.map(|results| results.items(verified, registry));
-            let report = match kept {
-                Some(items) => {
-                    items.run(pipeline, module, &options, &mut instruments, io.stderr)?
+        let clock = args.pass_time_limit.map(Clock::new);
+        // Only a process of its own can be ended.
+        let watched = clock.clone().filter(|_| io.signals);
+        let reproducers = Reproducers::new(args, &io.directory);
+        let (program, styled) = (&self.program, io.styled);
+        let mut run =
+            |pipeline: &Pipeline, ran: &str, module: &mut Module| -> io::Result<Outcome> {
+                let _watchdog = watched.clone().map(|clock| {
+                    let (reporter, reproducers) = (reporter.clone(), reproducers.clone());
+                    let (pipeline, program) = (ran.to_string(), program.clone());
+                    let words = LastWords { reporter, reproducers, pipeline, program, styled };
+                    Watchdog::new(clock, words)
+                });
+                let (sources, clock, backtraces) = (rules.clone(), clock.clone(), true);
+                let options = RunOptions {
+                    threads,
+                    sources,
+                    watch,
+                    edits,
+                    explain,
+                    interrupt,
+                    backtraces,
+                    clock,
+                };
+                let kept = results.map(|results| results.items(verified, registry));
+                let report = match kept {
+                    Some(items) => {
+                        items.run(pipeline, module, &options, &mut instruments, io.stderr)?
+                    }
+                    None => run(pipeline, module, registry, options, &mut instruments, io.stderr)?,
+                };
+                reporter.sources(&report.sources);
+                files.extend(&report.files);
+                for explanation in &report.explanations {
+                    *certificate += &explanation.located(reporter.source_map());
                 }
-                None => run(pipeline, module, registry, options, &mut instruments, io.stderr)?,
+                if args.stats {
+                    write_statistics(&report, io.stderr)?;
+                }
+                found.extend(report.diagnostics);
+                Ok(report.outcome)
             };
-            reporter.sources(&report.sources);
-            files.extend(&report.files);
-            for explanation in &report.explanations {
-                *certificate += &explanation.located(reporter.source_map());
-            }
-            if args.stats {
-                write_statistics(&report, io.stderr)?;
-            }
-            found.extend(report.diagnostics);
-            Ok(report.outcome)
-        };
-        let mut outcome = run(&self.pipeline, module)?;
         self.lowered_by.clear();
+        let text = together(&self.pipeline, &[]);
+        let mut outcome = run(&self.pipeline, &text, module)?;
         let mut errors = Vec::new();
         for step in lowering::STEPS {
             let Some(Lowering { level, target, print_steps }) = &self.lowering else { break };
@@ -669,10 +697,13 @@ impl Session<'_> {
                 }
             };
             match Pipeline::parse(&text, registry) {
-                Ok(pipeline) => outcome = run(&pipeline, module)?,
+                Ok(pipeline) => {
+                    self.lowered_by.push(text);
+                    let all = together(&self.pipeline, &self.lowered_by);
+                    outcome = run(&pipeline, &all, module)?;
+                }
                 Err(error) => (errors, outcome) = (vec![error], Outcome::Failed),
             }
-            self.lowered_by.push(text);
         }
         found.extend(errors);
         if let Some(error) = tree.and_then(|tree| tree.failed)
@@ -752,6 +783,20 @@ impl Session<'_> {
         }
     }
 
+    /// A part of the input as text, for a reproducer.
+    fn program(
+        &self,
+        part: &input::Part<'_>,
+        reproduced: Option<&str>,
+        directory: &Path,
+    ) -> String {
+        match reproduced {
+            Some(text) => text.to_string(),
+            None if self.is_model => self.model_text(directory),
+            None => part.text().to_string(),
+        }
+    }
+
     /// The model as text, for a reproducer; empty where it cannot be imported.
     fn model_text(&self, directory: &Path) -> String {
         let text = catch_panic(|| {
@@ -766,65 +811,20 @@ impl Session<'_> {
 
     /// Everything that ran, as pipeline text.
     fn pipeline_text(&self) -> String {
-        let own = (!self.pipeline.is_empty()).then(|| self.pipeline.to_string());
-        let all: Vec<&str> = own.iter().chain(&self.lowered_by).map(|text| text.as_str()).collect();
-        all.join(",")
+        together(&self.pipeline, &self.lowered_by)
     }
 
     fn cannot_write(&mut self, error: &io::Error, io: &mut Io<'_>) -> io::Result<()> {
         let message = format!("cannot write `{}`: {}", self.args.output, plain(error));
         self.reporter.report(vec![Diagnostic::error("E0724", message)], io)
     }
+}
 
-    /// What is recorded of this run besides its passes.
-    fn recorded(&self, directory: &Path) -> Recorded {
-        let args = self.args;
-        let miscompile = args.verify_semantics.map(|_| Executor::Interp);
-        let recorded = Recorded::new(&args.rules, &args.plugins, directory);
-        Recorded { miscompile, ..recorded }
-    }
-
-    /// The folder of reproducers, which is made where it does not exist.
-    fn reproducers(&self, io: &Io<'_>) -> io::Result<PathBuf> {
-        if let Some(directory) = &self.args.crash_reproducer {
-            let directory = io.directory.join(directory);
-            fs::create_dir_all(&directory)?;
-            return Ok(directory);
-        }
-        let usual = std::env::temp_dir().join("relay-opt");
-        if files::own_folder(&usual).is_ok() {
-            return Ok(usual);
-        }
-        // Another user was first.
-        Ok(tempfile::Builder::new().prefix("relay-opt-").tempdir()?.keep())
-    }
-
-    /// Writes a reproducer and prints where it is, as the last line.
-    fn write_reproducer(&self, text: &str, reason: String, io: &mut Io<'_>) -> io::Result<()> {
-        let reproducer = Reproducer {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            pipeline: self.pipeline_text(),
-            settings: self.recorded(&io.directory).settings(),
-            reason,
-            input: text.to_string(),
-        };
-        let contents = reproducer.to_string();
-        // Equal crashes share a file.
-        let mut hasher = DefaultHasher::new();
-        contents.hash(&mut hasher);
-        let name = format!("crash-{:016x}.relay", hasher.finish());
-        let written = self.reproducers(io).and_then(|directory| {
-            let path = directory.join(&name);
-            files::write_here(&path, contents).map(|()| path)
-        });
-        match written {
-            Ok(path) => writeln!(io.stderr, "reproducer: {}", path.display()),
-            Err(error) => {
-                let error = plain(&error);
-                writeln!(io.stderr, "cannot write the reproducer `{name}`: {error}")
-            }
-        }
-    }
+/// The text of `pipeline`, and of the passes that lowering ran besides.
+fn together(pipeline: &Pipeline, lowered_by: &[String]) -> String {
+    let own = (!pipeline.is_empty()).then(|| pipeline.to_string());
+    let all: Vec<&str> = own.iter().chain(lowered_by).map(|text| text.as_str()).collect();
+    all.join(",")
 }
 
 /// What to say of a panic.

@@ -1,14 +1,15 @@
 //! What a run was told besides its passes, as reproducers record it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use ir_core::Diagnostic;
 
-use super::args::Executor;
+use super::args::{Executor, seconds};
 
 /// What a reproducer records.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Recorded {
     /// Whether results are compared, and what runs the program after the passes.
     pub(super) miscompile: Option<Executor>,
@@ -18,6 +19,8 @@ pub(super) struct Recorded {
     pub(super) plugins: Vec<String>,
     /// Seconds of `--timeout`.
     pub(super) timeout: Option<u64>,
+    /// That of `--pass-time-limit`.
+    pub(super) pass_time_limit: Option<Duration>,
 }
 
 impl Recorded {
@@ -29,7 +32,7 @@ impl Recorded {
         };
         let rules = rules.iter().filter(|path| *path != "-").map(whole).collect();
         let plugins = plugins.iter().map(whole).collect();
-        Recorded { miscompile: None, rules, plugins, timeout: None }
+        Recorded { rules, plugins, ..Recorded::default() }
     }
 
     /// As lines of a reproducer.
@@ -46,6 +49,9 @@ impl Recorded {
         if let Some(seconds) = self.timeout {
             set("timeout", &seconds.to_string());
         }
+        if let Some(limit) = self.pass_time_limit {
+            set("pass-time-limit", &limit.as_secs_f64().to_string());
+        }
         settings
     }
 
@@ -54,8 +60,7 @@ impl Recorded {
     /// # Errors
     /// Those that mean nothing.
     pub(super) fn read(settings: &[(String, String)]) -> Result<Recorded, Diagnostic> {
-        let (rules, plugins) = (vec![], vec![]);
-        let mut recorded = Recorded { miscompile: None, rules, plugins, timeout: None };
+        let mut recorded = Recorded::default();
         for (name, value) in settings {
             let wrong = || {
                 let message = format!("`{name}: {value}` of a reproducer means nothing here");
@@ -71,6 +76,9 @@ impl Recorded {
                 ("plugin", path) => recorded.plugins.push(path.to_string()),
                 ("timeout", seconds) => {
                     recorded.timeout = Some(seconds.parse().map_err(|_| wrong())?);
+                }
+                ("pass-time-limit", text) => {
+                    recorded.pass_time_limit = Some(seconds(text).map_err(|_| wrong())?);
                 }
                 _ => return Err(wrong()),
             }

@@ -9,6 +9,7 @@ use super::args::DiagnosticForm;
 use crate::io::Io;
 
 /// Collects diagnostics and writes them in the form that was asked for, up to a limit.
+#[derive(Clone)]
 pub(super) struct Reporter {
     form: DiagnosticForm,
     /// How many errors are written, and how many warnings and notes; 0 is all.

@@ -1,9 +1,11 @@
 //! Arguments of optimizing, the default.
 
+use std::time::Duration;
+
 use clap::{ArgAction, Args, ValueEnum};
 use ir_core::pipeline::DiffForm;
 
-use super::{DiagnosticForm, ModelOptions};
+use super::{DiagnosticForm, ModelOptions, seconds};
 use crate::io::Io;
 
 /// Optimizing, the default.
@@ -59,7 +61,7 @@ pub(crate) struct Optimize {
     #[arg(long, conflicts_with_all = ["output", "rules", "emit", "print_ir_before", "print_ir_after",
           "print_ir_after_change", "print_ir_tree_dir", "print_schedule_steps", "dump_egraph",
           "explain_rewrites", "timing", "stats",
-          "verify_semantics", "bisect_limit", "pass_limit",  "run_reproducer",
+          "verify_semantics", "bisect_limit", "pass_limit", "pass_time_limit", "run_reproducer",
           "split_input_file", "verify_diagnostics", "cache", "print_pipeline"])]
     pub(crate) watch: bool,
     /// Keeps results in this folder, and takes them from there where input and options are the same.
@@ -147,6 +149,11 @@ pub(crate) struct Optimize {
     /// for each operation that the pass begins with, and 10,000,000 besides
     #[arg(long, value_name = "N", help_heading = "Checking passes")]
     pub(crate) pass_limit: Option<u64>,
+    /// Ends the process where a pass works longer than this on one function, or on the module, even
+    /// where it edits nothing. The default is any time
+    #[arg(long, value_name = "SECONDS", help_heading = "Checking passes",
+          value_parser = seconds)]
+    pub(crate) pass_time_limit: Option<Duration>,
     /// Where a reproducer goes when a pass crashes; the default is a folder for temporary files
     #[arg(long, value_name = "DIR", help_heading = "Checking passes")]
     pub(crate) crash_reproducer: Option<String>,
