@@ -17,6 +17,11 @@ pub struct MakeZero(pub fn(&mut Body, InsertPoint, Type) -> Option<ValueId>);
 #[derive(Clone, Copy, Debug)]
 pub struct MakeTuple(pub fn(&mut Body, InsertPoint, &[ValueId]) -> ValueId);
 
+/// Puts what the function that the operation with this hook makes computes in the place of its only
+/// call; returns whether that could be done, and changes nothing where not.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenFunction(pub fn(&mut Body, OpId) -> bool);
+
 /// Removes a parameter of the function that the operation with this hook makes or names, by its place,
 /// and the argument from all calls; returns whether that could be done, and changes nothing where not.
 /// A parameter of a region must have no users, and goes from the region as well.

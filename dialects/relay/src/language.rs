@@ -7,7 +7,7 @@
 mod reducing;
 mod verify;
 
-use ir_core::reduce::{DropParameter, MakeTuple, MakeZero};
+use ir_core::reduce::{DropParameter, MakeTuple, MakeZero, OpenFunction};
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, ItemDef, Loc, Op, OpFields,
     OpId, OpParts, Registry, Signature, Symbol, TensorData, Type, ValueId,
@@ -433,7 +433,8 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.op::<Call>();
     registry.add_op(<Tuple as Op>::info().with(MakeTuple(tuple)));
     registry.op::<TupleGet>();
-    registry.add_op(<Fn as Op>::info().with(DropParameter(reducing::drop_parameter)));
+    let function = <Fn as Op>::info().with(DropParameter(reducing::drop_parameter));
+    registry.add_op(function.with(OpenFunction(reducing::open_function)));
     registry.op::<If>();
     registry.op::<Match>();
     registry.op::<RefCreate>();

@@ -43,6 +43,9 @@ struct Session {
     recorded: Recorded,
 }
 
+/// The elements of all values from which on running a program takes long.
+const LARGE: u128 = 1_000_000;
+
 /// Seconds of `--timeout`, where nobody says.
 const SECONDS: u64 = 10;
 
@@ -96,6 +99,7 @@ pub(super) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) 
         Ok(session) => session,
         Err(Ended(status)) => return Ok(status),
     };
+    session.make_small(io)?;
     let place = bisected(&session, io);
     let reproducer = match place {
         None => return session.fail(no_fault(&session.trial), io),
@@ -140,6 +144,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
         return session.fail(unwritable(&folder, &error), io);
     }
     let before = session.module.op_count();
+    session.make_small(io)?;
     let place = bisected(&session, io);
     let mut alone = None;
     if let Some(Place::Narrowed(finding, executions, total)) = &place {
@@ -232,6 +237,9 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
                 rule_files.clone_from(&earlier.rules);
                 recorded.rules.clone_from(&earlier.rules);
             }
+            if let (Some(limit), None) = (earlier.pass_time_limit, &predicate) {
+                return ended(&mut reporter, vec![endless(limit)], DIAGNOSTICS, io);
+            }
             recorded.timeout = recorded.timeout.or(earlier.timeout);
             needed = Some(earlier);
         }
@@ -306,6 +314,16 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     Ok(Ok(Session { trial, module, text, reporter, recorded }))
 }
 
+/// What to say of a reproducer whose passes take too long: in this process they would not end.
+fn endless(limit: Duration) -> Diagnostic {
+    let seconds = limit.as_secs_f64();
+    let message = format!("a pass of this reproducer works for more than {seconds} s");
+    Diagnostic::error("E0760", message).help(format!(
+        "say which fault it is; for one that takes too long, name the passes in \
+         `--command 'relay-opt {{}} --pass P --pass-time-limit {seconds}; test $? = 3'`"
+    ))
+}
+
 fn ended<T>(
     reporter: &mut Reporter,
     diagnostics: Vec<Diagnostic>,
@@ -318,6 +336,19 @@ fn ended<T>(
 }
 
 impl Session {
+    /// Makes the extents of a program small that would run for long, where the fault shows then too.
+    fn make_small(&mut self, io: &mut Io<'_>) -> io::Result<()> {
+        let runs = matches!(self.trial.predicate, Predicate::Miscompile(_));
+        if !runs || reduce::elements(&self.module) < LARGE {
+            return Ok(());
+        }
+        if let Some((small, _)) = reduce::small(&self.module, &self.trial) {
+            writeln!(io.stderr, "the fault shows with small extents as well, which are looked at")?;
+            (self.module, self.text) = (small.module, small.text);
+        }
+        Ok(())
+    }
+
     /// The texts that places in what was found are about.
     fn sources(&self, found: &Bisected) -> SourceMap {
         let mut sources = self.reporter.source_map().clone();

@@ -1,5 +1,7 @@
 //! What a program computes, for comparing it before and after passes.
 
+use std::ops::Range;
+
 use indexmap::IndexMap;
 use ir_core::pipeline::Oracle;
 use ir_core::{
@@ -14,7 +16,7 @@ use relay::language::FUNC;
 use target_core::targets;
 use te::loops::{KERNEL, OUTPUTS};
 
-use crate::executor::{BuildOptions, Fusion, Program};
+use crate::executor::{BuildOptions, Program};
 use crate::progress::Progress;
 
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
@@ -36,7 +38,8 @@ pub(super) fn mismatch(found: &Value, expected: &Value, finite: bool) -> Option<
 /// Runs functions on random inputs: `main` where there is one, else every function that takes
 /// data only. Functions of Relay, compute functions and kernels are run, each by its interpreter.
 pub(super) struct Trials {
-    count: u32,
+    /// The numbers of the inputs, which choose them.
+    inputs: Range<u32>,
     step_limit: u64,
     /// Whether there are as many trials again with floats of all magnitudes.
     all_magnitudes: bool,
@@ -61,6 +64,8 @@ struct Call {
     /// For floats of all magnitudes, the exponent of two of the greatest.
     reach: Option<i32>,
     seed: u64,
+    /// Its number among those of the function, for people.
+    number: u32,
 }
 
 impl Call {
@@ -114,7 +119,12 @@ fn kind(item: &Item) -> Option<Kind> {
 impl Trials {
     /// `count` trials for each function.
     pub(super) fn new(count: u32) -> Trials {
-        Trials { count, step_limit: STEP_LIMIT, all_magnitudes: false, plan: None }
+        Trials { inputs: 0..count, step_limit: STEP_LIMIT, all_magnitudes: false, plan: None }
+    }
+
+    /// The trials with these numbers, from 0, for each function.
+    pub(super) fn of_inputs(inputs: Range<u32>) -> Trials {
+        Trials { inputs, ..Trials::new(0) }
     }
 
     /// The same, and as many trials with floats of all magnitudes, up to 10⁴ and 10³⁰ in turn.
@@ -142,12 +152,13 @@ impl Trials {
                 function.params = function.params[..inputs].into();
             }
             let spreads = spreads(item, registry);
-            let near = (0..self.count).map(|seed| (seed, None));
+            let near = self.inputs.clone().map(|seed| (seed, None));
             let reaches = [Magnitudes::REACHES[0], Magnitudes::REACHES[2]].into_iter().cycle();
-            let far = (0..self.count).zip(reaches.map(Some)).filter(|_| self.all_magnitudes);
-            for (seed, reach) in near.chain(far) {
+            let far = self.inputs.clone().zip(reaches.map(Some)).filter(|_| self.all_magnitudes);
+            for (number, (seed, reach)) in (self.inputs.start..).zip(near.chain(far)) {
                 let (function, spreads) = (function.clone(), spreads.clone());
-                let call = Call { name: *name, function, spreads, reach, seed: u64::from(seed) };
+                let (name, seed) = (*name, u64::from(seed));
+                let call = Call { name, function, spreads, reach, seed, number };
                 match call.arguments(&signatures) {
                     Ok(_) => calls.push(call),
                     Err(message) if main.is_some() => {
@@ -216,14 +227,7 @@ impl Trials {
         };
         let target = targets(registry).parse("c{threads=1}")?;
         let progress = Progress::hidden();
-        let options = BuildOptions {
-            target: &*target,
-            fusion: Fusion::Dominator,
-            threads: 1,
-            interpret,
-            checked: true,
-            progress: &progress,
-        };
+        let options = BuildOptions { interpret, ..BuildOptions::new(&*target, &progress) };
         let built = Program::build(module.clone(), registry, &options, &mut vec![]);
         let (mut program, _) = built.map_err(first)?;
         self.run(module, registry, &mut |call, _, arguments| {
@@ -299,7 +303,7 @@ impl Oracle for Trials {
             if let (Some(found), Some(expected)) = (flat(found), flat(expected)) {
                 difference = call.mismatch(&found, &expected, finite)?;
             }
-            Some(format!("@{name} on random input {index}: {difference}"))
+            Some(format!("@{name} on random input {}: {difference}", call.number))
         })
     }
 

@@ -1,6 +1,6 @@
 //! Edits that the reducer of programs leaves to this dialect.
 
-use ir_core::{Body, FunctionType, OpId, Type, TypeData, ValueId};
+use ir_core::{Body, FunctionType, InsertPoint, OpId, Type, TypeData, ValueId};
 
 use super::{Call, Fn, fn_params, fn_self};
 
@@ -47,5 +47,37 @@ pub(super) fn drop_parameter(body: &mut Body, op: OpId, index: usize) -> bool {
     for value in values {
         body.set_ty(value, ty);
     }
+    true
+}
+
+/// Puts what the function that `op`, a `relay.fn`, makes computes in the place of its only call; `false`,
+/// and nothing is done, where it is used otherwise or calls itself.
+pub(super) fn open_function(body: &mut Body, op: OpId) -> bool {
+    let only = |value: ValueId| {
+        let mut uses = body.uses(value);
+        uses.next().filter(|_| uses.next().is_none())
+    };
+    let calls_itself = fn_self(body, op).is_some_and(|own| !body.is_unused(own));
+    let Some((call, 0)) = only(body.result(op, 0)).filter(|_| !calls_itself) else { return false };
+    let (params, block) = (fn_params(body, op).to_vec(), body.region_block(op, 0));
+    let arguments: Vec<ValueId> = body.operands(call).skip(1).collect();
+    let value = body.last_op(block).and_then(|last| body.operands(last).next());
+    let (Some(_), Some(value)) = (body.view::<Call>(call), value) else { return false };
+    if arguments.len() != params.len() {
+        return false;
+    }
+    // The value may be a parameter.
+    let given = |value| params.iter().position(|param| *param == value);
+    let value = given(value).map_or(value, |index| arguments[index]);
+    for (param, argument) in params.iter().zip(arguments) {
+        body.replace_all_uses(*param, argument);
+    }
+    if let Some(last) = body.last_op(block) {
+        body.erase(last);
+    }
+    body.move_block_ops(block, InsertPoint::Before(call));
+    body.replace_all_uses(body.result(call, 0), value);
+    body.erase(call);
+    body.erase(op);
     true
 }

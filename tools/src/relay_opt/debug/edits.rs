@@ -2,9 +2,9 @@
 //! whether the program still verifies is for the reducer to see; so they know nothing of operations
 //! but their declarations and two hooks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
-use ir_core::reduce::{DropParameter, MakeTuple, MakeZero};
+use ir_core::reduce::{DropParameter, MakeTuple, MakeZero, OpenFunction};
 use ir_core::registry::Arity;
 use ir_core::{
     Attr, AttrData, AttrDict, BlockId, Body, DType, Dim, Effects, FunctionType, InsertPoint, Item,
@@ -17,11 +17,13 @@ use ir_core::{
 pub(crate) enum Strategy {
     /// Items go.
     Items,
+    /// What a function within another computes takes the place of its call.
+    Calls,
     /// Operations go; parameters take the place of their results.
     Operations,
     /// Results of a function go.
     Results,
-    /// An operand takes the place of an operation.
+    /// What an operation is computed from takes its place.
     Operands,
     /// What is inside an operation takes its place.
     Regions,
@@ -43,8 +45,9 @@ pub(crate) enum Strategy {
 
 impl Strategy {
     /// All of them, those that remove much first.
-    pub(crate) const ALL: [Strategy; 12] = [
+    pub(crate) const ALL: [Strategy; 13] = [
         Strategy::Items,
+        Strategy::Calls,
         Strategy::Operations,
         Strategy::Results,
         Strategy::Operands,
@@ -65,6 +68,7 @@ impl Strategy {
             Strategy::Operations => "operations",
             Strategy::Results => "results",
             Strategy::Operands => "chains",
+            Strategy::Calls => "calls",
             Strategy::Regions => "regions",
             Strategy::Insides => "functions",
             Strategy::Zeros => "zeros",
@@ -87,8 +91,10 @@ pub(crate) enum Edit {
     Operation(Symbol, OpId),
     /// Removes this result.
     Result(Symbol, usize),
-    /// Replaces an operation by this operand.
-    Operand(Symbol, OpId, usize),
+    /// Replaces an operation by this value, from which it is computed.
+    Operand(Symbol, OpId, ValueId),
+    /// Puts what the function that an operation is computes in the place of its call.
+    Call(Symbol, OpId),
     /// Replaces an operation by what is in this region.
     Region(Symbol, OpId, usize),
     /// Makes the value of this region that of the function.
@@ -187,14 +193,10 @@ fn op_edits(
             found.push(Edit::Zero(name, op));
         }
         Strategy::Operands if body.result_count(op) == 1 => {
-            let ty = body.ty(body.result(op, 0));
-            let mut same: Vec<ValueId> = Vec::new();
-            for (index, operand) in body.operands(op).enumerate() {
-                if body.ty(operand) == ty && !same.contains(&operand) {
-                    same.push(operand);
-                    found.push(Edit::Operand(name, op, index));
-                }
-            }
+            found.extend(sources(body, op).into_iter().map(|from| Edit::Operand(name, op, from)));
+        }
+        Strategy::Calls if registry.hook::<OpenFunction>(body.op_name(op)).is_some() => {
+            found.push(Edit::Call(name, op));
         }
         Strategy::Regions if !traits.contains(Traits::DEFERRED) => {
             found.extend((0..body.regions(op).len()).map(|index| Edit::Region(name, op, index)));
@@ -219,6 +221,32 @@ fn op_edits(
         }
         _ => {}
     }
+}
+
+/// The most values that are looked at for one that can take the place of an operation.
+const MOST_SOURCES: usize = 16;
+
+/// Values of the type of the result of `op` that it is computed from: operands, and behind those of
+/// other types what they are computed from, such as the operand of a normalization of which `op` is
+/// the first result.
+fn sources(body: &Body, op: OpId) -> Vec<ValueId> {
+    let ty = body.ty(body.result(op, 0));
+    let mut seen: Vec<ValueId> = Vec::new();
+    let mut found = Vec::new();
+    let mut pending: VecDeque<OpId> = VecDeque::from([op]);
+    while let Some(op) = pending.pop_front() {
+        for operand in body.operands(op) {
+            if seen.len() == MOST_SOURCES || seen.contains(&operand) {
+                continue;
+            }
+            seen.push(operand);
+            match body.ty(operand) == ty {
+                true => found.push(operand),
+                false => pending.extend(body.defining_op(operand)),
+            }
+        }
+    }
+    found
 }
 
 /// Applies `edits`, which were found in `module`; those that an earlier one has made impossible are
@@ -257,6 +285,7 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
         | Edit::Operation(name, _)
         | Edit::Result(name, _)
         | Edit::Operand(name, ..)
+        | Edit::Call(name, _)
         | Edit::Region(name, ..)
         | Edit::Inside(name, ..)
         | Edit::Zero(name, _)
@@ -285,11 +314,17 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
             let index = body.block_args(body.entry()).iter().position(|arg| *arg == from)?;
             body.remove_block_arg(body.entry(), index);
         }
-        Edit::Operand(_, op, index) => {
+        Edit::Operand(_, op, from) => {
             let body = live(item, op)?;
-            let (result, operand) = (body.result(op, 0), body.operand(op, index));
-            body.replace_all_uses(result, operand);
+            let is_there = body.defining_op(from).is_none_or(|from| body.is_live(from));
+            let result = body.result(op, 0);
+            body.replace_all_uses(result, Some(from).filter(|_| is_there)?);
             body.erase(op);
+        }
+        Edit::Call(_, op) => {
+            let body = live(item, op)?;
+            let hook = registry.hook::<OpenFunction>(body.op_name(op))?;
+            (hook.0)(body, op);
         }
         Edit::Zero(_, op) => {
             let body = live(item, op)?;

@@ -56,13 +56,18 @@ pub(crate) type Watcher<'w> = dyn FnMut(&Reduced, Strategy) + 'w;
 type Size = (usize, usize, usize, usize, u128, usize);
 
 fn size(module: &Module, text: &str) -> Size {
-    let (mut params, mut attributes, mut elements) = (0, 0, 0_u128);
+    let (mut params, mut attributes) = (0, 0);
     for body in module.items.values().filter_map(|item| item.body.as_deref()) {
-        params += body.block_args(body.entry()).len();
+        params += body.walk_blocks().map(|block| body.block_args(block).len()).sum::<usize>();
         attributes += body.walk().map(|op| body.attrs(op).entries().len()).sum::<usize>();
-        elements += body.walk_blocks().map(|block| elements_of(body, block)).sum::<u128>();
     }
-    (module.op_count(), module.items.len(), params, attributes, elements, text.len())
+    (module.op_count(), module.items.len(), params, attributes, elements(module), text.len())
+}
+
+/// The elements of all values of `module`.
+pub(crate) fn elements(module: &Module) -> u128 {
+    let bodies = module.items.values().filter_map(|item| item.body.as_deref());
+    bodies.map(|body| body.walk_blocks().map(|block| elements_of(body, block)).sum::<u128>()).sum()
 }
 
 /// The elements of the values that `block` and its operations define.
@@ -93,10 +98,14 @@ pub(crate) fn reduce(
     };
     let (module, text, finding) = match small {
         Some((Candidate { module, text }, finding)) => (module, text, finding),
-        None => {
-            let finding = trial.check(&module, &text, Extent::All)?;
-            (module, text, finding)
-        }
+        // The program is what is read from its text, if that shows the fault.
+        None => match Candidate::new(&module, &[], trial).and_then(|read| shown(read, trial)) {
+            Some((Candidate { module, text }, finding)) => (module, text, finding),
+            None => {
+                let finding = trial.check(&module, &text, Extent::All)?;
+                (module, text, finding)
+            }
+        },
     };
     let mut trial = trial.clone();
     trial.key = Some(finding.key.clone());
@@ -104,16 +113,10 @@ pub(crate) fn reduce(
     trial.limit = Some(Limit { time, left: Arc::default() });
     let best = Reduced { module, text, finding, trials: 1, complete: false, endless: 0 };
     let mut search = Search { trial: &trial, limits, best, tried: FxHashSet::default(), watcher };
-    // From here on the program is what is read from its text, if that shows the fault.
-    if let Some(read) = Candidate::new(&search.best.module, &[], &trial)
-        && let Some(finding) = trial.check(&read.module, &read.text, Extent::All)
-    {
-        search.best = Reduced { finding, ..search.best.with(read) };
-    }
     loop {
         let before = search.size();
         for strategy in Strategy::ALL {
-            if strategy == Strategy::Operations {
+            if strategy == Strategy::Calls {
                 search.cut();
             }
             search.shrink(strategy);
@@ -132,19 +135,23 @@ pub(crate) fn reduce(
 /// extents.
 const SMALL: [i64; 4] = [4, 8, 16, 32];
 
-/// `module` with small extents, where it shows the fault then.
-fn small(module: &Module, trial: &Trial) -> Option<(Candidate, Finding)> {
-    SMALL.into_iter().find_map(|most| {
-        let candidate = Candidate::new(module, &[Edit::Shrink(most)], trial)?;
-        let finding = trial.check(&candidate.module, &candidate.text, Extent::All)?;
-        Some((candidate, finding))
-    })
+/// `module` with small extents, where it shows the fault then, and what that is.
+pub(crate) fn small(module: &Module, trial: &Trial) -> Option<(Candidate, Finding)> {
+    SMALL
+        .into_iter()
+        .find_map(|most| shown(Candidate::new(module, &[Edit::Shrink(most)], trial)?, trial))
+}
+
+/// `candidate`, where it shows the fault, and what that is.
+fn shown(candidate: Candidate, trial: &Trial) -> Option<(Candidate, Finding)> {
+    let finding = trial.check(&candidate.module, &candidate.text, Extent::All)?;
+    Some((candidate, finding))
 }
 
 /// A program to be tried.
-struct Candidate {
-    module: Module,
-    text: String,
+pub(crate) struct Candidate {
+    pub(crate) module: Module,
+    pub(crate) text: String,
 }
 
 impl Candidate {
