@@ -571,9 +571,12 @@ impl<'t> Solver<'t> {
                         pending.push((*a, *b, inner));
                         Ok(Fit::Whole)
                     }
-                    (TypeParam::Dim(a), TypeParam::Dim(b)) => self.relate_dims(*a, *b, inner),
                     (a, b) if a == b => Ok(Fit::Whole),
-                    _ => mismatch,
+                    // An extent may be written as if it were a type.
+                    (a, b) => match (as_dim(*a), as_dim(*b)) {
+                        (Some(a), Some(b)) => self.relate_dims(a, b, inner),
+                        _ => mismatch,
+                    },
                 }))
             }
             _ => mismatch,

@@ -117,7 +117,7 @@ impl Parser<'_> {
 
     fn parse_type_parts(&mut self) -> Result<Type, Reported> {
         let mut open: Vec<Open> = Vec::new();
-        let mut parts: Vec<Type> = Vec::new();
+        let mut parts: Vec<TypeParam> = Vec::new();
         loop {
             if open.len() >= MAX_TYPE_DEPTH as usize {
                 let place = self.cursor.span(self.cursor.peek());
@@ -125,13 +125,13 @@ impl Parser<'_> {
                 self.cursor.report(Diagnostic::error(codes::DEPTH, message).at(place));
                 return Err(Reported);
             }
-            let Some(mut ty) = self.type_start(&mut open, parts.len())? else { continue };
-            // Close whatever ends after this type.
+            let Some(mut part) = self.type_start(&mut open, parts.len())? else { continue };
+            // Close whatever ends after this part.
             loop {
                 match open.last_mut() {
-                    None => return Ok(ty),
+                    None => return Ok(as_type(part)),
                     Some(Open::Tuple { first, comma }) => {
-                        parts.push(ty);
+                        parts.push(part);
                         if self.cursor.eat(TokenKind::Comma) {
                             *comma = true;
                             if self.cursor.kind() != TokenKind::RightParen {
@@ -140,15 +140,14 @@ impl Parser<'_> {
                         }
                         self.cursor.expect(TokenKind::RightParen)?;
                         let fields = parts.split_off(*first);
-                        ty = if fields.len() == 1 && !*comma {
-                            fields[0]
-                        } else {
-                            Type::tuple(fields)
+                        part = match fields[..] {
+                            [one] if !*comma => one,
+                            _ => TypeParam::Type(Type::tuple(fields.into_iter().map(as_type))),
                         };
                         open.pop();
                     }
                     Some(Open::Params { first, names }) => {
-                        parts.push(ty);
+                        parts.push(part);
                         if self.cursor.eat(TokenKind::Comma)
                             && self.cursor.kind() != TokenKind::RightParen
                         {
@@ -160,23 +159,21 @@ impl Parser<'_> {
                         break;
                     }
                     Some(Open::Result { first, names }) => {
-                        let params = parts.split_off(*first).into();
+                        let params = parts.split_off(*first).into_iter().map(as_type).collect();
                         let bound = self.type_params.len() - *names;
                         let type_params = self.type_params.split_off(bound).into();
-                        ty = Type::new(TypeData::Function(FunctionType {
-                            type_params,
-                            params,
-                            result: ty,
-                        }));
+                        let result = as_type(part);
+                        let function = FunctionType { type_params, params, result };
+                        part = TypeParam::Type(Type::new(TypeData::Function(function)));
                         open.pop();
                     }
                     Some(Open::Ref) => {
                         self.cursor.expect(TokenKind::RightParen)?;
-                        ty = Type::reference(ty);
+                        part = TypeParam::Type(Type::reference(as_type(part)));
                         open.pop();
                     }
                     Some(Open::Named { first, name, start }) => {
-                        parts.push(ty);
+                        parts.push(part);
                         if self.cursor.eat(TokenKind::Comma)
                             && self.cursor.kind() != TokenKind::RightBracket
                         {
@@ -185,7 +182,7 @@ impl Parser<'_> {
                         self.cursor.expect(TokenKind::RightBracket)?;
                         let (name, start) = (*name, *start);
                         let params = parts.split_off(*first);
-                        ty = self.named_type(name, start, params);
+                        part = TypeParam::Type(self.named_type(name, start, params));
                         open.pop();
                     }
                 }
@@ -193,18 +190,23 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a type up to its first part: the type itself where it has no parts.
-    fn type_start(&mut self, open: &mut Vec<Open>, first: usize) -> Result<Option<Type>, Reported> {
+    /// Reads a type up to its first part: the type itself where it has no parts. A parameter of a named
+    /// type may be an extent, `dim(n)`.
+    fn type_start(
+        &mut self,
+        open: &mut Vec<Open>,
+        first: usize,
+    ) -> Result<Option<TypeParam>, Reported> {
         let token = self.cursor.peek();
         match token.kind {
             TokenKind::Underscore => {
                 self.cursor.bump();
-                Ok(Some(Type::unknown()))
+                Ok(Some(TypeParam::Type(Type::unknown())))
             }
             TokenKind::LeftParen => {
                 self.cursor.bump();
                 if self.cursor.eat(TokenKind::RightParen) {
-                    return Ok(Some(Type::unit()));
+                    return Ok(Some(TypeParam::Type(Type::unit())));
                 }
                 open.push(Open::Tuple { first, comma: false });
                 Ok(None)
@@ -212,7 +214,16 @@ impl Parser<'_> {
             TokenKind::Identifier => {
                 self.cursor.bump();
                 match token.text(self.cursor.source) {
-                    "Tensor" => self.tensor_type().map(Some),
+                    "Tensor" => Ok(Some(TypeParam::Type(self.tensor_type()?))),
+                    "dim"
+                        if self.cursor.kind() == TokenKind::LeftParen
+                            && matches!(open.last(), Some(Open::Named { .. })) =>
+                    {
+                        self.cursor.bump();
+                        let extent = self.parse_dim(0)?;
+                        self.cursor.expect(TokenKind::RightParen)?;
+                        Ok(Some(TypeParam::Dim(extent)))
+                    }
                     "fn" => {
                         let names = self.type_param_names()?.len();
                         self.cursor.expect(TokenKind::LeftParen)?;
@@ -249,16 +260,17 @@ impl Parser<'_> {
         first: usize,
         word: &str,
         token: Token,
-    ) -> Result<Option<Type>, Reported> {
+    ) -> Result<Option<TypeParam>, Reported> {
+        let whole = |ty| Ok(Some(TypeParam::Type(ty)));
         let name = Symbol::new(word);
         if let Some(name) = self.type_params.get(name) {
-            return Ok(Some(Type::parameter(name)));
+            return whole(Type::parameter(name));
         }
         if let Ok(dtype) = word.parse::<DType>() {
-            return Ok(Some(Type::scalar(dtype)));
+            return whole(Type::scalar(dtype));
         }
         if !self.cursor.eat(TokenKind::LeftBracket) || self.cursor.eat(TokenKind::RightBracket) {
-            return Ok(Some(self.named_type(name, token.start, Vec::new())));
+            return whole(self.named_type(name, token.start, Vec::new()));
         }
         open.push(Open::Named { first, name, start: token.start });
         Ok(None)
@@ -278,10 +290,10 @@ impl Parser<'_> {
     }
 
     /// The type `name` applied to `params`; its declaration is looked up at the end of the module.
-    fn named_type(&mut self, name: Symbol, start: u32, params: Vec<Type>) -> Type {
+    fn named_type(&mut self, name: Symbol, start: u32, params: Vec<TypeParam>) -> Type {
         let span = self.cursor.since(start);
         self.uses.types.entry((name, params.len())).or_insert(span);
-        Type::named(name, params.into_iter().map(TypeParam::Type))
+        Type::named(name, params)
     }
 
     /// `[A, n]`, where it stands: the parameters, now in scope. One that shadows another gets a
@@ -470,4 +482,12 @@ pub(super) fn merge(a: Type, b: Type) -> Option<Type> {
         return Some(b);
     }
     None
+}
+
+/// A part that is a type: only parameters of named types are anything else.
+fn as_type(part: TypeParam) -> Type {
+    match part {
+        TypeParam::Type(ty) => ty,
+        _ => Type::unknown(),
+    }
 }
