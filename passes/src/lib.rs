@@ -43,6 +43,7 @@ pub mod worklist;
 
 /// Adds all passes to `registry`, in alphabetical order.
 pub fn register(registry: &mut Registry) {
+    rewrites::library::register(registry);
     by_rules::register(registry);
     compute::register(registry);
     registry.pass::<alter_op_layout::AlterOpLayout>();

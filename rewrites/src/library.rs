@@ -1,5 +1,7 @@
 //! The rules that are built in, and choosing among them and those of files.
 
+use std::sync::{Arc, OnceLock};
+
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::{Diagnostic, FilesRead, Registry, SourceMap, Symbol};
@@ -127,7 +129,43 @@ impl RuleSet {
     }
 }
 
+/// What a registry keeps: the rules that are built in and those that it holds, read when they are
+/// first asked for. Copies of a registry share them.
+#[derive(Clone, Default)]
+pub struct Kept(Arc<OnceLock<Read>>);
+
+/// Rules as they were read, what was found, and what they were read with.
+struct Read {
+    with: Known,
+    library: Library,
+    found: Vec<Diagnostic>,
+}
+
+/// What in a registry the meaning of rules depends on.
+#[derive(PartialEq)]
+struct Known {
+    ops: Vec<&'static str>,
+    functions: Vec<&'static str>,
+    files: Vec<(&'static str, &'static str)>,
+}
+
+impl Known {
+    fn of(registry: &Registry) -> Known {
+        Known {
+            ops: registry.ops().map(|op| op.def.name).collect(),
+            functions: registry.rule_functions().map(|function| function.name).collect(),
+            files: registry.rule_files().map(|file| (file.name, file.text)).collect(),
+        }
+    }
+}
+
+/// Adds where `registry` keeps its rules.
+pub fn register(registry: &mut Registry) {
+    registry.extension_mut::<Kept>();
+}
+
 /// Rules by file.
+#[derive(Clone, Default)]
 pub struct Library {
     /// The rules in file order.
     pub rules: Vec<Rule>,
@@ -145,19 +183,34 @@ impl Library {
     /// # Errors
     /// What is wrong in the files, and names that are given twice.
     pub fn new(registry: &Registry, files: &SourceMap) -> (Library, Vec<Diagnostic>) {
-        let (sources, read) = (SourceMap::default(), FilesRead::default());
-        let mut library = Library { rules: vec![], files: vec![], sources, read };
-        let mut found = Vec::new();
-        for (file, text) in BUILT_IN {
-            found.extend(library.add(file, text, registry));
-        }
-        for file in registry.rule_files() {
-            found.extend(library.add(file.name, file.text, registry));
-        }
+        let (mut library, mut found) = Library::of(registry);
         for (file, text) in files.files() {
             found.extend(library.add(file.as_str(), text, registry));
         }
         (library, found)
+    }
+
+    /// The built-in rules and those of the registry, which are read once.
+    fn of(registry: &Registry) -> (Library, Vec<Diagnostic>) {
+        let with = Known::of(registry);
+        let kept = registry.extension::<Kept>();
+        let kept = kept.map(|kept| kept.0.get_or_init(|| Library::read(registry)));
+        match kept {
+            Some(kept) if kept.with == with => (kept.library.clone(), kept.found.clone()),
+            _ => {
+                let Read { library, found, .. } = Library::read(registry);
+                (library, found)
+            }
+        }
+    }
+
+    fn read(registry: &Registry) -> Read {
+        let (mut library, mut found) = (Library::default(), Vec::new());
+        let registered = registry.rule_files().map(|file| (file.name, file.text));
+        for (file, text) in BUILT_IN.iter().copied().chain(registered) {
+            found.extend(library.add(file, text, registry));
+        }
+        Read { with: Known::of(registry), library, found }
     }
 
     /// Adds the rules of a file; what is wrong in it.
