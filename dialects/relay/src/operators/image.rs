@@ -113,7 +113,7 @@ impl Resize {
     }
 
     /// `data` resized to `size` on the spatial axes. Weights are computed in `f64`; integers round
-    /// to nearest.
+    /// to nearest. The nearest pixels stay as they are.
     pub(super) fn evaluate(
         &self,
         data: &TensorData,
@@ -128,7 +128,12 @@ impl Resize {
         }
         elements::count(&resized_shape)?;
         let from = data.dtype();
-        let mut values: Vec<f64> = data.elements().map(|v| elements::real(v, from)).collect();
+        // Nothing is computed with the nearest pixels, so that their places are resized.
+        let picks = self.method == Method::Nearest && from == dtype;
+        let mut values: Vec<f64> = match picks {
+            true => (0..data.len()).map(|place| place as f64).collect(),
+            false => data.elements().map(|v| elements::real(v, from)).collect(),
+        };
         let mut shape = data.shape().to_vec();
         let mut outside = vec![false; values.len()];
         // The weights factor by axis, so one axis is resized after the other.
@@ -162,8 +167,9 @@ impl Resize {
             (values, outside) = (resized, missing);
         }
         let values = values.into_iter().zip(outside).map(|(value, outside)| {
+            let pixel = if picks && !outside { data.element(value as usize) } else { None };
             let value = if outside { self.extrapolation_value } else { value };
-            Scalar::Float(if dtype.is_float() { value } else { value.round() })
+            pixel.unwrap_or(Scalar::Float(if dtype.is_float() { value } else { value.round() }))
         });
         Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
     }

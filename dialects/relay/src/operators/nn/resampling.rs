@@ -1,6 +1,6 @@
 //! Upsampling.
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorType, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
 
 use te::compute::Expression;
 use te::scalar::ScalarOp;
@@ -347,14 +347,24 @@ fn resample<T: Op>(
     let (shape, dtype) = result_shape::<T>(cx)?;
     let data = cx.tensor(0)?;
     let (layout, order) = (Layout::parse(layout)?, format!("NC{spatial}"));
-    let (mut extents, mut elements) = layout.unpack(&order, data.shape(), data.to_f64())?;
+    // Nothing is computed with the nearest elements, so that their places are resampled.
+    let picks = method == Method::Nearest;
+    let numbers = match picks {
+        true => (0..data.len()).map(|place| place as f64).collect(),
+        false => data.to_f64(),
+    };
+    let (mut extents, mut elements) = layout.unpack(&order, data.shape(), numbers)?;
     let output = layout.logical_extents(&order, &shape)?;
     for axis in 2..extents.len() {
         let weights = axis_weights(extents[axis], output[axis], method, coordinates);
         elements = resample_axis(&mut extents, &elements, axis, &weights);
     }
     let (shape, elements) = layout.pack(&order, &extents, elements)?;
-    f64::write(dtype, &shape, &elements)
+    if !picks {
+        return f64::write(dtype, &shape, &elements);
+    }
+    let picked = elements.iter().filter_map(|place| data.element(*place as usize));
+    Ok(TensorData::from_scalars(dtype, &shape, picked)?.into())
 }
 
 fn evaluate_upsampling(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
