@@ -174,10 +174,11 @@ fn define_extreme(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combin
     define_reduction(cx, reduction, combiner)
 }
 
+/// That there is something to choose from wherever something is chosen.
 fn expect_elements(reduction: &Reduction) -> Result<(), String> {
-    match reduction.count() {
-        0 => Err("expected at least one element to choose from, found none".to_string()),
-        _ => Ok(()),
+    match reduction.count() == 0 && !reduction.shape.contains(&0) {
+        true => Err("expected at least one element to choose from, found none".to_string()),
+        false => Ok(()),
     }
 }
 
