@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes targets, guided by coverage: `tools/fuzz/run.sh SECONDS [TARGET...]`, all targets by default.
+# Fuzzes targets, guided by coverage: `tools/fuzz/run.sh SECONDS [TARGET...]`, all targets by default, as many
+# at a time as FUZZ_JOBS says (2).
 #
 # Needs a C++ compiler, for libFuzzer. What is found is put into target/fuzz/artifacts; inputs that reach new
 # code are kept in target/fuzz/corpus, so that the next run goes on from there.
@@ -9,36 +10,53 @@ seconds=${1:?usage: tools/fuzz/run.sh SECONDS [TARGET...]}
 shift
 folder=target/fuzz
 mkdir -p "$folder/artifacts"
+# What is compiled is kept apart from what users compile.
+export XDG_CACHE_HOME=$PWD/$folder/cache
+# Inputs are files, which need no disk.
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 
-tool() {
-  cargo run --quiet --locked --package fuzz --bin relay-fuzz -- "$@"
-}
+# The tool that lists targets, and the fuzzer: the crates of this workspace once more, instrumented.
+cargo build --quiet --locked --package fuzz --bin relay-fuzz
+CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=$PWD/tools/fuzz/instrumented \
+  cargo build --locked --package fuzz --features coverage --bin relay-fuzz-coverage
+tool=${CARGO_TARGET_DIR:-target}/debug/relay-fuzz
+fuzzer=$tool-coverage
 
-# A build of its own: instrumented for coverage, with checks of arithmetic. A target triple keeps the flags
-# away from build scripts.
-flags="-Cpasses=sancov-module -Coverflow-checks=on -Cdebug-assertions=on \
-  -Cllvm-args=-sanitizer-coverage-level=3 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-  -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
-triple=$(rustc -vV | sed -n 's/^host: //p')
-CARGO_TARGET_DIR=$folder/build CARGO_PROFILE_DEV_INCREMENTAL=false RUSTFLAGS=$flags \
-  cargo build --locked --package fuzz --features coverage --target "$triple" --bin relay-fuzz-coverage
-fuzzer=$folder/build/$triple/debug/relay-fuzz-coverage
+# Interned data is never freed, so that in a long run each of many short processes goes over a part.
+fork=()
+[ "$seconds" -le 300 ] || fork=(-fork=1)
 
-targets=("$@")
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(tool list | cut -d' ' -f1)
-status=0
-for target in "${targets[@]}"; do
+fuzz() {
+  local target=$1 log=$folder/$1.log status=0
   mkdir -p "$folder/corpus/$target"
-  tool dictionary "$target" >"$folder/$target.dict"
-  # Interned data is never freed, so that each of many short processes goes over a part (-fork).
-  FUZZ_TARGET=$target "$fuzzer" -fork="${FUZZ_JOBS:-2}" -max_total_time="$seconds" \
+  "$tool" dictionary "$target" >"$folder/$target.dict"
+  FUZZ_TARGET=$target "$fuzzer" "${fork[@]}" -max_total_time="$seconds" -print_final_stats=1 \
     -timeout=20 -rss_limit_mb=2048 -max_len=4096 -dict="$folder/$target.dict" \
     -artifact_prefix="$folder/artifacts/$target-" \
-    "$folder/corpus/$target" "tools/fuzz/corpus/$target" >"$folder/$target.log" 2>&1 || {
-    status=1
-    echo "$target: a fault; see $folder/artifacts and $folder/$target.log"
-    tail -n 40 "$folder/$target.log"
-  }
-  grep -E '^#[0-9]+' "$folder/$target.log" | tail -n 1 | sed "s/^/$target: /" || true
+    "$folder/corpus/$target" "tools/fuzz/corpus/$target" >"$log" 2>&1 || status=1
+  if [ $status != 0 ]; then
+    tail -n 40 "$log"
+    echo "$target: a fault; see $folder/artifacts and $log"
+  else
+    echo "$target: $(grep -E '^#[0-9]+' "$log" | tail -n 1)"
+  fi
+  return $status
+}
+
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <("$tool" list | cut -d' ' -f1)
+status=0
+running=0
+for target in "${targets[@]}"; do
+  if [ "$running" -ge "${FUZZ_JOBS:-2}" ]; then
+    wait -n || status=1
+    running=$((running - 1))
+  fi
+  fuzz "$target" &
+  running=$((running + 1))
+done
+while [ "$running" -gt 0 ]; do
+  wait -n || status=1
+  running=$((running - 1))
 done
 exit "$status"
