@@ -1,4 +1,5 @@
-//! Properties of everything at once, on random well-typed modules and on broken input.
+//! Properties of everything at once, on random well-typed modules and on broken programs. Inputs of all
+//! kinds, broken anyhow, are those of `tools/fuzz`.
 //!
 //! Each property runs over fixed seeds, so that a run is repeatable. `PROPTEST_CASES` sets how
 //! many, `PROPTEST_RNG_SEED` the first. A failure shows the seed and the smallest module that
@@ -341,82 +342,6 @@ fn ill_typed_text_is_rejected_where_it_is_wrong() {
     }
 }
 
-/// What mutated text may get more of.
-const PIECES: [&str; 48] = [
-    "(",
-    ")",
-    "{",
-    "}",
-    "[",
-    "]",
-    "<",
-    ">",
-    ",",
-    ";",
-    ":",
-    "->",
-    "=>",
-    "=",
-    "==",
-    "-",
-    "+",
-    "*",
-    "/",
-    "%0",
-    "%x",
-    "@main",
-    "@f",
-    "let",
-    "fn",
-    "def",
-    "type",
-    "extern",
-    "match",
-    "match?",
-    "if",
-    "else",
-    "ref",
-    "ref_read",
-    "0",
-    "1f",
-    "9223372036854775808",
-    "-1",
-    "1e999f",
-    "True",
-    "\"",
-    "\"\\u",
-    "meta[relay.Constant][0]",
-    "Tensor[(?, 2), float32]",
-    "Nil",
-    "/*",
-    "\u{0}",
-    "\u{e9}",
-];
-
-/// `text` with a few places changed; the result may be anything.
-fn mutated(text: &str, random: &mut Random) -> Vec<u8> {
-    let mut bytes = text.as_bytes().to_vec();
-    for _ in 0..1 + random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let to = (at + random.below(12)).min(bytes.len());
-        match random.below(6) {
-            0 => drop(bytes.drain(at..to)),
-            1 => {
-                let copy = bytes[at..to].to_vec();
-                let other = random.below(bytes.len() + 1);
-                bytes.splice(other..other, copy);
-            }
-            2 => bytes.truncate(at),
-            3 if at < bytes.len() => bytes[at] = random.bits() as u8,
-            _ => {
-                let piece = PIECES[random.below(PIECES.len())];
-                bytes.splice(at..to.min(at + 2), piece.bytes());
-            }
-        }
-    }
-    bytes
-}
-
 /// relay-opt ends with a result, errors in the input, or wrong usage.
 #[track_caller]
 fn ends_well(registry: &Registry, pipeline: &str, input: &[u8]) {
@@ -424,41 +349,6 @@ fn ends_well(registry: &Registry, pipeline: &str, input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     assert!([OK, DIAGNOSTICS, USAGE].contains(&ran.status), "{pipeline}: {}\n{text}", ran.err);
     assert!(ran.status == OK || ran.err.contains("error"), "no message for\n{text}");
-}
-
-#[test]
-fn broken_text_gives_errors() {
-    let registry = tools::registry();
-    for seed in seeds(1000) {
-        let mut random = Random::new(seed);
-        let module = random_module(&registry, seed, 1 + random.below(20));
-        let relay = random.one_in(2);
-        let text = if relay { relay_text(&module, &registry) } else { generic(&module, &registry) };
-        let pipeline = random_pipeline(&registry, &mut random);
-        ends_well(&registry, &pipeline, &mutated(&text, &mut random));
-    }
-}
-
-#[test]
-fn arbitrary_bytes_give_errors() {
-    let registry = tools::registry();
-    for seed in seeds(1000) {
-        let mut random = Random::new(seed);
-        let length = random.below(60);
-        let input: Vec<u8> = match random.below(3) {
-            0 => (0..length).map(|_| random.bits() as u8).collect(),
-            1 => (0..length).map(|_| 32 + random.below(95) as u8).collect(),
-            _ => {
-                let mut text = String::new();
-                for _ in 0..length {
-                    text.push_str(PIECES[random.below(PIECES.len())]);
-                    text.push(' ');
-                }
-                text.into_bytes()
-            }
-        };
-        ends_well(&registry, "", &input);
-    }
 }
 
 /// The programs in text that the repository holds, in the order of their names.

@@ -5,9 +5,12 @@
 //! read back. libFuzzer looks for such bytes (`tools/fuzz/run.sh`); the tests try what is in
 //! `corpus/`, and random changes of it.
 
+mod backend;
 mod cache;
+mod commands;
 mod filecheck;
 mod files;
+mod lit;
 mod mutate;
 mod programs;
 mod scratch;
@@ -15,7 +18,7 @@ mod server;
 
 use std::path::PathBuf;
 
-pub use mutate::{dictionary, mutated};
+pub use mutate::{arbitrary, dictionary, mutated};
 
 /// Something that relay-opt reads, as a function of its bytes.
 #[derive(Clone, Copy)]
@@ -29,7 +32,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 24] = [
     Target { name: "relay", doc: "a program in Relay text", run: programs::relay },
     Target { name: "generic", doc: "a program in the generic form", run: programs::generic },
     Target { name: "te", doc: "tensor expressions, schedules and loops", run: programs::te },
@@ -54,6 +57,33 @@ pub const TARGETS: [Target; 13] = [
         name: "filecheck",
         doc: "checks, a line `// -----`, and what is checked",
         run: filecheck::checks,
+    },
+    Target { name: "lit", doc: "a test of lit", run: lit::test },
+    Target {
+        name: "reproducer",
+        doc: "a file for `--run-reproducer`, without consent to run programs",
+        run: commands::reproducer,
+    },
+    Target {
+        name: "expectations",
+        doc: "programs that announce diagnostics",
+        run: commands::expectations,
+    },
+    Target { name: "egraph", doc: "a way to search, and an e-graph", run: commands::egraph },
+    Target { name: "profile", doc: "a profile for `view`", run: commands::profile },
+    Target {
+        name: "manifest",
+        doc: "the manifest in the folder of `compile`",
+        run: commands::manifest,
+    },
+    Target { name: "plugin", doc: "a file that is no plugin", run: commands::plugin },
+    Target { name: "completion", doc: "a command line", run: commands::completion },
+    Target { name: "target", doc: "a line with a target, and a program", run: commands::target },
+    Target { name: "costs", doc: "costs, as text and in a file", run: commands::costs },
+    Target {
+        name: "backend",
+        doc: "choices of a program, whose loops or code agree with the interpreter",
+        run: backend::agrees,
     },
 ];
 

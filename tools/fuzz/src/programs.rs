@@ -22,8 +22,9 @@ fn reads_back(printed: &str) {
 /// Runs relay-opt with `args` on `data`; what it prints reads back.
 fn prints(args: &[&str], data: &[u8]) {
     let ran = relay_opt(Path::new(""), args, data);
-    if ran.status == OK {
-        reads_back(&ran.out);
+    match ran.status {
+        OK => reads_back(&ran.out),
+        _ => assert!(!ran.err.is_empty(), "relay-opt {args:?} fails without a word"),
     }
 }
 
