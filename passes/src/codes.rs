@@ -21,7 +21,9 @@ pub const CODES: &[Code] = &[
         title: "a polymorphic function has no single type here",
         explanation: "`defunctionalize` copies a polymorphic function for the types of each use; \
                       this use does not fix them. Give the function type arguments or its \
-                      parameters types.",
+                      parameters types. Data types that hold functions of their parameters' types \
+                      are copied likewise: one that uses itself with ever larger types has no end \
+                      of copies.",
     },
     Code {
         code: "E0620",

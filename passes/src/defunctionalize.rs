@@ -1,5 +1,6 @@
 //! First-order programs from higher-order ones.
 
+mod data_types;
 mod specialize;
 mod types;
 
@@ -23,7 +24,7 @@ use types::with_parts;
 /// Turns functions that are values into data (Reynolds 1972).
 ///
 /// Polymorphic functions that take functions are first copied for the types that they are used
-/// with. Then every function type becomes a data type with a constructor for each function of that
+/// with, and so are data types that hold functions of the types that their parameters stand for. Then every function type becomes a data type with a constructor for each function of that
 /// type that the program makes, holding what it captures, and a function that applies such data. So
 /// functions may be passed, returned, bound and stored in data types. Kernels (`Primitive=1`) stay.
 ///
@@ -64,7 +65,9 @@ pub struct Defunctionalize {}
 
 impl ModulePass for Defunctionalize {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
-        specialize(module)?;
+        let dependent = data_types::dependent(module);
+        specialize(module, &dependent)?;
+        data_types::specialize(module, &dependent)?;
         let mut conversion = Conversion::new(module);
         let functions: Vec<Symbol> = module
             .items

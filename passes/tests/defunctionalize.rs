@@ -4,7 +4,7 @@ mod common;
 
 use common::{fixtures, parse, printed, registry, run};
 use ir_core::{DType, Module, Registry, TensorData};
-use relay::interpreter::{Interpreter, Value};
+use relay::interpreter::{Interpreter, Random, Value};
 
 /// Whether some value is a function that is not called by name.
 fn is_higher_order(module: &Module) -> bool {
@@ -100,6 +100,106 @@ fn functions_may_be_returned_bound_stored_and_recursive() {
         for x in [0.5, 3.0] {
             let args = [scalar(x)];
             assert_eq!(call(&before, &registry, &args), call(&after, &registry, &args), "{text}");
+        }
+    }
+}
+
+/// Data types of functions of any types, alone and in others, and what is made and used of them.
+const DATA: &str = "
+type List[A] { Cons(A, List[A]), Nil }
+type Fn[A, B] { F(fn (A) -> B), Constant(B) }
+type Steps[A] { Step(Fn[A, A], Steps[A]), Done }
+def @app[A, B](%f: Fn[A, B], %x: A) -> B { match (%f) { F(%g) => %g(%x), Constant(%y) => %y } }
+def @then[A, B, C](%f: Fn[A, B], %g: Fn[B, C]) -> Fn[A, C] {
+  F(fn (%x: A) -> C { @app(%g, @app(%f, %x)) })
+}
+def @steps[A](%s: Steps[A], %x: A) -> A {
+  match (%s) {
+    Step(F(%f), %rest) => @steps(%rest, %f(%x)),
+    Step(Constant(%y), %rest) => @steps(%rest, %y),
+    Done => %x,
+  }
+}
+def @each[A](%fs: List[Fn[A, A]], %x: A) -> A {
+  match (%fs) { Cons(%f, %rest) => @each(%rest, @app(%f, %x)), Nil => %x }
+}
+";
+
+const TYPES: [&str; 3] = ["float32", "bool", "(float32, bool)"];
+
+/// A value of the type `to` that is made of `from`, of another one, and of `%a`.
+fn made(random: &mut Random, from: &str, value: &str, to: &str) -> String {
+    let number = match from {
+        "float32" => value.to_string(),
+        "bool" => format!("if ({value}) {{ %a }} else {{ 0.5f }}"),
+        _ => format!("{value}.0"),
+    };
+    let number = match random.below(3) {
+        0 => number,
+        1 => format!("add({number}, %a)"),
+        _ => format!("multiply({number}, 0.5f)"),
+    };
+    let truth = match from {
+        "float32" => format!("less({value}, %a)"),
+        "bool" => format!("logical_not({value})"),
+        _ => format!("{value}.1"),
+    };
+    match to {
+        "float32" => number,
+        "bool" => truth,
+        _ => format!("({number}, {truth})"),
+    }
+}
+
+/// An expression of the type `Fn[from, to]`, of which `names` numbers the variables.
+fn function(random: &mut Random, names: &mut usize, from: &str, to: &str, depth: usize) -> String {
+    *names += 1;
+    let name = format!("%v{names}");
+    match random.below(if depth == 0 { 2 } else { 5 }) {
+        0 => format!("Constant({})", made(random, "float32", "%a", to)),
+        2 => {
+            let between = TYPES[random.below(TYPES.len())];
+            let first = function(random, names, from, between, depth - 1);
+            format!("@then({first}, {})", function(random, names, between, to, depth - 1))
+        }
+        3 => {
+            let one = function(random, names, from, to, depth - 1);
+            let other = function(random, names, from, to, depth - 1);
+            format!("if (less(%a, 1f)) {{ {one} }} else {{ {other} }}")
+        }
+        4 if from == to => {
+            let (mut steps, mut list) = ("Done".to_string(), "Nil".to_string());
+            for _ in 0..random.below(3) {
+                let [one, other] = [(); 2].map(|()| function(random, names, from, to, depth - 1));
+                (steps, list) = (format!("Step({one}, {steps})"), format!("Cons({other}, {list})"));
+            }
+            let body = format!("@each({list}, @steps({steps}, {name}))");
+            format!("F(fn ({name}: {from}) -> {to} {{ {body} }})")
+        }
+        _ => {
+            let body = made(random, from, &name, to);
+            format!("F(fn ({name}: {from}) -> {to} {{ {body} }})")
+        }
+    }
+}
+
+#[test]
+fn data_types_may_hold_functions_of_what_their_parameters_stand_for() {
+    let registry = registry();
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
+    for seed in 0..cases {
+        let mut random = Random::new(seed);
+        let between = TYPES[random.below(TYPES.len())];
+        let names = &mut 0;
+        let first = function(&mut random, names, "float32", between, 3);
+        let last = function(&mut random, names, between, "float32", 3);
+        let main = "def @main(%a: float32, %x: float32) -> float32";
+        let text = format!("{DATA}{main} {{ @app({last}, @app({first}, %x)) }}");
+        let (before, after) = converted(&text, &registry);
+        for [a, x] in [[0.5, 3.0], [2.0, -1.0]] {
+            let args = [scalar(a), scalar(x)];
+            let [one, other] = [&before, &after].map(|module| call(module, &registry, &args));
+            assert_eq!(one, other, "seed {seed}: {text}");
         }
     }
 }

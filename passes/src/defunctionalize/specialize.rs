@@ -10,9 +10,9 @@ use ir_core::{
 };
 use relay::language::{FUNC, Global};
 use relay::types::free_parameters;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::types::{Substitution, has_function, matches, substitute};
+use super::types::{Substitution, any_part, matches, substitute};
 
 /// Copies of one function that may ask for each other, at most. A function that calls itself with
 /// larger types than its own asks for copies without end.
@@ -36,8 +36,11 @@ struct Copies {
 }
 
 /// Gives every use of a polymorphic function that is or takes a function a copy for its types.
-/// Removes those originals that are higher-order.
-pub(super) fn specialize(module: &mut Module) -> Result<(), Diagnostic> {
+/// Removes those originals that are higher-order, by themselves or by the data types `dependent`.
+pub(super) fn specialize(
+    module: &mut Module,
+    dependent: &FxHashSet<Symbol>,
+) -> Result<(), Diagnostic> {
     let mut copies = Copies::default();
     let is_plain = |item: &Item| item.signature.op == FUNC && !is_polymorphic(item.signature.ty);
     let plain = module.items.iter().filter(|(_, item)| is_plain(item));
@@ -67,7 +70,7 @@ pub(super) fn specialize(module: &mut Module) -> Result<(), Diagnostic> {
     module.items.retain(|_, item| {
         item.signature.op != FUNC
             || !is_polymorphic(item.signature.ty)
-            || !item.body.iter().any(|body| is_higher_order(item.signature.ty, body))
+            || !item.body.iter().any(|body| is_higher_order(item.signature.ty, body, dependent))
     });
     Ok(())
 }
@@ -82,8 +85,15 @@ fn is_polymorphic(ty: Type) -> bool {
     ty.as_function().is_some_and(|function| !function.type_params.is_empty())
 }
 
-/// Whether a function is used as a value in `body` or passed by its signature.
-fn is_higher_order(ty: Type, body: &Body) -> bool {
+/// Whether a function, or a data type of `dependent`, is used as a value in `body` or passed by its
+/// signature.
+fn is_higher_order(ty: Type, body: &Body, dependent: &FxHashSet<Symbol>) -> bool {
+    let is_dependent = |ty: Type| match ty.data() {
+        TypeData::Named { name, .. } => dependent.contains(name),
+        _ => false,
+    };
+    let has_function =
+        |ty: Type| any_part(ty, &mut |part| part.as_function().is_some() || is_dependent(part));
     let passes = |ty: Type| {
         ty.as_function().is_some_and(|function| {
             function.params.iter().chain([&function.result]).any(|part| has_function(*part))

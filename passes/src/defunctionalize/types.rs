@@ -141,12 +141,18 @@ pub(super) fn matches(
     }
 }
 
-/// Whether a function type occurs in `ty`.
-pub(super) fn has_function(ty: Type) -> bool {
-    let mut found = ty.as_function().is_some();
+/// Whether `is_it` says so of `ty` or of a part of it; it sees all of them. Recursion is bounded by the
+/// depth of types.
+pub(super) fn any_part(ty: Type, is_it: &mut dyn FnMut(Type) -> bool) -> bool {
+    let mut found = is_it(ty);
     with_parts(ty, &mut |part| {
-        found |= has_function(part);
+        found |= any_part(part, is_it);
         part
     });
     found
+}
+
+/// Whether a function type occurs in `ty`.
+pub(super) fn has_function(ty: Type) -> bool {
+    any_part(ty, &mut |part| part.as_function().is_some())
 }
