@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use ir_core::{
-    Attr, AttrData, AttrDict, Body, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item, Module,
-    ModulePass, OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId,
+    Attr, AttrData, AttrDict, Body, Diagnostic, FuncMut, InsertPoint, Item, Module, ModulePass,
+    OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
 
 use crate::emit;
-use crate::fold_constant::FoldConstant;
+use crate::fold_constant::{self, FoldConstant};
 
 /// Gives operators whose arguments turn out to be constant their static form.
 ///
 /// A `dyn.…` operator takes as operands what its static twin takes as attributes. Constants are
 /// folded, `shape_of` of what has a static shape included; then operators with constant arguments
-/// are replaced and types are inferred again, with `?` only where it remains. This repeats until
-/// nothing changes, since a static shape may make another argument constant.
+/// are replaced, and what follows has a type with `?` only where it remains, so that a static shape may
+/// make another argument constant. Where it goes through branches and functions, types are inferred
+/// again, and all of this repeats until nothing changes.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(8, 8), float32]) {
@@ -85,8 +86,8 @@ impl ModulePass for DynamicToStatic {
                     signatures: &signatures,
                     registry: cx.registry,
                 };
-                FoldConstant { max_bytes: 1 << 20 }.run(&mut f, cx)?;
-                make_static(&mut f)?;
+                let fold = FoldConstant { max_bytes: 1 << 20 };
+                fold.run_after(&mut f, cx, &mut make_static)?;
                 // Folding may have computed some of them away.
                 replaced += before - dynamic_operators(f.body);
             }
@@ -114,16 +115,26 @@ fn is_dynamic(name: Symbol) -> bool {
     name.as_str().starts_with("relay.dyn.")
 }
 
-/// Replaces the dynamic operators with constant arguments.
-fn make_static(f: &mut FuncMut<'_>) -> PassResult {
-    let ops: Vec<OpId> = f.body.walk().filter(|op| is_dynamic(f.body.op_name(*op))).collect();
-    for op in ops {
-        let Some((name, operands, attrs)) = static_form(f, op) else { continue };
+/// Gives `op` its static form where its arguments are constant, and a type with fewer `?` where its
+/// operands have such; the operation that is there then.
+fn make_static(f: &mut FuncMut<'_>, op: OpId) -> Result<OpId, Diagnostic> {
+    let name = f.body.op_name(op);
+    let form = if is_dynamic(name) { static_form(f, op) } else { None };
+    if let Some((name, operands, attrs)) = form {
         let loc = f.body.loc(op).by_pass("dynamic-to-static");
         let value = f.build_named(InsertPoint::Before(op), loc, name, &operands, attrs)?;
         emit::replace(f, op, value);
+        return Ok(f.body.defining_op(value).unwrap_or(op));
     }
-    Ok(())
+    if f.body.result_count(op) == 1 && !f.body.has_regions(op) {
+        let value = f.body.result(op, 0);
+        let (declared, found) = (f.body.ty(value), fold_constant::result(f, op));
+        let is_known = !found.facts().has_unknown && verify::compatible(found, declared);
+        if is_dynamic_tensor(declared) && found != declared && is_known {
+            f.body.set_ty(value, found);
+        }
+    }
+    Ok(op)
 }
 
 /// The static twin of `op`; `None` where an argument is not constant or does not fit.

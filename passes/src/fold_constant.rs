@@ -1,8 +1,8 @@
 //! Constant folding.
 
 use ir_core::{
-    Attr, AttrData, Effects, FuncMut, FunctionPass, InferCx, InsertPoint, OpId, Pass, PassContext,
-    PassResult, Scalar, SmallVec, Stop, TensorData, Type, ValueId, verify,
+    Attr, AttrData, Diagnostic, Effects, FuncMut, FunctionPass, InferCx, InsertPoint, OpId, Pass,
+    PassContext, PassResult, Scalar, SmallVec, Stop, TensorData, Type, ValueId, verify,
 };
 use relay::interpreter::{Evaluate, Interpreter, Value};
 use relay::language::{fn_attributes, is_primitive, yielded};
@@ -43,6 +43,21 @@ pub struct FoldConstant {
 
 impl FunctionPass for FoldConstant {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        self.run_after(f, cx, &mut |_, op| Ok(op))
+    }
+}
+
+/// What is done to an operation before it is looked at; the operation that has its place then.
+pub(crate) type Before<'a> = dyn FnMut(&mut FuncMut<'_>, OpId) -> Result<OpId, Diagnostic> + 'a;
+
+impl FoldConstant {
+    /// Folds `f` in program order, each operation after `before` of it: that sees operands folded.
+    pub(crate) fn run_after(
+        &self,
+        f: &mut FuncMut<'_>,
+        cx: &mut PassContext<'_>,
+        before: &mut Before<'_>,
+    ) -> PassResult {
         let mut known = Known::default();
         let interpreter = Interpreter::with_signatures(f.signatures, f.registry);
         let mut open: Vec<Option<OpId>> = vec![f.body.first_op(f.body.entry())];
@@ -52,6 +67,7 @@ impl FunctionPass for FoldConstant {
                 continue;
             };
             *next = f.body.next_op(op);
+            let op = before(f, op)?;
             let name = f.body.op_name(op);
             if name == "relay.if" {
                 if let Some(taken) = known.condition(f, op) {
@@ -94,9 +110,7 @@ impl FunctionPass for FoldConstant {
         }
         Ok(())
     }
-}
 
-impl FoldConstant {
     fn evaluate(
         &self,
         f: &FuncMut<'_>,
@@ -132,7 +146,7 @@ impl FoldConstant {
 }
 
 /// The type of the result of `op`, as it is known now that operands may have become constants.
-fn result(f: &FuncMut<'_>, op: OpId) -> Type {
+pub(crate) fn result(f: &FuncMut<'_>, op: OpId) -> Type {
     let declared = f.body.ty(f.body.result(op, 0));
     match declared.facts().has_any {
         true => relation(f, op, &|_| None).unwrap_or(declared),
