@@ -18,7 +18,7 @@ pub type PassResult = Result<(), Diagnostic>;
 pub struct PassContext<'a> {
     /// What exists.
     pub registry: &'a Registry,
-    /// Worker threads that a module pass may use.
+    /// Worker threads that the pass may use; what it makes must not depend on them.
     pub threads: usize,
     /// Findings so far; an error among them ends the pipeline after the pass.
     pub diagnostics: Vec<Diagnostic>,

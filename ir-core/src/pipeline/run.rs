@@ -458,7 +458,9 @@ fn run_function_pass(
         let Some(body) = item.body.take() else { continue };
         jobs.push(Job { order: jobs.len(), name, signature: item.signature.clone(), body });
     }
-    let work = |job| run_job(step, pass, job, &signatures, registry, options);
+    // Where there are fewer functions than threads, each may use several.
+    let threads = (options.threads / jobs.len().max(1)).max(1);
+    let work = |job| run_job(step, pass, job, &signatures, threads, registry, options);
     let (mut changed, mut items) = (false, Vec::with_capacity(jobs.len()));
     let (mut findings, mut tallies) = (Findings::default(), Vec::new());
     for finished in run_jobs(jobs, options.threads, &work) {
@@ -512,6 +514,7 @@ fn run_job(
     pass: &dyn FunctionPass,
     mut job: Job,
     signatures: &Signatures,
+    threads: usize,
     registry: &Registry,
     options: &RunOptions,
 ) -> Finished {
@@ -524,7 +527,7 @@ fn run_job(
         Arc::make_mut(&mut job.body).watch(job.name, tally);
     }
     let item = (job.name, job.signature.span);
-    let findings = collect(step, Some(item), registry, 1, options, |cx| {
+    let findings = collect(step, Some(item), registry, threads, options, |cx| {
         let mut f = FuncMut {
             name: job.name,
             signature: &mut job.signature,
