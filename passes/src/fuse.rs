@@ -237,6 +237,7 @@ impl Fuse {
             machine: Machine(target),
             limits,
             interrupt: cx.interrupt,
+            threads: cx.threads,
         }
     }
 }

@@ -3,15 +3,17 @@
 //!
 //! The data flows one way: `program` cuts the kernels of a block into closed windows, `entry` makes
 //! the e-graph of one, to which rewrite rules add equal forms; `facts` reads off what the rest looks
-//! at, `candidates` grows kernels for every class of values by the rules of `legality`, priced by
-//! `cost`, and `solve` lets extraction choose: a kernel is a node in the class of its result, and its
-//! children are the classes that it reads. `several` joins chosen kernels to ones of several results,
-//! and `write` puts what came out into the block. `notes` are for explanations, and have no part in
-//! the search.
+//! at, `bound` tells whether anything can cost less, `candidates` grows kernels for every class of values
+//! by the rules of `legality`, priced by `cost`, and `solve` lets extraction choose: a kernel is a node
+//! in the class of its result, and its children are the classes that it reads. `ahead` solves windows on
+//! several threads. `several` joins chosen kernels to ones of several results, and `write` puts what came
+//! out into the block. `notes` are for explanations, and have no part in the search.
 //!
 //! The choice begins with the groups of the post-dominator algorithm, whose kernels are candidates,
 //! and changes window by window, only ever to what costs less.
 
+mod ahead;
+mod bound;
 mod candidates;
 pub(super) mod cost;
 mod entry;
@@ -24,6 +26,8 @@ mod solve;
 mod window;
 mod write;
 
+use std::ops::Range;
+
 use ir_core::{BlockId, Diagnostic, FuncMut};
 use rewrites::proof::Recorder;
 use rustc_hash::FxHashMap;
@@ -31,7 +35,7 @@ use rustc_hash::FxHashMap;
 use notes::Notes;
 use program::{Kernel, Program};
 pub(super) use solve::Solver;
-use window::Window;
+use window::{Solution, Window};
 
 use super::graph::Graph;
 use super::kernels;
@@ -153,8 +157,9 @@ fn improve(
     found: &mut Found,
     mut notes: Option<&mut Notes<'_>>,
 ) -> Result<(), Box<Diagnostic>> {
-    let mut work = WORK * (100 + program.values.len() as u64);
-    let mut solved: FxHashMap<Window, Option<window::Solution>> = FxHashMap::default();
+    let work = WORK * (100 + program.values.len() as u64);
+    let (solved, ahead) = (FxHashMap::default(), FxHashMap::default());
+    let mut solutions = Solutions { solver, solved, ahead, work };
     for sweep in 0..SWEEPS {
         let mut improved = false;
         let uses = program.tidy();
@@ -172,41 +177,27 @@ fn improve(
             }
         };
         let mut at = 0;
-        for range in windows {
+        for (number, range) in windows.iter().enumerate() {
             push(old[at..range.start].to_vec(), &mut stored);
             at = range.end;
-            let kernels = &old[range];
+            if number % ahead::BATCH == 0 {
+                let batch = &windows[number..windows.len().min(number + ahead::BATCH)];
+                solutions.look_ahead(program, &old, batch, &stored, &uses);
+            }
+            let kernels = &old[range.clone()];
             let part = program.part(kernels, &stored, &uses);
-            found.windows += 1;
-            let cheaper = match solved.get(&part.window) {
-                Some(cheaper) => cheaper.clone(),
-                None if work == 0 => None,
-                None if solver.interrupt.is_raised() => {
-                    found.interrupted = true;
-                    None
-                }
-                None => {
-                    let cost = kernels.iter().map(|kernel| kernel.cost).sum();
-                    let solution = solver.solve(&part.window, cost)?;
-                    work = work.saturating_sub(solution.work);
-                    found.different += 1;
-                    found.proven += u64::from(solution.proven);
-                    solved.insert(part.window.clone(), solution.cheaper.clone());
-                    solution.cheaper
-                }
+            let cost = kernels.iter().map(|kernel| kernel.cost).sum();
+            let Some(cheaper) = solutions.of(&part.window, cost, found)? else {
+                push(kernels.to_vec(), &mut stored);
+                continue;
             };
-            match cheaper {
-                Some(cheaper) => {
-                    improved = true;
-                    if let Some(notes) = notes.as_deref_mut() {
-                        notes.window(&part, solver)?;
-                    }
-                    push(program.adopt(&part, &cheaper), &mut stored);
-                    if let Some(notes) = notes.as_deref_mut() {
-                        notes.update(program, solver.registry);
-                    }
-                }
-                None => push(kernels.to_vec(), &mut stored),
+            improved = true;
+            if let Some(notes) = notes.as_deref_mut() {
+                notes.window(&part, solver)?;
+            }
+            push(program.adopt(&part, &cheaper), &mut stored);
+            if let Some(notes) = notes.as_deref_mut() {
+                notes.update(program, solver.registry);
             }
         }
         push(old[at..].to_vec(), &mut stored);
@@ -217,4 +208,70 @@ fn improve(
     }
     program.tidy();
     Ok(())
+}
+
+/// What windows become.
+struct Solutions<'s> {
+    solver: &'s Solver<'s>,
+    /// Those that the search came to; `None` for what stays as it is.
+    solved: FxHashMap<Window, Option<Solution>>,
+    /// Those that it may come to.
+    ahead: FxHashMap<Window, solve::Found>,
+    /// How much more is to be done.
+    work: u64,
+}
+
+impl Solutions<'_> {
+    /// What takes the place of `window`, whose kernels cost `cost`, if anything costs less.
+    fn of(
+        &mut self,
+        window: &Window,
+        cost: f64,
+        found: &mut Found,
+    ) -> Result<Option<Solution>, Box<Diagnostic>> {
+        found.windows += 1;
+        if let Some(cheaper) = self.solved.get(window) {
+            return Ok(cheaper.clone());
+        }
+        if self.work == 0 || self.solver.interrupt.is_raised() {
+            found.interrupted |= self.work > 0;
+            return Ok(None);
+        }
+        let solution = match self.ahead.remove(window) {
+            Some(solution) => solution,
+            None => self.solver.solve(window, cost)?,
+        };
+        self.work = self.work.saturating_sub(solution.work);
+        found.different += 1;
+        found.proven += u64::from(solution.proven);
+        self.solved.insert(window.clone(), solution.cheaper.clone());
+        Ok(solution.cheaper)
+    }
+
+    /// Solves the windows of `kernels` in `ranges`, as they are now, where there are threads for that.
+    /// `stored` says what kernels before them store, `uses` how many read each value.
+    fn look_ahead(
+        &mut self,
+        program: &Program,
+        kernels: &[Kernel],
+        ranges: &[Range<usize>],
+        stored: &[bool],
+        uses: &[u32],
+    ) {
+        self.ahead.clear();
+        if self.solver.threads <= 1 || self.work == 0 {
+            return;
+        }
+        let mut stored = stored.to_vec();
+        let mut windows = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let kernels = &kernels[range.clone()];
+            let window = program.part(kernels, &stored, uses).window;
+            if !self.solved.contains_key(&window) {
+                windows.push((window, kernels.iter().map(|kernel| kernel.cost).sum()));
+            }
+            kernels.iter().for_each(|kernel| stored[kernel.root()] = true);
+        }
+        self.ahead = ahead::solve(windows, self.solver);
+    }
 }

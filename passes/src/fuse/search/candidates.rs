@@ -6,15 +6,19 @@ use std::collections::BinaryHeap;
 use rustc_hash::FxHashSet;
 
 use super::Limits;
-use super::cost::Machine;
+use super::cost::{Machine, Pricing};
 use super::facts::Facts;
 use super::legality::is_legal;
 
 /// How many candidates a class has at most, beyond its operations alone and the kernel that it has.
 const MOST_CANDIDATES: usize = 24;
 
-/// How many kernels of a class are grown further at most.
-const MOST_GROWN: usize = 48;
+/// How many kernels of a class are grown further at most, where one of the kernels as they are computes
+/// it.
+const MOST_GROWN: usize = 32;
+
+/// The same for others, whose values kernels as they are do not store.
+const FEW_GROWN: usize = 12;
 
 /// A kernel that could compute a class.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,12 +31,18 @@ pub(super) struct Candidate {
     pub(super) cost: f64,
 }
 
-impl Candidate {
-    /// The kernel of `members`, as it is.
-    pub(super) fn new(facts: &Facts, machine: &Machine, members: Vec<usize>) -> Candidate {
-        let reads = reads(facts, &members);
-        Candidate { cost: machine.cost(facts, &members), members, reads }
-    }
+/// The kernels `seeds` of the classes, and no others.
+pub(super) fn keep(
+    facts: &Facts,
+    machine: Machine,
+    seeds: &[Option<Vec<usize>>],
+) -> Vec<Vec<Candidate>> {
+    let mut pricing = Pricing::new(facts, machine);
+    let mut keep = |members: &Vec<usize>| {
+        let (cost, reads) = pricing.price(members, &[]);
+        Candidate { members: members.clone(), reads, cost }
+    };
+    seeds.iter().map(|seed| seed.iter().map(&mut keep).collect()).collect()
 }
 
 /// The candidates of every class: its operations alone, then its kernel of `seeds`, then kernels
@@ -40,17 +50,18 @@ impl Candidate {
 /// kernel. Second, how many kernels were looked at.
 pub(super) fn grow(
     facts: &Facts,
-    machine: &Machine,
+    machine: Machine,
     seeds: &[Option<Vec<usize>>],
     limits: Limits,
 ) -> (Vec<Vec<Candidate>>, u64) {
-    let alone = |class: usize| {
-        let costs = facts.classes[class].nodes.iter().map(|node| machine.cost(facts, &[*node]));
+    let mut pricing = Pricing::new(facts, machine);
+    let mut alone = |class: usize| {
+        let costs = facts.classes[class].nodes.iter().map(|node| pricing.price(&[*node], &[]).0);
         costs.fold(f64::INFINITY, f64::min)
     };
-    let alone: Vec<f64> = (0..facts.classes.len()).map(alone).collect();
-    let flow = vec![0.0; facts.classes.len()];
-    let mut growth = Growth { facts, machine, alone, flow, limits, work: 0 };
+    let alone: Vec<f64> = (0..facts.classes.len()).map(&mut alone).collect();
+    let (flow, parts) = (vec![0.0; alone.len()], vec![NOT; alone.len()]);
+    let mut growth = Growth { facts, pricing, alone, flow, parts, limits, work: 0 };
     growth.begin();
     let candidates = seeds.iter().enumerate();
     let candidates =
@@ -58,14 +69,21 @@ pub(super) fn grow(
     (candidates, growth.work)
 }
 
-/// The classes that the kernel of `members` reads, sorted.
-fn reads(facts: &Facts, members: &[usize]) -> Vec<usize> {
-    let read = members.iter().flat_map(|member| &facts.nodes[*member].reads);
-    let mut reads: Vec<usize> =
-        read.filter(|class| facts.inside(members, **class).is_none()).copied().collect();
-    reads.sort_unstable();
-    reads.dedup();
-    reads
+/// The nodes `members`, each after those that it reads, and `node`, which some of them read, in such
+/// an order; `None` where one needs itself.
+fn with(facts: &Facts, members: &[usize], node: usize) -> Option<Vec<usize>> {
+    let facts_of = |member: &usize| &facts.nodes[*member];
+    let added = &facts.nodes[node];
+    let place = members.iter().position(|member| facts_of(member).reads.contains(&added.class))?;
+    let mut larger = Vec::with_capacity(members.len() + 1);
+    larger.extend_from_slice(&members[..place]);
+    larger.push(node);
+    larger.extend_from_slice(&members[place..]);
+    let is_late = |member: &usize| added.reads.contains(&facts_of(member).class);
+    match members[place..].iter().any(is_late) {
+        true => in_order(facts, &larger, members[members.len() - 1]),
+        false => Some(larger),
+    }
 }
 
 /// The nodes of `among`, no two of one class, that `root` needs, each after those that it reads;
@@ -120,13 +138,33 @@ const RANKINGS: usize = 2;
 /// Passes in which the flow of values settles.
 const PASSES: usize = 4;
 
+/// In the place of a part: the class is no member.
+const NOT: f64 = -1.0;
+
+/// A number of a set of nodes: the exclusive or of one for each, which has bits of all places.
+fn number_of(node: usize) -> u64 {
+    let spread = (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (spread ^ spread >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// A kernel to grow.
+struct Grown {
+    /// The number of the set of its members.
+    number: u64,
+    ranks: [Rank; RANKINGS],
+    candidate: Candidate,
+}
+
 struct Growth<'a> {
     facts: &'a Facts,
-    machine: &'a Machine,
+    pricing: Pricing<'a>,
     /// What each class costs in a kernel of its own.
     alone: Vec<f64>,
     /// What each class costs with all that it is computed from, as far as nothing else reads that.
     flow: Vec<f64>,
+    /// Of the members of a kernel, by class, the part that is computed for this kernel if others
+    /// compute the rest; [`NOT`] between kernels.
+    parts: Vec<f64>,
     limits: Limits,
     work: u64,
 }
@@ -158,25 +196,28 @@ impl Growth<'_> {
 
     fn candidates(&mut self, class: usize, seed: Option<&Vec<usize>>) -> Vec<Candidate> {
         let facts = self.facts;
-        let mut found: Vec<([Rank; RANKINGS], Candidate)> = vec![];
-        let mut seen: FxHashSet<Vec<usize>> = FxHashSet::default();
+        let mut found: Vec<Grown> = vec![];
+        // Sets of nodes are told apart by their numbers: that two share one may cost a candidate.
+        let mut seen: FxHashSet<u64> = FxHashSet::default();
         let is_free = self.is_free(class);
         let nodes = facts.classes[class].nodes.iter().filter(|_| !is_free);
         for members in nodes.map(|node| vec![*node]).chain(seed.cloned()) {
-            if seen.insert(sorted(&members)) {
-                found.push(self.price(members));
+            let number = members.iter().fold(0, |number, node| number ^ number_of(*node));
+            if seen.insert(number) {
+                found.push(self.price(members, number));
             }
         }
         let given = found.len();
         if is_free {
-            return found.into_iter().map(|(_, candidate)| candidate).collect();
+            return found.into_iter().map(|grown| grown.candidate).collect();
         }
         // Kernels to grow, the best by each ranking first, then those that were found first.
         let mut queues = [(); RANKINGS].map(|()| BinaryHeap::new());
         let mut grown: Vec<bool> = vec![];
-        for turn in 0..MOST_GROWN {
-            for (at, (ranks, _)) in found.iter().enumerate().skip(grown.len()) {
-                for (queue, rank) in queues.iter_mut().zip(ranks) {
+        let turns = if seed.is_some() { MOST_GROWN } else { FEW_GROWN };
+        for turn in 0..turns {
+            for (at, kernel) in found.iter().enumerate().skip(grown.len()) {
+                for (queue, rank) in queues.iter_mut().zip(&kernel.ranks) {
                     queue.push(Reverse((*rank, at)));
                 }
             }
@@ -185,42 +226,41 @@ impl Growth<'_> {
             let next = std::iter::from_fn(|| queue.pop()).find(|Reverse((_, at))| !grown[*at]);
             let Some(Reverse((_, at))) = next else { break };
             grown[at] = true;
-            let Candidate { members, reads, .. } = found[at].1.clone();
-            let Some(&root) = members.last() else { continue };
+            let Candidate { members, reads, .. } = found[at].candidate.clone();
+            let number = found[at].number;
             if members.len() >= self.limits.operators {
                 continue;
             }
             let inputs = reads.iter().filter(|read| !facts.classes[**read].weight);
             for node in inputs.flat_map(|read| &facts.classes[*read].nodes) {
                 self.work += 1;
-                let mut larger = members.clone();
-                larger.push(*node);
-                if !seen.insert(sorted(&larger)) {
+                let number = number ^ number_of(*node);
+                if !seen.insert(number) {
                     continue;
                 }
-                let Some(larger) = in_order(facts, &larger, root) else { continue };
+                let Some(larger) = with(facts, &members, *node) else { continue };
                 if is_legal(facts, &larger, &[], self.limits.rows) {
-                    found.push(self.price(larger));
+                    found.push(self.price(larger, number));
                 }
             }
         }
-        let least = found.iter().map(|(ranks, _)| ranks[1].0).fold(f64::INFINITY, f64::min);
+        let least = found.iter().map(|kernel| kernel.ranks[1].0).fold(f64::INFINITY, f64::min);
         self.flow[class] = least;
         self.select(found, given)
     }
 
     /// The first `given` of `found`, then the best by each ranking in turn.
-    fn select(&self, found: Vec<([Rank; RANKINGS], Candidate)>, given: usize) -> Vec<Candidate> {
+    fn select(&self, found: Vec<Grown>, given: usize) -> Vec<Candidate> {
         let mut orders = [(); RANKINGS].map(|()| (given..found.len()).collect::<Vec<usize>>());
         for (ranking, order) in orders.iter_mut().enumerate() {
-            order.sort_by_key(|at| found[*at].0[ranking]);
+            order.sort_by_key(|at| found[*at].ranks[ranking]);
         }
         let grown =
             (0..found.len() - given).flat_map(|at| orders.iter().map(move |order| order[at]));
         let mut taken = vec![false; found.len()];
         let mut candidates: Vec<Candidate> = vec![];
         for at in (0..given).chain(grown) {
-            let candidate = &found[at].1;
+            let candidate = &found[at].candidate;
             // Those that cost no more and need no more are there already.
             let is_needless = |other: &Candidate| {
                 let needs = |read: &usize| candidate.reads.binary_search(read).is_ok();
@@ -239,29 +279,33 @@ impl Growth<'_> {
         candidates
     }
 
-    /// The kernel of `members`, and how it ranks.
-    fn price(&self, members: Vec<usize>) -> ([Rank; RANKINGS], Candidate) {
-        // Of each member, the part that is computed for this kernel, if others compute the rest.
-        let mut parts = vec![0.0; members.len()];
+    /// The kernel of `members`, a set of this number, and how it ranks.
+    fn price(&mut self, members: Vec<usize>, number: u64) -> Grown {
+        let apart = self.apart(&members);
+        let (cost, reads) = self.pricing.price(&members, &[]);
+        let flow = cost + self.flow_of(&reads);
+        let ranks = [Rank(cost - apart), Rank(flow)];
+        Grown { number, ranks, candidate: Candidate { members, reads, cost } }
+    }
+
+    /// What `members` cost alone, as far as they are computed for this kernel.
+    fn apart(&mut self, members: &[usize]) -> f64 {
+        let facts = self.facts;
+        let class = |member: &usize| facts.nodes[*member].class;
+        members.iter().for_each(|member| self.parts[class(member)] = 0.0);
         let mut apart = 0.0;
         for (at, member) in members.iter().enumerate().rev() {
-            let node = &self.facts.nodes[*member];
-            let part = if at + 1 == members.len() { 1.0 } else { f64::min(parts[at], 1.0) };
+            let node = &facts.nodes[*member];
+            let is_root = at + 1 == members.len();
+            let part = if is_root { 1.0 } else { self.parts[node.class].min(1.0) };
             apart += part * self.alone[node.class];
             for read in &node.reads {
-                if let Some(inside) = self.facts.inside(&members, *read) {
-                    parts[inside] += part / self.facts.classes[*read].readers.max(1.0);
+                if self.parts[*read] > NOT {
+                    self.parts[*read] += part / facts.classes[*read].readers.max(1.0);
                 }
             }
         }
-        let candidate = Candidate::new(self.facts, self.machine, members);
-        let flow = candidate.cost + self.flow_of(&candidate.reads);
-        ([Rank(candidate.cost - apart), Rank(flow)], candidate)
+        members.iter().for_each(|member| self.parts[class(member)] = NOT);
+        apart
     }
-}
-
-fn sorted(members: &[usize]) -> Vec<usize> {
-    let mut sorted = members.to_vec();
-    sorted.sort_unstable();
-    sorted
 }

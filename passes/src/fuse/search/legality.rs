@@ -25,7 +25,7 @@ const LONGEST_ROW: i64 = 1 << 16;
 /// one and the members `also`. With `rows` it may be one of several reductions.
 pub(super) fn is_legal(facts: &Facts, members: &[usize], also: &[usize], rows: bool) -> bool {
     let Some((&root, inner)) = members.split_last() else { return false };
-    if inner.is_empty() {
+    if inner.is_empty() || also.is_empty() && members.iter().all(|node| is_map(facts, *node)) {
         return true;
     }
     let nodes = || members.iter().map(|member| &facts.nodes[*member]);
@@ -61,6 +61,14 @@ pub(super) fn is_legal(facts: &Facts, members: &[usize], also: &[usize], rows: b
         (None, ..) => rows && works_on_rows(facts, members, also),
         _ => false,
     }
+}
+
+/// Whether `node` may be in every kernel of maps.
+fn is_map(facts: &Facts, node: usize) -> bool {
+    let is_bound = facts.class(node).bound;
+    let node = &facts.nodes[node];
+    let is_map = node.plumbing || node.pattern <= FusionPattern::Injective;
+    is_map && !is_bound && node.rows.is_none() && node.pattern != FusionPattern::Tuple
 }
 
 fn is_reduction(node: &Node) -> bool {

@@ -10,7 +10,7 @@ use relay::operators::{Rows, is_large_fill};
 use rewrites::body_graph::is_pure;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::facts::is_anchor;
+use super::facts::{bytes_of, is_anchor};
 use super::window::{
     Input, NewKernel, Operation, Place, Solution, Source, Window, WindowKernel, WindowOp,
 };
@@ -35,6 +35,7 @@ pub(super) enum Kind {
 pub(super) struct Value {
     pub(super) kind: Kind,
     pub(super) ty: Type,
+    pub(super) bytes: f64,
     /// Which operation outside of the graph it comes after, counted from 1; 0 for what needs none.
     pub(super) level: usize,
     /// Something outside of kernels needs it, or nothing reads it.
@@ -155,6 +156,7 @@ impl Program {
             this.values.push(Value {
                 kind: Kind::Op(operation, vec![]),
                 ty: body.ty(result),
+                bytes: bytes_of(body.ty(result)),
                 level: 0,
                 required: node.escapes || node.outputs.is_empty(),
                 bound: body.name_hint(result).binding == ir_core::Binding::Let,
@@ -249,8 +251,8 @@ impl Program {
 
     fn add(&mut self, kind: Kind, ty: Type, level: usize) -> usize {
         let weight = matches!(kind, Kind::Constant(..));
-        let (required, bound, origin) = (false, false, None);
-        self.values.push(Value { kind, ty, level, required, bound, weight, origin });
+        let (bytes, required, bound, origin) = (bytes_of(ty), false, false, None);
+        self.values.push(Value { kind, ty, bytes, level, required, bound, weight, origin });
         self.forward.push(self.forward.len());
         self.forward.len() - 1
     }

@@ -8,7 +8,6 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::facts::bytes_of;
 use super::program::{Kernel, Program};
 use super::solve::Solver;
 use super::window::Window;
@@ -78,18 +77,15 @@ struct Joining<'p, 's> {
 impl Joining<'_, '_> {
     /// The kernel before kernel `at` with which it saves most, and both as one.
     fn best(&mut self, at: usize) -> Option<(usize, Kernel)> {
-        let entry = self.entries[at].as_ref()?;
-        let first = at.saturating_sub(REACH);
-        let others = (first..at).rev().filter_map(|at| Some((at, self.entries[at].as_ref()?)));
-        let mut partners: Vec<(f64, usize)> = others
-            .filter_map(|(other, before)| Some((self.in_common(before, entry)?, other)))
-            .filter(|(_, other)| self.dependents(*other, at).is_some())
-            .collect();
+        let mut partners = self.partners(at);
         partners.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut best: Option<(f64, usize, Kernel)> = None;
         for (_, other) in partners.into_iter().take(PARTNERS) {
             let (Some(a), Some(b)) = (&self.entries[other], &self.entries[at]) else { continue };
             let apart = a.kernel.cost + b.kernel.cost;
+            if !self.fits(&a.kernel, &b.kernel) {
+                continue;
+            }
             let Some(kernel) = together(self.program, &a.kernel, &b.kernel) else { continue };
             let Some(cost) = self.price(&kernel) else { continue };
             let least = best.as_ref().map_or(1e-9 * apart.max(1.0), |(saved, ..)| *saved);
@@ -98,6 +94,28 @@ impl Joining<'_, '_> {
             }
         }
         best.map(|(_, other, kernel)| (other, kernel))
+    }
+
+    /// The kernels before kernel `at` that could be one with it, and the bytes that they have in common.
+    fn partners(&self, at: usize) -> Vec<(f64, usize)> {
+        let Some(entry) = &self.entries[at] else { return vec![] };
+        let mut partners: Vec<(f64, usize)> = vec![];
+        // What those kernels read that `at` needs something of: no kernel that stores some of it may
+        // become one with `at`, since they would be between the two.
+        let mut between: FxHashSet<usize> = FxHashSet::default();
+        for other in (at.saturating_sub(REACH)..at).rev() {
+            let Some(before) = &self.entries[other] else { continue };
+            let mut results = before.kernel.results();
+            let is_between = results.any(|result| between.contains(&result));
+            if !is_between && let Some(bytes) = self.in_common(before, entry) {
+                partners.push((bytes, other));
+            }
+            let is_read = |result: usize| entry.reads.binary_search(&result).is_ok();
+            if is_between || before.kernel.results().any(is_read) {
+                between.extend(&before.reads);
+            }
+        }
+        partners
     }
 
     /// The bytes that two kernels both read, or that `before` writes and `after` reads. `None` where
@@ -118,28 +136,30 @@ impl Joining<'_, '_> {
             reads.binary_search(value).is_ok() || a.results().any(|result| result == **value)
         };
         let common = after.reads.iter().filter(is_common);
-        let bytes: f64 = common.map(|value| bytes_of(self.program.values[*value].ty)).sum();
+        let bytes: f64 = common.map(|value| self.program.values[*value].bytes).sum();
         (bytes > 0.0).then_some(bytes)
     }
 
-    /// Which kernels between `other` and `at` need results of `other`; `None` where `at` needs some
-    /// of theirs.
-    fn dependents(&self, other: usize, at: usize) -> Option<Vec<bool>> {
+    /// Whether `a` and `b` together have no more operators than a kernel may.
+    fn fits(&self, a: &Kernel, b: &Kernel) -> bool {
+        let most = self.solver.limits.operators;
+        let both = b.members.iter().filter(|member| a.members.contains(member)).count();
+        a.members.len().max(b.members.len()) <= most
+            && a.members.len() + b.members.len() - both <= most
+    }
+
+    /// Which kernels between `other` and `at` need results of `other`.
+    fn dependents(&self, other: usize, at: usize) -> Vec<bool> {
         let results = self.entries[other].iter().flat_map(|entry| entry.kernel.results());
         let mut needed: FxHashSet<usize> = results.collect();
-        let mut between: FxHashSet<usize> = FxHashSet::default();
         let mut dependents = Vec::with_capacity(at - other);
         for entry in &self.entries[other + 1..at] {
             let entry = entry.as_ref().filter(|entry| entry.reads_of(&needed));
             dependents.push(entry.is_some());
             let results = entry.iter().flat_map(|entry| entry.kernel.results());
-            results.for_each(|result| {
-                needed.insert(result);
-                between.insert(result);
-            });
+            needed.extend(results);
         }
-        let is_free = |entry: &Entry| !entry.reads_of(&between);
-        self.entries[at].as_ref().is_some_and(is_free).then_some(dependents)
+        dependents
     }
 
     /// What `kernel` costs, if it is legal.
@@ -154,7 +174,7 @@ impl Joining<'_, '_> {
 
     /// Puts `kernel` in the place of kernels `other` and `at`, before those that need it; its place.
     fn replace(&mut self, other: usize, at: usize, kernel: Kernel) -> usize {
-        let dependents = self.dependents(other, at).unwrap_or_default();
+        let dependents = self.dependents(other, at);
         let (mut before, mut after) = (vec![None], vec![]);
         for (entry, depends) in self.entries[other + 1..at].iter_mut().zip(dependents) {
             let side = if depends { &mut after } else { &mut before };
@@ -185,7 +205,7 @@ fn in_order(program: &Program, kernel: &Kernel) -> Option<Kernel> {
         program.operands(member).iter().filter_map(|operand| program.inside(kernel, *operand))
     };
     let read: FxHashSet<usize> = kernel.members.iter().flat_map(|member| reads(*member)).collect();
-    let bytes = |result: &usize| bytes_of(program.values[*result].ty);
+    let bytes = |result: &usize| program.values[*result].bytes;
     let free = kernel.also.iter().copied().filter(|result| !read.contains(result));
     let last = free.max_by(|a, b| bytes(a).total_cmp(&bytes(b)))?;
     let others = kernel.also.iter().copied().filter(|result| *result != last);

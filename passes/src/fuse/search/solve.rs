@@ -9,6 +9,7 @@ use rewrites::proof::Recorder;
 use rewrites::saturate::{Budget, Phase, saturate};
 
 use super::Limits;
+use super::bound::Bound;
 use super::candidates::{self, Candidate, in_order};
 use super::cost::Machine;
 use super::entry::enter;
@@ -28,6 +29,15 @@ const ROUNDS: u32 = 4;
 /// How often extraction may visit each node and child of a problem.
 const VISITS: u64 = 1_000;
 
+/// How often it may visit some at all.
+const MOST_VISITS: u64 = 2_000_000;
+
+/// Smaller differences of costs, as a share, are none.
+const ROUNDING: f64 = 1e-9;
+
+/// Which share of the cost of a window its bound is, where it may be proven by that alone.
+const NEAR: f64 = 0.9;
+
 /// What is computed from constants costs nothing, but of two ways the shorter one is taken.
 const FOLDED: f64 = 1e-6;
 
@@ -39,6 +49,8 @@ pub(in crate::fuse) struct Solver<'a> {
     pub(in crate::fuse) limits: Limits,
     /// Whether windows that are not solved yet stay as they are.
     pub(in crate::fuse) interrupt: Interrupt,
+    /// How many threads solve windows. They change nothing but the time.
+    pub(in crate::fuse) threads: usize,
 }
 
 /// What was found for a window.
@@ -50,6 +62,18 @@ pub(super) struct Found {
     pub(super) proven: bool,
     /// How much was done.
     pub(super) work: u64,
+}
+
+/// Kernels that are chosen.
+struct Choice {
+    forms: Vec<Form>,
+    /// By class, the number of the form that is taken; [`NONE`] where it is not needed.
+    taken: Vec<extraction::Node>,
+    cost: f64,
+    /// Whether no choice of the forms costs less.
+    proven: bool,
+    /// How much was done.
+    work: u64,
 }
 
 /// What computes a class.
@@ -66,13 +90,16 @@ impl Solver<'_> {
     pub(super) fn price(&self, window: &Window) -> f64 {
         let (graph, entry) = enter(window, self.registry);
         let facts = Facts::new(&graph, window, &entry, self.registry);
-        let members: Option<Vec<usize>> = window
-            .kernels
-            .iter()
-            .flat_map(|kernel| &kernel.members)
-            .map(|op| facts.node_of[*op])
-            .collect();
-        members.map_or(0.0, |members| self.machine.cost(&facts, &members))
+        let mut members: Vec<usize> = vec![];
+        for op in window.kernels.iter().flat_map(|kernel| &kernel.members).rev() {
+            let Some(node) = facts.node_of[*op] else { return 0.0 };
+            // What equals another member is computed once.
+            if facts.inside(&members, facts.nodes[node].class).is_none() {
+                members.push(node);
+            }
+        }
+        members.reverse();
+        self.machine.cost(&facts, &members, &[])
     }
 
     /// Modelled microseconds of the only kernel of `window`, of which the operations `also` are
@@ -92,7 +119,7 @@ impl Solver<'_> {
         let is_kernel = members.len() <= self.limits.operators
             && members.iter().enumerate().all(is_first)
             && is_legal(&facts, &members, &also, self.limits.rows);
-        is_kernel.then(|| self.machine.cost_with(&facts, &members, &also))
+        is_kernel.then(|| self.machine.cost(&facts, &members, &also))
     }
 
     /// Chooses kernels for `window`, which cost less than `cost`.
@@ -104,8 +131,49 @@ impl Solver<'_> {
         }
         let facts = Facts::new(&graph, window, &entry, self.registry);
         let seeds = seeds(&facts, window);
-        let (candidates, looked_at) = candidates::grow(&facts, &self.machine, &seeds, self.limits);
-        work += looked_at;
+        let needed: Vec<usize> = window.needed.iter().map(|op| facts.class_of[*op]).collect();
+        let bound = Bound::new(&facts, &self.machine.0, &needed);
+        let bound = bound.cost(&self.machine.0, self.most_operators(window));
+        let is_least = |choice: &Choice| choice.cost <= bound + ROUNDING * bound;
+        // Where that is near, the kernels as they are may be the cheapest.
+        let mut choice = None;
+        if bound >= NEAR * cost {
+            let kept = candidates::keep(&facts, self.machine, &seeds);
+            choice = self.choose(window, &facts, &seeds, kept);
+        }
+        if !choice.as_ref().is_some_and(is_least) {
+            let (grown, looked_at) = candidates::grow(&facts, self.machine, &seeds, self.limits);
+            work += looked_at;
+            choice = self.choose(window, &facts, &seeds, grown);
+        }
+        let Some(choice) = choice else { return Ok(Found { work, ..Found::default() }) };
+        work += choice.work;
+        let proven = choice.proven || is_least(&choice);
+        let cheaper = write(&facts, window, &choice).filter(|solution| {
+            let after: f64 = solution.kernels.iter().map(|kernel| kernel.cost).sum();
+            after < cost - ROUNDING * cost.max(1.0)
+        });
+        Ok(Found { cheaper, proven, work })
+    }
+
+    /// The most operators in a kernel that `window` may become. Kernels that it has may be larger than
+    /// those that are grown; where it has a single one, what does not take it is grown.
+    fn most_operators(&self, window: &Window) -> usize {
+        match &window.kernels[..] {
+            [_] => self.limits.operators,
+            _ => usize::MAX,
+        }
+    }
+
+    /// The cheapest choice of `candidates`, by class, for the window of `facts`; `None` where they are
+    /// not enough.
+    fn choose(
+        &self,
+        window: &Window,
+        facts: &Facts,
+        seeds: &[Option<Vec<usize>>],
+        candidates: Vec<Vec<Candidate>>,
+    ) -> Option<Choice> {
         let mut builder = Builder::default();
         let (mut forms, mut start) = (vec![], vec![NONE; facts.classes.len()]);
         for (at, candidates) in candidates.into_iter().enumerate() {
@@ -141,19 +209,13 @@ impl Solver<'_> {
         }
         let needed = window.needed.iter().map(|op| facts.class_of[*op]);
         let problem = builder.finish(needed.map(|class| class as extraction::Class));
-        let budget = Some(VISITS * (problem.node_count() + problem.edge_count()) as u64);
+        let size = (problem.node_count() + problem.edge_count()) as u64;
+        let budget = Some(MOST_VISITS.min(VISITS * size));
         let (start, interrupt) = (Some(&*start), self.interrupt);
         let options = extraction::Options { budget, start, interrupt, ..Default::default() };
-        let Ok(found) = STRATEGIES[0].extract(&problem, options) else {
-            return Ok(Found { work, ..Found::default() });
-        };
-        work += found.work;
+        let found = STRATEGIES[0].extract(&problem, options).ok()?;
         let proven = found.gap() == Some(0.0);
-        let cheaper = write(&facts, window, &forms, &found.choice).filter(|solution| {
-            let after: f64 = solution.kernels.iter().map(|kernel| kernel.cost).sum();
-            after < cost - 1e-9 * cost.max(1.0)
-        });
-        Ok(Found { cheaper, proven, work })
+        Some(Choice { forms, taken: found.choice, cost: found.cost, proven, work: found.work })
     }
 
     /// Applies `rules` to the e-graph of a window of `ops` operations; how much was done.
@@ -182,12 +244,20 @@ impl Solver<'_> {
 /// By class, the kernel of `window` that computes it. Of several, the first one: what it reads is
 /// computed before.
 fn seeds(facts: &Facts, window: &Window) -> Vec<Option<Vec<usize>>> {
+    // What a rule finds equal to what members read need not be computed.
+    let is_at_hand = |class: usize, among: &[usize]| {
+        let is_it = |member: &usize| {
+            let node = &facts.nodes[*member];
+            node.class == class || node.reads.contains(&class)
+        };
+        among.iter().any(is_it)
+    };
     let mut seeds = vec![None; facts.classes.len()];
     for kernel in window.kernels.iter().filter(|kernel| !kernel.folded) {
         let mut among: Vec<usize> = vec![];
         for op in &kernel.members {
             if let Some(node) = facts.node_of[*op]
-                && facts.inside(&among, facts.nodes[node].class).is_none()
+                && !is_at_hand(facts.nodes[node].class, &among)
             {
                 among.push(node);
             }
@@ -203,20 +273,15 @@ fn seeds(facts: &Facts, window: &Window) -> Vec<Option<Vec<usize>>> {
     seeds
 }
 
-/// The kernels that `choice` takes, each after those that it reads; `None` where it lacks something.
-fn write(
-    facts: &Facts,
-    window: &Window,
-    forms: &[Form],
-    choice: &[extraction::Node],
-) -> Option<Solution> {
+/// The kernels that are taken, each after those that it reads; `None` where it lacks something.
+fn write(facts: &Facts, window: &Window, Choice { forms, taken, .. }: &Choice) -> Option<Solution> {
     let mut origin: Vec<Option<usize>> = vec![None; facts.classes.len()];
     for (op, class) in facts.class_of.iter().enumerate() {
         origin[*class].get_or_insert(op);
     }
     let mut places: Vec<Option<Place>> = vec![None; facts.classes.len()];
     let mut kernels: Vec<NewKernel> = vec![];
-    let chosen = |class: usize| (choice[class] != NONE).then(|| &forms[choice[class] as usize]);
+    let chosen = |class: usize| (taken[class] != NONE).then(|| &forms[taken[class] as usize]);
     let mut open: Vec<(usize, bool)> = vec![];
     for op in &window.needed {
         open.push((facts.class_of[*op], false));
@@ -240,6 +305,9 @@ fn write(
                 open.extend(outside.into_iter().rev().map(|class| (class, false)));
                 continue;
             }
+            // In the same order, however it was grown.
+            let ordered = members.last().and_then(|root| in_order(facts, members, *root));
+            let members = ordered.as_deref().unwrap_or(members);
             let place = |class: &usize| match facts.inside(members, *class) {
                 Some(member) => Some(Place::Member(member)),
                 None => places[*class].or_else(|| there(facts, *class)),
