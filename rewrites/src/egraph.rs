@@ -10,6 +10,7 @@ use ir_core::{Attr, AttrData, AttrDict, Registry, SmallVec, Symbol, Traits, Type
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::instantiate::{Operand, Plan};
+use crate::matching::Head;
 use crate::snapshot::{KindFacts, Snapshot};
 
 /// What a node computes, apart from its operands.
@@ -170,6 +171,8 @@ pub struct Graph {
     graph: EGraph<Node, Kinds>,
     /// Nodes that patterns no longer see, after a rule with `subsume`.
     subsumed: FxHashSet<Node>,
+    /// Nodes that a rule which is `safer` replaces.
+    risky: FxHashSet<Node>,
     /// Classes that are new or have changed.
     changed: Vec<Id>,
 }
@@ -183,7 +186,8 @@ impl Default for Graph {
             touched: vec![],
             contradiction: None,
         };
-        Graph { graph: EGraph::new(kinds), subsumed: Default::default(), changed: vec![] }
+        let (subsumed, risky) = (FxHashSet::default(), FxHashSet::default());
+        Graph { graph: EGraph::new(kinds), subsumed, risky, changed: vec![] }
     }
 }
 
@@ -344,6 +348,55 @@ impl Graph {
         self.subsumed.extend(nodes.collect::<Vec<_>>());
     }
 
+    /// States that the operations `name` of `class` on operands such as `heads` may be infinite or NaN
+    /// where what they are equal to is finite.
+    pub fn doubt(&mut self, class: Class, name: Symbol, heads: &[Head]) {
+        let kinds = &self.graph.analysis.kinds;
+        let is = |id: &Id, name: Symbol| {
+            let nodes = self.graph[*id].nodes.iter();
+            let mut kinds = nodes.map(|node| &kinds[node.kind as usize]);
+            kinds.any(|kind| matches!(kind, Kind::Op(op, ..) if *op == name))
+        };
+        let fits = |id: &Id, head: &Head| match head {
+            Head::Any => true,
+            Head::Op(name) => is(id, *name),
+            Head::Constant => self.graph[*id].data.constant.is_some(),
+        };
+        let doubtful = |node: &&Node| {
+            let Kind::Op(op, ..) = &kinds[node.kind as usize] else { return false };
+            let all = |operands: &mut dyn Iterator<Item = &Id>| {
+                operands.zip(heads).all(|(id, head)| fits(id, head))
+            };
+            let either = self.graph.analysis.traits[node.kind as usize];
+            *op == name
+                && (all(&mut node.operands.iter())
+                    || either.contains(Traits::COMMUTATIVE) && all(&mut node.operands.iter().rev()))
+        };
+        let nodes = self.graph[class.0].nodes.iter().filter(doubtful).cloned();
+        self.risky.extend(nodes.collect::<Vec<_>>());
+    }
+
+    /// Drops the nodes in doubt, but for those by which alone the program, the first `entered` nodes
+    /// that were made, computes a value. Only extraction may follow.
+    pub fn drop_doubtful(&mut self, entered: usize) {
+        if self.risky.is_empty() {
+            return;
+        }
+        let graph = &self.graph;
+        let canonical = |node: &Node| node.clone().map_children(|id| graph.find(id));
+        let program: FxHashSet<Node> = graph.nodes()[..entered].iter().map(canonical).collect();
+        let risky = std::mem::take(&mut self.risky);
+        for class in self.graph.classes_mut() {
+            let certain = |node: &Node| !risky.contains(node);
+            let other_way = class.nodes.iter().any(|node| certain(node) && program.contains(node));
+            let stays = |node: &Node| certain(node) || !other_way && program.contains(node);
+            // Rules that replace one another leave nothing else.
+            if class.nodes.iter().any(stays) {
+                class.nodes.retain(stays);
+            }
+        }
+    }
+
     /// Draws the conclusions from unions.
     pub fn rebuild(&mut self) {
         loop {
@@ -358,6 +411,8 @@ impl Graph {
         let graph = &self.graph;
         let subsumed = self.subsumed.drain();
         self.subsumed = subsumed.map(|node| node.map_children(|id| graph.find(id))).collect();
+        let risky = self.risky.drain();
+        self.risky = risky.map(|node| node.map_children(|id| graph.find(id))).collect();
     }
 
     /// Unites what differs by the order of operands alone, at and above `touched`; whether there

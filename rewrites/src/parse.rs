@@ -132,6 +132,7 @@ impl Parser<'_> {
         let span = self.cursor.span(start.start, self.cursor.previous_end());
         let class = self.class()?;
         let subsume = self.cursor.eat_word("subsume");
+        let safer = self.cursor.eat_word("safer");
         let mut tags = Vec::new();
         if self.cursor.eat(TokenKind::LeftBracket) {
             while self.cursor.kind() != TokenKind::RightBracket {
@@ -149,6 +150,7 @@ impl Parser<'_> {
             tags,
             class,
             subsume,
+            safer,
             bidirectional: false,
             values: vec![],
             families: vec![],

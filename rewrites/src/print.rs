@@ -18,6 +18,9 @@ impl fmt::Display for Rule {
         if self.subsume {
             f.write_str(" subsume")?;
         }
+        if self.safer {
+            f.write_str(" safer")?;
+        }
         if !self.tags.is_empty() {
             let tags: Vec<&str> = self.tags.iter().map(|tag| tag.as_str()).collect();
             write!(f, " [{}]", tags.join(", "))?;

@@ -186,6 +186,9 @@ pub struct Rule {
     pub class: FloatClass,
     /// Whether the left side is of no use once the right side is there.
     pub subsume: bool,
+    /// Whether the right side may be finite where the left side is not. Then the left side is no other
+    /// way to compute what is computed otherwise.
+    pub safer: bool,
     /// Whether it holds, and may be used, in both directions.
     pub bidirectional: bool,
     /// Names of values, without `%`.

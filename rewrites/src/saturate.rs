@@ -167,40 +167,10 @@ pub fn saturate(
     best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
     recorder: Option<&mut Recorder>,
 ) -> Result<Ledger, Box<Diagnostic>> {
+    let entered = graph.made();
     let mut run = Saturation::new(rules, registry, recorder);
-    graph.rebuild();
-    for phase in phases {
-        run.ledger.end = End::Budget;
-        let limits = Budget {
-            nodes: budget.nodes.min(graph.made().saturating_add(phase.nodes)),
-            work: budget.work.min(run.ledger.work.saturating_add(phase.work)),
-            ..budget
-        };
-        run.pauses = vec![(0, 0); rules.rules.len()];
-        for _ in 0..phase.rounds {
-            if budget.interrupt.is_raised() {
-                run.ledger.end = End::Interrupted;
-                return Ok(run.ledger);
-            }
-            if run.ledger.iterations >= budget.iterations {
-                return Ok(run.ledger);
-            }
-            let round = run.round(graph, limits, phase, best)?;
-            if !round.changed && round.complete && !round.paused {
-                run.ledger.end = End::Saturated;
-                break;
-            }
-            if phase.scheduler == Scheduler::Once {
-                break;
-            }
-            if !round.complete || run.ledger.work >= limits.work {
-                break;
-            }
-        }
-    }
-    if run.ledger.end == End::Budget && budget.interrupt.is_raised() {
-        run.ledger.end = End::Interrupted;
-    }
+    run.phases(graph, budget, phases, best)?;
+    graph.drop_doubtful(entered);
     Ok(run.ledger)
 }
 
@@ -264,6 +234,50 @@ impl<'a> Saturation<'a> {
             recorder,
             constants: vec![],
         }
+    }
+
+    /// Runs `phases` within `budget`.
+    fn phases(
+        &mut self,
+        graph: &mut Graph,
+        budget: Budget,
+        phases: &[Phase],
+        best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
+    ) -> Result<(), Box<Diagnostic>> {
+        graph.rebuild();
+        for phase in phases {
+            self.ledger.end = End::Budget;
+            let limits = Budget {
+                nodes: budget.nodes.min(graph.made().saturating_add(phase.nodes)),
+                work: budget.work.min(self.ledger.work.saturating_add(phase.work)),
+                ..budget
+            };
+            self.pauses = vec![(0, 0); self.rules.rules.len()];
+            for _ in 0..phase.rounds {
+                if budget.interrupt.is_raised() {
+                    self.ledger.end = End::Interrupted;
+                    return Ok(());
+                }
+                if self.ledger.iterations >= budget.iterations {
+                    return Ok(());
+                }
+                let round = self.round(graph, limits, phase, best)?;
+                if !round.changed && round.complete && !round.paused {
+                    self.ledger.end = End::Saturated;
+                    break;
+                }
+                if phase.scheduler == Scheduler::Once {
+                    break;
+                }
+                if !round.complete || self.ledger.work >= limits.work {
+                    break;
+                }
+            }
+        }
+        if self.ledger.end == End::Budget && budget.interrupt.is_raised() {
+            self.ledger.end = End::Interrupted;
+        }
+        Ok(())
     }
 
     /// Lets the rules of `phase` search and apply what they find.
@@ -448,6 +462,7 @@ impl<'a> Saturation<'a> {
                         break;
                     }
                     *of_rule = rest;
+                    self.doubt(graph, proposal);
                     if !graph.is_known(&proposal.plan) {
                         changed |= self.apply_one(graph, proposal, snapshot)?;
                     }
@@ -459,6 +474,16 @@ impl<'a> Saturation<'a> {
         unapplied.iter().for_each(|place| self.searched[*place] = 0);
         self.recorder.iter_mut().for_each(|recorder| recorder.end_round());
         Ok(Round { changed, complete: unapplied.is_empty(), paused: false })
+    }
+
+    /// Notes that what `proposal` replaces may be infinite or NaN where the rest of its class is not.
+    fn doubt(&self, graph: &mut Graph, proposal: &Proposal) {
+        let compiled = &self.rules.rules[proposal.place];
+        if compiled.rule.safer {
+            for (old, _) in &proposal.plan.replacements {
+                graph.doubt(graph.find(*old), compiled.pattern.root, &compiled.pattern.heads);
+            }
+        }
     }
 
     /// Whether it made anything new.

@@ -107,6 +107,10 @@ pub(super) fn faults(rule: &Rule) -> Vec<Diagnostic> {
             let message = "a rule with several equations has one direction";
             found.push(Diagnostic::error(codes::SHAPE, message).at(rule.span));
         }
+        if found.is_empty() && rule.safer {
+            let message = "of two sides, one alone is `safer`, so that the rule has one direction";
+            found.push(Diagnostic::error(codes::SHAPE, message).at(rule.span));
+        }
     }
     found
 }
