@@ -222,7 +222,7 @@ OPERATORS |= {
                      {"divisor": True, "tame": True}),
     "mod": (by_kind(lambda x, y: x - truncated(x, y) * y, np.fmod), NUMBERS, 2, {"divisor": True, "tame": True}),
     "trunc_mod": (by_kind(lambda x, y: x - truncated(x, y) * y, np.fmod), NUMBERS, 2, {"divisor": True, "tame": True}),
-    "floor_mod": (by_kind(lambda x, y: x % y, np.mod), INTEGERS, 2, {"divisor": True}),
+    "floor_mod": (by_kind(lambda x, y: x % y, np.mod), NUMBERS, 2, {"divisor": True, "tame": True}),
     "power": (by_kind(lambda x, y: x**y, np.power), NUMBERS, 2, {"exponent": True, "tame": True}),
     "maximum": (by_kind(max, picked(True)), NUMBERS, 2, {}),
     "minimum": (by_kind(min, picked(False)), NUMBERS, 2, {}),

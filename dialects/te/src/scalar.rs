@@ -235,7 +235,7 @@ impl ScalarOp {
             Div => a / b,
             Mod => a % b,
             FloorDiv => (a / b).floor(),
-            FloorMod => a - (a / b).floor() * b,
+            FloorMod => floor_mod(a, b),
             Min => {
                 if a < b || a.is_nan() {
                     a
@@ -334,6 +334,17 @@ impl ScalarOp {
             _ => return Err(format!("`{}` takes no integers", self.name())),
         };
         Ok(Scalar::Int(value as i64))
+    }
+}
+
+/// The remainder of flooring division: exact up to the rounding of the result, and with the sign of
+/// `b`, also where it is 0.
+pub fn floor_mod(a: f64, b: f64) -> f64 {
+    let rest = a % b;
+    match rest == 0.0 {
+        true => rest.copysign(b),
+        false if (rest < 0.0) != (b < 0.0) => rest + b,
+        false => rest,
     }
 }
 

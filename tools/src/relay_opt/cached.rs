@@ -68,7 +68,7 @@ impl Results {
             let message = format!("`{}`: {}", folder.display(), super::plain(&error));
             Diagnostic::error("E0728", message).help("name another folder")
         })?;
-        let mut settings = vec![version, known(registry)];
+        let mut settings = vec![version, known(registry), format!("{:?}", args.pass_limit)];
         settings.extend(rules.files().map(|(name, text)| format!("{name}\n{text}")));
         let whole = vec![
             pipeline.to_string(),

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use ir_core::{DType, Op, Registry, Scalar, ValueId};
-use te::scalar::ScalarOp;
+use te::scalar::{ScalarOp, floor_mod};
 
 use super::FusionPattern::Broadcast;
 use super::LayoutRule::Pointwise;
@@ -112,10 +112,11 @@ arithmetic! {
     TruncMod "relay.trunc_mod" broadcast traits()
         define::arithmetic, Mod;
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
-    /// `lhs - ⌊lhs / rhs⌋ · rhs`, with the sign of `rhs`; by integer 0 it is an error.
+    /// The remainder of flooring division, with the sign of `rhs`; by integer 0 it is an error. That of
+    /// floats is exact, but for the rounding of the result.
     FloorMod "relay.floor_mod" broadcast traits()
         define::arithmetic, FloorMod;
-        |a, b| Ok(a - floored(a, b)?.wrapping_mul(b)), |a, b| a - (a / b).floor() * b;
+        |a, b| Ok(a - floored(a, b)?.wrapping_mul(b)), floor_mod;
 }
 
 arithmetic! {

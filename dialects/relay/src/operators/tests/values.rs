@@ -64,6 +64,11 @@ fn arithmetic() {
     on("floor_divide", &[7, -7], &[2, 2]).gives(&[2], &[3.0, -4.0]);
     on("mod", &[7, -7], &[3, 3]).gives(&[2], &[1.0, -1.0]);
     on("floor_mod", &[7, -7], &[3, 3]).gives(&[2], &[1.0, 2.0]);
+    let floor_mod =
+        |a: f64, b: f64| Case::new("floor_mod", [floats(&[1], &[a]), floats(&[1], &[b])]);
+    floor_mod(1e30, 7.0).gives(&[1], &[1.0]);
+    floor_mod(-7.0, f64::INFINITY).gives(&[1], &[f64::INFINITY]);
+    floor_mod(-7.5, 2.0).gives(&[1], &[0.5]);
     on("power", &[2, -3], &[10, 3]).gives(&[2], &[1024.0, -27.0]);
     on("power", &[2], &[31]).gives(&[1], &[f64::from(i32::MIN)]);
     on("left_shift", &[1, 1], &[4, 40]).gives(&[2], &[16.0, 0.0]);

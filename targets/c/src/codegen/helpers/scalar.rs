@@ -129,10 +129,15 @@ impl Helpers {
         let parameters = format!("{c} a, {c} b");
         let cast = if dtype == DType::FLOAT32 { "(float)" } else { "" };
         let wide = if dtype == DType::FLOAT32 { "(double)" } else { "" };
-        let quotient = format!("floor({wide}a / {wide}b)");
         let (name, body) = match op {
-            ScalarOp::FloorDiv => ("floordiv", format!("return {cast}{quotient};")),
-            _ => ("floormod", format!("return {cast}({wide}a - {quotient} * {wide}b);")),
+            ScalarOp::FloorDiv => ("floordiv", format!("return {cast}floor({wide}a / {wide}b);")),
+            _ => (
+                "floormod",
+                format!(
+                    "double rest = fmod(a, b);\nif (rest == 0) {{\n    return {cast}copysign(rest, \
+                     b);\n}}\nreturn {cast}((rest < 0) != (b < 0) ? rest + b : rest);"
+                ),
+            ),
         };
         self.define(format!("{name}_{s}"), |_, n| function(c, n, &parameters, &body))
     }
