@@ -423,7 +423,7 @@ fn another_processor(cases: &[(Case, String)], step: usize, registry: &Registry)
     let parts = ways.iter().zip(&of_way).flat_map(|(way, own)| {
         own.chunks(TOGETHER).enumerate().map(move |(place, own)| (place, *way, own))
     });
-    let mut parts: Vec<(usize, (&str, &str), &[&(Case, String)])> = parts.collect();
+    let mut parts: Vec<_> = parts.collect();
     parts.sort_by_key(|(place, ..)| *place);
     expect_none(&in_threads(parts.len(), |index| {
         let (_, way, own) = parts[index];
