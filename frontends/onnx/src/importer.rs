@@ -124,6 +124,8 @@ pub(crate) struct Importer<'a> {
     inner_nodes: usize,
     /// Names of extents that the model has.
     dim_names: Vec<Symbol>,
+    /// Names that open extents of inputs get which have none: `x.0` for axis 0 of `x`.
+    unnamed_dims: Vec<Symbol>,
     /// Constants that become parameters.
     weights: Weights,
 }
@@ -152,6 +154,7 @@ impl<'a> Importer<'a> {
             constants: FxHashMap::default(),
             inner_nodes: 0,
             dim_names: Vec::new(),
+            unnamed_dims: Vec::new(),
             weights: Weights::default(),
         }
     }
@@ -185,8 +188,9 @@ impl<'a> Importer<'a> {
         }
         for name in self.options.dims.keys() {
             let name = Symbol::new(name);
-            if !self.dim_names.contains(&name) {
-                let known: Vec<&str> = self.dim_names.iter().map(|name| name.as_str()).collect();
+            let known: Vec<Symbol> = self.open_names().collect();
+            if !known.contains(&name) {
+                let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
                 return Err(Box::new(unknown_dim(name.as_str(), &known)));
             }
         }
@@ -282,9 +286,9 @@ impl<'a> Importer<'a> {
         match &input.ty {
             ValueType::Tensor(element, Some(extents)) => {
                 let dtype = element_type(*element).map_err(fault)?;
-                let dims = extents.iter().map(|extent| self.dim(*extent));
-                let dims: Vec<Dim> = dims.collect::<Result<_, String>>().map_err(fault)?;
-                Ok(Type::tensor(dims, dtype))
+                let extents = extents.iter().enumerate();
+                let dims = extents.map(|(axis, extent)| self.dim(*extent, input.name, axis));
+                Ok(Type::tensor(dims.collect::<Vec<Dim>>(), dtype))
             }
             ValueType::Tensor(_, None) => Err(fault("expected a tensor of known rank".to_string())),
             ValueType::Unknown => Err(fault("expected a type, found none".to_string())),
@@ -292,23 +296,27 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn dim(&mut self, extent: Extent<'a>) -> Result<Dim, String> {
-        match extent {
-            Extent::Known(extent @ 0..) => Ok(Dim::Known(extent)),
-            Extent::Known(extent) => Err(format!("expected extents of at least 0, found {extent}")),
-            Extent::Unknown | Extent::Named("") => Ok(Dim::Any),
-            Extent::Named(name) => {
-                let symbol = Symbol::new(name);
-                if !self.dim_names.contains(&symbol) {
-                    self.dim_names.push(symbol);
-                }
-                Ok(match self.options.dims.get(name) {
-                    Some(extent) => Dim::Known(*extent),
-                    None if self.options.shape_variables => Dim::parameter(symbol),
-                    None => Dim::Any,
-                })
-            }
+    /// The extent of `axis` of `input`.
+    fn dim(&mut self, extent: Extent<'a>, input: &str, axis: usize) -> Dim {
+        let (name, is_named) = match (extent, extent.name(input, axis)) {
+            (Extent::Known(extent), _) => return Dim::Known(extent),
+            (_, None) => return Dim::Any,
+            (_, Some(name)) => (Symbol::new(&name), matches!(extent, Extent::Named(_))),
+        };
+        let names = if is_named { &mut self.dim_names } else { &mut self.unnamed_dims };
+        if !names.contains(&name) {
+            names.push(name);
         }
+        match self.options.dims.get(name.as_str()) {
+            Some(extent) => Dim::Known(*extent),
+            None if self.options.shape_variables && is_named => Dim::parameter(name),
+            None => Dim::Any,
+        }
+    }
+
+    /// The names by which options may give extents.
+    fn open_names(&self) -> impl Iterator<Item = Symbol> {
+        self.dim_names.iter().chain(&self.unnamed_dims).copied()
     }
 
     // ---- names -----------------------------------------------------------------------------
@@ -339,7 +347,8 @@ impl<'a> Importer<'a> {
                 Fault::Message(message) => Box::new(node_error(node, message)),
                 Fault::Open(message) => {
                     let known = |name: &&str| self.options.dims.contains_key(*name);
-                    let names = self.dim_names.iter().map(|name| name.as_str());
+                    let names: Vec<Symbol> = self.open_names().collect();
+                    let names = names.iter().map(|name| name.as_str());
                     let mut error = node_error(node, message);
                     error.help = crate::dim_help(names.filter(|name| !known(name)));
                     Box::new(error)
@@ -441,7 +450,7 @@ impl<'a> Importer<'a> {
             return Err(format!("expected branches with as many results, found {a} and {b}").into());
         }
         let joined = first.iter().zip(second).map(|(a, b)| join(*a, *b));
-        let joined: Vec<Type> = joined.collect::<Result<_, String>>()?;
+        let joined: Vec<Type> = joined.collect::<Result<_, Fault>>()?;
         let result = self.body.result(op, 0);
         Ok(match joined.as_slice() {
             [one] => {
@@ -709,7 +718,7 @@ impl<'a> Importer<'a> {
 }
 
 /// The type of a value that has one of two types: extents that differ are open.
-fn join(a: Type, b: Type) -> Result<Type, String> {
+fn join(a: Type, b: Type) -> Result<Type, Fault> {
     if a == b {
         return Ok(a);
     }
@@ -719,9 +728,14 @@ fn join(a: Type, b: Type) -> Result<Type, String> {
             let dims = dims.map(|(x, y)| if x == y { *x } else { Dim::Any });
             Ok(Type::tensor(dims, x.dtype))
         }
-        _ => Err(format!(
-            "expected branches with results of one rank and element type, found {a} and {b}"
-        )),
+        _ => {
+            let message = format!(
+                "expected branches with results of one rank and element type, found {a} and {b}"
+            );
+            // With known extents, the condition may be known, and with it the branch.
+            let is_open = |ty: Type| ty.facts().has_any;
+            Err(if is_open(a) || is_open(b) { Fault::Open(message) } else { message.into() })
+        }
     }
 }
 
@@ -736,7 +750,7 @@ fn unknown_dim(name: &str, known: &[&str]) -> Diagnostic {
     let error = Diagnostic::error("E0808", format!("no input has an extent named `{name}`"));
     match ir_core::diagnostics::did_you_mean(name, known.iter().copied()) {
         Some(help) => error.help(help),
-        None if known.is_empty() => error.help("all extents of the inputs are numbers or unnamed"),
+        None if known.is_empty() => error.help("all extents of the inputs are numbers"),
         None => error.help(format!("there are {}", known.join(", "))),
     }
 }

@@ -3,6 +3,7 @@
 //! Names are texts of the file, elements are places in it: reading a message copies nothing large.
 //! A graph inside an attribute stays a place until someone reads it with [`Graph::read`].
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::wire::{Field, Reader, WireError};
@@ -143,12 +144,33 @@ pub(crate) enum ValueType<'a> {
 /// An extent in a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Extent<'a> {
-    /// A number.
+    /// A number, at least 0.
     Known(i64),
-    /// A name that stands for a number.
+    /// A name that stands for a number, not empty.
     Named(&'a str),
     /// Nothing is known.
     Unknown,
+}
+
+impl<'a> Extent<'a> {
+    /// Some exporters write -1 for what is not known.
+    fn of_number(number: i64) -> Extent<'a> {
+        if number < 0 { Extent::Unknown } else { Extent::Known(number) }
+    }
+
+    fn of_name(name: &'a str) -> Extent<'a> {
+        if name.is_empty() { Extent::Unknown } else { Extent::Named(name) }
+    }
+
+    /// By what name the extent of `axis` of the input `input` may be given: its own, or one that says
+    /// where it stands, such as `x.0`. `None` for a number.
+    pub(crate) fn name(self, input: &str, axis: usize) -> Option<Cow<'a, str>> {
+        match self {
+            Extent::Known(_) => None,
+            Extent::Named(name) => Some(name.into()),
+            Extent::Unknown => Some(format!("{input}.{axis}").into()),
+        }
+    }
 }
 
 type Outcome<T> = Result<T, WireError>;
@@ -407,8 +429,8 @@ fn read_shape<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<Vec<Extent<'a>
             let mut extent = Extent::Unknown;
             fields(file, field.range()?, |field| {
                 match field.number {
-                    1 => extent = Extent::Known(field.int()?),
-                    2 => extent = Extent::Named(field.text(file)?),
+                    1 => extent = Extent::of_number(field.int()?),
+                    2 => extent = Extent::of_name(field.text(file)?),
                     _ => {}
                 }
                 Ok(())

@@ -4,6 +4,8 @@ use indexmap::IndexSet;
 use ir_core::Diagnostic;
 use ir_core::tensor::tensor_bytes;
 use rustc_hash::FxHashSet;
+use std::borrow::Cow;
+
 
 use crate::proto::{Extent, Model, ValueInfo, ValueType};
 use crate::tensors::element_type;
@@ -83,7 +85,7 @@ pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostic> {
         }
     }
     let inputs = graph.inputs.iter().filter(|input| !constants.contains(input.name));
-    let extents: IndexSet<&str> = inputs.clone().flat_map(extent_names).collect();
+    let extents: IndexSet<Cow<'_, str>> = inputs.clone().flat_map(extent_names).collect();
     Ok(Summary {
         ir_version: model.ir_version,
         producer: format!("{} {}", model.producer_name, model.producer_version).trim().to_string(),
@@ -96,9 +98,9 @@ pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostic> {
             })
             .collect(),
         graph: graph.name.to_string(),
-        inputs: inputs.map(value).collect(),
-        outputs: graph.outputs.iter().map(value).collect(),
-        extents: extents.into_iter().map(str::to_string).collect(),
+        inputs: inputs.map(|input| value(input, true)).collect(),
+        outputs: graph.outputs.iter().map(|output| value(output, false)).collect(),
+        extents: extents.into_iter().map(Cow::into_owned).collect(),
         operators,
         constants: graph.initializers.len(),
         parameters,
@@ -106,17 +108,14 @@ pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostic> {
     })
 }
 
-/// The names of the extents of `info`.
-fn extent_names<'a>(info: &ValueInfo<'a>) -> Vec<&'a str> {
+/// The names by which the extents of the input `info` may be given.
+fn extent_names<'a>(info: &ValueInfo<'a>) -> Vec<Cow<'a, str>> {
     let ValueType::Tensor(_, Some(extents)) = &info.ty else { return vec![] };
-    let name = |extent: &Extent<'a>| match extent {
-        Extent::Named(name) if !name.is_empty() => Some(*name),
-        _ => None,
-    };
-    extents.iter().filter_map(name).collect()
+    let extents = extents.iter().enumerate();
+    extents.filter_map(|(axis, extent)| extent.name(info.name, axis)).collect()
 }
 
-fn value(info: &ValueInfo<'_>) -> SummaryValue {
+fn value(info: &ValueInfo<'_>, is_input: bool) -> SummaryValue {
     let ty = match &info.ty {
         ValueType::Unknown => "?".to_string(),
         ValueType::Other(what) => what.to_string(),
@@ -125,10 +124,10 @@ fn value(info: &ValueInfo<'_>) -> SummaryValue {
             match extents {
                 None => format!("{dtype}[…]"),
                 Some(extents) => {
-                    let extents = extents.iter().map(|extent| match extent {
+                    let extents = extents.iter().enumerate().map(|(axis, extent)| match extent {
                         Extent::Known(extent) => extent.to_string(),
-                        Extent::Named(name) if !name.is_empty() => name.to_string(),
-                        _ => "?".to_string(),
+                        Extent::Unknown if !is_input => "?".to_string(),
+                        open => open.name(info.name, axis).unwrap_or_default().into_owned(),
                     });
                     format!("{dtype}[{}]", extents.collect::<Vec<_>>().join(", "))
                 }

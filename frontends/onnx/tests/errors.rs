@@ -89,6 +89,14 @@ fn extents_that_must_be_known_can_be_set() {
     "#);
 }
 
+/// Extents without a name have one of their place.
+#[test]
+fn extents_without_names_can_be_set() {
+    let nodes = vec![node("Squeeze", &["x"], &["y"])];
+    let file = model(17, graph(nodes, vec![value("x", FLOAT, &["", "-1", "3"])], &["y"], vec![]));
+    insta::assert_snapshot!(error(&file), @"");
+}
+
 #[test]
 fn graphs_and_constants_are_checked() {
     let relu = || vec![node("Relu", &["x"], &["y"])];
