@@ -165,11 +165,12 @@ impl Emitter<'_> {
             return Some(self.reinterpret(reading.a, dtype));
         }
         if let Some(select) = self.body.view::<Select>(op) {
-            return Some(self.select(&select, dtype));
+            return Some(self.select(&select, result, dtype));
         }
         if let Some(Check { condition, a, otherwise, .. }) = self.body.view(op) {
             // A kernel alone has nobody to tell; those of programs report before they come here.
-            return Some(self.select(&Select { condition, a, b: otherwise }, dtype));
+            let choice = Select { condition, a, b: otherwise };
+            return Some(self.select(&choice, result, dtype));
         }
         if let Some(load) = self.body.view::<Load>(op) {
             return Some(self.load(load.tensor, &load.indices, dtype));
@@ -375,7 +376,7 @@ impl Emitter<'_> {
         Repr::Vector(Vector { elem: scalar(to), lanes, pieces })
     }
 
-    fn select(&mut self, select: &Select, dtype: DType) -> Repr {
+    fn select(&mut self, select: &Select, result: ValueId, dtype: DType) -> Repr {
         let condition = self.repr(select.condition);
         let (a, b) = (self.repr(select.a), self.repr(select.b));
         let truth = self.dtype(select.condition);
@@ -386,7 +387,7 @@ impl Emitter<'_> {
                 (self.lane(condition, truth), self.lane(a, dtype), self.lane(b, dtype));
             let expr = if dtype.is_bool() {
                 bool_choice(&condition, &a, &b)
-            } else if self.arms.read_more(select) {
+            } else if self.arms.are_computed(select, result) {
                 let function = self.helpers.select_scalar(dtype);
                 Expr::call(&function, &[&condition, &a, &b])
             } else {
