@@ -133,7 +133,7 @@ fn a_slow_command_of_a_plugin_without_optimizations_is_told_of_them() {
     let plugin = EXAMPLE.as_path();
     let (status, _, err) = relay_opt(&[plugin], &["--pass", "dce"], NEGATIVES);
     assert!(status == OK && !err.contains(HINT), "{err}");
-    let wait = "exec{cmd=\"sleep 5; cat\"}";
+    let wait = "exec{cmd=\"sh -c 'sleep 5; cat'\"}";
     let (status, _, err) = relay_opt(&[plugin], &["--pass", wait], NEGATIVES);
     assert!(status == OK && err.lines().last().is_some_and(|line| line.ends_with(HINT)), "{err}");
     // It is about plugins.

@@ -69,7 +69,7 @@ fn fish_completes() {
     let folder = folder("fish", "relay-opt.fish");
     let mut fish = Command::new("fish");
     let each =
-        "source relay-opt.fish; for line in $argv; complete -C \"$line\" | string join ' '; end";
+        "source relay-opt.fish; for line in $argv; complete -C \"$line\" | string join ' '; end; true";
     fish.args(["--no-config", "-c", each]).args(LINES.iter().map(|(line, _)| line));
     let offered = run(&mut fish, &folder, "");
     let wanted: Vec<&str> = LINES.iter().map(|(_, wanted)| *wanted).collect();
@@ -121,13 +121,13 @@ fn bash_completes() {
         (&["relay-opt", "--explain", "E074"], "E0740 E0741 E0742 E0743"),
         (&["relay-opt", "--pass", "cse,fold-sc"], "cse,fold-scale-axis"),
         (&["relay-opt", "--pass", "cse,fuse{stra"], "cse,fuse{strategy"),
-        (&["relay-opt", "--pass", "cse,fuse{strategy="], "dominator search"),
-        (&["relay-opt", "--pass", "fuse{reassociate="], "false true"),
-        (&["relay-opt", "--pass", "eqsat{cost=fl"], "flops"),
+        (&["relay-opt", "--pass", "cse,fuse{strategy=d"], "cse,fuse{strategy=dominator"),
+        (&["relay-opt", "--pass", "fuse{reassociate=t"], "fuse{reassociate=true"),
+        (&["relay-opt", "--pass", "eqsat{cost=fl"], "eqsat{cost=flops"),
         (&["relay-opt", "--help-op", "nn.conv3d_t"], "nn.conv3d_transpose"),
         (&["relay-opt", "--help-op", "relay.nn.conv3d_t"], "relay.nn.conv3d_transpose"),
         (&["relay-opt", "bench", "m.relay", "--tar"], "--target"),
-        (&["relay-opt", "bench", "m.relay", "--target", "c{isa=avx"], "avx2 avx512"),
+        (&["relay-opt", "bench", "m.relay", "--target", "c{isa=avx"], "c{isa=avx2 c{isa=avx512"),
         (&["relay-opt", "--target", "c{is"], "c{isa"),
         (&["relay-opt", "--emit", "gen"], "generic"),
         (&["relay-opt", "comp"], "compile completions"),
