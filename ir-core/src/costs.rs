@@ -92,8 +92,9 @@ impl Default for CostTable {
     }
 }
 
-/// Figures are written `launch=1,bandwidth=20`, in braces where they stand in a pipeline. Those that
-/// are left out are the nominal ones; products and transcendental functions follow `arithmetic`.
+/// Figures are written `launch=1,bandwidth=20`, in braces where they stand in a pipeline. Those
+/// that are left out are the nominal ones; products and transcendental functions follow
+/// `arithmetic`.
 impl OptionValue for CostTable {
     const EXPECTS: &'static str =
         "a target, or figures such as {launch=1,bandwidth=20,arithmetic=100}, rates above zero";

@@ -1,8 +1,8 @@
 //! Memory that inputs ask for, which is granted before it is taken.
 //!
-//! A text of a few bytes can name a tensor of any size. What is allocated on the word of an input goes
-//! through [`grant`] or [`buffer`], so that a size that cannot be had is an error with a place and not
-//! the end of the process.
+//! A text of a few bytes can name a tensor of any size. What is allocated on the word of an input
+//! goes through [`grant`] or [`buffer`], so that a size that cannot be had is an error with a place
+//! and not the end of the process.
 
 use std::fmt;
 use std::fs;
@@ -29,8 +29,8 @@ impl std::error::Error for OutOfMemory {}
 /// Bytes that may be granted until the system is asked again.
 static GRANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether so many bytes can be had now; `None` is more than can be counted. What is granted is not set
-/// aside: the system is asked again after an eighth of what there was.
+/// Whether so many bytes can be had now; `None` is more than can be counted. What is granted is not
+/// set aside: the system is asked again after an eighth of what there was.
 ///
 /// # Errors
 /// They cannot.

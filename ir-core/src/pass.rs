@@ -42,8 +42,8 @@ pub struct PassContext<'a> {
     rounds: bool,
 }
 
-/// Why what a pass made computes what was there: text that can be checked, and the places that it is
-/// about, which are no part of it.
+/// Why what a pass made computes what was there: text that can be checked, and the places that it
+/// is about, which are no part of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// Lines of text.

@@ -22,8 +22,8 @@ pub struct MakeTuple(pub fn(&mut Body, InsertPoint, &[ValueId]) -> ValueId);
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFunction(pub fn(&mut Body, OpId) -> bool);
 
-/// Removes a parameter of the function that the operation with this hook makes or names, by its place,
-/// and the argument from all calls; returns whether that could be done, and changes nothing where not.
-/// A parameter of a region must have no users, and goes from the region as well.
+/// Removes a parameter of the function that the operation with this hook makes or names, by its
+/// place, and the argument from all calls; returns whether that could be done, and changes nothing
+/// where not. A parameter of a region must have no users, and goes from the region as well.
 #[derive(Clone, Copy, Debug)]
 pub struct DropParameter(pub fn(&mut Body, OpId, usize) -> bool);

@@ -70,9 +70,9 @@ pub struct Fill;
 /// Results of [`Fill`] of more bytes are not worth their memory.
 const SMALL_FILL: usize = 64 << 10;
 
-/// Whether the result of the operator `name`, of type `ty`, is one number so often that it is cheaper
-/// to make it where it is used than to keep it as a constant. What is computed from it is computed
-/// whenever the program runs.
+/// Whether the result of the operator `name`, of type `ty`, is one number so often that it is
+/// cheaper to make it where it is used than to keep it as a constant. What is computed from it is
+/// computed whenever the program runs.
 pub fn is_large_fill(registry: &Registry, name: Symbol, ty: Type) -> bool {
     let bytes = || {
         let tensor = ty.as_tensor()?;

@@ -116,8 +116,8 @@ impl TensorData {
         TensorData::from_bytes(dtype, shape, bytes)
     }
 
-    /// A tensor of `values`, one per lane. Errors when their number does not fit the shape, or there is
-    /// no memory for them.
+    /// A tensor of `values`, one per lane. Errors when their number does not fit the shape, or
+    /// there is no memory for them.
     pub fn from_scalars(
         dtype: DType,
         shape: &[i64],

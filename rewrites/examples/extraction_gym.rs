@@ -5,10 +5,10 @@
 //!     [--budget N] [--seed N] [--best FILE] [--write-best FILE]
 //! ```
 //!
-//! The baseline of the times is `greedy-dag`. `--best` names a file of the best known costs, such as
-//! `rewrites/examples/extraction_gym_best.json`: `{"made": TEXT, "costs": {FILE: COST}}` with paths
-//! in the folder. Where this run finds less, or the file says nothing, the best of this run counts;
-//! `--write-best` writes both together.
+//! The baseline of the times is `greedy-dag`. `--best` names a file of the best known costs, such
+//! as `rewrites/examples/extraction_gym_best.json`: `{"made": TEXT, "costs": {FILE: COST}}` with
+//! paths in the folder. Where this run finds less, or the file says nothing, the best of this run
+//! counts; `--write-best` writes both together.
 
 #![allow(clippy::print_stdout, reason = "a program that prints a table")]
 

@@ -49,8 +49,8 @@ struct State {
     trail: Vec<Rc<Plan>>,
 }
 
-/// Replaces `f` by the cheapest program found, if it is cheaper. `active` says which of `rules` take
-/// part. Programs that were met before are not looked at again. What led to it is noted with
+/// Replaces `f` by the cheapest program found, if it is cheaper. `active` says which of `rules`
+/// take part. Programs that were met before are not looked at again. What led to it is noted with
 /// `recorder`.
 ///
 /// # Errors

@@ -67,8 +67,8 @@ impl TermGraph for BodyGraph<'_> {
     }
 
     fn is_weight(&self, value: ValueId) -> bool {
-        // Operations that are looked into, each with how many of its operands are left: there may be
-        // many, and the first that is none decides.
+        // Operations that are looked into, each with how many of its operands are left: there may
+        // be many, and the first that is none decides.
         let mut open: SmallVec<[(OpId, usize); 8]> = SmallVec::new();
         let (mut next, mut steps) = (Some(value), 0);
         while let Some(value) = next {

@@ -57,8 +57,8 @@ impl CostModel {
         }
     }
 
-    /// Whether all that is computed from constants alone is free, large fills included, or only what the
-    /// compiler computes.
+    /// Whether all that is computed from constants alone is free, large fills included, or only
+    /// what the compiler computes.
     pub fn weights_are_free(self) -> bool {
         self == CostModel::T4
     }

@@ -250,8 +250,8 @@ impl Graph {
         Class(self.graph.add(node))
     }
 
-    /// Adds what `plan` makes and unites it with what it replaces; how many classes became one, and the
-    /// classes of what it made, in order.
+    /// Adds what `plan` makes and unites it with what it replaces; how many classes became one, and
+    /// the classes of what it made, in order.
     pub fn apply(&mut self, plan: &Plan<Class>, registry: &Registry) -> (usize, Vec<Class>) {
         let mut made: Vec<Class> = Vec::with_capacity(plan.ops.len());
         let resolve = |operand: Operand<Class>, made: &[Class]| match operand {
@@ -271,8 +271,9 @@ impl Graph {
         (unions, made)
     }
 
-    /// Whether what `plan` makes differs from what is there in constants alone: in operands that are
-    /// computed from constants, here and there. Those are free, so the one is as good as the other.
+    /// Whether what `plan` makes differs from what is there in constants alone: in operands that
+    /// are computed from constants, here and there. Those are free, so the one is as good as the
+    /// other.
     pub fn is_known(&self, plan: &Plan<Class>) -> bool {
         let [(old, Operand::New(new))] = plan.replacements[..] else { return false };
         let Some(op) = plan.ops.get(new) else { return false };
@@ -317,8 +318,8 @@ impl Graph {
         weights
     }
 
-    /// When each of these nodes, given by class and place in [`Graph::forms_of`], was made: how many
-    /// there were before.
+    /// When each of these nodes, given by class and place in [`Graph::forms_of`], was made: how
+    /// many there were before.
     pub fn made_at(&self, chosen: impl IntoIterator<Item = (Class, usize)>) -> Vec<usize> {
         let nodes = chosen.into_iter().filter_map(|(class, place)| {
             let node = self.graph[class.0].nodes.get(place)?;
@@ -348,8 +349,8 @@ impl Graph {
         self.subsumed.extend(nodes.collect::<Vec<_>>());
     }
 
-    /// States that the operations `name` of `class` on operands such as `heads` may be infinite or NaN
-    /// where what they are equal to is finite.
+    /// States that the operations `name` of `class` on operands such as `heads` may be infinite or
+    /// NaN where what they are equal to is finite.
     pub fn doubt(&mut self, class: Class, name: Symbol, heads: &[Head]) {
         let kinds = &self.graph.analysis.kinds;
         let is = |id: &Id, name: Symbol| {
@@ -376,8 +377,8 @@ impl Graph {
         self.risky.extend(nodes.collect::<Vec<_>>());
     }
 
-    /// Drops the nodes in doubt, but for those by which alone the program, the first `entered` nodes
-    /// that were made, computes a value. Only extraction may follow.
+    /// Drops the nodes in doubt, but for those by which alone the program, the first `entered`
+    /// nodes that were made, computes a value. Only extraction may follow.
     pub fn drop_doubtful(&mut self, entered: usize) {
         if self.risky.is_empty() {
             return;
@@ -522,8 +523,8 @@ impl Graph {
         self.graph[class.0].data.weight
     }
 
-    /// Whether the compiler computes the operation `name` on `operands`, of the type `ty`, so that the
-    /// program does not.
+    /// Whether the compiler computes the operation `name` on `operands`, of the type `ty`, so that
+    /// the program does not.
     pub fn folds(
         &self,
         (name, ty): (Symbol, Type),

@@ -68,8 +68,8 @@ pub struct Settings<'a> {
     pub dump: bool,
 }
 
-/// Replaces the blocks of `f` by the cheapest equal programs that `rules` make and extraction finds,
-/// where these are cheaper.
+/// Replaces the blocks of `f` by the cheapest equal programs that `rules` make and extraction
+/// finds, where these are cheaper.
 ///
 /// # Errors
 /// When a rule's right side does not type.

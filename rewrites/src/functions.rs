@@ -22,8 +22,8 @@ impl Functions {
         Functions { functions: all.map(|(f, asks)| (Symbol::new(f.name), (*f, asks))).collect() }
     }
 
-    /// The function `name`, and whether it may ask whether a value is computed from constants, which
-    /// takes a walk to see.
+    /// The function `name`, and whether it may ask whether a value is computed from constants,
+    /// which takes a walk to see.
     pub fn get(&self, name: Symbol) -> Option<(&RuleFunction, bool)> {
         self.functions.get(&name).map(|(function, asks)| (function, *asks))
     }

@@ -9,9 +9,10 @@
 //! - [`expression`], [`functions`]: side conditions and computed attributes;
 //! - [`library`]: the built-in rules, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
-//! - [`greedy`]: the greedy strategy, over a [`body_graph`], which [`compute`]s what depends on constants alone;
-//! - [`eqsat`]: equality saturation: [`egraph`], [`snapshot`], [`saturate`], [`regroup`], [`cost`], [`extraction`],
-//!   [`dump`];
+//! - [`greedy`]: the greedy strategy, over a [`body_graph`], which [`compute`]s what depends on
+//!   constants alone;
+//! - [`eqsat`]: equality saturation: [`egraph`], [`snapshot`], [`saturate`], [`regroup`], [`cost`],
+//!   [`extraction`], [`dump`];
 //! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text;
 //! - [`proof`]: certificates of what drivers did, and checking them.
 

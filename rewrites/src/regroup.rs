@@ -38,9 +38,9 @@ pub fn operations(rules: &RuleSet, registry: &Registry) -> Vec<Symbol> {
     found
 }
 
-/// Adds, to each sum of operation `name` in `snapshot`, itself with the terms that share an operand together. No
-/// more than a few groups are made of each sum, so that the graph grows in proportion to it. What is
-/// done is noted with `recorder`.
+/// Adds, to each sum of operation `name` in `snapshot`, itself with the terms that share an operand
+/// together. No more than a few groups are made of each sum, so that the graph grows in proportion
+/// to it. What is done is noted with `recorder`.
 pub fn regroup(
     graph: &mut Graph,
     snapshot: &Snapshot,
@@ -128,8 +128,9 @@ fn terms(snapshot: &Snapshot, sum: Class, name: Symbol, inner: &FxHashSet<Class>
     found
 }
 
-/// The sum of `terms` by operations `name` of type `ty`: that of those at the places `group`, and that
-/// of the others, each as a balanced tree, so that few rounds take it together. It stands for `total`.
+/// The sum of `terms` by operations `name` of type `ty`: that of those at the places `group`, and
+/// that of the others, each as a balanced tree, so that few rounds take it together. It stands for
+/// `total`.
 pub fn regrouped<V: Copy>(
     name: Symbol,
     ty: Type,

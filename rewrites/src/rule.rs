@@ -186,8 +186,8 @@ pub struct Rule {
     pub class: FloatClass,
     /// Whether the left side is of no use once the right side is there.
     pub subsume: bool,
-    /// Whether the right side may be finite where the left side is not. Then the left side is no other
-    /// way to compute what is computed otherwise.
+    /// Whether the right side may be finite where the left side is not. Then the left side is no
+    /// other way to compute what is computed otherwise.
     pub safer: bool,
     /// Whether it holds, and may be used, in both directions.
     pub bidirectional: bool,
@@ -276,8 +276,8 @@ impl Rule {
 }
 
 impl Expr {
-    /// Whether this condition says where a rule is of use, rather than where it holds: what an operand
-    /// is computed from is no matter of its elements.
+    /// Whether this condition says where a rule is of use, rather than where it holds: what an
+    /// operand is computed from is no matter of its elements.
     pub fn is_of_use(&self) -> bool {
         let mut condition = self;
         while let Expr::Not(part) = condition {

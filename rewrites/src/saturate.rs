@@ -150,9 +150,9 @@ pub struct Ledger {
 /// all matches are found first, rule by rule and class by class, and then applied in that order.
 /// Rules share the work and the nodes that are left evenly, so that none starves those after it.
 ///
-/// Rules with several roots look for what they merge in the whole graph and in what `best` gives: the
-/// nodes of the best program so far. Some members of a group may not be needed in the end; these the
-/// best program does not have.
+/// Rules with several roots look for what they merge in the whole graph and in what `best` gives:
+/// the nodes of the best program so far. Some members of a group may not be needed in the end;
+/// these the best program does not have.
 ///
 /// What is applied is noted with `recorder`, where there is one.
 ///
@@ -391,7 +391,8 @@ impl<'a> Saturation<'a> {
         kept
     }
 
-    /// What the rules at the places `chosen` find in `snapshot`, and whether the budget allowed to look everywhere.
+    /// What the rules at the places `chosen` find in `snapshot`, and whether the budget allowed to
+    /// look everywhere.
     fn search(
         &mut self,
         graph: &Graph,
@@ -476,7 +477,8 @@ impl<'a> Saturation<'a> {
         Ok(Round { changed, complete: unapplied.is_empty(), paused: false })
     }
 
-    /// Notes that what `proposal` replaces may be infinite or NaN where the rest of its class is not.
+    /// Notes that what `proposal` replaces may be infinite or NaN where the rest of its class is
+    /// not.
     fn doubt(&self, graph: &mut Graph, proposal: &Proposal) {
         let compiled = &self.rules.rules[proposal.place];
         if compiled.rule.safer {

@@ -1,9 +1,9 @@
 //! How the time of every pass, and of reading, checking and printing, grows with the program.
 //!
-//! `cargo bench -p tools --bench scaling` measures every pass of the registry on programs of n, 2n and
-//! 4n parts, each large in another way, and prints the exponents: 1 is linear, 2 quadratic. Words
-//! after `--` choose shapes and passes. What grows faster than linear, and is not explained in
-//! `KNOWN`, makes it fail.
+//! `cargo bench -p tools --bench scaling` measures every pass of the registry on programs of n, 2n
+//! and 4n parts, each large in another way, and prints the exponents: 1 is linear, 2 quadratic.
+//! Words after `--` choose shapes and passes. What grows faster than linear, and is not explained
+//! in `KNOWN`, makes it fail.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -23,7 +23,8 @@ use shapes::{SHAPES, Shape};
 /// Parts of the smallest program.
 const SIZE: usize = 1_000;
 
-/// The largest exponent of what counts as linear: caches make large programs slower than small ones.
+/// The largest exponent of what counts as linear: caches make large programs slower than small
+/// ones.
 const LINEAR: f64 = 1.3;
 
 /// What takes less on the largest program tells nothing.
@@ -131,7 +132,8 @@ fn time(work: &Work, text: &str, registry: &Registry) -> Option<Duration> {
     Some(start.elapsed())
 }
 
-/// The times on programs of n, 2n and 4n parts, as far as they are not too long; the least of a few.
+/// The times on programs of n, 2n and 4n parts, as far as they are not too long; the least of a
+/// few.
 fn times(work: &Work, shape: &Shape, registry: &Registry) -> Option<Vec<Duration>> {
     let mut times = Vec::new();
     for size in [SIZE, 2 * SIZE, 4 * SIZE] {

@@ -77,8 +77,8 @@ pub struct BuildOptions<'a> {
     pub threads: usize,
     /// Interprets the loops of kernels, rather than compiling them. Slow, and needs no compiler.
     pub interpret: bool,
-    /// Whether what operators expect of numbers, such as divisors and indices, is checked. What is not
-    /// checked computes anything, from its operands alone.
+    /// Whether what operators expect of numbers, such as divisors and indices, is checked. What is
+    /// not checked computes anything, from its operands alone.
     pub checked: bool,
     /// Told how far it is.
     pub progress: &'a Progress,

@@ -19,8 +19,8 @@ use target_core::AddTarget;
 
 pub use process::{Ran, run_process, run_within};
 
-/// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A tool of
-/// your own starts from this and adds to it.
+/// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A
+/// tool of your own starts from this and adds to it.
 pub fn registry() -> Registry {
     let mut registry = Registry::from([te::dialect(), relay::dialect()]);
     passes::register(&mut registry);

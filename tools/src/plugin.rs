@@ -248,8 +248,8 @@ fn load(path: &Path) -> Result<&'static Plugin, Diagnostic> {
     let library = library.map_err(|error| failed(reason(&error)).help(REBUILD))?;
     // Never unloaded.
     let library = ManuallyDrop::new(library);
-    // SAFETY: `plugin!` gives the symbol this type, of which `description` and `enter` have the same
-    // layout in every compilation; `register` is used in the library only.
+    // SAFETY: `plugin!` gives the symbol this type, of which `description` and `enter` have the
+    // same layout in every compilation; `register` is used in the library only.
     let plugin = unsafe { library.get::<*const Plugin>(SYMBOL.as_bytes()) };
     let plugin = plugin.map_err(|error| failed(reason(&error)))?;
     // SAFETY: the symbol is a static, which is never written to.

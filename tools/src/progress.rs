@@ -13,8 +13,8 @@ use ir_core::pipeline::{Instrument, StepCx};
 /// Work that takes less than this shows nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A line on standard error that appears after a second and goes away with the value: a bar where it is
-/// known how many steps there are. Nothing where that is no terminal.
+/// A line on standard error that appears after a second and goes away with the value: a bar where
+/// it is known how many steps there are. Nothing where that is no terminal.
 #[derive(Default)]
 pub struct Progress {
     shown: Option<Shown>,

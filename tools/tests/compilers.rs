@@ -1,11 +1,12 @@
 //! Generated C gives what the interpreter gives, whatever compiler and flags it is built with: all
 //! kernels with choices, of odd shapes and of every element type, and random programs.
 //!
-//! A program is built in one way that its number chooses, and choices in the first way as well; with
-//! `EVERY_COMPILER=1` all are built in every way. `PROPTEST_CASES` sets how many random programs,
-//! `PROPTEST_RNG_SEED` the first. Nearly all of the time is that of the compilers, 0.15 s for a
-//! random program in one way: 2,000 programs in all ways keep two processors busy for an hour. With
-//! `--nocapture` a line says which programs were built in which way, as soon as they are.
+//! A program is built in one way that its number chooses, and choices in the first way as well;
+//! with `EVERY_COMPILER=1` all are built in every way. `PROPTEST_CASES` sets how many random
+//! programs, `PROPTEST_RNG_SEED` the first. Nearly all of the time is that of the compilers, 0.15 s
+//! for a random program in one way: 2,000 programs in all ways keep two processors busy for an
+//! hour. With `--nocapture` a line says which programs were built in which way, as soon as they
+//! are.
 
 mod compiled;
 
@@ -64,8 +65,8 @@ struct Way {
     compiler: Compiler,
 }
 
-/// Every compiler at `-O2` and `-O3`, for every instruction set of vectors that this machine has, and
-/// portable code for this machine. The first is where GCC makes most of vectors.
+/// Every compiler at `-O2` and `-O3`, for every instruction set of vectors that this machine has,
+/// and portable code for this machine. The first is where GCC makes most of vectors.
 fn ways() -> &'static [Way] {
     static WAYS: OnceLock<Vec<Way>> = OnceLock::new();
     WAYS.get_or_init(|| {
@@ -208,7 +209,8 @@ fn failures(way: &Way, cases: &[&(Case, String)], registry: &Registry) -> Vec<St
     wrong
 }
 
-/// Compares `cases` with the interpreter, each built in the ways that `ways_of` gives for its number.
+/// Compares `cases` with the interpreter, each built in the ways that `ways_of` gives for its
+/// number.
 fn compare(cases: &[(Case, String)], ways_of: impl Fn(usize) -> Vec<usize>, registry: &Registry) {
     let every = number("EVERY_COMPILER", 0) == 1;
     let mut of_way: Vec<Vec<&(Case, String)>> = vec![vec![]; ways().len()];

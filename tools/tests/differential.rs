@@ -1,8 +1,8 @@
 //! Random first-order programs, compiled to C as a whole, give what the interpreter gives.
 //!
 //! Fixed seeds, so that a run is repeatable: `PROPTEST_CASES` sets how many, `PROPTEST_RNG_SEED`
-//! the first. A failure shows the seed and the smallest program that still fails. The kernels of many
-//! programs are compiled at a time.
+//! the first. A failure shows the seed and the smallest program that still fails. The kernels of
+//! many programs are compiled at a time.
 
 mod compiled;
 

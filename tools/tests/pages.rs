@@ -1,12 +1,13 @@
 //! The pages of the documentation, followed to the letter.
 //!
-//! Each page is followed in a folder of its own: blocks of code that the text says are a file become that
-//! file, and the commands of `console` blocks run, with what the page shows of their output compared.
-//! `cargo test -p tools --test pages -- NAME` follows the pages whose path contains `NAME`.
+//! Each page is followed in a folder of its own: blocks of code that the text says are a file
+//! become that file, and the commands of `console` blocks run, with what the page shows of their
+//! output compared. `cargo test -p tools --test pages -- NAME` follows the pages whose path
+//! contains `NAME`.
 //!
 //! - A block is the file that the text before it ends with, as in "in `my-pass/src/lib.rs`:".
-//! - A line `…` in what a command prints stands for any lines, and within a line for anything. What is not
-//!   shown is not compared.
+//! - A line `…` in what a command prints stands for any lines, and within a line for anything. What
+//!   is not shown is not compared.
 //! - A command succeeds unless the page shows a line `error` of what it prints.
 //! - A block of Rust that is no file stands in a source, where it is compiled.
 //! - `<!-- not run: reason -->` before a block says that it cannot be run here.
@@ -88,8 +89,8 @@ fn follow(path: &Path) -> Result<(), Failed> {
     }
 }
 
-/// What commands that run in the root of the repository find there: models that they may write beside, and
-/// the rest.
+/// What commands that run in the root of the repository find there: models that they may write
+/// beside, and the rest.
 fn surround(folder: &Path) -> std::io::Result<()> {
     for entry in ["docs", "lit-tests", "rewrites", "tools"] {
         symlink(root().join(entry), folder.join(entry))?;
@@ -285,7 +286,8 @@ fn is_line(shown: &str, line: &str) -> bool {
     }
 }
 
-/// Whether a file that a page names is in the repository, or in the folder where the page was followed.
+/// Whether a file that a page names is in the repository, or in the folder where the page was
+/// followed.
 fn exists(folder: &Path, file: &str) -> bool {
     let wanted = Path::new(file);
     let below = |top: &Path| any(top, |path| path.ends_with(wanted));

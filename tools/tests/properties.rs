@@ -1,5 +1,5 @@
-//! Properties of everything at once, on random well-typed modules and on broken programs. Inputs of all
-//! kinds, broken anyhow, are those of `tools/fuzz`.
+//! Properties of everything at once, on random well-typed modules and on broken programs. Inputs of
+//! all kinds, broken anyhow, are those of `tools/fuzz`.
 //!
 //! Each property runs over fixed seeds, so that a run is repeatable. `PROPTEST_CASES` sets how
 //! many, `PROPTEST_RNG_SEED` the first. A failure shows the seed and the smallest module that

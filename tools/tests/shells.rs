@@ -1,5 +1,5 @@
-//! What shells complete, by the scripts of `relay-opt completions`. A shell that is not there is named,
-//! and its test does nothing; where `REQUIRE_TOOLS` is set, it fails.
+//! What shells complete, by the scripts of `relay-opt completions`. A shell that is not there is
+//! named, and its test does nothing; where `REQUIRE_TOOLS` is set, it fails.
 #![cfg(unix)]
 
 use std::fs;
@@ -68,8 +68,7 @@ fn fish_completes() {
     }
     let folder = folder("fish", "relay-opt.fish");
     let mut fish = Command::new("fish");
-    let each =
-        "source relay-opt.fish; for line in $argv; complete -C \"$line\" | string join ' '; end; true";
+    let each = "source relay-opt.fish; for line in $argv; complete -C \"$line\" | string join ' '; end; true";
     fish.args(["--no-config", "-c", each]).args(LINES.iter().map(|(line, _)| line));
     let offered = run(&mut fish, &folder, "");
     let wanted: Vec<&str> = LINES.iter().map(|(_, wanted)| *wanted).collect();

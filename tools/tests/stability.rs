@@ -9,7 +9,8 @@ use ir_core::{Magnitudes, Module, Random, Registry, SourceMap};
 use relay::interpreter::{Interpreter, Value, finite_where_finite, random_values_up_to};
 use rewrites::library::{DEFAULT_SETS, Library};
 
-/// Elementwise operations on `%a` and `%b`, and the forms around them that are written to be stable.
+/// Elementwise operations on `%a` and `%b`, and the forms around them that are written to be
+/// stable.
 const FORMS: [&str; 34] = [
     "exp(%a)",
     "log(%a)",

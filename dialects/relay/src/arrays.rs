@@ -33,7 +33,8 @@ pub fn load(path: &Path) -> Result<Arrays, Diagnostic> {
 /// What says of an array, by its name and type, whether it is read.
 pub type Wanted<'w> = dyn FnMut(&str, Type) -> bool + 'w;
 
-/// As [`load`], the arrays that are `wanted`. Others take no memory, whatever size an archive claims.
+/// As [`load`], the arrays that are `wanted`. Others take no memory, whatever size an archive
+/// claims.
 pub fn load_where(path: &Path, wanted: &mut Wanted<'_>) -> Result<Arrays, Diagnostic> {
     let extension = extension(path);
     if !matches!(extension, "npz" | "npy" | "safetensors") {

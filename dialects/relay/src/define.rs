@@ -2,8 +2,8 @@
 //!
 //! [`Evaluate`](crate::interpreter::Evaluate) gives the meaning of an operator on numbers; a
 //! [`Define`] writes the same as [tensor expressions](te::compute), which can be scheduled and
-//! compiled. Where the evaluator refuses operands, such as an index outside of its axis, so does the
-//! definition, with a [check](Expression::check).
+//! compiled. Where the evaluator refuses operands, such as an index outside of its axis, so does
+//! the definition, with a [check](Expression::check).
 
 mod index;
 mod patterns;

@@ -364,8 +364,8 @@ pub fn end_block(body: &mut Body, block: BlockId, value: ValueId) {
     body.insert_op(InsertPoint::End(block), OpParts::new("relay.yield", &[value], &[]));
 }
 
-/// The attribute of a function with the names of what it returns, in order, the fields of a tuple one by
-/// one: `output_names=["logits", "scores"]`. Models that were imported have it.
+/// The attribute of a function with the names of what it returns, in order, the fields of a tuple
+/// one by one: `output_names=["logits", "scores"]`. Models that were imported have it.
 pub const OUTPUT_NAMES: &str = "output_names";
 
 /// The names of what the function of this signature returns, `count` of them, where it has as many

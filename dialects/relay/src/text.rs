@@ -67,7 +67,8 @@ const FORMS: [&str; 15] = [
     "yield",
 ];
 
-/// Whether operation `relay.NAME` is a form of the language, not an operator that is called by name.
+/// Whether operation `relay.NAME` is a form of the language, not an operator that is called by
+/// name.
 pub fn is_form(name: &str) -> bool {
     FORMS.contains(&name)
 }

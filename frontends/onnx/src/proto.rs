@@ -162,8 +162,8 @@ impl<'a> Extent<'a> {
         if name.is_empty() { Extent::Unknown } else { Extent::Named(name) }
     }
 
-    /// By what name the extent of `axis` of the input `input` may be given: its own, or one that says
-    /// where it stands, such as `x.0`. `None` for a number.
+    /// By what name the extent of `axis` of the input `input` may be given: its own, or one that
+    /// says where it stands, such as `x.0`. `None` for a number.
     pub(crate) fn name(self, input: &str, axis: usize) -> Option<Cow<'a, str>> {
         match self {
             Extent::Known(_) => None,

@@ -6,7 +6,6 @@ use ir_core::tensor::tensor_bytes;
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
 
-
 use crate::proto::{Extent, Model, ValueInfo, ValueType};
 use crate::tensors::element_type;
 use crate::{damaged, histogram, no_graph};

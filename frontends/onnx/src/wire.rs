@@ -1,8 +1,8 @@
 //! The protobuf wire format: tags, varints and lengths, read in place.
 //!
 //! A [`Reader`] walks the fields of one message and never looks past its end. Nested messages are
-//! not entered until someone asks for them, so reading needs no recursion, and what is skipped costs
-//! nothing.
+//! not entered until someone asks for them, so reading needs no recursion, and what is skipped
+//! costs nothing.
 
 use std::fmt;
 use std::ops::Range;

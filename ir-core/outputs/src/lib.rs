@@ -1,7 +1,7 @@
 //! Outputs that are whole or not there.
 //!
-//! A file is written under another name beside its place, and takes it by renaming when all of it is
-//! on the disk. So a full disk costs nothing that was there, and nobody sees half a file.
+//! A file is written under another name beside its place, and takes it by renaming when all of it
+//! is on the disk. So a full disk costs nothing that was there, and nobody sees half a file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -12,9 +12,9 @@ use tempfile::{Builder, NamedTempFile};
 /// A file that is being written. It is there, under its name, once [`finish`](OutputFile::finish)
 /// succeeds; one that is dropped leaves what was there.
 ///
-/// Permissions of a file that was there are kept, and its owner where that is allowed. A symbolic link
-/// stays, and what it leads to is replaced. What is no regular file, such as a pipe, a terminal or
-/// `/dev/null`, is written as it goes; so is a file whose folder takes no other.
+/// Permissions of a file that was there are kept, and its owner where that is allowed. A symbolic
+/// link stays, and what it leads to is replaced. What is no regular file, such as a pipe, a
+/// terminal or `/dev/null`, is written as it goes; so is a file whose folder takes no other.
 pub struct OutputFile(Place);
 
 enum Place {
@@ -34,7 +34,8 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     file.finish()
 }
 
-/// As [`write()`], where a symbolic link at `path` is itself replaced: for names that others can guess.
+/// As [`write()`], where a symbolic link at `path` is itself replaced: for names that others can
+/// guess.
 ///
 /// # Errors
 /// It cannot be written.
@@ -155,8 +156,8 @@ fn followed(path: &Path) -> io::Result<Option<PathBuf>> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
-/// Whether the link at `path` was made by somebody else, in a folder where anybody may make one. The
-/// system does not follow such links either, where it opens files for us.
+/// Whether the link at `path` was made by somebody else, in a folder where anybody may make one.
+/// The system does not follow such links either, where it opens files for us.
 #[cfg(unix)]
 fn is_of_another(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;

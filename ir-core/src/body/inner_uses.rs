@@ -23,7 +23,8 @@ impl Body {
     /// operands, however deep regions nest: each use counts for one operation.
     pub fn inner_uses(&self) -> InnerUses {
         let mut inner = InnerUses::default();
-        // The operation of each block that was met last: of a block around another, the one with it.
+        // The operation of each block that was met last: of a block around another, the one with
+        // it.
         let mut last: Vec<Option<OpId>> = vec![None; self.block_capacity()];
         for op in self.walk() {
             let Some(block) = self.op_block(op) else { continue };

@@ -97,10 +97,11 @@ impl Body {
     /// Numbers `op`, and as many operations around it as it takes, with room between them.
     ///
     /// Those are the ones in the smallest aligned range of numbers around it that holds few for its
-    /// size. So n insertions, wherever they are, change O(n log n) numbers: M. Bender and others, *Two
-    /// simplified algorithms for maintaining order in a list*, 2002.
+    /// size. So n insertions, wherever they are, change O(n log n) numbers: M. Bender and others,
+    /// *Two simplified algorithms for maintaining order in a list*, 2002.
     fn make_room(&mut self, op: OpId) {
-        /// A range of 2ⁿ numbers holds few operations where there are at most this to the power of n.
+        /// A range of 2ⁿ numbers holds few operations where there are at most this to the power of
+        /// n.
         const FEW: f64 = 5.0 / 3.0;
         let (mut first, mut last, mut count) = (op, op, 1u32);
         let around = self.links[op.index()].prev.map_or(0, |prev| self.links[prev.index()].order);

@@ -1,6 +1,6 @@
 //! Watching the edits of a body: they are counted, and a pass that makes too many is ended. For
-//! debugging, its rewrites may be counted, limited, recorded, and remembered in the locations of what
-//! they make.
+//! debugging, its rewrites may be counted, limited, recorded, and remembered in the locations of
+//! what they make.
 //!
 //! A rewrite is what a pass does to one operation: replacing its results, changing its operands or
 //! attributes, moving or erasing it. Edits of one operation that follow each other are one rewrite,
@@ -30,8 +30,8 @@ pub struct WatchOptions {
     pub provenance: bool,
 }
 
-/// How many edits a pass may make; one that makes more is taken to be endless, and ended by a panic.
-/// Counted work ends it at the same edit in every run.
+/// How many edits a pass may make; one that makes more is taken to be endless, and ended by a
+/// panic. Counted work ends it at the same edit in every run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EditLimit {
     /// For each operation that the pass begins with.

@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Makes sure that `folder`, which is made where it does not exist, is written by this user alone: it
-/// belongs to them or to the system, and others may write neither to it nor to what it lies in. Of
-/// folders that anybody may write, those do where files are their owners' only, such as `/tmp`.
+/// Makes sure that `folder`, which is made where it does not exist, is written by this user alone:
+/// it belongs to them or to the system, and others may write neither to it nor to what it lies in.
+/// Of folders that anybody may write, those do where files are their owners' only, such as `/tmp`.
 ///
 /// # Errors
 /// It cannot be made, or is for others to write, with the reason.

@@ -1,7 +1,7 @@
 //! What a run depends on besides the program and the pipeline: files that passes read.
 //!
-//! A pass reads a file through the [`FilesRead`] of its context, so that whoever keeps what the pass
-//! made can tell later whether it still holds.
+//! A pass reads a file through the [`FilesRead`] of its context, so that whoever keeps what the
+//! pass made can tell later whether it still holds.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,4 +1,5 @@
-//! How long passes work, for whom another thread asks: a pass that does not end says nothing itself.
+//! How long passes work, for whom another thread asks: a pass that does not end says nothing
+//! itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -58,8 +58,8 @@ pub fn catch_panic<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-/// How this thread came to the last panic that [`catch_panic`] caught, as a note of a diagnostic, where
-/// the environment asks for that with `RUST_BACKTRACE`; nothing the second time.
+/// How this thread came to the last panic that [`catch_panic`] caught, as a note of a diagnostic,
+/// where the environment asks for that with `RUST_BACKTRACE`; nothing the second time.
 pub fn take_backtrace() -> Option<String> {
     let trace = TRACE.take()?;
     (trace.status() == BacktraceStatus::Captured).then(|| format!("backtrace:\n{trace}"))

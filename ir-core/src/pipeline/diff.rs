@@ -36,9 +36,9 @@ const RESET: &str = "\x1b[0m";
 
 /// Writes how `new` differs from `old`, under `titles`.
 ///
-/// Texts are compared with the numbers that the values of `new` have in `old` ([`Stages`]), and so they
-/// are shown: what is only renumbered is no difference. Returns whether there is one; where there is
-/// none, nothing is written.
+/// Texts are compared with the numbers that the values of `new` have in `old` ([`Stages`]), and so
+/// they are shown: what is only renumbered is no difference. Returns whether there is one; where
+/// there is none, nothing is written.
 ///
 /// # Errors
 /// Those of writing to `out`.

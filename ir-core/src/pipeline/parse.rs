@@ -195,7 +195,8 @@ fn resolve(
     Ok(Step { def: *def, options, span: span(PIPELINE_FILE, at), pass })
 }
 
-/// The options of `entry`, settled in `registry`, where there is one, and what `make` makes of them.
+/// The options of `entry`, settled in `registry`, where there is one, and what `make` makes of
+/// them.
 fn configure<T>(
     text: &str,
     entry: &Entry,

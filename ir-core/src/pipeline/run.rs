@@ -41,8 +41,8 @@ pub struct RunOptions {
     /// Whether a crash comes with a backtrace, where `RUST_BACKTRACE` asks for one.
     pub backtraces: bool,
     /// What knows how long passes work, and when that is too long; `None` for any time. A pass that
-    /// ends later than that is taken for one that crashed. One that never ends is for others to end,
-    /// who see it on the clock.
+    /// ends later than that is taken for one that crashed. One that never ends is for others to
+    /// end, who see it on the clock.
     pub clock: Option<Clock>,
 }
 

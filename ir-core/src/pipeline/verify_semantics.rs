@@ -23,8 +23,8 @@ pub trait Oracle {
         registry: &Registry,
     ) -> Result<Self::Results, Diagnostic>;
 
-    /// How `now` differs from `expected`, where it does by more than rounding. With `finite`, floats
-    /// that are infinite or NaN in `expected` may be any.
+    /// How `now` differs from `expected`, where it does by more than rounding. With `finite`,
+    /// floats that are infinite or NaN in `expected` may be any.
     fn difference(
         &self,
         expected: &Self::Results,
@@ -32,8 +32,8 @@ pub trait Oracle {
         finite: bool,
     ) -> Option<String>;
 
-    /// Takes those results of `now` into `expected` that differ by more than rounding, infinities and
-    /// NaN included.
+    /// Takes those results of `now` into `expected` that differ by more than rounding, infinities
+    /// and NaN included.
     fn adopt(&self, expected: &mut Self::Results, now: Self::Results);
 }
 

@@ -2,10 +2,10 @@
 //!
 //! An entry is a file named by its key. It holds a line that tells what it is, with a hash of the
 //! rest, and the rest: the files that were read to make the result, as they were then, and the
-//! result. An entry counts while these files are as they were. **Nobody sees half an entry**: it is written under another name, then
-//! renamed. **A broken entry is found when it is read**, and removed. So any number of processes
-//! may use a folder at the same time, without locks: the worst that can happen to one is that
-//! what it looks for has just been removed.
+//! result. An entry counts while these files are as they were. **Nobody sees half an entry**: it is
+//! written under another name, then renamed. **A broken entry is found when it is read**, and
+//! removed. So any number of processes may use a folder at the same time, without locks: the worst
+//! that can happen to one is that what it looks for has just been removed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -44,8 +44,8 @@ const MAGIC: &str = "relay-cache 2";
 const ENDING: &str = "result";
 
 impl Cache {
-    /// The cache in `folder`, which is made where it does not exist, for results of `version`, of at
-    /// most `limit` bytes.
+    /// The cache in `folder`, which is made where it does not exist, for results of `version`, of
+    /// at most `limit` bytes.
     ///
     /// # Errors
     /// The folder cannot be made, or others may write to it: what they write would be results.
@@ -116,8 +116,8 @@ impl Cache {
     }
 
     /// Keeps `result` under `key`, for as long as `files`, which were read to make it, are as they
-    /// were. Nothing is kept of what depends on more than can be told. It also removes what was not used for longest while there is too
-    /// much.
+    /// were. Nothing is kept of what depends on more than can be told. It also removes what was not
+    /// used for longest while there is too much.
     ///
     /// # Errors
     /// It cannot be written.

@@ -126,8 +126,8 @@ pub struct Optimized {
     pub module: Module,
     /// In pipeline order, and in item order within a pass.
     pub diagnostics: Vec<Diagnostic>,
-    /// The files that passes read. They are not looked at again: where one is another now, ask a new
-    /// database.
+    /// The files that passes read. They are not looked at again: where one is another now, ask a
+    /// new database.
     pub files: FilesRead,
     /// Whether all passes ran.
     pub done: bool,

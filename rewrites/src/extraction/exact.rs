@@ -98,9 +98,9 @@ pub(super) struct Proof {
     pub(super) work: u64,
 }
 
-/// Takes `problem`, or the part of it that has the nodes of `keep`, apart and has `solve` solve each
-/// piece, beginning with `start`, an extraction of nodes of `keep`. Does not take apart where less
-/// than one in `share` nodes and edges would go.
+/// Takes `problem`, or the part of it that has the nodes of `keep`, apart and has `solve` solve
+/// each piece, beginning with `start`, an extraction of nodes of `keep`. Does not take apart where
+/// less than one in `share` nodes and edges would go.
 pub(super) fn prove(
     problem: &Problem,
     keep: Option<&dyn Fn(Node) -> bool>,
@@ -315,7 +315,8 @@ impl<'a> Windows<'a> {
         Windows { problem, parents, random: Random::new(seed), stamps }
     }
 
-    /// The classes around a random one of `choice`, sorted; `None` where there is nothing to choose.
+    /// The classes around a random one of `choice`, sorted; `None` where there is nothing to
+    /// choose.
     fn next(&mut self, choice: &[Node]) -> Option<Vec<Class>> {
         let problem = self.problem;
         let open: Vec<Class> = problem

@@ -1,4 +1,5 @@
-//! Exact extraction with HiGHS, a solver of integer linear programs in C++. No other module knows it.
+//! Exact extraction with HiGHS, a solver of integer linear programs in C++. No other module knows
+//! it.
 //!
 //! A variable for each node says whether it is chosen. Classes have no variables: the sum over the
 //! nodes of a class is 1 if the class is used, else 0. Rows say that roots are used, and that a
@@ -41,8 +42,8 @@ const ROUNDS: u32 = 60;
 const IDLE: u32 = 4;
 /// What counts as an effect: this share of what is between the bound and the cost.
 const PROGRESS: f64 = 1e-3;
-/// For the option `presolve_rule_off`: dependent equations. The search for them is all that looks at
-/// the clock though no limit of time is set.
+/// For the option `presolve_rule_off`: dependent equations. The search for them is all that looks
+/// at the clock though no limit of time is set.
 const CLOCKED_RULES: i32 = 1 << 10;
 /// The search for integers is hard by its gap, as a share, times the numbers of its program. At its
 /// root it is taken to need so many iterations for each of these; beyond so many, it hardly ends.
@@ -153,8 +154,8 @@ impl<'a> Program<'a> {
         (terms + self.rows.len() + self.problem.node_count()) as u64
     }
 
-    /// A model of the rows, and the columns of the nodes; `order` adds what forbids cycles, and makes
-    /// the columns integers.
+    /// A model of the rows, and the columns of the nodes; `order` adds what forbids cycles, and
+    /// makes the columns integers.
     fn model(&self, order: Option<&Order>) -> Option<(Model, Vec<Col>)> {
         let problem = self.problem;
         let mut rows = RowProblem::new();

@@ -26,10 +26,10 @@ pub(super) struct Part {
 const ROUNDS: u32 = 4;
 
 impl Presolved {
-    /// Simplifies a reduced problem, whose nodes are `nodes` of the original one: a class that every
-    /// extraction has is a root, nobody needs to ask for a root, and what does not meet is decided
-    /// apart. Stops where less than one in `share` nodes and edges would go, or the work has reached
-    /// `work`.
+    /// Simplifies a reduced problem, whose nodes are `nodes` of the original one: a class that
+    /// every extraction has is a root, nobody needs to ask for a root, and what does not meet is
+    /// decided apart. Stops where less than one in `share` nodes and edges would go, or the work
+    /// has reached `work`.
     pub(super) fn new(
         mut problem: Problem,
         mut nodes: Vec<Node>,

@@ -1,5 +1,5 @@
-//! Whether a rule fits named terms. Nothing is searched for: a step says which operation of the left
-//! side is which term.
+//! Whether a rule fits named terms. Nothing is searched for: a step says which operation of the
+//! left side is which term.
 
 use ir_core::{Attr, AttrData, AttrDict, Registry, Scalar, SmallVec, Symbol, Traits};
 use rustc_hash::FxHashMap;
@@ -45,8 +45,8 @@ pub enum Part {
     Op(usize),
 }
 
-/// The operations of the left side of a rule in the order in which they are matched: a root, and what
-/// is below its first operand, before what is below the next.
+/// The operations of the left side of a rule in the order in which they are matched: a root, and
+/// what is below its first operand, before what is below the next.
 pub struct Shape<'r> {
     /// The operations with their operands.
     pub ops: Vec<(&'r OpNode, SmallVec<[Part; 4]>)>,
@@ -120,8 +120,8 @@ impl<'r> Instance<'r> {
 }
 
 /// How a rule fits `left`, one term for each operation of its left side; `None` where it does not.
-/// Conditions are not looked at. Equations may stand for one value: what a rule says about two holds
-/// for one as well.
+/// Conditions are not looked at. Equations may stand for one value: what a rule says about two
+/// holds for one as well.
 pub fn fit(
     terms: &Terms,
     instance: Instance<'_>,
@@ -193,7 +193,8 @@ impl Fitted {
     }
 }
 
-/// Whether `attrs` are what `op` says, given what its variables are bound to, which may become more.
+/// Whether `attrs` are what `op` says, given what its variables are bound to, which may become
+/// more.
 pub fn attributes(
     op: &OpNode,
     attrs: AttrDict,
@@ -222,9 +223,10 @@ pub fn attributes(
     }
 }
 
-/// What grouping makes of the sum that `left` is, operations in the order of its text: the plan, and
-/// the equalities because of which they are one sum. `None` where they are none of operations whose
-/// order and grouping do not matter but for rounding, or where a place in `group` is none of a term.
+/// What grouping makes of the sum that `left` is, operations in the order of its text: the plan,
+/// and the equalities because of which they are one sum. `None` where they are none of operations
+/// whose order and grouping do not matter but for rounding, or where a place in `group` is none of
+/// a term.
 pub fn regroup(
     terms: &Terms,
     left: &[Line],
@@ -263,9 +265,10 @@ pub fn regroup(
         .then(|| (regrouped(*name, *ty, &parts, group, total), equal))
 }
 
-/// What computing the first operation of `left` gives: the plan, and the equalities because of which
-/// its operands are known. They are constants, or computed by the operations of `left` behind, each of
-/// which comes after those that read it. `None` where one is neither, or has no result.
+/// What computing the first operation of `left` gives: the plan, and the equalities because of
+/// which its operands are known. They are constants, or computed by the operations of `left`
+/// behind, each of which comes after those that read it. `None` where one is neither, or has no
+/// result.
 pub fn compute(
     terms: &Terms,
     left: &[Line],

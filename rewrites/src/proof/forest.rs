@@ -45,8 +45,8 @@ const NONE: u32 = u32::MAX;
 /// Edges that are walked more than once, for each term. Past this, reasons are no longer shortened.
 const WALKS: usize = 32;
 
-/// The forest, as it is in the end. An edge that was given out is contracted, so that giving out all
-/// takes little more than linear time.
+/// The forest, as it is in the end. An edge that was given out is contracted, so that giving out
+/// all takes little more than linear time.
 pub struct Forest<'e> {
     edges: &'e [Edge],
     /// By term, the edge towards its root.
@@ -127,10 +127,11 @@ impl<'e> Forest<'e> {
         term
     }
 
-    /// Why `a` and `b` are equal, without what was given out before; `false` where there is no path.
+    /// Why `a` and `b` are equal, without what was given out before; `false` where there is no
+    /// path.
     ///
-    /// Terms that are congruent one after the other are so at once, so that what lies between them is
-    /// not needed: their operands were equal when the last of them became so.
+    /// Terms that are congruent one after the other are so at once, so that what lies between them
+    /// is not needed: their operands were equal when the last of them became so.
     pub fn path(&mut self, a: Term, b: Term, out: &mut Vec<Reason>) -> bool {
         let Some(hops) = self.hops(a, b) else { return false };
         let mut rest = &*hops;

@@ -37,8 +37,8 @@ pub fn enter(body: &Body, numbered: &[ValueId], terms: &mut Terms, registry: &Re
     values
 }
 
-/// The term of the operation that computes `value`, where rules may look into it and its operands are
-/// known.
+/// The term of the operation that computes `value`, where rules may look into it and its operands
+/// are known.
 fn operation(
     body: &Body,
     value: ValueId,
@@ -57,8 +57,8 @@ pub fn kind(body: &Body, op: OpId) -> Kind {
     Kind::Op(body.op_name(op), body.attrs(op), body.ty(body.result(op, 0)))
 }
 
-/// The term of `value`, which is one of `values`, or is computed from these by operations that rules
-/// may look into; those are added to `values`.
+/// The term of `value`, which is one of `values`, or is computed from these by operations that
+/// rules may look into; those are added to `values`.
 pub fn term_of(
     body: &Body,
     value: ValueId,

@@ -192,8 +192,8 @@ impl Recorder {
         self.classes.get(class.index()).copied().flatten()
     }
 
-    /// The rule at `place` was applied where it was `found` in `snapshot`, and its operations are in
-    /// the classes `made`.
+    /// The rule at `place` was applied where it was `found` in `snapshot`, and its operations are
+    /// in the classes `made`.
     pub(crate) fn applied(
         &mut self,
         rules: &RuleSet,
@@ -655,7 +655,8 @@ impl<'a> Slice<'a> {
             if let Some(term) = self.terms.pop() {
                 let maker = self.recorder.makers[term.0 as usize];
                 match self.recorder.items.get(maker as usize) {
-                    // Any term may be named whose operation is known: the step that made it says more.
+                    // Any term may be named whose operation is known: the step that made it says
+                    // more.
                     Some(Item::Let(_)) => self.item(maker),
                     Some(Item::Step(_)) if !self.recorder.is_in_source(term) => self.item(maker),
                     _ => terms.operands(term).iter().for_each(|operand| self.term(*operand)),

@@ -144,8 +144,8 @@ pub struct Verdict {
     pub terms: Terms,
 }
 
-/// Checks that `part` holds for the function `body`, whose source begins at `base`, and, where there
-/// is one, that it shows that `rewritten` computes the same.
+/// Checks that `part` holds for the function `body`, whose source begins at `base`, and, where
+/// there is one, that it shows that `rewritten` computes the same.
 ///
 /// # Errors
 /// The first line that does not hold, or what is not shown.

@@ -84,8 +84,8 @@ impl<'a> Store<'a> {
         term
     }
 
-    /// The number of the kind of operations that text calls `name` and, after the operands, `tail`. No
-    /// constants: those are in the program, or made by a step.
+    /// The number of the kind of operations that text calls `name` and, after the operands, `tail`.
+    /// No constants: those are in the program, or made by a step.
     pub fn kind(&mut self, name: &str, tail: &str) -> Option<u32> {
         for (number, kind) in self.terms.kinds().enumerate().skip(self.indexed) {
             let Kind::Op(name, attrs, ty) = kind else { continue };

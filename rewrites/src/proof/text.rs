@@ -17,8 +17,8 @@ use crate::rule::{Expr, Rule};
 use super::fit::Line;
 use super::terms::{Kind, Term, Terms};
 
-/// The numbers by which text calls terms: those of the program's values, then one for each term that
-/// is new.
+/// The numbers by which text calls terms: those of the program's values, then one for each term
+/// that is new.
 #[derive(Default)]
 pub struct Names {
     /// By number.

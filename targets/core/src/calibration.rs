@@ -11,10 +11,10 @@ use ir_core::{CostTable, Diagnostic};
 
 /// Where the measured costs of a target are kept, and for what.
 ///
-/// A file holds the costs of one target on one machine, by which it is named. It says which compiler
-/// made the kernels, and ends with a hash of itself: files that were cut off or changed, and those of
-/// another compiler or another way of measuring, are seen as such. Nothing looks for such files unless
-/// a target is told to use measured costs.
+/// A file holds the costs of one target on one machine, by which it is named. It says which
+/// compiler made the kernels, and ends with a hash of itself: files that were cut off or changed,
+/// and those of another compiler or another way of measuring, are seen as such. Nothing looks for
+/// such files unless a target is told to use measured costs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Calibration {
     /// The target with the options that its code depends on.
@@ -34,8 +34,8 @@ impl Calibration {
         self.folder.join(format!("costs-{name}.txt"))
     }
 
-    /// Keeps `costs`, in place of earlier ones. The file gets its name last, so that nobody reads half
-    /// of one.
+    /// Keeps `costs`, in place of earlier ones. The file gets its name last, so that nobody reads
+    /// half of one.
     ///
     /// # Errors
     /// `E0905` where it cannot be written.

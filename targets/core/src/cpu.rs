@@ -7,8 +7,8 @@
 //! - a reduction of the same shape (convolution, matrix product, pooling) is computed in *register
 //!   tiles* of the root stage: a vector of the last dimension by as many other elements as
 //!   registers hold, so that every loaded number is used several times;
-//! - reductions over whole rows (softmax, normalization) and what they read are computed *a few rows
-//!   at a time*, so that a row stays in the nearest cache.
+//! - reductions over whole rows (softmax, normalization) and what they read are computed *a few
+//!   rows at a time*, so that a row stays in the nearest cache.
 //!
 //! Root stages that read across rows (transposes) go through *square tiles*. Those that are larger
 //! than all caches, and no products, are stored past them.
@@ -343,8 +343,8 @@ impl Rules<'_> {
         whole && bytes > self.machine.caches[2] as i64
     }
 
-    /// Lanes for a loop of `extent` iterations over root axis `position` of `stages`, whose elements
-    /// have `bits` bits at most, where everything that they access is contiguous.
+    /// Lanes for a loop of `extent` iterations over root axis `position` of `stages`, whose
+    /// elements have `bits` bits at most, where everything that they access is contiguous.
     fn contiguous_lanes(
         &self,
         stages: &[Stage],

@@ -1,7 +1,7 @@
 //! Targets: what turns verified loops into text for a machine, and runs it.
 //!
-//! A target is one crate with one [`Target`] and one registration in a [`Targets`], which a registry
-//! keeps; text such as `c{width=16,isa=avx512}` names and configures it:
+//! A target is one crate with one [`Target`] and one registration in a [`Targets`], which a
+//! registry keeps; text such as `c{width=16,isa=avx512}` names and configures it:
 //!
 //! ```text
 //! registry.add_target(target_c::registration());
@@ -46,8 +46,8 @@ pub trait Target: Send + Sync {
         Ok(self.capabilities().costs())
     }
 
-    /// Where costs that are measured on this machine are kept. Errors where the target keeps none, or
-    /// nothing can be measured here.
+    /// Where costs that are measured on this machine are kept. Errors where the target keeps none,
+    /// or nothing can be measured here.
     fn calibration(&self) -> Result<Calibration, Diagnostic> {
         let message = format!("the target `{}` keeps no measured costs", self.name());
         Err(Diagnostic::error("E0912", message).help("its costs follow from its options"))

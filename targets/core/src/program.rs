@@ -113,8 +113,9 @@ pub struct Layout {
 }
 
 /// Takes the constants out of the kernel `main` of `module`, each once, as parameters, and plans
-/// the memory of its buffers. `checks` are those that the program [reports](crate::checks::report_checks). Errors
-/// where there is no such kernel, or its buffers are too large.
+/// the memory of its buffers. `checks` are those that the program
+/// [reports](crate::checks::report_checks). Errors where there is no such kernel, or its buffers
+/// are too large.
 pub fn lay_out(
     module: &mut Module,
     main: &str,

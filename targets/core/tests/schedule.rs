@@ -1,5 +1,5 @@
-//! Default schedules give what the compute function says, without races, and compute several results
-//! in one nest of loops where they may.
+//! Default schedules give what the compute function says, without races, and compute several
+//! results in one nest of loops where they may.
 
 use ir_core::{DType, Item, Module, Random};
 use target_core::{Capabilities, cpu, program};
@@ -9,8 +9,8 @@ use te::generate::{self, Options, compute_function};
 use te::interpreter::{self, Order, run_compute, same_numbers};
 use te::scalar::ScalarOp;
 
-/// Whether results of `function` share one nest of loops on the machine of `seed`, on which it gives
-/// what it says.
+/// Whether results of `function` share one nest of loops on the machine of `seed`, on which it
+/// gives what it says.
 fn check(function: &Item, seed: u64) -> bool {
     let inputs = generate::inputs(function, seed).unwrap();
     let expected = run_compute(function.body.as_ref().unwrap(), &inputs).unwrap();

@@ -86,7 +86,8 @@ pub(crate) fn completion(data: &[u8]) {
     relay_opt(Path::new(""), &["complete", line], b"");
 }
 
-/// A line with a target, and a program of which code is made. Those that run a compiler are left out.
+/// A line with a target, and a program of which code is made. Those that run a compiler are left
+/// out.
 pub(crate) fn target(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some((target, program)) = text.split_once('\n') else { return };

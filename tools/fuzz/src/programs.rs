@@ -45,7 +45,8 @@ pub(crate) fn te(data: &[u8]) {
     prints(&["-", "--pass", "lower-schedule"], data);
 }
 
-/// A line with a pipeline, and a program. Pipelines that start processes or read files are left out.
+/// A line with a pipeline, and a program. Pipelines that start processes or read files are left
+/// out.
 pub(crate) fn pipeline(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some((pipeline, program)) = text.split_once('\n') else { return };

@@ -1,7 +1,7 @@
 //! The committed inputs of all targets, and random changes of them, show no fault.
 //!
-//! `PROPTEST_CASES` sets how many changes each target tries, `PROPTEST_RNG_SEED` the first seed, and
-//! `FUZZ_TARGET` the only target.
+//! `PROPTEST_CASES` sets how many changes each target tries, `PROPTEST_RNG_SEED` the first seed,
+//! and `FUZZ_TARGET` the only target.
 
 use std::time::Instant;
 

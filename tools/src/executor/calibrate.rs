@@ -19,8 +19,8 @@ use crate::progress::Progress;
 pub struct Measured {
     /// The table.
     pub costs: CostTable,
-    /// Bytes that are read and written by copying an array, and how fast, in GB/s. The last array fits
-    /// into no cache, and is what the table says.
+    /// Bytes that are read and written by copying an array, and how fast, in GB/s. The last array
+    /// fits into no cache, and is what the table says.
     pub copies: Vec<(usize, f64)>,
 }
 

@@ -191,8 +191,8 @@ fn targets(registry: &Registry) -> Vec<String> {
     target_core::targets(registry).all().iter().map(|target| target.name.to_string()).collect()
 }
 
-/// What may stand at the end of `text`, a list of passes or targets with options: one of `names`, an
-/// option of what is named, or a value of an option.
+/// What may stand at the end of `text`, a list of passes or targets with options: one of `names`,
+/// an option of what is named, or a value of an option.
 fn configured(
     before: &str,
     text: &str,

@@ -1,5 +1,5 @@
-//! The commands `reduce`, `bisect` and `debug`: from a fault of a pass to a small program that shows
-//! it.
+//! The commands `reduce`, `bisect` and `debug`: from a fault of a pass to a small program that
+//! shows it.
 
 mod bisect;
 mod edits;
@@ -336,7 +336,8 @@ fn ended<T>(
 }
 
 impl Session {
-    /// Makes the extents of a program small that would run for long, where the fault shows then too.
+    /// Makes the extents of a program small that would run for long, where the fault shows then
+    /// too.
     fn make_small(&mut self, io: &mut Io<'_>) -> io::Result<()> {
         let runs = matches!(self.trial.predicate, Predicate::Miscompile(_));
         if !runs || reduce::elements(&self.module) < LARGE {

@@ -38,8 +38,8 @@ pub(super) fn read(
     }
 }
 
-/// Names the option that gives the extents of the model at `path` numbers, in those of `errors` that
-/// say that they are unknown.
+/// Names the option that gives the extents of the model at `path` numbers, in those of `errors`
+/// that say that they are unknown.
 pub(super) fn name_extents(
     errors: &mut [Diagnostic],
     path: &str,

@@ -288,8 +288,8 @@ fn trace_filters(texts: &[String], registry: &Registry) -> Result<Vec<TraceFilte
     texts.iter().map(filter).collect()
 }
 
-/// An error, a message, where a filter names a rule that there is not, built in or in `files`. Those
-/// in files that a pipeline names are known to its passes alone.
+/// An error, a message, where a filter names a rule that there is not, built in or in `files`.
+/// Those in files that a pipeline names are known to its passes alone.
 fn known_rules(
     filters: &[TraceFilter],
     pipeline: &Pipeline,

@@ -417,8 +417,8 @@ impl Parameters {
     }
 }
 
-/// The arrays of a file that parameters have names and types for; no other takes memory. Those without
-/// a parameter are warned of.
+/// The arrays of a file that parameters have names and types for; no other takes memory. Those
+/// without a parameter are warned of.
 ///
 /// # Errors
 /// The file cannot be read, or arrays do not fit their parameters.

@@ -28,8 +28,8 @@ const RELATIVE: f64 = 1e-4;
 const ABSOLUTE: f64 = 1e-5;
 
 /// How `found` differs from `expected` by more than rounding may change. What rounds otherwise need
-/// not keep infinities and NaN: with `finite`, floats that are so in `expected` may be any in `found`.
-/// A float that is finite there has to be the same in any case.
+/// not keep infinities and NaN: with `finite`, floats that are so in `expected` may be any in
+/// `found`. A float that is finite there has to be the same in any case.
 pub(super) fn mismatch(found: &Value, expected: &Value, finite: bool) -> Option<Mismatch> {
     let compare = if finite { approx_equal_where_finite } else { approx_equal };
     compare(found, expected, RELATIVE, ABSOLUTE).err()
@@ -79,9 +79,9 @@ impl Call {
         }
     }
 
-    /// How `found` differs from `expected`, as [`mismatch`] says. Rounding changes digits of numbers of
-    /// all magnitudes, of which some cancel: only what is finite has to stay so then, up to 10⁴. Of
-    /// greater numbers products may overflow in another order.
+    /// How `found` differs from `expected`, as [`mismatch`] says. Rounding changes digits of
+    /// numbers of all magnitudes, of which some cancel: only what is finite has to stay so then, up
+    /// to 10⁴. Of greater numbers products may overflow in another order.
     fn mismatch(&self, found: &Value, expected: &Value, rounds: bool) -> Option<Mismatch> {
         match self.reach {
             Some(reach) if rounds && reach > Magnitudes::REACHES[0] => None,

@@ -1,7 +1,7 @@
 //! `--watch`: compiling a file again whenever it changes, and saying what that changed.
 //!
-//! The file is polled, and so are the files that passes read: that works for every file system, costs one system call at a time, and is
-//! soon enough for people.
+//! The file is polled, and so are the files that passes read: that works for every file system,
+//! costs one system call at a time, and is soon enough for people.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! Ends a process in which a pass works for too long. Nothing else ends such a pass: it asks nobody,
-//! and what it edits is not for others to touch.
+//! Ends a process in which a pass works for too long. Nothing else ends such a pass: it asks
+//! nobody, and what it edits is not for others to touch.
 
 use std::io;
 use std::path::Path;
@@ -36,9 +36,9 @@ pub(super) struct Watchdog {
 const OFTEN: Duration = Duration::from_millis(20);
 
 impl Watchdog {
-    /// Watches the passes on `clock`. Where one works for too long, says so on standard error of the
-    /// process, and ends it as a crash of a pass does. Where the system grants no thread, nobody
-    /// watches.
+    /// Watches the passes on `clock`. Where one works for too long, says so on standard error of
+    /// the process, and ends it as a crash of a pass does. Where the system grants no thread,
+    /// nobody watches.
     pub(super) fn new(clock: Clock, words: LastWords) -> Watchdog {
         let done: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let ours = done.clone();

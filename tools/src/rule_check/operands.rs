@@ -54,7 +54,8 @@ pub(super) enum Digits {
     Own,
     /// Those of float64.
     Float64,
-    /// Those of float64, where the last digits of each number are others, in the way that this says.
+    /// Those of float64, where the last digits of each number are others, in the way that this
+    /// says.
     Shaken(u64),
 }
 
@@ -349,8 +350,8 @@ impl Operands<'_> {
         self.push_rounded(tensor, 0.0)
     }
 
-    /// An operand or the result of an operation, as rounding may leave it. What is `least` may become
-    /// 0 of a result.
+    /// An operand or the result of an operation, as rounding may leave it. What is `least` may
+    /// become 0 of a result.
     fn push_rounded(&mut self, tensor: TensorData, least: f64) -> Option<usize> {
         match self.digits {
             Digits::Shaken(way) => {

@@ -60,7 +60,8 @@ impl Sides {
 
 impl Trial<'_> {
     /// How the right side has other digits than the left one, by more than can be said of the left
-    /// one itself: by what it rounds, and by what it makes of operands whose last digits are others.
+    /// one itself: by what it rounds, and by what it makes of operands whose last digits are
+    /// others.
     pub(super) fn inaccuracy(&self, made: &[usize], sides: &Sides) -> Option<String> {
         /// Ways to change last digits.
         const WAYS: u64 = 4;

@@ -191,8 +191,8 @@ pub fn accumulator(a: DType, b: DType, out: DType) -> DType {
 /// `float64`; `None` is 1.
 pub type Tap = (ValueId, Option<ValueId>);
 
-/// The sum, over the axes of `taps` in order, of weighted elements of `data` in element type `real`.
-/// `place` makes the indices of an element of those along the axes.
+/// The sum, over the axes of `taps` in order, of weighted elements of `data` in element type
+/// `real`. `place` makes the indices of an element of those along the axes.
 pub fn resampled(
     e: &mut Expression<'_>,
     data: &Tensor,

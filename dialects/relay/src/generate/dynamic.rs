@@ -34,9 +34,10 @@ def @apply[A](%f: fn (A) -> A, %x: A) -> A { %f(%x) }
 /// Parameters of `@main`, all of rank 1.
 const PARAMETERS: [(&str, &str); 5] = [("p", "?"), ("q", "3"), ("r", "4"), ("s", "?"), ("t", "3")];
 
-/// The text of a program of `steps` statements, whose `@main` takes tensors of rank 1 and a `bool`, and
-/// returns all that it computes as one tuple, so that what inference says of any value is the type of a
-/// field. Whether it is well typed, and whether it runs to its end, depends on how `?` is treated.
+/// The text of a program of `steps` statements, whose `@main` takes tensors of rank 1 and a `bool`,
+/// and returns all that it computes as one tuple, so that what inference says of any value is the
+/// type of a field. Whether it is well typed, and whether it runs to its end, depends on how `?` is
+/// treated.
 pub fn dynamic_program(seed: u64, steps: usize) -> String {
     let mut random = Random::new(seed);
     let params = PARAMETERS.map(|(name, extent)| format!("%{name}: Tensor[({extent}), float32]"));

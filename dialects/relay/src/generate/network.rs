@@ -1,8 +1,9 @@
 //! Random first-order programs: straight-line code on tensors of known extents.
 //!
-//! Programs grow forward. Each step picks values that are there, or new inputs, and an operator that
-//! takes them; its type relation has the last word. So every operator can be among the steps, and
-//! what fusion groups, chains of elementwise operators behind products and reductions, is common.
+//! Programs grow forward. Each step picks values that are there, or new inputs, and an operator
+//! that takes them; its type relation has the last word. So every operator can be among the steps,
+//! and what fusion groups, chains of elementwise operators behind products and reductions, is
+//! common.
 //!
 //! **Invariants**
 //! - The same seed and size give the same program.

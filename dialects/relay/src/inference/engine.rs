@@ -279,7 +279,8 @@ impl<'e, 'a> Engine<'e, 'a> {
     }
 
     /// Makes what is found for the type of `value` fit the type that it has to have, which is
-    /// `written` or found from its uses; what `?` leaves open is checked where the value comes from.
+    /// `written` or found from its uses; what `?` leaves open is checked where the value comes
+    /// from.
     fn fit_value(
         &mut self,
         unit: usize,
@@ -409,8 +410,8 @@ impl<'e, 'a> Engine<'e, 'a> {
         self.report(diagnostic);
     }
 
-    /// Makes operand `at` of an operation fit, checks it where `?` leaves it open, and reports where
-    /// neither is possible.
+    /// Makes operand `at` of an operation fit, checks it where `?` leaves it open, and reports
+    /// where neither is possible.
     pub(super) fn require_operand(
         &mut self,
         (unit, op, index): (usize, OpId, usize),

@@ -260,8 +260,8 @@ impl DeclaredTypes for Undeclared {
 static FORM_NAMES: LazyLock<FxHashMap<Symbol, Form>> =
     LazyLock::new(|| FORMS.into_iter().map(|(name, form)| (Symbol::new(name), form)).collect());
 
-/// What a group of functions may depend on besides itself. **Nothing is asked for that the functions
-/// do not mention**, so that who answers knows what the group depends on.
+/// What a group of functions may depend on besides itself. **Nothing is asked for that the
+/// functions do not mention**, so that who answers knows what the group depends on.
 pub trait Surroundings {
     /// The type and the place of function `name`; what is unknown in the type could not be
     /// inferred.

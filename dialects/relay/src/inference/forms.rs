@@ -577,8 +577,8 @@ impl<'e, 'a> Engine<'e, 'a> {
         self.assign(unit, result, ty);
     }
 
-    /// The branches give what the whole is annotated as. **That does not depend on what else is known
-    /// of them**, so that it holds when passes find out more.
+    /// The branches give what the whole is annotated as. **That does not depend on what else is
+    /// known of them**, so that it holds when passes find out more.
     fn fit_branches(&mut self, unit: usize, op: OpId, form: Form, expected: Type) {
         let result = self.body(unit).result(op, 0);
         self.check_kinds(unit, result, expected);
@@ -708,8 +708,8 @@ impl<'e, 'a> Engine<'e, 'a> {
         self.assign(unit, result, ty);
     }
 
-    /// Finds the parameters of data of type `data`, made of `values`, as far as `?` decides on them:
-    /// what it is annotated as, and what all fields fit that a parameter stands for.
+    /// Finds the parameters of data of type `data`, made of `values`, as far as `?` decides on
+    /// them: what it is annotated as, and what all fields fit that a parameter stands for.
     fn widen_fields(
         &mut self,
         unit: usize,

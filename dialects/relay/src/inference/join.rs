@@ -21,8 +21,8 @@ pub(super) enum Bound {
 pub struct TypeArguments(Substitution);
 
 impl TypeArguments {
-    /// Those of the call `op`; `None` where they are not all known, or are themselves in terms of type
-    /// parameters, which may have the same names.
+    /// Those of the call `op`; `None` where they are not all known, or are themselves in terms of
+    /// type parameters, which may have the same names.
     pub fn of_call(body: &Body, op: OpId, signatures: &Signatures) -> Option<TypeArguments> {
         let call = body.view::<Call>(op)?;
         let args: Vec<Type> = call.args.iter().map(|arg| body.ty(*arg)).collect();
@@ -89,8 +89,8 @@ impl Solver<'_> {
     }
 
     /// The type of a call: the function type `callee` with its type parameters replaced by `given`
-    /// or, where none are given, by variables. `args` are the types of the arguments, and `result` is
-    /// what the result is to be, where that is known.
+    /// or, where none are given, by variables. `args` are the types of the arguments, and `result`
+    /// is what the result is to be, where that is known.
     ///
     /// A parameter for types becomes what all arguments fit that it stands for, and one for extents
     /// what is known of it, whatever the order of the arguments.
@@ -124,8 +124,8 @@ impl Solver<'_> {
         instance
     }
 
-    /// What the type parameters of the function type `callee` stand for in such a call; `None` where
-    /// something of that is not known.
+    /// What the type parameters of the function type `callee` stand for in such a call; `None`
+    /// where something of that is not known.
     pub(super) fn type_arguments(
         &mut self,
         callee: Type,
@@ -186,8 +186,8 @@ impl Solver<'_> {
         self.soft = 0..0;
     }
 
-    /// What the variable `index` has to become so that `found` fits it, where it is among those that
-    /// may still become wider.
+    /// What the variable `index` has to become so that `found` fits it, where it is among those
+    /// that may still become wider.
     pub(super) fn wider(&mut self, index: u32, found: Type) -> Option<Type> {
         if !self.soft.contains(&index) {
             return None;

@@ -317,8 +317,8 @@ pub fn check_type(value: &Value, ty: Type) -> Result<(), String> {
     Ok(())
 }
 
-/// The bytes that computing a value of type `ty` takes: those of its tensors, and what is on the way. `None` where that is no number of bytes. Unknown extents count
-/// nothing.
+/// The bytes that computing a value of type `ty` takes: those of its tensors, and what is on the
+/// way. `None` where that is no number of bytes. Unknown extents count nothing.
 fn needed(ty: Type) -> Option<usize> {
     let mut pending: SmallVec<[Type; 4]> = SmallVec::from_slice(&[ty]);
     let mut bytes = 0usize;

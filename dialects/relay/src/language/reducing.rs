@@ -4,9 +4,9 @@ use ir_core::{Body, FunctionType, InsertPoint, OpId, Type, TypeData, ValueId};
 
 use super::{Call, Fn, fn_params, fn_self};
 
-/// Removes parameter `index` of the function that `op`, a `relay.fn` or `relay.global`, is, with the
-/// argument from its calls; `false`, and nothing is done, where the function is used otherwise, or the
-/// parameter is used.
+/// Removes parameter `index` of the function that `op`, a `relay.fn` or `relay.global`, is, with
+/// the argument from its calls; `false`, and nothing is done, where the function is used otherwise,
+/// or the parameter is used.
 pub(super) fn drop_parameter(body: &mut Body, op: OpId, index: usize) -> bool {
     let is_fn = body.view::<Fn>(op).is_some();
     let own = if is_fn { fn_self(body, op) } else { None };
@@ -50,8 +50,8 @@ pub(super) fn drop_parameter(body: &mut Body, op: OpId, index: usize) -> bool {
     true
 }
 
-/// Puts what the function that `op`, a `relay.fn`, makes computes in the place of its only call; `false`,
-/// and nothing is done, where it is used otherwise or calls itself.
+/// Puts what the function that `op`, a `relay.fn`, makes computes in the place of its only call;
+/// `false`, and nothing is done, where it is used otherwise or calls itself.
 pub(super) fn open_function(body: &mut Body, op: OpId) -> bool {
     let only = |value: ValueId| {
         let mut uses = body.uses(value);

@@ -392,7 +392,8 @@ pub(super) fn call_relation(call: Call<Type>, _: &mut InferCx<'_>) -> Result<Typ
         function.params.iter().copied().zip(call.args.iter().copied()).collect();
     pairs.sort_by_key(|(_, arg)| !arg.facts().has_any);
     solver.widen(first, &pairs);
-    // An annotation of the result may have made `?` of extents that differ; the verifier looks at both.
+    // An annotation of the result may have made `?` of extents that differ; the verifier looks at
+    // both.
     let joined = given.is_empty()
         && call.callee.as_function().is_some_and(|callee| !callee.type_params.is_empty());
     for (index, (expected, found)) in function.params.iter().zip(&call.args).enumerate() {

@@ -190,8 +190,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a type up to its first part: the type itself where it has no parts. A parameter of a named
-    /// type may be an extent, `dim(n)`.
+    /// Reads a type up to its first part: the type itself where it has no parts. A parameter of a
+    /// named type may be an extent, `dim(n)`.
     fn type_start(
         &mut self,
         open: &mut Vec<Open>,

@@ -17,10 +17,11 @@ pub(super) struct Part {
 /// cost of comparing them grows with lines times differences.
 const LONGEST: usize = 2000;
 
-/// The parts of `old` and `new`, given as hashes of their lines. The cost is linear but for sorting.
+/// The parts of `old` and `new`, given as hashes of their lines. The cost is linear but for
+/// sorting.
 ///
-/// Lines that are once in both are matched first, as in patience diff, and what lies between them then
-/// by the algorithm of Myers (An O(ND) Difference Algorithm and Its Variations, 1986).
+/// Lines that are once in both are matched first, as in patience diff, and what lies between them
+/// then by the algorithm of Myers (An O(ND) Difference Algorithm and Its Variations, 1986).
 pub(super) fn parts(old: &[u64], new: &[u64]) -> Vec<Part> {
     let mut parts = Parts { parts: Vec::new(), at: (0, 0) };
     for (x, y) in anchors(old, new) {

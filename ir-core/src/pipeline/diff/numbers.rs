@@ -1,8 +1,8 @@
 //! Numbers that stay the same across a change.
 //!
 //! Texts number values from the start, so that one operation more renumbers all that follow. Before
-//! two texts are compared, the second one is written with the numbers of the first one: a value that
-//! is in both keeps its number, one that takes the place of another among its users gets the
+//! two texts are compared, the second one is written with the numbers of the first one: a value
+//! that is in both keeps its number, one that takes the place of another among its users gets the
 //! number of that, and others get numbers that the first text does not have.
 //!
 //! Texts are matched by their lines, in whatever syntax. **Within an item different numbers stay

@@ -1,7 +1,7 @@
 //! What the arms of choices read.
 //!
-//! `c ? x[i] : y[i]` loads what is chosen, and vectorizers make loads under masks of it. GCC 12 gives
-//! several such loads side by side the mask of the first. The operands of `te.select` are all
+//! `c ? x[i] : y[i]` loads what is chosen, and vectorizers make loads under masks of it. GCC 12
+//! gives several such loads side by side the mask of the first. The operands of `te.select` are all
 //! computed whatever the condition is, so that a choice whose arms read what its condition does not
 //! is written without a branch. So is one that an index comes from: GCC 12 makes a choice of loads of
 //! `x[c ? 1 : 0]`. Others stay branches, which cost less where a loop waits for them.

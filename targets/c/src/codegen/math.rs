@@ -137,8 +137,8 @@ pub(super) fn function(
     helpers.add(&ty, &name, &format!("{ty} x"), &body)
 }
 
-/// The powers of 2 to the sixteenths below 1, all times a number that was searched for: the products
-/// are within 0.27 · 2^-24 of what is rounded here.
+/// The powers of 2 to the sixteenths below 1, all times a number that was searched for: the
+/// products are within 0.27 · 2^-24 of what is rounded here.
 const POWERS: &str = "\
 0.988597f, 1.0323659f, 1.0780727f, 1.125803f,
     1.1756465f, 1.2276969f, 1.2820517f, 1.338813f,

@@ -95,8 +95,8 @@ impl Names {
         }
     }
 
-    /// `base` as a C name, in small letters where it is like a macro, with the first number that makes
-    /// it unique.
+    /// `base` as a C name, in small letters where it is like a macro, with the first number that
+    /// makes it unique.
     pub(super) fn fresh(&mut self, base: &str) -> String {
         let base = sanitized(base);
         match is_like_macro(&base) || (self.taken.contains(&base) && base.len() == 1) {

@@ -558,7 +558,8 @@ impl Emitter<'_> {
         }
     }
 
-    // ---- forms of vectors ------------------------------------------------------------------------
+    // ---- forms of vectors
+    // ------------------------------------------------------------------------
 
     /// Whether vectors of `dtype` are GNU vectors.
     pub(super) fn has_vectors(&self, dtype: DType) -> bool {

@@ -4,8 +4,8 @@
 //! the machine, the hash that of the file itself. So a file that was cut off or changed is seen as
 //! such, and made again; and since files get their name last, by renaming, nobody sees half of one.
 //!
-//! What is loaded from here runs as the user. **Nobody else may write to the folder**, and the hashes
-//! are keyed by a secret in it (`secret.rs`), so that a file from elsewhere is no entry.
+//! What is loaded from here runs as the user. **Nobody else may write to the folder**, and the
+//! hashes are keyed by a secret in it (`secret.rs`), so that a file from elsewhere is no entry.
 
 use std::collections::BTreeMap;
 use std::fs;

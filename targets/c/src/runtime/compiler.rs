@@ -67,8 +67,8 @@ impl Compiler {
         Ok(Compiler { command: words, version: ran.out, identity })
     }
 
-    /// What code depends on besides sources and flags: the command, the program files that it names,
-    /// what these say of themselves, and the environment that compilers look at.
+    /// What code depends on besides sources and flags: the command, the program files that it
+    /// names, what these say of themselves, and the environment that compilers look at.
     pub(super) fn identity(&self) -> &str {
         &self.identity
     }
@@ -132,8 +132,8 @@ fn identity(words: &[String], version: &str) -> String {
     identity
 }
 
-/// The file of a program, which a word with a separator names, and others name in one of the folders
-/// of `PATH`.
+/// The file of a program, which a word with a separator names, and others name in one of the
+/// folders of `PATH`.
 fn program_file(word: &str) -> Option<PathBuf> {
     let named = Path::new(word);
     let folders = std::env::var_os("PATH").unwrap_or_default();

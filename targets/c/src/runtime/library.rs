@@ -2,10 +2,10 @@
 //! what generated code does.
 //!
 //! **What generated code promises** (and property tests with sanitizers check): an entry reads and
-//! writes only within the buffers of its parameter types and within its workspace, keeps no address,
-//! and calls nothing but the parallel loop that it is given. **What callers get**: [`Library::call`]
-//! is safe, because it checks that each buffer is as large as its type and aligned, and because
-//! `&mut [Buffer]` holds memory that nothing else refers to, without overlap.
+//! writes only within the buffers of its parameter types and within its workspace, keeps no
+//! address, and calls nothing but the parallel loop that it is given. **What callers get**:
+//! [`Library::call`] is safe, because it checks that each buffer is as large as its type and
+//! aligned, and because `&mut [Buffer]` holds memory that nothing else refers to, without overlap.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;

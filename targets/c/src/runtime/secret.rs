@@ -33,8 +33,8 @@ impl Secret {
     }
 }
 
-/// The secret of `folder`, which only this user writes. It is made where there is none, and made anew
-/// where others may have seen it.
+/// The secret of `folder`, which only this user writes. It is made where there is none, and made
+/// anew where others may have seen it.
 pub(super) fn secret_of(folder: &Path) -> io::Result<Secret> {
     let path = folder.join(FILE);
     loop {

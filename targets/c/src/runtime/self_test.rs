@@ -1,5 +1,5 @@
-//! Whether a compiler translates what we write: small kernels of the kinds that compilers got wrong,
-//! compiled as all others and compared with their loops, interpreted.
+//! Whether a compiler translates what we write: small kernels of the kinds that compilers got
+//! wrong, compiled as all others and compared with their loops, interpreted.
 //!
 //! What is compiled lies in the cache as all else does, so that a compiler works for this once, for
 //! each set of flags. What a process has found, it remembers.

@@ -129,8 +129,8 @@ impl Shared {
         }
     }
 
-    /// Runs parts of the loop of `ticket`, which was once at hand, as its thread `thread`, until all
-    /// are taken.
+    /// Runs parts of the loop of `ticket`, which was once at hand, as its thread `thread`, until
+    /// all are taken.
     fn run(&self, thread: usize, ticket: Ticket) {
         for turn in 0..ticket.threads {
             let share = (thread + turn) % ticket.threads;

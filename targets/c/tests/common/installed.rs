@@ -74,8 +74,8 @@ pub fn usual_compilers() -> Vec<&'static str> {
     found.collect()
 }
 
-/// Whether `compiler` links programs with the sanitizers for addresses and undefined behaviour, whose
-/// libraries are not everywhere where it is.
+/// Whether `compiler` links programs with the sanitizers for addresses and undefined behaviour,
+/// whose libraries are not everywhere where it is.
 pub fn sanitizes(compiler: &str, folder: &Path) -> bool {
     let source = folder.join(format!("sanitized-{compiler}-{}.c", std::process::id()));
     std::fs::write(&source, "int main(void) { return 0; }\n").expect("a file");

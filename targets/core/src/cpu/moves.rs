@@ -37,8 +37,8 @@ impl Rules<'_> {
         self.parallelize(&outer, work);
     }
 
-    /// Where `root` reads a tensor along another of its dimensions: in square tiles, each of which is
-    /// read in vectors and lies in the nearest cache until it is written in vectors.
+    /// Where `root` reads a tensor along another of its dimensions: in square tiles, each of which
+    /// is read in vectors and lies in the nearest cache until it is written in vectors.
     fn transpose(&mut self, root: Stage) -> bool {
         let axes = self.schedule.axes(root).to_vec();
         let Some((&last, others)) = axes.split_last() else { return false };

@@ -80,8 +80,8 @@ impl Rules<'_> {
         self.producers(stage).contains(&producer)
     }
 
-    /// Computes `producer`, a reduction of the shape of `root`, in register tiles of `root`, and the
-    /// results `others` of the same shape in the same tiles.
+    /// Computes `producer`, a reduction of the shape of `root`, in register tiles of `root`, and
+    /// the results `others` of the same shape in the same tiles.
     pub(super) fn tile(&mut self, root: Stage, producer: Stage, others: &[Stage]) -> bool {
         let axes = self.schedule.axes(root).to_vec();
         let spatial = self.spatial(root);

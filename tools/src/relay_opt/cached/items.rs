@@ -1,8 +1,8 @@
 //! `--cache`: results of function passes, kept on disk for each function.
 //!
-//! A function pass sees one function and the signatures of what that mentions, so what a row of them
-//! makes of a function is known where all of this is as it was once, whatever else the program has
-//! in it. What is kept is the body, id for id, so that the passes behind cannot tell.
+//! A function pass sees one function and the signatures of what that mentions, so what a row of
+//! them makes of a function is known where all of this is as it was once, whatever else the program
+//! has in it. What is kept is the body, id for id, so that the passes behind cannot tell.
 //!
 //! A pass may change the signature of its function, which others see from the next pass on. Then
 //! nothing is kept, and nothing that was is used.

@@ -23,7 +23,8 @@ pub(crate) struct Bisected {
     /// The rewrite, its number, from 1, and how many there are; `None` where it is none that can be
     /// told: before the first, or after the last.
     pub(crate) rewrite: Option<(Rewrite, u64, u64)>,
-    /// The step of what the pass explains, where it is one that says that different values are equal.
+    /// The step of what the pass explains, where it is one that says that different values are
+    /// equal.
     pub(crate) step: Option<WrongStep>,
 }
 

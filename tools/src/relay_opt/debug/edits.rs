@@ -600,9 +600,9 @@ fn extents(module: &Module) -> Vec<Edit> {
     large.flat_map(|from| (1..from.min(3)).map(move |to| Edit::Extent(from, to))).collect()
 }
 
-/// Makes extents others in all types, in attributes that are lists of integers, and in constants, and
-/// with `numbers` in attributes that are integers. Where that does not fit together, the program does
-/// not verify.
+/// Makes extents others in all types, in attributes that are lists of integers, and in constants,
+/// and with `numbers` in attributes that are integers. Where that does not fit together, the
+/// program does not verify.
 fn change_extents(
     module: &mut Module,
     change: &dyn Fn(i64) -> i64,

@@ -2,8 +2,8 @@
 //!
 //! Strategies are tried in turn until none makes the program smaller. Each offers a list of edits;
 //! chunks of it are applied at once, all of it first, then halves, down to single edits, as in
-//! delta debugging. A candidate is written and read again before it is tried, so that what comes out
-//! is what the file will be, and so that types are inferred anew.
+//! delta debugging. A candidate is written and read again before it is tried, so that what comes
+//! out is what the file will be, and so that types are inferred anew.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;

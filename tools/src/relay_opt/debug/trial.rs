@@ -256,8 +256,8 @@ impl Trial {
                     return None;
                 }
                 let after = (&ran.module, ran.report.rounds());
-                // Where the first input shows it, the others need not be interpreted. Compiling is dearer
-                // than running what was compiled.
+                // Where the first input shows it, the others need not be interpreted. Compiling is
+                // dearer than running what was compiled.
                 let together = match executor {
                     Executor::Interp | Executor::Auto => 1,
                     Executor::Graph | Executor::Loops => INPUTS,
@@ -316,8 +316,8 @@ impl Trial {
     }
 }
 
-/// How the results of `module`, after passes, differ from `expected`. With `finite`, floats that are
-/// infinite or NaN there may be any.
+/// How the results of `module`, after passes, differ from `expected`. With `finite`, floats that
+/// are infinite or NaN there may be any.
 pub(crate) fn difference(
     oracle: &mut Trials,
     expected: &<Trials as Oracle>::Results,

@@ -123,8 +123,8 @@ fn annotation(view: &View, variable: &Variable, ty: &str) -> Option<Value> {
     Some(replace(view, format!("Write `{name}: {ty}`"), end..end, &format!(": {ty}")))
 }
 
-/// Whether a type can be written where a variable is bound. What was generalised has parameters that
-/// have no name in the text.
+/// Whether a type can be written where a variable is bound. What was generalised has parameters
+/// that have no name in the text.
 fn is_writable(ty: Type) -> bool {
     let facts = ty.facts();
     !(facts.has_parameter || facts.has_unknown || facts.has_variable)

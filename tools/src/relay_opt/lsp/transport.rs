@@ -15,13 +15,15 @@ const LENGTH: &[u8] = b"content-length:";
 /// What came in: a message, or why it is none.
 pub(super) type Received = Result<Value, String>;
 
-/// The messages of a stream. **After anything that is no message, the next one is read as if nothing
-/// had been**, and the fault is told as soon as it is known: nobody waits for the message behind it.
+/// The messages of a stream. **After anything that is no message, the next one is read as if
+/// nothing had been**, and the fault is told as soon as it is known: nobody waits for the message
+/// behind it.
 pub(super) struct Messages<'a> {
     input: &'a mut dyn BufRead,
     /// The length of a message whose header was read, while what stood before it is told.
     announced: Option<u64>,
-    /// Something that was no header was told, and no header came since: what is left of it says no more.
+    /// Something that was no header was told, and no header came since: what is left of it says no
+    /// more.
     lost: bool,
 }
 

@@ -61,9 +61,9 @@ struct Edge {
 
 /// The graph of an item, as data for the page; how many operations it has, where that is too many.
 ///
-/// Nodes are `[label, title, kernel, kind, x, y, width]`, the first two as numbers of `strings`, the
-/// kernel -1 for none, and `x` and `y` of the middle; edges are `from, to, within` one after the
-/// other; kernels are `[name, x, y, width, height]`.
+/// Nodes are `[label, title, kernel, kind, x, y, width]`, the first two as numbers of `strings`,
+/// the kernel -1 for none, and `x` and `y` of the middle; edges are `from, to, within` one after
+/// the other; kernels are `[name, x, y, width, height]`.
 pub(super) fn graph(item: &Item, registry: &Registry) -> Option<Result<Value, usize>> {
     let body = item.body.as_deref()?;
     let count = body.op_count();

@@ -27,9 +27,9 @@ impl Area {
     }
 }
 
-/// Places boxes so that every edge leads down, none overlap, and the corner of all is the origin; the
-/// extents of all. Takes time in proportion to boxes and edges, but for sorting rows. Edges of a cycle
-/// lead anywhere.
+/// Places boxes so that every edge leads down, none overlap, and the corner of all is the origin;
+/// the extents of all. Takes time in proportion to boxes and edges, but for sorting rows. Edges of
+/// a cycle lead anywhere.
 pub(super) fn place(boxes: &mut [Area], edges: &[(usize, usize)]) -> (f64, f64) {
     let mut rows: Vec<Vec<usize>> = Vec::new();
     for (index, row) in rows_of(boxes.len(), edges).into_iter().enumerate() {
@@ -74,8 +74,8 @@ pub(super) fn place(boxes: &mut [Area], edges: &[(usize, usize)]) -> (f64, f64) 
     (if boxes.is_empty() { 0.0 } else { right - left }, (y - ROW).max(0.0))
 }
 
-/// The row of each box: the first one below all that it reads; what reads nothing stands right above
-/// what reads it first.
+/// The row of each box: the first one below all that it reads; what reads nothing stands right
+/// above what reads it first.
 fn rows_of(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut readers = vec![vec![]; count];
     let mut missing = vec![0usize; count];

@@ -106,8 +106,9 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// The argument of a block `value`, whose own type was written, checked to be of another one that
-    /// is written for it: `let %y: Tensor[(3), float32] = %x`. Other values get that type themselves.
+    /// The argument of a block `value`, whose own type was written, checked to be of another one
+    /// that is written for it: `let %y: Tensor[(3), float32] = %x`. Other values get that type
+    /// themselves.
     fn narrowed(&mut self, annotation: Type, value: ValueId, start: u32) -> ValueId {
         let body = &self.parser.function.body;
         let known = body.ty(value);

@@ -48,7 +48,8 @@ impl Helpers {
         }
     }
 
-    /// The bits of `a`, of type `from`, as `to`: a float and an integer of one width, or two floats.
+    /// The bits of `a`, of type `from`, as `to`: a float and an integer of one width, or two
+    /// floats.
     pub(in crate::codegen) fn reinterpret(&mut self, from: DType, to: DType, a: &Expr) -> Expr {
         let (from, to) = (scalar(from), scalar(to));
         if is_half(from) || is_half(to) {

@@ -113,8 +113,8 @@ impl Helpers {
         self.define(format!("{base}_{s}"), |_, n| function(c, n, &parameters, &body))
     }
 
-    /// The function that gives the lesser or greater of a `float` and a number, NaN where the former
-    /// is; on vectors of `lanes` lanes.
+    /// The function that gives the lesser or greater of a `float` and a number, NaN where the
+    /// former is; on vectors of `lanes` lanes.
     pub(in crate::codegen) fn bounded(&mut self, op: ScalarOp, lanes: Option<usize>) -> String {
         let number = Range::Float { low: -f64::MAX, high: f64::MAX, nan: false };
         match lanes {
@@ -280,9 +280,9 @@ impl Helpers {
         self.define(name, |_, name| function(t, name, &parameters, &body))
     }
 
-    /// The name of the function that chooses between numbers of `dtype`, both of which are computed:
-    /// by their bits, which no compiler makes a branch of, in their width, so that as many fit into
-    /// a vector.
+    /// The name of the function that chooses between numbers of `dtype`, both of which are
+    /// computed: by their bits, which no compiler makes a branch of, in their width, so that as
+    /// many fit into a vector.
     pub(in crate::codegen) fn select_scalar(&mut self, dtype: DType) -> String {
         let dtype = computed(dtype);
         let (c, bits) = (value(dtype), unsigned(dtype));
@@ -416,8 +416,8 @@ fn of_bools(op: ScalarOp, a: &Expr, b: &Expr) -> Expr {
 }
 
 /// `a symbol b` for `&` or `|` on `bool`. Compilers take `!` on the left for a mistaken `~`, unless
-/// it is in parentheses, and Clang takes a call on the right for a mistaken `&&`, unless it is one of
-/// numbers.
+/// it is in parentheses, and Clang takes a call on the right for a mistaken `&&`, unless it is one
+/// of numbers.
 pub(super) fn bits(symbol: &str, a: &Expr, b: &Expr) -> Expr {
     let negated = a.text.starts_with('!').then(|| Expr::atom(format!("({})", a.text)));
     let number = b.has_call().then(|| Expr::cast("int", b));

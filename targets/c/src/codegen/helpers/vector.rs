@@ -372,8 +372,8 @@ impl Helpers {
 }
 
 /// The instructions for the lesser or greater of `a` and `b`, NaN where `a` is (and where `b` is,
-/// unless it is a `number`), and what says that they are there: GCC does not find them in choices by
-/// masks.
+/// unless it is a `number`), and what says that they are there: GCC does not find them in choices
+/// by masks.
 fn extremum_instruction(
     op: ScalarOp,
     elem: DType,

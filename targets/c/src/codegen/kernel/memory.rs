@@ -14,8 +14,8 @@ use crate::codegen::ranges::Range;
 use crate::codegen::values::{LANE, Repr};
 
 impl Emitter<'_> {
-    /// Waits, at the end of a function that stores past the caches, until others see what it stored:
-    /// such stores are not in order with those that tell others of it.
+    /// Waits, at the end of a function that stores past the caches, until others see what it
+    /// stored: such stores are not in order with those that tell others of it.
     pub(super) fn end_streams(&mut self) {
         if std::mem::take(&mut self.streams) {
             let fence = self.helpers.stream_end();
