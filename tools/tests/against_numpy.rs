@@ -1,4 +1,5 @@
-//! The reference interpreter against numpy: see `against_numpy.py`.
+//! The reference interpreter, and the loops that operators are lowered to, against numpy: see
+//! `against_numpy.py`.
 //!
 //! Needs a python3 with the packages numpy and ml_dtypes. Without them nothing is compared, unless
 //! `REQUIRE_TOOLS` is set: then the test fails.
@@ -16,8 +17,12 @@ fn operators_mean_what_they_mean_in_numpy() {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/against_numpy.py");
-    let ran = Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_relay-opt")).output();
-    let ran = ran.unwrap();
-    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{out}\n{err}");
+    for executor in ["interp", "loops"] {
+        let mut command = Command::new("python3");
+        command.arg(&script).arg(env!("CARGO_BIN_EXE_relay-opt")).args(["--executor", executor]);
+        let ran = command.output().unwrap();
+        let out = String::from_utf8_lossy(&ran.stdout);
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{executor}:\n{out}\n{err}");
+    }
 }
