@@ -131,8 +131,8 @@ reductions! {
     Sum "relay.sum" sum, define_reduction(Sum);
     /// `Π data`; floats accumulate in `f64`, integers wrap.
     Prod "relay.prod" product, define_reduction(Product);
-    /// `Σ data / n`; floats accumulate in `f64`, integers truncate toward zero, and their mean over
-    /// no elements is an error.
+    /// `Σ data / n`; floats accumulate in `f64`. The sum of integers wraps at 64 bits, the quotient
+    /// truncates toward zero, and their mean over no elements is an error.
     Mean "relay.mean" mean, define_mean(Sum);
     /// The greatest element; NaN where there is one. An error over no elements.
     Max "relay.max" maximum, define_extreme(Max);
@@ -237,6 +237,10 @@ fn mean(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
         return Ok(Scalar::Float(sum / group.len() as f64));
     }
     let sum: i128 = group.iter().map(|&v| elements::integer(v, dtype)).sum();
+    let sum = match dtype.is_signed() {
+        true => i128::from(sum as i64),
+        false => i128::from(sum as u64),
+    };
     match sum.checked_div(group.len() as i128) {
         Some(mean) => Ok(elements::wrapped(mean)),
         None => {

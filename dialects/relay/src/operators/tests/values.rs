@@ -116,6 +116,9 @@ fn reductions() {
     reduce("argmin").with("axis", &1i64).gives(&[2], &[0.0, 2.0]);
     reduce("all").with("axis", &1i64).gives(&[2], &[1.0, 0.0]);
     Case::new("mean", [ints(&[2], &[-3, 0])]).gives(&[], &[-1.0]);
+    // As in the definition, sums wrap at 64 bits.
+    let long = TensorData::from_i64(DType::INT64, &[2], &[i64::MAX, i64::MAX]).unwrap();
+    Case::new("mean", [long.into()]).gives(&[], &[-1.0]);
     // Halves have no 2049: their definitions sum in `float32`.
     for dtype in [DType::FLOAT16, DType::BFLOAT16] {
         let many = || tensor(dtype, &[4096], &[1.0; 4096]);
