@@ -35,8 +35,8 @@ const MACRO_STARTS: [&str; 5] = ["s6_", "sa_", "si_", "sigev_", "st_"];
 
 /// What we call, or name in a way of our own, and what compilers know and warn of.
 const OWN_WORDS: &str = "\
-begin captures copysign end fabs fabsf fmod fmodf j0 j1 jn lane main memcpy memmove memset outer ptrdiff_t rint
-rintf signbit size_t task workspace y0 y1 yn";
+begin captures end fabs fabsf fmod fmodf j0 j1 jn lane main memcpy memmove memset outer ptrdiff_t rint
+copysign rintf signbit size_t task workspace y0 y1 yn";
 
 static WORDS: LazyLock<FxHashSet<String>> = LazyLock::new(|| {
     let texts = [C_WORDS, CPP_WORDS, MACROS, OWN_WORDS];
