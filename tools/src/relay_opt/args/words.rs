@@ -28,6 +28,9 @@ pub(super) fn plugins_behind(args: &[String]) -> Vec<&str> {
 pub(super) fn misspelt(args: &[&str]) -> Option<clap::Error> {
     let mut command = Cli::command();
     let word = args.first().filter(|word| !word.contains(['/', '.', '-']))?;
+    if command.find_subcommand(word).is_some() {
+        return None;
+    }
     let help = command_help(word)?;
     let message = format!("there is no command `{word}`; {help}\n");
     Some(command.error(ErrorKind::InvalidSubcommand, message))
