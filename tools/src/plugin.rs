@@ -215,6 +215,10 @@ fn failed(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
 /// When it is not, with both versions where they differ.
 pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
     let failed = |what: String| failed(path, what);
+    // A pipe or device may have no end, and none can be loaded.
+    if fs::metadata(path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
+        return Err(failed("it is no regular file".to_string()));
+    }
     let bytes = fs::read(path).map_err(|error| failed(relay_opt::plain(&error)))?;
     let found = description(&bytes).ok_or_else(|| {
         failed("it is no plugin".to_string())

@@ -65,6 +65,13 @@ impl Place {
         command
     }
 
+    /// relay-opt in this folder.
+    fn relay_opt(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relay-opt"));
+        command.current_dir(&self.0).args(args);
+        command
+    }
+
     /// Files of compiled code.
     fn entries(&self) -> Vec<PathBuf> {
         let files = |folder: &Path| -> Vec<PathBuf> {
@@ -373,6 +380,18 @@ fn a_pipe_as_an_input_is_refused() {
     let made = Command::new("mkfifo").arg(place.0.join("pipe.npz")).status();
     if made.is_ok_and(|status| status.success()) {
         refused(&mut place.command("pipe.npz"), &["E0520", "it is no regular file"]);
+        let plugin = ["model.relay", "--load-plugin", "pipe.npz"];
+        refused(&mut place.relay_opt(&plugin), &["E0740", "it is no regular file"]);
+    }
+}
+
+#[test]
+fn a_file_that_does_not_end_is_refused() {
+    let place = Place::new("endless");
+    for (name, pass) in [("a.rules", "rewrite{rules"), ("a.strategy", "eqsat{strategy")] {
+        std::os::unix::fs::symlink("/dev/zero", place.0.join(name)).unwrap();
+        let pass = format!("{pass}={name}}}");
+        refused(&mut place.relay_opt(&["model.relay", "--pass", &pass]), &["E1009", "too large"]);
     }
 }
 

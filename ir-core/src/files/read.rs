@@ -12,6 +12,9 @@ use rustc_hash::FxBuildHasher;
 
 use crate::fingerprint::{Fingerprint, of_bytes};
 
+/// Bytes of a file, rules or a strategy say, that nobody writes: a device has no end.
+const TOO_LARGE: u64 = 1 << 28;
+
 /// Files that were read, as they were then.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct FilesRead {
@@ -24,13 +27,17 @@ impl FilesRead {
     /// The text of the file at `path`, which counts as read.
     ///
     /// # Errors
-    /// It cannot be read, or is not UTF-8.
+    /// It cannot be read, is not UTF-8, or has 256 MiB or more.
     pub fn read(&mut self, path: &str) -> io::Result<String> {
         let mut file = File::open(path).inspect_err(|_| self.note(path, None))?;
         // What comes through a pipe is gone once it was read.
         self.untold |= !file.metadata()?.is_file();
         let mut text = String::new();
-        file.read_to_string(&mut text)?;
+        file.by_ref().take(TOO_LARGE).read_to_string(&mut text)?;
+        if text.len() as u64 == TOO_LARGE {
+            let why = "it is too large: expected less than 256 MiB of text";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
         self.note(path, Some(of_bytes([text.as_bytes()])));
         Ok(text)
     }
