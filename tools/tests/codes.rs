@@ -94,11 +94,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "buffers that do not fit; the executor makes those that do",
         "targets/c/tests/runtime.rs",
     ),
-    (
-        "E0910",
-        "a program without a main kernel; `lower-te` says so first",
-        "targets/core/src/program.rs",
-    ),
     ("E0601", "a pass that is given a program without types", "passes/src/emit.rs"),
     ("E0705", "no pipeline of ours contains itself", "ir-core/tests/pipeline.rs"),
     ("E0710", "a pass that panics; none of ours should", "tools/tests/relay_opt.rs"),
