@@ -20,7 +20,10 @@ pub(crate) fn per_axis(
     least: i64,
 ) -> Result<Vec<i64>, String> {
     if let Some(bad) = values.iter().find(|value| !(least..=MAX_EXTENT).contains(value)) {
-        return Err(format!("expected `{name}` of at least {least}, found {bad}"));
+        return Err(match *bad < least {
+            true => format!("expected `{name}` of at least {least}, found {bad}"),
+            false => format!("expected `{name}` of at most {MAX_EXTENT}, found {bad}"),
+        });
     }
     match values.len() {
         n if n == rank => Ok(values.to_vec()),
