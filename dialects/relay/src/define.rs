@@ -10,6 +10,7 @@ mod patterns;
 
 use ir_core::{AttrDict, DType, Item, OpFields, OpInfo, Type, ValueId};
 use te::compute::{Combiner, ComputeBuilder, Expression, Tensor};
+use te::lower::MAX_DEPTH;
 
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
 pub use patterns::{
@@ -68,6 +69,13 @@ pub struct DefineCx<'a> {
 impl DefineCx<'_> {
     /// What `define` gives. Errors also where that is not of the type of the result.
     pub fn write(&mut self, define: &Define) -> Defined {
+        let operands = self.operands.iter().flat_map(Operand::tensors);
+        let results = tensor_types(self.result).unwrap_or_default();
+        let results = results.iter().filter_map(|ty| ty.as_tensor());
+        let ranks = operands.map(|tensor| tensor.shape.len()).chain(results.map(|ty| ty.rank()));
+        if let Some(rank) = ranks.max().filter(|rank| *rank > MAX_DEPTH) {
+            return Err(format!("expected at most {MAX_DEPTH} axes, found {rank}"));
+        }
         let tensors = define.0(self)?;
         let types =
             tensors.iter().map(|tensor| Type::tensor(tensor.shape.iter().copied(), tensor.dtype));
