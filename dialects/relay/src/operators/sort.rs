@@ -1,5 +1,7 @@
 //! Sorting and scans: `sort`, `argsort`, `topk`, `cumsum`, `unique` ….
 
+mod scan;
+
 use std::cmp::Ordering;
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
@@ -11,8 +13,9 @@ use super::relation;
 use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
-use crate::define::{Define, DefineCx, Defined, Index, Operand, sums_of};
+use crate::define::{Define, DefineCx, Defined, Operand};
 use crate::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use scan::define_scan;
 
 /// The rows of a tensor along an axis: for each, the offset of its first element.
 struct Rows {
@@ -705,42 +708,6 @@ fn scan(
         }
     }
     Ok(TensorData::from_scalars(dtype, data.shape(), values)?.into())
-}
-
-/// For every element, the combination of all with the ones after it replaced by `neutral`. A scan
-/// would do with a step per element, but stages have no order.
-fn define_scan(
-    cx: &mut DefineCx<'_>,
-    axis: Option<i64>,
-    exclusive: bool,
-    combiner: Combiner,
-    neutral: i64,
-) -> Defined {
-    let (data, (shape, dtype)) = (cx.tensor(0)?, cx.result()?);
-    let axis = axis.map(|axis| relation::axis(axis, data.shape.len())).transpose()?;
-    let extent = shape[axis.unwrap_or(0)];
-    // Integers are converted before they are combined, floats as they are combined.
-    let sums = match data.dtype.is_float() && !dtype.is_float() {
-        true => dtype,
-        false if dtype.is_float() && data.dtype.bits() > dtype.bits() => DType::FLOAT64,
-        false => sums_of(dtype),
-    };
-    cx.reduce(&[extent], combiner, |e, i, r| {
-        let place = i[axis.unwrap_or(0)];
-        let at = match axis {
-            Some(axis) => {
-                let mut at = i.to_vec();
-                at[axis] = r[0];
-                at
-            }
-            None => Index::new(r[0], extent).split(e, &data.shape),
-        };
-        let before = if exclusive { e.lt(r[0], place) } else { e.le(r[0], place) };
-        let x = e.load(&data, &at);
-        let x = e.cast(x, sums);
-        let neutral = e.constant(sums, Scalar::Int(neutral));
-        e.select(before, x, neutral)
-    })
 }
 
 pub(super) fn register(registry: &mut Registry) {
