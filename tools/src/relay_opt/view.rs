@@ -160,7 +160,7 @@ fn profile(path: &str, text: &str) -> Result<Value, Diagnostic> {
             .help("`relay-opt bench MODEL --json --profile` writes one")
     };
     let mut value: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-    let profile = value["profile"].take();
+    let profile = value.get_mut("profile").map(Value::take).unwrap_or_default();
     let kernels = profile["kernels"].as_array();
     let is_kernel = |kernel: &Value| kernel["name"].is_string() && kernel["seconds"].is_number();
     match kernels.is_some_and(|kernels| kernels.iter().all(is_kernel)) {
