@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes targets, guided by coverage: `tools/fuzz/run.sh SECONDS [TARGET...]`, all targets by default, as many
-# at a time as FUZZ_JOBS says (2).
+# at a time as FUZZ_JOBS says (2). FUZZ_SEED says where random choices begin: with a number above 0, the same
+# commit tries the same inputs.
 #
 # Needs a C++ compiler, for libFuzzer. What is found is put into target/fuzz/artifacts; inputs that reach new
 # code are kept in target/fuzz/corpus, so that the next run goes on from there.
@@ -31,6 +32,7 @@ fuzz() {
   mkdir -p "$folder/corpus/$target"
   "$tool" dictionary "$target" >"$folder/$target.dict"
   FUZZ_TARGET=$target "$fuzzer" "${fork[@]}" -max_total_time="$seconds" -print_final_stats=1 \
+    -seed="${FUZZ_SEED:-0}" \
     -timeout=20 -rss_limit_mb=2048 -max_len=4096 -dict="$folder/$target.dict" \
     -artifact_prefix="$folder/artifacts/$target-" \
     "$folder/corpus/$target" "tools/fuzz/corpus/$target" >"$log" 2>&1 || status=1
