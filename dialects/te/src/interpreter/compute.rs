@@ -248,7 +248,7 @@ fn combine(
 
 impl Combiner {
     /// The operation that combines two numbers; `None` where it takes more than one.
-    pub(crate) fn scalar(self) -> Option<ScalarOp> {
+    pub fn scalar(self) -> Option<ScalarOp> {
         match self {
             Combiner::Sum => Some(ScalarOp::Add),
             Combiner::Product => Some(ScalarOp::Mul),

@@ -2,9 +2,8 @@
 
 use ir_core::{DType, Scalar, ValueId};
 use te::compute::{Combiner, Expression, Tensor};
-use te::scalar::ScalarOp;
 
-use crate::define::{DefineCx, Defined, Index, sums_of};
+use crate::define::{DefineCx, Defined, Index};
 use crate::operators::elements::Shape;
 use crate::operators::relation;
 
@@ -30,6 +29,9 @@ struct Scan {
 /// would do with a step per element, but stages have no order: blocks of elements are combined,
 /// blocks of those, and so on; then every element takes what is before its block, and what is
 /// before it in the block. So each costs some [`BLOCK`] steps, whatever the extent is.
+///
+/// Floats are combined as `float64`, as the evaluator does: in `float32`, the combination of a block
+/// could be infinite where none from the start is.
 pub(super) fn define_scan(
     cx: &mut DefineCx<'_>,
     axis: Option<i64>,
@@ -41,11 +43,7 @@ pub(super) fn define_scan(
     let flat = axis.is_none();
     let axis = axis.map(|axis| relation::axis(axis, data.shape.len())).transpose()?;
     // Integers are converted before they are combined, floats as they are combined.
-    let sums = match data.dtype.is_float() && !dtype.is_float() {
-        true => dtype,
-        false if dtype.is_float() && data.dtype.bits() > dtype.bits() => DType::FLOAT64,
-        false => sums_of(dtype),
-    };
+    let sums = if dtype.is_float() { DType::FLOAT64 } else { dtype };
     let axis = axis.unwrap_or(0);
     let scan = Scan { combiner, neutral, axis, shape, data, flat, sums };
     let mut levels = vec![];
@@ -58,10 +56,10 @@ pub(super) fn define_scan(
     let mut before: Option<Tensor> = None;
     while let Some(level) = levels.pop() {
         let within = scan.within(cx, Some(&level), level.shape[axis], true);
-        before = Some(scan.joined(cx, before.as_ref(), within));
+        before = Some(scan.joined(cx, before.as_ref(), within)?);
     }
     let within = scan.within(cx, None, scan.shape[axis], exclusive);
-    let whole = scan.joined(cx, before.as_ref(), within);
+    let whole = scan.joined(cx, before.as_ref(), within)?;
     if whole.dtype == dtype {
         return Ok(vec![whole]);
     }
@@ -121,20 +119,23 @@ impl Scan {
     }
 
     /// `within`, combined with what is in `before` for each block.
-    fn joined(&self, cx: &mut DefineCx<'_>, before: Option<&Tensor>, within: Tensor) -> Tensor {
-        let Some(before) = before else { return within };
-        let op = match self.combiner {
-            Combiner::Product => ScalarOp::Mul,
-            _ => ScalarOp::Add,
-        };
+    fn joined(
+        &self,
+        cx: &mut DefineCx<'_>,
+        before: Option<&Tensor>,
+        within: Tensor,
+    ) -> Result<Tensor, String> {
+        let Some(before) = before else { return Ok(within) };
+        let op = self.combiner.scalar();
+        let op = op.ok_or_else(|| format!("no scan combines by `{}`", self.combiner.name()))?;
         let name = cx.stage();
-        cx.builder.compute(&name, &within.shape, |e, i| {
+        Ok(cx.builder.compute(&name, &within.shape, |e, i| {
             let mut block = i.to_vec();
             let length = e.index(BLOCK);
             block[self.axis] = e.floor_div(i[self.axis], length);
             let operands = [e.load(before, &block), e.load(&within, i)];
             e.scalar(op, &operands)
-        })
+        }))
     }
 
     /// The element at `place` of `level`, or of the operand, where `condition` holds; what combining
