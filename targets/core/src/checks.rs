@@ -7,6 +7,7 @@
 
 use indexmap::IndexSet;
 use ir_core::diagnostics::Label;
+use ir_core::graph::strongly_connected;
 use ir_core::{Body, Diagnostic, Item, Loc, LocData, Module, OpId, SourceMap, Span, Symbol, Type};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use te::checks::{Site, add_result, drop_checks, hand_on, number, report};
@@ -90,6 +91,10 @@ pub fn report_checks(
     mut sites: Sites,
     checked: bool,
 ) -> Result<Vec<CheckedCall>, Vec<Diagnostic>> {
+    if !checked {
+        drop_all(module, &sites);
+        return Ok(vec![]);
+    }
     let main = Symbol::new(main);
     let (mut reporting, mut main_calls) = (Sites::default(), Vec::new());
     let mut errors = Vec::new();
@@ -99,27 +104,19 @@ pub fn report_checks(
         let is_lowered = lowered.is_some();
         let Some(body) = item.body_mut() else { continue };
         let mut own = lowered.unwrap_or_else(|| number(body));
-        if !checked {
-            drop_checks(body);
-        } else {
-            let mut calls = reported_calls(body, &reporting);
-            if name == main {
-                let is_direct = |op: &OpId| {
-                    let whole = body.view::<Call>(*op).is_some_and(|call| !call.parts);
-                    whole && body.op_block(*op) == Some(body.entry())
-                };
-                let direct = calls.extract_if(.., |op| is_direct(op)).collect::<Vec<_>>();
-                main_calls = add_results(item, &direct, &reporting);
-            }
-            let Some(body) = item.body_mut() else { continue };
-            hand_on_all(body, &calls, &reporting, &mut own);
-            if let (Some(site), true) = (own.first(), is_external(item)) {
-                errors.push(cannot_report(name, site, item.signature.span));
-                continue;
-            }
-            if !own.is_empty() {
-                report(item, &own);
-            }
+        let mut calls = reported_calls(body, &reporting);
+        if name == main {
+            let direct = calls.extract_if(.., |op| is_direct(body, *op)).collect::<Vec<_>>();
+            main_calls = add_results(item, &direct, &reporting);
+        }
+        let Some(body) = item.body_mut() else { continue };
+        hand_on_all(body, &calls, &reporting, &mut own);
+        if let (Some(site), true) = (own.first(), is_external(item)) {
+            errors.push(cannot_report(name, site, item.signature.span));
+            continue;
+        }
+        if !own.is_empty() {
+            report(item, &own);
         }
         if is_lowered || !own.is_empty() {
             item.body_mut().map(simplify);
@@ -130,43 +127,44 @@ pub fn report_checks(
             false => drop(reporting.insert(name, own)),
         }
     }
-    if !checked {
-        main_calls.clear();
-    }
     if errors.is_empty() { Ok(main_calls) } else { Err(errors) }
+}
+
+/// Takes the checks out of every kernel of `module`, and what computed only them. Those of `sites`
+/// were lowered, and are not simplified yet.
+fn drop_all(module: &mut Module, sites: &Sites) {
+    for (name, item) in &mut module.items {
+        if item.signature.op.as_str() != KERNEL {
+            continue;
+        }
+        let Some(body) = item.body_mut() else { continue };
+        let has_checks = !number(body).is_empty();
+        drop_checks(body);
+        if has_checks || sites.contains_key(name) {
+            simplify(body);
+        }
+    }
+}
+
+/// Whether `op`, of the body of the main kernel, calls a whole kernel, and no loop is around it.
+fn is_direct(body: &Body, op: OpId) -> bool {
+    let is_whole = body.view::<Call>(op).is_some_and(|call| !call.parts);
+    is_whole && body.op_block(op) == Some(body.entry())
 }
 
 /// The kernels of `module`, each behind those that it calls, as far as they are in no circle.
 fn callees_first(module: &Module) -> Vec<Symbol> {
     let kernels = module.items.iter().filter(|(_, item)| item.signature.op.as_str() == KERNEL);
     let kernels: IndexSet<Symbol, FxBuildHasher> = kernels.map(|(name, _)| *name).collect();
-    let mut callers: FxHashMap<Symbol, Vec<Symbol>> = FxHashMap::default();
-    let mut missing: FxHashMap<Symbol, usize> = FxHashMap::default();
-    for name in &kernels {
-        let Some(body) = module.body(*name) else { continue };
-        let callees = body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel));
-        let callees: FxHashSet<Symbol> = callees.filter(|one| kernels.contains(one)).collect();
-        missing.insert(*name, callees.len());
-        callees.iter().for_each(|callee| callers.entry(*callee).or_default().push(*name));
-    }
-    let is_ready = |missing: &FxHashMap<Symbol, usize>, name: &Symbol| {
-        missing.get(name).is_none_or(|count| *count == 0)
-    };
-    let mut order: IndexSet<Symbol, FxBuildHasher> =
-        kernels.iter().filter(|name| is_ready(&missing, name)).copied().collect();
-    let mut next = 0;
-    while let Some(callee) = order.get_index(next).copied() {
-        next += 1;
-        let mut ready: Vec<Symbol> = callers.remove(&callee).unwrap_or_default();
-        ready.retain(|caller| {
-            missing.entry(*caller).and_modify(|count| *count -= 1);
-            is_ready(&missing, caller)
+    let callees = |name: &Symbol| -> Vec<usize> {
+        let body = module.body(*name);
+        let calls = body.into_iter().flat_map(|body| {
+            body.walk().filter_map(|op| kernels.get_index_of(&body.view::<Call>(op)?.kernel))
         });
-        // Callers were found in the order of the module.
-        order.extend(ready);
-    }
-    order.extend(kernels);
-    order.into_iter().collect()
+        calls.collect::<IndexSet<usize, FxBuildHasher>>().into_iter().collect()
+    };
+    let edges: Vec<Vec<usize>> = kernels.iter().map(callees).collect();
+    strongly_connected(&edges).into_iter().flatten().map(|index| kernels[index]).collect()
 }
 
 /// The calls of `body` whose kernels report.
