@@ -24,8 +24,9 @@ use types::with_parts;
 /// Turns functions that are values into data (Reynolds 1972).
 ///
 /// Polymorphic functions that take functions are first copied for the types that they are used
-/// with, and so are data types that hold functions of the types that their parameters stand for. Then every function type becomes a data type with a constructor for each function of that
-/// type that the program makes, holding what it captures, and a function that applies such data. So
+/// with, and so are data types that hold functions of the types that their parameters stand for.
+/// Then every function type becomes a data type with a constructor for each function of that type
+/// that the program makes, holding what it captures, and a function that applies such data. So
 /// functions may be passed, returned, bound and stored in data types. Kernels (`Primitive=1`) stay.
 ///
 /// A function value whose type depends on a type parameter that no use fixes is an error.
