@@ -4,7 +4,7 @@
 use ir_core::{InferCx, Op, Scalar, Stop, TensorData, Type, ValueId};
 use relay::define::{self, Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
-use relay::operators::{FusionPattern, LayoutRule};
+use relay_operators::{FusionPattern, LayoutRule};
 use te::scalar::ScalarOp;
 
 /// `data · sigmoid(beta · data)`, elementwise.

@@ -2,7 +2,7 @@
 
 // ANCHOR: pass
 use ir_core::{FuncMut, FunctionPass, Pass, PassContext, PassResult};
-use relay::operators::{elementwise::Clip, nn::activation::Relu};
+use relay_operators::{elementwise::Clip, nn::activation::Relu};
 
 /// Drops a `nn.relu` whose input is clipped at or above zero already.
 #[derive(Pass)]

@@ -1,12 +1,12 @@
 //! Layouts for vector units.
 
 use ir_core::{FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueId};
-use relay::operators::attributes::Integers;
-use relay::operators::index::slice::{SliceMode, StridedSlice};
-use relay::operators::layout::{Layout, LayoutTransform};
-use relay::operators::nn::convolution::Conv2d;
-use relay::operators::nn::linear::{ContribDensePack, Dense};
-use relay::operators::nn::padding::Pad;
+use relay_operators::attributes::Integers;
+use relay_operators::index::slice::{SliceMode, StridedSlice};
+use relay_operators::layout::{Layout, LayoutTransform};
+use relay_operators::nn::convolution::Conv2d;
+use relay_operators::nn::linear::{ContribDensePack, Dense};
+use relay_operators::nn::padding::Pad;
 
 use crate::emit::{self, Emit, with_attribute};
 use crate::layouts::{Change, Need, Plan, open_operations, propagate};

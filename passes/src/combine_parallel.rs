@@ -14,13 +14,13 @@ use ir_core::{
     AttrDict, Diagnostic, Dim, Effects, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult,
     Symbol, TensorType, ValueId,
 };
-use relay::operators::FusionPattern;
-use relay::operators::attributes::{Integers, Sections};
-use relay::operators::index::slice::{SliceMode, StridedSlice};
-use relay::operators::join::{Concatenate, Split, Stack};
-use relay::operators::layout::Layout;
-use relay::operators::nn::linear::BatchMatmul;
-use relay::operators::shape::{ExpandDims, Squeeze};
+use relay_operators::FusionPattern;
+use relay_operators::attributes::{Integers, Sections};
+use relay_operators::index::slice::{SliceMode, StridedSlice};
+use relay_operators::join::{Concatenate, Split, Stack};
+use relay_operators::layout::Layout;
+use relay_operators::nn::linear::BatchMatmul;
+use relay_operators::shape::{ExpandDims, Squeeze};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::emit::{self, Emit, attribute, with_attribute};

@@ -2,8 +2,8 @@
 
 use ir_core::pass::OptionValue;
 use ir_core::{FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult};
-use relay::operators::LayoutRule;
-use relay::operators::layout::Layout;
+use relay_operators::LayoutRule;
+use relay_operators::layout::Layout;
 
 use crate::emit::{attribute, with_attribute};
 use crate::layouts::{Change, Need, Plan, carry, propagate};

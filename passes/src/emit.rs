@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_scalar_takes_its_type_from_a_tensor_only() {
-        let registry = Registry::from([relay::dialect()]);
+        let registry = Registry::from([relay_operators::dialect()]);
         let mut body = Body::new();
         let entry = body.entry();
         let x = body.add_block_arg(entry, Type::unknown());

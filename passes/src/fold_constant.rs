@@ -6,7 +6,7 @@ use ir_core::{
 };
 use relay::interpreter::{Evaluate, Interpreter, Value};
 use relay::language::{fn_attributes, is_primitive, yielded};
-use relay::operators::is_large_fill;
+use relay_operators::is_large_fill;
 use rustc_hash::FxHashMap;
 
 use crate::emit::{self, Emit};

@@ -4,10 +4,10 @@ use ir_core::{
     AttrData, BlockId, Body, Diagnostic, FuncMut, FunctionPass, OpId, Pass, PassContext,
     PassResult, ValueId,
 };
-use relay::operators::attributes::Integers;
-use relay::operators::broadcast::{Divide, Multiply};
-use relay::operators::layout::Layout;
-use relay::operators::shape::{ExpandDims, Squeeze};
+use relay_operators::attributes::Integers;
+use relay_operators::broadcast::{Divide, Multiply};
+use relay_operators::layout::Layout;
+use relay_operators::shape::{ExpandDims, Squeeze};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::emit::{self, Emit, attribute};

@@ -10,9 +10,9 @@ mod carry;
 
 use ir_core::{AttrDict, Body, Diagnostic, Dim, FuncMut, OpId, Symbol, TensorType, Type, ValueId};
 use relay::language::{fn_attributes, is_primitive};
-use relay::operators::LayoutRule;
-use relay::operators::layout::{Layout, LayoutTransform};
-use relay::operators::shape::Reshape;
+use relay_operators::LayoutRule;
+use relay_operators::layout::{Layout, LayoutTransform};
+use relay_operators::shape::Reshape;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 

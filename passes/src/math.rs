@@ -1,7 +1,7 @@
 //! Rewrites of single arithmetic operators.
 
 use ir_core::{DType, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult};
-use relay::operators::elementwise::Cast;
+use relay_operators::elementwise::Cast;
 
 use crate::by_rules;
 use crate::emit::Emit;
@@ -113,5 +113,5 @@ impl FunctionPass for CanonicalizeCast {
 
 /// Whether `op` is an operator that fusion can put a cast into.
 fn is_operator(f: &FuncMut<'_>, op: OpId) -> bool {
-    f.registry.hook::<relay::operators::FusionPattern>(f.body.op_name(op)).is_some()
+    f.registry.hook::<relay_operators::FusionPattern>(f.body.op_name(op)).is_some()
 }

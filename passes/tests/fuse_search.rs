@@ -6,8 +6,8 @@ mod common;
 use common::registry;
 use ir_core::pipeline::{Pipeline, RunOptions, run};
 use ir_core::{Module, Registry, verify};
-use relay::generate::{random_module, random_network};
 use relay::interpreter::{Interpreter, Random, approx_equal, random_arguments};
+use relay_generate::{random_module, random_network};
 
 /// Modelled nanoseconds of post-dominator groups and of what was found in `module`, which is fused,
 /// how many blocks have other operators now, and how many kernels several results.

@@ -249,7 +249,7 @@ fn several_items_of_one_name_are_told_apart() {
 
 #[test]
 fn threads_find_the_same() {
-    let text = common::printed(&relay::generate::random_module(&REGISTRY, 7, 40), &REGISTRY);
+    let text = common::printed(&relay_generate::random_module(&REGISTRY, 7, 40), &REGISTRY);
     let database = database(&text);
     database.prepare(4);
     check(&database).unwrap();
@@ -434,7 +434,7 @@ fn pipelines_run_on_what_changed() {
             assert_eq!(seen(&optimized.module), seen(&module));
         }
     };
-    let module = relay::generate::random_module(&REGISTRY, 5, 30);
+    let module = relay_generate::random_module(&REGISTRY, 5, 30);
     let mut database = database(&format!(
         "{PROGRAM}{}",
         common::printed(&module, &REGISTRY).replace("#[version = \"0.0.5\"]", "")
@@ -505,7 +505,7 @@ proptest::proptest! {
 
     #[test]
     fn every_answer_is_that_of_the_front_end(seed in 0..u64::MAX, size in 0usize..30) {
-        let module = relay::generate::random_module(&REGISTRY, seed, size);
+        let module = relay_generate::random_module(&REGISTRY, seed, size);
         let mut database = database(&common::printed(&module, &REGISTRY));
         let mut random = Random::new(seed);
         for _ in 0..12 {

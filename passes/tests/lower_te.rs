@@ -5,9 +5,9 @@ mod common;
 use common::{parse, registry, run};
 use ir_core::{Item, Module, Registry, Symbol, TensorData, verify};
 use relay::define::Define;
-use relay::generate::random_module;
 use relay::interpreter::{Interpreter, Value, approx_equal, flatten, random_arguments};
-use relay::operators::FusionPattern;
+use relay_generate::random_module;
+use relay_operators::FusionPattern;
 
 /// Operators that may be fused and have no definition, and why.
 const UNDEFINED: &[(&str, &str)] = &[

@@ -12,7 +12,7 @@ use rewrites::proof::forest::{Forest, Reason, Why};
 use rewrites::proof::terms::{Kind, Term, Terms};
 
 fn registry() -> Registry {
-    Registry::from([relay::dialect()])
+    Registry::from([relay_operators::dialect()])
 }
 
 fn module(text: &str, registry: &Registry) -> Module {

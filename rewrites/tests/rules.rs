@@ -16,7 +16,7 @@ use rewrites::rule::Rule;
 use rewrites::saturate::Budget;
 
 fn registry() -> Registry {
-    Registry::from([relay::dialect()])
+    Registry::from([relay_operators::dialect()])
 }
 
 fn library(registry: &Registry) -> Library {

@@ -13,7 +13,7 @@ use ir_core::text::layout::Line;
 use ir_core::{Effects, Registry, Traits};
 use relay::define::Define;
 use relay::interpreter::Evaluate;
-use relay::operators::{FAMILIES, FusionPattern};
+use relay_operators::{FAMILIES, FusionPattern};
 
 /// What stands at the top of a page that this module writes.
 const GENERATED: &str =

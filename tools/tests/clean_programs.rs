@@ -10,7 +10,7 @@ use std::process::Command;
 
 use compiled::{Case, add, installed, lowered, number, prefixed, target};
 use ir_core::{Module, Registry, Symbol, verify};
-use relay::generate::random_network;
+use relay_generate::random_network;
 use target_c::CTarget;
 use target_c::codegen::{Source, generate};
 

@@ -21,42 +21,42 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "E0309",
         "a malformed form; the parser makes none, and in the generic form the verifier finds it",
-        "dialects/relay/tests/unverified.rs",
+        "dialects/relay-operators/tests/unverified.rs",
     ),
     (
         "E0310",
         "an unknown function; the parser or the verifier finds it first",
-        "dialects/relay/tests/unverified.rs",
+        "dialects/relay-operators/tests/unverified.rs",
     ),
     (
         "E0311",
         "an unknown operator as a value; the parser or the verifier finds it first",
-        "dialects/relay/tests/unverified.rs",
+        "dialects/relay-operators/tests/unverified.rs",
     ),
     (
         "E0401",
         "an unknown constructor; the parser or the verifier finds it first",
-        "dialects/relay/tests/unverified.rs",
+        "dialects/relay-operators/tests/unverified.rs",
     ),
     (
         "E0402",
         "a constructor with too many fields; the parser or the verifier finds it first",
-        "dialects/relay/tests/unverified.rs",
+        "dialects/relay-operators/tests/unverified.rs",
     ),
     (
         "E0504",
         "a value of another kind than its type says, in a program that was not verified",
-        "dialects/relay/src/interpreter/tests.rs",
+        "dialects/relay-operators/tests/interpreter.rs",
     ),
     (
         "E0507",
         "the command line's limit is 2 GiB of pending calls",
-        "dialects/relay/src/interpreter/tests.rs",
+        "dialects/relay-operators/tests/interpreter.rs",
     ),
     (
         "E0509",
         "a call from outside with too few arguments; the command line counts them",
-        "dialects/relay/src/interpreter/tests.rs",
+        "dialects/relay-operators/tests/interpreter.rs",
     ),
     (
         "E0850",

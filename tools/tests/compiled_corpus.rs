@@ -199,7 +199,7 @@ fn repository(folder: &str) -> PathBuf {
 
 #[test]
 fn fixtures_agree() {
-    assert!(agree(&repository("dialects/relay/tests/fixtures")) > 3);
+    assert!(agree(&repository("dialects/relay-operators/tests/fixtures")) > 3);
     assert!(agree(&repository("passes/tests/fixtures/corpus")) > 10);
     assert!(agree(&repository("lit-tests/relay/models")) > 5);
 }

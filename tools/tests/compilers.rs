@@ -20,7 +20,7 @@ use compiled::{
     Case, add, as_expected, case, compiler_with, installed, lowered, number, prefixed, run, target,
 };
 use ir_core::{Module, Registry, Symbol, TensorData, verify};
-use relay::generate::random_network;
+use relay_generate::random_network;
 use target_c::codegen::generate;
 use target_c::runtime::Compiler;
 use target_core::program::Layout;

@@ -76,7 +76,7 @@ fn random_programs_reduce() {
     let folder = folder("random");
     let mut found = 0;
     for seed in 0..8 {
-        let module = relay::generate::random_module(&registry, seed, 100);
+        let module = relay_generate::random_module(&registry, seed, 100);
         let mut text = Vec::new();
         let options = relay::text::PrintOptions::default();
         relay::text::print(&module, &registry, &options, &mut text).unwrap();

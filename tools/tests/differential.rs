@@ -9,8 +9,8 @@ mod compiled;
 use compiled::{Case, case, compiler, interpreted, number, run, target};
 use ir_core::pipeline::{self, Pipeline, RunOptions, catch_panic};
 use ir_core::{Module, Registry, Symbol, Type, verify};
-use relay::generate::{random_network, shrink};
 use relay::language::Tuple;
+use relay_generate::{random_network, shrink};
 use target_c::CTarget;
 use target_c::runtime::Compiler;
 

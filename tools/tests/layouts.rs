@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, run};
 use ir_core::{Module, Registry, verify};
 use relay::interpreter::{Interpreter, Random, Value, approx_equal, check_type, random_arguments};
-use relay::operators::layout::LayoutTransform;
+use relay_operators::layout::LayoutTransform;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ir_core::{Random, Registry};
-use relay::generate::random_module;
+use relay_generate::random_module;
 use rewrites::strategy::BUILT_IN;
 use tools::relay_opt::{DIAGNOSTICS, OK};
 

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, catch_panic, run};
 use ir_core::{Diagnostic, Module, Registry, fingerprint, verify};
-use relay::generate::{dynamic_program, ill_typed_mutation, random_module, shrink};
 use relay::interpreter::{
     Interpreter, Options, Random, Value, approx_equal, check_type, random_arguments,
 };
+use relay_generate::{dynamic_program, ill_typed_mutation, random_module, shrink};
 use tools::io::Io;
 use tools::relay_opt::{DIAGNOSTICS, OK, USAGE, main_with};
 

@@ -337,7 +337,7 @@ fn a_cache_changes_nothing_but_the_time() {
     let registry = tools::registry();
     let swaps = [("add(", "multiply("), ("exp(", "tanh("), ("tanh(", "sigmoid("), ("1f", "2f")];
     for seed in 0..8u64 {
-        let module = relay::generate::random_module(&registry, seed, 40);
+        let module = relay_generate::random_module(&registry, seed, 40);
         let mut text = Vec::new();
         let options = relay::text::PrintOptions::default();
         relay::text::print(&module, &registry, &options, &mut text).unwrap();
@@ -369,7 +369,7 @@ fn bodies_come_back_from_bytes() {
         bytes
     };
     for seed in 0..20 {
-        let mut module = relay::generate::random_module(&registry, seed, 30);
+        let mut module = relay_generate::random_module(&registry, seed, 30);
         let found = relay::inference::infer_module(&mut module, &registry);
         assert!(found.is_empty(), "{found:?}");
         for (name, item) in &mut module.items {

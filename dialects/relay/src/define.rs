@@ -19,7 +19,7 @@ pub use patterns::{
     sums_of, within,
 };
 
-use crate::operators::elements::{Shape, shape_of};
+use crate::interpreter::{Shape, shape_of};
 
 /// What a definition gives: a tensor for each field of the result, or a message that starts in
 /// lower case.

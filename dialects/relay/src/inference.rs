@@ -63,7 +63,7 @@ pub fn infer_module(module: &mut Module, registry: &Registry) -> Vec<Diagnostic>
 
 /// The same, and how many steps it took: operations visited, relations tried, and parts of types
 /// looked at.
-fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnostic>, u64) {
+pub fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnostic>, u64) {
     let mut steps = 0;
     let mut known = Known::new(module.signatures());
     for (name, item) in &module.items {
@@ -245,6 +245,3 @@ pub(crate) fn shown<T: fmt::Display>(value: T) -> String {
     }
     text.0
 }
-
-#[cfg(test)]
-mod tests;

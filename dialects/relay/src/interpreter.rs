@@ -7,17 +7,16 @@ mod evaluate;
 mod extents;
 mod machine;
 mod random;
-#[cfg(test)]
-mod tests;
 mod value;
 
 pub use codes::CODES;
 pub use compare::{
     Mismatch, approx_equal, approx_equal_where_finite, finite_where_finite, flatten,
 };
-pub(crate) use evaluate::ON_THE_WAY;
-pub use evaluate::{EvalCx, EvalError, Evaluate};
+pub use evaluate::{EvalCx, EvalError, Evaluate, ON_THE_WAY, Shape, shape_of};
 pub use ir_core::Random;
 pub use machine::{Interpreter, Options, check_type};
-pub use random::{random_arguments, random_value, random_values, random_values_up_to, spreads};
+pub use random::{
+    RandomOperand, random_arguments, random_value, random_values, random_values_up_to, spreads,
+};
 pub use value::{Closure, Data, Fields, Reference, Value};

@@ -412,7 +412,8 @@ fn tuple(body: &mut Body, at: InsertPoint, fields: &[ValueId]) -> ValueId {
     body.result(op, 0)
 }
 
-pub(crate) fn register(registry: &mut Registry) {
+/// Adds the forms of the language. The whole dialect has operators too.
+pub fn register(registry: &mut Registry) {
     registry.add_item(ItemDef {
         verify: Some(verify::function_item),
         ..ItemDef::new(FUNC, "A function: its parameters are the arguments of its body's block.")

@@ -1,8 +1,43 @@
-//! Helpers over types.
+//! Helpers over types, and types that the language knows without a declaration.
 
 use indexmap::IndexSet;
-use ir_core::{Dim, DimExpr, DimExprData, Symbol, Type, TypeData, TypeParam};
+use ir_core::{
+    Attr, AttrData, AttrValue, Dim, DimExpr, DimExprData, Symbol, Type, TypeData, TypeParam,
+};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+
+/// Name of the type of a piece of memory.
+pub const STORAGE: &str = "Storage";
+
+/// Whether `name` with so many parameters is a type of the language, which is there without a
+/// declaration: that of a piece of memory, as operators give it.
+pub fn is_built_in(name: Symbol, params: usize) -> bool {
+    name == STORAGE && params == 0
+}
+
+/// Extents of a shape, as far as they are known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extents(pub Vec<Dim>);
+
+impl AttrValue for Extents {
+    const EXPECTS: &'static str = "a list of extents, such as [?, 4]";
+    fn from_attr(attr: Attr) -> Option<Extents> {
+        let AttrData::Array(items) = attr.data() else { return None };
+        let extent = |item: &Attr| match item.data() {
+            AttrData::Int(extent @ 0..) => Some(Dim::Known(*extent)),
+            AttrData::String(text) if &**text == "?" => Some(Dim::Any),
+            _ => None,
+        };
+        items.iter().map(extent).collect::<Option<_>>().map(Extents)
+    }
+    fn to_attr(&self) -> Attr {
+        let extent = |dim: &Dim| match dim.known() {
+            Some(extent) => extent.to_attr(),
+            None => "?".to_string().to_attr(),
+        };
+        Attr::new(AttrData::Array(self.0.iter().map(extent).collect()))
+    }
+}
 
 /// The type and shape parameters that `ty` refers to without binding them, in order of first
 /// occurrence.

@@ -1,7 +1,7 @@
 //! `relay-opt` with a pass of its own.
 
 use ir_core::{FuncMut, FunctionPass, Pass, PassContext, PassResult};
-use relay::operators::elementwise::Negative;
+use relay_operators::elementwise::Negative;
 
 fn main() -> std::process::ExitCode {
     let mut registry = tools::registry();

@@ -1,7 +1,7 @@
 //! The plugin `example-plugin`.
 
 use ir_core::{FuncMut, FunctionPass, Pass, PassContext, PassResult, Registry};
-use relay::operators::elementwise::Negative;
+use relay_operators::elementwise::Negative;
 
 relay_opt_shared::plugin!(register);
 

@@ -5,7 +5,7 @@
 //! found over skew-binary jump pointers in O(log n), where walking parents would make a residual
 //! network quadratic.
 
-use relay::operators::FusionPattern;
+use relay_operators::FusionPattern;
 
 use super::graph::Graph;
 

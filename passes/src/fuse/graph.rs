@@ -2,7 +2,7 @@
 
 use ir_core::body::InnerUses;
 use ir_core::{Binding, BlockId, Body, FuncMut, OpId, Registry, Symbol, Type, ValueId};
-use relay::operators::{FusionPattern, NonComputational, ShapeFromData};
+use relay_operators::{FusionPattern, NonComputational, ShapeFromData};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A node: an operator, tuple or projection of the block.

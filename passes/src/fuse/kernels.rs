@@ -5,7 +5,7 @@ use ir_core::{
     Symbol, Type, ValueId,
 };
 use relay::language::{Call, Tuple, TupleGet, create_fn, end_block};
-use relay::operators::{FusionPattern, ReshapeOnly};
+use relay_operators::{FusionPattern, ReshapeOnly};
 use rustc_hash::FxHashMap;
 
 use super::graph;

@@ -5,7 +5,7 @@
 //! elementwise operators, then injective operators, then injective operators into tuples that were
 //! absorbed meanwhile.
 
-use relay::operators::FusionPattern;
+use relay_operators::FusionPattern;
 
 use super::dominators::PostDominators;
 use super::graph::{Graph, Visited};

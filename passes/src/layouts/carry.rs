@@ -1,9 +1,9 @@
 //! What an operation is in another layout, by its [`LayoutRule`].
 
 use ir_core::{AttrDict, AttrValue, FuncMut, OpId, Symbol, TensorType, ValueId};
-use relay::operators::LayoutRule;
-use relay::operators::attributes::Integers;
-use relay::operators::layout::Layout;
+use relay_operators::LayoutRule;
+use relay_operators::attributes::Integers;
+use relay_operators::layout::Layout;
 
 use super::{Change, Need, Plan};
 use crate::emit::{attribute, with_attribute};

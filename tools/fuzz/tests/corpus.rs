@@ -9,7 +9,7 @@ use cpu_time::ProcessTime;
 use fuzz::{TARGETS, arbitrary, corpus, dictionary, mutated, target};
 use ir_core::pipeline::catch_panic;
 use ir_core::random::Random;
-use relay::generate::random_module;
+use relay_generate::random_module;
 
 /// Seconds of processor time that an input may take.
 const LIMIT: f64 = 5.0;

@@ -5,7 +5,7 @@ use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
 use super::{DefineCx, Defined, load_broadcast, reshaped};
-use crate::operators::elements::Shape;
+use crate::interpreter::Shape;
 
 /// What `element` makes of every element of the first operand.
 pub fn map(

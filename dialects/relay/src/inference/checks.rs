@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::engine::Engine;
 use super::join::Bound;
-use crate::operators::attributes::Extents;
+use crate::types::Extents;
 
 /// A value that is checked.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use super::codes;
 use super::environment::DataTypes;
 use super::rebuild::{for_each_dim, for_each_dim_leaf, for_each_part};
 use super::solver::as_dim;
-use crate::operators::memory::is_built_in;
+use crate::types::is_built_in;
 
 /// What a parameter stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -730,3 +730,26 @@ fn set_target(instruction: &mut Instruction, target: Target) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ir_core::Type;
+
+    use super::*;
+    use crate::builder::Builder;
+    use crate::language::Tuple;
+
+    #[test]
+    fn dead_values_are_freed_at_their_last_use() {
+        // A chain of a hundred values; two are alive at a time, besides the argument.
+        let (mut builder, params) = Builder::new(&[Type::unknown()]);
+        let last = (0..100).fold(params[0], |value, _| {
+            builder.add(&Tuple { fields: vec![value] }, Type::unknown())
+        });
+        builder.yields(last);
+        let mut registry = Registry::new();
+        crate::language::register(&mut registry);
+        let unit = compile_body("main".into(), None, &builder.body, &registry);
+        assert_eq!(unit.functions[0].slots, 1);
+    }
+}

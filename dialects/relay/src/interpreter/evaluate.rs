@@ -1,6 +1,7 @@
 //! The hook through which an operator says what it computes.
 
-use ir_core::{AttrDict, OpFields, TensorData, Type};
+use ir_core::{AttrDict, OpFields, Stop, TensorData, Type};
+use smallvec::SmallVec;
 
 use super::Value;
 
@@ -13,7 +14,7 @@ use super::Value;
 pub struct Evaluate(pub fn(&EvalCx<'_>) -> Result<Value, EvalError>);
 
 /// Bytes that an evaluator takes on the way for each element of its result, at most.
-pub(crate) const ON_THE_WAY: usize = 16;
+pub const ON_THE_WAY: usize = 16;
 
 /// What an evaluator looks at.
 pub struct EvalCx<'a> {
@@ -48,6 +49,15 @@ impl From<EvalError> for String {
     }
 }
 
+impl From<Stop> for EvalError {
+    fn from(stop: Stop) -> EvalError {
+        match stop {
+            Stop::Stuck => EvalError::new("expected operands that decide the type of the result"),
+            Stop::Error(message) => EvalError(message),
+        }
+    }
+}
+
 impl From<ir_core::tensor::TensorSizeError> for EvalError {
     fn from(error: ir_core::tensor::TensorSizeError) -> EvalError {
         EvalError(error.to_string())
@@ -74,4 +84,13 @@ impl EvalCx<'_> {
             None => Err(EvalError(format!("operand {index} is missing"))),
         }
     }
+}
+
+/// Known extents.
+pub type Shape = SmallVec<[i64; 4]>;
+
+/// The extents of a tensor type. Errors where one is unknown.
+pub fn shape_of(ty: Type) -> Result<Shape, EvalError> {
+    let shape = ty.as_tensor().and_then(|tensor| tensor.known_shape());
+    shape.ok_or_else(|| EvalError(format!("expected a tensor of known shape, found {ty}")))
 }

@@ -1,14 +1,20 @@
 //! Random values of a type, the same for the same seed on every machine.
 
 use ir_core::{
-    DType, Dim, DimExprData, FunctionType, Item, Random, Registry, Signatures, Spread, Symbol,
-    TensorData, TensorType, Type, TypeData, TypeParam,
+    AttrDict, DType, Dim, DimExprData, FunctionType, Item, Random, Registry, Signatures, Spread,
+    Symbol, TensorData, TensorType, Type, TypeData, TypeParam,
 };
 use rustc_hash::FxHashMap;
 
 use super::value::{Reference, Value};
 use crate::language::{AdtDecl, TYPE};
-use crate::operators::RandomOperand;
+
+/// The hook of an operator that some random operands would lead to nothing: roots of negative
+/// variances are no numbers, and the products of wide layers leave the range of floats after some
+/// layers. From the place of an operand, the types of all and the attributes it tells where the
+/// elements of that operand should lie; `None` where any do.
+#[derive(Clone, Copy)]
+pub struct RandomOperand(pub fn(usize, &[Type], AttrDict) -> Option<Spread>);
 
 /// Where random floats for each parameter of the function `item` should lie: what the operators
 /// say that read it, see [`RandomOperand`].

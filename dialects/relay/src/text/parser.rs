@@ -289,7 +289,8 @@ mod tests {
 
     #[test]
     fn too_many_operands_are_an_error_in_their_place() {
-        let registry = Registry::from([crate::dialect()]);
+        let mut registry = Registry::new();
+        crate::language::register(&mut registry);
         let text = "def @main(%x: int32) { let %t = (%x, %x, %x); %t.0 }";
         let (words, metadata) = (Words::default(), || Err(String::new()));
         let found = |limit| {

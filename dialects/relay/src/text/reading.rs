@@ -16,7 +16,7 @@ use super::parser::counted;
 use super::{FORMS, codes};
 use crate::inference::DataTypes;
 use crate::language::{AdtDecl, TYPE};
-use crate::operators::memory::is_built_in;
+use crate::types::is_built_in;
 
 /// Where the metadata section comes from when it is needed. The error is a message.
 pub type MetadataSource<'t> = dyn Fn() -> Result<Arc<Metadata>, String> + 't;

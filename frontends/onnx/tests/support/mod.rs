@@ -149,7 +149,7 @@ pub(crate) fn model(opset: i64, graph: Message) -> Bytes {
 }
 
 pub(crate) fn registry() -> Registry {
-    Registry::from([relay::dialect()])
+    Registry::from([relay_operators::dialect()])
 }
 
 pub(crate) fn import(model: &Bytes) -> Result<Import, Vec<Diagnostic>> {

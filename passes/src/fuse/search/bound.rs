@@ -1,7 +1,7 @@
 //! What the kernels of a window cost at least, whichever are chosen.
 
 use ir_core::CostTable;
-use relay::operators::FusionPattern;
+use relay_operators::FusionPattern;
 
 use super::facts::{Facts, Node};
 

@@ -1,7 +1,7 @@
 //! What a kernel costs.
 
 use ir_core::CostTable;
-use relay::operators::FusionPattern;
+use relay_operators::FusionPattern;
 
 use super::facts::{Facts, Node};
 

@@ -2,7 +2,7 @@
 //! off once.
 
 use ir_core::{Arithmetic, DType, Registry, Type, TypeData, Work};
-use relay::operators::{FusionPattern, ReshapeOnly, Rows, Transcendental};
+use relay_operators::{FusionPattern, ReshapeOnly, Rows, Transcendental};
 use rewrites::egraph::{Class as GraphClass, Graph, Kind};
 use rustc_hash::FxHashMap;
 

@@ -14,7 +14,7 @@
 //! A kernel may have several results, which are computed in the same loops: maps of one shape, an
 //! anchor and what follows it, and rows or numbers of the same rows.
 
-use relay::operators::FusionPattern;
+use relay_operators::FusionPattern;
 
 use super::facts::{Facts, Node};
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use ir_core::{Attr, AttrData, BlockId, FuncMut, OpId, Type, ValueId};
-use relay::operators::{Rows, is_large_fill};
+use relay_operators::{Rows, is_large_fill};
 use rewrites::body_graph::is_pure;
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -4,11 +4,11 @@ use ir_core::text::lexer::TokenKind;
 use ir_core::{AttrDict, Binding, Diagnostic, Dim, NameHint, Symbol, Type, TypeData, ValueId};
 
 use super::{Frame, Machine, Next, Sequence};
-use crate::operators::attributes::Extents;
 use crate::text::codes;
 use crate::text::cursor::Reported;
 use crate::text::parser::{GraphLocal, Meaning, Recursion};
 use crate::text::types::merge;
+use crate::types::Extents;
 
 impl Machine<'_, '_> {
     pub(super) fn begin_sequence(&mut self, bracketed: bool) {

@@ -1,0 +1,571 @@
+//! Matrix products and the addition of a bias.
+
+use ir_core::{
+    AttrDict, DType, Dim, InferCx, Op, Registry, Spread, Stop, TensorData, TensorType, Type,
+    ValueId,
+};
+use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
+use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
+use te::compute::{Combiner, Expression};
+
+use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
+use super::relation::{require, require_rank, vectors_along};
+use crate::layout::Layout;
+use crate::random::weight;
+use crate::{FusionPattern, LayoutRule};
+
+/// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
+///
+/// With data `(…, K)` and weight `(units, K)` the result is `(…, units)`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.dense",
+    infer = dense_relation,
+    hooks(
+        FusionPattern::OutFusable,
+        RandomOperand(|operand, types, _| weight(operand, types, 0)),
+        Evaluate(evaluate_dense),
+        Define(define_dense)
+    )
+)]
+pub struct Dense<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// The weight, one row per output.
+    pub weight: V,
+    /// Number of outputs; the weight's, where absent.
+    #[default(None)]
+    pub units: Option<i64>,
+    /// Element type of the result; that of the input where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+}
+
+fn dense_relation(op: Dense<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let Some((&inputs, outer)) = data.shape.split_last() else {
+        return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
+    };
+    let units = second_operand(cx, data, op.units, inputs, true)?;
+    let shape = outer.iter().copied().chain([units]);
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(data.dtype)))
+}
+
+/// The columns of the product's second factor: `(units, inner)` when `transposed`, else
+/// `(inner, units)`. An unknown factor is refined where `units` are given.
+fn second_operand(
+    cx: &mut InferCx<'_>,
+    data: &TensorType,
+    units: Option<i64>,
+    inner: Dim,
+    transposed: bool,
+) -> Result<Dim, Stop> {
+    match (cx.tensor(1), units) {
+        (Ok(weight), _) => {
+            require_rank("a weight", weight, 2)?;
+            let (found, columns) = match transposed {
+                true => (weight.shape[1], weight.shape[0]),
+                false => (weight.shape[0], weight.shape[1]),
+            };
+            require(cx, "inner extent of the weight", inner, found)?;
+            if let Some(units) = units {
+                require(cx, "units of the weight", Dim::Known(units), columns)?;
+            }
+            Ok(columns)
+        }
+        (Err(Stop::Stuck), Some(units)) => {
+            let units = Dim::Known(units);
+            let shape = if transposed { [units, inner] } else { [inner, units] };
+            cx.refine(1, Type::tensor(shape, data.dtype));
+            Ok(units)
+        }
+        (Err(stop), _) => Err(stop),
+    }
+}
+
+/// The rows of a matrix, or of several.
+struct Rows<'a, T> {
+    elements: &'a [T],
+    /// Where each starts.
+    starts: Vec<usize>,
+    /// The distance of its elements.
+    step: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// The rows of matrices of `rows` × `inner` elements that lie one behind the other, row by row,
+    /// or column by column where they are `transposed`.
+    fn new(elements: &'a [T], [rows, inner]: [usize; 2], transposed: bool) -> Rows<'a, T> {
+        let (row, step) = if transposed { (1, rows) } else { (inner, 1) };
+        let count = elements.len().checked_div(inner).unwrap_or(0);
+        let start = |index: usize| index / rows * (rows * inner) + index % rows * row;
+        Rows { elements, starts: (0..count).map(start).collect(), step }
+    }
+}
+
+impl<T: Number> Rows<'_, T> {
+    /// `sum` and the products of the elements of the row from `start` on with `factors`.
+    fn dot(&self, start: usize, factors: &[T], sum: T) -> T {
+        let row = &self.elements[start..];
+        let plus = |sum: T, (x, y): (&T, &T)| sum.plus(x.times(*y));
+        match self.step {
+            1 => row.iter().zip(factors).fold(sum, plus),
+            step => row.iter().step_by(step).zip(factors).fold(sum, plus),
+        }
+    }
+}
+
+/// Adds the products of all rows with the matrix `right` of `inner` × `columns` elements, or of as
+/// many rows as columns where it is `transposed`, to `out`, which has `columns` numbers for each
+/// row.
+///
+/// What is read at a time is one row of `right`, as it lies there: it is often a weight, much
+/// larger than the other factor and the same at every call.
+fn multiply<T: Number>(
+    left: &Rows<'_, T>,
+    right: &TensorData,
+    transposed: bool,
+    [inner, columns]: [usize; 2],
+    out: &mut [T],
+) {
+    let (rows, length) = if transposed { (columns, inner) } else { (inner, columns) };
+    for row in 0..rows {
+        let read = right.part(row * length, length).map_or(vec![], |part| T::read(&part));
+        for (start, out) in left.starts.iter().zip(out.chunks_exact_mut(columns.max(1))) {
+            if transposed {
+                out[row] = left.dot(*start, &read, out[row]);
+            } else {
+                let factor = left.elements[start + row * left.step];
+                let sums = out.iter_mut().zip(&read);
+                sums.for_each(|(sum, y)| *sum = sum.plus(factor.times(*y)));
+            }
+        }
+    }
+}
+
+fn last(shape: &[i64], from_end: usize) -> usize {
+    shape.len().checked_sub(from_end).map_or(1, |axis| shape[axis] as usize)
+}
+
+fn evaluate_dense(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (shape, dtype) = result_shape::<Dense>(cx)?;
+    dispatch!(compute_dtype(cx, dtype)?, dense_by_units(cx, &shape, dtype))
+}
+
+/// A fully connected layer with a weight (units, inner).
+fn dense_by_units<T: Number>(
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (units, inner) = (last(weight.shape(), 2), last(weight.shape(), 1));
+    let (a, mut out) = (T::read(data), vec![T::ZERO; size(shape)]);
+    multiply(&Rows::new(&a, [1, inner], false), weight, true, [inner, units], &mut out);
+    T::write(dtype, shape, &out)
+}
+
+/// A fully connected layer with a weight in `layout`.
+fn dense<T: Number>(
+    cx: &EvalCx<'_>,
+    layout: &str,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (a, mut out) = (T::read(data), vec![T::ZERO; size(shape)]);
+    let (extents, b) = Layout::parse(layout)?.unpack("NC", weight.shape(), T::read(weight))?;
+    let (units, inner) = (extents[0] as usize, extents[1] as usize);
+    let rows = Rows::new(&a, [1, inner], false);
+    for (start, out) in rows.starts.iter().zip(out.chunks_exact_mut(units.max(1))) {
+        for (sum, weights) in out.iter_mut().zip(b.chunks_exact(inner.max(1))) {
+            *sum = rows.dot(*start, weights, *sum);
+        }
+    }
+    T::write(dtype, shape, &out)
+}
+
+/// The product over `inner` elements whose factors stand at the indices that `left` and `right`
+/// give for indices of the result and of the sum.
+fn define_product(
+    cx: &mut DefineCx<'_>,
+    inner: i64,
+    left: impl FnOnce(&mut Expression<'_>, &[ValueId], ValueId) -> Vec<ValueId>,
+    right: impl FnOnce(&mut Expression<'_>, &[ValueId], ValueId) -> Vec<ValueId>,
+) -> Defined {
+    let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+    let sums = accumulator(a.dtype, b.dtype, cx.result()?.1);
+    cx.reduce(&[inner], Combiner::Sum, |e, i, k| {
+        let at = left(e, i, k[0]);
+        let x = e.load(&a, &at);
+        let x = e.cast(x, sums);
+        let at = right(e, i, k[0]);
+        let y = e.load(&b, &at);
+        let y = e.cast(y, sums);
+        e.mul(x, y)
+    })
+}
+
+/// Indices `i` without the last, then `last`.
+fn with_last(i: &[ValueId], last: ValueId) -> Vec<ValueId> {
+    let outer = &i[..i.len().saturating_sub(1)];
+    outer.iter().copied().chain([last]).collect()
+}
+
+fn define_dense(cx: &mut DefineCx<'_>) -> Defined {
+    let inner = last(&cx.tensor(0)?.shape, 1) as i64;
+    define_product(
+        cx,
+        inner,
+        |_, i, k| with_last(i, k),
+        |_, i, k| i.last().copied().into_iter().chain([k]).collect(),
+    )
+}
+
+/// A fully connected layer whose weight is blocked for vector units.
+///
+/// Computes `nn.dense`; the weight is in a layout of the axes `N` (units) and `C` (inputs), such
+/// as `NC8n`. Relay operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.contrib_dense_pack",
+    infer = dense_pack_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense_pack), Define(define_dense_pack))
+)]
+pub struct ContribDensePack<V = ValueId> {
+    /// The input, `(…, K)`.
+    pub data: V,
+    /// The weight, in `weight_layout`.
+    pub weight: V,
+    /// Number of outputs; the weight's, where absent.
+    #[default(None)]
+    pub units: Option<i64>,
+    /// Element type of the result; that of the input where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+    /// Layout of the weight.
+    #[default("NC".to_string())]
+    pub weight_layout: String,
+}
+
+fn dense_pack_relation(op: ContribDensePack<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let layout = Layout::parse(&op.weight_layout)?;
+    let weight = layout.logical("NC", &weight.shape)?;
+    let Some((&inputs, outer)) = data.shape.split_last() else {
+        return Err(Stop::error("expected data of rank 1 or more, found a scalar"));
+    };
+    require(cx, "inner extent of the weight", inputs, weight[1])?;
+    if let Some(units) = op.units {
+        require(cx, "units of the weight", Dim::Known(units), weight[0])?;
+    }
+    let shape = outer.iter().copied().chain([weight[0]]);
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(data.dtype)))
+}
+
+fn evaluate_dense_pack(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<ContribDensePack<Value>>()?;
+    let (shape, dtype) = result_shape::<ContribDensePack>(cx)?;
+    dispatch!(compute_dtype(cx, dtype)?, dense(cx, &op.weight_layout, &shape, dtype))
+}
+
+fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<ContribDensePack<Operand>>()?;
+    let layout = Layout::parse(&op.weight_layout)?;
+    let (inner, (shape, _)) = (last(&cx.tensor(0)?.shape, 1) as i64, cx.result()?);
+    let units = last(&shape, 1) as i64;
+    define_product(
+        cx,
+        inner,
+        |_, i, k| with_last(i, k),
+        |e, i, k| {
+            let unit = i.last().map(|unit| Index::new(*unit, units)).unwrap_or_default();
+            layout.physical_indices(e, "NC", &[unit, Index::new(k, inner)])
+        },
+    )
+}
+
+/// A matrix product: `out[…, i, j] = Σ_k a[…, i, k] * b[k, j]`.
+///
+/// With `tensor_a` `(…, M, K)` and `tensor_b` `(K, N)` the result is `(…, M, N)`; the flags say
+/// which of them is stored transposed. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.matmul",
+    infer = matmul_relation,
+    hooks(
+        FusionPattern::OutFusable,
+        RandomOperand(matmul_operand),
+        Evaluate(evaluate_matmul),
+        Define(define_matmul)
+    )
+)]
+pub struct Matmul<V = ValueId> {
+    /// The first factor.
+    pub tensor_a: V,
+    /// The second factor, a matrix.
+    pub tensor_b: V,
+    /// Number of columns of the result; those of `tensor_b`, where absent.
+    #[default(None)]
+    pub units: Option<i64>,
+    /// Element type of the result; that of `tensor_a` where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+    /// Whether `tensor_a` is `(…, K, M)`.
+    #[default(false)]
+    pub transpose_a: bool,
+    /// Whether `tensor_b` is `(N, K)`.
+    #[default(false)]
+    pub transpose_b: bool,
+}
+
+fn matmul_operand(operand: usize, types: &[Type], attributes: AttrDict) -> Option<Spread> {
+    let is_transposed = attributes.value("transpose_b").unwrap_or(false);
+    weight(operand, types, usize::from(!is_transposed))
+}
+
+fn matmul_relation(op: Matmul<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let mut shape = data.shape.clone();
+    if op.transpose_a {
+        let rank = shape.len();
+        if rank < 2 {
+            return Err(Stop::error("expected a transposed factor of rank 2 or more"));
+        }
+        shape.swap(rank - 2, rank - 1);
+    }
+    let Some(inner) = shape.pop() else {
+        return Err(Stop::error("expected a factor of rank 1 or more, found a scalar"));
+    };
+    shape.push(second_operand(cx, data, op.units, inner, op.transpose_b)?);
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(data.dtype)))
+}
+
+fn evaluate_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &Matmul<Value>,
+        cx: &EvalCx<'_>,
+        shape: &[i64],
+        dtype: DType,
+    ) -> Result<Value, EvalError> {
+        let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+        let inner = last(b.shape(), if op.transpose_b { 1 } else { 2 });
+        let (rows, columns) = (last(shape, 2), last(shape, 1));
+        let (a, mut out) = (T::read(a), vec![T::ZERO; size(shape)]);
+        let left = Rows::new(&a, [rows, inner], op.transpose_a);
+        multiply(&left, b, op.transpose_b, [inner, columns], &mut out);
+        T::write(dtype, shape, &out)
+    }
+    let op = cx.fields::<Matmul<Value>>()?;
+    let (shape, dtype) = result_shape::<Matmul>(cx)?;
+    dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
+}
+
+fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Matmul<Operand>>()?;
+    let inner = last(&cx.tensor(1)?.shape, if op.transpose_b { 1 } else { 2 }) as i64;
+    define_product(
+        cx,
+        inner,
+        |_, i, k| {
+            let mut at = with_last(i, k);
+            if op.transpose_a {
+                let rank = at.len();
+                at.swap(rank - 2, rank - 1);
+            }
+            at
+        },
+        |_, i, k| {
+            let column = i.last().copied();
+            let row = [k].into_iter();
+            match op.transpose_b {
+                true => column.into_iter().chain(row).collect(),
+                false => row.chain(column).collect(),
+            }
+        },
+    )
+}
+
+/// Matrix products of a batch: `out[b, i, j] = Σ_k x[b, i, k] * y[b, k, j]`.
+///
+/// With `tensor_a` `(B, M, K)` and `tensor_b` `(B, K, N)` the result is `(B, M, N)`; a batch of
+/// one factor of extent 1 stands for all. The flags say which of them is stored transposed. Relay
+/// operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.batch_matmul",
+    infer = batch_matmul_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_matmul), Define(define_batch_matmul))
+)]
+pub struct BatchMatmul<V = ValueId> {
+    /// The first factors.
+    pub tensor_a: V,
+    /// The second factors.
+    pub tensor_b: V,
+    /// Element type of the result; that of `tensor_a` where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+    /// Whether `tensor_a` is `(B, K, M)`.
+    #[default(false)]
+    pub transpose_a: bool,
+    /// Whether `tensor_b` is `(B, N, K)`.
+    #[default(false)]
+    pub transpose_b: bool,
+}
+
+fn batch_matmul_relation(op: BatchMatmul<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+    require_rank("a first operand", a, 3)?;
+    require_rank("a second operand", b, 3)?;
+    let (mut x, mut y) = (a.shape.clone(), b.shape.clone());
+    if op.transpose_a {
+        x.swap(1, 2);
+    }
+    if op.transpose_b {
+        y.swap(1, 2);
+    }
+    require(cx, "inner extent of the second operand", x[2], y[1])?;
+    let batch = match (x[0], y[0]) {
+        (Dim::Known(1), batch) | (batch, Dim::Known(1)) => batch,
+        (x, y) => {
+            require(cx, "batch of the second operand", x, y)?;
+            if x == Dim::Any { y } else { x }
+        }
+    };
+    Ok(Type::tensor([batch, x[1], y[2]], op.out_dtype.unwrap_or(a.dtype)))
+}
+
+fn evaluate_batch_matmul(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    fn run<T: Number>(
+        op: &BatchMatmul<Value>,
+        cx: &EvalCx<'_>,
+        shape: &[i64],
+        dtype: DType,
+    ) -> Result<Value, EvalError> {
+        let (a, b) = (cx.tensor(0)?, cx.tensor(1)?);
+        let (x, y) = (a.shape(), b.shape());
+        let inner = if op.transpose_a { x[1] } else { x[2] } as usize;
+        let (rows, columns) = (shape[1] as usize, shape[2] as usize);
+        let (a_size, b_size, out_size) = (rows * inner, inner * columns, rows * columns);
+        let (a, mut out) = (T::read(a), vec![T::ZERO; size(shape)]);
+        for (batch, out) in out.chunks_exact_mut(out_size.max(1)).enumerate() {
+            // A batch of extent 1 stands for all.
+            let a = &a[batch.min(x[0] as usize - 1) * a_size..][..a_size];
+            let b = b.part(batch.min(y[0] as usize - 1) * b_size, b_size);
+            let b = b.ok_or_else(|| EvalError::new("a factor lacks elements"))?;
+            let left = Rows::new(a, [rows, inner], op.transpose_a);
+            multiply(&left, &b, op.transpose_b, [inner, columns], out);
+        }
+        T::write(dtype, shape, &out)
+    }
+    let op = cx.fields::<BatchMatmul<Value>>()?;
+    let (shape, dtype) = result_shape::<BatchMatmul>(cx)?;
+    dispatch!(compute_dtype(cx, dtype)?, run(&op, cx, &shape, dtype))
+}
+
+fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<BatchMatmul<Operand>>()?;
+    let (x, y) = (cx.tensor(0)?.shape, cx.tensor(1)?.shape);
+    let inner = if op.transpose_a { x[1] } else { x[2] };
+    // A batch of extent 1 stands for all.
+    let batch = |e: &mut Expression<'_>, extent: i64, index: ValueId| match extent {
+        1 => e.index(0),
+        _ => index,
+    };
+    define_product(
+        cx,
+        inner,
+        |e, i, k| {
+            let (row, column) = if op.transpose_a { (k, i[1]) } else { (i[1], k) };
+            vec![batch(e, x[0], i[0]), row, column]
+        },
+        |e, i, k| {
+            let (row, column) = if op.transpose_b { (i[2], k) } else { (k, i[2]) };
+            vec![batch(e, y[0], i[0]), row, column]
+        },
+    )
+}
+
+/// Adds a vector along one axis: `out[…, c, …] = data[…, c, …] + bias[c]`.
+///
+/// `bias` has the extent of `data` along `axis`; the result has the type of `data`. Relay operator
+/// level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.bias_add",
+    infer = bias_add_relation,
+    hooks(FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
+)]
+pub struct BiasAdd<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// What is added, a vector.
+    pub bias: V,
+    /// The axis; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+}
+
+fn bias_add_relation(op: BiasAdd<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    vectors_along(cx, op.axis, 1..2)?;
+    Ok(op.data)
+}
+
+fn evaluate_bias_add(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<BiasAdd<Value>>()?;
+    let (data, bias) = (cx.tensor(0)?, cx.tensor(1)?);
+    dispatch!(data.dtype(), map_along(data, bias, op.axis, Number::plus))
+}
+
+fn define_bias_add(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<BiasAdd<Operand>>()?;
+    let (data, bias) = (cx.tensor(0)?, cx.tensor(1)?);
+    let axis = crate::relation::axis(op.axis, data.shape.len())?;
+    cx.compute(|e, i| {
+        let (x, y) = (e.load(&data, i), along(e, &bias, i, axis));
+        e.add(x, y)
+    })
+}
+
+pub(crate) fn register(registry: &mut Registry) {
+    registry.op::<Dense>();
+    registry.op::<ContribDensePack>();
+    registry.op::<Matmul>();
+    registry.op::<BatchMatmul>();
+    registry.op::<BiasAdd>();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_of_transposed_matrices() {
+        let a = [1i64, 2, 3, 4, 5, 6];
+        let b =
+            |shape: &[i64]| TensorData::from_i64(DType::INT8, shape, &[1, 0, 2, 1, 0, 3]).unwrap();
+        let product = |rows: &Rows<'_, i64>, b: &TensorData, transposed| {
+            let mut out = vec![0; 4];
+            multiply(rows, b, transposed, [3, 2], &mut out);
+            out
+        };
+        // (2, 3) × (3, 2), and the transposes of a (3, 2) and a (2, 3) matrix.
+        assert_eq!(product(&Rows::new(&a, [2, 3], false), &b(&[3, 2]), false), [5, 11, 14, 23]);
+        assert_eq!(product(&Rows::new(&a, [2, 3], true), &b(&[2, 3]), true), [11, 16, 14, 20]);
+        // Two matrices of one row.
+        assert_eq!(product(&Rows::new(&a, [1, 3], true), &b(&[3, 2]), false), [5, 11, 14, 23]);
+    }
+
+    #[test]
+    fn a_weight_is_refined() {
+        let data = Type::tensor([Dim::parameter("n"), 8.into()], DType::FLOAT32);
+        let operands = [data, Type::unknown()];
+        let dense = Dense { data, weight: operands[1], units: Some(4), out_dtype: None };
+        let mut cx = InferCx::new(&operands, ir_core::AttrDict::empty());
+        let result = dense_relation(dense.clone(), &mut cx);
+        assert_eq!(result.map(|ty| ty.to_string()), Ok("Tensor[(n, 4), float32]".to_string()));
+        assert_eq!(cx.refinements[0], (1, Type::tensor([4, 8], DType::FLOAT32)));
+        let stuck = dense_relation(Dense { units: None, ..dense }, &mut cx);
+        assert_eq!(stuck, Err(Stop::Stuck));
+    }
+}

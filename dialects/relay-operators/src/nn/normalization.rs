@@ -1,0 +1,660 @@
+//! Normalizations.
+
+use ir_core::{AttrDict, DType, InferCx, Op, Registry, Spread, Stop, TensorData, Type, ValueId};
+use relay::define::{
+    Define, DefineCx, Defined, Index, Operand, Reduction, along, reals_of, within,
+};
+use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
+use te::compute::{Combiner, Expression, Tensor};
+use te::scalar::ScalarOp;
+
+use super::numeric::{Number, size};
+use super::relation::{divide, vectors_along};
+use crate::{FusionPattern, relation};
+
+/// Normalizes by given statistics of every channel: `out = (data - moving_mean) /
+/// sqrt(moving_var + epsilon) * gamma + beta`.
+///
+/// The four vectors have the extent of `data` along `axis`. The result is the tuple of the output,
+/// of the type of `data`, and of `moving_mean` and `moving_var`, unchanged as in inference. Relay
+/// operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.batch_norm",
+    infer = batch_norm_relation,
+    hooks(
+        FusionPattern::OutFusable,
+        RandomOperand(batch_norm_operand),
+        Evaluate(evaluate_batch_norm),
+        Define(define_batch_norm)
+    )
+)]
+pub struct BatchNorm<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// Factor of every channel.
+    pub gamma: V,
+    /// Summand of every channel.
+    pub beta: V,
+    /// Mean of every channel.
+    pub moving_mean: V,
+    /// Variance of every channel.
+    pub moving_var: V,
+    /// The axis of channels; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+    /// Added to the variance.
+    #[default(1e-5)]
+    pub epsilon: f64,
+    /// Whether `beta` is added.
+    #[default(true)]
+    pub center: bool,
+    /// Whether `gamma` is multiplied.
+    #[default(true)]
+    pub scale: bool,
+}
+
+fn batch_norm_relation(op: BatchNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let channel = vectors_along(cx, op.axis, 1..5)?;
+    Ok(Type::tuple([op.data, channel, channel]))
+}
+
+/// Variances are positive.
+fn batch_norm_operand(operand: usize, _: &[Type], _: AttrDict) -> Option<Spread> {
+    (operand == 4).then_some(Spread { least: 0.5, width: 1.0 })
+}
+
+fn evaluate_batch_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<BatchNorm<Value>>()?;
+    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let (mean, variance) = (cx.tensor(3)?.to_f64(), cx.tensor(4)?.to_f64());
+    if mean.len() != affine.channels || variance.len() != affine.channels {
+        return Err(EvalError::new("expected as many means and variances as channels"));
+    }
+    let mut out = cx.tensor(0)?.to_f64();
+    for (i, x) in out.iter_mut().enumerate() {
+        let c = affine.channel(i);
+        *x = (*x - mean[c]) / (variance[c] + op.epsilon).sqrt();
+    }
+    Ok(Value::tuple([affine.finish(out)?, cx.operands[3].clone(), cx.operands[4].clone()]))
+}
+
+fn define_batch_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<BatchNorm<Operand>>()?;
+    let (data, mean, variance) = (cx.tensor(0)?, cx.tensor(3)?, cx.tensor(4)?);
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let name = cx.stage();
+    let normalized = cx.builder.compute(&name, &data.shape, |e, i| {
+        let x = e.load(&data, i);
+        let (mean, variance) =
+            (along(e, &mean, i, scaling.axis), along(e, &variance, i, scaling.axis));
+        let scale = scaling.scale(e, variance, op.epsilon);
+        scaling.normalized(e, i, x, mean, scale)
+    });
+    Ok(vec![normalized, mean, variance])
+}
+
+/// The last step of every normalization, as an expression.
+struct Scaling {
+    axis: usize,
+    dtype: DType,
+    gamma: Option<Tensor>,
+    beta: Option<Tensor>,
+}
+
+impl Scaling {
+    /// The step for operands `data`, `gamma`, `beta`.
+    fn new(cx: &DefineCx<'_>, axis: i64, scale: bool, center: bool) -> Result<Scaling, String> {
+        let data = cx.tensor(0)?;
+        Ok(Scaling {
+            axis: relation::axis(axis, data.shape.len())?,
+            dtype: data.dtype,
+            gamma: if scale { Some(cx.tensor(1)?) } else { None },
+            beta: if center { Some(cx.tensor(2)?) } else { None },
+        })
+    }
+
+    /// The element type of statistics.
+    fn computed_in(&self) -> DType {
+        reals_of(self.dtype)
+    }
+
+    /// `1 / sqrt(variance + epsilon)`.
+    fn scale(&self, e: &mut Expression<'_>, variance: ValueId, epsilon: f64) -> ValueId {
+        let real = self.computed_in();
+        let (variance, epsilon) = (e.cast(variance, real), e.number(real, epsilon));
+        let shifted = e.add(variance, epsilon);
+        let deviation = e.scalar(ScalarOp::Sqrt, &[shifted]);
+        let one = e.number(real, 1.0);
+        e.div(one, deviation)
+    }
+
+    /// `(x - mean) * scale * gamma + beta` at indices `i`.
+    fn normalized(
+        &self,
+        e: &mut Expression<'_>,
+        i: &[ValueId],
+        x: ValueId,
+        mean: ValueId,
+        scale: ValueId,
+    ) -> ValueId {
+        let real = self.computed_in();
+        let [x, mean] = [x, mean].map(|value| e.cast(value, real));
+        let centered = e.sub(x, mean);
+        let mut value = e.mul(centered, scale);
+        if let Some(gamma) = &self.gamma {
+            let gamma = along(e, gamma, i, self.axis);
+            let gamma = e.cast(gamma, real);
+            value = e.mul(value, gamma);
+        }
+        if let Some(beta) = &self.beta {
+            let beta = along(e, beta, i, self.axis);
+            let beta = e.cast(beta, real);
+            value = e.add(value, beta);
+        }
+        e.cast(value, self.dtype)
+    }
+
+    /// Normalizes groups of elements to mean 0 and variance 1. A group is a place in `view`, a
+    /// shape of the same elements, without the axes that `reduced` holds for.
+    fn define(
+        &self,
+        cx: &mut DefineCx<'_>,
+        epsilon: f64,
+        view: &[i64],
+        reduced: &[bool],
+    ) -> Defined {
+        let (data, real) = (cx.tensor(0)?, self.computed_in());
+        let reduction = Reduction::new(view, reduced, false);
+        let at = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+            let place = reduction.place(i, r);
+            Index::row_major(&place, view).split(e, &data.shape)
+        };
+        let Reduction { shape, extents, .. } = &reduction;
+        let mut statistics = Vec::new();
+        for part in ["mean", "variance"] {
+            let mean = statistics.last().cloned();
+            let name = cx.stage_of(&format!("{part}_sum"));
+            let sum = cx.builder.reduce(&name, shape, extents, Combiner::Sum, |e, i, r| {
+                let place = at(e, i, r);
+                let x = e.load(&data, &place);
+                let x = e.cast(x, real);
+                match &mean {
+                    None => x,
+                    Some(mean) => {
+                        let mean = e.load(mean, i);
+                        let difference = e.sub(x, mean);
+                        e.mul(difference, difference)
+                    }
+                }
+            });
+            let (name, count) = (cx.stage_of(part), reduction.count() as f64);
+            statistics.push(cx.builder.compute(&name, shape, |e, i| {
+                let (sum, count) = (e.load(&sum, i), e.number(real, count));
+                e.div(sum, count)
+            }));
+        }
+        let [mean, variance] = &statistics[..] else {
+            return Err("expected a mean and a variance".to_string());
+        };
+        // A root and a division for each row, not for each element.
+        let name = cx.stage_of("scale");
+        let scale = cx.builder.compute(&name, shape, |e, i| {
+            let variance = e.load(variance, i);
+            self.scale(e, variance, epsilon)
+        });
+        cx.compute(|e, i| {
+            let x = e.load(&data, i);
+            let place = Index::row_major(i, &data.shape).split(e, view);
+            let group = reduction.kept(e, &place);
+            let (mean, scale) = (e.load(mean, &group), e.load(&scale, &group));
+            self.normalized(e, i, x, mean, scale)
+        })
+    }
+}
+
+/// The last step of every normalization: a factor and a summand per channel.
+struct Affine<'a> {
+    data: &'a TensorData,
+    channels: usize,
+    /// Number of elements after the axis of channels.
+    inner: usize,
+    gamma: Vec<f64>,
+    beta: Vec<f64>,
+}
+
+impl<'a> Affine<'a> {
+    /// The step for operands `data`, `gamma`, `beta`.
+    fn new(
+        cx: &'a EvalCx<'_>,
+        axis: i64,
+        scale: bool,
+        center: bool,
+    ) -> Result<Affine<'a>, EvalError> {
+        let data = cx.tensor(0)?;
+        let axis = relation::axis(axis, data.rank())?;
+        let channels = data.shape()[axis] as usize;
+        let inner = size(&data.shape()[axis + 1..]);
+        let gamma = if scale { cx.tensor(1)?.to_f64() } else { vec![1.0; channels] };
+        let beta = if center { cx.tensor(2)?.to_f64() } else { vec![0.0; channels] };
+        if gamma.len() != channels || beta.len() != channels {
+            return Err(EvalError::new(format!("expected {channels} factors and summands")));
+        }
+        Ok(Affine { data, channels, inner, gamma, beta })
+    }
+
+    /// The channel of the element at a row-major index.
+    fn channel(&self, index: usize) -> usize {
+        index / self.inner % self.channels
+    }
+
+    fn finish(&self, mut normalized: Vec<f64>) -> Result<Value, EvalError> {
+        for (i, x) in normalized.iter_mut().enumerate() {
+            let c = self.channel(i);
+            *x = *x * self.gamma[c] + self.beta[c];
+        }
+        f64::write(self.data.dtype(), self.data.shape(), &normalized)
+    }
+
+    /// Normalizes every group of elements to mean 0 and variance 1; `group` names the group of a
+    /// row-major index, below `groups`.
+    fn normalize(
+        &self,
+        epsilon: f64,
+        groups: usize,
+        group: impl Fn(usize) -> usize,
+    ) -> Result<Value, EvalError> {
+        let mut out = self.data.to_f64();
+        let mut counts = vec![0.0f64; groups];
+        let mut means = vec![0.0; groups];
+        for (i, x) in out.iter().enumerate() {
+            counts[group(i)] += 1.0;
+            means[group(i)] += x;
+        }
+        means.iter_mut().zip(&counts).for_each(|(mean, count)| *mean /= count);
+        let mut variances = vec![0.0; groups];
+        for (i, x) in out.iter().enumerate() {
+            let g = group(i);
+            variances[g] += (x - means[g]) * (x - means[g]) / counts[g];
+        }
+        for (i, x) in out.iter_mut().enumerate() {
+            let g = group(i);
+            *x = (*x - means[g]) / (variances[g] + epsilon).sqrt();
+        }
+        self.finish(out)
+    }
+}
+
+/// Refines `gamma` and `beta` to vectors along `axis`.
+fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    vectors_along(cx, axis, 1..3)?;
+    Ok(data)
+}
+
+/// Normalizes along one axis: `out = (data - mean) / sqrt(variance + epsilon) * gamma + beta`.
+///
+/// Mean and variance are taken over `axis`, separately for all other indices. `gamma` and `beta`
+/// have the extent of `data` along `axis`; the result has the type of `data`. Relay operator
+/// level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.layer_norm",
+    infer = |op: LayerNorm<Type>, cx: &mut InferCx<'_>| normalization_relation(op.data, op.axis, cx),
+    hooks(Evaluate(evaluate_layer_norm), Define(define_layer_norm))
+)]
+pub struct LayerNorm<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// Factor of every channel.
+    pub gamma: V,
+    /// Summand of every channel.
+    pub beta: V,
+    /// The axis; counted from the end where negative.
+    #[default(-1)]
+    pub axis: i64,
+    /// Added to the variance.
+    #[default(1e-5)]
+    pub epsilon: f64,
+    /// Whether `beta` is added.
+    #[default(true)]
+    pub center: bool,
+    /// Whether `gamma` is multiplied.
+    #[default(true)]
+    pub scale: bool,
+}
+
+fn evaluate_layer_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<LayerNorm<Value>>()?;
+    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let (inner, channels) = (affine.inner, affine.channels);
+    let groups = affine.data.len() / channels.max(1);
+    affine.normalize(op.epsilon, groups, |i| i / (inner * channels) * inner + i % inner)
+}
+
+fn define_layer_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<LayerNorm<Operand>>()?;
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let shape = cx.tensor(0)?.shape;
+    let reduced: Vec<bool> = (0..shape.len()).map(|axis| axis == scaling.axis).collect();
+    scaling.define(cx, op.epsilon, &shape, &reduced)
+}
+
+/// Normalizes every channel of every example: `out = (data - mean) / sqrt(variance + epsilon) *
+/// gamma + beta`.
+///
+/// Mean and variance are taken over all axes except the first and `axis`. `gamma` and `beta` have
+/// the extent of `data` along `axis`; the result has the type of `data`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.instance_norm",
+    infer = instance_norm_relation,
+    hooks(Evaluate(evaluate_instance_norm), Define(define_instance_norm))
+)]
+pub struct InstanceNorm<V = ValueId> {
+    /// The input; its first axis is that of the batch.
+    pub data: V,
+    /// Factor of every channel.
+    pub gamma: V,
+    /// Summand of every channel.
+    pub beta: V,
+    /// The axis of channels, not the first; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+    /// Added to the variance.
+    #[default(1e-5)]
+    pub epsilon: f64,
+    /// Whether `beta` is added.
+    #[default(true)]
+    pub center: bool,
+    /// Whether `gamma` is multiplied.
+    #[default(true)]
+    pub scale: bool,
+}
+
+/// Errors when the axis of channels is that of the batch.
+fn require_batch(axis: i64, rank: usize) -> Result<usize, Stop> {
+    match relation::axis(axis, rank)? {
+        0 => Err(Stop::error("expected an axis of channels after the first, found axis 0")),
+        axis => Ok(axis),
+    }
+}
+
+fn instance_norm_relation(op: InstanceNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    require_batch(op.axis, cx.tensor(0)?.rank())?;
+    normalization_relation(op.data, op.axis, cx)
+}
+
+fn evaluate_instance_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<InstanceNorm<Value>>()?;
+    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let batch = affine.data.shape()[0] as usize;
+    let example = (affine.data.len() / batch.max(1)).max(1);
+    affine.normalize(op.epsilon, batch * affine.channels, |i| {
+        i / example * affine.channels + affine.channel(i)
+    })
+}
+
+fn define_instance_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<InstanceNorm<Operand>>()?;
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let shape = cx.tensor(0)?.shape;
+    let reduced: Vec<bool> =
+        (0..shape.len()).map(|axis| axis != 0 && axis != scaling.axis).collect();
+    scaling.define(cx, op.epsilon, &shape, &reduced)
+}
+
+/// Normalizes groups of channels of every example: `out = (data - mean) / sqrt(variance +
+/// epsilon) * gamma + beta`.
+///
+/// Mean and variance are taken over the channels of a group and all axes except the first and
+/// `axis`. `gamma` and `beta` have the extent of `data` along `axis`; the result has the type of
+/// `data`. Relay operator level 1.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.group_norm",
+    infer = group_norm_relation,
+    hooks(Evaluate(evaluate_group_norm), Define(define_group_norm))
+)]
+pub struct GroupNorm<V = ValueId> {
+    /// The input; its first axis is that of the batch.
+    pub data: V,
+    /// Factor of every channel.
+    pub gamma: V,
+    /// Summand of every channel.
+    pub beta: V,
+    /// Number of groups, which divides the number of channels.
+    #[default(0)]
+    pub num_groups: i64,
+    /// The axis of channels, not the first; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+    /// Added to the variance.
+    #[default(1e-5)]
+    pub epsilon: f64,
+    /// Whether `beta` is added.
+    #[default(true)]
+    pub center: bool,
+    /// Whether `gamma` is multiplied.
+    #[default(true)]
+    pub scale: bool,
+}
+
+fn group_norm_relation(op: GroupNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let axis = require_batch(op.axis, data.rank())?;
+    if op.num_groups < 1 {
+        return Err(Stop::Error(format!(
+            "expected `num_groups` of at least 1, found {}",
+            op.num_groups
+        )));
+    }
+    divide("a number of channels", data.shape[axis], op.num_groups)?;
+    normalization_relation(op.data, op.axis, cx)
+}
+
+fn evaluate_group_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<GroupNorm<Value>>()?;
+    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let batch = affine.data.shape()[0] as usize;
+    let example = (affine.data.len() / batch.max(1)).max(1);
+    let groups = op.num_groups.max(1) as usize;
+    let size = (affine.channels / groups).max(1);
+    affine
+        .normalize(op.epsilon, batch * groups, |i| i / example * groups + affine.channel(i) / size)
+}
+
+fn define_group_norm(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<GroupNorm<Operand>>()?;
+    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let (mut view, groups) = (cx.tensor(0)?.shape, op.num_groups.max(1));
+    // The axis of channels as one of groups and one of the channels of a group.
+    view[scaling.axis] /= groups;
+    view.insert(scaling.axis, groups);
+    let reduced: Vec<bool> =
+        (0..view.len()).map(|axis| axis != 0 && axis != scaling.axis).collect();
+    scaling.define(cx, op.epsilon, &view, &reduced)
+}
+
+/// Divides by the Euclidean norm: `out = data / sqrt(max(Σ data², eps))`.
+///
+/// The sum runs over `axis`, all axes where absent or empty. The result has the type of `data`.
+/// Relay operator level 2.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.l2_normalize",
+    infer = l2_normalize_relation,
+    hooks(Evaluate(evaluate_l2_normalize), Define(define_l2_normalize))
+)]
+pub struct L2Normalize<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// Lower bound of the sum of squares.
+    pub eps: f64,
+    /// The axes; counted from the end where negative.
+    #[default(None)]
+    pub axis: Option<Vec<i64>>,
+}
+
+fn l2_normalize_relation(op: L2Normalize<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let rank = cx.tensor(0)?.rank();
+    for &axis in op.axis.iter().flatten() {
+        relation::axis(axis, rank)?;
+    }
+    Ok(op.data)
+}
+
+fn evaluate_l2_normalize(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<L2Normalize<Value>>()?;
+    let data = cx.tensor(0)?;
+    let rank = data.rank();
+    let given = op.axis.unwrap_or_default();
+    let axes =
+        given.iter().map(|&axis| relation::axis(axis, rank)).collect::<Result<Vec<_>, _>>()?;
+    let kept: Vec<usize> =
+        (0..rank).filter(|axis| !axes.is_empty() && !axes.contains(axis)).collect();
+    let group = |mut index: usize| {
+        let (mut group, mut scale) = (0, 1);
+        for axis in (0..rank).rev() {
+            let extent = data.shape()[axis] as usize;
+            if kept.contains(&axis) {
+                group += index % extent * scale;
+                scale *= extent;
+            }
+            index /= extent;
+        }
+        group
+    };
+    let mut out = data.to_f64();
+    let groups = kept.iter().map(|&axis| data.shape()[axis] as usize).product();
+    let mut sums = vec![0.0f64; groups];
+    for (i, x) in out.iter().enumerate() {
+        sums[group(i)] += x * x;
+    }
+    for (i, x) in out.iter_mut().enumerate() {
+        *x /= sums[group(i)].max(op.eps).sqrt();
+    }
+    f64::write(data.dtype(), data.shape(), &out)
+}
+
+fn define_l2_normalize(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<L2Normalize<Operand>>()?;
+    let data = cx.tensor(0)?;
+    let reduced = relation::reduced_axes(op.axis.as_deref(), false, data.shape.len())?;
+    let (reduction, name) = (Reduction::new(&data.shape, &reduced, false), cx.stage_of("sum"));
+    let real = reals_of(data.dtype);
+    let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, _, x| {
+        let x = e.cast(x, real);
+        e.mul(x, x)
+    });
+    cx.compute(|e, i| {
+        let at = reduction.kept(e, i);
+        let (x, sum, least) = (e.load(&data, i), e.load(&sum, &at), e.number(real, op.eps));
+        // A sum that is NaN gives way to the bound.
+        let above = e.gt(sum, least);
+        let bounded = e.select(above, sum, least);
+        let (x, norm) = (e.cast(x, real), e.scalar(ScalarOp::Sqrt, &[bounded]));
+        let value = e.div(x, norm);
+        e.cast(value, data.dtype)
+    })
+}
+
+/// Local response normalization: `out = data / (bias + alpha / size * Σ data²) ^ beta`.
+///
+/// The sum runs over the `size` neighbours along `axis` around every element; there are none
+/// outside the tensor. The result has the type of `data`. Relay operator level 2.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.lrn",
+    infer = lrn_relation,
+    hooks(FusionPattern::Opaque, Evaluate(evaluate_lrn), Define(define_lrn))
+)]
+pub struct Lrn<V = ValueId> {
+    /// The input.
+    pub data: V,
+    /// Number of neighbours, the element itself included; odd.
+    #[default(5)]
+    pub size: i64,
+    /// The axis; counted from the end where negative.
+    #[default(1)]
+    pub axis: i64,
+    /// Summand of the divisor.
+    #[default(2.0)]
+    pub bias: f64,
+    /// Factor of the sum of squares.
+    #[default(1e-5)]
+    pub alpha: f64,
+    /// Exponent of the divisor.
+    #[default(0.75)]
+    pub beta: f64,
+}
+
+fn lrn_relation(op: Lrn<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    relation::axis(op.axis, cx.tensor(0)?.rank())?;
+    if op.size < 1 || op.size % 2 == 0 {
+        return Err(Stop::Error(format!("expected an odd `size`, found {}", op.size)));
+    }
+    Ok(op.data)
+}
+
+fn evaluate_lrn(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<Lrn<Value>>()?;
+    let tensor = cx.tensor(0)?;
+    let axis = relation::axis(op.axis, tensor.rank())?;
+    let extent = tensor.shape()[axis] as usize;
+    let inner = size(&tensor.shape()[axis + 1..]);
+    let reach = usize::try_from(op.size / 2).unwrap_or(0);
+    let data = tensor.to_f64();
+    let out: Vec<f64> = (0..data.len())
+        .map(|i| {
+            let place = i / inner % extent;
+            let base = i - place * inner;
+            let neighbours =
+                place.saturating_sub(reach)..place.saturating_add(reach + 1).min(extent);
+            let sum: f64 = neighbours.map(|p| data[base + p * inner].powi(2)).sum();
+            data[i] / (op.bias + op.alpha * sum / op.size as f64).powf(op.beta)
+        })
+        .collect();
+    f64::write(tensor.dtype(), tensor.shape(), &out)
+}
+
+fn define_lrn(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Lrn<Operand>>()?;
+    let data = cx.tensor(0)?;
+    let axis = relation::axis(op.axis, data.shape.len())?;
+    let (extent, reach) = (data.shape[axis], (op.size / 2).min(data.shape[axis]));
+    let real = reals_of(data.dtype);
+    let name = cx.stage_of("sum");
+    let window = [2 * reach + 1];
+    let sum = cx.builder.reduce(&name, &data.shape, &window, Combiner::Sum, |e, i, r| {
+        let mut at = i.to_vec();
+        let place = e.add(i[axis], r[0]);
+        at[axis] = e.add_index(place, -reach);
+        let outside = e.number(data.dtype, 0.0);
+        let x = match within(e, [(at[axis], extent)]) {
+            Some(inside) => e.load_if(inside, &data, &at, outside),
+            None => outside,
+        };
+        let x = e.cast(x, real);
+        e.mul(x, x)
+    });
+    cx.compute(|e, i| {
+        let (x, sum) = (e.load(&data, i), e.load(&sum, i));
+        let [alpha, size, bias, beta] =
+            [op.alpha, op.size as f64, op.bias, op.beta].map(|value| e.number(real, value));
+        let scaled = e.mul(alpha, sum);
+        let mean = e.div(scaled, size);
+        let shifted = e.add(bias, mean);
+        let (x, divisor) = (e.cast(x, real), e.scalar(ScalarOp::Pow, &[shifted, beta]));
+        let value = e.div(x, divisor);
+        e.cast(value, data.dtype)
+    })
+}
+
+pub(crate) fn register(registry: &mut Registry) {
+    registry.op::<BatchNorm>();
+    registry.op::<LayerNorm>();
+    registry.op::<InstanceNorm>();
+    registry.op::<GroupNorm>();
+    registry.op::<L2Normalize>();
+    registry.op::<Lrn>();
+}

@@ -1,0 +1,525 @@
+//! The adjoints of convolution: with respect to its input (`nn.conv*_transpose`) and to its
+//! weight (`nn.conv2d_backward_weight`).
+
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
+use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
+use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
+
+use te::compute::{Combiner, Tensor};
+
+use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
+use super::relation::{divide, kernel, layout_or, require};
+use super::window::{Margin, Step, Windows, margins, offset, pad_stage, per_axis};
+use crate::layout::Layout;
+use crate::{FusionPattern, LayoutRule, random};
+
+/// The attributes of a transposed convolution of any spatial rank.
+struct Transposed {
+    /// Letters of the spatial axes.
+    spatial: &'static str,
+    /// Letters of the kernel: input channels, output channels of a group, spatial axes.
+    kernel_order: &'static str,
+    channels: Option<i64>,
+    kernel_size: Option<Vec<i64>>,
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+    output_padding: Vec<i64>,
+    dilation: Vec<i64>,
+    groups: i64,
+    data_layout: String,
+    kernel_layout: String,
+    out_layout: String,
+    out_dtype: Option<DType>,
+}
+
+/// Declares a transposed convolution; what is before the name is its doc comment.
+macro_rules! transposed {
+    (
+        $(#[doc = $doc:tt])*
+        $name:ident = $text:tt, $spatial:literal, $data_layout:literal, $kernel_layout:literal,
+        $order:literal
+    ) => {
+        #[derive(Op, Clone, Debug)]
+        $(#[doc = $doc])*
+        #[op(
+            name = $text,
+            infer = $name::infer,
+            hooks(
+                FusionPattern::OutFusable,
+                LayoutRule::Convolution,
+                RandomOperand(|operand, types, attributes| {
+                    random::kernel(operand, types, attributes, $kernel_layout)
+                }),
+                Evaluate($name::evaluate),
+                Define($name::define)
+            )
+        )]
+        pub struct $name<V = ValueId> {
+            /// The input, in `data_layout`.
+            pub data: V,
+            /// The kernel, in `kernel_layout`.
+            pub weight: V,
+            /// Number of output channels; the weight's, where absent.
+            #[default(None)]
+            pub channels: Option<i64>,
+            /// Spatial extents of the kernel; the weight's, where absent.
+            #[default(None)]
+            pub kernel_size: Option<Vec<i64>>,
+            /// Distance in the result of neighbouring input elements, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub strides: Vec<i64>,
+            /// How much of the full result is left out: one number for all sides, one per axis,
+            /// or all numbers before and then all numbers after.
+            #[default(vec![0; $spatial.len()])]
+            pub padding: Vec<i64>,
+            /// How much longer the result is at its end, per spatial axis; below the stride or
+            /// the dilation.
+            #[default(vec![0; $spatial.len()])]
+            pub output_padding: Vec<i64>,
+            /// Distance of neighbouring kernel elements, per spatial axis.
+            #[default(vec![1; $spatial.len()])]
+            pub dilation: Vec<i64>,
+            /// Number of groups that input and output channels are split into.
+            #[default(1)]
+            pub groups: i64,
+            /// Layout of the input.
+            #[default($data_layout.to_string())]
+            pub data_layout: String,
+            /// Layout of the kernel.
+            #[default($kernel_layout.to_string())]
+            pub kernel_layout: String,
+            /// Layout of the result; empty for that of the input.
+            #[default(String::new())]
+            pub out_layout: String,
+            /// Element type of the result; that of the input where absent.
+            #[default(None)]
+            pub out_dtype: Option<DType>,
+        }
+
+        impl<V: Clone> $name<V> {
+            fn transposed(&self) -> Transposed {
+                Transposed {
+                    spatial: $spatial,
+                    kernel_order: $order,
+                    channels: self.channels,
+                    kernel_size: self.kernel_size.clone(),
+                    strides: self.strides.clone(),
+                    padding: self.padding.clone(),
+                    output_padding: self.output_padding.clone(),
+                    dilation: self.dilation.clone(),
+                    groups: self.groups,
+                    data_layout: self.data_layout.clone(),
+                    kernel_layout: self.kernel_layout.clone(),
+                    out_layout: self.out_layout.clone(),
+                    out_dtype: self.out_dtype,
+                }
+            }
+        }
+
+        impl $name<Type> {
+            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+                self.transposed().infer(cx)
+            }
+        }
+
+        impl $name<Value> {
+            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+                let op = cx.fields::<$name<Value>>()?.transposed();
+                let (shape, dtype) = result_shape::<$name>(cx)?;
+                dispatch!(compute_dtype(cx, dtype)?, convolve_transposed(&op, cx, &shape, dtype))
+            }
+        }
+
+        impl $name<Operand> {
+            fn define(cx: &mut DefineCx<'_>) -> Defined {
+                let op = cx.fields::<$name<Operand>>()?.transposed();
+                let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+                op.define(cx, &data, &weight)
+            }
+        }
+    };
+}
+
+transposed! {
+    /// Transposed one-dimensional convolution, the adjoint of `nn.conv1d` in its data.
+    ///
+    /// With data `(N, C, W)` and weight `(C, O / groups, KW)` the result is `(N, O, (W - 1) *
+    /// stride - padding + (KW - 1) * dilation + 1 + output_padding)`. In `kernel_layout` the
+    /// letter `O` stands for the axis of input channels and `I` for that of output channels, as
+    /// in the original. Relay operator level 2.
+    Conv1dTranspose = "relay.nn.conv1d_transpose", "W", "NCW", "OIW", "OIW"
+}
+
+transposed! {
+    /// Transposed two-dimensional convolution, the adjoint of `nn.conv2d` in its data.
+    ///
+    /// `out[n, o, y * stride + j * dilation - padding, …] += data[n, i, y, x] * weight[i, o, j,
+    /// k]`. With data `(N, C, H, W)` and weight `(C, O / groups, KH, KW)` the result is `(N, O,
+    /// OH, OW)`, where `OH = (H - 1) * stride - padding + (KH - 1) * dilation + 1 +
+    /// output_padding`. Relay operator level 2.
+    Conv2dTranspose = "relay.nn.conv2d_transpose", "HW", "NCHW", "IOHW", "IOHW"
+}
+
+transposed! {
+    /// Transposed three-dimensional convolution, the adjoint of `nn.conv3d` in its data.
+    ///
+    /// As `nn.conv2d_transpose` with a depth axis: data `(N, C, D, H, W)`, weight `(C, O / groups,
+    /// KD, KH, KW)`. Relay operator level 2.
+    Conv3dTranspose = "relay.nn.conv3d_transpose", "DHW", "NCDHW", "IODHW", "IODHW"
+}
+
+impl Transposed {
+    fn data_order(&self) -> String {
+        format!("NC{}", self.spatial)
+    }
+
+    fn steps(&self) -> Result<Vec<Step>, String> {
+        Step::all(self.spatial.len(), &self.strides, &self.dilation, &self.padding)
+    }
+
+    fn infer(&self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+        let data = cx.tensor(0)?;
+        let rank = self.spatial.len();
+        let data_layout = Layout::parse(&self.data_layout)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout)?;
+        let steps = self.steps()?;
+        let extra = per_axis("output_padding", &self.output_padding, rank, 0)?;
+        for (step, &extra) in steps.iter().zip(&extra) {
+            let limit = step.stride.max(step.dilation);
+            if extra >= limit {
+                return Err(Stop::Error(format!(
+                    "expected `output_padding` below {limit}, the stride or dilation, found {extra}"
+                )));
+            }
+        }
+        let input = data_layout.logical(&self.data_order(), &data.shape)?;
+        divide("a number of input channels", input[1], self.groups)?;
+        let kernel = kernel(cx, &kernel_layout, self.kernel_order, &self.kernel_size, || {
+            let Some(channels) = self.channels else { return Err(Stop::Stuck) };
+            let outputs = divide("a number of output channels", channels.into(), self.groups)?;
+            Ok([input[1], outputs])
+        })?;
+        require(cx, "input channels of the weight", input[1], kernel[0])?;
+        let channels = Dim::binary(DimOp::Mul, kernel[1], Dim::Known(self.groups));
+        if let Some(expected) = self.channels {
+            require(cx, "output channels", Dim::Known(expected), channels)?;
+        }
+        let mut output = vec![input[0], channels];
+        for axis in 0..rank {
+            let (step, extra) = (steps[axis], extra[axis]);
+            let margin = extra + 1 - step.padding.0 - step.padding.1;
+            let spread =
+                Dim::binary(DimOp::Mul, offset(input[axis + 2], -1), Dim::Known(step.stride));
+            let reach =
+                Dim::binary(DimOp::Mul, offset(kernel[axis + 2], -1), Dim::Known(step.dilation));
+            // A known reach joins the other numbers, so that a symbolic extent stays simple.
+            let extent = match reach {
+                Dim::Known(reach) => offset(spread, reach + margin),
+                _ => offset(Dim::binary(DimOp::Add, spread, reach), margin),
+            };
+            if let Dim::Known(extent @ ..0) = extent {
+                return Err(Stop::Error(format!(
+                    "expected padding below the extent of the result, found a result of {extent}"
+                )));
+            }
+            output.push(extent);
+        }
+        let shape = out_layout.physical(&self.data_order(), &output)?;
+        Ok(Type::tensor(shape, self.out_dtype.unwrap_or(data.dtype)))
+    }
+}
+
+fn convolve_transposed<T: Number>(
+    op: &Transposed,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+    let data_layout = Layout::parse(&op.data_layout)?;
+    let out_layout = layout_or(&op.out_layout, &data_layout)?;
+    let kernel_layout = Layout::parse(&op.kernel_layout)?;
+    let order = op.data_order();
+    let (input, data) = data_layout.unpack(&order, data.shape(), T::read(data))?;
+    let (kernel, weight) =
+        kernel_layout.unpack(op.kernel_order, weight.shape(), T::read(weight))?;
+    let output = out_layout.logical_extents(&order, shape)?;
+    // The windows of the convolution whose adjoint this is slide over the result.
+    let windows = Windows::new(&op.steps()?, &output[2..], &input[2..], &kernel[2..]);
+
+    let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
+    let (inputs, outputs, groups) = (input[1] as usize, output[1] as usize, op.groups as usize);
+    let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);
+    let mut result = vec![T::ZERO; size(&output)];
+    if result.is_empty() {
+        return T::write(dtype, shape, &result);
+    }
+    for (index, plane) in result.chunks_exact_mut(out_size).enumerate() {
+        let (n, o) = (index / outputs, index % outputs);
+        let (group, o) = (o / group_outputs, o % group_outputs);
+        for i in group * group_inputs..(group + 1) * group_inputs {
+            let channel = &data[(n * inputs + i) * in_size..][..in_size];
+            let kernel = &weight[(i * group_outputs + o) * taps..][..taps];
+            for tap in &windows.taps {
+                let factor = kernel[tap.kernel];
+                for run in &tap.runs {
+                    let elements = &channel[run.output..run.output + run.count];
+                    let out = plane[run.input..].iter_mut().step_by(windows.stride);
+                    for (out, &element) in out.zip(elements) {
+                        *out = out.plus(factor.times(element));
+                    }
+                }
+            }
+        }
+    }
+    let (shape, result) = out_layout.pack(&order, &output, result)?;
+    T::write(dtype, &shape, &result)
+}
+
+/// The gradient of `nn.conv2d` with respect to its weight.
+///
+/// `out[o, i, j, k] = Σ_{n, y, x} grad[n, o, y, x] * data[n, i, y * stride + j * dilation -
+/// padding, …]`. With gradient `(N, O, OH, OW)` and data `(N, C, H, W)` the result is
+/// `(O, C / groups, KH, KW)` for the given `kernel_size`. Relay operator level 2.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.nn.conv2d_backward_weight",
+    infer = backward_weight_relation,
+    hooks(FusionPattern::OutFusable, Evaluate(evaluate_backward_weight), Define(define_backward_weight))
+)]
+pub struct Conv2dBackwardWeight<V = ValueId> {
+    /// Gradient of the convolution's result, in `kernel_layout`.
+    pub grad: V,
+    /// Data of the convolution, in `data_layout`.
+    pub data: V,
+    /// Strides of the convolution.
+    #[default(vec![1; 2])]
+    pub strides: Vec<i64>,
+    /// Padding of the convolution.
+    #[default(vec![0; 2])]
+    pub padding: Vec<i64>,
+    /// Dilation of the convolution.
+    #[default(vec![1; 2])]
+    pub dilation: Vec<i64>,
+    /// Groups of the convolution.
+    #[default(1)]
+    pub groups: i64,
+    /// Output channels of the convolution.
+    #[default(None)]
+    pub channels: Option<i64>,
+    /// Spatial extents of the weight.
+    pub kernel_size: Vec<i64>,
+    /// Layout of `data`.
+    #[default("NCHW".to_string())]
+    pub data_layout: String,
+    /// Layout of `grad`; the original keeps it under this name.
+    pub kernel_layout: String,
+    /// Layout of the result; `OIHW` where empty.
+    #[default(String::new())]
+    pub out_layout: String,
+    /// Element type of the result; that of the gradient where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+}
+
+impl<V> Conv2dBackwardWeight<V> {
+    /// Layouts of the gradient, the data and the result.
+    fn layouts(&self) -> Result<[Layout; 3], String> {
+        let out_layout = if self.out_layout.is_empty() { "OIHW" } else { &self.out_layout };
+        Ok([
+            Layout::parse(&self.kernel_layout)?,
+            Layout::parse(&self.data_layout)?,
+            Layout::parse(out_layout)?,
+        ])
+    }
+
+    fn steps(&self) -> Result<Vec<Step>, String> {
+        Step::all(2, &self.strides, &self.dilation, &self.padding)
+    }
+}
+
+fn backward_weight_relation(
+    op: Conv2dBackwardWeight<Type>,
+    cx: &mut InferCx<'_>,
+) -> Result<Type, Stop> {
+    let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
+    let [grad_layout, data_layout, out_layout] = op.layouts()?;
+    let output = grad_layout.logical("NCHW", &grad.shape)?;
+    let input = data_layout.logical("NCHW", &data.shape)?;
+    let sizes = per_axis("kernel_size", &op.kernel_size, 2, 1)?;
+    require(cx, "batch of the gradient", input[0], output[0])?;
+    if let Some(channels) = op.channels {
+        require(cx, "channels of the gradient", Dim::Known(channels), output[1])?;
+    }
+    divide("a number of output channels", output[1], op.groups)?;
+    for (axis, step) in op.steps()?.iter().enumerate() {
+        let windows = step.windows(input[axis + 2], Dim::Known(sizes[axis]), false);
+        require(cx, "extent of the gradient", windows?, output[axis + 2])?;
+    }
+    let inputs = divide("a number of input channels", input[1], op.groups)?;
+    let kernel = [output[1], inputs, sizes[0].into(), sizes[1].into()];
+    let shape = out_layout.physical("OIHW", &kernel)?;
+    Ok(Type::tensor(shape, op.out_dtype.unwrap_or(grad.dtype)))
+}
+
+fn evaluate_backward_weight(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let op = cx.fields::<Conv2dBackwardWeight<Value>>()?;
+    let (shape, dtype) = result_shape::<Conv2dBackwardWeight>(cx)?;
+    dispatch!(compute_dtype(cx, dtype)?, backward_weight(&op, cx, &shape, dtype))
+}
+
+fn backward_weight<T: Number>(
+    op: &Conv2dBackwardWeight<Value>,
+    cx: &EvalCx<'_>,
+    shape: &[i64],
+    dtype: DType,
+) -> Result<Value, EvalError> {
+    let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
+    let [grad_layout, data_layout, out_layout] = op.layouts()?;
+    let (output, grad) = grad_layout.unpack("NCHW", grad.shape(), T::read(grad))?;
+    let (input, data) = data_layout.unpack("NCHW", data.shape(), T::read(data))?;
+    let kernel = out_layout.logical_extents("OIHW", shape)?;
+    let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &kernel[2..]);
+
+    let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
+    let (inputs, outputs) = (input[1] as usize, output[1] as usize);
+    let (group_inputs, group_outputs) = (kernel[1] as usize, outputs / op.groups as usize);
+    let mut result = vec![T::ZERO; size(&kernel)];
+    for n in 0..input[0] as usize {
+        for o in 0..outputs {
+            let plane = &grad[(n * outputs + o) * out_size..][..out_size];
+            for i in 0..group_inputs {
+                let source = n * inputs + o / group_outputs * group_inputs + i;
+                let channel = &data[source * in_size..][..in_size];
+                let sums = &mut result[(o * group_inputs + i) * taps..][..taps];
+                for tap in &windows.taps {
+                    for run in &tap.runs {
+                        let elements = channel[run.input..].iter().step_by(windows.stride);
+                        let grads = &plane[run.output..run.output + run.count];
+                        for (&grad, &element) in grads.iter().zip(elements) {
+                            sums[tap.kernel] = sums[tap.kernel].plus(grad.times(element));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let (shape, result) = out_layout.pack("OIHW", &kernel, result)?;
+    T::write(dtype, &shape, &result)
+}
+
+impl Transposed {
+    /// The input with its elements moved apart and padded, and the convolution of that with the
+    /// mirrored kernel.
+    fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor, weight: &Tensor) -> Defined {
+        let (shape, dtype) = cx.result()?;
+        let order = self.data_order();
+        let data_layout = Layout::parse(&self.data_layout)?;
+        let out_layout = layout_or(&self.out_layout, &data_layout)?;
+        let kernel_layout = Layout::parse(&self.kernel_layout)?;
+        let input = data_layout.logical_extents(&order, &data.shape)?;
+        let output = out_layout.logical_extents(&order, &shape)?;
+        let kernel = kernel_layout.logical_extents(self.kernel_order, &weight.shape)?;
+        let steps = self.steps()?;
+
+        // Output `y` meets input `x` through tap `k` where `x · stride = y + padding - k ·
+        // dilation`; with the last tap first, that is element `y + k' · dilation` of this stage.
+        let reach: Vec<i64> = steps
+            .iter()
+            .zip(&kernel[2..])
+            .map(|(step, size)| (size - 1).max(0) * step.dilation)
+            .collect();
+        let mut extents = input[..2].to_vec();
+        extents.extend(output[2..].iter().zip(&reach).map(|(extent, reach)| extent + reach));
+        let spread = cx.builder.compute("pad", &extents, |e, i| {
+            let mut at = vec![Index::new(i[0], input[0]), Index::new(i[1], input[1])];
+            let mut inside = None;
+            for (axis, step) in steps.iter().enumerate() {
+                let shift = step.padding.0 - reach[axis];
+                let place = e.add_index(i[axis + 2], shift);
+                let (by, zero) = (e.index(step.stride), e.index(0));
+                let (element, rest) = (e.floor_div(place, by), e.floor_mod(place, by));
+                let end = e.index(input[axis + 2]);
+                for condition in [e.eq(rest, zero), e.ge(element, zero), e.lt(element, end)] {
+                    inside = Some(inside.map_or(condition, |inside| e.and(inside, condition)));
+                }
+                at.push(Index::new(element, input[axis + 2]));
+            }
+            let at = data_layout.physical_indices(e, &order, &at);
+            let outside = e.number(data.dtype, 0.0);
+            match inside {
+                Some(inside) => e.load_if(inside, data, &at, outside),
+                None => e.load(data, &at),
+            }
+        });
+        let groups = self.groups.max(1);
+        let (group_inputs, group_outputs) = (input[1] / groups, output[1] / groups);
+        let sizes: Vec<i64> = [group_inputs].iter().chain(&kernel[2..]).copied().collect();
+        let sums = accumulator(data.dtype, weight.dtype, dtype);
+        cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
+            let out = out_layout.logical_indices(e, &order, &shape, i);
+            let group = Index::new(out[1].digit(e, group_outputs, groups), groups);
+            let channel = group.then(&Index::new(r[0], group_inputs));
+            let mut at = vec![out[0].value(e), channel.value(e)];
+            let unit = out[1].digit(e, 1, group_outputs);
+            let mut tap = vec![channel, Index::new(unit, group_outputs)];
+            for (axis, step) in steps.iter().enumerate() {
+                let (y, within) = (out[axis + 2].value(e), e.mul_index(r[axis + 1], step.dilation));
+                at.push(e.add(y, within));
+                let last = e.index(kernel[axis + 2] - 1);
+                tap.push(Index::new(e.sub(last, r[axis + 1]), kernel[axis + 2]));
+            }
+            let x = e.load(&spread, &at);
+            let x = e.cast(x, sums);
+            let at = kernel_layout.physical_indices(e, self.kernel_order, &tap);
+            let w = e.load(weight, &at);
+            let w = e.cast(w, sums);
+            e.mul(x, w)
+        })
+    }
+}
+
+fn define_backward_weight(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Conv2dBackwardWeight<Operand>>()?;
+    let (grad, data, (shape, dtype)) = (cx.tensor(0)?, cx.tensor(1)?, cx.result()?);
+    let [grad_layout, data_layout, out_layout] = op.layouts()?;
+    let output = grad_layout.logical_extents("NCHW", &grad.shape)?;
+    let input = data_layout.logical_extents("NCHW", &data.shape)?;
+    let kernel = out_layout.logical_extents("OIHW", &shape)?;
+    let steps = op.steps()?;
+    let reaches = margins(&steps, &input[2..], &output[2..], &kernel[2..]);
+    let padded = pad_stage(cx, &data, &data_layout, "NCHW", &reaches, Margin::Zero)?;
+    let groups = op.groups.max(1);
+    let group_outputs = output[1] / groups;
+    let extents = [output[0], output[2], output[3]];
+    let sums = accumulator(grad.dtype, data.dtype, dtype);
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let tap = out_layout.logical_indices(e, "OIHW", &shape, i);
+        let group = Index::new(tap[0].digit(e, group_outputs, groups), groups);
+        let batch = Index::new(r[0], output[0]);
+        let mut place = vec![batch.clone(), group.then(&tap[1])];
+        let mut grads = vec![batch, tap[0].clone()];
+        for (axis, step) in steps.iter().enumerate() {
+            let k = tap[axis + 2].value(e);
+            let reach = strided(e, k, reaches[axis].shift(), step.dilation);
+            let start = e.mul_index(r[axis + 1], step.stride);
+            place.push(Index::new(e.add(start, reach), reaches[axis].extent()));
+            grads.push(Index::new(r[axis + 1], output[axis + 2]));
+        }
+        let at = padded.layout.physical_indices(e, "NCHW", &place);
+        let x = e.load(&padded.tensor, &at);
+        let x = e.cast(x, sums);
+        let at = grad_layout.physical_indices(e, "NCHW", &grads);
+        let y = e.load(&grad, &at);
+        let y = e.cast(y, sums);
+        e.mul(x, y)
+    })
+}
+
+pub(crate) fn register(registry: &mut Registry) {
+    registry.op::<Conv1dTranspose>();
+    registry.op::<Conv2dTranspose>();
+    registry.op::<Conv3dTranspose>();
+    registry.op::<Conv2dBackwardWeight>();
+}

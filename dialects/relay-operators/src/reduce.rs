@@ -1,0 +1,611 @@
+//! Reductions: `sum`, `mean`, `argmax`, `variance` ….
+
+use std::cmp::Ordering;
+
+use ir_core::{
+    AttrDict, DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId,
+};
+use relay::define::{
+    Define, DefineCx, Defined, Index, Operand, Reduction, load_broadcast, nonzero, sums_of,
+};
+use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
+use te::compute::{Combiner, Expression};
+use te::scalar::ScalarOp;
+
+use super::FusionPattern::Reduce;
+use super::attributes::Integers;
+use super::elements::{self, Offsets};
+use super::relation;
+use super::shape::expect_broadcasts_to;
+use super::{LayoutRule, Rows};
+
+/// Which axes a reduction runs over and whether they stay.
+struct Axes {
+    axis: Option<Integers>,
+    keepdims: bool,
+    exclude: bool,
+}
+
+impl Axes {
+    fn reduced(&self, rank: usize) -> Result<smallvec::SmallVec<[bool; 4]>, String> {
+        let given = self.axis.as_ref().map(|axes| &axes.0[..]);
+        relation::reduced_axes(given, self.exclude, rank)
+    }
+
+    /// The reduction of the first operand.
+    fn reduction(&self, cx: &DefineCx<'_>) -> Result<Reduction, String> {
+        let shape = cx.tensor(0)?.shape;
+        Ok(Reduction::new(&shape, &self.reduced(shape.len())?, self.keepdims))
+    }
+
+    fn infer(&self, cx: &InferCx<'_>, dtype: Option<DType>) -> Result<Type, Stop> {
+        let data = cx.tensor(0)?;
+        let reduced = self.reduced(data.rank())?;
+        let shape = relation::reduced_dims(&data.shape, &reduced, self.keepdims);
+        Ok(Type::tensor(shape, dtype.unwrap_or(data.dtype)))
+    }
+
+    /// Applies `f` to every group of elements that are reduced to one, in row-major order.
+    fn evaluate(
+        &self,
+        data: &TensorData,
+        dtype: DType,
+        mut f: impl FnMut(&[Scalar]) -> Result<Scalar, EvalError>,
+    ) -> Result<Value, EvalError> {
+        let reduced = self.reduced(data.rank())?;
+        let strides = elements::strides(data.shape());
+        // Walk the kept axes outside and the reduced ones inside, so that groups are contiguous.
+        let (mut walked, mut steps, mut shape) = (Vec::new(), Vec::new(), Vec::new());
+        for inside in [false, true] {
+            for axis in (0..data.rank()).filter(|&axis| reduced[axis] == inside) {
+                walked.push(data.shape()[axis]);
+                steps.push(strides[axis]);
+            }
+        }
+        for (&extent, &reduced) in data.shape().iter().zip(&reduced) {
+            match (reduced, self.keepdims) {
+                (false, _) => shape.push(extent),
+                (true, true) => shape.push(1),
+                (true, false) => {}
+            }
+        }
+        let kept = reduced.iter().filter(|reduced| !**reduced).count();
+        let size = elements::count(&walked[kept..])?;
+        let mut offsets = Offsets::new(&walked, &steps, 0)?;
+        let mut group = Vec::with_capacity(size);
+        let mut values = Vec::new();
+        for _ in 0..elements::count(&shape)? {
+            group.clear();
+            group.extend(offsets.by_ref().take(size).filter_map(|at| data.element(at)));
+            values.push(f(&group)?);
+        }
+        Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
+    }
+}
+
+/// Declares reductions with the usual attributes; the function takes the elements of a group and
+/// their type, the definition the reduction.
+macro_rules! reductions {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $function:path,
+        $define:ident($combiner:ident);)*) => { $(
+        $(#[doc = $doc])*
+        ///
+        /// Relay operator level 4.
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes().infer(cx, None),
+            hooks(Reduce, LayoutRule::Reduced, Rows(rows), Evaluate(|cx| {
+                let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
+                let dtype = data.dtype();
+                op.axes().evaluate(data, dtype, |group| $function(group, dtype))
+            }), Define(|cx| {
+                let reduction = cx.fields::<$name<Operand>>()?.axes().reduction(cx)?;
+                $define(cx, &reduction, Combiner::$combiner)
+            }))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Any shape.
+            pub data: V,
+            /// The axes to reduce; none (or an empty list) reduces all.
+            #[default(None)]
+            pub axis: Option<Integers>,
+            /// Whether reduced axes stay, with extent 1.
+            #[default(false)]
+            pub keepdims: bool,
+            /// Whether the axes that are not in `axis` are reduced instead.
+            #[default(false)]
+            pub exclude: bool,
+        }
+
+        impl<V> $name<V> {
+            fn axes(&self) -> Axes {
+                Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
+            }
+        }
+    )* };
+}
+
+reductions! {
+    /// `Σ data`; floats accumulate in `f64`, integers wrap.
+    Sum "relay.sum" sum, define_reduction(Sum);
+    /// `Π data`; floats accumulate in `f64`, integers wrap.
+    Prod "relay.prod" product, define_reduction(Product);
+    /// `Σ data / n`; floats accumulate in `f64`. The sum of integers wraps at 64 bits, the quotient
+    /// truncates toward zero, and their mean over no elements is an error.
+    Mean "relay.mean" mean, define_mean(Sum);
+    /// The greatest element; NaN where there is one. An error over no elements.
+    Max "relay.max" maximum, define_extreme(Max);
+    /// The least element; NaN where there is one. An error over no elements.
+    Min "relay.min" minimum, define_extreme(Min);
+    /// 1 where all elements are not 0, else 0, in the element type of `data` (normally `bool`).
+    All "relay.all" all, define_truth(Min);
+    /// 1 where some element is not 0, else 0, in the element type of `data` (normally `bool`).
+    Any "relay.any" any, define_truth(Max);
+}
+
+/// The dimensions before those that are reduced, where these are the last ones.
+fn rows(operands: &[Type], attrs: AttrDict) -> Option<usize> {
+    let rank = operands.first()?.as_tensor()?.shape.len();
+    let axis = attrs.value::<Integers>("axis");
+    let exclude = attrs.value("exclude").unwrap_or(false);
+    let axes = Axes { axis, keepdims: false, exclude };
+    let reduced = axes.reduced(rank).ok()?;
+    let rows = reduced.iter().take_while(|reduced| !**reduced).count();
+    (rows < rank && reduced[rows..].iter().all(|reduced| *reduced)).then_some(rows)
+}
+
+/// The combination of all elements.
+fn define_reduction(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    let data = cx.tensor(0)?;
+    let dtype = match combiner {
+        Combiner::Sum | Combiner::Product => sums_of(data.dtype),
+        _ => data.dtype,
+    };
+    cx.reduce(&reduction.extents, combiner, |e, i, r| {
+        let at = reduction.place(i, r);
+        let x = e.load(&data, &at);
+        e.cast(x, dtype)
+    })
+}
+
+fn define_extreme(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    expect_elements(reduction)?;
+    define_reduction(cx, reduction, combiner)
+}
+
+/// That there is something to choose from wherever something is chosen.
+fn expect_elements(reduction: &Reduction) -> Result<(), String> {
+    match reduction.count() == 0 && !reduction.shape.contains(&0) {
+        true => Err("expected at least one element to choose from, found none".to_string()),
+        false => Ok(()),
+    }
+}
+
+/// The combination of whether elements are not 0, in their type.
+fn define_truth(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    let (data, name) = (cx.tensor(0)?, cx.stage());
+    let dtype = data.dtype;
+    let truth = reduction.stage(cx, &name, combiner, &data, |e, _, x| nonzero(e, x));
+    if dtype.is_bool() {
+        return Ok(vec![truth]);
+    }
+    let name = cx.stage_of("cast");
+    Ok(vec![cx.builder.compute(&name, &reduction.shape, |e, i| {
+        let truth = e.load(&truth, i);
+        e.cast(truth, dtype)
+    })])
+}
+
+/// The sum divided by the number of elements. Sums of integers wrap at 64 bits only.
+fn define_mean(cx: &mut DefineCx<'_>, reduction: &Reduction, combiner: Combiner) -> Defined {
+    let (data, name) = (cx.tensor(0)?, cx.stage_of("sum"));
+    let (dtype, count) = (data.dtype, reduction.count());
+    let sums = match dtype {
+        float if float.is_float() => sums_of(dtype),
+        signed if signed.is_signed() => DType::INT64,
+        _ => DType::UINT64,
+    };
+    let sum = reduction.stage(cx, &name, combiner, &data, |e, _, x| e.cast(x, sums));
+    cx.compute(|e, i| {
+        let (sum, count) = (e.load(&sum, i), e.constant(sums, Scalar::Int(count)));
+        let mean = e.div(sum, count);
+        e.cast(mean, dtype)
+    })
+}
+
+fn sum(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(match dtype.is_float() {
+        true => Scalar::Float(group.iter().map(|v| v.as_f64()).sum()),
+        false => elements::wrapped(group.iter().map(|&v| elements::integer(v, dtype)).sum()),
+    })
+}
+
+fn product(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(match dtype.is_float() {
+        true => Scalar::Float(group.iter().map(|v| v.as_f64()).product()),
+        false => {
+            let factors = group.iter().map(|&v| elements::integer(v, dtype));
+            elements::wrapped(factors.fold(1, i128::wrapping_mul))
+        }
+    })
+}
+
+fn mean(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    if dtype.is_float() {
+        let sum: f64 = group.iter().map(|v| v.as_f64()).sum();
+        return Ok(Scalar::Float(sum / group.len() as f64));
+    }
+    let sum: i128 = group.iter().map(|&v| elements::integer(v, dtype)).sum();
+    let sum = match dtype.is_signed() {
+        true => i128::from(sum as i64),
+        false => i128::from(sum as u64),
+    };
+    match sum.checked_div(group.len() as i128) {
+        Some(mean) => Ok(elements::wrapped(mean)),
+        None => {
+            Err(EvalError::new("expected at least one integer to take the mean of, found none"))
+        }
+    }
+}
+
+fn maximum(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    extreme(group, dtype, Ordering::Greater, false).map(|at| group[at])
+}
+
+fn minimum(group: &[Scalar], dtype: DType) -> Result<Scalar, EvalError> {
+    extreme(group, dtype, Ordering::Less, false).map(|at| group[at])
+}
+
+fn all(group: &[Scalar], _dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(Scalar::Int(group.iter().all(|v| v.as_bool()).into()))
+}
+
+fn any(group: &[Scalar], _dtype: DType) -> Result<Scalar, EvalError> {
+    Ok(Scalar::Int(group.iter().any(|v| v.as_bool()).into()))
+}
+
+/// The position of the element that is `wanted` of all others, or of the first NaN. Of equal ones
+/// the first, or with `last` the last.
+fn extreme(
+    group: &[Scalar],
+    dtype: DType,
+    wanted: Ordering,
+    last: bool,
+) -> Result<usize, EvalError> {
+    let mut best = 0;
+    for (at, &value) in group.iter().enumerate() {
+        match elements::compare(value, group[best], dtype) {
+            None if value.as_f64().is_nan() && !group[best].as_f64().is_nan() => best = at,
+            Some(order) if order == wanted || (last && order == Ordering::Equal) => best = at,
+            _ => {}
+        }
+    }
+    match group.is_empty() {
+        true => Err(EvalError::new("expected at least one element to choose from, found none")),
+        false => Ok(best),
+    }
+}
+
+/// Declares reductions to the position of an element.
+macro_rules! positions {
+    ($($(#[doc = $doc:tt])* $name:ident $text:tt $wanted:expr, $combiner:ident;)*) => { $(
+        $(#[doc = $doc])*
+        ///
+        /// The position is counted over the reduced axes in row-major order; the first NaN comes
+        /// before everything. An error over no elements. Relay operator level 4.
+        #[derive(Op, Clone, Debug)]
+        #[op(
+            name = $text,
+            infer = |op: $name<Type>, cx: &mut InferCx<'_>| {
+                op.axes().infer(cx, Some(DType::INT32))
+            },
+            hooks(Reduce, Evaluate(|cx| {
+                let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
+                op.axes().evaluate(data, DType::INT32, |group| {
+                    let at = extreme(group, data.dtype(), $wanted, op.select_last_index)?;
+                    Ok(Scalar::Int(at as i64))
+                })
+            }), Define(|cx| {
+                let op = cx.fields::<$name<Operand>>()?;
+                let reduction = op.axes().reduction(cx)?;
+                define_position(cx, &reduction, Combiner::$combiner, op.select_last_index)
+            }))
+        )]
+        pub struct $name<V = ValueId> {
+            /// Any shape.
+            pub data: V,
+            /// The axes to reduce; none (or an empty list) reduces all.
+            #[default(None)]
+            pub axis: Option<Integers>,
+            /// Whether reduced axes stay, with extent 1.
+            #[default(false)]
+            pub keepdims: bool,
+            /// Whether the last of equal elements is chosen, not the first.
+            #[default(false)]
+            pub select_last_index: bool,
+            /// Whether the axes that are not in `axis` are reduced instead.
+            #[default(false)]
+            pub exclude: bool,
+        }
+
+        impl<V> $name<V> {
+            fn axes(&self) -> Axes {
+                Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
+            }
+        }
+    )* };
+}
+
+/// The position of an element. The combiners know no NaN, so that floats need one of their own.
+fn define_position(
+    cx: &mut DefineCx<'_>,
+    reduction: &Reduction,
+    combiner: Combiner,
+    last: bool,
+) -> Defined {
+    expect_elements(reduction)?;
+    let (data, name) = (cx.tensor(0)?, cx.stage());
+    let (_, dtype) = cx.result()?;
+    let Reduction { shape, extents, .. } = reduction;
+    let count = reduction.count();
+    // The lower position wins, so the last one is found by counting from the end.
+    let counted = |e: &mut Expression<'_>, position: ValueId| match last {
+        true => {
+            let end = e.constant(dtype, Scalar::Int(count - 1));
+            e.sub(end, position)
+        }
+        false => position,
+    };
+    let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
+        let at = reduction.place(i, r);
+        let position = Index::row_major(r, extents).value(e);
+        let position = e.cast(position, dtype);
+        let position = counted(e, position);
+        SmallVec::from_iter([position, e.load(&data, &at)])
+    };
+    let positions = if data.dtype.is_float() {
+        let least = |number: usize| combiner.identity(number, &[dtype, data.dtype], &[]);
+        let (Some(position), Some(value)) = (least(0), least(1)) else {
+            return Err(format!("there is no least {}", data.dtype));
+        };
+        let better = if combiner == Combiner::ArgMax { ScalarOp::Gt } else { ScalarOp::Lt };
+        cx.builder.reduce_user(&name, shape, extents, &[position, value], element, |e, a, b| {
+            let (a_nan, b_nan) =
+                (e.scalar(ScalarOp::IsNan, &[a[1]]), e.scalar(ScalarOp::IsNan, &[b[1]]));
+            let number = e.not(a_nan);
+            let (first_nan, beats) = (e.and(b_nan, number), e.scalar(better, &[b[1], a[1]]));
+            let beats = e.or(first_nan, beats);
+            let (nans, equal) = (e.and(a_nan, b_nan), e.eq(a[1], b[1]));
+            let (ties, lower) = (e.or(nans, equal), e.lt(b[0], a[0]));
+            let ties = e.and(ties, lower);
+            let second = e.or(beats, ties);
+            SmallVec::from_iter([e.select(second, b[0], a[0]), e.select(second, b[1], a[1])])
+        })
+    } else {
+        cx.builder.reduce_many(&name, shape, extents, combiner, 2, element)
+    };
+    let Some(position) = positions.into_iter().next() else {
+        return Err("expected a position".to_string());
+    };
+    if !last {
+        return Ok(vec![position]);
+    }
+    let name = cx.stage_of("last");
+    Ok(vec![cx.builder.compute(&name, shape, |e, i| {
+        let position = e.load(&position, i);
+        counted(e, position)
+    })])
+}
+
+positions! {
+    /// The position of the greatest element, as `int32`.
+    ArgMax "relay.argmax" Ordering::Greater, ArgMax;
+    /// The position of the least element, as `int32`.
+    ArgMin "relay.argmin" Ordering::Less, ArgMin;
+}
+
+/// `Σ (data - mean)² / n`, or `/ (n - 1)` with `unbiased`; accumulated in `f64`.
+///
+/// Relay operator level 4.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.variance",
+    infer = infer_variance,
+    hooks(
+        Reduce,
+        Rows(rows),
+        Evaluate(|cx| evaluate_variance(&cx.fields()?, cx)),
+        Define(define_variance)
+    )
+)]
+pub struct Variance<V = ValueId> {
+    /// Floats, any shape.
+    pub data: V,
+    /// The mean of `data` over the same axes, with reduced axes kept at extent 1, or of any shape
+    /// that broadcasts to `data`.
+    pub mean: V,
+    /// The axes to reduce; none (or an empty list) reduces all.
+    #[default(None)]
+    pub axis: Option<Integers>,
+    /// Whether reduced axes stay, with extent 1.
+    #[default(false)]
+    pub keepdims: bool,
+    /// Whether the axes that are not in `axis` are reduced instead.
+    #[default(false)]
+    pub exclude: bool,
+    /// Whether to divide by `n - 1`.
+    #[default(false)]
+    pub unbiased: bool,
+}
+
+impl<V> Variance<V> {
+    fn axes(&self) -> Axes {
+        Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
+    }
+}
+
+fn infer_variance(op: Variance<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
+    relation::same_dtype(data, mean)?;
+    if !data.dtype.is_float() {
+        return Err(Stop::Error(format!("expected floats, found {}", data.dtype)));
+    }
+    expect_broadcasts_to(cx, &mean.shape, &data.shape)?;
+    op.axes().infer(cx, None)
+}
+
+fn evaluate_variance(op: &Variance<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
+    let means = Offsets::broadcast(mean.shape(), data.shape())?;
+    let squares: Vec<f64> = (data.elements().zip(means))
+        .map(|(v, at)| (v.as_f64() - mean.element(at).map_or(0.0, Scalar::as_f64)).powi(2))
+        .collect();
+    let squares = TensorData::from_f64(DType::FLOAT64, data.shape(), &squares)?;
+    op.axes().evaluate(&squares, data.dtype(), |group| {
+        let count = group.len() as f64 - f64::from(u8::from(op.unbiased));
+        Ok(Scalar::Float(group.iter().map(|v| v.as_f64()).sum::<f64>() / count))
+    })
+}
+
+fn define_variance(cx: &mut DefineCx<'_>) -> Defined {
+    let op = cx.fields::<Variance<Operand>>()?;
+    let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (reduction, name) = (op.axes().reduction(cx)?, cx.stage_of("sum"));
+    let (shape, real) = (data.shape.clone(), sums_of(data.dtype));
+    let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, i, x| {
+        let mean = load_broadcast(e, &mean, i, &shape);
+        let (x, mean) = (e.cast(x, real), e.cast(mean, real));
+        let difference = e.sub(x, mean);
+        e.mul(difference, difference)
+    });
+    let count = reduction.count() - i64::from(op.unbiased);
+    cx.compute(|e, i| {
+        let sum = e.load(&sum, i);
+        let count = e.number_like(sum, count as f64);
+        let variance = e.div(sum, count);
+        e.cast(variance, data.dtype)
+    })
+}
+
+/// `data` summed over the axes along which `collapse_type` would have to be broadcast: the reverse
+/// of broadcasting. Floats accumulate in `f64`, integers wrap.
+///
+/// Relay operator level 10.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.collapse_sum_like",
+    infer = |_op: CollapseSumLike<Type>, cx: &mut InferCx<'_>| {
+        let (data, like) = (cx.tensor(0)?, cx.tensor(1)?);
+        expect_broadcasts_to(cx, &like.shape, &data.shape)?;
+        Ok(Type::tensor(like.shape.iter().copied(), data.dtype))
+    },
+    fold = relation::fold_same_type,
+    hooks(
+        Reduce,
+        Evaluate(|cx| collapse(cx.tensor(0)?, cx.tensor(1)?.shape())),
+        Define(define_collapse)
+    )
+)]
+pub struct CollapseSumLike<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// Only its shape matters, which broadcasts to that of `data`.
+    pub collapse_type: V,
+}
+
+/// `data` summed to a shape that broadcasts to its own: the reverse of broadcasting. Floats
+/// accumulate in `f64`, integers wrap.
+///
+/// Relay operator level 4.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.collapse_sum_to",
+    infer = infer_collapse_sum_to,
+    fold = relation::fold_same_type,
+    hooks(
+        Reduce,
+        Evaluate(|cx| collapse(cx.tensor(0)?, &cx.tensor(1)?.to_i64())),
+        Define(define_collapse)
+    )
+)]
+pub struct CollapseSumTo<V = ValueId> {
+    /// Any shape.
+    pub data: V,
+    /// The shape as a vector of extents.
+    pub shape: V,
+    /// The operand `shape` where it is known; a constant operand says the same.
+    #[default(None)]
+    #[key = "shape"]
+    pub static_shape: Option<Integers>,
+    /// Element type of `data`, to check it.
+    #[default(None)]
+    pub dtype: Option<DType>,
+}
+
+fn infer_collapse_sum_to(op: CollapseSumTo<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    if let Some(dtype) = op.dtype {
+        relation::expect_dtype(data, dtype)?;
+    }
+    let known = op.static_shape.map(|shape| shape.0);
+    let dims = match known.or_else(|| relation::constant_integers(cx, 1)) {
+        Some(shape) => relation::shape_attr(&shape)?,
+        None => relation::open_dims(cx.tensor(1)?)?,
+    };
+    expect_broadcasts_to(cx, &dims, &data.shape)?;
+    Ok(Type::tensor(dims, data.dtype))
+}
+
+/// The reverse of broadcasting `shape` to that of `data`.
+fn collapse(data: &TensorData, shape: &[i64]) -> Result<Value, EvalError> {
+    let targets = Offsets::broadcast(shape, data.shape())?;
+    let dtype = data.dtype();
+    let count = elements::count(shape)?;
+    if dtype.is_float() {
+        let mut sums = vec![0.0; count];
+        for (value, at) in data.elements().zip(targets) {
+            sums[at] += value.as_f64();
+        }
+        return Ok(TensorData::from_f64(dtype, shape, &sums)?.into());
+    }
+    let mut sums = vec![0i64; count];
+    for (value, at) in data.elements().zip(targets) {
+        sums[at] = sums[at].wrapping_add(value.as_i64());
+    }
+    Ok(TensorData::from_i64(dtype, shape, &sums)?.into())
+}
+
+fn define_collapse(cx: &mut DefineCx<'_>) -> Defined {
+    let (data, (shape, _)) = (cx.tensor(0)?, cx.result()?);
+    let from = &data.shape;
+    let skipped = from.len().saturating_sub(shape.len());
+    let is_summed = |axis: usize| axis < skipped || shape[axis - skipped] != from[axis];
+    let extents: Vec<i64> =
+        (0..from.len()).filter(|axis| is_summed(*axis)).map(|axis| from[axis]).collect();
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let mut r = r.iter();
+        let axes = (0..from.len()).filter_map(|axis| match is_summed(axis) {
+            true => r.next().copied(),
+            false => Some(i[axis - skipped]),
+        });
+        let at: Vec<ValueId> = axes.collect();
+        let x = e.load(&data, &at);
+        e.cast(x, sums_of(data.dtype))
+    })
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<Sum>();
+    registry.op::<Prod>();
+    registry.op::<Mean>();
+    registry.op::<Max>();
+    registry.op::<Min>();
+    registry.op::<All>();
+    registry.op::<Any>();
+    registry.op::<ArgMax>();
+    registry.op::<ArgMin>();
+    registry.op::<Variance>();
+    registry.op::<CollapseSumLike>();
+    registry.op::<CollapseSumTo>();
+}
