@@ -6,31 +6,13 @@ use std::fmt::Write;
 
 use ir_core::pass::{OptionField, PassDef};
 use ir_core::pipeline::Pipeline;
-use ir_core::registry::{Arity, AttrField, Field, OpDef, OpInfo};
-use ir_core::text::PrintOptions;
-use ir_core::text::attributes::write_attr;
-use ir_core::text::layout::Line;
+use ir_core::registry::OpInfo;
 use ir_core::{Effects, Registry, Traits};
-use relay::define::Define;
-use relay::interpreter::Evaluate;
-use relay_operators::{FAMILIES, FusionPattern};
+use relay_operators::{FAMILIES, describe};
 
 /// What stands at the top of a page that this module writes.
 const GENERATED: &str =
     "<!-- Generated; `UPDATE=1 cargo test -p tools --test docs` rewrites it. -->";
-
-/// The first line of a documentation text.
-pub(crate) fn summary(doc: &str) -> &str {
-    doc.lines().next().unwrap_or_default()
-}
-
-/// The default of an attribute as the generic form writes it: `default [1, 1]`, or `required`.
-pub(crate) fn attribute_default(field: &AttrField) -> String {
-    let Some(default) = field.default else { return "required".to_string() };
-    let mut line = Line::default();
-    write_attr(default(), &PrintOptions::complete(), &mut line);
-    format!("default {}", line.text())
-}
 
 /// The default of an option as it would be written, or `none`.
 pub(crate) fn option_default(field: &OptionField) -> String {
@@ -57,29 +39,6 @@ pub(crate) fn write_options(options: &[OptionField], out: &mut dyn io::Write) ->
     Ok(())
 }
 
-/// What follows the name of a field that does not stand for exactly one value.
-pub(crate) fn arity(field: &Field) -> &'static str {
-    match field.arity {
-        Arity::One => "",
-        Arity::Optional => " (optional)",
-        Arity::Many => " (any number)",
-    }
-}
-
-/// The names of the traits of `def`.
-pub(crate) fn traits(def: &OpDef) -> String {
-    flags(def.traits.iter_names().map(|(name, _)| name))
-}
-
-/// The names of the effects of `def`.
-pub(crate) fn effects(def: &OpDef) -> String {
-    flags(def.effects.iter_names().map(|(name, _)| name))
-}
-
-fn flags(names: impl Iterator<Item = &'static str>) -> String {
-    names.collect::<Vec<_>>().join(", ").to_ascii_lowercase().replace('_', " ")
-}
-
 /// The page of all operators, by family.
 pub fn operators() -> String {
     let mut page = format!(
@@ -95,7 +54,8 @@ pub fn operators() -> String {
     });
     let families: Vec<_> = families.collect();
     for (title, registry) in &families {
-        let names: Vec<_> = registry.ops().map(|info| format!("`{}`", text_name(info))).collect();
+        let names: Vec<_> =
+            registry.ops().map(|info| format!("`{}`", describe::text_name(info))).collect();
         push(&mut page, &format!("- [{title}](#{}): {}\n", anchor(title), names.join(", ")));
     }
     for (title, registry) in &families {
@@ -103,11 +63,6 @@ pub fn operators() -> String {
         registry.ops().for_each(|info| operator(&mut page, info));
     }
     page
-}
-
-/// The name of an operator in relay text.
-fn text_name(info: &OpInfo) -> &'static str {
-    info.def.name.strip_prefix("relay.").unwrap_or(info.def.name)
 }
 
 fn anchor(title: &str) -> String {
@@ -119,93 +74,7 @@ fn push(page: &mut String, text: &str) {
 }
 
 fn operator(page: &mut String, info: &OpInfo) {
-    push(page, &format!("\n### {}\n\n{}", text_name(info), operator_text(info)));
-}
-
-/// What is known of an operator, as Markdown.
-pub(crate) fn operator_text(info: &OpInfo) -> String {
-    let def = &info.def;
-    let mut text = format!("`{}({})`\n\n{}\n", text_name(info), parameters(def), def.doc.trim());
-    fields(&mut text, def);
-    let mut facts = Vec::new();
-    let pattern = info.hook::<FusionPattern>().copied().unwrap_or(FusionPattern::Opaque);
-    facts.push(format!("fusion pattern {}", pattern_name(pattern)));
-    facts.push(if info.hook::<Evaluate>().is_some() { "evaluator" } else { "no evaluator" }.into());
-    facts.push(if info.hook::<Define>().is_some() { "definition" } else { "no definition" }.into());
-    if def.fold.is_some() {
-        facts.push("fold".into());
-    }
-    if def.traits != Traits::empty() {
-        facts.push(traits(def));
-    }
-    let effects = if def.effects == Effects::empty() { "none".into() } else { effects(def) };
-    facts.push(format!("effects: {effects}"));
-    push(&mut text, &format!("\n*{}*\n", facts.join("; ")));
-    text
-}
-
-/// What is known of an attribute, as Markdown.
-pub(crate) fn attribute_text(attr: &AttrField) -> String {
-    let title = format!("`{}`, {}, {}", attr.name, attr.expects, code_default(attr));
-    let doc = attr.doc.trim();
-    if doc.is_empty() { title } else { format!("{title}\n\n{doc}") }
-}
-
-fn pattern_name(pattern: FusionPattern) -> &'static str {
-    match pattern {
-        FusionPattern::Elementwise => "elementwise",
-        FusionPattern::Broadcast => "broadcast",
-        FusionPattern::Injective => "injective",
-        FusionPattern::Reduce => "reduce",
-        FusionPattern::OutFusable => "out-fusable",
-        FusionPattern::Tuple => "tuple",
-        FusionPattern::Opaque => "opaque",
-    }
-}
-
-/// Operands and attributes as in a call.
-fn parameters(def: &OpDef) -> String {
-    let operands = def.operands.iter().map(|field| match field.arity {
-        Arity::One => field.name.to_string(),
-        Arity::Optional => format!("[{}]", field.name),
-        Arity::Many => format!("{}…", field.name),
-    });
-    let attrs = def.attrs.iter().map(|attr| {
-        let default = attribute_default(attr);
-        match default.strip_prefix("default ") {
-            Some(default) => format!("{}={default}", attr.name),
-            None => format!("{}=…", attr.name),
-        }
-    });
-    operands.chain(attrs).collect::<Vec<_>>().join(", ")
-}
-
-/// A list of the operands, attributes and regions of `def`.
-fn fields(page: &mut String, def: &OpDef) {
-    let mut lines = Vec::new();
-    for field in def.operands.iter().chain(def.regions) {
-        lines.push((format!("`{}`{}", field.name, arity(field)), field.doc));
-    }
-    for attr in def.attrs {
-        let title = format!("`{}`, {}, {}", attr.name, attr.expects, code_default(attr));
-        lines.push((title, attr.doc));
-    }
-    if !lines.is_empty() {
-        page.push('\n');
-    }
-    for (title, doc) in lines {
-        let doc = doc.trim().replace('\n', "\n  ");
-        let text = if doc.is_empty() { format!("- {title}") } else { format!("- {title}: {doc}") };
-        push(page, &format!("{text}\n"));
-    }
-}
-
-fn code_default(attr: &AttrField) -> String {
-    let default = attribute_default(attr);
-    match default.strip_prefix("default ") {
-        Some(default) => format!("default `{default}`"),
-        None => default,
-    }
+    push(page, &format!("\n### {}\n\n{}", describe::text_name(info), describe::operator(info)));
 }
 
 /// The page of all passes and named pipelines.
@@ -229,7 +98,7 @@ pub fn passes(registry: &Registry) -> String {
     let mut passes: Vec<_> = registry.passes().collect();
     passes.sort_by_key(|pass| pass.name);
     for pass in &passes {
-        let line = format!("- [{}](#{}): {}\n", pass.name, pass.name, summary(pass.doc));
+        let line = format!("- [{}](#{}): {}\n", pass.name, pass.name, describe::summary(pass.doc));
         push(&mut page, &line);
     }
     passes.iter().for_each(|pass| describe_pass(&mut page, pass));
@@ -307,12 +176,13 @@ pub fn language_operations(registry: &Registry) -> String {
             continue;
         }
         let _ = write!(text, "\n### {}\n\n{}\n", def.name, def.doc.trim());
-        fields(&mut text, def);
+        push(&mut text, &describe::fields(def));
         let mut facts = Vec::new();
         if def.traits != Traits::empty() {
-            facts.push(format!("traits: {}", traits(def)));
+            facts.push(format!("traits: {}", describe::traits(def)));
         }
-        let effects = if def.effects == Effects::empty() { "none".into() } else { effects(def) };
+        let effects =
+            if def.effects == Effects::empty() { "none".into() } else { describe::effects(def) };
         facts.push(format!("effects: {effects}"));
         push(&mut text, &format!("\n*{}*\n", facts.join("; ")));
     }

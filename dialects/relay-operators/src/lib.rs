@@ -10,6 +10,7 @@ pub mod annotation;
 pub mod attributes;
 pub mod broadcast;
 pub mod create;
+pub mod describe;
 pub mod dynamic;
 pub mod elements;
 pub mod elementwise;

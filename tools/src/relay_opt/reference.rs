@@ -8,6 +8,7 @@ use ir_core::pass::PassDef;
 use ir_core::pipeline::Pipeline;
 use ir_core::registry::{Field, OpDef};
 use ir_core::{Effects, Registry, SourceMap, Traits};
+use relay_operators::describe;
 
 use super::args::Optimize;
 use super::{OK, USAGE, targets};
@@ -108,7 +109,7 @@ fn list<'a>(
     let entries: Vec<_> = entries.collect();
     let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, doc) in entries {
-        writeln!(out, "{}", format!("{name:width$}  {}", reference::summary(doc)).trim_end())?;
+        writeln!(out, "{}", format!("{name:width$}  {}", describe::summary(doc)).trim_end())?;
     }
     Ok(())
 }
@@ -138,17 +139,17 @@ fn help_op(out: &mut dyn Write, def: &OpDef) -> io::Result<()> {
         writeln!(out, "\nattributes")?;
     }
     for attr in def.attrs {
-        let default = reference::attribute_default(attr);
+        let default = describe::attribute_default(attr);
         writeln!(out, "  {}: {}, {default}", attr.name, attr.expects)?;
         for line in attr.doc.lines() {
             writeln!(out, "    {line}")?;
         }
     }
     if def.traits != Traits::empty() {
-        writeln!(out, "\ntraits: {}", reference::traits(def))?;
+        writeln!(out, "\ntraits: {}", describe::traits(def))?;
     }
     if def.effects != Effects::empty() {
-        writeln!(out, "\neffects: {}", reference::effects(def))?;
+        writeln!(out, "\neffects: {}", describe::effects(def))?;
     }
     Ok(())
 }
@@ -157,7 +158,7 @@ fn help_fields(out: &mut dyn Write, title: &str, fields: &[Field]) -> io::Result
     if fields.iter().any(|field| !field.doc.is_empty()) {
         writeln!(out, "\n{title}")?;
         for field in fields {
-            let arity = reference::arity(field);
+            let arity = describe::arity(field);
             writeln!(out, "  {}{arity}", field.name)?;
             for line in field.doc.lines() {
                 writeln!(out, "    {line}")?;

@@ -5,6 +5,7 @@ use ir_core::text::lexer::TokenKind;
 use ir_core::{Registry, Symbol};
 use relay::language::TYPE;
 use relay::text::DTYPES;
+use relay_operators::describe;
 use serde_json::{Value, json};
 
 use super::context::{self, Context};
@@ -12,7 +13,6 @@ use super::documents::View;
 use super::links;
 use super::protocol::{Failure, Params};
 use super::tokens::KEYWORDS;
-use crate::reference;
 
 /// Kinds of completions, by their numbers in the protocol.
 const METHOD: u8 = 2;
@@ -72,10 +72,10 @@ fn in_command(view: &View, offset: usize, command: &str, registry: &Registry) ->
     }
     let mut list = List { items: Vec::new(), range: json!(view.range(start..offset)) };
     for pass in registry.passes() {
-        list.add(pass.name, MODULE, Some(reference::summary(pass.doc)));
+        list.add(pass.name, MODULE, Some(describe::summary(pass.doc)));
     }
     for pipeline in registry.pipelines() {
-        list.add(pipeline.name, MODULE, Some(reference::summary(pipeline.doc)));
+        list.add(pipeline.name, MODULE, Some(describe::summary(pipeline.doc)));
     }
     json!({ "isIncomplete": false, "items": list.items })
 }
@@ -146,7 +146,7 @@ impl List {
             item["textEdit"]["newText"] = format!("{}=", attr.name).into();
             // Before everything else.
             item["sortText"] = format!("0{}", attr.name).into();
-            item["documentation"] = markdown(&reference::attribute_text(attr));
+            item["documentation"] = markdown(&describe::attribute(attr));
         }
     }
 
@@ -167,7 +167,7 @@ impl List {
             self.add("True", VALUE, None);
             self.add("False", VALUE, None);
         }
-        if let Some(default) = reference::attribute_default(attr).strip_prefix("default ")
+        if let Some(default) = describe::attribute_default(attr).strip_prefix("default ")
             && !self.items.iter().any(|item| item["label"] == default)
         {
             self.add(default, VALUE, Some("the default"));
@@ -178,7 +178,7 @@ impl List {
     fn expressions(&mut self, view: &View, registry: &Registry) {
         for info in registry.ops() {
             let Some(name) = operator_name(&info.def) else { continue };
-            let item = self.add(name, METHOD, Some(reference::summary(info.def.doc)));
+            let item = self.add(name, METHOD, Some(describe::summary(info.def.doc)));
             item["data"] = json!({ "operator": name });
         }
         for (owner, declared) in links::declarations(view) {
@@ -212,7 +212,7 @@ pub(super) fn resolve(params: Params<'_>, registry: &Registry) -> Result<Value, 
     let operator: Option<String> = params.get("/data/operator").ok();
     let name = operator.map(|name| Symbol::new(&format!("relay.{name}")));
     if let Some(info) = name.and_then(|name| registry.info(name)) {
-        item["documentation"] = markdown(&reference::operator_text(info));
+        item["documentation"] = markdown(&describe::operator(info));
     }
     Ok(item)
 }

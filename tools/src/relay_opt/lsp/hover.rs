@@ -6,12 +6,12 @@ use analysis::{Binder, Word};
 use ir_core::text::lexer::TokenKind;
 use ir_core::{Registry, Type};
 use relay::language::FUNC;
+use relay_operators::describe;
 use serde_json::{Value, json};
 
 use super::context;
 use super::documents::View;
 use super::links::{self, Named};
-use crate::reference;
 
 /// Longer declarations are cut.
 const LONGEST_DECLARATION: usize = 2000;
@@ -31,7 +31,7 @@ fn attribute(view: &View, offset: usize, registry: &Registry) -> Option<(String,
         return None;
     }
     let field = context.call?.attr(name)?;
-    Some((reference::attribute_text(field), context.word))
+    Some((describe::attribute(field), context.word))
 }
 
 fn word(view: &View, offset: usize, registry: &Registry) -> Option<(String, Range<usize>)> {
@@ -42,7 +42,7 @@ fn word(view: &View, offset: usize, registry: &Registry) -> Option<(String, Rang
         let ty = snapshot.item_at(offset).and_then(|item| snapshot.types(item));
         let ty = ty.and_then(|types| types.of_operation(hover.range.start));
         let result = ty.map_or(String::new(), |ty| format!("```relay\n{ty}\n```\n\n"));
-        return Some((format!("{result}{}", reference::operator_text(info)), hover.range));
+        return Some((format!("{result}{}", describe::operator(info)), hover.range));
     }
     let (named, range) = links::named(view, offset, registry)?;
     let text = match named {

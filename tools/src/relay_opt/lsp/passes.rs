@@ -3,13 +3,13 @@
 use ir_core::pipeline::{DiffForm, Pipeline, write_diff};
 use ir_core::{Diagnostic, Registry, Symbol};
 use relay::language::FUNC;
+use relay_operators::describe;
 use serde_json::{Value, json};
 
 use super::diagnostics;
 use super::documents::View;
 use super::edits::item_text;
 use super::protocol::{Failure, INVALID_PARAMS, Params, REQUEST_FAILED};
-use crate::reference;
 use crate::relay_opt::watch::same;
 
 /// For each function: to run a pass on it, and how many kernels it becomes.
@@ -60,7 +60,7 @@ pub(super) fn execute(params: Params<'_>, registry: &Registry) -> Result<Value, 
             let passes = registry.passes().map(|pass| (pass.name, pass.doc));
             let pipelines = registry.pipelines().map(|pipeline| (pipeline.name, pipeline.doc));
             let all = passes.chain(pipelines);
-            let one = |(name, doc)| json!({ "name": name, "doc": reference::summary(doc) });
+            let one = |(name, doc)| json!({ "name": name, "doc": describe::summary(doc) });
             Ok(all.map(one).collect())
         }
         "relay.explain" => {

@@ -3,12 +3,12 @@
 use ir_core::registry::{Arity, OpDef};
 use ir_core::text::lexer::TokenKind;
 use ir_core::{Registry, Type};
+use relay_operators::describe;
 use serde_json::{Value, json};
 
 use super::context::{self, Context};
 use super::documents::View;
 use super::links::{self, Named};
-use crate::reference;
 
 /// A signature as it grows.
 struct Signature {
@@ -69,7 +69,7 @@ fn of_operator(operator: &OpDef, context: &Context<'_, '_>) -> Value {
         signature.parameter(&format!("{}{more}", field.name), field.doc);
     }
     for attr in operator.attrs {
-        signature.parameter(&format!("{}=", attr.name), &reference::attribute_text(attr));
+        signature.parameter(&format!("{}=", attr.name), &describe::attribute(attr));
     }
     let operands = operator.operands.len();
     let written = context.attribute.or(context.key);
@@ -80,7 +80,7 @@ fn of_operator(operator: &OpDef, context: &Context<'_, '_>) -> Value {
     let many = operator.operands.last().is_some_and(|field| field.arity == Arity::Many);
     let operand = if many { context.arguments.min(operands - 1) } else { context.arguments };
     let active = attribute.unwrap_or(operand);
-    signature.finish(")", reference::summary(operator.doc), active)
+    signature.finish(")", describe::summary(operator.doc), active)
 }
 
 /// The signature of a function, a constructor or a variable that is a function.
