@@ -5,7 +5,7 @@
 //! attribute, dictionary and symbol is computed once per process.
 
 use std::fmt;
-use std::sync::{LazyLock, RwLock};
+use std::sync::{Arc, LazyLock, RwLock};
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::dtype::DType;
 use crate::ids::{BlockId, EntityId, OpId, ValueId};
 use crate::intern::Symbol;
-use crate::module::{Module, Signature};
+use crate::module::{Item, Module, Signature};
 use crate::types::{Dim, DimExpr, DimExprData, Type, TypeData, TypeParam};
 
 /// A 128-bit structural hash.
@@ -69,6 +69,15 @@ pub fn of_module(module: &Module) -> Fingerprint {
         }
     }
     Fingerprint(hasher.finish())
+}
+
+/// Whether two items differ in places and name hints at most.
+pub fn same(a: &Item, b: &Item) -> bool {
+    let bodies = match (&a.body, &b.body) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || fingerprint(a) == fingerprint(b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    bodies && of_signature(&a.signature) == of_signature(&b.signature)
 }
 
 fn hash_signature(signature: &Signature, hashes: &mut Hashes, hasher: &mut SipHasher) {

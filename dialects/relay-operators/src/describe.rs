@@ -6,7 +6,6 @@ use ir_core::text::PrintOptions;
 use ir_core::text::attributes::write_attr;
 use ir_core::text::layout::Line;
 use ir_core::{Effects, Traits};
-
 use relay::define::Define;
 use relay::interpreter::Evaluate;
 

@@ -11,6 +11,7 @@ mod attributes;
 mod cursor;
 mod declarations;
 mod expressions;
+mod form;
 mod literals;
 mod metadata;
 mod names;
@@ -30,6 +31,7 @@ use ir_core::text::lexer::TokenKind;
 use ir_core::{Diagnostic, Module, Registry, Signature, Signatures, Span, Symbol};
 use rustc_hash::FxHashMap;
 
+pub use form::{Form, Style, item_text};
 pub use metadata::Metadata;
 pub use printer::PrintOptions;
 pub use reading::{Linked, MetadataSource, Outline, Part, ReadItem, Reading, Scope, Words, link};

@@ -25,7 +25,7 @@ use super::args::{
     BisectPasses, Budget, DebugPasses, DiagnosticForm, Executor, Fault, ReduceProgram,
 };
 use super::input::{self, Input};
-use super::language::{Form, infer, verify};
+use super::language::{self, Form, infer, verify};
 use super::optimize::crash;
 use super::recorded::Recorded;
 use super::report::Reporter;
@@ -262,7 +262,7 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     let directory = &io.directory;
     let read = catch_panic(|| {
         let (mut module, mut found) = match &source {
-            Some((file, text)) => form.parse(file, text, registry),
+            Some((file, text)) => language::parse(form, file, text, registry),
             None => model::read(&fault.input, &fault.model, registry, directory),
         };
         if !failed(&found) && form == Form::Relay {

@@ -20,7 +20,7 @@ use super::args::{Executor, Optimize, Switch, TimingForm};
 use super::cached::{Noticed, Results};
 use super::emit::Emit;
 use super::input::{self, Input};
-use super::language::{Form, Style, infer, verify};
+use super::language::{self, Form, Style, infer, verify};
 use super::lowering::{self, Level};
 use super::recorded::Recorded;
 use super::report::Reporter;
@@ -486,7 +486,7 @@ impl Session<'_> {
         let read = timing.phase(if is_model { "import" } else { "parse" }, || {
             catch_panic(|| match is_model {
                 true => model::read(file, options, registry, directory),
-                false => form.parse(file, text, registry),
+                false => language::parse(form, file, text, registry),
             })
         });
         let (mut module, diagnostics) = read.unwrap_or_else(|message| {

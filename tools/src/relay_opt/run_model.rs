@@ -16,7 +16,7 @@ use relay::language::{FUNC, output_names};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::args::{DiagnosticForm, Executor, ModelOptions, RunModel};
-use super::language::{Form, infer, verify};
+use super::language::{self, Form, infer, verify};
 use super::report::Reporter;
 use super::targets::target;
 use super::{DIAGNOSTICS, OK, input, model, profile};
@@ -170,7 +170,7 @@ pub(super) fn load(
         let input = input::read(path, io).map_err(|error| found.push(error)).ok()?;
         reporter.source(&input.file, &input.text);
         form = Form::of(&input.text);
-        (module, diagnostics) = form.parse(&input.file, &input.text, registry);
+        (module, diagnostics) = language::parse(form, &input.file, &input.text, registry);
     }
     reporter.sources(&module.sources);
     found.extend(diagnostics);

@@ -8,7 +8,7 @@ use rewrites::cost::CostModel;
 use rewrites::strategy::BUILT_IN;
 
 use super::args::{DiagnosticForm, ModelOptions};
-use super::language::{Form, infer};
+use super::language::{self, Form, infer};
 use super::report::Reporter;
 use super::{DIAGNOSTICS, OK, input, model, plain};
 use crate::io::Io;
@@ -161,7 +161,7 @@ pub(super) fn read(path: &str, registry: &Registry, io: &mut Io<'_>) -> Result<M
         model::read(path, &ModelOptions::default(), registry, &io.directory)
     } else {
         let input = input::read(path, io).map_err(|error| (vec![error], SourceMap::default()))?;
-        Form::of(&input.text).parse(&input.file, &input.text, registry)
+        language::parse(Form::of(&input.text), &input.file, &input.text, registry)
     };
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
     if failed(&found) {

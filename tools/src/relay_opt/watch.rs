@@ -15,6 +15,7 @@ use ir_core::files::contents;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic, write_diff};
 use ir_core::{Diagnostic, FilesRead, Interrupt, Item, Module, Registry, Symbol, fingerprint};
 use passes::incremental::Relay;
+use relay::text::item_text;
 use rustc_hash::FxBuildHasher;
 
 use super::args::{Optimize, Switch};
@@ -225,7 +226,7 @@ impl Watch<'_> {
     fn changed(&self, module: &Module) -> Vec<Symbol> {
         let changed = |(name, item): &(&Symbol, &Item)| {
             let before = self.printed.as_ref().and_then(|printed| printed.get(*name));
-            before.is_none_or(|before| !same(before, item))
+            before.is_none_or(|before| !fingerprint::same(before, item))
         };
         module.items.iter().filter(changed).map(|(name, _)| *name).collect()
     }
@@ -245,9 +246,9 @@ impl Watch<'_> {
             writeln!(io.stdout, "// {name} is gone")?;
         }
         for name in &changed {
-            let text = self.text(*name, now.get(name))?;
+            let text = self.text(*name, now.get(name));
             if let Some(layout) = self.args.print_ir_diff {
-                let before = self.text(*name, printed.get(name))?;
+                let before = self.text(*name, printed.get(name));
                 let (old, new) = (format!("{name} before"), format!("{name} now"));
                 let titles = (old.as_str(), new.as_str());
                 let form = layout.form(io);
@@ -262,27 +263,8 @@ impl Watch<'_> {
     }
 
     /// An item as text.
-    fn text(&self, name: Symbol, item: Option<&Item>) -> io::Result<String> {
-        let Some(item) = item else { return Ok(String::new()) };
-        let mut module = Module::new();
-        module.items.insert(name, item.clone());
-        let mut text = Vec::new();
+    fn text(&self, name: Symbol, item: Option<&Item>) -> String {
         let style = Style { elide: self.args.elide_constants, types: !self.args.no_types };
-        Form::Relay.print(&module, self.registry, style, &mut text)?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        // The version stands before a module, not before an item.
-        let text = text.strip_prefix("#[version = \"0.0.5\"]\n").unwrap_or(&text);
-        Ok(text.to_string())
+        item.map_or(String::new(), |item| item_text(name, item, self.registry, style))
     }
-}
-
-/// Whether two items differ in places and name hints at most.
-pub(super) fn same(a: &Item, b: &Item) -> bool {
-    let bodies = match (&a.body, &b.body) {
-        (Some(a), Some(b)) => {
-            Arc::ptr_eq(a, b) || fingerprint::fingerprint(a) == fingerprint::fingerprint(b)
-        }
-        (a, b) => a.is_none() && b.is_none(),
-    };
-    bodies && fingerprint::of_signature(&a.signature) == fingerprint::of_signature(&b.signature)
 }

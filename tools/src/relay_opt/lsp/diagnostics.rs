@@ -3,11 +3,11 @@
 use analysis::Checks;
 use ir_core::diagnostics::{Label, Severity};
 use ir_core::{Diagnostic, Registry, SourceMap, Span};
+use relay::text::Form;
 use serde_json::{Value, json};
 
 use super::documents::View;
 use super::protocol;
-use crate::relay_opt::language::{Form, verify};
 
 /// What is wrong with a document, as a list for the editor.
 pub(super) fn all(view: &View, registry: &Registry) -> Vec<Value> {
@@ -31,7 +31,10 @@ fn generic(view: &View, registry: &Registry) -> Vec<Diagnostic> {
     let snapshot = &view.snapshot;
     let file = snapshot.file();
     let (module, found) = Form::Generic.parse(file.as_str(), snapshot.text(), registry);
-    if found.is_empty() { verify(&module, registry) } else { found }
+    if !found.is_empty() {
+        return found;
+    }
+    ir_core::verify::verify(&module, registry).err().unwrap_or_default()
 }
 
 /// A message with the diagnostics of a document.

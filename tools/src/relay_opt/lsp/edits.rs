@@ -1,13 +1,13 @@
 //! Formatting.
 
 use ir_core::text::lexer::{Lexer, TokenKind};
-use ir_core::{Diagnostic, Item, Module, Registry, Symbol};
+use ir_core::{Diagnostic, Registry};
 use relay::language::FUNC;
+use relay::text::{Form, item_text};
 use serde_json::{Value, json};
 
 use super::documents::View;
 use super::protocol::{Failure, REQUEST_FAILED};
-use crate::relay_opt::language::Form;
 
 /// Prints functions as the compiler prints them. What stands between functions stays as it is, and
 /// so does a function that holds a comment, which printing would lose, or constants of the metadata
@@ -34,7 +34,7 @@ pub(super) fn format(view: &View, registry: &Registry) -> Result<Value, Failure>
         if !text.starts_with("def") || holds_comment(text) || holds_constant(text) {
             continue;
         }
-        let printed = item_text(*name, item, registry);
+        let printed = item_text(*name, item, registry, None);
         let printed = printed.trim();
         if printed != text && !holds_constant(printed) {
             edits.push(json!({ "range": view.range(range), "newText": printed }));
@@ -59,16 +59,4 @@ fn holds_comment(text: &str) -> bool {
 /// Whether `text` refers to the metadata section, or has one.
 fn holds_constant(text: &str) -> bool {
     Lexer::new(text).any(|token| token.kind == TokenKind::Metadata || token.is_word(text, "meta"))
-}
-
-/// Item `name` as text.
-pub(super) fn item_text(name: Symbol, item: &Item, registry: &Registry) -> String {
-    let mut module = Module::new();
-    module.items.insert(name, item.clone());
-    let mut text = Vec::new();
-    // Writing to memory cannot fail.
-    let _ = Form::Relay.print(&module, registry, None, &mut text);
-    let text = String::from_utf8_lossy(&text).into_owned();
-    // The version stands before a module, not before an item.
-    text.strip_prefix("#[version = \"0.0.5\"]\n").unwrap_or(&text).to_string()
 }

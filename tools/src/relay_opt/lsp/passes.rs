@@ -1,16 +1,15 @@
 //! Running passes on an open document, and what else commands do.
 
 use ir_core::pipeline::{DiffForm, Pipeline, write_diff};
-use ir_core::{Diagnostic, Registry, Symbol};
+use ir_core::{Diagnostic, Registry, Symbol, fingerprint};
 use relay::language::FUNC;
+use relay::text::item_text;
 use relay_operators::describe;
 use serde_json::{Value, json};
 
 use super::diagnostics;
 use super::documents::View;
-use super::edits::item_text;
 use super::protocol::{Failure, INVALID_PARAMS, Params, REQUEST_FAILED};
-use crate::relay_opt::watch::same;
 
 /// For each function: to run a pass on it, and how many kernels it becomes.
 pub(super) fn lenses(view: &View) -> Value {
@@ -141,12 +140,12 @@ fn run_pass(
         let before = snapshot.item(name);
         let now = after.get(&name);
         if let (Some(before), Some(now)) = (&before, now)
-            && same(before, now)
+            && fingerprint::same(before, now)
         {
             continue;
         }
         let text = |item: Option<&ir_core::Item>| {
-            item.map_or(String::new(), |item| item_text(name, item, registry))
+            item.map_or(String::new(), |item| item_text(name, item, registry, None))
         };
         let (old, new) = (text(before.as_ref()), text(now));
         let (from, to) = (format!("@{name}"), format!("@{name} after {pass}"));
