@@ -19,7 +19,6 @@ mod input;
 mod inspect;
 mod language;
 mod lowering;
-mod lsp;
 mod model;
 mod optimize;
 mod plugin;
@@ -161,7 +160,7 @@ fn dispatch(
         Some(args::Command::Calibrate(command)) => calibrate::calibrate(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
         Some(args::Command::Inspect(command)) => inspect::inspect(command, registry, io),
-        Some(args::Command::Lsp(_)) => lsp::serve(registry, io),
+        Some(args::Command::Lsp(_)) => serve(registry, io),
         Some(args::Command::Egraph(command)) => match &command.command {
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
@@ -183,6 +182,14 @@ fn dispatch(
             }
             None => optimize::optimize(&cli.optimize, &pipeline, registry, io),
         },
+    }
+}
+
+/// Serves an editor on the standard streams.
+fn serve(registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
+    match lsp::serve(registry, &crate::codes::ALL, io.stdin, io.stdout)? {
+        lsp::End::Orderly => Ok(OK),
+        lsp::End::Abrupt => Ok(DIAGNOSTICS),
     }
 }
 

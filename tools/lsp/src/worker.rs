@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ir_core::Registry;
 use serde_json::Value;
 
 use super::diagnostics;
@@ -26,7 +25,7 @@ pub(super) enum Job {
 
 /// Does jobs, one after the other.
 pub(super) struct Worker<'a> {
-    shared: &'a Shared,
+    shared: &'a Shared<'a>,
     jobs: Receiver<Job>,
     outgoing: Sender<Value>,
     /// Documents whose diagnostics are out of date, and when they are looked for.
@@ -35,7 +34,7 @@ pub(super) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub(super) fn new(
-        shared: &'a Shared,
+        shared: &'a Shared<'a>,
         jobs: Receiver<Job>,
         outgoing: Sender<Value>,
     ) -> Worker<'a> {
@@ -105,18 +104,17 @@ impl<'a> Worker<'a> {
         if !self.shared.start(id) {
             return send(Err(Failure::new(CANCELLED, "the request was cancelled")));
         }
-        let registry = &self.shared.registry;
         if method == "workspace/symbol" {
             return send(self.workspace_symbols(params));
         }
         let Some((uri, revision)) = document else {
-            return send(guard(|| without_document(method, params, registry)).flatten());
+            return send(guard(|| without_document(method, params, self.shared)).flatten());
         };
         let modified = || Err(Failure::new(CONTENT_MODIFIED, "the document was edited meanwhile"));
         let view = self.shared.view(&uri).filter(|view| view.revision == revision);
         let Some(view) = view else { return send(modified()) };
         let answered =
-            guard(|| view.snapshot.attempt(|_| about_document(method, params, &view, registry)));
+            guard(|| view.snapshot.attempt(|_| about_document(method, params, &view, self.shared)));
         drop(view);
         let answer = match answered {
             Ok(Some(answer)) => answer,
@@ -149,11 +147,11 @@ impl<'a> Worker<'a> {
 fn without_document(
     method: &str,
     params: Params<'_>,
-    registry: &Registry,
+    shared: &Shared<'_>,
 ) -> Result<Value, Failure> {
     match method {
-        "completionItem/resolve" => completion::resolve(params, registry),
-        "workspace/executeCommand" => passes::execute(params, registry),
+        "completionItem/resolve" => completion::resolve(params, &shared.registry),
+        "workspace/executeCommand" => passes::execute(params, shared),
         _ if method.starts_with("textDocument/") => {
             Err(params.get::<String>("/textDocument/uri").err().unwrap_or_else(|| unknown(method)))
         }
@@ -166,8 +164,9 @@ fn about_document(
     method: &str,
     params: Params<'_>,
     view: &View,
-    registry: &Registry,
+    shared: &Shared<'_>,
 ) -> Result<Value, Failure> {
+    let registry = &shared.registry;
     let offset = || {
         let position: Position = params.get("/position")?;
         Ok::<_, Failure>(view.lines.offset(view.snapshot.text(), position))
@@ -191,13 +190,13 @@ fn about_document(
         "textDocument/inlayHint" => symbols::hints(view, range()?),
         "textDocument/codeLens" => passes::lenses(view),
         "codeLens/resolve" => passes::resolve_lens(view, params)?,
-        "textDocument/codeAction" => fixes::actions(view, range()?, params),
+        "textDocument/codeAction" => fixes::actions(view, range()?, params, shared.codes),
         "textDocument/signatureHelp" => signature::help(view, offset()?, registry),
         "textDocument/foldingRange" => folding::ranges(view),
         "textDocument/formatting" => edits::format(view, registry)?,
         "textDocument/semanticTokens/full" => tokens::tokens(view, everything, registry),
         "textDocument/semanticTokens/range" => tokens::tokens(view, range()?, registry),
-        "workspace/executeCommand" => passes::execute_on(view, params, registry)?,
+        "workspace/executeCommand" => passes::execute_on(view, params, shared)?,
         _ => return Err(unknown(method)),
     })
 }

@@ -8,7 +8,7 @@ use relay_operators::describe;
 use serde_json::{Value, json};
 
 use super::diagnostics;
-use super::documents::View;
+use super::documents::{Shared, View};
 use super::protocol::{Failure, INVALID_PARAMS, Params, REQUEST_FAILED};
 
 /// For each function: to run a pass on it, and how many kernels it becomes.
@@ -52,7 +52,8 @@ pub(super) fn resolve_lens(view: &View, params: Params<'_>) -> Result<Value, Fai
 ///
 /// # Errors
 /// When there is no such command, or its arguments are wrong.
-pub(super) fn execute(params: Params<'_>, registry: &Registry) -> Result<Value, Failure> {
+pub(super) fn execute(params: Params<'_>, shared: &Shared<'_>) -> Result<Value, Failure> {
+    let registry = &shared.registry;
     let command: String = params.get("/command")?;
     match command.as_str() {
         "relay.passes" => {
@@ -64,7 +65,7 @@ pub(super) fn execute(params: Params<'_>, registry: &Registry) -> Result<Value, 
         }
         "relay.explain" => {
             let code: String = params.get("/arguments/0/code")?;
-            let text = diagnostics::explanation(&code);
+            let text = diagnostics::explanation(&code, shared.codes);
             let unknown = || Failure::new(REQUEST_FAILED, format!("unknown code `{code}`"));
             text.map(Value::from).ok_or_else(unknown)
         }
@@ -87,16 +88,16 @@ fn wrong(command: &str) -> Failure {
 pub(super) fn execute_on(
     view: &View,
     params: Params<'_>,
-    registry: &Registry,
+    shared: &Shared<'_>,
 ) -> Result<Value, Failure> {
     let command: String = params.get("/command")?;
     if command != "relay.runPass" {
-        return execute(params, registry);
+        return execute(params, shared);
     }
     let pass: String = params.get("/arguments/0/pass")?;
     let function: Option<String> = params.get("/arguments/0/function").ok();
     let function = function.map(|name| Symbol::new(&name));
-    run_pass(view, &pass, function, registry).map(Value::from)
+    run_pass(view, &pass, function, &shared.registry).map(Value::from)
 }
 
 /// What `pass` changes in the program, or in `function`, as a unified diff. The whole program goes

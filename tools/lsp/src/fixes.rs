@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use analysis::{Binder, Variable};
 use ir_core::Type;
+use ir_core::diagnostics::codes::Code;
 use ir_core::diagnostics::suggestions;
 use serde_json::{Value, json};
 
@@ -16,8 +17,13 @@ use super::protocol::Params;
 const NOT_INFERRED: &str = "E0303";
 
 /// Quick fixes of the diagnostics in a request, then the types that `range` leaves out, then what
-/// explains the codes.
-pub(super) fn actions(view: &View, range: Range<usize>, params: Params<'_>) -> Value {
+/// explains the codes, those that are `known`.
+pub(super) fn actions(
+    view: &View,
+    range: Range<usize>,
+    params: Params<'_>,
+    known: &[Code],
+) -> Value {
     let wanted: Option<Vec<String>> = params.get("/context/only").ok();
     let is_wanted = |kind: &String| kind.is_empty() || kind == "quickfix";
     if wanted.is_some_and(|wanted| !wanted.iter().any(is_wanted)) {
@@ -28,7 +34,7 @@ pub(super) fn actions(view: &View, range: Range<usize>, params: Params<'_>) -> V
         found.iter().flat_map(|diagnostic| corrections(view, diagnostic)).collect();
     actions.extend(annotations(view, range));
     let codes = found.iter().filter_map(|found| found.get("code").and_then(Value::as_str));
-    let mut codes: Vec<&str> = codes.filter(|code| explanation(code).is_some()).collect();
+    let mut codes: Vec<&str> = codes.filter(|code| explanation(code, known).is_some()).collect();
     codes.sort_unstable();
     codes.dedup();
     actions.extend(codes.into_iter().map(explain));

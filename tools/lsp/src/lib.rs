@@ -31,39 +31,53 @@ mod tokens;
 mod transport;
 mod worker;
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::mpsc;
 use std::thread;
 
 use ir_core::Registry;
+use ir_core::diagnostics::codes::Code;
 use serde_json::{Value, json};
 
-use super::{DIAGNOSTICS, OK};
-use crate::io::Io;
 use documents::{Documents, Shared};
 use protocol::{Failure, INVALID_REQUEST, NOT_INITIALIZED, PARSE_ERROR, Params};
 use transport::Messages;
 use worker::{Job, Worker};
 
-/// Serves an editor until it says `exit`, or its stream ends.
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The editor said `shutdown`, then `exit`.
+    Orderly,
+    /// The stream ended, or `exit` came before `shutdown`.
+    Abrupt,
+}
+
+/// Serves an editor, which `input` comes from and `output` goes to, until it says `exit` or its
+/// stream ends. Programs may hold what `registry` has; `codes` are those that `relay.explain`
+/// explains.
 ///
 /// # Errors
-/// Those of reading.
-pub(super) fn serve(registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
+/// Those of reading. Where nobody reads what is written, the session goes on to the end of `input`.
+pub fn serve(
+    registry: &Registry,
+    codes: &[Code],
+    input: &mut dyn Read,
+    output: &mut (dyn Write + Send),
+) -> io::Result<End> {
     let (outgoing, to_write) = mpsc::channel::<Value>();
     let (jobs, to_do) = mpsc::channel::<Job>();
-    let shared = Shared::new(registry.clone(), outgoing.clone());
-    let stdout = &mut *io.stdout;
-    let mut input = BufReader::new(&mut *io.stdin);
+    let shared = Shared::new(registry.clone(), codes, outgoing.clone());
+    let mut input = BufReader::new(input);
     thread::scope(|scope| {
-        scope.spawn(move || write(&to_write, stdout));
+        scope.spawn(move || write(&to_write, output));
         let worker = Worker::new(&shared, to_do, outgoing.clone());
         scope.spawn(move || worker.run());
         let mut reader = Reader { shared: &shared, jobs, outgoing, state: State::New };
-        let status = reader.run(&mut input);
+        let end = reader.run(&mut input);
         // The other threads end whatever ended this one.
         shared.close();
-        status
+        end
     })
 }
 
@@ -87,26 +101,26 @@ enum State {
 
 /// Takes messages in.
 struct Reader<'a> {
-    shared: &'a Shared,
+    shared: &'a Shared<'a>,
     jobs: mpsc::Sender<Job>,
     outgoing: mpsc::Sender<Value>,
     state: State,
 }
 
 impl Reader<'_> {
-    /// Takes messages in up to the last one; the exit status.
-    fn run(&mut self, input: &mut dyn BufRead) -> io::Result<i32> {
+    /// Takes messages in up to the last one.
+    fn run(&mut self, input: &mut dyn BufRead) -> io::Result<End> {
         let mut messages = Messages::new(input);
         while let Some(message) = messages.next()? {
-            if let Some(status) = self.receive(message) {
-                return Ok(status);
+            if let Some(end) = self.receive(message) {
+                return Ok(end);
             }
         }
-        Ok(DIAGNOSTICS)
+        Ok(End::Abrupt)
     }
 
-    /// Takes a message in; the exit status where it is the last one.
-    fn receive(&mut self, message: transport::Received) -> Option<i32> {
+    /// Takes a message in; the end where it is the last one.
+    fn receive(&mut self, message: transport::Received) -> Option<End> {
         let message = match message {
             Ok(message) => message,
             Err(error) => {
@@ -125,7 +139,10 @@ impl Reader<'_> {
         };
         let params = Params(message.get("params").unwrap_or(&Value::Null));
         if method == "exit" {
-            return Some(if self.state == State::ShutDown { OK } else { DIAGNOSTICS });
+            return Some(match self.state {
+                State::ShutDown => End::Orderly,
+                State::New | State::Ready => End::Abrupt,
+            });
         }
         match (id, message.get("id")) {
             (Some(id), _) => {

@@ -1,6 +1,7 @@
 //! Diagnostics, and what can be done about them.
 
 use analysis::Checks;
+use ir_core::diagnostics::codes::{self, Code};
 use ir_core::diagnostics::{Label, Severity};
 use ir_core::{Diagnostic, Registry, SourceMap, Span};
 use relay::text::Form;
@@ -84,9 +85,9 @@ fn one(view: &View, diagnostic: &Diagnostic) -> Value {
     })
 }
 
-/// What a code means, as Markdown.
-pub(super) fn explanation(code: &str) -> Option<String> {
-    let entry = ir_core::diagnostics::codes::explain(code, &[&crate::codes::ALL])?;
+/// What `code`, one of `codes`, means, as Markdown.
+pub(super) fn explanation(code: &str, codes: &[Code]) -> Option<String> {
+    let entry = codes::explain(code, &[codes])?;
     Some(format!("# {}: {}\n\n{}\n", entry.code, entry.title, entry.explanation))
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use analysis::{Database, Snapshot};
 use ir_core::Registry;
+use ir_core::diagnostics::codes::Code;
 use ir_core::pipeline::catch_panic;
 use passes::incremental::Relay;
 use serde::Deserialize;
@@ -21,9 +22,10 @@ use super::worker::Job;
 const LONGEST_TEXT: usize = i32::MAX as usize;
 
 /// What the threads share.
-pub(super) struct Shared {
+pub(super) struct Shared<'a> {
     language: Arc<Relay>,
     pub(super) registry: Registry,
+    pub(super) codes: &'a [Code],
     pub(super) documents: Mutex<Documents>,
 }
 
@@ -76,8 +78,12 @@ struct Edit {
     text: String,
 }
 
-impl Shared {
-    pub(super) fn new(registry: Registry, outgoing: Sender<Value>) -> Shared {
+impl<'a> Shared<'a> {
+    pub(super) fn new(
+        registry: Registry,
+        codes: &'a [Code],
+        outgoing: Sender<Value>,
+    ) -> Shared<'a> {
         let documents = Documents {
             encoding: Encoding::Utf16,
             open: HashMap::new(),
@@ -86,7 +92,7 @@ impl Shared {
             outgoing: Some(outgoing),
         };
         let language = Arc::new(Relay::new(registry.clone()));
-        Shared { language, registry, documents: Mutex::new(documents) }
+        Shared { language, registry, codes, documents: Mutex::new(documents) }
     }
 
     /// Takes what the editor can do; the encoding of columns that follows.
