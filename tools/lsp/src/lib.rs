@@ -12,6 +12,23 @@
 //! - The worker holds no snapshot when it takes that lock, and an edit, which waits for snapshots,
 //!   holds nothing that the worker needs to be done. So neither waits for the other for ever.
 //! - Nothing that comes in ends the server but `exit` and the end of the stream.
+//!
+//! A session in memory, which an editor ends at once:
+//!
+//! ```
+//! let registry = ir_core::Registry::from([relay_operators::dialect()]);
+//! let message = |json: &str| format!("Content-Length: {}\r\n\r\n{json}", json.len());
+//! let session = [
+//!     message(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}"#),
+//!     message(r#"{"jsonrpc":"2.0","id":2,"method":"shutdown"}"#),
+//!     message(r#"{"jsonrpc":"2.0","method":"exit"}"#),
+//! ];
+//! let mut answers = Vec::new();
+//! let end = lsp::serve(&registry, &[], &mut session.concat().as_bytes(), &mut answers)?;
+//! assert_eq!(end, lsp::End::Orderly);
+//! assert!(String::from_utf8_lossy(&answers).contains("hoverProvider"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod completion;
 mod context;

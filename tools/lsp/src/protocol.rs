@@ -1,4 +1,10 @@
 //! What goes over the wire, as far as it is the same for all features.
+//!
+//! Messages are JSON values, of which the protocol's names are written where they are used, rather
+//! than structs of the crate `lsp-types`. That crate has had no release since June 2024, and brings
+//! a second `bitflags` and a parser of URIs, which are names here that are only given back. Of its
+//! structs this server needs a few fields each, and a field that is wrong is refused by its path
+//! ([`Params::get`]).
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -1,4 +1,7 @@
 //! Messages on a stream: headers, a blank line, and JSON of the announced length.
+//!
+//! The crate `lsp-server` reads them as well, but ends the session at the first one that is
+//! malformed, where this goes on and says what was wrong.
 
 use std::io::{self, BufRead, Read};
 
