@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lit_tests::lit::{Config, Outcome, Test, discover, run};
+use lit_runner::lit::{Config, Outcome, Test, discover, run};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut config = Config::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lit"));

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lit_tests::filecheck::FileCheck;
-use lit_tests::lit::{Command, Config, Io, Outcome, discover, run_many};
+use lit_runner::filecheck::FileCheck;
+use lit_runner::lit::{Command, Config, Io, Outcome, discover, run_many};
 
 /// Names of LLVM's FileCheck, in the order of preference.
 const NAMES: [&str; 5] =

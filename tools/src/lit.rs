@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use ir_core::Registry;
-use lit_tests::lit::{self, Outcome};
+use lit_runner::lit::{self, Outcome};
 
 use crate::io::Io;
 use crate::relay_opt;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use lit_tests::lit::Commands;
+use lit_runner::lit::Commands;
 
 // Passes with bugs, for the debugging commands.
 #[allow(dead_code)]

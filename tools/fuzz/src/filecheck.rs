@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lit_tests::filecheck::FileCheck;
-use lit_tests::lit::{Command, Io};
+use lit_runner::filecheck::FileCheck;
+use lit_runner::lit::{Command, Io};
 
 use crate::scratch::with_files;
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lit_tests::lit::{Commands, Config, Outcome, Test, run};
+use lit_runner::lit::{Commands, Config, Outcome, Test, run};
 
 use crate::scratch::with_files;
 

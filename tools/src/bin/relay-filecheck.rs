@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-use lit_tests::filecheck::FileCheck;
-use lit_tests::lit::{Command, Io};
+use lit_runner::filecheck::FileCheck;
+use lit_runner::lit::{Command, Io};
 
 fn main() -> ExitCode {
     match run() {

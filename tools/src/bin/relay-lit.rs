@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lit_tests::lit::lit_main;
+use lit_runner::lit::lit_main;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

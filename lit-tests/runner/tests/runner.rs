@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lit_tests::lit::{Commands, Config, Io, MARKER, Outcome, discover, lit_main, run};
+use lit_runner::lit::{Commands, Config, Io, MARKER, Outcome, discover, lit_main, run};
 
 type Result = std::result::Result<(), Box<dyn Error>>;
 
