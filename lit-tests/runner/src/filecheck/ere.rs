@@ -2,8 +2,14 @@
 //! leftmost-longest matches, back-references, and `\d` is the letter `d`.
 //!
 //! The `regex` crate finds where a match may start, in linear time. A small
-//! machine then finds the longest match from there with its groups, which the
-//! crate, being leftmost-first and without back-references, cannot.
+//! machine then finds the longest match from there with its groups.
+//!
+//! No crate can do the second part. FileCheck's `[[X:a|ab]]-[[X]]` asks for the
+//! longest match of an expression with a back-reference and for its groups:
+//! `regex` has neither longest matches nor back-references, `regex-automata`
+//! finds longest matches (`MatchKind::All`) without groups, and `fancy-regex`
+//! has back-references but takes the first alternative that fits. Besides, the
+//! syntax is another one: `\d`, `a{`, `[]a]` and the wording of errors.
 
 mod machine;
 mod parser;
