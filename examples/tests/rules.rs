@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ir_core::SourceMap;
 use rewrites::library::Library;
-use tools::rule_check::check;
+use rewrites_check::check;
 
 fn rewritten(divisor: &str) -> String {
     let text = format!("def @main(%x: Tensor[(4), float32]) {{ divide(%x, {divisor}) }}");

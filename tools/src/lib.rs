@@ -10,7 +10,6 @@ mod process;
 pub mod progress;
 pub mod reference;
 pub mod relay_opt;
-pub mod rule_check;
 pub mod strategies;
 pub mod worker;
 

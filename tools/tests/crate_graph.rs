@@ -39,7 +39,7 @@ fn graph() -> Graph {
 fn part(folder: &str) -> &str {
     match folder {
         "ir-core/macros" | "ir-core/outputs" | "passes/analysis" | "targets/core"
-        | "lit-tests/runner" => folder,
+        | "lit-tests/runner" | "rewrites/check" => folder,
         "dialects/te"
         | "dialects/relay"
         | "dialects/relay-operators"
@@ -67,6 +67,11 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
     ),
     ("relay-generate", &["relay", "te", "ir-core"], "programs are made of what is registered"),
     ("rewrites", &["ir-core"], "rules know operations by name and hook, not as structs"),
+    (
+        "rewrites/check",
+        &["rewrites", "relay", "ir-core"],
+        "what checks rules runs in tests of who writes them: it needs an evaluator, and no tool",
+    ),
     ("passes/analysis", &["ir-core"], "analyses serve every dialect"),
     (
         "passes",

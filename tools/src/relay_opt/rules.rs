@@ -6,12 +6,12 @@ use ir_core::diagnostics::did_you_mean;
 use ir_core::{Diagnostic, Registry, SourceMap};
 use rewrites::library::{BUILT_IN, Library};
 use rewrites::rule::{FloatClass, Rule};
+use rewrites_check::{check, example};
 
 use super::args::{DiagnosticForm, RulesCommand};
 use super::report::Reporter;
 use super::{DIAGNOSTICS, OK, input, replay, strategies};
 use crate::io::Io;
-use crate::rule_check::{check, example};
 
 /// Runs a command about rules.
 ///

@@ -7,9 +7,9 @@ use rewrites::library::{BUILT_IN, Library, RuleSet};
 use rewrites::proof::replay::{HEADER, parts, replay};
 use rewrites::proof::terms::{Kind, Term, Terms};
 use rewrites::rule::FloatClass;
+use rewrites_check::value;
 
 use crate::relay_opt::semantics::mismatch;
-use crate::rule_check::value;
 
 /// Random values that a step is tried on.
 const INPUTS: u64 = 3;
