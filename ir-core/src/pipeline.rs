@@ -1,13 +1,14 @@
 //! Pipelines: passes in order, written as text, run over a module.
 //!
 //! **Invariants**
-//! - Pipeline text is the only configuration: [`Pipeline`] prints as text that parses back, and a
-//!   named pipeline such as `O2` is nothing but text in the registry.
+//! - Pipeline text is the only configuration: [`Pipeline`], whether read or made of [`Step`]s, prints as
+//!   text that parses back, and a named pipeline such as `O2` is nothing but text in the registry.
 //! - The result of a run does not depend on the number of threads: bodies, findings and counters
 //!   are merged in the order of the module's items.
 //! - The driver knows no printer and no verifier; whatever watches a run is an [`Instrument`].
 
 mod bisect;
+mod build;
 mod clock;
 pub mod codes;
 mod crash;

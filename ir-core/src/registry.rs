@@ -342,12 +342,12 @@ pub struct Dialect {
 }
 
 /// A named pipeline: pipeline text under a name that other pipelines may use like a pass.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PipelineDef {
     /// Name in pipelines, such as `O2`.
     pub name: &'static str,
     /// What it stands for.
-    pub text: &'static str,
+    pub text: String,
     /// What it is for, as Markdown; the first line is the summary.
     pub doc: &'static str,
 }
@@ -413,7 +413,8 @@ impl Registry {
 
     /// Adds a named pipeline. Its text is read where the name is used, so it may name passes that
     /// are added later. Panics when the name is taken.
-    pub fn add_pipeline(&mut self, name: &'static str, text: &'static str, doc: &'static str) {
+    pub fn add_pipeline(&mut self, name: &'static str, text: impl Into<String>, doc: &'static str) {
+        let text = text.into();
         assert!(!self.passes.contains_key(name), "`{name}` is a pass already");
         let earlier = self.pipelines.insert(name, PipelineDef { name, text, doc });
         assert!(earlier.is_none(), "pipeline `{name}` is registered twice");

@@ -35,13 +35,14 @@ pub mod lower_schedule;
 pub mod lower_te;
 pub mod math;
 pub mod normal_forms;
+pub mod pipelines;
 pub mod remove_unused_functions;
 pub mod rewrite;
 pub mod simplify_expr;
 pub mod simplify_inference;
 pub mod worklist;
 
-/// Adds all passes to `registry`, in alphabetical order.
+/// Adds all passes to `registry`, in alphabetical order, and the named pipelines.
 pub fn register(registry: &mut Registry) {
     rewrites::library::register(registry);
     by_rules::register(registry);
@@ -85,4 +86,5 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<normal_forms::ToGnf>();
     registry.pass::<loops::UnrollLoops>();
     registry.pass::<loops::VectorizeLoops>();
+    pipelines::register(registry);
 }

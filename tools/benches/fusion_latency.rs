@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use ir_core::pipeline::{Pipeline, RunOptions, run};
 use ir_core::{Module, Options, Random, Registry, Symbol, TensorData};
+use passes::pipelines;
 use relay::inference::infer_module;
 use relay::interpreter::spreads;
 use relay::text::parse;
 use target_c::CTarget;
-use tools::executor::{BuildOptions, Fusion, Program, bind, pipeline};
+use tools::executor::{BuildOptions, Fusion, Program, bind};
 use tools::progress::Progress;
 use transformer::transformer;
 
@@ -73,9 +74,7 @@ fn build(name: &str, fuse: &str, registry: &Registry) -> Program {
     assert!(bind(&mut module, &arrays).is_empty());
     let target = CTarget::new(Options::read(&[]).expect("no option is required"));
     let target = target.expect("the default is the machine at hand");
-    let compile = pipeline(16, Fusion::Dominator);
-    let compile = Pipeline::parse(&compile, registry).expect("it exists").to_string();
-    let before = compile.split(",fuse").next().unwrap_or_default();
+    let before = pipelines::before_fusion(16);
     let passes = Pipeline::parse(&format!("{before},{fuse}"), registry).expect("all exist");
     let options = RunOptions::default();
     let ran = run(&passes, &mut module, registry, options, &mut [], &mut Vec::new());

@@ -12,43 +12,26 @@ pub mod profile;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use ir_core::pass::OptionValue;
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
 use ir_core::{
-    AttrDict, CostTable, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts,
-    Registry, Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
+    AttrDict, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts, Registry,
+    Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
+use passes::pipelines::{self, Compile};
 use relay::language::{Constant, FUNC};
 use target_core::checks::{first_failure, report_checks};
 use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Interpreted, Target};
 use te::compute::Work;
 
+pub use passes::pipelines::Fusion;
+
 use crate::progress::{PassProgress, Progress};
 use profile::{Calls, Profile};
 
-/// How operators are put into kernels.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub enum Fusion {
-    /// In post-dominator groups, whatever the machine.
-    #[default]
-    Dominator,
-    /// In the kernels that cost least by a table.
-    Search(CostTable),
-}
-
-/// The passes that a program goes through for a target with vectors of `lanes` numbers, as pipeline
-/// text.
-pub fn pipeline(lanes: usize, fusion: Fusion) -> String {
-    let passes = crate::COMPILE.replace("width=16", &format!("width={lanes}"));
-    let passes = match fusion {
-        Fusion::Dominator => passes,
-        Fusion::Search(costs) => {
-            let search = format!("strategy=search,target={{{}}}", costs.print());
-            passes.replace("strategy=dominator", &search)
-        }
-    };
-    format!("{passes},lower-te")
+/// The passes that a program goes through for `target`.
+pub fn pipeline(target: &dyn Target, fusion: Fusion) -> Pipeline {
+    pipelines::lower(&Compile { lanes: target.capabilities().lanes(32), fusion })
 }
 
 /// The kernel that the executor calls.
@@ -162,8 +145,7 @@ pub fn lower(
     let &BuildOptions { target, fusion, threads, checked, progress, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
-    let text = pipeline(target.capabilities().lanes(32), fusion);
-    let pipeline = Pipeline::parse(&text, registry).map_err(|error| vec![error])?;
+    let pipeline = pipeline(target, fusion);
     let mut timing = Timing::new();
     // Schedules and loops are a step, and code is one.
     progress.expect(pipeline.steps().len() + 2);

@@ -87,7 +87,7 @@ pub fn passes(registry: &Registry) -> String {
     );
     for pipeline in registry.pipelines() {
         push(&mut page, &format!("- `{}`: {}", pipeline.name, pipeline.doc.trim()));
-        match Pipeline::parse(pipeline.text, registry) {
+        match Pipeline::parse(&pipeline.text, registry) {
             Ok(expanded) if !expanded.is_empty() => {
                 push(&mut page, &format!("\n\n  ```text\n  {expanded}\n  ```\n\n"));
             }

@@ -21,7 +21,7 @@ pub const PIPELINE_FILE: &str = "<pipeline>";
 /// pipelines written out.
 #[derive(Default, Debug)]
 pub struct Pipeline {
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
 }
 
 /// One pass of a pipeline.
@@ -30,8 +30,9 @@ pub struct Step {
     pub def: PassDef,
     /// The options as given.
     pub options: Vec<(String, String)>,
-    /// Where the pass, or a pipeline with it, is named, in the file [`PIPELINE_FILE`].
-    pub span: Span,
+    /// Where the pass, or a pipeline with it, is named, in the file [`PIPELINE_FILE`]; nowhere where the
+    /// pipeline was not read.
+    pub span: Option<Span>,
     /// The pass, options set.
     pub pass: PassInstance,
 }
@@ -137,10 +138,10 @@ impl Pipeline {
                 return Err(located(place, mistake));
             }
             let origin = outer.map_or(entry.name.clone(), |(_, origin)| origin);
-            let inner = entries(alias.text)
-                .map_err(|mistake| located(Some((alias.name, alias.text, &origin)), mistake))?;
+            let inner = entries(&alias.text)
+                .map_err(|mistake| located(Some((alias.name, &alias.text, &origin)), mistake))?;
             frames.push(Frame {
-                text: alias.text,
+                text: &alias.text,
                 name: Some(alias.name),
                 origin,
                 entries: inner.into_iter(),
@@ -192,7 +193,7 @@ fn resolve(
     };
     let owner = format!("pass `{name}`");
     let (options, pass) = configure(text, entry, &owner, def.options, Some(registry), def.make)?;
-    Ok(Step { def: *def, options, span: span(PIPELINE_FILE, at), pass })
+    Ok(Step { def: *def, options, span: Some(span(PIPELINE_FILE, at)), pass })
 }
 
 /// The options of `entry`, settled in `registry`, where there is one, and what `make` makes of

@@ -164,7 +164,7 @@ fn known(registry: &Registry) -> String {
     }
     for pipeline in registry.pipelines() {
         text.push_str(pipeline.name);
-        text.push_str(pipeline.text);
+        text.push_str(&pipeline.text);
     }
     text
 }

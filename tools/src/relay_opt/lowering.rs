@@ -2,7 +2,9 @@
 //!
 //! Each step looks at what the module is by now and runs what is missing.
 
+use ir_core::pipeline::Pipeline;
 use ir_core::{Diagnostic, Item, Module, Registry, Symbol, verify};
+use passes::pipelines;
 use relay::language::{FUNC, Fn, is_primitive};
 use rustc_hash::FxHashSet;
 use target_core::checks::report_checks;
@@ -40,7 +42,7 @@ pub(super) enum Step {
 pub(super) const STEPS: [Step; 2] = [Step::Functions, Step::Loops];
 
 impl Step {
-    /// Prepares `module` on its way to `level`; gives the passes to run then, as pipeline text.
+    /// Prepares `module` on its way to `level`; gives the passes to run then.
     /// Steps of schedules print where `print_steps` says so.
     pub(super) fn prepare(
         self,
@@ -48,17 +50,17 @@ impl Step {
         module: &mut Module,
         target: &dyn Target,
         print_steps: bool,
-    ) -> Result<String, Vec<Diagnostic>> {
+    ) -> Result<Pipeline, Vec<Diagnostic>> {
         let is_te = |item: &Item| item.signature.op.as_str().starts_with("te.");
         match self {
             Step::Functions => Ok(match module.get(MAIN) {
                 Some(main) if main.signature.op == FUNC && !is_fused(module) => {
-                    executor::pipeline(target.capabilities().lanes(32), Fusion::Dominator)
+                    executor::pipeline(target, Fusion::Dominator)
                 }
-                None if module.items.values().any(is_te) => String::new(),
-                Some(main) if main.signature.op != FUNC => String::new(),
+                None if module.items.values().any(is_te) => Pipeline::default(),
+                Some(main) if main.signature.op != FUNC => Pipeline::default(),
                 // It says so where there is nothing to lower.
-                _ => "lower-te".to_string(),
+                _ => pipelines::to_tensor_expressions(),
             }),
             Step::Loops => {
                 drop_lowered(module);
@@ -68,13 +70,9 @@ impl Step {
                 if level >= Level::Schedule {
                     add_schedules(module, target)?;
                 }
-                let option = if print_steps { "{print-steps}" } else { "" };
                 Ok(match level {
-                    Level::Te | Level::Schedule => String::new(),
-                    Level::Loops | Level::Code => format!(
-                        "lower-schedule{option},vectorize-loops,unroll-loops,simplify-loops,\
-                         tidy-loops"
-                    ),
+                    Level::Te | Level::Schedule => Pipeline::default(),
+                    Level::Loops | Level::Code => pipelines::to_loops(print_steps),
                 })
             }
         }

@@ -688,22 +688,17 @@ impl Session<'_> {
             if !matches!(outcome, Outcome::Done) {
                 break;
             }
-            let text = match step.prepare(*level, module, &**target, *print_steps) {
-                Ok(text) if text.is_empty() => continue,
-                Ok(text) => text,
+            let pipeline = match step.prepare(*level, module, &**target, *print_steps) {
+                Ok(pipeline) if pipeline.is_empty() => continue,
+                Ok(pipeline) => pipeline,
                 Err(more) => {
                     (errors, outcome) = (more, Outcome::Failed);
                     break;
                 }
             };
-            match Pipeline::parse(&text, registry) {
-                Ok(pipeline) => {
-                    self.lowered_by.push(text);
-                    let all = together(&self.pipeline, &self.lowered_by);
-                    outcome = run(&pipeline, &all, module)?;
-                }
-                Err(error) => (errors, outcome) = (vec![error], Outcome::Failed),
-            }
+            self.lowered_by.push(pipeline.to_string());
+            let all = together(&self.pipeline, &self.lowered_by);
+            outcome = run(&pipeline, &all, module)?;
         }
         found.extend(errors);
         if let Some(error) = tree.and_then(|tree| tree.failed)

@@ -59,7 +59,7 @@ pub(super) fn answer(
         } else if let Some(pipeline) = registry.find_pipeline(name) {
             writeln!(out, "{name}: {}\n", pipeline.doc)?;
             writeln!(out, "text: {}", pipeline.text)?;
-            if let Ok(expanded) = Pipeline::parse(pipeline.text, registry) {
+            if let Ok(expanded) = Pipeline::parse(&pipeline.text, registry) {
                 writeln!(out, "passes: {expanded}")?;
             }
         } else {

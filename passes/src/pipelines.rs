@@ -1,0 +1,200 @@
+//! The named pipelines: levels of optimization, and what comes before code generation.
+//!
+//! A pipeline that depends on something is a function of it, so that nobody edits its text.
+
+use ir_core::pipeline::{Pipeline, Step};
+use ir_core::{CostTable, Registry};
+
+use crate::alter_op_layout::AlterOpLayout;
+use crate::canonicalize::Canonicalize;
+use crate::cse::Cse;
+use crate::dce::Dce;
+use crate::fold_constant::FoldConstant;
+use crate::fold_explicit_padding::FoldExplicitPadding;
+use crate::fold_scale_axis::FoldScaleAxis;
+use crate::fuse::{Fuse, Strategy};
+use crate::inline::Inline;
+use crate::loops::{SimplifyLoops, TidyLoops, UnrollLoops, VectorizeLoops};
+use crate::lower_schedule::LowerSchedule;
+use crate::lower_te::LowerTe;
+use crate::math::CanonicalizeCast;
+use crate::remove_unused_functions::RemoveUnusedFunctions;
+use crate::simplify_expr::SimplifyExpr;
+use crate::simplify_inference::SimplifyInference;
+
+/// How operators are put into kernels.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Fusion {
+    /// In post-dominator groups, whatever the machine.
+    #[default]
+    Dominator,
+    /// In the kernels that cost least by a table.
+    Search(CostTable),
+}
+
+impl Fusion {
+    fn step(self) -> Step {
+        let fuse = Step::of::<Fuse>();
+        match self {
+            Fusion::Dominator => fuse.with("strategy", Strategy::Dominator),
+            Fusion::Search(costs) => fuse.with("strategy", Strategy::Search).with("target", costs),
+        }
+    }
+}
+
+/// What a program is compiled for, as far as passes know.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Compile {
+    /// Numbers of 32 bits in a vector of the target, which layouts fill.
+    pub lanes: usize,
+    /// How kernels are chosen.
+    pub fusion: Fusion,
+}
+
+impl Default for Compile {
+    /// Vectors of 16 numbers, and post-dominator groups.
+    fn default() -> Compile {
+        Compile { lanes: 16, fusion: Fusion::default() }
+    }
+}
+
+/// Nothing.
+pub fn o0() -> Pipeline {
+    Pipeline::default()
+}
+
+/// Removes what inference does not need; makes no kernels.
+pub fn o1() -> Pipeline {
+    Pipeline::from([
+        Step::of::<RemoveUnusedFunctions>(),
+        Step::of::<SimplifyInference>(),
+        Step::of::<FoldConstant>(),
+        Step::of::<Dce>(),
+    ])
+}
+
+/// [`o1`], merges and simplifies expressions, and groups operators into kernels.
+pub fn o2() -> Pipeline {
+    o1().then(behind_o1())
+}
+
+fn behind_o1() -> [Step; 4] {
+    [Step::of::<Cse>(), Step::of::<SimplifyExpr>(), Step::of::<Dce>(), Fusion::Dominator.step()]
+}
+
+/// [`o2`], with scales folded into weights, which may change rounding. The order of passes is that
+/// of the original.
+pub fn o3() -> Pipeline {
+    Pipeline::from(simplifications()).then([
+        Step::of::<FoldConstant>(),
+        Step::of::<Dce>(),
+        Fusion::Dominator.step(),
+    ])
+}
+
+/// The passes of [`o3`] that come before constants are folded for the last time.
+fn simplifications() -> [Step; 8] {
+    [
+        Step::of::<RemoveUnusedFunctions>(),
+        Step::of::<SimplifyInference>(),
+        Step::of::<Cse>(),
+        Step::of::<FoldConstant>(),
+        Step::of::<FoldScaleAxis>(),
+        Step::of::<SimplifyExpr>(),
+        Step::of::<CanonicalizeCast>(),
+        Step::of::<Canonicalize>(),
+    ]
+}
+
+/// [`o3`] of one function without calls, with layouts for vectors: what comes before code
+/// generation.
+pub fn compile(options: &Compile) -> Pipeline {
+    before_fusion(options.lanes).then([options.fusion.step()])
+}
+
+/// The passes of [`compile`] but the last, for vectors of `lanes` numbers of 32 bits.
+pub fn before_fusion(lanes: usize) -> Pipeline {
+    Pipeline::from([Step::of::<Inline>().flag("all")]).then(simplifications()).then([
+        Step::of::<FoldExplicitPadding>(),
+        Step::of::<FoldConstant>(),
+        Step::of::<AlterOpLayout>().with("width", lanes),
+        Step::of::<FoldConstant>(),
+        Step::of::<Dce>(),
+    ])
+}
+
+/// From kernels of Relay to tensor expressions.
+pub fn to_tensor_expressions() -> Pipeline {
+    Pipeline::from([Step::of::<LowerTe>()])
+}
+
+/// [`compile`], and from kernels to tensor expressions.
+pub fn lower(options: &Compile) -> Pipeline {
+    compile(options).then([Step::of::<LowerTe>()])
+}
+
+/// From scheduled tensor expressions to loops; the steps of schedules print where `print_steps` says so.
+pub fn to_loops(print_steps: bool) -> Pipeline {
+    let lower_schedule = Step::of::<LowerSchedule>();
+    Pipeline::from([
+        if print_steps { lower_schedule.flag("print-steps") } else { lower_schedule },
+        Step::of::<VectorizeLoops>(),
+        Step::of::<UnrollLoops>(),
+        Step::of::<SimplifyLoops>(),
+        Step::of::<TidyLoops>(),
+    ])
+}
+
+/// Adds the named pipelines to `registry`.
+pub(crate) fn register(registry: &mut Registry) {
+    let behind_o1 = Pipeline::from(behind_o1());
+    let named = [
+        ("O0", o0().to_string(), "Nothing."),
+        ("O1", o1().to_string(), "Removes what inference does not need; makes no kernels."),
+        (
+            "O2",
+            format!("O1,{behind_o1}"),
+            "O1, merges and simplifies expressions, and groups operators into kernels.",
+        ),
+        ("O3", o3().to_string(), "O2, with scales folded into weights, which may change rounding."),
+        (
+            "compile",
+            compile(&Compile::default()).to_string(),
+            "O3, with layouts for vectors of 16 numbers: what comes before code generation.",
+        ),
+    ];
+    for (name, text, doc) in named {
+        registry.add_pipeline(name, text, doc);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_for_the_values() {
+        let mut registry = Registry::from([te::dialect(), relay::dialect()]);
+        crate::register(&mut registry);
+        let compile = compile(&Compile::default());
+        let named = [("O0", o0()), ("O1", o1()), ("O2", o2()), ("O3", o3()), ("compile", compile)];
+        for (name, value) in named {
+            let read = Pipeline::parse(name, &registry).expect("a pipeline");
+            assert_eq!(read.to_string(), value.to_string(), "{name}");
+        }
+    }
+
+    /// What is printed reads back: reproducers and keys of results hold it.
+    #[test]
+    fn options_reach_the_passes() {
+        let mut registry = Registry::from([te::dialect(), relay::dialect()]);
+        crate::register(&mut registry);
+        let costs = CostTable { launch: 2.5, ..CostTable::NOMINAL };
+        let lowered = lower(&Compile { lanes: 4, fusion: Fusion::Search(costs) }).to_string();
+        assert!(lowered.contains("alter-op-layout{width=4}"), "{lowered}");
+        assert!(lowered.contains("fuse{strategy=search,target={launch=2.5"), "{lowered}");
+        assert!(lowered.ends_with(",lower-te"), "{lowered}");
+        let read = Pipeline::parse(&lowered, &registry).expect("a pipeline");
+        assert_eq!(read.to_string(), lowered);
+    }
+}
