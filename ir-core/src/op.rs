@@ -3,9 +3,11 @@
 use smallvec::SmallVec;
 
 use crate::attributes::AttrDict;
-use crate::body::Body;
+use crate::body::{Body, InsertPoint, OpParts};
 use crate::ids::{OpId, ValueId};
+use crate::location::Loc;
 use crate::registry::OpInfo;
+use crate::types::Type;
 
 /// A struct of the fields of an operation, with operands of type `V`.
 ///
@@ -34,9 +36,30 @@ pub trait Op: OpFields<ValueId> {
 }
 
 impl Body {
+    /// Whether `op` is a `T`, whatever its fields are.
+    #[inline]
+    pub fn is<T: OpFields<ValueId>>(&self, op: OpId) -> bool {
+        self.op_name(op) == T::NAME
+    }
+
+    /// Inserts the operation that `op` describes, which has no regions and one result, of type `ty`;
+    /// that result.
+    pub fn add<T: OpFields<ValueId>>(
+        &mut self,
+        at: InsertPoint,
+        loc: Loc,
+        op: &T,
+        ty: Type,
+    ) -> ValueId {
+        let (operands, types) = (op.operands(), [ty]);
+        let parts = OpParts::new(T::NAME, &operands, &types).attrs(op.attrs()).at(loc);
+        let op = self.insert_op(at, parts);
+        self.result(op, 0)
+    }
+
     /// `op` seen as a `T`; `None` where it is another operation or its fields do not decode.
     pub fn view<T: OpFields<ValueId>>(&self, op: OpId) -> Option<T> {
-        if self.op_name(op) != T::NAME {
+        if !self.is::<T>(op) {
             return None;
         }
         let operands: SmallVec<[ValueId; 4]> = self.operands(op).collect();

@@ -19,7 +19,8 @@ use relay_operators::attributes::{Integers, Sections};
 use relay_operators::index::slice::{SliceMode, StridedSlice};
 use relay_operators::join::{Concatenate, Split, Stack};
 use relay_operators::layout::Layout;
-use relay_operators::nn::linear::BatchMatmul;
+use relay_operators::nn::convolution::Conv2d;
+use relay_operators::nn::linear::{BatchMatmul, Dense};
 use relay_operators::shape::{ExpandDims, Squeeze};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -142,7 +143,7 @@ impl FunctionPass for CombineParallelConv2d {
             cx,
             &Combiner {
                 pass: "combine-parallel-conv2d",
-                operator: "relay.nn.conv2d",
+                operator: Conv2d::NAME,
                 least: self.min_num_branches,
                 merge: conv2d,
             },
@@ -157,7 +158,7 @@ impl FunctionPass for CombineParallelDense {
             cx,
             &Combiner {
                 pass: "combine-parallel-dense",
-                operator: "relay.nn.dense",
+                operator: Dense::NAME,
                 least: self.min_num_branches,
                 merge: if self.to_batch { dense_batch } else { dense },
             },
@@ -172,7 +173,7 @@ impl FunctionPass for CombineParallelBatchMatmul {
             cx,
             &Combiner {
                 pass: "combine-parallel-batch-matmul",
-                operator: "relay.nn.batch_matmul",
+                operator: BatchMatmul::NAME,
                 least: self.min_num_branches,
                 merge: batch_matmul,
             },
@@ -383,8 +384,8 @@ fn combine_roots(
         Joint::SideBySide { weight, .. } => {
             let total = total_extent(f, weights, weight);
             let width = match combiner.operator {
-                "relay.nn.conv2d" => Some("channels"),
-                "relay.nn.dense" => Some("units"),
+                Conv2d::NAME => Some("channels"),
+                Dense::NAME => Some("units"),
                 _ => None,
             };
             let attrs = match width {

@@ -2,6 +2,7 @@
 
 use ir_core::{AttrDict, Registry, Symbol, TensorData, Type};
 use relay::interpreter::{EvalCx, Evaluate, Value};
+use relay::language::{Tuple, TupleGet};
 use rewrites::compute::{Evaluator, Known};
 
 /// Gives the rewrite drivers the evaluators of the registry.
@@ -23,8 +24,8 @@ pub(crate) fn compute(
     };
     let operands: Vec<Value> = operands.iter().map(value).collect();
     let value = match name.as_str() {
-        "relay.tuple" => Value::tuple(operands),
-        "relay.tuple_get" => {
+        Tuple::NAME => Value::tuple(operands),
+        TupleGet::NAME => {
             let index = usize::try_from(attrs.value::<i64>("index")?).ok()?;
             operands.first()?.as_tuple()?.get(index)?.clone()
         }

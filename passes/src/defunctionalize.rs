@@ -11,13 +11,13 @@ use ir_core::{
     OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, ValueId, ValueMap,
 };
 use relay::language::{
-    AdtDecl, Construct, Constructor, ConstructorDecl, FUNC, Global, Match, Operator, Pattern, TYPE,
-    end_block, fn_attributes, fn_params, fn_self, is_primitive,
+    AdtDecl, Call, Construct, Constructor, ConstructorDecl, FUNC, Fn, Global, Match, Operator,
+    Pattern, TYPE, end_block, fn_attributes, fn_params, fn_self, is_primitive,
 };
 use relay::types::free_parameters;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use crate::lambda_lift::{captures, insert_call, insert_global, is_copied};
+use crate::lambda_lift::{captures, insert_call, is_copied};
 use specialize::specialize;
 use types::with_parts;
 
@@ -216,19 +216,19 @@ impl Conversion {
             }
             let at = |error: Diagnostic| error.at(body.loc(op).span(base));
             match body.op_name(op).as_str() {
-                "relay.fn" if !is_primitive(fn_attributes(body, op)) => {
+                Fn::NAME if !is_primitive(fn_attributes(body, op)) => {
                     let ty = body.ty(body.result(op, 0));
                     self.closure(ty).map_err(at)?;
                     self.lambda(body, base, op)?;
                 }
-                "relay.global" | "relay.operator" | "relay.constructor" => {
+                Global::NAME | Operator::NAME | Constructor::NAME => {
                     let value = body.result(op, 0);
                     if body.uses(value).any(|used| !is_callee(body, used)) {
                         self.closure(body.ty(value)).map_err(at)?;
                         self.atom(body, base, op)?;
                     }
                 }
-                "relay.call" if is_unknown_callee(body, body.operand(op, 0)) => {
+                Call::NAME if is_unknown_callee(body, body.operand(op, 0)) => {
                     let ty = body.ty(body.operand(op, 0));
                     self.closure(ty).map_err(at)?;
                     self.application(body, op, ty)?;
@@ -313,7 +313,7 @@ impl Conversion {
         let apply_ty = Type::function(params, function.result);
         let (loc, value) = (body.loc(op), body.result(op, 0));
         let at = InsertPoint::Before(op);
-        let global = insert_global(body, at, loc, apply, apply_ty);
+        let global = body.add(at, loc, &Global { name: apply }, apply_ty);
         let new = insert_call(body, at, loc, global, args, body.ty(value));
         body.set_name_hint(new, body.name_hint(value));
         body.replace_all_uses(value, new);
@@ -338,7 +338,7 @@ impl Conversion {
         }
         let ops: Vec<OpId> = body.walk().collect();
         for op in ops {
-            let called = ["relay.global", "relay.operator", "relay.constructor", "relay.fn"];
+            let called = [Global::NAME, Operator::NAME, Constructor::NAME, Fn::NAME];
             let is_called = called.contains(&body.op_name(op).as_str());
             for value in body.results(op) {
                 let ty = match is_called {
@@ -385,7 +385,7 @@ impl Conversion {
                 .collect();
             let form = Match { data, patterns, complete: true };
             let (operands, results) = (form.operands(), [function.result]);
-            let parts = OpParts::new("relay.match", &operands, &results)
+            let parts = OpParts::new(Match::NAME, &operands, &results)
                 .attrs(form.attrs())
                 .regions(arms.len());
             let choice = body.insert_op(InsertPoint::End(entry), parts);
@@ -421,7 +421,7 @@ impl Conversion {
 }
 
 fn is_callee(body: &Body, (user, index): (OpId, usize)) -> bool {
-    index == 0 && body.op_name(user) == "relay.call"
+    index == 0 && body.is::<Call>(user)
 }
 
 /// Whether calling `value` needs to find out which function it is.
@@ -429,8 +429,8 @@ fn is_unknown_callee(body: &Body, value: ValueId) -> bool {
     match body.defining_op(value) {
         None => true,
         Some(op) => match body.op_name(op).as_str() {
-            "relay.global" | "relay.operator" | "relay.constructor" => false,
-            "relay.fn" => !is_primitive(fn_attributes(body, op)),
+            Global::NAME | Operator::NAME | Constructor::NAME => false,
+            Fn::NAME => !is_primitive(fn_attributes(body, op)),
             _ => true,
         },
     }
@@ -444,12 +444,7 @@ fn insert_construct(
     ty: Type,
 ) -> ValueId {
     let construct = Construct { name: constructor.to_string(), fields };
-    let (operands, results) = (construct.operands(), [ty]);
-    let parts = OpParts::new("relay.construct", &operands, &results)
-        .attrs(construct.attrs())
-        .at(body.loc(op));
-    let new = body.insert_op(InsertPoint::After(op), parts);
-    body.result(new, 0)
+    body.add(InsertPoint::After(op), body.loc(op), &construct, ty)
 }
 
 /// The body of a function of type `ty` that calls the named function `op`; its last parameter, the
@@ -464,17 +459,13 @@ fn call_atom(body: &Body, base: Option<Span>, op: OpId, ty: Type) -> Body {
     let args: Vec<ValueId> = params.iter().map(|param| arm.add_block_arg(entry, *param)).collect();
     arm.add_block_arg(entry, ty);
     let (end, loc): (_, Loc) = (InsertPoint::End(entry), body.loc(op).outside(base));
-    let types = [result];
     let value = if let Some(operator) = body.view::<Operator>(op) {
-        let name = format!("relay.{}", operator.name);
-        let call = arm.insert_op(end, OpParts::new(name.as_str(), &args, &types).at(loc));
+        let types = [result];
+        let parts = OpParts::new(relay::language::operator(&operator.name), &args, &types);
+        let call = arm.insert_op(end, parts.at(loc));
         arm.result(call, 0)
     } else if let Some(constructor) = body.view::<Constructor>(op) {
-        let construct = Construct { name: constructor.name, fields: args };
-        let (operands, attrs) = (construct.operands(), construct.attrs());
-        let parts = OpParts::new("relay.construct", &operands, &types).attrs(attrs).at(loc);
-        let made = arm.insert_op(end, parts);
-        arm.result(made, 0)
+        arm.add(end, loc, &Construct { name: constructor.name, fields: args }, result)
     } else {
         debug_assert!(body.view::<Global>(op).is_some(), "only names are copied");
         let copy = arm.import_op(body, base, op, end, &mut ValueMap::default());

@@ -9,6 +9,7 @@ use ir_core::{
 
 use crate::emit;
 use crate::fold_constant::{self, FoldConstant};
+use relay::language::{operator, short_name};
 
 /// Gives operators whose arguments turn out to be constant their static form.
 ///
@@ -112,7 +113,7 @@ fn dynamic_operators(body: &Body) -> u64 {
 }
 
 fn is_dynamic(name: Symbol) -> bool {
-    name.as_str().starts_with("relay.dyn.")
+    short_name(name.as_str()).starts_with("dyn.")
 }
 
 /// Gives `op` its static form where its arguments are constant, and a type with fewer `?` where its
@@ -139,9 +140,9 @@ fn make_static(f: &mut FuncMut<'_>, op: OpId) -> Result<OpId, Diagnostic> {
 
 /// The static twin of `op`; `None` where an argument is not constant or does not fit.
 fn static_form(f: &FuncMut<'_>, op: OpId) -> Option<(Symbol, Vec<ValueId>, AttrDict)> {
-    let dynamic = f.body.op_name(op).as_str().strip_prefix("relay.dyn.")?;
+    let dynamic = short_name(f.body.op_name(op).as_str()).strip_prefix("dyn.")?;
     let (text, arguments) = OPERATORS.iter().find(|(name, _)| *name == dynamic)?;
-    let name = Symbol::new(&format!("relay.{text}"));
+    let name = operator(text);
     let mut attrs = f.body.attrs(op);
     for (index, key, form) in *arguments {
         let constant = f.registry.constant(f.body, f.body.operand(op, *index))?;

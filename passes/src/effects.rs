@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ir_core::{Body, Effects, EntityId, Module, OpId, Registry, Symbol, ValueId};
-use relay::language::{FUNC, Global};
+use relay::language::{Call, Constructor, FUNC, Fn, Global, Operator};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What running each function of a module may do besides returning a value.
@@ -86,10 +86,10 @@ impl LocalEffects {
                     let ops = body.block_ops(body.block_of(*region));
                     ops.fold(all, |all, op| all | effects.ops[op.index()])
                 });
-                let all = if name == "relay.fn" {
+                let all = if name == Fn::NAME {
                     changed |= inside.insert(op, nested).unwrap_or_default() != nested;
                     Effects::empty()
-                } else if name == "relay.call" {
+                } else if name == Call::NAME {
                     match callee(body, body.operand(op, 0)) {
                         Callee::Local(callee) => inside.get(&callee).copied().unwrap_or_default(),
                         Callee::Global(name) => {
@@ -129,18 +129,15 @@ fn callee(body: &Body, value: ValueId) -> Callee {
     let Some(op) = body.defining_op(value) else {
         // The last argument of a recursive function is the function itself.
         return match body.def_block(value).and_then(|block| body.block_parent(block)) {
-            Some(op)
-                if body.op_name(op) == "relay.fn"
-                    && relay::language::fn_self(body, op) == Some(value) =>
-            {
+            Some(op) if body.is::<Fn>(op) && relay::language::fn_self(body, op) == Some(value) => {
                 Callee::Local(op)
             }
             _ => Callee::Unknown,
         };
     };
     match body.op_name(op).as_str() {
-        "relay.fn" => Callee::Local(op),
-        "relay.operator" | "relay.constructor" => Callee::Pure,
+        Fn::NAME => Callee::Local(op),
+        Operator::NAME | Constructor::NAME => Callee::Pure,
         _ => match body.view::<Global>(op) {
             Some(global) => Callee::Global(global.name),
             None => Callee::Unknown,

@@ -1,10 +1,10 @@
 //! Emitting the replacement of an operation.
 
 use ir_core::{
-    AttrDict, AttrValue, Diagnostic, Effects, FuncMut, InsertPoint, Loc, OpFields, OpId, OpParts,
-    Registry, Scalar, Symbol, TensorData, ValueId,
+    AttrDict, AttrValue, Diagnostic, Effects, FuncMut, InsertPoint, Loc, OpFields, OpId, Registry,
+    Scalar, Symbol, TensorData, ValueId,
 };
-use relay::language::Constant;
+use relay::language::{Constant, Tuple, TupleGet};
 
 /// Emits operations just before an anchor, at a location that names the pass and the operation
 /// they come from.
@@ -44,12 +44,8 @@ impl<'f, 'a> Emit<'f, 'a> {
 
     /// Emits a constant.
     pub fn constant(&mut self, value: TensorData) -> ValueId {
-        let types = [value.ty()];
-        let attrs = OpFields::<ValueId>::attrs(&Constant { value });
-        let name = <Constant as OpFields<ValueId>>::NAME;
-        let parts = OpParts::new(name, &[], &types).attrs(attrs).at(self.loc);
-        let op = self.f.body.insert_op(self.at, parts);
-        self.f.body.result(op, 0)
+        let ty = value.ty();
+        self.f.body.add(self.at, self.loc, &Constant { value }, ty)
     }
 
     /// Emits the scalar constant `value` with the element type of `like`. Errors when that is no
@@ -68,20 +64,15 @@ impl<'f, 'a> Emit<'f, 'a> {
 
     /// Emits a tuple.
     pub fn tuple(&mut self, fields: Vec<ValueId>) -> ValueId {
-        let types = [ir_core::Type::tuple(fields.iter().map(|field| self.f.body.ty(*field)))];
-        let parts = OpParts::new("relay.tuple", &fields, &types).at(self.loc);
-        let op = self.f.body.insert_op(self.at, parts);
-        self.f.body.result(op, 0)
+        let ty = ir_core::Type::tuple(fields.iter().map(|field| self.f.body.ty(*field)));
+        self.f.body.add(self.at, self.loc, &Tuple { fields }, ty)
     }
 
     /// Emits the projection of field `index`; `None` where `tuple` has no such field.
     pub fn field(&mut self, tuple: ValueId, index: usize) -> Option<ValueId> {
-        let types = [*self.f.body.ty(tuple).as_tuple()?.get(index)?];
-        let attrs = AttrDict::empty().with("index", &(index as i64));
-        let operands = [tuple];
-        let parts = OpParts::new("relay.tuple_get", &operands, &types).attrs(attrs).at(self.loc);
-        let op = self.f.body.insert_op(self.at, parts);
-        Some(self.f.body.result(op, 0))
+        let ty = *self.f.body.ty(tuple).as_tuple()?.get(index)?;
+        let get = TupleGet { tuple, index: index as i64 };
+        Some(self.f.body.add(self.at, self.loc, &get, ty))
     }
 }
 
@@ -143,7 +134,7 @@ pub fn replace(f: &mut FuncMut<'_>, op: OpId, value: ValueId) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ir_core::{Body, Module, Signature, Type};
+    use ir_core::{Body, Module, OpParts, Signature, Type};
 
     #[test]
     fn a_scalar_takes_its_type_from_a_tensor_only() {
@@ -151,9 +142,12 @@ mod tests {
         let mut body = Body::new();
         let entry = body.entry();
         let x = body.add_block_arg(entry, Type::unknown());
-        let end = body.insert_op(InsertPoint::End(entry), OpParts::new("relay.yield", &[x], &[]));
+        let end = body.insert_op(
+            InsertPoint::End(entry),
+            OpParts::new(relay::language::Yield::NAME, &[x], &[]),
+        );
         let (ty, attrs) = (Type::unknown(), AttrDict::empty());
-        let mut signature = Signature { op: "relay.func".into(), ty, attrs, span: None };
+        let mut signature = Signature { op: relay::language::FUNC.into(), ty, attrs, span: None };
         let signatures = Module::new().signatures();
         let mut f = FuncMut {
             name: "main".into(),

@@ -1,8 +1,10 @@
 //! Eta expansion.
 
-use ir_core::{AttrDict, FuncMut, FunctionPass, InsertPoint, OpId, Pass, PassContext, PassResult};
-use ir_core::{OpFields, OpParts, ValueId};
-use relay::language::{Call, Construct, Constructor, create_fn, end_block};
+use ir_core::{
+    AttrDict, FuncMut, FunctionPass, InsertPoint, OpFields, OpId, OpParts, Pass, PassContext,
+    PassResult,
+};
+use relay::language::{Call, Construct, Constructor, Global, create_fn, end_block};
 
 /// Wraps constructors, and on request references to functions, that are used as values.
 ///
@@ -55,8 +57,8 @@ impl FunctionPass for EtaExpand {
             .walk()
             .filter(|op| {
                 let name = f.body.op_name(*op);
-                self.constructors && name == "relay.constructor"
-                    || self.globals && name == "relay.global"
+                self.constructors && name == Constructor::NAME
+                    || self.globals && name == Global::NAME
             })
             .collect();
         for op in references {
@@ -69,9 +71,8 @@ impl FunctionPass for EtaExpand {
 /// Makes the uses of `op` as a value uses of a function that calls it; whether there are any.
 fn expand(f: &mut FuncMut<'_>, op: OpId) -> bool {
     let value = f.body.result(op, 0);
-    let is_callee = |body: &ir_core::Body, (user, index): (OpId, usize)| {
-        index == 0 && body.op_name(user) == "relay.call"
-    };
+    let is_callee =
+        |body: &ir_core::Body, (user, index): (OpId, usize)| index == 0 && body.is::<Call>(user);
     let Some(function) = f.body.ty(value).as_function() else { return false };
     if f.body.uses(value).all(|used| is_callee(f.body, used)) {
         return false;
@@ -90,14 +91,14 @@ fn expand(f: &mut FuncMut<'_>, op: OpId) -> bool {
         Some(constructor) => {
             let construct = Construct { name: constructor.name, fields: args };
             let (operands, attrs) = (construct.operands(), construct.attrs());
-            let name = <Construct as OpFields<ValueId>>::NAME;
+            let name = Construct::NAME;
             f.body.insert_op(end, OpParts::new(name, &operands, &types).attrs(attrs).at(loc))
         }
         None => {
             let call =
                 Call { type_args: vec![], attributes: AttrDict::empty(), callee: value, args };
             let operands = call.operands();
-            let name = <Call as OpFields<ValueId>>::NAME;
+            let name = Call::NAME;
             f.body.insert_op(end, OpParts::new(name, &operands, &types).at(loc))
         }
     };

@@ -5,8 +5,9 @@ use ir_core::{
     PassContext, PassResult, Scalar, SmallVec, Stop, TensorData, Type, ValueId, verify,
 };
 use relay::interpreter::{Evaluate, Interpreter, Value};
-use relay::language::{fn_attributes, is_primitive, yielded};
-use relay_operators::is_large_fill;
+use relay::language::{If, Tuple, TupleGet, fn_attributes, is_primitive, yielded};
+use relay_operators::shape::{NdarraySize, ShapeOf};
+use relay_operators::{is_large_fill, memory};
 use rustc_hash::FxHashMap;
 
 use crate::emit::{self, Emit};
@@ -69,20 +70,20 @@ impl FoldConstant {
             *next = f.body.next_op(op);
             let op = before(f, op)?;
             let name = f.body.op_name(op);
-            if name == "relay.if" {
+            if name == If::NAME {
                 if let Some(taken) = known.condition(f, op) {
                     *next = inline_branch(f, op, taken).or(*next);
                     cx.count("branches taken", 1);
                     continue;
                 }
-            } else if name == "relay.tuple" {
+            } else if name == Tuple::NAME {
                 known.learn_tuple(f, op);
-            } else if name == "relay.tuple_get" {
+            } else if name == TupleGet::NAME {
                 let tuple = f.body.operand(op, 0);
                 let index = f.body.attrs(op).value::<i64>("index").unwrap_or(-1);
                 // No view of it: that lists its fields, of which there may be many.
                 if let Some(made) = f.body.defining_op(tuple)
-                    && f.body.op_name(made) == "relay.tuple"
+                    && f.body.is::<Tuple>(made)
                     && let Ok(index) = usize::try_from(index)
                     && index < f.body.operand_count(made)
                 {
@@ -196,8 +197,8 @@ fn shows_failure(f: &FuncMut<'_>, op: OpId, value: &Value) -> bool {
 /// The value of `shape_of` and `ndarray_size` on an operand of static shape.
 fn static_shape(f: &FuncMut<'_>, op: OpId) -> Option<Value> {
     let name = f.body.op_name(op);
-    let is_shape = name == "relay.shape_of" || name == "relay.vm.shape_of";
-    if !is_shape && name != "relay.ndarray_size" {
+    let is_shape = name == ShapeOf::NAME || name == memory::ShapeOf::NAME;
+    if !is_shape && name != NdarraySize::NAME {
         return None;
     }
     let tensor = f.body.ty(f.body.operand(op, 0)).as_tensor()?;

@@ -5,9 +5,17 @@ use ir_core::{
     PassResult, ValueId,
 };
 use relay_operators::attributes::Integers;
-use relay_operators::broadcast::{Divide, Multiply};
+use relay_operators::broadcast::{Add, Divide, Multiply, Subtract};
+use relay_operators::elementwise::{Rsqrt, Sqrt};
 use relay_operators::layout::Layout;
-use relay_operators::shape::{ExpandDims, Squeeze};
+use relay_operators::nn::activation::{LeakyRelu, Relu};
+use relay_operators::nn::adaptive_pooling::GlobalAvgPool2d;
+use relay_operators::nn::convolution::{Conv1d, Conv2d, Conv3d};
+use relay_operators::nn::linear::Dense;
+use relay_operators::nn::pooling::{
+    AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d,
+};
+use relay_operators::shape::{BroadcastTo, ExpandDims, Reshape, Squeeze, Transpose};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::emit::{self, Emit, attribute};
@@ -188,16 +196,16 @@ fn per_channel(f: &FuncMut<'_>, data: ValueId, factor: ValueId, axis: usize) -> 
 /// Whether `value` is made of positive constants only.
 fn is_positive(f: &FuncMut<'_>, value: ValueId) -> bool {
     const KEEP: [&str; 10] = [
-        "relay.expand_dims",
-        "relay.squeeze",
-        "relay.reshape",
-        "relay.transpose",
-        "relay.broadcast_to",
-        "relay.sqrt",
-        "relay.rsqrt",
-        "relay.multiply",
-        "relay.divide",
-        "relay.add",
+        ExpandDims::NAME,
+        Squeeze::NAME,
+        Reshape::NAME,
+        Transpose::NAME,
+        BroadcastTo::NAME,
+        Sqrt::NAME,
+        Rsqrt::NAME,
+        Multiply::NAME,
+        Divide::NAME,
+        Add::NAME,
     ];
     let (mut pending, mut seen) = (vec![value], FxHashSet::default());
     while let Some(value) = pending.pop() {
@@ -247,18 +255,15 @@ enum Kind {
 
 fn kind(body: &Body, op: OpId) -> Kind {
     match body.op_name(op).as_str() {
-        "relay.nn.conv1d" | "relay.nn.conv2d" | "relay.nn.conv3d" => Kind::Convolution,
-        "relay.nn.dense" => Kind::Dense,
-        "relay.add" | "relay.subtract" => Kind::Sum,
-        "relay.nn.relu"
-        | "relay.nn.leaky_relu"
-        | "relay.nn.max_pool1d"
-        | "relay.nn.max_pool2d"
-        | "relay.nn.max_pool3d" => Kind::Through { positive: true },
-        "relay.nn.avg_pool1d"
-        | "relay.nn.avg_pool2d"
-        | "relay.nn.avg_pool3d"
-        | "relay.nn.global_avg_pool2d" => Kind::Through { positive: false },
+        Conv1d::NAME | Conv2d::NAME | Conv3d::NAME => Kind::Convolution,
+        Dense::NAME => Kind::Dense,
+        Add::NAME | Subtract::NAME => Kind::Sum,
+        Relu::NAME | LeakyRelu::NAME | MaxPool1d::NAME | MaxPool2d::NAME | MaxPool3d::NAME => {
+            Kind::Through { positive: true }
+        }
+        AvgPool1d::NAME | AvgPool2d::NAME | AvgPool3d::NAME | GlobalAvgPool2d::NAME => {
+            Kind::Through { positive: false }
+        }
         _ => Kind::Other,
     }
 }

@@ -14,7 +14,7 @@ use ir_core::{
     Type, ValueId,
 };
 use relay::inference::{self, DataTypes, Surroundings};
-use relay::language::{FUNC, Global, TYPE};
+use relay::language::{Construct, Constructor, FUNC, Global, Match, TYPE};
 use relay::text::{self, ReadItem, Reading, Words, pieces};
 
 use crate::effects::{EffectSummaries, referenced_functions};
@@ -167,7 +167,7 @@ impl Language for Relay {
                     let more = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
                     words.end += more;
                     let text = &piece[words.clone()];
-                    let operation = Symbol::new(&format!("relay.{text}"));
+                    let operation = relay::language::operator(text);
                     let word = match self.registry.def(operation) {
                         Some(_) => Word::Operation(operation),
                         None => Word::Item(Symbol::new(text)),
@@ -247,9 +247,9 @@ impl Surroundings for Around<'_> {
 
 /// The operations that look at the declarations of data types.
 static ON_DATA_TYPES: LazyLock<[Symbol; 3]> =
-    LazyLock::new(|| ["relay.construct", "relay.constructor", "relay.match"].map(Symbol::new));
+    LazyLock::new(|| [Construct::NAME, Constructor::NAME, Match::NAME].map(Symbol::new));
 
-static GLOBAL: LazyLock<Symbol> = LazyLock::new(|| Symbol::new("relay.global"));
+static GLOBAL: LazyLock<Symbol> = LazyLock::new(|| Symbol::new(Global::NAME));
 
 /// The functions that `body` refers to, sorted, and whether it may depend on the declaration of a
 /// data type.

@@ -2,11 +2,12 @@
 
 use ir_core::module::FreshNames;
 use ir_core::{
-    AttrDict, Body, FunctionType, InsertPoint, Item, Loc, Module, ModulePass, OpFields, OpId,
-    OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, TypeData, ValueId, ValueMap,
+    AttrDict, Body, FunctionType, InsertPoint, Item, Loc, Module, ModulePass, OpId, Pass,
+    PassContext, PassResult, Span, Symbol, Type, TypeData, ValueId, ValueMap,
 };
 use relay::language::{
-    Call, FUNC, Global, end_block, fn_attributes, fn_params, fn_self, is_primitive, yielded,
+    Call, Constant, Constructor, FUNC, Fn, Global, Operator, end_block, fn_attributes, fn_params,
+    fn_self, is_primitive, yielded,
 };
 use relay::types::free_parameters;
 use rustc_hash::FxHashSet;
@@ -83,14 +84,14 @@ impl ModulePass for LambdaLift {
 }
 
 fn is_liftable(body: &Body, op: OpId) -> bool {
-    body.op_name(op) == "relay.fn" && !is_primitive(fn_attributes(body, op))
+    body.is::<Fn>(op) && !is_primitive(fn_attributes(body, op))
 }
 
 /// Whether `value` is made by an operation that is copied rather than captured.
 pub(crate) fn is_copied(body: &Body, value: ValueId) -> Option<OpId> {
     let op = body.defining_op(value)?;
     let name = body.op_name(op);
-    let copied = ["relay.constant", "relay.global", "relay.operator", "relay.constructor"];
+    let copied = [Constant::NAME, Global::NAME, Operator::NAME, Constructor::NAME];
     copied.iter().any(|copied| name == *copied).then_some(op)
 }
 
@@ -147,7 +148,7 @@ fn lift(body: &Body, base: Option<Span>, op: OpId, name: Symbol) -> (Item, Vec<V
             map.insert(param, arg);
         }
         if let Some(itself) = fn_self(body, op) {
-            let global = insert_global(&mut new, InsertPoint::End(entry), loc, name, ty);
+            let global = new.add(InsertPoint::End(entry), loc, &Global { name }, ty);
             map.insert(itself, global);
         }
         new.import_block_ops(body, base, source, InsertPoint::End(entry), &mut map);
@@ -161,7 +162,7 @@ fn lift(body: &Body, base: Option<Span>, op: OpId, name: Symbol) -> (Item, Vec<V
         if let Some(itself) = fn_self(&new, copy) {
             let block = new.region_block(copy, 0);
             let at = InsertPoint::Start(block);
-            let global = insert_global(&mut new, at, loc, name, generalized(own_type));
+            let global = new.add(at, loc, &Global { name }, generalized(own_type));
             let after = new.defining_op(global).map_or(at, InsertPoint::After);
             let again = insert_call(&mut new, after, loc, global, args, ty);
             new.replace_all_uses(itself, again);
@@ -195,20 +196,6 @@ fn generalized(ty: Type) -> Type {
     }))
 }
 
-pub(crate) fn insert_global(
-    body: &mut Body,
-    at: InsertPoint,
-    loc: Loc,
-    name: Symbol,
-    ty: Type,
-) -> ValueId {
-    let attrs = OpFields::<ValueId>::attrs(&Global { name });
-    let types = [ty];
-    let parts = OpParts::new("relay.global", &[], &types).attrs(attrs).at(loc);
-    let op = body.insert_op(at, parts);
-    body.result(op, 0)
-}
-
 pub(crate) fn insert_call(
     body: &mut Body,
     at: InsertPoint,
@@ -218,10 +205,7 @@ pub(crate) fn insert_call(
     result: Type,
 ) -> ValueId {
     let call = Call { type_args: vec![], attributes: AttrDict::empty(), callee, args };
-    let (operands, types) = (call.operands(), [result]);
-    let name = <Call as OpFields<ValueId>>::NAME;
-    let op = body.insert_op(at, OpParts::new(name, &operands, &types).at(loc));
-    body.result(op, 0)
+    body.add(at, loc, &call, result)
 }
 
 /// Replaces `op` by a reference to the lifted function, applied to the captured values.
@@ -234,7 +218,7 @@ fn refer(body: &mut Body, op: OpId, lifted: Symbol, captures: &[ValueId]) {
     } else {
         Type::function(captures.iter().map(|capture| body.ty(*capture)), ty)
     };
-    let mut new = insert_global(body, at, loc, lifted, generalized(own_type));
+    let mut new = body.add(at, loc, &Global { name: lifted }, generalized(own_type));
     if !captures.is_empty() {
         new = insert_call(body, at, loc, new, captures.to_vec(), ty);
         body.set_name_hint(new, hint);

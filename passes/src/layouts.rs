@@ -9,7 +9,7 @@
 mod carry;
 
 use ir_core::{AttrDict, Body, Diagnostic, Dim, FuncMut, OpId, Symbol, TensorType, Type, ValueId};
-use relay::language::{fn_attributes, is_primitive};
+use relay::language::{Tuple, fn_attributes, is_primitive};
 use relay_operators::LayoutRule;
 use relay_operators::layout::{Layout, LayoutTransform};
 use relay_operators::shape::Reshape;
@@ -492,8 +492,7 @@ fn layout_of(need: Need) -> Option<Change> {
 fn only_joined(f: &FuncMut<'_>, op: OpId) -> bool {
     let joins =
         |user| f.registry.hook::<LayoutRule>(f.body.op_name(user)) == Some(&LayoutRule::Joined);
-    f.body.op_name(op) == "relay.tuple"
-        && f.body.uses(f.body.result(op, 0)).all(|(user, _)| joins(user))
+    f.body.is::<Tuple>(op) && f.body.uses(f.body.result(op, 0)).all(|(user, _)| joins(user))
 }
 
 /// The number of elements of `value`, unknown extents left out.

@@ -164,7 +164,7 @@ impl Lowering<'_> {
                 self.kernel.set_name_hint(output, hint);
             }
         }
-        self.insert(Loc::UNKNOWN, OpParts::new(Yield::<ValueId>::NAME, &[], &[]));
+        self.insert(Loc::UNKNOWN, OpParts::new(Yield::NAME, &[], &[]));
         let params = self.kernel.block_args(entry).iter().map(|arg| self.kernel.ty(*arg));
         let ty = Type::function(params, Type::unit());
         let mut item = Item::new(KERNEL, ty, Some(std::mem::take(&mut self.kernel)));
@@ -260,7 +260,7 @@ impl Lowering<'_> {
             return *buffer;
         }
         let types = [value.ty()];
-        let parts = OpParts::new(<Data as OpFields<ValueId>>::NAME, &[], &types).attrs(attrs);
+        let parts = OpParts::new(Data::NAME, &[], &types).attrs(attrs);
         let op = self.insert(loc, parts);
         let buffer = self.kernel.result(op, 0);
         self.data.insert(attrs, buffer);
@@ -290,7 +290,7 @@ impl Lowering<'_> {
 
     fn insert_call(&mut self, kernel: Symbol, buffers: Vec<ValueId>, loc: Loc) {
         let call = loops::Call::new(kernel, buffers);
-        let parts = OpParts::new(loops::Call::<ValueId>::NAME, &call.arguments, &[]);
+        let parts = OpParts::new(loops::Call::NAME, &call.arguments, &[]);
         self.insert(loc, parts.attrs(call.attrs()));
     }
 
@@ -301,7 +301,7 @@ impl Lowering<'_> {
         let attrs = Alloc { shape, dtype, scope: Scope::Global, offset: None };
         let attrs = OpFields::<ValueId>::attrs(&attrs);
         let types = [ty];
-        let parts = OpParts::new(<Alloc as OpFields<ValueId>>::NAME, &[], &types).attrs(attrs);
+        let parts = OpParts::new(Alloc::NAME, &[], &types).attrs(attrs);
         let op = self.insert(loc, parts);
         self.kernel.result(op, 0)
     }

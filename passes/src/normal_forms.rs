@@ -7,7 +7,7 @@ use ir_core::{
     Binding, BlockId, Body, FuncMut, FunctionPass, NameHint, OpId, Pass, PassContext, PassResult,
     Symbol, Type, ValueId,
 };
-use relay::language::{fn_attributes, is_primitive};
+use relay::language::{Constant, Constructor, Global, Operator, fn_attributes, is_primitive};
 use rustc_hash::FxHashSet;
 
 /// Binds every computed value with `let` (A-normal form).
@@ -119,7 +119,7 @@ fn annotated(f: &FuncMut<'_>) -> FxHashSet<ValueId> {
     let (mut body, mut signature) = (f.body.clone(), f.signature.clone());
     for op in f.body.walk() {
         // Functions are printed with their types.
-        if !["relay.fn", "relay.constant"].contains(&f.body.op_name(op).as_str()) {
+        if ![relay::language::Fn::NAME, Constant::NAME].contains(&f.body.op_name(op).as_str()) {
             f.body.results(op).for_each(|value| body.set_ty(value, Type::unknown()));
         }
     }
@@ -183,7 +183,7 @@ fn computed(f: &FuncMut<'_>) -> Vec<OpId> {
 /// Whether the value of `op` prints inline at every use.
 fn is_inline(body: &Body, op: OpId) -> bool {
     let name = body.op_name(op);
-    ["relay.constant", "relay.global", "relay.operator", "relay.constructor"]
+    [Constant::NAME, Global::NAME, Operator::NAME, Constructor::NAME]
         .iter()
         .any(|inline| name == *inline)
 }

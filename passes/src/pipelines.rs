@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn names_stand_for_the_values() {
-        let mut registry = Registry::from([te::dialect(), relay::dialect()]);
+        let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
         crate::register(&mut registry);
         let compile = compile(&Compile::default());
         let named = [("O0", o0()), ("O1", o1()), ("O2", o2()), ("O3", o3()), ("compile", compile)];
@@ -187,7 +187,7 @@ mod tests {
     /// What is printed reads back: reproducers and keys of results hold it.
     #[test]
     fn options_reach_the_passes() {
-        let mut registry = Registry::from([te::dialect(), relay::dialect()]);
+        let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
         crate::register(&mut registry);
         let costs = CostTable { launch: 2.5, ..CostTable::NOMINAL };
         let lowered = lower(&Compile { lanes: 4, fusion: Fusion::Search(costs) }).to_string();

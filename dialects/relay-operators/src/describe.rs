@@ -8,6 +8,7 @@ use ir_core::text::layout::Line;
 use ir_core::{Effects, Traits};
 use relay::define::Define;
 use relay::interpreter::Evaluate;
+use relay::language::short_name;
 
 use crate::FusionPattern;
 
@@ -78,7 +79,7 @@ pub fn summary(doc: &str) -> &str {
 
 /// The name of an operator in relay text.
 pub fn text_name(info: &OpInfo) -> &'static str {
-    info.def.name.strip_prefix("relay.").unwrap_or(info.def.name)
+    short_name(info.def.name)
 }
 
 /// What follows the name of a field that does not stand for exactly one value.

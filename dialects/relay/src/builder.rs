@@ -1,7 +1,7 @@
 //! Building bodies operation by operation, types given.
 
 use ir_core::{
-    AttrDict, BlockId, Body, InsertPoint, OpFields, OpId, OpParts, Scalar, TensorData, Type,
+    AttrDict, BlockId, Body, InsertPoint, Loc, OpFields, OpId, OpParts, Scalar, TensorData, Type,
     ValueId,
 };
 
@@ -28,11 +28,7 @@ impl Builder {
 
     /// Appends `op` with a result of type `ty`.
     pub fn add<T: OpFields<ValueId>>(&mut self, op: &T, ty: Type) -> ValueId {
-        let operands = op.operands();
-        let results = [ty];
-        let parts = OpParts::new(T::NAME, &operands, &results).attrs(op.attrs());
-        let op = self.body.insert_op(InsertPoint::End(self.block), parts);
-        self.body.result(op, 0)
+        self.body.add(InsertPoint::End(self.block), Loc::UNKNOWN, op, ty)
     }
 
     /// Appends a constant.

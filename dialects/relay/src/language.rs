@@ -21,6 +21,22 @@ pub const FUNC: &str = "relay.func";
 /// The kind of a data type item; its signature's attributes are an [`AdtDecl`].
 pub const TYPE: &str = "relay.type";
 
+/// The attribute of a kernel that gives its operand another shape and computes nothing.
+pub const RESHAPE_ONLY: &str = "relay.reshape_only";
+
+/// What the full names of operators start with.
+const PREFIX: &str = "relay.";
+
+/// The full name of the operator that programs call `name`.
+pub fn operator(name: &str) -> Symbol {
+    Symbol::new(&format!("{PREFIX}{name}"))
+}
+
+/// What programs call the operation `name`: its name without the dialect's, where it is of this one.
+pub fn short_name(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
 /// A constant tensor.
 #[derive(Op, Clone, Debug)]
 #[op(name = "relay.constant", traits(CONSTANT), infer = |c: Constant, _: &mut _| Ok(c.value.ty()))]
@@ -350,7 +366,7 @@ pub fn create_fn(
     let ty = Type::function(params.iter().copied(), result);
     let attrs = OpFields::<ValueId>::attrs(&Fn { recursive: false, attributes });
     let types = [ty];
-    let parts = OpParts::new("relay.fn", &[], &types).attrs(attrs).regions(1).at(loc);
+    let parts = OpParts::new(Fn::NAME, &[], &types).attrs(attrs).regions(1).at(loc);
     let op = body.insert_op(at, parts);
     let block = body.region_block(op, 0);
     for &param in params {
@@ -361,7 +377,7 @@ pub fn create_fn(
 
 /// Ends `block` with `value`.
 pub fn end_block(body: &mut Body, block: BlockId, value: ValueId) {
-    body.insert_op(InsertPoint::End(block), OpParts::new("relay.yield", &[value], &[]));
+    body.insert_op(InsertPoint::End(block), OpParts::new(Yield::NAME, &[value], &[]));
 }
 
 /// The attribute of a function with the names of what it returns, in order, the fields of a tuple
@@ -392,7 +408,7 @@ pub fn is_primitive(attributes: AttrDict) -> bool {
 /// The value that `block` yields, once it is complete.
 pub fn yielded(body: &Body, block: BlockId) -> Option<ValueId> {
     let last = body.last_op(block)?;
-    (body.op_name(last) == "relay.yield").then(|| body.operand(last, 0))
+    body.is::<Yield>(last).then(|| body.operand(last, 0))
 }
 
 /// A constant of zeros, where `ty` is a tensor whose extents are known.
@@ -400,16 +416,12 @@ fn zeros(body: &mut Body, at: InsertPoint, ty: Type) -> Option<ValueId> {
     let tensor = ty.as_tensor()?;
     let shape = tensor.known_shape()?;
     let value = TensorData::zeros(tensor.dtype, &shape).ok()?;
-    let attrs = OpFields::<ValueId>::attrs(&Constant { value });
-    let types = [ty];
-    let op = body.insert_op(at, OpParts::new("relay.constant", &[], &types).attrs(attrs));
-    Some(body.result(op, 0))
+    Some(body.add(at, Loc::UNKNOWN, &Constant { value }, ty))
 }
 
 fn tuple(body: &mut Body, at: InsertPoint, fields: &[ValueId]) -> ValueId {
-    let types = [Type::tuple(fields.iter().map(|field| body.ty(*field)))];
-    let op = body.insert_op(at, OpParts::new("relay.tuple", fields, &types));
-    body.result(op, 0)
+    let ty = Type::tuple(fields.iter().map(|field| body.ty(*field)));
+    body.add(at, Loc::UNKNOWN, &Tuple { fields: fields.to_vec() }, ty)
 }
 
 /// Adds the forms of the language. The whole dialect has operators too.

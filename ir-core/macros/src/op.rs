@@ -299,6 +299,11 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
             }
         }
 
+        impl #view {
+            /// Full name of the operation, `dialect.op`.
+            pub const NAME: &'static str = #name;
+        }
+
         impl ::ir_core::Op for #view {
             fn info() -> ::ir_core::OpInfo {
                 ::ir_core::OpInfo::new(::ir_core::OpDef {

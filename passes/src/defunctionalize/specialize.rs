@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use ir_core::{
-    Body, Diagnostic, EntityId, FunctionType, InsertPoint, Item, Module, OpFields, OpId, OpParts,
-    Span, Symbol, Type, TypeData, TypeParam, ValueId, ValueMap,
+    Body, Diagnostic, EntityId, FunctionType, InsertPoint, Item, Module, OpId, Span, Symbol, Type,
+    TypeData, TypeParam, ValueId, ValueMap,
 };
-use relay::language::{FUNC, Global};
+use relay::language::{Call, Constructor, FUNC, Fn, Global, Operator};
 use relay::types::free_parameters;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
@@ -99,7 +99,7 @@ fn is_higher_order(ty: Type, body: &Body, dependent: &FxHashSet<Symbol>) -> bool
             function.params.iter().chain([&function.result]).any(|part| has_function(*part))
         })
     };
-    let atom = |op| body.op_name(op) == "relay.global" || body.op_name(op) == "relay.operator";
+    let atom = |op| body.is::<Global>(op) || body.is::<Operator>(op);
     passes(ty)
         || body.walk().any(|op| {
             body.results(op).any(|value| match atom(op) {
@@ -152,7 +152,7 @@ fn specialize_uses(
                 None => continue,
             };
             body.set_operand(user, index, new);
-            if index == 0 && body.op_name(user) == "relay.call" {
+            if index == 0 && body.is::<Call>(user) {
                 let attrs = body.attrs(user).without("type_args");
                 body.set_attrs(user, attrs);
             }
@@ -167,7 +167,7 @@ fn specialize_uses(
 
 /// The type that operand `index` of `user` must have, where that is known.
 fn expected_type(body: &Body, user: OpId, index: usize) -> Option<Type> {
-    if body.op_name(user) != "relay.call" {
+    if !body.is::<Call>(user) {
         return None;
     }
     if index == 0 {
@@ -183,18 +183,13 @@ fn without_params(function: &FunctionType) -> Type {
 }
 
 fn insert_global(body: &mut Body, op: OpId, name: Symbol, ty: Type) -> ValueId {
-    let attrs = OpFields::<ValueId>::attrs(&Global { name });
-    let types = [ty];
-    let loc = body.loc(op);
-    let parts = OpParts::new("relay.global", &[], &types).attrs(attrs).at(loc);
-    let new = body.insert_op(InsertPoint::After(op), parts);
-    body.result(new, 0)
+    body.add(InsertPoint::After(op), body.loc(op), &Global { name }, ty)
 }
 
 /// Whether `op` is a function or a constructor, of which each use may have another type.
 fn has_own_type(body: &Body, op: OpId) -> bool {
     let name = body.op_name(op);
-    name == "relay.fn" || name == "relay.constructor"
+    name == Fn::NAME || name == Constructor::NAME
 }
 
 /// A copy of the function value `op` with its type parameters replaced.

@@ -2,6 +2,7 @@
 
 use ir_core::body::InnerUses;
 use ir_core::{Binding, BlockId, Body, FuncMut, OpId, Registry, Symbol, Type, ValueId};
+use relay::language::{Tuple, TupleGet};
 use relay_operators::{FusionPattern, NonComputational, ShapeFromData};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -116,10 +117,10 @@ pub(super) fn pattern(
     operands: &[Type],
     results: &[Type],
 ) -> Option<FusionPattern> {
-    if name == "relay.tuple" {
+    if name == Tuple::NAME {
         return Some(FusionPattern::Tuple);
     }
-    if name == "relay.tuple_get" {
+    if name == TupleGet::NAME {
         return operands.first()?.facts().is_flat.then_some(FusionPattern::Injective);
     }
     let info = registry.info(name)?;

@@ -1,10 +1,11 @@
 //! Factors groups into kernel functions.
 
 use ir_core::{
-    AttrDict, BlockId, FuncMut, InsertPoint, Loc, OpFields, OpId, OpParts, PassContext, PassResult,
-    Symbol, Type, ValueId,
+    AttrDict, BlockId, FuncMut, InsertPoint, Loc, OpId, OpParts, PassContext, PassResult, Symbol,
+    Type, ValueId,
 };
-use relay::language::{Call, Tuple, TupleGet, create_fn, end_block};
+use relay::language::{Call, Constant, RESHAPE_ONLY, Tuple, TupleGet, create_fn, end_block};
+use relay_operators::annotation::StopFusion;
 use relay_operators::{FusionPattern, ReshapeOnly};
 use rustc_hash::FxHashMap;
 
@@ -48,7 +49,7 @@ pub(super) fn outline(
     let mut outlined: Vec<&Kernel> = vec![];
     for kernel in kernels {
         match kernel.members.as_slice() {
-            [only] if f.body.op_name(*only) == "relay.annotation.stop_fusion" => {
+            [only] if f.body.is::<StopFusion>(*only) => {
                 let value = f.body.operand(*only, 0);
                 f.replace(*only, value);
             }
@@ -82,7 +83,7 @@ pub(super) fn outline(
 /// Whether `op` only groups or selects values.
 pub(super) fn is_plumbing(f: &FuncMut<'_>, op: OpId) -> bool {
     let name = f.body.op_name(op);
-    name == "relay.tuple" || name == "relay.tuple_get"
+    name == Tuple::NAME || name == TupleGet::NAME
 }
 
 /// Calls `kernel`, described by `key`, on `args`, where its last member stands; its results, each
@@ -126,20 +127,13 @@ fn call(
         callee: function,
         args: args.to_vec(),
     };
-    let (operands, call_types) = (call.operands(), [result_type]);
-    let parts = OpParts::new(<Call as OpFields<ValueId>>::NAME, &operands, &call_types).at(loc);
-    let call = f.body.insert_op(InsertPoint::Before(root), parts);
-    let call = f.body.result(call, 0);
+    let call = f.body.add(InsertPoint::Before(root), loc, &call, result_type);
     let mut values: Vec<(ValueId, ValueId)> = Vec::with_capacity(results.len());
     for (index, (&result, ty)) in results.iter().zip(types).enumerate() {
         let mut value = call;
         if results.len() > 1 {
             let get = TupleGet { tuple: call, index: index as i64 };
-            let (tuple, types) = ([call], [ty]);
-            let parts = OpParts::new(<TupleGet as OpFields<ValueId>>::NAME, &tuple, &types);
-            let parts = parts.attrs(OpFields::<ValueId>::attrs(&get)).at(loc);
-            let get = f.body.insert_op(InsertPoint::Before(root), parts);
-            value = f.body.result(get, 0);
+            value = f.body.add(InsertPoint::Before(root), loc, &get, ty);
         }
         let hint = f.body.name_hint(result);
         f.body.set_name_hint(value, hint);
@@ -160,7 +154,7 @@ fn describe(f: &FuncMut<'_>, kernel: &Kernel) -> (Key, Vec<ValueId>) {
         let name = body.op_name(op);
         let pattern = match f.registry.hook::<FusionPattern>(name) {
             Some(pattern) => *pattern,
-            None if name == "relay.tuple_get" => FusionPattern::Injective,
+            None if name == TupleGet::NAME => FusionPattern::Injective,
             None => FusionPattern::Tuple,
         };
         let sources = body.operands(op).map(|operand| {
@@ -191,7 +185,7 @@ fn attributes(f: &FuncMut<'_>, Kernel { members, also }: &Kernel) -> AttrDict {
     let reshapes = |op: &OpId| f.registry.hook::<ReshapeOnly>(f.body.op_name(*op)).is_some();
     let attributes = AttrDict::empty().with("Primitive", &1i64);
     if also.is_empty() && members.iter().all(reshapes) {
-        attributes.with("relay.reshape_only", &1i64)
+        attributes.with(RESHAPE_ONLY, &1i64)
     } else {
         attributes
     }
@@ -208,7 +202,7 @@ fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
                 Source::Op(index) => values[index],
                 Source::Constant(attrs) => {
                     let types = [f.body.ty(f.body.operand(op, position))];
-                    let parts = OpParts::new("relay.constant", &[], &types).attrs(attrs);
+                    let parts = OpParts::new(Constant::NAME, &[], &types).attrs(attrs);
                     let constant = f.body.insert_op(InsertPoint::End(block), parts);
                     f.body.result(constant, 0)
                 }
@@ -225,10 +219,8 @@ fn fill(f: &mut FuncMut<'_>, block: BlockId, members: &[OpId], key: &Key) {
             also => {
                 let fields: Vec<ValueId> =
                     also.iter().map(|index| values[*index]).chain([last]).collect();
-                let types = [Type::tuple(fields.iter().map(|field| f.body.ty(*field)))];
-                let parts = OpParts::new(<Tuple as OpFields<ValueId>>::NAME, &fields, &types);
-                let tuple = f.body.insert_op(InsertPoint::End(block), parts);
-                f.body.result(tuple, 0)
+                let ty = Type::tuple(fields.iter().map(|field| f.body.ty(*field)));
+                f.body.add(InsertPoint::End(block), Loc::UNKNOWN, &Tuple { fields }, ty)
             }
         };
         end_block(f.body, block, result);

@@ -1,8 +1,10 @@
 //! What an operation is in another layout, by its [`LayoutRule`].
 
 use ir_core::{AttrDict, AttrValue, FuncMut, OpId, Symbol, TensorType, ValueId};
+use relay::language::Tuple;
 use relay_operators::LayoutRule;
 use relay_operators::attributes::Integers;
+use relay_operators::broadcast::Add;
 use relay_operators::layout::Layout;
 
 use super::{Change, Need, Plan};
@@ -12,7 +14,7 @@ use crate::emit::{attribute, with_attribute};
 pub(super) fn inputs(f: &FuncMut<'_>, op: OpId, rule: LayoutRule) -> Vec<ValueId> {
     if rule == LayoutRule::Joined {
         let tuple = f.body.defining_op(f.body.operand(op, 0));
-        if let Some(tuple) = tuple.filter(|tuple| f.body.op_name(*tuple) == "relay.tuple") {
+        if let Some(tuple) = tuple.filter(|tuple| f.body.is::<Tuple>(*tuple)) {
             return f.body.operands(tuple).collect();
         }
     }
@@ -138,7 +140,7 @@ impl Carried<'_, '_> {
         let letter = self.letter(self.attribute("axis")?)?;
         if self.is_blocked(letter) {
             // The sum with a vector in blocks is one of tensors.
-            plan.name = Symbol::new("relay.add");
+            plan.name = Symbol::new(Add::NAME);
             plan.attrs = AttrDict::empty();
             plan.inputs[1].1 = self.spread(self.operand(1)?, letter.to_string())?;
         } else {

@@ -2,7 +2,7 @@
 
 use ir_core::{Body, Item, OpId, Registry, TensorData, Type, ValueId};
 use relay::define::{Define, DefineCx, Operand, tensor_types};
-use relay::language::{Constant, Tuple, TupleGet, fn_params, yielded};
+use relay::language::{Constant, Tuple, TupleGet, fn_params, short_name, yielded};
 use rustc_hash::{FxHashMap, FxHashSet};
 use te::compute::{ComputeBuilder, Tensor};
 
@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
     fn operation(&mut self, op: OpId) -> Result<Option<String>, Problem> {
         let body = self.body;
         let full = body.op_name(op);
-        if body.result_count(op) == 0 || full == "relay.constant" {
+        if body.result_count(op) == 0 || full == Constant::NAME {
             return Ok(None);
         }
         let value = body.result(op, 0);
@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
             self.tensors.insert(value, tensors);
             return Ok(None);
         }
-        let short = full.as_str().trim_start_matches("relay.");
+        let short = short_name(full.as_str());
         let define = self.registry.hook::<Define>(full);
         let define = define.ok_or_else(|| Problem::Undefined(short.to_string()))?;
         let mut operands = Vec::new();

@@ -4,7 +4,10 @@ use indexmap::IndexMap;
 use ir_core::tensor::tensor_bytes;
 use ir_core::{Body, Diagnostic, Loc, OpId, PassContext, Registry, Span, Type, TypeData};
 use relay::define::{Define, tensor_types};
-use relay::language::{Call, Global, fn_attributes, is_primitive};
+use relay::language::{
+    Call, Constant, Construct, Constructor, Fn, Global, If, Match, Operator, RefCreate, RefRead,
+    RefWrite, Tuple, TupleGet, Yield, fn_attributes, is_primitive, short_name,
+};
 use rustc_hash::FxBuildHasher;
 
 use crate::codes::{OPEN, OPEN_HELP};
@@ -208,16 +211,14 @@ fn tensor_problem(tensor: Type, whole: Type) -> Option<Problem> {
 fn check_operation(body: &Body, op: OpId, registry: &Registry) -> Option<Problem> {
     let name = body.op_name(op);
     match name.as_str() {
-        "relay.constant" | "relay.tuple" | "relay.tuple_get" | "relay.yield" | "relay.global" => {
-            None
-        }
-        "relay.fn" if is_primitive(fn_attributes(body, op)) => None,
-        "relay.fn" | "relay.operator" | "relay.constructor" => Some(Problem::FunctionValue),
-        "relay.if" => Some(Problem::Form("`if`")),
-        "relay.match" => Some(Problem::Form("`match`")),
-        "relay.construct" => Some(Problem::Form("a constructor")),
-        "relay.ref" | "relay.ref_read" | "relay.ref_write" => Some(Problem::Form("a mutable cell")),
-        "relay.call" => {
+        Constant::NAME | Tuple::NAME | TupleGet::NAME | Yield::NAME | Global::NAME => None,
+        Fn::NAME if is_primitive(fn_attributes(body, op)) => None,
+        Fn::NAME | Operator::NAME | Constructor::NAME => Some(Problem::FunctionValue),
+        If::NAME => Some(Problem::Form("`if`")),
+        Match::NAME => Some(Problem::Form("`match`")),
+        Construct::NAME => Some(Problem::Form("a constructor")),
+        RefCreate::NAME | RefRead::NAME | RefWrite::NAME => Some(Problem::Form("a mutable cell")),
+        Call::NAME => {
             let callee = body.view::<Call>(op)?.callee;
             if let Some((_, Global { name })) = body.view_def(callee) {
                 return Some(Problem::Call(name.to_string()));
@@ -229,7 +230,7 @@ fn check_operation(body: &Body, op: OpId, registry: &Registry) -> Option<Problem
         text => match registry.hook::<Define>(name) {
             Some(_) => None,
             None => {
-                let name = text.trim_start_matches("relay.").to_string();
+                let name = short_name(text).to_string();
                 Some(match body.results(op).any(|result| is_open(body.ty(result))) {
                     true => Problem::AtRunTime(name),
                     false => Problem::Undefined(name),

@@ -13,6 +13,7 @@ use super::OK;
 use super::args::{self, Complete};
 use super::emit::FORMS;
 use crate::io::Io;
+use relay::language::short_name;
 
 /// Prints `files` where names of files may stand there, then the words that may, one to a line.
 ///
@@ -151,10 +152,9 @@ fn values(arg: &Arg, before: &str, value: &str, registry: &Registry) -> Candidat
         "help_op" => {
             let names = registry.ops().map(|info| info.def.name);
             // Relay's may go without their dialect.
-            let short = |name: &'static str| name.strip_prefix("relay.").unwrap_or(name);
             match value.starts_with("relay.") {
                 true => all(owned(names.collect())),
-                false => all(owned(names.map(short).collect())),
+                false => all(owned(names.map(short_name).collect())),
             }
         }
         "explain" => all(owned(crate::codes::ALL.iter().map(|entry| entry.code).collect())),

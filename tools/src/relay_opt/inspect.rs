@@ -4,7 +4,7 @@ use std::io;
 
 use indexmap::IndexMap;
 use ir_core::{Diagnostic, Module, Registry, TensorData, Traits, Type};
-use relay::language::output_names;
+use relay::language::{output_names, short_name};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ impl Program {
                     let sizes = [1, elements, value.bytes().len()];
                     program.constants.iter_mut().zip(sizes).for_each(|(sum, one)| *sum += one);
                 } else if !traits.contains(Traits::TERMINATOR) {
-                    let name = body.op_name(op).as_str().trim_start_matches("relay.");
+                    let name = short_name(body.op_name(op).as_str());
                     *program.operations.entry(name.to_string()).or_default() += 1;
                 }
             }
@@ -93,7 +93,7 @@ impl Program {
 
     fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         for (kind, names) in &self.items {
-            let kind = kind.trim_start_matches("relay.");
+            let kind = short_name(kind);
             writeln!(out, "{kind:<10} {}", names.join(", "))?;
         }
         for (title, values) in [("input", &self.inputs), ("output", &self.outputs)] {

@@ -11,12 +11,11 @@ use ir_core::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::checks::Place;
-use super::codes;
 use super::environment::{Environment, Rule};
 use super::kinds::{Kinds, Problem, Scope};
-use super::shown;
 use super::solver::{Fit, Mismatch, Mode, RelationId, Solver, Variable};
-use crate::language::yielded;
+use super::{codes, shown};
+use crate::language::{short_name, yielded};
 
 /// A function under inference.
 pub(super) struct Unit<'a> {
@@ -158,7 +157,7 @@ impl<'e, 'a> Engine<'e, 'a> {
             (Some(name), _) => format!("`%{name}`"),
             (None, ValueDef::Result(op, _)) => {
                 let name = body.op_name(op).as_str();
-                format!("the result of `{}`", name.strip_prefix("relay.").unwrap_or(name))
+                format!("the result of `{}`", short_name(name))
             }
             (None, ValueDef::Argument(_, index)) => format!("parameter {}", index + 1),
         }
@@ -167,7 +166,7 @@ impl<'e, 'a> Engine<'e, 'a> {
     /// What to call `op` in a message.
     pub(super) fn op_name(&self, unit: usize, op: OpId) -> &'static str {
         let name = self.body(unit).op_name(op).as_str();
-        name.strip_prefix("relay.").unwrap_or(name)
+        short_name(name)
     }
 
     pub(super) fn report(&mut self, diagnostic: Diagnostic) {
@@ -669,7 +668,7 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     fn report_failed(&mut self, unit: usize, op: OpId, info: &OpInfo, types: &[Type], why: &str) {
         let (span, note) = (self.op_span(unit, op), self.operand_note(types));
-        let name = info.def.name.strip_prefix("relay.").unwrap_or(info.def.name);
+        let name = short_name(info.def.name);
         let mut diagnostic =
             Diagnostic::error(codes::RELATION, format!("`{name}`: {why}")).at(span).note(note);
         for value in self.body(unit).operands(op).collect::<Vec<_>>() {
@@ -689,7 +688,7 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     fn report_stuck(&mut self, unit: usize, op: OpId, info: &OpInfo, types: &[Type]) {
         let (span, note) = (self.op_span(unit, op), self.operand_note(types));
-        let name = info.def.name.strip_prefix("relay.").unwrap_or(info.def.name);
+        let name = short_name(info.def.name);
         self.report(
             Diagnostic::error(
                 codes::AMBIGUOUS,

@@ -8,13 +8,12 @@ use ir_core::{
 
 use rustc_hash::FxHashSet;
 
-use super::codes;
 use super::engine::Engine;
 use super::environment::{Form, Rule};
-use super::shown;
+use super::{codes, shown};
 use crate::language::{
     Call, Construct, Constructor, Global, If, Match, Operator, Pattern, RefRead, RefWrite,
-    TupleGet, fn_params, fn_self, yielded,
+    TupleGet, fn_params, fn_self, operator, yielded,
 };
 
 type Values = SmallVec<[ValueId; 4]>;
@@ -162,7 +161,7 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     /// The registered operator with text name `name`.
     fn find_operator(&self, name: &str) -> Option<&'a OpInfo> {
-        let full = Symbol::new(&format!("relay.{name}"));
+        let full = operator(&name);
         match self.env.rule(full) {
             Some(Rule::Relation(info)) => Some(info),
             _ => None,

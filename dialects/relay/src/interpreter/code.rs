@@ -23,6 +23,7 @@ use super::extents::mentions_extents;
 use super::value::Value;
 use crate::language::{
     Call, Construct, Constructor, Global, Match, Operator, Pattern, TupleGet, fn_params, fn_self,
+    operator,
 };
 
 /// The instructions of a body.
@@ -320,7 +321,7 @@ impl<'a> Compiler<'a> {
             "relay.global" => Value::Global(self.body.view::<Global>(op)?.name),
             "relay.operator" => {
                 let name = self.body.view::<Operator>(op)?.name;
-                Value::Operator(Symbol::new(&format!("relay.{name}")))
+                Value::Operator(operator(&name))
             }
             "relay.constructor" => {
                 Value::Constructor(Symbol::new(&self.body.view::<Constructor>(op)?.name))

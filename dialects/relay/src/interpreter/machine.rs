@@ -6,11 +6,10 @@
 use std::sync::{Arc, OnceLock};
 
 use ir_core::diagnostics::did_you_mean_with;
-use ir_core::memory;
 use ir_core::tensor::tensor_bytes;
 use ir_core::{
     AttrDict, Body, Diagnostic, InferCx, Loc, Module, OpId, Registry, Signatures, SmallVec, Span,
-    Stop, Symbol, Type, TypeData, ValueId,
+    Stop, Symbol, Type, TypeData, ValueId, memory,
 };
 use rustc_hash::FxHashMap;
 
@@ -21,7 +20,7 @@ use super::extents::check_extents;
 use super::value::{Closure, Fields, Reference, Value};
 use super::{EvalCx, Evaluate, ON_THE_WAY};
 use crate::inference::{DataTypes, data_types};
-use crate::language::{FUNC, Pattern};
+use crate::language::{FUNC, Pattern, short_name};
 
 /// Bounds on a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,7 +216,7 @@ impl<'r> Interpreter<'r> {
 
     fn evaluate(&self, operation: &Operation, operands: &[Value]) -> Outcome<Value> {
         let name = operation.name;
-        let shown = name.as_str().strip_prefix("relay.").unwrap_or(name.as_str());
+        let shown = short_name(name.as_str());
         let shapes = || {
             let shapes: Vec<String> = operands.iter().map(Value::describe).collect();
             format!("operands: {}", shapes.join(", "))

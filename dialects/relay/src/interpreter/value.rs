@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ir_core::{Symbol, TensorData};
 
 use super::code::Unit;
+use crate::language::short_name;
 
 /// A run-time value.
 #[derive(Clone)]
@@ -357,7 +358,7 @@ impl fmt::Display for Value {
                 Value::Closure(_) => f.write_str("fn")?,
                 Value::Global(name) => write!(f, "@{name}")?,
                 Value::Operator(name) => {
-                    f.write_str(name.as_str().strip_prefix("relay.").unwrap_or(name.as_str()))?;
+                    f.write_str(short_name(name.as_str()))?;
                 }
                 Value::Constructor(name) => f.write_str(name.as_str())?,
                 Value::Reference(reference) => {

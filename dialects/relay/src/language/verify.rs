@@ -107,7 +107,7 @@ pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
 /// An operator as a value is one that exists.
 pub(super) fn operator(cx: &VerifyCx<'_>) -> Result<(), String> {
     let form: super::Operator = view(cx)?;
-    let known = cx.registry.def(format!("relay.{}", form.name).as_str());
+    let known = cx.registry.def(super::operator(&form.name));
     if known.is_none_or(|def| def.infer.is_none()) {
         return Err(format!("unknown operator `{}`", form.name));
     }

@@ -13,6 +13,7 @@ use super::cursor::Cursor;
 use super::reading::{MetadataSource, Part, ReadItem, Reading, Uses, Words};
 use super::types::TypeParams;
 use super::{FORMS, VERSION, codes};
+use crate::language::operator;
 
 /// Reads one piece of a text after the other.
 pub(super) struct Parser<'t> {
@@ -237,7 +238,7 @@ impl<'t> Parser<'t> {
     pub(super) fn operator(&mut self, name: &'t str) -> Option<Operator<'t>> {
         let registry = self.registry;
         *self.operators.entry(name).or_insert_with(|| {
-            let full = Symbol::new(&format!("relay.{name}"));
+            let full = operator(name);
             let def = registry.def(full).filter(|_| !FORMS.contains(&name))?;
             Some(Operator { name: full, def })
         })

@@ -103,7 +103,7 @@ impl Words {
         for name in &outline.constructors {
             let text = name.as_str();
             let number = text.starts_with(|first: char| first.is_ascii_digit());
-            if number || registry.def(format!("relay.{text}").as_str()).is_some() {
+            if number || registry.def(crate::language::operator(text)).is_some() {
                 self.constructors.insert(*name);
                 self.types.insert(outline.name);
             }

@@ -2,6 +2,7 @@
 //! off once.
 
 use ir_core::{Arithmetic, DType, Registry, Type, TypeData, Work};
+use relay::language::{Tuple, TupleGet};
 use relay_operators::{FusionPattern, ReshapeOnly, Rows, Transcendental};
 use rewrites::egraph::{Class as GraphClass, Graph, Kind};
 use rustc_hash::FxHashMap;
@@ -98,7 +99,7 @@ impl Node {
             operands,
             reads,
             pattern,
-            plumbing: name == "relay.tuple" || name == "relay.tuple_get",
+            plumbing: name == Tuple::NAME || name == TupleGet::NAME,
             reshape_only: registry.hook::<ReshapeOnly>(name).is_some(),
             dear,
             rows,

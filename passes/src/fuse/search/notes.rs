@@ -5,6 +5,7 @@
 //! window has there.
 
 use ir_core::{Diagnostic, FuncMut, Interrupt, Registry};
+use relay::language::Tuple;
 use rewrites::egraph::Class;
 use rewrites::proof::Recorder;
 use rewrites::proof::terms::Term;
@@ -115,7 +116,7 @@ impl<'r> Notes<'r> {
             return;
         };
         let is_tuple = operation.ty.as_tensor().is_none();
-        let folded = match operation.name == "relay.tuple" {
+        let folded = match operation.name == Tuple::NAME {
             true => Some(term),
             false => {
                 let operands = operands.iter().map(|operand| program.find(*operand));

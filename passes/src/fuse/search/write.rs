@@ -4,7 +4,7 @@ use ir_core::{
     Attr, AttrData, AttrDict, BlockId, FuncMut, InsertPoint, NameHint, OpFields, OpId, OpParts,
     TensorData, ValueId,
 };
-use relay::language::Constant;
+use relay::language::{Constant, Tuple};
 use rewrites::compute::Known;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -167,12 +167,12 @@ impl Writer<'_, '_, '_> {
         let fields: Vec<ValueId> = fields.iter().map(|field| self.constant(field)).collect();
         let ty = ir_core::Type::tuple(fields.iter().map(|field| self.f.body.ty(*field)));
         let attrs = AttrDict::empty();
-        self.insert(&Operation { name: "relay.tuple".into(), attrs, ty }, &fields)
+        self.insert(&Operation { name: Tuple::NAME.into(), attrs, ty }, &fields)
     }
 
     fn constant(&mut self, tensor: &TensorData) -> ValueId {
         let (ty, constant) = (tensor.ty(), Constant { value: tensor.clone() });
-        let name = <Constant as OpFields<ValueId>>::NAME.into();
+        let name = Constant::NAME.into();
         let attrs = OpFields::<ValueId>::attrs(&constant);
         self.insert(&Operation { name, attrs, ty }, &[])
     }

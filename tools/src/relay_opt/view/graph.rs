@@ -5,7 +5,7 @@ use ir_core::text::PrintOptions;
 use ir_core::text::attributes::write_attr;
 use ir_core::text::layout::Line;
 use ir_core::{Attr, AttrData, BlockId, Body, Item, OpId, Registry, Symbol, Traits, ValueId};
-use relay::language::{Call, Fn};
+use relay::language::{Call, Fn, short_name};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -169,7 +169,7 @@ impl Drawing<'_> {
             }
             let is_constant = self.registry.traits(body, op).contains(Traits::CONSTANT);
             let kind = if is_constant { Kind::Constant } else { Kind::Operation };
-            let name = body.op_name(op).as_str().trim_start_matches("relay.").to_string();
+            let name = short_name(body.op_name(op).as_str()).to_string();
             let node = self.node(kind, name, self.title(op), group);
             for (operand, value) in body.operands(op).enumerate() {
                 if let Some(&from) = sources.get(&value) {

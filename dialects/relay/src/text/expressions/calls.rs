@@ -4,6 +4,7 @@ use ir_core::text::lexer::{Token, TokenKind};
 use ir_core::{AttrDict, Diagnostic, Type, ValueId};
 
 use super::{Callee, Frame, Machine, Next};
+use crate::language::short_name;
 use crate::text::attributes::AttrList;
 use crate::text::codes;
 use crate::text::cursor::Reported;
@@ -118,7 +119,7 @@ impl<'t> Machine<'_, 't> {
             Some(Arity::Optional) => format!("{required} or {} operands", required + 1),
             _ => counted(required, "operand"),
         };
-        let name = def.name.strip_prefix("relay.").unwrap_or(def.name);
+        let name = short_name(def.name);
         let names: Vec<&str> = def.operands.iter().map(|field| field.name).collect();
         let message = format!("`{name}` takes {expected}, found {found}");
         let place = self.parser.cursor.since(start.start);
