@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use ir_core::{AttrDict, Body, Module, OpId, Registry, Type, verify};
+use ir_core::{AttrDict, Body, Module, OpId, Registry, Type, Work, verify};
 use proptest::prelude::*;
+use relay::define::{define_alone, tensor_types};
 use relay::inference::infer_module;
 use relay::interpreter::{
     Interpreter, Options, Random, Value, approx_equal, check_type, random_arguments,
@@ -242,6 +243,12 @@ fn shrinking_leaves_what_matters() {
     assert!(has_tanh(&small) && 4 * small.op_count() <= module.op_count(), "{}", outline(&small));
 }
 
+/// The elements of the tensor type `ty`.
+fn elements(ty: Type) -> f64 {
+    let shape = ty.as_tensor().and_then(|tensor| tensor.known_shape());
+    shape.unwrap().iter().map(|extent| *extent as f64).product()
+}
+
 #[test]
 fn networks_have_every_operator_that_is_defined() {
     let registry = registry();
@@ -258,6 +265,65 @@ fn networks_have_every_operator_that_is_defined() {
         .map(|name| name.trim_start_matches("relay."))
         .collect();
     assert_eq!(missing, [""; 0]);
+}
+
+/// Operators whose definitions combine more elements than they read and write, but multiply no two
+/// operands: what they read again is near, and costs that count multiply-adds leave it out.
+const READ_AGAIN: &[&str] = &[
+    "relay.cumprod",
+    "relay.cumsum",
+    "relay.image.dilation2d",
+    "relay.invert_permutation",
+    "relay.nn.adaptive_avg_pool1d",
+    "relay.nn.adaptive_avg_pool2d",
+    "relay.nn.adaptive_avg_pool3d",
+    "relay.nn.adaptive_max_pool1d",
+    "relay.nn.adaptive_max_pool2d",
+    "relay.nn.adaptive_max_pool3d",
+    "relay.nn.avg_pool1d",
+    "relay.nn.avg_pool2d",
+    "relay.nn.avg_pool2d_grad",
+    "relay.nn.avg_pool3d",
+    "relay.nn.lrn",
+    "relay.nn.max_pool1d",
+    "relay.nn.max_pool2d",
+    "relay.nn.max_pool2d_grad",
+    "relay.nn.max_pool3d",
+    "relay.qnn.avg_pool2d",
+    "relay.scatter_elements",
+    "relay.scatter_nd",
+];
+
+/// **What an operator says of its work is what its definition does**: costs of fusion and of rules
+/// are made of it.
+#[test]
+fn work_is_what_definitions_do() {
+    let registry = registry();
+    let mut more = BTreeSet::new();
+    for seed in 0..3000 {
+        let module = super::random_network(&registry, seed, 10);
+        let body = module.body("main").unwrap();
+        for op in body.walk() {
+            let Some(info) = registry.info(body.op_name(op)) else { continue };
+            let types: Vec<Type> = body.operands(op).map(|operand| body.ty(operand)).collect();
+            let Some(result) = body.results(op).next() else { continue };
+            let (attrs, result) = (body.attrs(op), body.ty(result));
+            let Ok(function) = define_alone(info, &types, attrs, result) else { continue };
+            let reduced = te::compute::reduced(&function);
+            let function = function.signature.ty.as_function().unwrap();
+            let tensors =
+                function.params.iter().chain([&function.result]).filter_map(|ty| tensor_types(*ty));
+            let elements: f64 = tensors.flatten().map(elements).sum();
+            match info.hook::<Work>() {
+                Some(Work(work)) => {
+                    assert_eq!(work(&types, attrs, result), 2.0 * reduced, "{}", outline(&module));
+                }
+                None if reduced > elements => drop(more.insert(info.def.name)),
+                None => {}
+            }
+        }
+    }
+    assert_eq!(more.into_iter().collect::<Vec<_>>(), READ_AGAIN);
 }
 
 /// A program with `?`, well typed and verified, and its text; `None` where inference refuses it.

@@ -270,8 +270,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<Mod>();
     registry.op::<TruncMod>();
     registry.op::<FloorMod>();
-    registry.op::<Power>();
-    let _ = registry.attach("relay.power", Transcendental);
+    registry.add_op(Power::info().with(Transcendental));
     registry.op::<Maximum>();
     registry.op::<Minimum>();
     registry.op::<LogicalAnd>();

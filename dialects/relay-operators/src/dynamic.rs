@@ -3,12 +3,13 @@
 //! Each is its static namesake with an attribute turned operand. Where that operand is a constant
 //! the relation gives the exact shape, else `?`.
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId, Work,
+};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 use super::FusionPattern::{Broadcast, Elementwise, Injective, Opaque, OutFusable};
 use super::attributes::{Integers, keywords};
-use super::create;
 use super::elements::{self, Shape};
 use super::image::{Method, Resize, Rounding, Transformation, spatial_axes};
 use super::index::slice::{SliceMode, slice_specs, sliced_dims, sliced_offsets};
@@ -17,7 +18,8 @@ use super::shape::{
     evaluate_broadcast, evaluate_tile, expect_broadcasts_to, expect_new_axes, reshaped_dims,
 };
 use super::sort::{TopKResult, evaluate_top_k, infer_top_k};
-use super::{Fill, ReshapeOnly};
+use super::{Fill, ReshapeOnly, create};
+use crate::work::nothing;
 
 /// The extents that operand `index` holds: exact for a constant, else all `?`.
 fn operand_dims(cx: &InferCx<'_>, index: usize) -> Result<Dims, Stop> {
@@ -47,7 +49,7 @@ fn constant_scalar(cx: &InferCx<'_>, index: usize) -> Option<i64> {
 #[op(
     name = "relay.dyn.reshape",
     infer = infer_reshape,
-    hooks(Injective, ReshapeOnly, Evaluate(|cx| evaluate_reshape(&cx.fields()?, cx)))
+    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| evaluate_reshape(&cx.fields()?, cx)))
 )]
 pub struct Reshape<V = ValueId> {
     /// Any shape.
@@ -92,7 +94,7 @@ fn evaluate_reshape(op: &Reshape<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalE
 #[op(
     name = "relay.dyn.expand_dims",
     infer = infer_expand_dims,
-    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let (op, data) = (cx.fields::<ExpandDims<Value>>()?, cx.tensor(0)?);
         let axis = relation::axis(scalar(cx, 1)?.as_i64(), data.rank() + 1)?;
         let mut shape: Shape = data.shape().into();
@@ -133,7 +135,7 @@ fn infer_expand_dims(op: ExpandDims<Type>, cx: &mut InferCx<'_>) -> Result<Type,
 #[op(
     name = "relay.dyn.squeeze",
     infer = infer_squeeze,
-    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let (data, axes) = (cx.tensor(0)?, cx.tensor(1)?.to_i64());
         let shape = squeezed(&elements::dims(data.shape()), &axes)?;
         Ok(data.reshaped(&elements::known(&shape)?)?.into())

@@ -531,10 +531,8 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<Ceil>();
     registry.op::<Trunc>();
     registry.op::<Round>();
-    registry.op::<ZerosLike>();
-    let _ = registry.attach("relay.zeros_like", Fill);
-    registry.op::<OnesLike>();
-    let _ = registry.attach("relay.ones_like", Fill);
+    registry.add_op(ZerosLike::info().with(Fill));
+    registry.add_op(OnesLike::info().with(Fill));
     registry.op::<Copy>();
     registry.op::<LogicalNot>();
     registry.op::<BitwiseNot>();

@@ -1,7 +1,7 @@
 //! Operators that join tensors and take them apart: `concatenate`, `stack`, `split`.
 
 use ir_core::infer::{tensor, tuple};
-use ir_core::{Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{Dim, DimOp, InferCx, KernelRole, Op, Registry, Stop, TensorData, Type, ValueId};
 use relay::define::{Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::Tensor;
@@ -178,7 +178,7 @@ fn define_stack(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.split",
     infer = infer_split,
-    hooks(Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)), Define(define_split))
+    hooks(KernelRole::View, Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)), Define(define_split))
 )]
 pub struct Split<V = ValueId> {
     /// Rank at least 1.

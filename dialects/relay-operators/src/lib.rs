@@ -32,12 +32,12 @@ pub mod sort;
 pub mod spectrum;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use ir_core::{Fill, is_large_fill};
 pub use layout_rule::LayoutRule;
-pub use pattern::{
-    FusionPattern, NonComputational, ReshapeOnly, Rows, ShapeFromData, Transcendental,
-};
+pub use pattern::{FusionPattern, ReshapeOnly, Rows, ShapeFromData, Transcendental};
+pub use work::multiply_adds;
 
 /// Operators that belong together.
 #[derive(Clone, Copy, Debug)]

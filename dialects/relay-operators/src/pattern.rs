@@ -27,11 +27,6 @@ pub enum FusionPattern {
 #[derive(Clone, Copy, Debug)]
 pub struct ReshapeOnly;
 
-/// Marks an operator that says something about a value and computes nothing: fusion leaves it
-/// outside kernels.
-#[derive(Clone, Copy, Debug)]
-pub struct NonComputational;
-
 /// Marks an operator whose result shape depends on the elements of an operand. With a result
 /// shape that is not known before run time it is never fused.
 #[derive(Clone, Copy, Debug)]

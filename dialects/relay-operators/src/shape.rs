@@ -3,7 +3,7 @@
 use ir_core::registry::{FoldCx, Folded};
 use ir_core::{
     Attr, AttrData, DType, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type,
-    ValueId,
+    ValueId, Work,
 };
 use relay::define::{self, Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
@@ -13,6 +13,7 @@ use super::ReshapeOnly;
 use super::attributes::Integers;
 use super::elements::{self, Offsets};
 use super::relation::{self, Dims};
+use crate::work::nothing;
 
 /// The same elements in row-major order under another shape.
 ///
@@ -27,7 +28,7 @@ use super::relation::{self, Dims};
     name = "relay.reshape",
     infer = infer_reshape,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -56,7 +57,7 @@ fn infer_reshape(op: Reshape<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     name = "relay.contrib_reverse_reshape",
     infer = infer_reverse_reshape,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reverse_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -190,7 +191,7 @@ pub(super) fn reshaped_dims(
     name = "relay.reshape_like",
     infer = infer_reshape_like,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape_like)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -309,7 +310,7 @@ fn define_transpose(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.squeeze",
     infer = infer_squeeze,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Evaluate(|cx| {
+    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_squeeze)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -352,7 +353,7 @@ fn infer_squeeze(op: Squeeze<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     name = "relay.expand_dims",
     infer = infer_expand_dims,
     fold = relation::fold_same_type,
-    hooks(Broadcast, ReshapeOnly, Evaluate(|cx| {
+    hooks(Broadcast, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_expand_dims)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))

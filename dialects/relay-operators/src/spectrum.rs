@@ -2,16 +2,16 @@
 
 use std::f64::consts::TAU;
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Operand, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Combiner, Tensor};
 use te::scalar::ScalarOp;
 
-use super::FusionPattern;
 use super::elements;
 use super::nn::window::{Step, per_axis};
 use super::relation;
+use super::{FusionPattern, multiply_adds};
 
 /// `exp(-2πi · turns / n)` for all `turns` below `n`: cosine and sine.
 fn roots(n: usize) -> Vec<(f64, f64)> {
@@ -43,7 +43,12 @@ fn define_roots(cx: &mut DefineCx<'_>, n: i64) -> [Tensor; 2] {
 #[op(
     name = "relay.dft",
     infer = dft_relation,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_dft), Define(define_dft))
+    hooks(
+        FusionPattern::Opaque,
+        Work(multiply_adds::<Dft>),
+        Evaluate(evaluate_dft),
+        Define(define_dft)
+    )
 )]
 pub struct Dft<V = ValueId> {
     /// The real part.
@@ -143,7 +148,12 @@ fn define_dft(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.stft",
     infer = stft_relation,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_stft), Define(define_stft))
+    hooks(
+        FusionPattern::Opaque,
+        Work(multiply_adds::<Stft>),
+        Evaluate(evaluate_stft),
+        Define(define_stft)
+    )
 )]
 pub struct Stft<V = ValueId> {
     /// The signal.

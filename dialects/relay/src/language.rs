@@ -10,7 +10,7 @@ mod verify;
 use ir_core::reduce::{DropParameter, MakeTuple, MakeZero, OpenFunction};
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, InsertPoint, ItemDef, Loc, Op, OpFields,
-    OpId, OpParts, Registry, Signature, Symbol, TensorData, Type, ValueId,
+    OpId, OpParts, Registry, Signature, Symbol, TensorData, Type, ValueId, Work,
 };
 use rustc_hash::FxHashSet;
 
@@ -102,7 +102,12 @@ pub struct Call<V = ValueId> {
 
 /// A tuple.
 #[derive(Op, Clone, Debug)]
-#[op(name = "relay.tuple", infer = verify::tuple_relation, verify = verify::tuple)]
+#[op(
+    name = "relay.tuple",
+    infer = verify::tuple_relation,
+    verify = verify::tuple,
+    hooks(Work(|_, _, _| 0.0))
+)]
 pub struct Tuple<V = ValueId> {
     /// The fields.
     pub fields: Vec<V>,
@@ -113,7 +118,8 @@ pub struct Tuple<V = ValueId> {
 #[op(
     name = "relay.tuple_get",
     infer = verify::tuple_get_relation,
-    verify = verify::tuple_get
+    verify = verify::tuple_get,
+    hooks(Work(|_, _, _| 0.0))
 )]
 pub struct TupleGet<V = ValueId> {
     /// The tuple.

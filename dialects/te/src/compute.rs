@@ -25,7 +25,7 @@ pub(crate) use build::function_type;
 pub use build::{ComputeBuilder, Expression, Tensor};
 pub use intrinsic::{EXTERN, Intrinsic, UPDATE, updates};
 pub(crate) use intrinsic::{combiner, is_same_kind};
-pub use work::{Work, work};
+pub use work::{Work, reduced, work};
 
 /// The kind of a compute function; its signature holds the type `fn (tensors) -> tensor`, or a
 /// tuple of tensors where it returns several.

@@ -3,7 +3,7 @@
 use ir_core::body::InnerUses;
 use ir_core::{Binding, BlockId, Body, FuncMut, OpId, Registry, Symbol, Type, ValueId};
 use relay::language::{Tuple, TupleGet};
-use relay_operators::{FusionPattern, NonComputational, ShapeFromData};
+use relay_operators::{FusionPattern, ShapeFromData};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A node: an operator, tuple or projection of the block.
@@ -125,9 +125,6 @@ pub(super) fn pattern(
     }
     let info = registry.info(name)?;
     let pattern = *info.hook::<FusionPattern>()?;
-    if info.hook::<NonComputational>().is_some() {
-        return None;
-    }
     let unknown_shape = results.iter().any(|result| result.facts().has_any);
     if unknown_shape && info.hook::<ShapeFromData>().is_some() {
         return Some(FusionPattern::Opaque);

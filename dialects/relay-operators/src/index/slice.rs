@@ -1,7 +1,7 @@
 //! Slices: `strided_slice`, `strided_set`, `slice_like`.
 
 use ir_core::registry::{FoldCx, Folded};
-use ir_core::{Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{Dim, InferCx, KernelRole, Op, Registry, Stop, TensorData, Type, ValueId};
 use relay::define::{self, Define, DefineCx, Defined, Operand, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -166,7 +166,7 @@ pub(crate) fn sliced_offsets(
     name = "relay.strided_slice",
     infer = infer_strided_slice,
     fold = fold_strided_slice,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(KernelRole::View, Injective, Evaluate(|cx| {
         let (op, data) = (cx.fields::<StridedSlice<Value>>()?, cx.tensor(0)?);
         let (shape, offsets) = sliced_offsets(data.shape(), &op.specs(data.rank())?)?;
         Ok(elements::pick(data, &shape, offsets)?.into())

@@ -1,7 +1,8 @@
 //! Activations, dropout and flattening.
 
 use ir_core::{
-    AttrDict, Dim, DimOp, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
+    AttrDict, Dim, DimOp, InferCx, KernelRole, Op, Registry, Scalar, Stop, TensorData, Type,
+    ValueId, Work,
 };
 use relay::define::{self, Define, DefineCx, Defined, Operand, Reduction, reals_of};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
@@ -10,6 +11,7 @@ use te::scalar::ScalarOp;
 
 use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
+use crate::work::nothing;
 use crate::{FusionPattern, LayoutRule, ReshapeOnly, Rows, relation};
 
 /// The positive part: `out = max(data, 0)`, elementwise.
@@ -20,7 +22,7 @@ use crate::{FusionPattern, LayoutRule, ReshapeOnly, Rows, relation};
     name = "relay.nn.relu",
     traits(IDEMPOTENT),
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu), Define(define_relu))
+    hooks(KernelRole::Epilogue, FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu), Define(define_relu))
 )]
 pub struct Relu<V = ValueId> {
     /// The input.
@@ -311,7 +313,7 @@ fn define_dropout(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.nn.batch_flatten",
     traits(IDEMPOTENT),
     infer = batch_flatten_relation,
-    hooks(FusionPattern::Injective, ReshapeOnly, Evaluate(evaluate_batch_flatten), Define(define::reshape))
+    hooks(FusionPattern::Injective, ReshapeOnly, Work(nothing), Evaluate(evaluate_batch_flatten), Define(define::reshape))
 )]
 pub struct BatchFlatten<V = ValueId> {
     /// The input.

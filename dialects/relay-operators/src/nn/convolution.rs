@@ -1,6 +1,6 @@
 //! Convolutions over one, two and three spatial axes.
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
+use ir_core::{DType, Dim, DimOp, InferCx, KernelRole, Op, Registry, Stop, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 use te::compute::{Combiner, Tensor};
@@ -9,7 +9,7 @@ use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Margin, Step, Windows, margins, pad_stage};
 use crate::layout::Layout;
-use crate::{FusionPattern, LayoutRule, random};
+use crate::{FusionPattern, LayoutRule, multiply_adds, random};
 
 /// The attributes of a convolution of any spatial rank.
 struct Convolution {
@@ -40,6 +40,8 @@ macro_rules! convolution {
             infer = $name::infer,
             hooks(
                 FusionPattern::OutFusable,
+                KernelRole::Anchor,
+                Work(multiply_adds::<$name>),
                 LayoutRule::Convolution,
                 RandomOperand(|operand, types, attributes| {
                     random::kernel(operand, types, attributes, $kernel_layout)

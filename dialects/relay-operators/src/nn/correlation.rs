@@ -1,6 +1,6 @@
 //! Relatives of convolution: the correlation of two images, and grayscale dilation.
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId, Work};
 use relay::define::{
     Define, DefineCx, Defined, Index, Operand, accumulator, means_of, strided, within,
 };
@@ -11,7 +11,7 @@ use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{require, require_rank};
 use super::window::{Margin, Step, margins, offset, pad_stage, padding, per_axis};
 use crate::layout::Layout;
-use crate::{FusionPattern, relation};
+use crate::{FusionPattern, multiply_adds, relation};
 
 /// The channels of a batch of images, with zeros around each.
 struct Planes<T> {
@@ -66,6 +66,7 @@ fn fill<T>(shape: &[i64], mut element: impl FnMut(i64, i64, i64, i64) -> T) -> V
     infer = correlation_relation,
     hooks(
         FusionPattern::OutFusable,
+        Work(multiply_adds::<Correlation>),
         Evaluate(evaluate_correlation),
         Define(define_correlation)
     )

@@ -3,14 +3,16 @@
 use std::fmt;
 
 use ir_core::infer::tuple;
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
+use ir_core::{
+    DType, Dim, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId, Work,
+};
 use relay::define::{Define, DefineCx, Defined, Operand, sums_of};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::Combiner;
 
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::require;
-use crate::{FusionPattern, elements, relation};
+use crate::{FusionPattern, elements, multiply_adds, relation};
 
 /// A sum of products, written with a letter per axis: `ij,jk->ik` is a matrix product.
 ///
@@ -24,7 +26,12 @@ use crate::{FusionPattern, elements, relation};
 #[op(
     name = "relay.einsum",
     infer = einsum_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_einsum), Define(define_einsum))
+    hooks(
+        FusionPattern::Injective,
+        Work(multiply_adds::<Einsum>),
+        Evaluate(evaluate_einsum),
+        Define(define_einsum)
+    )
 )]
 pub struct Einsum<V = ValueId> {
     /// The tensors, a tuple.

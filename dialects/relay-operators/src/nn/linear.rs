@@ -1,8 +1,8 @@
 //! Matrix products and the addition of a bias.
 
 use ir_core::{
-    AttrDict, DType, Dim, InferCx, Op, Registry, Spread, Stop, TensorData, TensorType, Type,
-    ValueId,
+    AttrDict, DType, Dim, InferCx, KernelRole, Op, Registry, Spread, Stop, TensorData, TensorType,
+    Type, ValueId, Work,
 };
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, along};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
@@ -12,7 +12,7 @@ use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, s
 use super::relation::{require, require_rank, vectors_along};
 use crate::layout::Layout;
 use crate::random::weight;
-use crate::{FusionPattern, LayoutRule};
+use crate::{FusionPattern, LayoutRule, multiply_adds};
 
 /// A fully connected layer: `out[…, j] = Σ_k data[…, k] * weight[j, k]`.
 ///
@@ -23,6 +23,8 @@ use crate::{FusionPattern, LayoutRule};
     infer = dense_relation,
     hooks(
         FusionPattern::OutFusable,
+        KernelRole::Anchor,
+        Work(multiply_adds::<Dense>),
         RandomOperand(|operand, types, _| weight(operand, types, 0)),
         Evaluate(evaluate_dense),
         Define(define_dense)
@@ -230,7 +232,13 @@ fn define_dense(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.contrib_dense_pack",
     infer = dense_pack_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_dense_pack), Define(define_dense_pack))
+    hooks(
+        FusionPattern::OutFusable,
+        KernelRole::Anchor,
+        Work(multiply_adds::<ContribDensePack>),
+        Evaluate(evaluate_dense_pack),
+        Define(define_dense_pack)
+    )
 )]
 pub struct ContribDensePack<V = ValueId> {
     /// The input, `(…, K)`.
@@ -295,6 +303,8 @@ fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
     infer = matmul_relation,
     hooks(
         FusionPattern::OutFusable,
+        KernelRole::Anchor,
+        Work(multiply_adds::<Matmul>),
         RandomOperand(matmul_operand),
         Evaluate(evaluate_matmul),
         Define(define_matmul)
@@ -395,7 +405,13 @@ fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.batch_matmul",
     infer = batch_matmul_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_batch_matmul), Define(define_batch_matmul))
+    hooks(
+        FusionPattern::OutFusable,
+        KernelRole::Anchor,
+        Work(multiply_adds::<BatchMatmul>),
+        Evaluate(evaluate_batch_matmul),
+        Define(define_batch_matmul)
+    )
 )]
 pub struct BatchMatmul<V = ValueId> {
     /// The first factors.

@@ -1,7 +1,7 @@
 //! The adjoints of convolution: with respect to its input (`nn.conv*_transpose`) and to its
 //! weight (`nn.conv2d_backward_weight`).
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId};
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 
@@ -11,7 +11,7 @@ use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Margin, Step, Windows, margins, offset, pad_stage, per_axis};
 use crate::layout::Layout;
-use crate::{FusionPattern, LayoutRule, random};
+use crate::{FusionPattern, LayoutRule, multiply_adds, random};
 
 /// The attributes of a transposed convolution of any spatial rank.
 struct Transposed {
@@ -46,6 +46,7 @@ macro_rules! transposed {
             infer = $name::infer,
             hooks(
                 FusionPattern::OutFusable,
+                Work(multiply_adds::<$name>),
                 LayoutRule::Convolution,
                 RandomOperand(|operand, types, attributes| {
                     random::kernel(operand, types, attributes, $kernel_layout)
@@ -286,7 +287,12 @@ fn convolve_transposed<T: Number>(
 #[op(
     name = "relay.nn.conv2d_backward_weight",
     infer = backward_weight_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_backward_weight), Define(define_backward_weight))
+    hooks(
+        FusionPattern::OutFusable,
+        Work(multiply_adds::<Conv2dBackwardWeight>),
+        Evaluate(evaluate_backward_weight),
+        Define(define_backward_weight)
+    )
 )]
 pub struct Conv2dBackwardWeight<V = ValueId> {
     /// Gradient of the convolution's result, in `kernel_layout`.

@@ -3,14 +3,14 @@
 //! The result stands for real numbers with the product of both scales as scale and 0 as zero
 //! point; `qnn.requantize` follows. The scales take no part in the arithmetic.
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 use super::{Spread, define_as, evaluate_as, infer_as, load_spread, parameter};
 use crate::layout::Layout;
 use crate::nn::{convolution, linear, transposed_convolution};
-use crate::{FusionPattern, LayoutRule};
+use crate::{FusionPattern, LayoutRule, multiply_adds};
 
 /// Declares a product; what is before the name are its doc comment and `#[op(…)]`, what is in
 /// braces its attributes.
@@ -119,7 +119,7 @@ product! {
             let axis = output_channels(&op.kernel_layout, 'O');
             product_relation::<convolution::Conv2d>(cx, op.out_dtype, axis)
         },
-        hooks(FusionPattern::OutFusable, LayoutRule::Convolution, Evaluate(|cx| {
+        hooks(FusionPattern::OutFusable, LayoutRule::Convolution, Work(multiply_adds::<Conv2d>), Evaluate(|cx| {
             let op = cx.fields::<Conv2d<Value>>()?;
             let axis = output_channels(&op.kernel_layout, 'O');
             evaluate_product::<convolution::Conv2d>(cx, axis)
@@ -172,7 +172,7 @@ product! {
             let axis = output_channels(&op.kernel_layout, 'O');
             product_relation::<transposed_convolution::Conv2dTranspose>(cx, op.out_dtype, axis)
         },
-        hooks(LayoutRule::Convolution, Evaluate(|cx| {
+        hooks(LayoutRule::Convolution, Work(multiply_adds::<Conv2dTranspose>), Evaluate(|cx| {
             let op = cx.fields::<Conv2dTranspose<Value>>()?;
             let axis = output_channels(&op.kernel_layout, 'O');
             evaluate_product::<transposed_convolution::Conv2dTranspose>(cx, axis)
@@ -229,6 +229,7 @@ product! {
         },
         hooks(
             FusionPattern::OutFusable,
+            Work(multiply_adds::<Dense>),
             Evaluate(|cx| evaluate_product::<linear::Dense>(cx, Some(0))),
             Define(|cx| define_product::<linear::Dense>(cx, Some(0)))
         )
@@ -252,7 +253,7 @@ product! {
             let axis = output_channels(&op.weight_layout, 'N');
             product_relation::<linear::ContribDensePack>(cx, op.out_dtype, axis)
         },
-        hooks(FusionPattern::OutFusable, Evaluate(|cx| {
+        hooks(FusionPattern::OutFusable, Work(multiply_adds::<ContribDensePack>), Evaluate(|cx| {
             let op = cx.fields::<ContribDensePack<Value>>()?;
             let axis = output_channels(&op.weight_layout, 'N');
             evaluate_product::<linear::ContribDensePack>(cx, axis)
@@ -283,6 +284,7 @@ product! {
             product_relation::<linear::BatchMatmul>(cx, op.out_dtype, None)
         },
         hooks(
+            Work(multiply_adds::<BatchMatmul>),
             Evaluate(|cx| evaluate_product::<linear::BatchMatmul>(cx, None)),
             Define(|cx| define_product::<linear::BatchMatmul>(cx, None))
         )

@@ -17,6 +17,17 @@ pub struct Work {
     pub bytes: u64,
 }
 
+/// How many elements the reductions of the compute function `function` combine, each element of each
+/// stage computed once.
+pub fn reduced(function: &Item) -> f64 {
+    let Some(body) = function.body.as_deref() else { return 0.0 };
+    let reductions = Stage::all(body).into_iter().filter(|stage| !stage.reduction.is_empty());
+    let points = |stage: Stage| -> f64 {
+        stage.shape.iter().chain(&stage.reduction).map(|extent| *extent as f64).product()
+    };
+    reductions.map(points).sum()
+}
+
 /// The work of the compute function `function`, each element of each stage computed once.
 pub fn work(function: &Item) -> Work {
     let mut work = Work::default();
