@@ -8,6 +8,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use lit_runner::lit::{Config, Outcome, Test, discover, run};
@@ -15,6 +16,8 @@ use lit_runner::lit::{Config, Outcome, Test, discover, run};
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut config = Config::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lit"));
     config.commands = commands::commands();
+    // What hangs is ended; what is slow on a machine with much else to do is not.
+    config.time_limit = Duration::from_secs(600);
     let config = Arc::new(config);
     let trials = discover(Path::new(env!("CARGO_MANIFEST_DIR")))?
         .into_iter()
