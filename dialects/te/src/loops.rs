@@ -23,7 +23,7 @@ mod unroll;
 mod vectorize;
 mod verify;
 
-use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Stop, Type, ValueId};
+use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Signature, Stop, Type, ValueId};
 
 pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
@@ -67,7 +67,8 @@ impl ForKind {
 
     /// Its name in text.
     pub fn name(self) -> &'static str {
-        ForKind::NAMES.iter().find(|(_, kind)| *kind == self).map_or("serial", |(name, _)| name)
+        let named = ForKind::NAMES.iter().find(|(_, kind)| *kind == self);
+        named.expect("all kinds have names").0
     }
 }
 
@@ -105,7 +106,8 @@ impl Scope {
 
     /// Its name in text.
     pub fn name(self) -> &'static str {
-        Scope::NAMES.iter().find(|(_, scope)| *scope == self).map_or("global", |(name, _)| name)
+        let named = Scope::NAMES.iter().find(|(_, scope)| *scope == self);
+        named.expect("all scopes have names").0
     }
 }
 
@@ -292,7 +294,7 @@ pub struct Data {
 
 /// How many of the last buffers that a call of `signature` takes are results: the tensors that a
 /// compute function returns, or the [`OUTPUTS`] of a kernel. `None` for what cannot be called.
-pub fn output_count(signature: &ir_core::Signature) -> Option<usize> {
+pub fn output_count(signature: &Signature) -> Option<usize> {
     match signature.op.as_str() {
         KERNEL => signature.attrs.value::<i64>(OUTPUTS)?.try_into().ok(),
         FUNC => {
@@ -303,8 +305,25 @@ pub fn output_count(signature: &ir_core::Signature) -> Option<usize> {
     }
 }
 
+/// The types of the buffers that a kernel takes.
+///
+/// # Panics
+/// Of what is no verified kernel.
+pub fn parameters(kernel: &Signature) -> &'static [Type] {
+    &kernel.ty.as_function().expect("the type of a kernel is that of a function").params
+}
+
+/// How many of the last buffers that a kernel takes are results; none where it does not say so.
+///
+/// # Panics
+/// Of what is no verified kernel.
+pub fn outputs(kernel: &Signature) -> usize {
+    let outputs = kernel.attrs.value::<i64>(OUTPUTS).unwrap_or(0);
+    usize::try_from(outputs).expect("results are counted")
+}
+
 /// The types of the buffers that a call of `signature` takes.
-pub fn buffer_types(signature: &ir_core::Signature) -> Option<Vec<Type>> {
+pub fn buffer_types(signature: &Signature) -> Option<Vec<Type>> {
     let function = signature.ty.as_function()?;
     let mut types = function.params.to_vec();
     if signature.op == FUNC {
@@ -336,6 +355,7 @@ fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 /// The operations of kernels.
 pub(crate) fn register(registry: &mut Registry) {
     registry.add_item(ItemDef {
+        verify: Some(verify::kernel),
         syntax: Some(crate::text::SYNTAX),
         ..ItemDef::new(KERNEL, "How it is computed: loops over buffers.")
     });

@@ -1,15 +1,41 @@
 //! What makes a kernel well formed.
 
-use ir_core::registry::VerifyCx;
-use ir_core::{DType, Type, ValueId};
+use ir_core::registry::{ItemCx, VerifyCx};
+use ir_core::{AttrValue, DType, Diagnostic, Type, ValueId};
 
-use super::{Alloc, Atomic, Call, For, ForKind, If, Scope, Store};
+use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
 use crate::compute::{Combiner, FUNC};
 use crate::scalar::dtype_of;
+use crate::schedule::codes;
+
+/// No workspace is larger: sums of places and sizes are far from overflow.
+const MAX_OFFSET: i64 = 1 << 62;
 
 /// The thread axes of a device.
 pub(crate) const THREADS: [&str; 6] =
     ["blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"];
+
+/// Checks the type of a kernel, and how many results it says it has.
+pub(super) fn kernel(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+    let (name, signature) = (cx.name, &cx.item.signature);
+    let error =
+        |message: String| vec![Diagnostic::error(codes::KERNEL, message).at(signature.span)];
+    let Some(function) = signature.ty.as_function() else {
+        return error(format!(
+            "expected `@{name}` to be a function of buffers, found {}",
+            signature.ty
+        ));
+    };
+    let Some(outputs) = signature.attrs.get(OUTPUTS) else { return vec![] };
+    let count = i64::from_attr(outputs).and_then(|count| usize::try_from(count).ok());
+    match count.filter(|count| *count <= function.params.len()) {
+        Some(_) => vec![],
+        None => {
+            let most = function.params.len();
+            error(format!("expected `{OUTPUTS}` of `@{name}` to be a number from 0 to {most}"))
+        }
+    }
+}
 
 pub(super) fn for_loop(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(op) = cx.body.view::<For>(cx.op) else { return Ok(()) };
@@ -52,6 +78,9 @@ pub(super) fn alloc(cx: &VerifyCx<'_>) -> Result<(), String> {
     }
     if op.offset.is_some_and(|offset| offset < 0 || op.scope != Scope::Global) {
         return Err("only a global buffer has an offset, of at least 0".to_string());
+    }
+    if op.offset.is_some_and(|offset| offset > MAX_OFFSET) {
+        return Err(format!("expected an offset of at most {MAX_OFFSET}"));
     }
     Ok(())
 }

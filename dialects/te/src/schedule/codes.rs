@@ -1,8 +1,8 @@
-//! The diagnostic codes of schedules.
+//! The diagnostic codes of schedules and kernels.
 
 use ir_core::diagnostics::codes::Code;
 
-/// Every code that checking and replaying a schedule reports, in order.
+/// Every code that checking a kernel, and checking and replaying a schedule reports, in order.
 pub const CODES: &[Code] = &[
     Code {
         code: SCHEDULE,
@@ -45,6 +45,12 @@ pub const CODES: &[Code] = &[
                       min of all its parameters. `extern` names a function of C that does the \
                       same.",
     },
+    Code {
+        code: KERNEL,
+        title: "the signature of a kernel does not hold",
+        explanation: "A `te.kernel` is a function of buffers without a result; its attribute \
+                      `outputs` says how many of its parameters, the last ones, are results.",
+    },
 ];
 
 pub(super) const SCHEDULE: &str = "E0810";
@@ -53,3 +59,4 @@ pub(super) const REFUSED: &str = "E0812";
 pub(super) const STALE: &str = "E0813";
 pub(super) const UNKNOWN: &str = "E0814";
 pub(crate) const INTRINSIC: &str = "E0815";
+pub(crate) const KERNEL: &str = "E0816";
