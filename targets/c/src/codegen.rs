@@ -27,11 +27,11 @@ mod values;
 
 use indexmap::{IndexMap, IndexSet};
 use ir_core::diagnostics::Diagnostic;
-use ir_core::{Module, Symbol, Verified};
+use ir_core::{Body, Item, Module, Symbol, Verified};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use target_core::Kernel;
 use te::checks::CHECKS;
-use te::loops::{Call, KERNEL, OUTPUTS};
+use te::loops::{Call, KERNEL, outputs, parameters};
 
 pub(crate) use expr::storage;
 use helpers::Helpers;
@@ -98,11 +98,9 @@ pub fn generate_parts(
     // A compiler takes longer to start than for so many operations.
     const WORTHWHILE: usize = 1000;
     let module = module.get();
-    let kernels = kernels_of(module);
-    let symbols = symbols_of(module, &kernels, style);
-    let written = write_kernels(module, style, &symbols, kernels)?;
-    let sizes: Vec<usize> =
-        written.keys().map(|name| module.body(*name).map_or(0, |body| body.op_count())).collect();
+    let kernels = kernels_of(module, style);
+    let written = write_kernels(&kernels, style)?;
+    let sizes: Vec<usize> = written.keys().map(|name| kernels[name].body.op_count()).collect();
     let parts = parts.min(sizes.iter().sum::<usize>() / WORTHWHILE + 1).max(1);
     // The largest first, each into the part that is smallest so far.
     let mut largest_first: Vec<usize> = (0..sizes.len()).collect();
@@ -110,7 +108,7 @@ pub fn generate_parts(
     let mut loads = vec![0usize; parts];
     let mut part_of = vec![0usize; sizes.len()];
     for kernel in largest_first {
-        let part = (0..parts).min_by_key(|part| loads[*part]).unwrap_or(0);
+        let part = (0..parts).min_by_key(|part| loads[*part]).expect("there is a part");
         loads[part] += sizes[kernel];
         part_of[kernel] = part;
     }
@@ -120,54 +118,56 @@ pub fn generate_parts(
     let sources = (0..parts).map(|part| {
         let mine = written.iter().zip(&part_of).filter(|(_, of)| **of == part);
         let mine = mine.map(|((name, one), _)| (*name, one)).collect();
-        assemble(module, style, &symbols, mine, &written, holder == Some(part))
+        assemble(&kernels, style, mine, &written, holder == Some(part))
     });
     Ok(sources.collect())
 }
 
-fn kernels_of(module: &Module) -> Vec<Symbol> {
-    let kernels = module
-        .items
-        .iter()
-        .filter(|(_, item)| item.signature.op.as_str() == KERNEL && item.body.is_some());
-    kernels.map(|(name, _)| *name).collect()
+/// A kernel to write.
+struct Unwritten<'m> {
+    item: &'m Item,
+    body: &'m Body,
+    /// Its function.
+    symbol: String,
 }
 
-/// The functions of kernels, in the order of the module.
-type Symbols = IndexMap<Symbol, String, FxBuildHasher>;
+/// The kernels with a body, in the order of the module.
+type Kernels<'m> = IndexMap<Symbol, Unwritten<'m>, FxBuildHasher>;
 
-fn symbols_of(module: &Module, kernels: &[Symbol], style: &Style) -> Symbols {
+fn kernels_of<'m>(module: &'m Module, style: &Style) -> Kernels<'m> {
+    let items = module.items.iter().filter(|(_, item)| item.signature.op.as_str() == KERNEL);
     let mut names = names::Names::default();
     // Is the function that runs parallel loops.
     names.fresh_public(&format!("{}parallel", style.prefix));
-    let external = |name: &Symbol| kernel::external(module.get(*name)?, style);
-    for name in kernels.iter().filter_map(external) {
+    let items: Vec<_> =
+        items.filter_map(|(name, item)| Some((*name, item, item.body.as_deref()?))).collect();
+    for name in items.iter().filter_map(|(_, item, _)| kernel::external(item, style)) {
         names.fresh_public(&name);
     }
-    let symbol = |name: &Symbol| {
+    let kernel = |(name, item, body): (Symbol, &'m Item, &'m Body)| {
         let own = || names.fresh_public(&format!("{}{}", style.prefix, name.as_str()));
-        (*name, external(name).unwrap_or_else(own))
+        let symbol = kernel::external(item, style).unwrap_or_else(own);
+        (name, Unwritten { item, body, symbol })
     };
-    kernels.iter().map(symbol).collect()
+    items.into_iter().map(kernel).collect()
 }
 
 /// The functions of all kernels, callees before callers, since these need the size of their
 /// workspace.
 fn write_kernels(
-    module: &Module,
+    kernels: &Kernels<'_>,
     style: &Style,
-    symbols: &Symbols,
-    mut pending: Vec<Symbol>,
 ) -> Result<IndexMap<Symbol, Written, FxBuildHasher>, Vec<Diagnostic>> {
     let mut callees = Callees::default();
     let mut errors = Vec::new();
     let mut externals: FxHashMap<String, Vec<String>> = FxHashMap::default();
     let mut written = IndexMap::default();
+    let mut pending: Vec<Symbol> = kernels.keys().copied().collect();
     while !pending.is_empty() {
         let ready = |name: &Symbol| {
-            let Some(body) = module.body(*name) else { return true };
+            let body = kernels[name].body;
             body.walk().filter_map(|op| body.view::<Call>(op)).all(|call| {
-                callees.known.contains_key(&call.kernel) || !symbols.contains_key(&call.kernel)
+                callees.known.contains_key(&call.kernel) || !kernels.contains_key(&call.kernel)
             })
         };
         let (now, later): (Vec<Symbol>, Vec<Symbol>) = pending.iter().partition(|name| ready(name));
@@ -178,10 +178,7 @@ fn write_kernels(
             break;
         }
         for name in now {
-            let (Some(item), Some(symbol)) = (module.get(name), symbols.get(&name)) else {
-                continue;
-            };
-            let Some(body) = &item.body else { continue };
+            let Unwritten { item, body, symbol } = &kernels[&name];
             match kernel::write(item, body, symbol, style, &callees) {
                 Ok(one) => {
                     if one.is_external {
@@ -215,9 +212,8 @@ fn write_kernels(
 /// The file of the kernels `written`; those that they call may lie in others. `holds_hook` is
 /// whether this file is the one that holds the variable of the caller's parallel loop.
 fn assemble(
-    module: &Module,
+    kernels: &Kernels<'_>,
     style: &Style,
-    symbols: &Symbols,
     written: IndexMap<Symbol, &Written, FxBuildHasher>,
     all: &IndexMap<Symbol, Written, FxBuildHasher>,
     holds_hook: bool,
@@ -237,29 +233,23 @@ fn assemble(
     }
     let mut prototypes = String::new();
     let mut externals: IndexMap<&str, String, FxBuildHasher> = IndexMap::default();
-    let (mut kernels, mut take_threads) = (Vec::new(), Vec::new());
-    for (name, symbol) in symbols {
+    let (mut entries, mut take_threads) = (Vec::new(), Vec::new());
+    for (name, Unwritten { item, symbol, .. }) in kernels {
         let Some(one) = written.get(name) else { continue };
-        let Some(item) = module.get(*name) else { continue };
         if one.is_external {
             externals.entry(symbol).or_insert_with(|| one.prototype.replace("restrict ", ""));
             continue;
         }
         prototypes += &format!("{};\n", one.prototype);
-        let params = match item.signature.ty.as_function() {
-            Some(function) => function.params.to_vec(),
-            None => vec![],
-        };
-        let outputs: i64 = item.signature.attrs.value(OUTPUTS).unwrap_or(0);
         if one.takes_threads {
             take_threads.push(name.to_string());
         }
-        kernels.push(Kernel {
+        entries.push(Kernel {
             name: name.as_str().to_string(),
             symbol: symbol.clone(),
             names: one.names.clone(),
-            params,
-            outputs: usize::try_from(outputs).unwrap_or(0),
+            params: parameters(&item.signature).to_vec(),
+            outputs: outputs(&item.signature),
             workspace: one.workspace,
         });
     }
@@ -278,17 +268,18 @@ fn assemble(
     }
     for (name, one) in written.iter().filter(|(_, one)| !one.is_external) {
         text += "\n";
-        let ty = module.get(*name).map(|item| item.signature.ty.to_string()).unwrap_or_default();
-        text += &format!("/* @{name}: {}{} */\n", comment(&ty), told(module, *name, one));
+        let Unwritten { item, symbol, .. } = &kernels[name];
+        let ty = item.signature.ty.to_string();
+        text += &format!("/* @{name}: {}{} */\n", comment(&ty), told(item, one));
         text += &one.text;
-        if let Some(symbol) = symbols.get(name).filter(|_| style.entries) {
+        if style.entries {
             text += "\n";
             text += &entry(symbol, one);
         }
     }
     let guard = format!("{}KERNELS_H", prefix.to_uppercase());
     let mut sizes = String::new();
-    for kernel in kernels.iter().filter(|kernel| kernel.workspace > 0) {
+    for kernel in entries.iter().filter(|kernel| kernel.workspace > 0) {
         let name = kernel.symbol.to_uppercase();
         sizes += &format!("#define {name}_WORKSPACE_BYTES {}u\n", kernel.workspace);
     }
@@ -304,14 +295,14 @@ fn assemble(
          #include <stdint.h>\n\n{sizes}#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n{provided}{public}\n\
          #ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
     );
-    Source { text, header, kernels, take_threads, externals }
+    Source { text, header, kernels: entries, take_threads, externals }
 }
 
 /// What a kernel tells of its checks, behind its type in a comment.
-fn told(module: &Module, name: Symbol, one: &Written) -> String {
-    let messages = module.get(name).and_then(|item| item.signature.attrs.value(CHECKS));
-    let messages: Vec<String> = messages.unwrap_or_default();
-    let failed = one.names.last().map_or("failed", String::as_str);
+fn told(item: &Item, one: &Written) -> String {
+    // Most kernels check nothing, and say nothing of it.
+    let messages: Vec<String> = item.signature.attrs.value(CHECKS).unwrap_or_default();
+    let Some(failed) = one.names.last() else { return String::new() };
     let line = |(number, message): (usize, &String)| {
         format!("\n   {failed}[{number}] is 1 on failure: {}", comment(message))
     };

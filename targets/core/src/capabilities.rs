@@ -75,7 +75,7 @@ impl Capabilities {
 pub fn host() -> Capabilities {
     let isa = host_isa();
     let (_, vector_bits, vector_registers) =
-        KNOWN.iter().find(|known| known.0 == isa).copied().unwrap_or(("scalar", 0, 0));
+        KNOWN.iter().find(|known| known.0 == isa).copied().expect("what the host has is known");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     Capabilities { isa, vector_bits, vector_registers, threads, caches: host_caches() }
 }

@@ -12,7 +12,7 @@ use ir_core::{Body, Diagnostic, Item, Loc, LocData, Module, OpId, SourceMap, Spa
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use te::checks::{Site, add_result, drop_checks, hand_on, number, report};
 use te::compute::EXTERN;
-use te::loops::{Call, KERNEL, OUTPUTS, simplify};
+use te::loops::{Call, KERNEL, OUTPUTS, outputs, simplify};
 
 use crate::Buffer;
 use crate::program::Sites;
@@ -193,8 +193,7 @@ fn add_results(item: &mut Item, calls: &[OpId], reporting: &Sites) -> Vec<Checke
         let params: Vec<Type> =
             body.block_args(body.entry()).iter().map(|arg| body.ty(*arg)).collect();
         item.signature.ty = Type::function(params, Type::unit());
-        let outputs = item.signature.attrs.value::<i64>(OUTPUTS).unwrap_or(0);
-        let outputs = outputs + checked.len() as i64;
+        let outputs = (outputs(&item.signature) + checked.len()) as i64;
         item.signature.attrs = item.signature.attrs.with(OUTPUTS, &outputs);
     }
     checked

@@ -115,7 +115,7 @@ fn inline(schedule: &mut Schedule) {
                 && inlined.contains(&producer)
             {
                 let at = stages.iter().position(|other| *other == producer);
-                sizes[position] += at.map_or(0, |at| sizes[at]);
+                sizes[position] += sizes[at.expect("what is inlined is a stage")];
             }
         }
         if !is_map || schedule.is_output(stage) || sizes[position] > INLINE_OPS {
@@ -300,7 +300,7 @@ impl Rules<'_> {
     fn bits(&self, stage: Stage) -> u32 {
         let body = self.schedule.body();
         let result = body.result(self.schedule.stage_op(stage), 0);
-        body.ty(result).as_tensor().map_or(32, |tensor| tensor.dtype.bits().max(8))
+        body.ty(result).as_tensor().expect("stages give tensors").dtype.bits().max(8)
     }
 
     /// Whether loops of `work` points are worth sharing between threads.
@@ -338,6 +338,7 @@ impl Rules<'_> {
     fn is_worth_streaming(&self, stage: Stage) -> bool {
         let bits = self.bits(stage);
         let bytes = points(self.schedule, stage).saturating_mul(i64::from(bits) / 8);
+        // What has no dimensions is one number.
         let row = self.spatial(stage).last().copied().unwrap_or(1);
         let whole = self.lanes(row, bits).is_some_and(|lanes| row % lanes == 0);
         whole && bytes > self.machine.caches[2] as i64

@@ -2,7 +2,7 @@
 
 use ir_core::{Diagnostic, Module, Symbol, Verified};
 use te::interpreter::run_kernel;
-use te::loops::{KERNEL, OUTPUTS};
+use te::loops::{KERNEL, outputs, parameters};
 
 use crate::{Buffer, Executable, Kernel};
 
@@ -18,15 +18,13 @@ impl Interpreted {
         let module = module.get().clone();
         let items = module.items.iter().filter(|(_, item)| item.signature.op == KERNEL);
         let kernels = items.map(|(name, item)| {
-            let params = item.signature.ty.as_function().map(|function| function.params.to_vec());
-            let params = params.unwrap_or_default();
-            let outputs = item.signature.attrs.value::<i64>(OUTPUTS).unwrap_or(0);
+            let params = parameters(&item.signature).to_vec();
             Kernel {
                 name: name.to_string(),
                 symbol: name.to_string(),
                 names: (0..params.len()).map(|index| format!("p{index}")).collect(),
                 params,
-                outputs: usize::try_from(outputs).unwrap_or(0),
+                outputs: outputs(&item.signature),
                 workspace: 0,
             }
         });
@@ -50,7 +48,7 @@ impl Executable for Interpreted {
             let (expected, found) = (kernel.params.len(), buffers.len());
             return Err(misfit(format!("`@{name}` takes {expected} buffers, found {found}")));
         }
-        let inputs = buffers.len().saturating_sub(kernel.outputs);
+        let inputs = buffers.len() - kernel.outputs;
         let mut values = Vec::with_capacity(inputs);
         for (buffer, ty) in buffers.iter().zip(&kernel.params).take(inputs) {
             let tensor = ty

@@ -20,6 +20,7 @@ pub fn lower_function(
     machine: &Capabilities,
 ) -> Result<(Item, Vec<Site>), String> {
     let mut function = function.clone();
+    // A function without a body checks nothing, and has no schedule.
     let sites = function.body_mut().map(spell_out).unwrap_or_default();
     // Nothing may be stored to the result before it was combined with.
     let schedule = match updates(&function) {
@@ -127,11 +128,11 @@ pub fn lay_out(
     if item.signature.op.as_str() != KERNEL {
         return Err(missing());
     }
-    let outputs = item.signature.attrs.value::<i64>(te::loops::OUTPUTS).unwrap_or(0) as usize;
+    let outputs = te::loops::outputs(&item.signature);
     let span = item.signature.span;
     let body = item.body_mut().ok_or_else(missing)?;
     let entry = body.entry();
-    let inputs = body.block_args(entry).len().saturating_sub(outputs);
+    let inputs = body.block_args(entry).len() - outputs;
 
     // Results stay the last parameters: they are added again after the constants.
     let mut data = Vec::new();
@@ -171,7 +172,7 @@ pub fn lay_out(
         plan_memory(body).map_err(|message| Diagnostic::error("E0910", message).at(span))?;
     let params: Vec<Type> = body.block_args(entry).iter().map(|arg| body.ty(*arg)).collect();
     item.signature.ty = Type::function(params, Type::unit());
-    let outputs = outputs.saturating_sub(checks.len());
+    let outputs = outputs - checks.len();
     Ok(Layout { data, inputs, outputs, checks, memory })
 }
 

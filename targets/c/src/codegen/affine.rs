@@ -52,6 +52,12 @@ impl Linear {
         (self.terms.is_empty() && self.step == 0).then_some(self.constant)
     }
 
+    /// The first element that it is, of a buffer in variables.
+    pub(super) fn element(&self) -> usize {
+        assert!(self.terms.is_empty(), "all places of a buffer in variables are constant");
+        usize::try_from(self.constant).expect("and within it")
+    }
+
     /// An upper bound of the absolute value of every partial sum.
     fn magnitude(&self, body: &Body, ranges: &Ranges) -> i128 {
         let terms = self.terms.iter().map(|(value, coefficient)| {
@@ -112,12 +118,12 @@ impl Affine {
 
     /// Whether `value` is a sum of other values, so that nothing needs to hold it.
     pub(super) fn is_sum(&self, value: ValueId) -> bool {
-        self.0.get(value.index()).is_some_and(Option::is_some)
+        self.0[value.index()].is_some()
     }
 
     /// `value` as a sum, of itself where nothing else is known.
     pub(super) fn get(&self, body: &Body, ranges: &Ranges, value: ValueId) -> Linear {
-        if let Some(Some(sum)) = self.0.get(value.index()) {
+        if let Some(sum) = &self.0[value.index()] {
             return sum.clone();
         }
         match ranges.get(body, value).constant().map(i64::try_from) {

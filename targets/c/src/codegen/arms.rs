@@ -53,13 +53,12 @@ impl Arms {
     }
 
     fn get(&self, value: ValueId) -> &Loads {
-        static MANY: Loads = None;
-        self.loads.get(value.index()).unwrap_or(&MANY)
+        &self.loads[value.index()]
     }
 
     /// Whether `select`, of which `result` is the result, may be no branch.
     pub(super) fn are_computed(&self, select: &Select, result: ValueId) -> bool {
-        self.gives_index.get(result.index()).is_none_or(|gives| *gives) || self.read_more(select)
+        self.gives_index[result.index()] || self.read_more(select)
     }
 
     /// Whether an arm of `select` reads what its condition does not.

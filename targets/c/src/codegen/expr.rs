@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use ir_core::{DType, DTypeKind, Scalar};
+use ir_core::{Body, DType, DTypeKind, Scalar, ValueId};
+use te::scalar::dtype_of;
 
 /// How tightly an expression binds; higher binds tighter.
 pub(super) type Level = u8;
@@ -120,7 +121,16 @@ pub(super) fn computed(dtype: DType) -> DType {
 
 /// `dtype` without lanes.
 pub(super) fn scalar(dtype: DType) -> DType {
-    dtype.with_lanes(1).unwrap_or(dtype)
+    dtype.with_lanes(1).expect("one lane of a type is a type")
+}
+
+/// The type of a scalar or vector.
+///
+/// # Panics
+/// On other values, which the operands of verified operations on scalars are not.
+pub(super) fn type_of(body: &Body, value: ValueId) -> DType {
+    let ty = body.ty(value);
+    dtype_of(ty).unwrap_or_else(|| panic!("expected a scalar or a vector, found {ty}"))
 }
 
 /// Bits that an element of `dtype` takes in memory.
@@ -167,12 +177,16 @@ pub(super) fn suffix(dtype: DType) -> String {
 
 /// The signed integer as wide as an element of `dtype` in memory.
 pub(super) fn signed(dtype: DType) -> DType {
-    DType::new(DTypeKind::Int, stored_bits(dtype) as u8, 1).unwrap_or(DType::INT64)
+    word(DTypeKind::Int, dtype)
 }
 
 /// The unsigned integer as wide as an element of `dtype` in memory.
 pub(super) fn unsigned(dtype: DType) -> DType {
-    DType::new(DTypeKind::UInt, stored_bits(dtype) as u8, 1).unwrap_or(DType::UINT64)
+    word(DTypeKind::UInt, dtype)
+}
+
+fn word(kind: DTypeKind, dtype: DType) -> DType {
+    DType::new(kind, stored_bits(dtype) as u8, 1).expect("elements take 8 to 64 bits")
 }
 
 /// The integer `value` as a literal that has the type of `dtype` in an expression, or one that

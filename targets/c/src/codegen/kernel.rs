@@ -52,10 +52,13 @@ pub(super) enum Buffer {
 
 impl Buffer {
     /// The name of the array.
+    ///
+    /// # Panics
+    /// Of a buffer in variables, which is asked for by element.
     pub(super) fn name(&self) -> &str {
         match self {
             Buffer::Array { name, .. } => name,
-            Buffer::Variables { .. } => "NULL",
+            Buffer::Variables { names, .. } => panic!("{names:?} are no array"),
         }
     }
 
@@ -74,7 +77,8 @@ struct Variable {
 
 /// A parallel loop being written, as a function of its own.
 struct Outlined {
-    op: OpId,
+    /// Its iterations or tasks.
+    count: i64,
     index: String,
     function: String,
     /// Variables that exist outside.
@@ -187,6 +191,7 @@ pub(super) fn write(
     let ranges = Ranges::of(body);
     let affine = Affine::of(body, &ranges);
     let plan = Plan::of(body, &affine);
+    // A call of what has no body is refused.
     let workspace =
         |call: &Call| callees.known.get(&call.kernel).map_or(0, |known| known.workspace);
     let layout = Layout::of(body, &affine, &ranges, workspace);
@@ -239,13 +244,12 @@ impl Emitter<'_> {
         for op in body.walk() {
             let store = body.view::<Store>(op).map(|store| store.buffer);
             let atomic = body.view::<Atomic>(op).map(|atomic| atomic.buffer);
-            let call = body.view::<Call>(op).map(|call| self.written_by(&call)).unwrap_or_default();
+            let call = body.view::<Call>(op).into_iter().flat_map(|call| self.written_by(&call));
             for buffer in store.into_iter().chain(atomic).chain(call) {
                 is_written[buffer.index()] = true;
             }
         }
-        let outputs: i64 = self.item.signature.attrs.value(te::loops::OUTPUTS).unwrap_or(0);
-        let inputs = params.len().saturating_sub(usize::try_from(outputs).unwrap_or(0));
+        let inputs = params.len() - te::loops::outputs(&self.item.signature);
         let (mut names, mut types, mut writes, mut list) = (vec![], vec![], vec![], vec![]);
         let model = self.style.model.as_ref().filter(|_| self.needs_threads());
         self.threads = model.map(|_| self.names.fresh("threads"));
@@ -362,6 +366,7 @@ impl Emitter<'_> {
     /// The buffers that a call writes to.
     fn written_by(&self, call: &Call) -> Vec<ValueId> {
         let callee = self.callees.known.get(&call.kernel);
+        // What was refused may write anywhere.
         let writes = |index: usize| {
             callee.and_then(|callee| callee.writes.get(index)).copied().unwrap_or(true)
         };
@@ -382,6 +387,11 @@ impl Emitter<'_> {
         self.errors.push(Diagnostic::error("E0902", message).at(span));
     }
 
+    /// Whether something was refused, so that nobody sees the text.
+    pub(super) fn is_refused(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
     /// Writes a line, indented.
     pub(super) fn line(&mut self, text: &str) {
         for _ in 0..self.depth {
@@ -396,15 +406,23 @@ impl Emitter<'_> {
         self.scope.insert(name.to_string(), Variable { ty: ty.to_string(), is_array });
     }
 
-    /// The buffer and the place in it that `indices` stand for.
+    /// The buffer and the place in it that the `indices` of `op` stand for; `None` where one of them
+    /// is refused.
     pub(super) fn place(
         &mut self,
+        op: OpId,
         buffer: ValueId,
         indices: &[ValueId],
     ) -> Option<(Buffer, Linear)> {
-        let found = self.buffers.get(&buffer)?.clone();
-        let place = self.affine.address(self.body, &self.ranges, found.shape(), indices)?;
-        Some((found, place))
+        let Some(found) = self.buffers.get(&buffer).cloned() else {
+            assert!(self.is_refused(), "{buffer:?} is used before it is declared");
+            return None;
+        };
+        let place = self.affine.address(self.body, &self.ranges, found.shape(), indices);
+        if place.is_none() {
+            self.refuse(op, "an index overflows".to_string());
+        }
+        Some((found, place?))
     }
 
     fn statements(&mut self, block: BlockId) {
@@ -492,10 +510,11 @@ impl Emitter<'_> {
             steps.push(Step::Join);
         } else {
             let cuts = cuts(self.body, &self.affine, &self.ranges, op);
-            let starts = [&[0], &cuts[..]].concat();
-            let mut parts = starts.into_iter().zip(cuts.iter().copied().chain([extent]));
-            self.start_loop(&name, parts.next().unwrap_or((0, extent)));
-            let (start, parts) = (self.out.len(), parts.collect());
+            let ends = cuts.iter().copied().chain([extent]);
+            let mut parts: Vec<(i64, i64)> =
+                [0].into_iter().chain(ends.clone()).zip(ends).collect();
+            self.start_loop(&name, parts.remove(0));
+            let start = self.out.len();
             steps.push(Step::EndLoop { name: name.clone(), start, parts });
         }
         self.declare(&name, "int64_t", false);
@@ -556,7 +575,7 @@ impl Emitter<'_> {
                 arguments.push(array.name().to_string());
                 continue;
             };
-            let elements = self.tensor(*buffer).map_or(0, |(_, shape)| shape.iter().product());
+            let elements = array.shape().iter().product();
             let place = self.affine.address(self.body, &self.ranges, &[elements], &[*offset]);
             let Some(place) = place else {
                 return self.refuse(op, "an offset overflows".to_string());
@@ -569,7 +588,8 @@ impl Emitter<'_> {
         };
         if callee.workspace > 0 {
             let base = Expr::atom(&self.workspace);
-            let offset = Expr::atom(self.layout.call(op).unwrap_or(0).to_string());
+            let offset = self.layout.call(op).expect("the layout has a place for what it needs");
+            let offset = Expr::atom(offset.to_string());
             arguments.push(match offset.text.as_str() {
                 "0" => base.text,
                 _ => Expr::new(format!("{} + {}", base.text, offset.text), SUM).text,

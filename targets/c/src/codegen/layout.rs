@@ -103,11 +103,11 @@ impl Layout {
         workspace: impl Fn(&Call) -> usize,
     ) -> Layout {
         let mut layout = Layout::default();
-        let planned = body.walk().filter_map(|op| body.view::<Alloc>(op)).filter_map(|alloc| {
-            let bytes = tensor_bytes(&alloc.shape, alloc.dtype)?;
-            usize::try_from(alloc.offset?).ok()?.checked_add(bytes)
-        });
-        let planned = planned.max().unwrap_or(0).next_multiple_of(ALIGNMENT);
+        let planned = body
+            .walk()
+            .filter_map(|op| body.view::<Alloc>(op))
+            .filter_map(|alloc| Some(place(alloc.offset?) + bytes(&alloc)));
+        let planned = planned.fold(0, usize::max).next_multiple_of(ALIGNMENT);
         let mut frames = vec![Frame { top: planned, most: planned, stack: 0 }];
         let mut steps: Vec<Step> = body.first_op(body.entry()).map(Step::Op).into_iter().collect();
         while let Some(step) = steps.pop() {
@@ -159,7 +159,7 @@ impl Layout {
                 }
             }
         }
-        layout.bytes = frames.first().map_or(0, |frame| frame.most);
+        layout.bytes = frames[0].most;
         layout
     }
 
@@ -190,20 +190,30 @@ fn home(
     // What has no elements takes no place, though it may be planned.
     let is_empty = alloc.shape.contains(&0);
     if let Some(offset) = alloc.offset.filter(|_| !is_empty) {
-        return Home::Workspace(usize::try_from(offset).unwrap_or(0));
+        return Home::Workspace(place(offset));
     }
     if alloc.scope == Scope::Register
         && let Some(variables) = variables(body, affine, ranges, op, alloc)
     {
         return Home::Variables(variables);
     }
-    let bytes = tensor_bytes(&alloc.shape, alloc.dtype).unwrap_or(0);
+    let bytes = bytes(alloc);
     let stack = frame.stack.saturating_add(bytes);
     if (alloc.scope == Scope::Global && !is_empty) || bytes > MAX_STACK_ARRAY || stack > MAX_STACK {
         return Home::Workspace(frame.take(bytes.max(1)));
     }
     frame.stack = stack;
     Home::Stack
+}
+
+/// Bytes of a buffer.
+fn bytes(alloc: &Alloc) -> usize {
+    tensor_bytes(&alloc.shape, alloc.dtype).expect("the verifier lets no other buffer through")
+}
+
+/// Where a buffer with the place `offset` starts.
+fn place(offset: i64) -> usize {
+    usize::try_from(offset).expect("the verifier lets no negative place through")
 }
 
 /// Whether a loop runs on several threads, where no other parallel loop is around it.
@@ -222,6 +232,15 @@ fn parallel_loop(body: &Body, op: OpId) -> Option<OpId> {
         current = parent;
     }
     found
+}
+
+/// The first access of a variable.
+#[derive(Clone)]
+struct First {
+    /// The operation beside the allocation that it is, or is in.
+    at: OpId,
+    /// Whether it is that one, and a store that sets all of the variable.
+    sets_all: bool,
 }
 
 /// The variables that can stand for a buffer: all its accesses have constant places, and those of
@@ -276,24 +295,19 @@ fn variables(
     }
     // A variable is declared by its first store where that lies beside the allocation.
     let block = body.op_block(op)?;
-    let mut first: Vec<Option<(OpId, bool)>> = vec![None; elements / lanes];
+    let mut first: Vec<Option<First>> = vec![None; elements / lanes];
     for &(user, place, width, is_store) in &accesses {
         let slot = &mut first[place / lanes];
         let at = body.ancestor_in(user, block)?;
-        let whole = is_store && at == user && width == lanes;
-        let earlier = slot.is_none_or(|(other, _)| {
-            let other = body.ancestor_in(other, block).unwrap_or(other);
-            // Of two in one nested operation either will do: both lie deeper.
-            other != at && body.is_before(at, other)
-        });
-        if earlier {
-            *slot = Some((user, whole));
+        let sets_all = is_store && at == user && width == lanes;
+        // Of two in one nested operation either will do: both lie deeper.
+        if slot.as_ref().is_none_or(|other| other.at != at && body.is_before(at, other.at)) {
+            *slot = Some(First { at, sets_all });
         }
     }
     let used = first.iter().map(Option::is_some).collect();
-    let declared_at = first
-        .into_iter()
-        .map(|slot| slot.and_then(|(user, whole)| whole.then_some(user)))
-        .collect();
+    let declared_at =
+        first.into_iter().map(|slot| slot.filter(|first| first.sets_all).map(|first| first.at));
+    let declared_at = declared_at.collect();
     Some(Variables { lanes, declared_at, used })
 }

@@ -9,10 +9,9 @@ use te::scalar::{Constant, dtype_of};
 use super::affine::Affine;
 
 /// How a value appears in C.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// Not at all.
-    #[default]
     Dead,
     /// In a variable of its own.
     Named,
@@ -77,6 +76,7 @@ impl Plan {
             let (mut count, mut statement) = (0usize, None);
             for (user, _) in body.uses(value) {
                 let result = (body.result_count(user) == 1).then(|| body.result(user, 0));
+                // What gives no value is a statement.
                 let place = result.map_or(Place::Named, |result| plan.get(result));
                 match (place, result) {
                     (Place::Dead, _) => {}
@@ -121,6 +121,6 @@ impl Plan {
 
     /// The place of `value`; block arguments and buffers have names.
     pub(super) fn get(&self, value: ValueId) -> Place {
-        self.0.get(value.index()).copied().unwrap_or_default()
+        self.0[value.index()]
     }
 }

@@ -1,8 +1,10 @@
 //! Which numbers a value may be: what proves that arithmetic does not overflow.
 
-use ir_core::{Body, DType, DTypeKind, EntityId, OpId, Scalar, TensorData, ValueDef, ValueId};
+use ir_core::{Body, DType, DTypeKind, EntityId, OpId, Scalar, TensorData, ValueId};
 use te::loops::{Broadcast, Extract, For, Ramp};
 use te::scalar::{Cast, Check, Constant, ScalarOp, Select, dtype_of};
+
+use super::expr::type_of;
 
 /// Bounds of every lane of a value, both inclusive.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -75,7 +77,7 @@ impl Range {
                 high: high.max(other_high),
                 nan: nan || other_nan,
             },
-            (one, _) => one,
+            (one, other) => unreachable!("numbers of one type, found {one:?} and {other:?}"),
         }
     }
 
@@ -91,6 +93,7 @@ impl Range {
             };
             range = Some(range.map_or(one, |range| range.union(one)));
         }
+        // Of no elements nothing is known.
         range.unwrap_or(Range::of_type(dtype))
     }
 }
@@ -228,10 +231,6 @@ impl Ranges {
 
     /// The range of `value`.
     pub(super) fn get(&self, body: &Body, value: ValueId) -> Range {
-        let known = self.0.get(value.index()).copied().flatten();
-        known.unwrap_or_else(|| match (body.def(value), dtype_of(body.ty(value))) {
-            (ValueDef::Argument(..) | ValueDef::Result(..), Some(dtype)) => Range::of_type(dtype),
-            _ => Range::of_type(DType::INT64),
-        })
+        self.0[value.index()].unwrap_or_else(|| Range::of_type(type_of(body, value)))
     }
 }

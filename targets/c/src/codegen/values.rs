@@ -12,7 +12,8 @@ use te::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select, dtype_of}
 
 use super::affine::Linear;
 use super::expr::{
-    ATOM, Expr, UNARY, computed, integer, is_half, scalar, signed, storage, stored_bits, value,
+    ATOM, Expr, UNARY, computed, integer, is_half, scalar, signed, storage, stored_bits, type_of,
+    value,
 };
 use super::helpers::{Lane, Operand, Regroup, bool_choice};
 use super::kernel::{Buffer, Emitter};
@@ -69,13 +70,19 @@ impl Emitter<'_> {
         }
         match self.values.get(&value) {
             Some(repr) => repr.clone(),
-            // Only values of operations that no target knows have no text, and those are refused.
-            None => Repr::Scalar(Expr::atom("0")),
+            None => self.refused(value),
         }
     }
 
-    fn dtype(&self, value: ValueId) -> DType {
-        dtype_of(self.body.ty(value)).unwrap_or(DType::INT64)
+    /// What stands for a value without text: the result of an operation that was refused, or of one
+    /// that uses such a value. Then there are errors, and nobody sees the text.
+    fn refused(&self, value: ValueId) -> Repr {
+        assert!(self.is_refused(), "{value:?} is used before it has a text");
+        Repr::Scalar(Expr::atom("0"))
+    }
+
+    pub(super) fn dtype(&self, value: ValueId) -> DType {
+        type_of(self.body, value)
     }
 
     /// Whether a sum differs from lane to lane.
@@ -87,12 +94,8 @@ impl Emitter<'_> {
     pub(super) fn index(&mut self, sum: &Linear) -> Expr {
         let mut terms: Vec<(Expr, i64)> = Vec::new();
         for &(value, coefficient) in &sum.terms {
-            let repr = self.values.get(&value).cloned();
-            let text = match repr {
-                Some(Repr::Scalar(text) | Repr::Splat(text) | Repr::Lanes(text)) => text,
-                Some(Repr::Vector(vector)) => self.lanes_of(vector, DType::INT64),
-                None => Expr::atom("0"),
-            };
+            let repr = self.values.get(&value).cloned().unwrap_or_else(|| self.refused(value));
+            let text = self.lane(repr, DType::INT64);
             terms.push((text, coefficient));
         }
         if sum.step != 0 {
@@ -125,7 +128,7 @@ impl Emitter<'_> {
     pub(super) fn scalar(&mut self, value: ValueId) -> Expr {
         match self.repr(value) {
             Repr::Scalar(expr) | Repr::Splat(expr) | Repr::Lanes(expr) => expr,
-            Repr::Vector(vector) => vector.pieces.into_iter().next().unwrap_or(Expr::atom("0")),
+            Repr::Vector(_) => unreachable!("{value:?} is one number"),
         }
     }
 
@@ -148,8 +151,12 @@ impl Emitter<'_> {
         self.values.insert(result, repr);
     }
 
+    /// The result of `op`; `None` where it is refused.
     fn compute(&mut self, op: OpId, result: ValueId) -> Option<Repr> {
-        let dtype = self.dtype(result);
+        let Some(dtype) = dtype_of(self.body.ty(result)) else {
+            self.refuse(op, format!("C has no `{}`", self.body.op_name(op)));
+            return None;
+        };
         if let Some(scalar_op) = ScalarOp::of(self.body.op_name(op)) {
             let operands: Vec<ValueId> = self.body.operands(op).collect();
             return Some(self.elementwise(scalar_op, &operands));
@@ -173,10 +180,10 @@ impl Emitter<'_> {
             return Some(self.select(&choice, result, dtype));
         }
         if let Some(load) = self.body.view::<Load>(op) {
-            return Some(self.load(load.tensor, &load.indices, dtype));
+            return self.load(op, load.tensor, &load.indices, dtype);
         }
         if let Some(load) = self.body.view::<LoadIf>(op) {
-            return Some(self.load_if(&load, dtype));
+            return self.load_if(op, &load, dtype);
         }
         if let Some(Broadcast { a, .. }) = self.body.view(op) {
             return Some(Repr::Splat(self.scalar(a)));
@@ -261,6 +268,7 @@ impl Emitter<'_> {
                 }
             });
         }
+        // Operators of one operand look at no other.
         let second = self.ranges.get(self.body, values.get(1).copied().unwrap_or(values[0]));
         let count = dtype.lanes() as usize / lanes;
         let pieces = (0..count).map(|piece| {
@@ -283,7 +291,7 @@ impl Emitter<'_> {
         let (elem, lanes) = self.mask_form(&reprs, dtype);
         let vectors: Vec<Vector> =
             reprs.into_iter().map(|repr| self.vector(repr, dtype, elem, lanes)).collect();
-        let (a, b) = (&vectors[0], vectors.last().unwrap_or(&vectors[0]));
+        let (a, b) = (&vectors[0], &vectors[vectors.len() - 1]);
         let not = |expr: &Expr| Expr::unary("~", expr);
         let pieces = a.pieces.iter().zip(&b.pieces).map(|(a, b)| match op {
             And | Mul | Min | Div | FloorDiv => Expr::binary("&", a, b),
@@ -296,7 +304,8 @@ impl Emitter<'_> {
             Gt | ShiftRight => Expr::binary("&", a, &not(b)),
             Ge | Pow => Expr::binary("|", a, &not(b)),
             Mod | FloorMod => Expr::binary("^", a, a),
-            _ => a.clone(),
+            Neg | Abs | ShiftLeft => a.clone(),
+            _ => unreachable!("`{}` takes floats only", op.name()),
         });
         Vector { elem, lanes, pieces: pieces.collect() }
     }
@@ -307,6 +316,7 @@ impl Emitter<'_> {
             Repr::Vector(vector) => Some((vector.elem, vector.lanes)),
             _ => None,
         });
+        // Where no operand says it, the result may.
         found.unwrap_or_else(|| self.natural(dtype))
     }
 
@@ -421,23 +431,27 @@ impl Emitter<'_> {
 
     // ---- memory --------------------------------------------------------------------------------
 
-    fn load(&mut self, tensor: ValueId, indices: &[ValueId], dtype: DType) -> Repr {
-        let Some((buffer, place)) = self.place(tensor, indices) else {
-            return Repr::Scalar(Expr::atom("0"));
-        };
+    fn load(
+        &mut self,
+        op: OpId,
+        tensor: ValueId,
+        indices: &[ValueId],
+        dtype: DType,
+    ) -> Option<Repr> {
+        let (buffer, place) = self.place(op, tensor, indices)?;
         if let Buffer::Variables { names, lanes, .. } = &buffer {
-            return self.variable(names, *lanes, &place, dtype);
+            return Some(self.variable(names, *lanes, &place, dtype));
         }
         if dtype.lanes() > 1 && self.has_vectors(dtype) && self.is_consecutive(&place) {
-            return Repr::Vector(self.load_vector(&buffer, &place, dtype));
+            return Some(Repr::Vector(self.load_vector(&buffer, &place, dtype)));
         }
         let varies = self.varies(&place);
         let element = self.element(&buffer, &place, dtype);
-        match (dtype.lanes(), varies) {
+        Some(match (dtype.lanes(), varies) {
             (1, _) => Repr::Scalar(element),
             (_, false) => Repr::Splat(element),
             (_, true) => Repr::Lanes(element),
-        }
+        })
     }
 
     /// Whether lanes lie next to one another.
@@ -485,7 +499,7 @@ impl Emitter<'_> {
         place: &Linear,
         dtype: DType,
     ) -> Repr {
-        let at = usize::try_from(place.constant).unwrap_or(0);
+        let at = place.element();
         let pieces = &names[at / lanes];
         if dtype.lanes() == 1 {
             return Repr::Scalar(lane_of(pieces, lanes, at % lanes));
@@ -498,25 +512,23 @@ impl Emitter<'_> {
         Repr::Vector(Vector { elem, lanes: width, pieces: exprs })
     }
 
-    fn load_if(&mut self, load: &LoadIf, dtype: DType) -> Repr {
+    fn load_if(&mut self, op: OpId, load: &LoadIf, dtype: DType) -> Option<Repr> {
         let (condition, otherwise) = (self.repr(load.condition), self.repr(load.otherwise));
         let truth = self.dtype(load.condition);
         let always = self.ranges.get(self.body, load.condition).constant();
         match always {
-            Some(0) => return otherwise,
-            Some(_) => return self.load(load.tensor, &load.indices, dtype),
+            Some(0) => return Some(otherwise),
+            Some(_) => return self.load(op, load.tensor, &load.indices, dtype),
             None => {}
         }
-        let Some((buffer, place)) = self.place(load.tensor, &load.indices) else {
-            return otherwise;
-        };
+        let (buffer, place) = self.place(op, load.tensor, &load.indices)?;
         let consecutive = self.has_vectors(dtype) && self.is_consecutive(&place);
         if let (Repr::Splat(condition), true) = (&condition, consecutive && dtype.lanes() > 1) {
             let vector = self.load_vector(&buffer, &place, dtype);
             let other = self.vector(otherwise, dtype, vector.elem, vector.lanes);
             let pieces = vector.pieces.iter().zip(&other.pieces);
             let pieces = pieces.map(|(a, b)| Expr::choice(condition, a, b)).collect();
-            return Repr::Vector(Vector { pieces, ..vector });
+            return Some(Repr::Vector(Vector { pieces, ..vector }));
         }
         let splat = [&condition, &otherwise]
             .iter()
@@ -526,16 +538,16 @@ impl Emitter<'_> {
         let (condition, otherwise) = (self.lane(condition, truth), self.lane(otherwise, dtype));
         let element = self.element(&buffer, &place, dtype);
         let expr = Expr::choice(&condition, &element, &otherwise);
-        match (dtype.lanes(), splat) {
+        Some(match (dtype.lanes(), splat) {
             (1, _) => Repr::Scalar(expr),
             (_, true) => Repr::Splat(expr),
             (_, false) => Repr::Lanes(expr),
-        }
+        })
     }
 
     fn extract(&mut self, extract: &Extract) -> Expr {
         let dtype = self.dtype(extract.a);
-        let at = usize::try_from(extract.lane).unwrap_or(0);
+        let at = usize::try_from(extract.lane).expect("the lane is one of the vector");
         let repr = match self.repr(extract.a) {
             Repr::Scalar(expr) | Repr::Splat(expr) => return expr,
             other => self.named(extract.a, other),
@@ -779,11 +791,11 @@ fn is_name(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// The length of the longest piece.
 fn length(repr: &Repr) -> usize {
-    match repr {
-        Repr::Scalar(expr) | Repr::Splat(expr) | Repr::Lanes(expr) => expr.text.len(),
-        Repr::Vector(vector) => {
-            vector.pieces.iter().map(|piece| piece.text.len()).max().unwrap_or(0)
-        }
-    }
+    let pieces = match repr {
+        Repr::Scalar(expr) | Repr::Splat(expr) | Repr::Lanes(expr) => std::slice::from_ref(expr),
+        Repr::Vector(vector) => &vector.pieces,
+    };
+    pieces.iter().map(|piece| piece.text.len()).fold(0, usize::max)
 }

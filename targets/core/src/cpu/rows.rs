@@ -55,7 +55,7 @@ impl Rules<'_> {
                 if reduced { same } else { same.min(spatial.len().saturating_sub(1)) }
             })
             .min()
-            .unwrap_or(0)
+            .expect("the root is one of them")
             .min(spatial.len().saturating_sub(1))
             .min(in_place);
         let work =

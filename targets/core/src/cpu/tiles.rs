@@ -162,7 +162,7 @@ impl Rules<'_> {
             };
             reduction.sort_by_key(|axis| std::cmp::Reverse(step(axis).unwrap_or(i64::MAX)));
         }
-        let lanes = tile.factors.get(spatial.len()).copied().unwrap_or(1);
+        let lanes = tile.factors[spatial.len()];
         let mut rows: Vec<(usize, Axis)> = spatial.into_iter().enumerate().collect();
         let mut vector = None;
         if let Ok((vectors, lane)) = self.schedule.split(rows[last].1, lanes) {

@@ -61,7 +61,7 @@ impl Rules<'_> {
         sort_readers_first(self.schedule, &mut within);
         let all: Vec<Stage> = within.iter().copied().chain([root]).collect();
         let extent = self.schedule.extent(last);
-        let bits = all.iter().map(|stage| self.bits(*stage)).max().unwrap_or(32);
+        let bits = all.iter().map(|stage| self.bits(*stage)).max().expect("the root is one");
         let mut lanes = None;
         if self.lanes(extent, bits).is_some() {
             lanes = self.contiguous_lanes(&all, outer.len(), extent, bits);

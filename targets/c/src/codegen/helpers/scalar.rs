@@ -20,6 +20,7 @@ impl Helpers {
     ) -> Expr {
         let dtype = scalar(dtype);
         let a = &operands[0];
+        // Operators of one operand look at no other.
         let b = operands.get(1).unwrap_or(a);
         if dtype.is_bool() {
             return of_bools(op, &a.expr, &b.expr);
@@ -410,8 +411,8 @@ fn of_bools(op: ScalarOp, a: &Expr, b: &Expr) -> Expr {
         Lt => bits("&", &not(a), b),
         Le => bits("|", &not(a), b),
         Ge => bits("|", a, &not(b)),
-        // Neg, Abs, ShiftLeft; the rest takes floats only.
-        _ => a.clone(),
+        Neg | Abs | ShiftLeft => a.clone(),
+        _ => unreachable!("`{}` takes floats only", op.name()),
     }
 }
 

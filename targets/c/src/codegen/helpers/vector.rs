@@ -291,7 +291,7 @@ impl Helpers {
             _ if is_odd(dtype) => None,
             Add | Sub | Mul => {
                 self.vector_type(unsigned(elem), lanes);
-                let symbol = arithmetic(op, dtype).unwrap_or("+");
+                let symbol = arithmetic(op, dtype).expect("it is one of C's own");
                 Some(format!("return ({vector})(({word})a {symbol} ({word})b);"))
             }
             Neg => {

@@ -3,7 +3,7 @@
 use ir_core::{DType, OpId, Symbol, ValueId};
 use te::compute::{Combiner, Load};
 use te::loops::{Alloc, Atomic, Data, Store};
-use te::scalar::{ScalarOp, dtype_of};
+use te::scalar::ScalarOp;
 
 use super::{Buffer, Emitter};
 use crate::codegen::expr::{Expr, computed, is_half, literal, scalar, storage, unsigned, value};
@@ -74,7 +74,7 @@ impl Emitter<'_> {
         variables: Variables,
     ) {
         let lanes = variables.lanes;
-        let vector = dtype.with_lanes(lanes as u16).unwrap_or(dtype);
+        let vector = dtype.with_lanes(lanes as u16).expect("the lanes are those of an access");
         let (ty, pieces, is_array) = if lanes == 1 {
             (value(dtype).to_string(), 1, false)
         } else if self.has_vectors(vector) {
@@ -106,10 +106,8 @@ impl Emitter<'_> {
     }
 
     pub(super) fn store(&mut self, op: OpId, store: &Store) {
-        let Some((buffer, place)) = self.place(store.buffer, &store.indices) else {
-            return self.refuse(op, "an index overflows".to_string());
-        };
-        let dtype = dtype_of(self.body.ty(store.value)).unwrap_or(DType::INT64);
+        let Some((buffer, place)) = self.place(op, store.buffer, &store.indices) else { return };
+        let dtype = self.dtype(store.value);
         let sum = self.compound(store, dtype);
         let repr = match sum {
             Some(other) => self.repr(other),
@@ -117,7 +115,7 @@ impl Emitter<'_> {
         };
         let assign = if sum.is_some() { "+=" } else { "=" };
         if let Buffer::Variables { names, lanes, declared, .. } = &buffer {
-            let at = usize::try_from(place.constant).unwrap_or(0);
+            let at = place.element();
             let declares = declared.declared_at[at / lanes] == Some(op);
             return self.set_variable(
                 &names[at / lanes],
@@ -225,16 +223,13 @@ impl Emitter<'_> {
     }
 
     pub(super) fn atomic(&mut self, op: OpId, atomic: &Atomic) {
-        let Some((buffer @ Buffer::Array { .. }, place)) =
-            self.place(atomic.buffer, &atomic.indices)
-        else {
-            return self.refuse(op, "an index overflows".to_string());
-        };
-        let dtype = dtype_of(self.body.ty(atomic.value)).unwrap_or(DType::INT64);
+        let Some((buffer, place)) = self.place(op, atomic.buffer, &atomic.indices) else { return };
+        let dtype = self.dtype(atomic.value);
         let combine = match atomic.combiner {
+            Combiner::Sum => ScalarOp::Add,
             Combiner::Max => ScalarOp::Max,
             Combiner::Min => ScalarOp::Min,
-            _ => ScalarOp::Add,
+            other => unreachable!("the verifier lets no {} through", other.name()),
         };
         let repr = self.repr(atomic.value);
         let value = self.lane(repr, dtype);
@@ -275,10 +270,7 @@ impl Emitter<'_> {
         let hint = self.body.name_hint(buffer).name.map_or("data", Symbol::as_str);
         let name = self.names.fresh_public(&format!("{}_{hint}", self.symbol));
         let literals: Vec<String> = if is_half(dtype) {
-            let bits = tensor
-                .bytes()
-                .chunks_exact(2)
-                .map(|pair| u16::from_ne_bytes(pair.first_chunk().copied().unwrap_or_default()));
+            let bits = tensor.bytes().as_chunks().0.iter().map(|pair| u16::from_ne_bytes(*pair));
             bits.map(|bits| format!("{bits:#06x}")).collect()
         } else {
             let stored = if dtype.is_bool() { unsigned(dtype) } else { dtype };
@@ -308,7 +300,7 @@ fn coordinates(index: usize, lanes: usize, shape: &[i64]) -> String {
     let mut rest = index * lanes;
     let mut parts = Vec::new();
     for (axis, extent) in shape.iter().rev().enumerate() {
-        let extent = usize::try_from(*extent).unwrap_or(1).max(1);
+        let extent = usize::try_from(*extent).expect("extents count elements");
         let (mut at, mut count) = (rest % extent, extent);
         rest /= extent;
         if axis == 0 && extent % lanes == 0 {

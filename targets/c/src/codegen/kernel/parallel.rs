@@ -17,11 +17,11 @@ impl Emitter<'_> {
         })
     }
 
-    /// Starts a parallel loop as a function of a range of its iterations, or of its tasks.
+    /// Starts a parallel loop of `extent` iterations as a function of a range of its iterations, or of its tasks.
     pub(super) fn fork(&mut self, op: OpId, index: &str, extent: i64) {
         self.outlined_count += 1;
         self.outlined = Some(Outlined {
-            op,
+            count: self.layout.tasks(op).map_or(extent, |tasks| tasks.count),
             index: index.to_string(),
             function: format!("{}_loop{}", self.symbol, self.outlined_count),
             outside: self.scope.len(),
@@ -66,16 +66,14 @@ impl Emitter<'_> {
             self.line("}");
         }
         self.end_streams();
-        let Some(outlined) = self.outlined.take() else { return };
-        let Outlined { op, index, function, outside, around, depth, workspace, .. } = outlined;
+        let outlined = self.outlined.take().expect("a parallel loop was started");
+        let Outlined { count, index, function, outside, around, depth, workspace, .. } = outlined;
         let attribute = self.attribute();
         (self.streams, self.keeps_branches) = (outlined.streams, outlined.keeps_branches);
         self.names.release(&index);
         self.scope.shift_remove(&index);
         let text = std::mem::replace(&mut self.out, around);
         (self.depth, self.workspace) = (depth, workspace);
-        let extent = self.body.view::<For>(op).map_or(1, |op| op.extent);
-        let count = self.layout.tasks(op).map_or(extent, |tasks| tasks.count);
         let words: rustc_hash::FxHashSet<&str> = words(&text).collect();
         let captured: Vec<(&String, &Variable)> = self
             .scope
