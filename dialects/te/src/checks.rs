@@ -20,7 +20,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::compute::{Combiner, Load, Yield};
 use crate::loops::{
-    Alloc, Atomic, Broadcast, Call, Extract, For, ForKind, If, OUTPUTS, Ramp, Scope, Store,
+    Alloc, Atomic, Broadcast, Call, Extract, For, ForKind, If, OUTPUTS, Ramp, Scope, Store, outputs,
 };
 use crate::scalar::{Check, Constant, ScalarOp, Select, bool_like, dtype_of, insert};
 
@@ -172,7 +172,8 @@ pub fn report(item: &mut Item, sites: &[Site]) {
         let Some(check) = body.view::<Check>(op) else { continue };
         let block = surroundings(body, op);
         let site = check.site.unwrap_or(0);
-        let dtype = note_dtype(dtype_of(body.ty(check.a)).unwrap_or(DType::INT64));
+        let checked = dtype_of(body.ty(check.a)).expect("checks are of scalars and vectors");
+        let dtype = note_dtype(checked);
         let note =
             *notes.entry((block, site, dtype)).or_insert_with(|| new_note(body, block, dtype));
         note_failure(body, op, &check, note, dtype);
@@ -187,7 +188,7 @@ pub fn report(item: &mut Item, sites: &[Site]) {
 
     let params: Vec<Type> = body.block_args(entry).iter().map(|arg| body.ty(*arg)).collect();
     item.signature.ty = Type::function(params, Type::unit());
-    let outputs = item.signature.attrs.value::<i64>(OUTPUTS).unwrap_or(0) + 1;
+    let outputs = outputs(&item.signature) as i64 + 1;
     let messages: Vec<String> = sites.iter().map(|site| site.message.clone()).collect();
     item.signature.attrs = item.signature.attrs.with(OUTPUTS, &outputs).with(CHECKS, &messages);
 }

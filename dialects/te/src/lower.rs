@@ -23,10 +23,11 @@ mod tensorize;
 
 pub(crate) use bounds::index_values;
 
-use ir_core::Item;
+use ir_core::{Body, DType, Item, TensorType, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::loops::ForKind;
+use crate::scalar::dtype_of;
 use crate::schedule::{Attach, Refused, Schedule, Stage};
 
 /// Loops nest at most this deep.
@@ -110,6 +111,18 @@ pub(crate) fn check_attachments(schedule: &Schedule) -> Result<(), Refused> {
         true => bounds::bounds(schedule, &flatten::flatten(schedule)).map(drop),
         false => Ok(()),
     }
+}
+
+/// The type of a tensor.
+fn tensor_of(body: &Body, tensor: ValueId) -> &'static TensorType {
+    let ty = body.ty(tensor);
+    ty.as_tensor().unwrap_or_else(|| panic!("expected a tensor, found {ty}"))
+}
+
+/// The type of a scalar or a vector.
+fn number_of(body: &Body, number: ValueId) -> DType {
+    let ty = body.ty(number);
+    dtype_of(ty).unwrap_or_else(|| panic!("expected a scalar or a vector, found {ty}"))
 }
 
 /// The stages with loops that read `stage`, themselves or through stages computed inline.

@@ -123,6 +123,7 @@ impl Bounds<'_> {
     fn region(&mut self, op: OpId, shape: &[i64], fixed: &FxHashSet<Var>) -> Vec<(Index, i64)> {
         let mut region: Vec<Option<(Index, i64)>> = vec![None; shape.len()];
         for result in self.body.results(op) {
+            // Of several results, some may be read by nothing.
             let reads = self.reads.get(&result).cloned().unwrap_or_default();
             for indices in reads {
                 for (dimension, index) in indices.into_iter().enumerate() {
@@ -155,7 +156,10 @@ impl Bounds<'_> {
     ) -> Result<Vec<(Index, i64)>, Refused> {
         let schedule = self.schedule;
         let leaves = &schedule.stages[other.0].leaves;
-        let position = leaves.iter().position(|leaf| *leaf == axis).unwrap_or(0);
+        let position = leaves.iter().position(|leaf| *leaf == axis).ok_or_else(|| {
+            let (name, at) = (schedule.stage_name(stage), schedule.stage_name(other));
+            format!("`{name}` is computed at `{}`, no loop of `{at}`", schedule.axis_name(axis))
+        })?;
         let parts = parts(schedule, other, position);
         let common = schedule.common_dimensions(stage, other);
         let spatial = self.nests.get(&other).map(|nest| nest.spatial.clone()).unwrap_or_default();
@@ -254,7 +258,8 @@ impl Bounds<'_> {
         }
         let mut roots = state.roots.iter().map(|axis| index_of[axis].clone());
         let spatial: Vec<Index> =
-            min.iter().map(|min| min.sum(&roots.next().unwrap_or_default())).collect();
+            min.iter().zip(&mut roots).map(|(min, root)| min.sum(&root)).collect();
+        assert_eq!(spatial.len(), min.len(), "a loop for each dimension");
         let reduction: Vec<Index> = roots.collect();
         for (index, &extent) in spatial.iter().zip(&view.shape) {
             let Range { low, high } = self.indices.range(index);
@@ -291,6 +296,7 @@ pub(super) fn buffer_extents(schedule: &Schedule, nest: &Nest) -> Vec<i64> {
         let inner: i64 = extents[dimension + 2..].iter().product();
         let padded = (extents[dimension + 1]..extents[dimension + 1] + factor)
             .find(|extent| extent.wrapping_mul(inner).rem_euclid(*factor) == *offset);
+        // Where no padding brings that about, none is needed.
         extents[dimension + 1] = padded.unwrap_or(extents[dimension + 1]);
     }
     extents

@@ -10,10 +10,11 @@ use smallvec::SmallVec;
 use super::bounds::{Guard, Nest, Nests, buffer_extents, index_value};
 use super::flatten::Flat;
 use super::tensorize::PartCall;
+use super::{number_of, tensor_of};
 use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield};
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::{Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
-use crate::scalar::{Check, ScalarOp, Select, dtype_of};
+use crate::scalar::{Check, ScalarOp, Select};
 use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
 
 /// Whether the loops being written initialize a reduction, or compute.
@@ -117,7 +118,7 @@ impl Emitter<'_> {
 
     /// All of `tensor` is in the buffer `value`.
     fn whole(&mut self, tensor: ValueId, value: ValueId) {
-        let rank = self.flat.body.ty(tensor).as_tensor().map_or(0, |tensor| tensor.rank());
+        let rank = tensor_of(&self.flat.body, tensor).rank();
         self.buffers.insert(tensor, Buffer { value, min: vec![Index::default(); rank] });
     }
 
@@ -293,7 +294,7 @@ impl Emitter<'_> {
         }
         // What is left of a vector is done in shorter vectors.
         if kind == ForKind::Vectorized && level.extent.count_ones() == 1 && !plain {
-            let end = parts.pop().unwrap_or(0);
+            let end = parts.pop().expect("a loop is at least one part");
             let mut begun = 0;
             while begun < end {
                 begun += 1 << (end - begun).ilog2();
@@ -364,6 +365,7 @@ impl Emitter<'_> {
     ) -> Result<(), Refused> {
         if phase != Phase::Initialize {
             let axis = nest.loops[position].axis;
+            // Most loops have no other stage in them.
             let here = self.attached.get(&(nest.stage, axis)).cloned().unwrap_or_default();
             here.into_iter().try_for_each(|stage| self.stage(stage, block, plain))?;
         }
@@ -585,7 +587,7 @@ impl Writer<'_> {
         choice: Option<(ValueId, ValueId)>,
     ) -> ValueId {
         let (buffer, indices) = self.place(tensor, indices);
-        let dtype = self.body.ty(tensor).as_tensor().map_or(DType::INT64, |tensor| tensor.dtype);
+        let dtype = tensor_of(self.body, tensor).dtype;
         match choice {
             None => self.e.write(&Load { tensor: buffer, indices }, dtype),
             Some((condition, otherwise)) => {
@@ -660,7 +662,7 @@ impl Writer<'_> {
         }
         let operands: SmallVec<[ValueId; 4]> =
             body.operands(op).map(|value| self.value(&terms[&value])).collect();
-        let dtype = dtype_of(body.ty(body.result(op, 0))).unwrap_or(DType::INT64);
+        let dtype = number_of(body, body.result(op, 0));
         Term::Value(self.e.write_named(body.op_name(op), operands, body.attrs(op), dtype))
     }
 

@@ -4,9 +4,10 @@ use ir_core::{BlockId, Body, InsertPoint, OpId, OpParts, Scalar, Type, ValueId, 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::number_of;
 use crate::compute::{Expression, Load, LoadIf, Return, Yield};
 use crate::loops::Data;
-use crate::scalar::{Check, ScalarOp, dtype_of};
+use crate::scalar::{Check, ScalarOp};
 use crate::schedule::{Attach, Schedule, Stage, outputs};
 
 /// A compute function without inline stages.
@@ -154,7 +155,7 @@ impl Copier<'_> {
                     operands[0] = e.or(unused, operands[0]);
                 }
                 let result = source.result(op, 0);
-                let dtype = dtype_of(source.ty(result)).unwrap_or(ir_core::DType::INT64);
+                let dtype = number_of(source, result);
                 let copy = e.write_named(source.op_name(op), operands, source.attrs(op), dtype);
                 values.insert(result, copy);
                 continue;
@@ -166,7 +167,7 @@ impl Copier<'_> {
                 (guard, choice) => guard.or(choice.map(|(condition, _)| condition)),
             };
             let Some(&producer) = self.inline.get(&tensor) else {
-                let dtype = dtype_of(source.ty(result)).unwrap_or(ir_core::DType::INT64);
+                let dtype = number_of(source, result);
                 let tensor = self.tensors[&tensor];
                 let copy = match condition {
                     None => e.write(&Load { tensor, indices: indices.to_vec() }, dtype),

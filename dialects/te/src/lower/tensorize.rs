@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bounds::{Nest, Nests, buffer_extents, index_values};
 use super::flatten::Flat;
+use super::tensor_of;
 use crate::compute::{Intrinsic, Load, LoadIf, Stage as StageView, Yield, is_same_kind};
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::ForKind;
@@ -99,7 +100,7 @@ impl Matcher<'_> {
     /// The dimensions of the intrinsic's result.
     fn rank(&self) -> usize {
         let stage = StageView::of(&self.intrinsic.body, self.intrinsic.stage);
-        stage.map_or(0, |stage| stage.shape.len())
+        stage.expect("an intrinsic is one stage").shape.len()
     }
 
     fn check_loops(&self, position: usize) -> Result<(), Refused> {
@@ -312,7 +313,8 @@ impl Matcher<'_> {
         let start = place.difference(&in_part);
         if let Some(var) = self.indices.vars(&start).find(|var| self.inner.contains(var)) {
             let level = self.nest.loops.iter().find(|level| level.var == Some(var));
-            let axis = level.map_or("", |level| self.schedule.axis_name(level.axis));
+            let level = level.expect("what is inside is a loop of the stage");
+            let axis = self.schedule.axis_name(level.axis);
             let step = |index: &Index| match self.indices.step(index, var) {
                 Some(step) => format!("{step} elements"),
                 None => "unsteadily".to_string(),
@@ -377,8 +379,8 @@ fn linear(indices: &[Index], extents: &[i64]) -> Index {
 }
 
 fn shape_of(body: &Body, tensor: ValueId) -> Vec<i64> {
-    let shape = body.ty(tensor).as_tensor().and_then(|tensor| tensor.known_shape());
-    shape.map(|shape| shape.to_vec()).unwrap_or_default()
+    let shape = tensor_of(body, tensor).known_shape();
+    shape.expect("the extents of what is scheduled are known").to_vec()
 }
 
 /// How a tensor is called in messages.
@@ -388,8 +390,10 @@ fn tensor_name(body: &Body, tensor: ValueId) -> String {
     }
     let args = body.block_args(body.entry());
     let hint = body.name_hint(tensor).name.map(|name| name.to_string());
-    let number = args.iter().position(|arg| *arg == tensor).unwrap_or_default();
-    hint.unwrap_or_else(|| number.to_string())
+    hint.unwrap_or_else(|| {
+        let number = args.iter().position(|arg| *arg == tensor);
+        number.expect("a tensor is a stage or a parameter").to_string()
+    })
 }
 
 /// What an operation is, in messages.
