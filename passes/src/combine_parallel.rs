@@ -495,7 +495,11 @@ fn combine_following(
     ops: &[OpId],
     parent: usize,
 ) -> Result<ValueId, Diagnostic> {
-    let rank = |f: &FuncMut<'_>, value| f.body.ty(value).as_tensor().map_or(0, TensorType::rank);
+    let rank = |f: &FuncMut<'_>, value| {
+        let tensor: &TensorType =
+            f.body.ty(value).as_tensor().expect("what is combined are tensors");
+        tensor.rank()
+    };
     let mut operands = vec![];
     for index in 0..f.body.operand_count(ops[0]) {
         if index == parent {

@@ -110,7 +110,7 @@ impl OptionValue for Cost {
     }
     fn print(&self) -> String {
         let named = CostModel::ALL.iter().find(|(_, model)| *model == self.0);
-        named.map_or(String::new(), |(name, _)| name.to_string())
+        named.expect("all models have names").0.to_string()
     }
 }
 
@@ -230,9 +230,10 @@ impl Eqsat {
 
     /// Dumps and statistics.
     fn tell(&self, f: &FuncMut<'_>, rules: &RuleSet, report: &Report, cx: &mut PassContext<'_>) {
-        for (dump, form) in report.dumps.iter().zip(std::iter::repeat(self.options.dump.0)) {
-            let text = form.map_or(String::new(), |form| dump.write(form, f.name.as_str()));
-            cx.log.extend_from_slice(text.as_bytes());
+        if let Some(form) = self.options.dump.0 {
+            for dump in &report.dumps {
+                cx.log.extend_from_slice(dump.write(form, f.name.as_str()).as_bytes());
+            }
         }
         if report.interrupted {
             cx.cut_short();

@@ -62,7 +62,10 @@ impl ModulePass for Exec {
                     .help("expected `relay` or `generic`"));
             }
         };
-        let words = shlex::split(&self.cmd).unwrap_or_default();
+        let words = shlex::split(&self.cmd).ok_or_else(|| {
+            error("the command of `exec` has a quotation without an end".to_string())
+                .help("commands are split into words as in a shell")
+        })?;
         let Some((program, arguments)) = words.split_first() else {
             return Err(error("`exec` needs a command".to_string())
                 .help("for example `exec{cmd=\"python3 my_pass.py\"}`"));

@@ -80,7 +80,8 @@ impl FoldConstant {
                 known.learn_tuple(f, op);
             } else if name == TupleGet::NAME {
                 let tuple = f.body.operand(op, 0);
-                let index = f.body.attrs(op).value::<i64>("index").unwrap_or(-1);
+                let index = f.body.attrs(op).value::<i64>("index");
+                let index = index.expect("a verified `relay.tuple_get` has an index");
                 // No view of it: that lists its fields, of which there may be many.
                 if let Some(made) = f.body.defining_op(tuple)
                     && f.body.is::<Tuple>(made)
@@ -135,9 +136,12 @@ impl FoldConstant {
         if is_large_fill(f.registry, name, result) {
             return None;
         }
+        // Of a result whose size shows when it is computed, nothing is known here.
         if result.as_tensor().is_some_and(|tensor| {
-            let bytes = tensor.elements().unwrap_or(0).saturating_mul(tensor.dtype.bytes() as i64);
-            usize::try_from(bytes).is_ok_and(|bytes| bytes > self.max_bytes)
+            let elements = tensor.elements().and_then(|elements| usize::try_from(elements).ok());
+            elements.is_some_and(|elements| {
+                elements.saturating_mul(tensor.dtype.bytes()) > self.max_bytes
+            })
         }) {
             return None;
         }

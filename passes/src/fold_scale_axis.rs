@@ -169,7 +169,7 @@ struct Scale {
 
 /// Every way to read `factor` as one number for each index along an axis of `data`.
 fn scales(f: &FuncMut<'_>, data: ValueId, factor: ValueId) -> Vec<Scale> {
-    let rank = f.body.ty(data).as_tensor().map_or(0, |tensor| tensor.rank());
+    let rank = rank_of(f, data);
     let positive = is_positive(f, factor);
     (0..rank)
         .filter_map(|axis| {
@@ -436,7 +436,7 @@ fn spread(
 }
 
 fn rank_of(f: &FuncMut<'_>, value: ValueId) -> usize {
-    f.body.ty(value).as_tensor().map_or(0, |tensor| tensor.rank())
+    f.body.ty(value).as_tensor().expect("scales are of tensors").rank()
 }
 
 fn fold_backward(

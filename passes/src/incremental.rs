@@ -74,7 +74,7 @@ impl Language for Relay {
     }
 
     fn declared(&self, reading: &Opaque) -> Vec<Option<Declared>> {
-        let parts = reading.get::<Reading>().map_or(&[][..], |reading| &reading.parts);
+        let parts = &reading.get::<Reading>().expect("what `read` made").parts;
         let item = |read: &ReadItem| Declared {
             name: read.name,
             signature: read.item.signature.clone(),

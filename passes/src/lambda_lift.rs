@@ -163,7 +163,7 @@ fn lift(body: &Body, base: Option<Span>, op: OpId, name: Symbol) -> (Item, Vec<V
             let block = new.region_block(copy, 0);
             let at = InsertPoint::Start(block);
             let global = new.add(at, loc, &Global { name }, generalized(own_type));
-            let after = new.defining_op(global).map_or(at, InsertPoint::After);
+            let after = InsertPoint::After(new.defining_op(global).expect("it was inserted"));
             let again = insert_call(&mut new, after, loc, global, args, ty);
             new.replace_all_uses(itself, again);
             let last = new.block_args(block).len() - 1;

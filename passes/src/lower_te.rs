@@ -3,6 +3,8 @@
 mod function;
 mod problems;
 
+use std::ops::Range;
+
 use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
@@ -94,15 +96,25 @@ impl ModulePass for LowerTe {
     }
 }
 
-/// The range of field `index` among the tensors of a tuple of type `ty`.
-fn field_range(ty: Type, index: i64) -> Option<std::ops::Range<usize>> {
-    let (fields, index) = (ty.as_tuple()?, usize::try_from(index).ok()?);
+/// The tensors of a value of type `ty`.
+///
+/// # Panics
+/// Of values that are no tensors, which are found before anything is lowered.
+fn tensors_of(ty: Type) -> Vec<Type> {
+    tensor_types(ty).unwrap_or_else(|| panic!("expected tensors, found {ty}"))
+}
+
+/// The range of field `index` among the tensors of a tuple of type `ty`, which a verified
+/// projection has.
+fn field_range(ty: Type, index: i64) -> Range<usize> {
+    let fields = ty.as_tuple().expect("a projection is one of a tuple");
+    let index = usize::try_from(index).expect("a projection is of one of the fields");
     if ty.facts().is_flat {
-        return (index < fields.len()).then_some(index..index + 1);
+        return index..index + 1;
     }
-    let count = |ty: &Type| Some(tensor_types(*ty)?.len());
-    let before: usize = fields.get(..index)?.iter().map(count).sum::<Option<usize>>()?;
-    Some(before..before + count(fields.get(index)?)?)
+    let count = |ty: &Type| tensors_of(*ty).len();
+    let before: usize = fields[..index].iter().map(count).sum();
+    before..before + count(&fields[index])
 }
 
 /// What becomes of `@main`.
@@ -135,21 +147,34 @@ impl Lowering<'_> {
     ) -> Option<Item> {
         let entry = self.kernel.entry();
         for &param in self.body.block_args(self.body.entry()) {
-            let buffers = self.parameters(self.body.ty(param))?;
+            let buffers = self.parameters(tensors_of(self.body.ty(param)));
             self.name(&buffers, param);
             self.buffers.insert(param, buffers);
         }
-        let result = yielded(self.body, self.body.entry())?;
-        let outputs = self.parameters(self.body.ty(result))?;
+        let result = yielded(self.body, self.body.entry()).expect("a function has a result");
+        let Some(results) = tensor_types(self.body.ty(result)) else {
+            problems.add(Problem::FunctionValue, Loc::UNKNOWN);
+            return None;
+        };
+        let outputs = self.parameters(results);
         for op in self.body.block_ops(self.body.entry()) {
             if let Err(problem) = self.operation(cx, op) {
                 problems.add(problem, self.body.loc(op));
+                // What uses it goes on, for the problems that it has itself.
+                let result = self.body.result(op, 0);
+                if tensor_types(self.body.ty(result)).is_some() {
+                    let buffers = self.buffers_for(op);
+                    self.buffers.insert(result, buffers);
+                }
             }
         }
         if !problems.is_empty() {
             return None;
         }
-        self.results(result, &outputs);
+        if let Err(problem) = self.results(result, &outputs) {
+            problems.add(problem, Loc::UNKNOWN);
+            return None;
+        }
         for (name, &output) in output_names(signature, outputs.len()).iter().zip(&outputs) {
             let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
             self.kernel.set_name_hint(output, hint);
@@ -173,11 +198,10 @@ impl Lowering<'_> {
         Some(item)
     }
 
-    /// New parameters for the tensors of a value of type `ty`.
-    fn parameters(&mut self, ty: Type) -> Option<Vec<ValueId>> {
+    /// New parameters of these types.
+    fn parameters(&mut self, types: Vec<Type>) -> Vec<ValueId> {
         let entry = self.kernel.entry();
-        let types = tensor_types(ty)?;
-        Some(types.into_iter().map(|ty| self.kernel.add_block_arg(entry, ty)).collect())
+        types.into_iter().map(|ty| self.kernel.add_block_arg(entry, ty)).collect()
     }
 
     /// Gives `buffers` the name of `value`, with numbers where there are several.
@@ -205,15 +229,13 @@ impl Lowering<'_> {
         }
         let value = body.result(op, 0);
         let buffers = if let Some(Tuple { fields }) = body.view(op) {
-            fields.iter().flat_map(|field| self.of(*field)).collect()
+            fields.iter().flat_map(|field| self.of(*field)).copied().collect()
         } else if let Some(TupleGet { tuple, index }) = body.view(op) {
-            let range = field_range(body.ty(tuple), index).unwrap_or_default();
-            let buffers = self.buffers.get(&tuple).map_or(&[][..], Vec::as_slice);
-            buffers.get(range).unwrap_or_default().to_vec()
+            self.of(tuple)[field_range(body.ty(tuple), index)].to_vec()
         } else if let Some(Constant { value }) = body.view(op) {
             vec![self.constant(&value, body.loc(op))]
         } else if let Some(Call { callee, args, .. }) = body.view(op) {
-            let Some(kernel) = body.defining_op(callee) else { return Ok(()) };
+            let kernel = body.defining_op(callee).ok_or(Problem::FunctionValue)?;
             let (name, constants) = match self.lowered.get(&kernel) {
                 Some(lowered) => lowered.clone(),
                 None => {
@@ -235,8 +257,9 @@ impl Lowering<'_> {
     }
 
     /// The buffers of the tensors of `value`.
-    fn of(&self, value: ValueId) -> Vec<ValueId> {
-        self.buffers.get(&value).cloned().unwrap_or_default()
+    fn of(&self, value: ValueId) -> &[ValueId] {
+        let buffers = self.buffers.get(&value);
+        buffers.unwrap_or_else(|| panic!("{value:?} is used before it is lowered"))
     }
 
     /// The name of `item`, or of an equal one that is there already.
@@ -277,12 +300,12 @@ impl Lowering<'_> {
         constants: &[TensorData],
     ) -> Vec<ValueId> {
         let loc = self.body.loc(op);
-        let mut buffers: Vec<ValueId> = args.iter().flat_map(|arg| self.of(*arg)).collect();
+        let mut buffers: Vec<ValueId> =
+            args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
         for constant in constants {
             buffers.push(self.constant(constant, loc));
         }
-        let types = tensor_types(self.body.ty(self.body.result(op, 0))).unwrap_or_default();
-        let results: Vec<ValueId> = types.iter().map(|ty| self.alloc(*ty, loc)).collect();
+        let results = self.buffers_for(op);
         buffers.extend(&results);
         self.insert_call(name, buffers, loc);
         results
@@ -294,10 +317,16 @@ impl Lowering<'_> {
         self.insert(loc, parts.attrs(call.attrs()));
     }
 
+    /// New buffers for the result of `op`.
+    fn buffers_for(&mut self, op: OpId) -> Vec<ValueId> {
+        let (ty, loc) = (self.body.ty(self.body.result(op, 0)), self.body.loc(op));
+        tensors_of(ty).into_iter().map(|ty| self.alloc(ty, loc)).collect()
+    }
+
     fn alloc(&mut self, ty: Type, loc: Loc) -> ValueId {
-        let tensor = ty.as_tensor();
-        let shape = tensor.and_then(|tensor| tensor.known_shape()).unwrap_or_default().to_vec();
-        let dtype = tensor.map_or(ir_core::DType::FLOAT32, |tensor| tensor.dtype);
+        let tensor = ty.as_tensor().expect("buffers are of tensors");
+        let shape = tensor.known_shape().expect("open extents are found before").to_vec();
+        let dtype = tensor.dtype;
         let attrs = Alloc { shape, dtype, scope: Scope::Global, offset: None };
         let attrs = OpFields::<ValueId>::attrs(&attrs);
         let types = [ty];
@@ -308,9 +337,9 @@ impl Lowering<'_> {
 
     /// Puts the tensors of `value` into `outputs`: a tensor that was allocated is stored there
     /// right away, and others are copied.
-    fn results(&mut self, value: ValueId, outputs: &[ValueId]) {
+    fn results(&mut self, value: ValueId, outputs: &[ValueId]) -> Result<(), Problem> {
         let mut stored: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-        for (buffer, &output) in self.of(value).into_iter().zip(outputs) {
+        for (buffer, &output) in self.of(value).to_vec().into_iter().zip(outputs) {
             let allocation = self.kernel.defining_op(buffer).filter(|op| {
                 !stored.contains_key(&buffer) && self.kernel.view::<Alloc>(*op).is_some()
             });
@@ -323,10 +352,10 @@ impl Lowering<'_> {
                 continue;
             }
             let from = stored.get(&buffer).copied().unwrap_or(buffer);
-            if let Ok(function) = Function::copy(self.kernel.ty(from)) {
-                let name = self.add(function.name, function.item);
-                self.insert_call(name, vec![from, output], Loc::UNKNOWN);
-            }
+            let function = Function::copy(self.kernel.ty(from))?;
+            let name = self.add(function.name, function.item);
+            self.insert_call(name, vec![from, output], Loc::UNKNOWN);
         }
+        Ok(())
     }
 }

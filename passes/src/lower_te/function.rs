@@ -61,7 +61,7 @@ impl Function {
                 args.push(operand);
             }
         }
-        let name = writer.operation(op)?.unwrap_or_default();
+        let name = writer.operation(op)?.expect("operators have names");
         let results = writer.of(body.result(op, 0))?;
         Ok((writer.finish(name, &results)?, args))
     }
@@ -113,7 +113,10 @@ impl<'a> Writer<'a> {
     /// Adds a parameter for every tensor of `value`.
     fn parameter(&mut self, value: ValueId) {
         let name = self.body.name_hint(value).name;
-        let types = tensor_types(self.body.ty(value)).unwrap_or_default();
+        let Some(types) = tensor_types(self.body.ty(value)) else {
+            self.error.get_or_insert(Problem::FunctionValue);
+            return;
+        };
         let mut tensors = Vec::with_capacity(types.len());
         for ty in types {
             let numbered = format!("p{}", self.parameters);
@@ -173,8 +176,7 @@ impl<'a> Writer<'a> {
             return Ok(None);
         }
         if let Some(TupleGet { tuple, index }) = body.view(op) {
-            let range = field_range(body.ty(tuple), index).unwrap_or_default();
-            let tensors = self.of(tuple)?.get(range).unwrap_or_default().to_vec();
+            let tensors = self.of(tuple)?[field_range(body.ty(tuple), index)].to_vec();
             self.tensors.insert(value, tensors);
             return Ok(None);
         }
