@@ -10,6 +10,7 @@ mod calibrate;
 mod compile;
 mod complete;
 mod consent;
+mod crash;
 mod debug;
 mod egraph;
 mod emit;
@@ -153,6 +154,18 @@ fn dispatch(
         cli.optimize.cache = None;
     }
     cli.note_plugins();
+    let subject = cli.command.as_ref().and_then(args::Command::subject);
+    crash::guard(subject, registry, io, |io| command(&cli, &pipeline, registry, wait, io))
+}
+
+/// Does what `cli` says.
+fn command(
+    cli: &args::Cli,
+    pipeline: &str,
+    registry: &Registry,
+    wait: Option<&mut Wait<'_>>,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
     match &cli.command {
         Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
         Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
@@ -177,10 +190,8 @@ fn dispatch(
         Some(args::Command::View(command)) => view::view(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
-            None if cli.optimize.watch => {
-                watch::watch(&cli.optimize, &pipeline, registry, wait, io)
-            }
-            None => optimize::optimize(&cli.optimize, &pipeline, registry, io),
+            None if cli.optimize.watch => watch::watch(&cli.optimize, pipeline, registry, wait, io),
+            None => optimize::optimize(&cli.optimize, pipeline, registry, io),
         },
     }
 }

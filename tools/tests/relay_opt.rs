@@ -324,6 +324,19 @@ fn a_crash_of_the_verifier_leaves_a_reproducer() {
 }
 
 #[test]
+fn a_crash_of_a_subcommand_leaves_a_reproducer() {
+    let text = "\"relay.func\" @main : fn () -> () {\n  %0 = \"test.panic\"() : () -> ()\n  \
+                \"relay.yield\"(%0) : (()) -> ()\n}\n";
+    let folder = folder("panic-run");
+    std::fs::write(folder.join("model.relay"), text).unwrap();
+    let ran = run_in(folder, &["run", "model.relay"], b"");
+    let parts = ["E0727", "relay-opt crashed: no way to check this", "--emit c", "reproducer: "];
+    expect(&ran, INTERNAL, &[], &parts);
+    let path = ran.err.lines().last().unwrap().strip_prefix("reproducer: ").unwrap();
+    assert!(std::fs::read_to_string(path).unwrap().ends_with(text));
+}
+
+#[test]
 fn inputs_of_two_gigabytes_are_refused() {
     let folder = folder("large");
     // The file takes no space: nothing is ever written to it.

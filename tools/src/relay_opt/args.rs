@@ -23,6 +23,7 @@ pub(super) use self::optimize::{Optimize, Switch, TimingForm};
 pub(super) use self::rewriting::{Egraph, EgraphCommand, ExtractEgraph, Rules, RulesCommand};
 pub(super) use self::surroundings::{Complete, Completions, Lsp, Man, Plugin, PluginCommand};
 pub(super) use self::words::command_help;
+use super::crash::Subject;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -81,6 +82,20 @@ pub(super) enum Command {
     Completions(Completions),
     Complete(Complete),
     Man(Man),
+}
+
+impl Command {
+    /// The model that it compiles.
+    pub(super) fn subject(&self) -> Option<Subject<'_>> {
+        let (path, options) = match self {
+            Command::Run(RunModel { model, options, .. })
+            | Command::Bench(BenchModel { model, options, .. })
+            | Command::Compile(CompileModel { model, options, .. })
+            | Command::View(ViewModel { model, options, .. }) => (model, options),
+            _ => return None,
+        };
+        Some(Subject { path, options })
+    }
 }
 
 /// How diagnostics print.

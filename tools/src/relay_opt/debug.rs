@@ -24,9 +24,9 @@ use self::trial::{Extent, Finding, Predicate, ShellCommand, Trial};
 use super::args::{
     BisectPasses, Budget, DebugPasses, DiagnosticForm, Executor, Fault, ReduceProgram,
 };
+use super::crash::crash;
 use super::input::{self, Input};
 use super::language::{self, Form, infer, verify};
-use super::optimize::crash;
 use super::recorded::Recorded;
 use super::report::Reporter;
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, model, plain};

@@ -9,7 +9,7 @@ use ir_core::files::{self, OutputFile};
 use ir_core::pipeline::{
     BisectLimit, Clock, Instrument, Outcome, PIPELINE_FILE, Pipeline, PrintIr, Reproducer,
     RunOptions, Selection, Timing, TraceFilter, TraceRewrites, VerifyEach, VerifySemantics,
-    catch_panic, run, take_backtrace, write_statistics,
+    catch_panic, run, write_statistics,
 };
 use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
 use rewrites::library::Library;
@@ -18,6 +18,7 @@ use target_core::{Target, targets};
 
 use super::args::{Executor, Optimize, Switch, TimingForm};
 use super::cached::{Noticed, Results};
+use super::crash::{crash, model_text};
 use super::emit::Emit;
 use super::input::{self, Input};
 use super::language::{self, Form, Style, infer, verify};
@@ -794,14 +795,8 @@ impl Session<'_> {
 
     /// The model as text, for a reproducer; empty where it cannot be imported.
     fn model_text(&self, directory: &Path) -> String {
-        let text = catch_panic(|| {
-            let options = &self.args.model;
-            let (module, _) = model::read(&self.args.input, options, self.registry, directory);
-            let mut text = Vec::new();
-            let printed = Form::Relay.print(&module, self.registry, None, &mut text);
-            printed.map(|()| String::from_utf8_lossy(&text).into_owned())
-        });
-        text.ok().and_then(Result::ok).unwrap_or_default()
+        let Optimize { input, model, .. } = self.args;
+        model_text(input, model, self.registry, directory).unwrap_or_default()
     }
 
     /// Everything that ran, as pipeline text.
@@ -820,12 +815,4 @@ fn together(pipeline: &Pipeline, lowered_by: &[String]) -> String {
     let own = (!pipeline.is_empty()).then(|| pipeline.to_string());
     let all: Vec<&str> = own.iter().chain(lowered_by).map(|text| text.as_str()).collect();
     all.join(",")
-}
-
-/// What to say of a panic.
-pub(super) fn crash(message: &str) -> Diagnostic {
-    let mut crash = Diagnostic::error("E0727", format!("relay-opt crashed: {message}"))
-        .help("this is an error of the compiler, not of the input; please report it");
-    crash.notes.extend(take_backtrace());
-    crash
 }

@@ -13,7 +13,7 @@ use super::plain;
 use super::recorded::Recorded;
 
 /// Where the reproducers of a run go, and what they record besides the passes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Reproducers {
     /// The folder that was asked for.
     folder: Option<PathBuf>,

@@ -19,6 +19,7 @@ use relay::text::item_text;
 use rustc_hash::FxBuildHasher;
 
 use super::args::{Optimize, Switch};
+use super::crash::crash;
 use super::input;
 use super::language::{Form, Style, verify};
 use super::report::Reporter;
@@ -169,14 +170,14 @@ impl Watch<'_> {
             database.prepare(threads);
             database.diagnostics(Checks::UntilError)
         });
-        let mut found = checked.unwrap_or_else(|message| vec![super::optimize::crash(&message)]);
+        let mut found = checked.unwrap_or_else(|message| vec![crash(&message)]);
         let checking = start.elapsed();
         let mut compiled = None;
         let start = Instant::now();
         if !found.iter().any(Diagnostic::is_error) {
             let optimized = catch_panic(|| database.optimize(pipeline, threads));
             match optimized {
-                Err(message) => found.push(super::optimize::crash(&message)),
+                Err(message) => found.push(crash(&message)),
                 Ok(optimized) => {
                     self.seen = Some((text, optimized.files));
                     found.extend(optimized.diagnostics);
