@@ -162,49 +162,11 @@ impl<'a> Importer<'a> {
     /// The module whose `@main` computes `graph`.
     pub(crate) fn run(mut self, graph: &Graph<'a>) -> Reported<Import> {
         self.initializers(graph)?;
-        let mut params = Vec::new();
-        for input in &graph.inputs {
-            // Of an old file, the inputs say which constants may be overridden; none is.
-            if self.scopes[0].contains_key(input.name) {
-                continue;
-            }
-            let ty = self.input_type(input)?;
-            self.parameter(input.name, ty);
-            params.push(ty);
-        }
-        let large: Vec<&'a str> = match self.options.weights_over {
-            None => Vec::new(),
-            Some(limit) => {
-                let names = graph.initializers.iter().map(|tensor| tensor.name);
-                names.filter(|name| self.is_constant_over(name, limit)).collect()
-            }
-        };
-        for name in large {
-            if let Some(Value::Constant(tensor)) = self.scopes[0].get(name).cloned() {
-                self.parameter(name, tensor.ty());
-                params.push(tensor.ty());
-                self.weights.insert(name.to_string(), tensor);
-            }
-        }
-        for name in self.options.dims.keys() {
-            let name = Symbol::new(name);
-            let known: Vec<Symbol> = self.open_names().collect();
-            if !known.contains(&name) {
-                let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
-                return Err(Box::new(unknown_dim(name.as_str(), &known)));
-            }
-        }
+        let mut params = self.inputs(graph)?;
+        params.extend(self.large_weights(graph));
+        self.check_dims()?;
         self.nodes(graph)?;
-        let outputs = self.outputs(graph)?;
-        self.loc = Loc::UNKNOWN;
-        let result = match outputs.as_slice() {
-            [] => {
-                let message = "the graph has no outputs";
-                return Err(Box::new(Diagnostic::error("E0806", message)));
-            }
-            [one] => self.materialize(one),
-            many => self.tuple(many),
-        };
+        let result = self.result(graph)?;
         self.insert("relay.yield", &[result], &[], AttrDict::empty(), 0);
         self.sweep();
         let mut type_params: Vec<Symbol> = match self.options.shape_variables {
@@ -223,6 +185,65 @@ impl<'a> Importer<'a> {
         let mut module = Module::new();
         module.items.insert(Symbol::new("main"), main);
         Ok(Import { module, weights: self.weights })
+    }
+
+    /// Makes the inputs of `graph` parameters of `@main`; their types.
+    fn inputs(&mut self, graph: &Graph<'a>) -> Reported<Vec<Type>> {
+        let mut params = Vec::new();
+        for input in &graph.inputs {
+            // Of an old file, the inputs say which constants may be overridden; none is.
+            if self.scopes[0].contains_key(input.name) {
+                continue;
+            }
+            let ty = self.input_type(input)?;
+            self.parameter(input.name, ty);
+            params.push(ty);
+        }
+        Ok(params)
+    }
+
+    /// Makes constants of `graph` parameters of `@main`, where they are as large as the options say;
+    /// their types.
+    fn large_weights(&mut self, graph: &Graph<'a>) -> Vec<Type> {
+        let Some(limit) = self.options.weights_over else { return vec![] };
+        let names = graph.initializers.iter().map(|tensor| tensor.name);
+        let large: Vec<&'a str> = names.filter(|name| self.is_constant_over(name, limit)).collect();
+        let mut params = Vec::new();
+        for name in large {
+            if let Some(Value::Constant(tensor)) = self.scopes[0].get(name).cloned() {
+                self.parameter(name, tensor.ty());
+                params.push(tensor.ty());
+                self.weights.insert(name.to_string(), tensor);
+            }
+        }
+        params
+    }
+
+    /// Refuses extents of the options that the model does not have.
+    fn check_dims(&self) -> Reported<()> {
+        for name in self.options.dims.keys() {
+            let name = Symbol::new(name);
+            let known: Vec<Symbol> = self.open_names().collect();
+            if !known.contains(&name) {
+                let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
+                return Err(Box::new(unknown_dim(name.as_str(), &known)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What `@main` gives.
+    fn result(&mut self, graph: &Graph<'a>) -> Reported<ValueId> {
+        let outputs = self.outputs(graph)?;
+        self.loc = Loc::UNKNOWN;
+        match outputs.as_slice() {
+            [] => {
+                let message = "the graph has no outputs";
+                Err(Box::new(Diagnostic::error("E0806", message)))
+            }
+            [one] => Ok(self.materialize(one)),
+            many => Ok(self.tuple(many)),
+        }
     }
 
     /// Adds a parameter of `@main`.

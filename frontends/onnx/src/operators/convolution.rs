@@ -150,33 +150,18 @@ fn transposed(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
             Window { kernel, strides, dilations, pads: vec![0; 2 * rank] }
         }
     };
-    let same = matches!(mode, "SAME_UPPER" | "SAME_LOWER");
-    if same || output_shape.is_some() {
+    if matches!(mode, "SAME_UPPER" | "SAME_LOWER") || output_shape.is_some() {
         let extents = cx.spatial(&data)?;
-        for axis in 0..rank {
-            let stride = window.strides[axis];
-            let wanted = match &output_shape {
-                // Of a shape with batch and channels, the spatial part.
-                Some(shape) if shape.len() >= rank => shape[shape.len() - rank + axis],
-                Some(shape) => {
-                    return Err(format!(
-                        "expected `output_shape` of {rank} numbers, found {shape:?}"
-                    )
-                    .into());
-                }
-                None => extents[axis] * stride,
-            };
-            let full = (extents[axis] - 1) * stride + window.reach(axis) + output_padding[axis];
-            let total = full - wanted;
-            if total < 0 {
-                // Longer than without padding: the end grows.
-                output_padding[axis] -= total;
+        let wanted = match &output_shape {
+            // Of a shape with batch and channels, the spatial part.
+            Some(shape) if shape.len() >= rank => shape[shape.len() - rank..].to_vec(),
+            Some(shape) => {
+                let message = format!("expected `output_shape` of {rank} numbers, found {shape:?}");
+                return Err(message.into());
             }
-            let total = total.max(0);
-            let less = total / 2;
-            let before = if mode == "SAME_UPPER" { less } else { total - less };
-            (window.pads[axis], window.pads[axis + rank]) = (before, total - before);
-        }
+            None => extents.iter().zip(&window.strides).map(|(extent, by)| extent * by).collect(),
+        };
+        cut(&mut window, &mut output_padding, &extents, &wanted, mode == "SAME_UPPER");
     }
     let channels = cx.ty(&weight)?.shape[1].known().map(|channels| channels.saturating_mul(groups));
     let layout = ["IOW", "IOHW", "IODHW"][rank - 1].to_string();
@@ -192,4 +177,28 @@ fn transposed(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     }
     let result = cx.op_with(name, &[&data, &weight], attrs)?;
     with_bias(cx, result)
+}
+
+/// Pads a transposed convolution of an input of `extents` so that its result has those `wanted`:
+/// what is too much is cut off at both ends, at the upper one more where `upper` says so.
+fn cut(
+    window: &mut Window,
+    output_padding: &mut [i64],
+    extents: &[i64],
+    wanted: &[i64],
+    upper: bool,
+) {
+    let rank = extents.len();
+    for axis in 0..rank {
+        let last = (extents[axis] - 1) * window.strides[axis];
+        let total = last + window.reach(axis) + output_padding[axis] - wanted[axis];
+        if total < 0 {
+            // Longer than without padding: the end grows.
+            output_padding[axis] -= total;
+        }
+        let total = total.max(0);
+        let less = total / 2;
+        let before = if upper { less } else { total - less };
+        (window.pads[axis], window.pads[axis + rank]) = (before, total - before);
+    }
 }

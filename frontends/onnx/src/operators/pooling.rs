@@ -53,28 +53,10 @@ fn pool(cx: &mut Cx<'_, '_>, names: [&str; 3], include: Option<bool>) -> Result<
         .into());
     };
     let mut window = Window::of(cx, &data, kernel)?;
-    // By how much a last window reaches over the padded end.
-    let mut over = vec![0; rank];
-    let mut counts = vec![0; rank];
-    if cx.flag("ceil_mode", false)? {
-        // A window more than fits, unless it would begin after the input: pad to its end.
-        let extents = cx.spatial(&data)?;
-        for axis in 0..rank {
-            let (before, after) = (window.pads[axis], window.pads[axis + rank]);
-            let (stride, reach) = (window.strides[axis], window.reach(axis));
-            let padded = extents[axis] + before + after;
-            let mut count = (padded - reach).max(0).div_euclid(stride) + 1;
-            if padded >= reach
-                && (padded - reach) % stride != 0
-                && count * stride < extents[axis] + before
-            {
-                count += 1;
-            }
-            counts[axis] = count;
-            over[axis] = ((count - 1) * stride + reach - padded).max(0);
-            window.pads[axis + rank] += over[axis];
-        }
-    }
+    let ends = match cx.flag("ceil_mode", false)? {
+        true => ends(&mut window, &cx.spatial(&data)?),
+        false => vec![],
+    };
     let mut attrs = attr("pool_size", window.kernel.clone())
         .with("strides", &window.strides)
         .with("dilation", &window.dilations)
@@ -85,20 +67,52 @@ fn pool(cx: &mut Cx<'_, '_>, names: [&str; 3], include: Option<bool>) -> Result<
     let mut result = cx.op_with(name, &[&data], attrs)?;
     if include == Some(true) {
         // Beyond the padding nothing counts: the last mean is over fewer elements.
-        for axis in (0..rank).filter(|axis| over[*axis] > 0) {
-            let inside = (0..window.kernel[axis])
-                .filter(|tap| tap * window.dilations[axis] < window.reach(axis) - over[axis])
-                .count();
-            let count = usize::try_from(counts[axis]).unwrap_or(0);
-            let mut factors = vec![1.0; count];
-            if let Some(last) = factors.last_mut() {
-                *last = window.kernel[axis] as f64 / inside.max(1) as f64;
-            }
+        for (axis, end) in ends.iter().enumerate().filter(|(_, end)| end.over > 0) {
+            let factors = factors(&window, axis, end);
             let mut shape = vec![1; rank - axis];
-            shape[0] = counts[axis];
+            shape[0] = factors.len() as i64;
             let factors = cx.floats_like(&factors, &shape, &result)?;
             result = cx.op("multiply", &[&result, &factors])?;
         }
     }
     Ok(result)
+}
+
+/// Where the last window of an axis ends.
+struct End {
+    /// How many windows there are.
+    count: i64,
+    /// By how much the last one reaches over the padded end.
+    over: i64,
+}
+
+/// Pads the input to the end of a window more than fits, along each axis of `extents`, unless it
+/// would begin after the input.
+fn ends(window: &mut Window, extents: &[i64]) -> Vec<End> {
+    let rank = extents.len();
+    let mut ends = Vec::with_capacity(rank);
+    for (axis, extent) in extents.iter().enumerate() {
+        let (before, after) = (window.pads[axis], window.pads[axis + rank]);
+        let (stride, reach) = (window.strides[axis], window.reach(axis));
+        let padded = extent + before + after;
+        let mut count = (padded - reach).max(0).div_euclid(stride) + 1;
+        let is_partial = padded >= reach && (padded - reach) % stride != 0;
+        if is_partial && count * stride < extent + before {
+            count += 1;
+        }
+        let over = ((count - 1) * stride + reach - padded).max(0);
+        window.pads[axis + rank] += over;
+        ends.push(End { count, over });
+    }
+    ends
+}
+
+/// By window along `axis`: what its mean over all elements is multiplied by, for one over those that
+/// do not lie beyond the `end`.
+fn factors(window: &Window, axis: usize, end: &End) -> Vec<f64> {
+    let inside = (0..window.kernel[axis])
+        .filter(|tap| tap * window.dilations[axis] < window.reach(axis) - end.over)
+        .count();
+    let last = window.kernel[axis] as f64 / inside.max(1) as f64;
+    (1..=end.count).map(|number| if number == end.count { last } else { 1.0 }).collect()
 }

@@ -151,9 +151,44 @@ fn part(cx: &mut Cx<'_, '_>, value: &Value, count: usize) -> Result<Vec<Value>, 
     parts.iter().map(|part| cx.squeeze(part, &[0])).collect()
 }
 
+/// What a network takes, in parts by direction.
+struct Inputs {
+    /// (steps, batch, size).
+    data: Value,
+    steps: i64,
+    lengths: Option<Value>,
+    /// By direction: whether it goes from the last step to the first.
+    directions: Vec<bool>,
+    weights: Vec<Value>,
+    recurrences: Vec<Value>,
+    biases: Option<Vec<Value>>,
+    peepholes: Option<Vec<Value>>,
+    /// The state before the first step, and of LSTM the cell: each zero where it is not given.
+    initial: Vec<Option<Vec<Value>>>,
+    /// (batch, hidden).
+    zeros: Value,
+}
+
 fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
-    let (mut data, weights, recurrences) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
     let batch_first = cx.flag("layout", false)?;
+    let inputs = inputs(cx, cell, batch_first)?;
+    let activations = activations(cx, cell, inputs.directions.len())?;
+    let (mut sequences, mut finals) = (Vec::new(), Vec::new());
+    for (index, &reversed) in inputs.directions.iter().enumerate() {
+        let own = &activations[index * cell.defaults.len()..][..cell.defaults.len()];
+        let (direction, bias) = direction(cx, cell, &inputs, index, own)?;
+        let data = turned(cx, &inputs.data, reversed, &inputs.lengths)?;
+        let products = products(cx, &data, &inputs.weights[index], bias, inputs.steps)?;
+        let (sequence, last) = unrolled(cx, cell, &inputs, index, &direction, &products)?;
+        let sequence = turned(cx, &sequence, reversed, &inputs.lengths)?;
+        sequences.push(cx.expand_dims(&sequence, 1)?);
+        finals.push(last);
+    }
+    results(cx, cell, &sequences, &finals, batch_first)
+}
+
+fn inputs(cx: &mut Cx<'_, '_>, cell: &Cell, batch_first: bool) -> Result<Inputs, Fault> {
+    let (mut data, weights, recurrences) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
     if batch_first {
         data = cx.transpose(&data, &[1, 0, 2])?;
     }
@@ -177,78 +212,114 @@ fn network(cx: &mut Cx<'_, '_>, cell: &Cell) -> Result<Vec<Value>, Fault> {
     if !(1..=MAX_STEPS).contains(&steps) {
         return Err(format!("expected 1 to {MAX_STEPS} steps, found {steps}").into());
     }
+    let is_lstm = cell.gates == 4;
     let lengths = lengths(cx, steps)?;
     let weights = part(cx, &weights, count)?;
     let recurrences = part(cx, &recurrences, count)?;
-    let optional = |cx: &mut Cx<'_, '_>, index: usize| match cx.optional(index) {
-        Some(value) => part(cx, &value, count).map(Some),
-        None => Ok(None),
-    };
-    let biases = optional(cx, 3)?;
-    let peepholes = if cell.gates == 4 { optional(cx, 7)? } else { None };
-    let mut initial: Vec<Option<Vec<Value>>> = Vec::new();
-    for index in [5, 6].into_iter().take(if cell.gates == 4 { 2 } else { 1 }) {
+    let biases = cx.optional(3).map(|value| part(cx, &value, count)).transpose()?;
+    let peepholes = cx.optional(7).filter(|_| is_lstm);
+    let peepholes = peepholes.map(|value| part(cx, &value, count)).transpose()?;
+    let mut initial = Vec::new();
+    for index in [5, 6].into_iter().take(if is_lstm { 2 } else { 1 }) {
         let value = match cx.optional(index) {
             Some(value) if batch_first => Some(cx.transpose(&value, &[1, 0, 2])?),
             other => other,
         };
         initial.push(value.map(|value| part(cx, &value, count)).transpose()?);
     }
-    let dtype = cx.dtype(&data)?;
-    let zeros = match batch.known() {
-        Some(batch) => cx.full(dtype, &[batch, hidden], 0.0)?,
+    let zeros = zeros(cx, &data, batch, hidden)?;
+    Ok(Inputs {
+        data,
+        steps,
+        lengths,
+        directions,
+        weights,
+        recurrences,
+        biases,
+        peepholes,
+        initial,
+        zeros,
+    })
+}
+
+/// Zeros, (batch, hidden), of the type of `data`, (steps, batch, size).
+fn zeros(cx: &mut Cx<'_, '_>, data: &Value, batch: Dim, hidden: i64) -> Result<Value, Fault> {
+    let dtype = cx.dtype(data)?;
+    match batch.known() {
+        Some(batch) => cx.full(dtype, &[batch, hidden], 0.0),
         None => {
-            let shape = cx.shape_of(&data)?;
+            let shape = cx.shape_of(data)?;
             let batch = super::shape::part(cx, &shape, 1, 2)?;
             let shape = cx.concatenate(&[batch, cx.int_vector(&[hidden])], 0)?;
-            cx.op_with("dyn.zeros", &[&shape], attr("dtype", dtype))?
+            cx.op_with("dyn.zeros", &[&shape], attr("dtype", dtype))
         }
-    };
-    let activations = activations(cx, cell, count)?;
-    let reset_after = cx.flag("linear_before_reset", false)?;
-    let (mut sequences, mut finals) = (Vec::new(), Vec::new());
-    for (index, reversed) in directions.into_iter().enumerate() {
-        let bias = match &biases {
-            Some(biases) => Some(halves(cx, &biases[index], cell.gates, reset_after)?),
-            None => None,
-        };
-        let peepholes = match &peepholes {
-            Some(peepholes) => Some(cx.split(&peepholes[index], 3, 0)?),
-            None => None,
-        };
-        let per = cell.defaults.len();
-        let direction = Direction {
-            recurrence: cx.shared(&recurrences[index]),
-            by_gate: match cell.gates == 3 && !reset_after {
-                true => Some(cx.split(&recurrences[index], 3, 0)?),
-                false => None,
-            },
-            last_bias: bias.as_ref().and_then(|(_, last)| last.clone()),
-            peepholes,
-            activations: activations[index * per..(index + 1) * per].to_vec(),
-            clip: cx.float_if("clip")?,
-            coupled: cx.flag("input_forget", false)?,
-        };
-        let state = |list: usize| match &initial[list] {
-            Some(values) => values[index].clone(),
-            None => zeros.clone(),
-        };
-        let mut state = State { hidden: state(0), cell: (cell.gates == 4).then(|| state(1)) };
-        let ordered = turned(cx, &data, reversed, &lengths)?;
-        let products = products(cx, &ordered, &weights[index], bias.map(|(sum, _)| sum), steps)?;
-        let mut outputs = Vec::new();
-        for (step, product) in products.iter().enumerate() {
-            let after = (cell.step)(cx, &direction, product, &state)?;
-            let (state_after, output) = masked(cx, &lengths, step as i64, state, after, &zeros)?;
-            state = state_after;
-            outputs.push(cx.expand_dims(&output, 0)?);
-        }
-        let sequence = cx.concatenate(&outputs, 0)?;
-        let sequence = turned(cx, &sequence, reversed, &lengths)?;
-        sequences.push(cx.expand_dims(&sequence, 1)?);
-        finals.push(state);
     }
-    let all = cx.concatenate(&sequences, 1)?;
+}
+
+/// The parameters of direction `index`, and the bias of the products of its inputs.
+fn direction(
+    cx: &mut Cx<'_, '_>,
+    cell: &Cell,
+    inputs: &Inputs,
+    index: usize,
+    activations: &[Activation],
+) -> Result<(Direction, Option<Value>), Fault> {
+    let reset_after = cx.flag("linear_before_reset", false)?;
+    let biases = inputs.biases.as_ref();
+    let bias = biases.map(|all| halves(cx, &all[index], cell.gates, reset_after)).transpose()?;
+    let (bias, last_bias) = bias.map_or((None, None), |(bias, last)| (Some(bias), last));
+    let peepholes = inputs.peepholes.as_ref();
+    let direction = Direction {
+        peepholes: peepholes.map(|all| cx.split(&all[index], 3, 0)).transpose()?,
+        recurrence: cx.shared(&inputs.recurrences[index]),
+        by_gate: match cell.gates == 3 && !reset_after {
+            true => Some(cx.split(&inputs.recurrences[index], 3, 0)?),
+            false => None,
+        },
+        last_bias,
+        activations: activations.to_vec(),
+        clip: cx.float_if("clip")?,
+        coupled: cx.flag("input_forget", false)?,
+    };
+    Ok((direction, bias))
+}
+
+/// The steps of direction `index` on the `products` of its inputs: the outputs of all, (steps, batch,
+/// hidden), and the state after the last.
+fn unrolled(
+    cx: &mut Cx<'_, '_>,
+    cell: &Cell,
+    inputs: &Inputs,
+    index: usize,
+    direction: &Direction,
+    products: &[Value],
+) -> Result<(Value, State), Fault> {
+    let initial = |values: &Option<Vec<Value>>| match values {
+        Some(values) => values[index].clone(),
+        None => inputs.zeros.clone(),
+    };
+    let mut state =
+        State { hidden: initial(&inputs.initial[0]), cell: inputs.initial.get(1).map(initial) };
+    let mut outputs = Vec::new();
+    for (step, product) in products.iter().enumerate() {
+        let after = (cell.step)(cx, direction, product, &state)?;
+        let (lengths, zeros) = (&inputs.lengths, &inputs.zeros);
+        let (state_after, output) = masked(cx, lengths, step as i64, state, after, zeros)?;
+        state = state_after;
+        outputs.push(cx.expand_dims(&output, 0)?);
+    }
+    Ok((cx.concatenate(&outputs, 0)?, state))
+}
+
+/// The outputs of all steps, then the last ones, then of LSTM the last cells.
+fn results(
+    cx: &mut Cx<'_, '_>,
+    cell: &Cell,
+    sequences: &[Value],
+    finals: &[State],
+    batch_first: bool,
+) -> Result<Vec<Value>, Fault> {
+    let all = cx.concatenate(sequences, 1)?;
     let mut last = |value: fn(&State) -> Option<&Value>| {
         let parts = finals.iter().filter_map(value).map(|value| cx.expand_dims(value, 0));
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
