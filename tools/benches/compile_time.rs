@@ -14,9 +14,7 @@ use ir_core::{Module, Random, Registry, Symbol, TensorData};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use relay::arrays::{Arrays, load, save};
-use target_core::Target;
-use tools::executor::{BuildOptions, Fusion, Program, bind};
-use tools::progress::Progress;
+use tools::executor::{BuildOptions, Program, bind};
 
 /// Set in the processes that compile: where the arrays are, or nothing for the text alone.
 const WEIGHTS: &str = "COMPILE_TIME_WEIGHTS";
@@ -44,16 +42,7 @@ fn compile(weights: &str) {
     }
     let options = ir_core::Options::read(&[]).expect("no option is required");
     let target = target_c::CTarget::new(options).expect("the default is the machine at hand");
-    let threads = target.capabilities().threads;
-    let progress = Progress::hidden();
-    let options = BuildOptions {
-        target: &target,
-        fusion: Fusion::Dominator,
-        threads,
-        interpret: false,
-        checked: true,
-        progress: &progress,
-    };
+    let options = BuildOptions::new(&target);
     let mut found = Vec::new();
     let built = Program::build(module, &registry, &options, &mut found);
     assert!(!built.expect("it compiles").0.kernels().is_empty());

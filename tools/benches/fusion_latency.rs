@@ -18,8 +18,7 @@ use relay::inference::infer_module;
 use relay::interpreter::spreads;
 use relay::text::parse;
 use target_c::CTarget;
-use tools::executor::{BuildOptions, Fusion, Program, bind};
-use tools::progress::Progress;
+use tools::executor::{BuildOptions, Program, bind};
 use transformer::transformer;
 
 /// How kernels are chosen, and how the table calls that.
@@ -79,15 +78,7 @@ fn build(name: &str, fuse: &str, registry: &Registry) -> Program {
     let options = RunOptions::default();
     let ran = run(&passes, &mut module, registry, options, &mut [], &mut Vec::new());
     assert!(ran.expect("nothing is written").diagnostics.is_empty());
-    let progress = Progress::hidden();
-    let options = BuildOptions {
-        target: &target,
-        fusion: Fusion::Dominator,
-        threads: 1,
-        interpret: false,
-        checked: true,
-        progress: &progress,
-    };
+    let options = BuildOptions { threads: 1, ..BuildOptions::new(&target) };
     let built = Program::build(module, registry, &options, &mut Vec::new());
     let (mut program, _) = built.unwrap_or_else(|found| panic!("{name}: {found:?}"));
     program.set_inputs(&inputs).expect("they have the types of the parameters");

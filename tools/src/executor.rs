@@ -8,6 +8,7 @@ pub mod calibrate;
 pub mod memory;
 pub mod peak;
 pub mod profile;
+pub mod progress;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -26,8 +27,8 @@ use te::compute::Work;
 
 pub use passes::pipelines::Fusion;
 
-use crate::progress::{PassProgress, Progress};
 use profile::{Calls, Profile};
+use progress::{PassProgress, Progress};
 
 /// The passes that a program goes through for `target`.
 pub fn pipeline(target: &dyn Target, fusion: Fusion) -> Pipeline {
@@ -64,14 +65,15 @@ pub struct BuildOptions<'a> {
     /// not checked computes anything, from its operands alone.
     pub checked: bool,
     /// Told how far it is.
-    pub progress: &'a Progress,
+    pub progress: &'a dyn Progress,
 }
 
 impl<'a> BuildOptions<'a> {
-    /// For `target` and as many threads as it has, as programs are compiled where nobody says how.
-    pub fn new(target: &'a dyn Target, progress: &'a Progress) -> BuildOptions<'a> {
+    /// For `target` and as many threads as it has, as programs are compiled where nobody says how, and
+    /// telling nobody how far it is.
+    pub fn new(target: &'a dyn Target) -> BuildOptions<'a> {
         let (fusion, threads) = (Fusion::Dominator, target.capabilities().threads);
-        BuildOptions { target, fusion, threads, interpret: false, checked: true, progress }
+        BuildOptions { target, fusion, threads, interpret: false, checked: true, progress: &() }
     }
 }
 

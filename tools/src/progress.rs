@@ -1,14 +1,13 @@
 //! Progress of long work, on a terminal.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ir_core::Module;
-use ir_core::pipeline::{Instrument, StepCx};
+
+use crate::executor::progress::Progress;
 
 /// Work that takes less than this shows nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -16,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A line on standard error that appears after a second and goes away with the value: a bar where
 /// it is known how many steps there are. Nothing where that is no terminal.
 #[derive(Default)]
-pub struct Progress {
+pub struct Bar {
     shown: Option<Shown>,
 }
 
@@ -29,16 +28,11 @@ struct Shown {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Progress {
-    /// Progress that nobody sees.
-    pub fn hidden() -> Progress {
-        Progress::default()
-    }
-
+impl Bar {
     /// Progress on standard error, where that is a terminal.
-    pub fn on_terminal(is_terminal: bool) -> Progress {
+    pub fn on_terminal(is_terminal: bool) -> Bar {
         if !is_terminal {
-            return Progress::hidden();
+            return Bar::default();
         }
         // Until it is known how many steps there are, there is nothing to fill.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
@@ -55,11 +49,12 @@ impl Progress {
         };
         let thread = std::thread::Builder::new().name("progress".to_string()).spawn(show).ok();
         let started = AtomicU64::new(0);
-        Progress { shown: Some(Shown { bar, started, done, thread }) }
+        Bar { shown: Some(Shown { bar, started, done, thread }) }
     }
+}
 
-    /// Expects so many more steps.
-    pub fn expect(&self, steps: usize) {
+impl Progress for Bar {
+    fn expect(&self, steps: usize) {
         if let Some(Shown { bar, .. }) = &self.shown
             && steps > 0
         {
@@ -73,8 +68,7 @@ impl Progress {
         }
     }
 
-    /// Goes on to the next step, `what`.
-    pub fn step(&self, what: &str) {
+    fn step(&self, what: &str) {
         if let Some(Shown { bar, started, .. }) = &self.shown {
             bar.set_message(what.to_string());
             bar.set_position(started.fetch_add(1, Ordering::Relaxed));
@@ -82,7 +76,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for Bar {
     fn drop(&mut self) {
         let Some(Shown { bar, done, thread, .. }) = self.shown.take() else { return };
         // The thread may be past waiting.
@@ -94,23 +88,13 @@ impl Drop for Progress {
     }
 }
 
-/// Each pass is a step.
-pub(crate) struct PassProgress<'a>(pub(crate) &'a Progress);
-
-impl Instrument for PassProgress<'_> {
-    fn before(&mut self, cx: StepCx<'_>, _: &Module, _: &mut dyn io::Write) -> io::Result<()> {
-        self.0.step(cx.step.def.name);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn there_is_a_bar_only_where_there_is_something_to_fill() {
-        let progress = Progress::on_terminal(true);
+        let progress = Bar::on_terminal(true);
         let length = || progress.shown.as_ref().and_then(|shown| shown.bar.length());
         progress.step("a search");
         progress.expect(0);

@@ -18,7 +18,6 @@ use serde_json::json;
 use target_core::targets;
 
 use crate::executor::{BuildOptions, Program};
-use crate::progress::Progress;
 
 /// Serves the protocol above on `input` and `output` until the input ends. The error is what went
 /// wrong, for people.
@@ -100,8 +99,7 @@ fn load(folder: &Path, threads: usize, registry: &Registry) -> Result<Program, S
     ir_core::verify(&module, registry).map_err(all)?;
     let target = targets(registry).parse(&format!("c{{threads={threads}}}")).map_err(one)?;
     let mut remarks = Vec::new();
-    let progress = Progress::hidden();
-    let options = BuildOptions { threads, ..BuildOptions::new(&*target, &progress) };
+    let options = BuildOptions { threads, ..BuildOptions::new(&*target) };
     let built = Program::build(module, registry, &options, &mut remarks);
     let (mut program, _) = built.map_err(all)?;
     let mut inputs: Vec<TensorData> = Vec::new();

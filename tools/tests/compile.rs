@@ -12,8 +12,7 @@ use ir_core::{DType, Module, Registry, Spread, TensorData, verify};
 use relay::arrays::{self, Arrays};
 use target_core::Targets;
 use target_core::package::{Input, Model};
-use tools::executor::{BuildOptions, Fusion};
-use tools::progress::Progress;
+use tools::executor::BuildOptions;
 
 const CONVOLUTIONS: &str = r#"
 #[version = "0.0.5"]
@@ -453,15 +452,7 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     let constant = TensorData::from_f64(DType::FLOAT32, &[10, 48], &[0.25; 480]).expect("a tensor");
     let module: &mut Module = &mut module;
     assert!(tools::executor::bind(module, &[("w3".to_string(), constant)]).is_empty());
-    let progress = Progress::hidden();
-    let options = BuildOptions {
-        target: &*target,
-        fusion: Fusion::Dominator,
-        threads: workers,
-        interpret: false,
-        checked: true,
-        progress: &progress,
-    };
+    let options = BuildOptions { threads: workers, ..BuildOptions::new(&*target) };
     let lowered = tools::executor::lower(module, registry, &options, &mut vec![]);
     let layout = lowered.expect("kernels").layout;
     let names = ["x", "w0", "b0", "w1", "w2"];

@@ -5,8 +5,7 @@ mod program;
 use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
 use relay::interpreter::{Interpreter, Value, flatten};
 use target_core::targets;
-use tools::executor::{BuildOptions, Fusion, Program};
-use tools::progress::Progress;
+use tools::executor::{BuildOptions, Program};
 
 use crate::scratch::registry;
 use program::Choices;
@@ -70,15 +69,7 @@ fn run(
     registry: &Registry,
 ) -> Result<Vec<TensorData>, Vec<Diagnostic>> {
     let target = targets(registry).parse(target).map_err(|error| vec![error])?;
-    let progress = Progress::hidden();
-    let options = BuildOptions {
-        target: &*target,
-        fusion: Fusion::Dominator,
-        threads: 1,
-        interpret,
-        checked: true,
-        progress: &progress,
-    };
+    let options = BuildOptions { threads: 1, interpret, ..BuildOptions::new(&*target) };
     let (mut program, _) = Program::build(module, registry, &options, &mut Vec::new())?;
     let run = program.set_inputs(inputs).and_then(|()| program.run());
     run.and_then(|()| program.outputs()).map_err(|error| vec![error])

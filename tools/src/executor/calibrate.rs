@@ -11,8 +11,7 @@ use relay::inference::infer_module;
 use target_core::Target;
 
 use super::peak::{buffers, copy};
-use super::{BuildOptions, Fusion, Program, bind};
-use crate::progress::Progress;
+use super::{BuildOptions, Program, bind};
 
 /// What was measured.
 #[derive(Clone, PartialEq, Debug)]
@@ -142,16 +141,7 @@ fn program(
         // Programs without a weight have no parameter of this name.
         bind(&mut module, &[("w".to_string(), weight)]);
     }
-    let progress = Progress::hidden();
-    let threads = target.capabilities().threads;
-    let options = BuildOptions {
-        target,
-        fusion: Fusion::Dominator,
-        threads,
-        interpret: false,
-        checked: true,
-        progress: &progress,
-    };
+    let options = BuildOptions::new(target);
     let (mut program, _) = Program::build(module, registry, &options, &mut found)?;
     let inputs = program.inputs().iter().map(|ty| {
         let tensor = ty.as_tensor();

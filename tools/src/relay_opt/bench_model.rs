@@ -18,7 +18,7 @@ use crate::executor::peak::{self, Peak};
 use crate::executor::profile::Profile;
 use crate::executor::{self, BuildTimes, Program};
 use crate::io::Io;
-use crate::progress::Progress;
+use crate::progress::Bar;
 
 /// What was measured.
 struct Measured {
@@ -91,7 +91,7 @@ fn measure(
         constants.push((name, value));
     }
     executor::bind(&mut module, &constants);
-    let progress = Progress::on_terminal(io.styled);
+    let progress = Bar::on_terminal(io.styled);
     let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);

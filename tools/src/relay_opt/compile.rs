@@ -19,7 +19,7 @@ use super::targets::target;
 use super::{DIAGNOSTICS, OK};
 use crate::executor::{self, BuildOptions, Lowered, MAIN};
 use crate::io::Io;
-use crate::progress::Progress;
+use crate::progress::Bar;
 
 /// Runs the subcommand and returns the exit status.
 ///
@@ -39,7 +39,7 @@ pub(super) fn compile(
         .ok()
         .and_then(|()| load(&args.model, &args.options, registry, &mut reporter, &mut found, io));
     let files = module.and_then(|module| {
-        let progress = Progress::on_terminal(io.styled);
+        let progress = Bar::on_terminal(io.styled);
         let files = package(args, module, registry, &mut found, &io.directory, &progress);
         let failed = |mut errors: Vec<Diagnostic>| {
             name_extents(&mut errors, &args.model, &args.options, &io.directory);
@@ -66,7 +66,7 @@ fn package(
     registry: &Registry,
     found: &mut Vec<Diagnostic>,
     directory: &Path,
-    progress: &Progress,
+    progress: &Bar,
 ) -> Result<Vec<File>, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
     let target = target(&args.kernels.machine, registry).map_err(one)?;

@@ -30,8 +30,9 @@ use super::language::{self, Form, infer, verify};
 use super::recorded::Recorded;
 use super::report::Reporter;
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, model, plain};
+use crate::executor::progress::Progress;
 use crate::io::Io;
-use crate::progress::Progress;
+use crate::progress::Bar;
 
 /// A program that shows a fault.
 struct Session {
@@ -201,7 +202,7 @@ pub(super) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
 /// Where the fault of a session begins.
 fn bisected(session: &Session, io: &Io<'_>) -> Option<Place> {
     let Session { trial, module, text, .. } = session;
-    bisect::bisect(module, text, trial, io.interrupt(), &Progress::on_terminal(io.styled))
+    bisect::bisect(module, text, trial, io.interrupt(), &Bar::on_terminal(io.styled))
 }
 
 /// Reads what the arguments name, and finds out what the fault is.
@@ -435,7 +436,7 @@ fn search(
     file: Option<&Path>,
     io: &Io<'_>,
 ) -> Result<Option<Reduced>, Diagnostic> {
-    let progress = Progress::on_terminal(io.styled);
+    let progress = Bar::on_terminal(io.styled);
     progress.step("the program as it is");
     let mut written = Ok(());
     let write = |text: &str| match file {

@@ -30,8 +30,9 @@ use super::semantics::Trials;
 use super::tree::Tree;
 use super::watchdog::{LastWords, Watchdog};
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, expectations, model, plain, provenance};
+use crate::executor::progress::{PassProgress, Progress};
 use crate::io::Io;
-use crate::progress::{PassProgress, Progress};
+use crate::progress::Bar;
 
 /// What became of one part of the input.
 enum PartResult {
@@ -597,7 +598,7 @@ impl Session<'_> {
         let folder = args.print_ir_tree_dir.as_ref().map(|folder| io.directory.join(folder));
         let mut tree = folder.map(|folder| Tree::new(&print, folder));
         // Where passes print, that is how far they are.
-        let progress = Progress::on_terminal(io.styled && !self.prints_on_the_way());
+        let progress = Bar::on_terminal(io.styled && !self.prints_on_the_way());
         progress.expect(self.pipeline.steps().len());
         let mut steps = PassProgress(&progress);
         let mut trace = TraceRewrites::new(self.trace.clone());

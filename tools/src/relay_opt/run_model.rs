@@ -25,7 +25,7 @@ use target_core::checks::FAILED;
 use crate::executor::profile::Profile;
 use crate::executor::{self, BuildOptions, MAIN, Program, memory};
 use crate::io::Io;
-use crate::progress::Progress;
+use crate::progress::Bar;
 
 /// Elements of each result that are printed.
 const SHOWN: usize = 6;
@@ -297,7 +297,7 @@ impl Runner<'_> {
             }
         }
         executor::bind(&mut module, &constants);
-        let progress = Progress::on_terminal(self.is_terminal);
+        let progress = Bar::on_terminal(self.is_terminal);
         let options = args.kernels.build_options(&*target, &progress);
         let options = BuildOptions { interpret, ..options.map_err(|error| vec![error])? };
         let built = Program::build(module, self.registry, &options, found);

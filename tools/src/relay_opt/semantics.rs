@@ -17,7 +17,6 @@ use target_core::targets;
 use te::loops::{KERNEL, OUTPUTS};
 
 use crate::executor::{BuildOptions, Program};
-use crate::progress::Progress;
 
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
 const STEP_LIMIT: u64 = 100_000_000;
@@ -226,8 +225,7 @@ impl Trials {
             errors.into_iter().next().unwrap_or_else(unknown)
         };
         let target = targets(registry).parse("c{threads=1}")?;
-        let progress = Progress::hidden();
-        let options = BuildOptions { interpret, ..BuildOptions::new(&*target, &progress) };
+        let options = BuildOptions { interpret, ..BuildOptions::new(&*target) };
         let built = Program::build(module.clone(), registry, &options, &mut vec![]);
         let (mut program, _) = built.map_err(first)?;
         self.run(module, registry, &mut |call, _, arguments| {

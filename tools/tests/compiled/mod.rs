@@ -20,8 +20,7 @@ use target_core::checks::first_failure;
 use target_core::program::Layout;
 use target_core::{Buffer, Executable};
 use te::loops::{Call, KERNEL};
-use tools::executor::{BuildOptions, Fusion, Lowered, lower};
-use tools::progress::Progress;
+use tools::executor::{BuildOptions, Lowered, lower};
 
 /// A number that an environment variable gives.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
@@ -127,15 +126,7 @@ pub(crate) fn lowered(
     target: &CTarget,
 ) -> Result<(Module, Layout), String> {
     let mut module = case.module.clone();
-    let progress = Progress::hidden();
-    let options = BuildOptions {
-        target,
-        fusion: Fusion::Dominator,
-        threads: 1,
-        interpret: false,
-        checked: true,
-        progress: &progress,
-    };
+    let options = BuildOptions { threads: 1, ..BuildOptions::new(target) };
     let result = catch_panic(|| lower(&mut module, registry, &options, &mut Vec::new()));
     let lowered = result.map_err(|panic| format!("panic: {panic}"))?;
     let Lowered { layout, .. } =

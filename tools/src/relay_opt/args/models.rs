@@ -6,8 +6,8 @@ use clap::{ArgAction, Args, ValueEnum};
 use ir_core::Diagnostic;
 use target_core::Target;
 
+use crate::executor::progress::Progress;
 use crate::executor::{BuildOptions, Fusion};
-use crate::progress::Progress;
 
 /// Writes a page that shows what passes do to a program.
 ///
@@ -119,14 +119,14 @@ impl Kernels {
     pub(crate) fn build_options<'a>(
         &self,
         target: &'a dyn Target,
-        progress: &'a Progress,
+        progress: &'a dyn Progress,
     ) -> Result<BuildOptions<'a>, Diagnostic> {
         let fusion = match self.fuse {
             Fuse::Dominator => Fusion::Dominator,
             Fuse::Search => Fusion::Search(target.costs()?),
         };
         let checked = !self.unchecked;
-        Ok(BuildOptions { fusion, checked, ..BuildOptions::new(target, progress) })
+        Ok(BuildOptions { fusion, checked, progress, ..BuildOptions::new(target) })
     }
 }
 

@@ -3,7 +3,7 @@
 use ir_core::pipeline::{Oracle, Outcome};
 use ir_core::{Interrupt, Module, Rewrite, WatchOptions};
 
-use crate::progress::Progress;
+use crate::executor::progress::Progress;
 use crate::relay_opt::language::verify;
 use crate::relay_opt::semantics::Trials;
 
@@ -45,7 +45,7 @@ pub(crate) fn bisect(
     text: &str,
     trial: &Trial,
     interrupt: Interrupt,
-    progress: &Progress,
+    progress: &dyn Progress,
 ) -> Option<Place> {
     progress.step("all passes");
     let finding = trial.check(module, text, Extent::All)?;
