@@ -14,7 +14,7 @@ use ir_core::{Module, Random, Registry, Symbol, TensorData};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use relay::arrays::{Arrays, load, save};
-use tools::executor::{BuildOptions, Program, bind};
+use runtime::{BuildOptions, Program, bind};
 
 /// Set in the processes that compile: where the arrays are, or nothing for the text alone.
 const WEIGHTS: &str = "COMPILE_TIME_WEIGHTS";

@@ -17,8 +17,8 @@ use passes::pipelines;
 use relay::inference::infer_module;
 use relay::interpreter::spreads;
 use relay::text::parse;
+use runtime::{BuildOptions, Program, bind};
 use target_c::CTarget;
-use tools::executor::{BuildOptions, Program, bind};
 use transformer::transformer;
 
 /// How kernels are chosen, and how the table calls that.

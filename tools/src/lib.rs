@@ -1,7 +1,6 @@
 //! The command-line tools, as functions that tests and other tools call in process.
 
 pub mod codes;
-pub mod executor;
 pub mod interrupt;
 pub mod io;
 pub mod lit;

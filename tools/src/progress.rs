@@ -6,8 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::executor::progress::Progress;
+use runtime::progress::Progress;
 
 /// Work that takes less than this shows nothing.
 const PATIENCE: Duration = Duration::from_secs(1);

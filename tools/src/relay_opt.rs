@@ -19,7 +19,6 @@ mod folder;
 mod input;
 mod inspect;
 mod language;
-mod lowering;
 mod model;
 mod optimize;
 mod plugin;

@@ -14,10 +14,9 @@ use cpu_time::ProcessTime;
 use ir_core::files::OutputFile;
 use ir_core::{Diagnostic, Registry, TensorData};
 use relay::arrays;
+use runtime::{BuildOptions, Program};
 use serde_json::json;
 use target_core::targets;
-
-use crate::executor::{BuildOptions, Program};
 
 /// Serves the protocol above on `input` and `output` until the input ends. The error is what went
 /// wrong, for people.

@@ -10,9 +10,9 @@ use std::process::Command;
 
 use ir_core::{DType, Module, Registry, Spread, TensorData, verify};
 use relay::arrays::{self, Arrays};
+use runtime::BuildOptions;
 use target_core::Targets;
 use target_core::package::{Input, Model};
-use tools::executor::BuildOptions;
 
 const CONVOLUTIONS: &str = r#"
 #[version = "0.0.5"]
@@ -451,9 +451,9 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     let target = targets.parse("c{isa=avx2,threads=4}").expect("a target");
     let constant = TensorData::from_f64(DType::FLOAT32, &[10, 48], &[0.25; 480]).expect("a tensor");
     let module: &mut Module = &mut module;
-    assert!(tools::executor::bind(module, &[("w3".to_string(), constant)]).is_empty());
+    assert!(runtime::bind(module, &[("w3".to_string(), constant)]).is_empty());
     let options = BuildOptions { threads: workers, ..BuildOptions::new(&*target) };
-    let lowered = tools::executor::lower(module, registry, &options, &mut vec![]);
+    let lowered = runtime::lower(module, registry, &options, &mut vec![]);
     let layout = lowered.expect("kernels").layout;
     let names = ["x", "w0", "b0", "w1", "w2"];
     let inputs = names.map(|name| Input {

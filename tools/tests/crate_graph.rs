@@ -39,7 +39,7 @@ fn graph() -> Graph {
 fn part(folder: &str) -> &str {
     match folder {
         "ir-core/macros" | "ir-core/outputs" | "passes/analysis" | "targets/core"
-        | "lit-tests/runner" | "rewrites/check" => folder,
+        | "lit-tests/runner" | "rewrites/check" | "targets/runtime" => folder,
         "dialects/te"
         | "dialects/relay"
         | "dialects/relay-operators"
@@ -81,6 +81,11 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
     ("targets/core", &["te", "ir-core"], "targets see loops only"),
     ("lit-tests", &[], "test files and what runs them; what only tests need does not count"),
     ("targets", &["targets/core", "te", "ir-core"], "targets see loops only, never relay"),
+    (
+        "targets/runtime",
+        &["passes", "targets", "targets/core", "relay-operators", "relay", "te", "ir-core"],
+        "programs are compiled and run without a command line",
+    ),
     ("frontends", &["relay", "te", "ir-core"], "importers make programs, by names of operators"),
     (
         "tools/lsp",

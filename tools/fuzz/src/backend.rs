@@ -4,8 +4,8 @@ mod program;
 
 use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
 use relay::interpreter::{Interpreter, Value, flatten};
+use runtime::{BuildOptions, Program};
 use target_core::targets;
-use tools::executor::{BuildOptions, Program};
 
 use crate::scratch::registry;
 use program::Choices;

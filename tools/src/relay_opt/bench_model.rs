@@ -6,6 +6,9 @@ use std::time::Instant;
 use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Spread, TensorData, Type};
 use relay::arrays;
 use relay::interpreter::spreads;
+use runtime::peak::{self, Peak};
+use runtime::profile::Profile;
+use runtime::{BuildTimes, Program};
 use serde_json::json;
 
 use super::args::{BenchModel, DiagnosticForm};
@@ -14,9 +17,6 @@ use super::report::Reporter;
 use super::run_model::{Parameters, fits, load, read_arrays};
 use super::targets::target;
 use super::{DIAGNOSTICS, OK, profile};
-use crate::executor::peak::{self, Peak};
-use crate::executor::profile::Profile;
-use crate::executor::{self, BuildTimes, Program};
 use crate::io::Io;
 use crate::progress::Bar;
 
@@ -90,7 +90,7 @@ fn measure(
         };
         constants.push((name, value));
     }
-    executor::bind(&mut module, &constants);
+    runtime::bind(&mut module, &constants);
     let progress = Bar::on_terminal(io.styled);
     let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
     let (mut program, times) = Program::build(module, registry, &options, found)?;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ir_core::{Diagnostic, Registry};
+use runtime::calibrate::{Measured, measure};
 use serde_json::{Map, json};
 use target_core::Calibration;
 
@@ -11,7 +12,6 @@ use super::args::{Calibrate, DiagnosticForm};
 use super::report::Reporter;
 use super::targets::target;
 use super::{DIAGNOSTICS, OK};
-use crate::executor::calibrate::{Measured, measure};
 use crate::io::Io;
 
 /// Runs the subcommand and returns the exit status.

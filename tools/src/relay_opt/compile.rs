@@ -6,6 +6,7 @@ use std::path::Path;
 use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
 use relay::arrays::Arrays;
 use relay::language::output_names;
+use runtime::{BuildOptions, Lowered, MAIN};
 use rustc_hash::FxHashSet;
 use target_core::package::{File, Input, Model};
 
@@ -17,7 +18,6 @@ use super::report::Reporter;
 use super::run_model::{PREFIXES, Parameters, load, read_arrays, seed_of};
 use super::targets::target;
 use super::{DIAGNOSTICS, OK};
-use crate::executor::{self, BuildOptions, Lowered, MAIN};
 use crate::io::Io;
 use crate::progress::Bar;
 
@@ -78,7 +78,7 @@ fn package(
     };
     let constants = given(read(&args.params)?, &all);
     let mut examples = given(read(&args.inputs)?, &all);
-    executor::bind(&mut module, &constants);
+    runtime::bind(&mut module, &constants);
     let mut inputs = Vec::new();
     for Parameter { name, ty, spread } in parameters(&module, registry) {
         if ty.as_tensor().is_none() {
@@ -95,7 +95,7 @@ fn package(
     let options = args.kernels.build_options(&*target, progress).map_err(one)?;
     let options = BuildOptions { threads, ..options };
     let signature = module.get(MAIN).map(|main| main.signature.clone());
-    let Lowered { layout, .. } = executor::lower(&mut module, registry, &options, found)?;
+    let Lowered { layout, .. } = runtime::lower(&mut module, registry, &options, found)?;
     let base = module.get(MAIN).and_then(|main| main.signature.span);
     let messages = layout.checks.iter().flat_map(|call| call.messages(base, &module.sources));
     let messages = messages.collect();

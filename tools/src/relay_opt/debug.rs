@@ -17,6 +17,7 @@ use ir_core::files;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, catch_panic};
 use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use regex::Regex;
+use runtime::progress::Progress;
 
 use self::bisect::{Bisected, Place};
 use self::reduce::{Limits, Reduced};
@@ -30,7 +31,6 @@ use super::language::{self, Form, infer, verify};
 use super::recorded::Recorded;
 use super::report::Reporter;
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, model, plain};
-use crate::executor::progress::Progress;
 use crate::io::Io;
 use crate::progress::Bar;
 

@@ -8,10 +8,10 @@ use ir_core::{
     Attr, AttrData, AttrDict, BlockId, Body, Item, Module, OpId, Registry, Scalar, TensorData,
     ValueId,
 };
+use runtime::lowering::Level;
 use target_core::targets;
 
 use super::language::{Form, Style};
-use super::lowering::Level;
 
 /// What a result is printed as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,6 +14,8 @@ use ir_core::pipeline::{
 use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
 use rewrites::library::Library;
 use rewrites::proof::replay::HEADER;
+use runtime::lowering::{self, Level};
+use runtime::progress::{PassProgress, Progress};
 use target_core::{Target, targets};
 
 use super::args::{Executor, Optimize, Switch, TimingForm};
@@ -22,7 +24,6 @@ use super::crash::{crash, model_text};
 use super::emit::Emit;
 use super::input::{self, Input};
 use super::language::{self, Form, Style, infer, verify};
-use super::lowering::{self, Level};
 use super::recorded::Recorded;
 use super::report::Reporter;
 use super::reproducers::Reproducers;
@@ -30,7 +31,6 @@ use super::semantics::Trials;
 use super::tree::Tree;
 use super::watchdog::{LastWords, Watchdog};
 use super::{DIAGNOSTICS, INTERNAL, OK, USAGE, consent, expectations, model, plain, provenance};
-use crate::executor::progress::{PassProgress, Progress};
 use crate::io::Io;
 use crate::progress::Bar;
 

@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use ir_core::SourceMap;
+use runtime::peak::Peak;
+use runtime::profile::{KernelProfile, Profile};
 use serde_json::{Value, json};
-
-use crate::executor::peak::Peak;
-use crate::executor::profile::{KernelProfile, Profile};
 
 /// So many sources of a kernel are printed in the table.
 const SHOWN: usize = 3;

@@ -13,6 +13,8 @@ use passes::codes::OPEN;
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Interpreter, Options, Value, check_type, random_value, spreads};
 use relay::language::{FUNC, output_names};
+use runtime::profile::Profile;
+use runtime::{BuildOptions, MAIN, Program, memory};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::args::{DiagnosticForm, Executor, ModelOptions, RunModel};
@@ -22,8 +24,6 @@ use super::targets::target;
 use super::{DIAGNOSTICS, OK, input, model, profile};
 use target_core::checks::FAILED;
 
-use crate::executor::profile::Profile;
-use crate::executor::{self, BuildOptions, MAIN, Program, memory};
 use crate::io::Io;
 use crate::progress::Bar;
 
@@ -296,7 +296,7 @@ impl Runner<'_> {
                 false => inputs.push(tensor),
             }
         }
-        executor::bind(&mut module, &constants);
+        runtime::bind(&mut module, &constants);
         let progress = Bar::on_terminal(self.is_terminal);
         let options = args.kernels.build_options(&*target, &progress);
         let options = BuildOptions { interpret, ..options.map_err(|error| vec![error])? };

@@ -13,10 +13,9 @@ use relay::interpreter::{
     finite_where_finite, random_values, random_values_up_to, spreads,
 };
 use relay::language::FUNC;
+use runtime::{BuildOptions, Program};
 use target_core::targets;
 use te::loops::{KERNEL, OUTPUTS};
-
-use crate::executor::{BuildOptions, Program};
 
 /// Ends the trial of a program that does not end: hours of tensor work need fewer steps.
 const STEP_LIMIT: u64 = 100_000_000;

@@ -13,6 +13,7 @@ use ir_core::{Diagnostic, Module, Registry, Symbol, TensorData, ValueId, verify}
 use relay::define::tensor_types;
 use relay::interpreter::{Interpreter, Value, flatten, random_arguments};
 use relay::language::Tuple;
+use runtime::{BuildOptions, Lowered, lower};
 use rustc_hash::FxHashSet;
 use target_c::CTarget;
 use target_c::runtime::{Cache, Compiler};
@@ -20,7 +21,6 @@ use target_core::checks::first_failure;
 use target_core::program::Layout;
 use target_core::{Buffer, Executable};
 use te::loops::{Call, KERNEL};
-use tools::executor::{BuildOptions, Lowered, lower};
 
 /// A number that an environment variable gives.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {

@@ -4,10 +4,9 @@
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use ir_core::Diagnostic;
+use runtime::progress::Progress;
+use runtime::{BuildOptions, Fusion};
 use target_core::Target;
-
-use crate::executor::progress::Progress;
-use crate::executor::{BuildOptions, Fusion};
 
 /// Writes a page that shows what passes do to a program.
 ///

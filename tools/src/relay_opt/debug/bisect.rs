@@ -2,8 +2,8 @@
 
 use ir_core::pipeline::{Oracle, Outcome};
 use ir_core::{Interrupt, Module, Rewrite, WatchOptions};
+use runtime::progress::Progress;
 
-use crate::executor::progress::Progress;
 use crate::relay_opt::language::verify;
 use crate::relay_opt::semantics::Trials;
 

@@ -14,11 +14,11 @@ use te::checks::spell_out;
 use te::loops::KERNEL;
 use te::schedule::ops::{FUNCTION, SCHEDULE};
 
-use crate::executor::{self, Fusion, MAIN};
+use crate::{Fusion, MAIN, pipeline};
 
 /// What a program is lowered to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Level {
+pub enum Level {
     /// Compute functions, and a kernel that calls them.
     Te,
     /// Compute functions and their schedules.
@@ -31,7 +31,7 @@ pub(super) enum Level {
 
 /// A step down, each a pipeline of passes after some preparation.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub enum Step {
     /// To tensor expressions.
     Functions,
     /// To kernels.
@@ -39,12 +39,12 @@ pub(super) enum Step {
 }
 
 /// The steps in order.
-pub(super) const STEPS: [Step; 2] = [Step::Functions, Step::Loops];
+pub const STEPS: [Step; 2] = [Step::Functions, Step::Loops];
 
 impl Step {
     /// Prepares `module` on its way to `level`; gives the passes to run then.
     /// Steps of schedules print where `print_steps` says so.
-    pub(super) fn prepare(
+    pub fn prepare(
         self,
         level: Level,
         module: &mut Module,
@@ -55,7 +55,7 @@ impl Step {
         match self {
             Step::Functions => Ok(match module.get(MAIN) {
                 Some(main) if main.signature.op == FUNC && !is_fused(module) => {
-                    executor::pipeline(target, Fusion::Dominator)
+                    pipeline(target, Fusion::Dominator)
                 }
                 None if module.items.values().any(is_te) => Pipeline::default(),
                 Some(main) if main.signature.op != FUNC => Pipeline::default(),
@@ -140,7 +140,7 @@ fn add_schedules(module: &mut Module, target: &dyn Target) -> Result<(), Vec<Dia
 
 /// The text of the kernels of `module`. Where there is a kernel `@main`, its constants become
 /// parameters and its buffers get their places, as for running it.
-pub(super) fn code(
+pub fn code(
     module: &mut Module,
     registry: &Registry,
     target: &dyn Target,

@@ -4,12 +4,6 @@
 //! for the target and compiled, and a main kernel calls them on buffers whose places were planned.
 //! What comes out is one call.
 
-pub mod calibrate;
-pub mod memory;
-pub mod peak;
-pub mod profile;
-pub mod progress;
-
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -27,16 +21,17 @@ use te::compute::Work;
 
 pub use passes::pipelines::Fusion;
 
-use profile::{Calls, Profile};
-use progress::{PassProgress, Progress};
+use crate::memory;
+use crate::profile::{self, Calls, Profile};
+use crate::progress::{PassProgress, Progress};
 
 /// The passes that a program goes through for `target`.
 pub fn pipeline(target: &dyn Target, fusion: Fusion) -> Pipeline {
     pipelines::lower(&Compile { lanes: target.capabilities().lanes(32), fusion })
 }
 
-/// The kernel that the executor calls.
-pub(crate) const MAIN: &str = "main";
+/// The function that programs start at, and then the kernel that is called.
+pub const MAIN: &str = "main";
 
 /// A program that is ready to run.
 pub struct Program {
