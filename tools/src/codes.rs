@@ -7,11 +7,6 @@ use ir_core::diagnostics::codes::Code;
 /// Every code that the tools report, in order.
 pub const CODES: &[Code] = &[
     Code {
-        code: "E0720",
-        title: "the input cannot be read",
-        explanation: "The file is missing, is a folder, or the system refuses to read it.",
-    },
-    Code {
         code: "E0721",
         title: "the input is not text",
         explanation: "Relay text and the generic form are UTF-8. The place of the first byte that \
@@ -56,44 +51,12 @@ pub const CODES: &[Code] = &[
                       broken or of another version; such an entry is removed and made again.",
     },
     Code {
-        code: "E0730",
-        title: "the function cannot be run",
-        explanation: "The module has no such function, or the function is polymorphic or takes \
-                      something that no array can hold.",
-    },
-    Code {
-        code: "E0731",
-        title: "arrays are missing",
-        explanation: "Each parameter needs an array of its name from `--inputs` or `--params`, \
-                      or `--fill SEED` for random numbers.",
-    },
-    Code {
-        code: "E0732",
-        title: "an array does not fit its parameter",
-        explanation: "The shape or element type of an array is not that of the parameter with its \
-                      name.",
-    },
-    Code {
-        code: "E0733",
-        title: "the program is not compiled",
-        explanation: "Compiled programs start at `@main`, take tensors of known extents and are \
-                      straight-line code. With `--executor auto` the interpreter runs the others, \
-                      and the notes say why.",
-    },
-    Code {
         code: "E0734",
         title: "what two executors give",
         explanation: "With `--compare`, a result of one executor differs from that of the other by \
                       more than a thousandth of the largest element, or at all for integers. This \
                       is an error of the compiler. Where they agree, a remark says of what and how \
                       closely.",
-    },
-    Code {
-        code: "E0735",
-        title: "more memory than there is",
-        explanation: "Before memory is taken, what a program needs is compared with what the \
-                      system has available: its parameters and results, and, of compiled \
-                      programs, the planned buffers and the constants.",
     },
     Code {
         code: "E0736",
@@ -164,6 +127,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(rewrites::extraction::codes::CODES);
     all.extend(rewrites::codes::CODES);
     all.extend(target_core::codes::CODES);
+    all.extend(runtime::codes::CODES);
     all.extend(onnx_frontend::CODES);
     all.extend(CODES);
     all.sort_by_key(|entry| entry.code);

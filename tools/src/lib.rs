@@ -13,15 +13,11 @@ pub mod strategies;
 pub mod worker;
 
 use ir_core::Registry;
-use target_core::AddTarget;
 
 pub use process::{Ran, run_process, run_within};
 
 /// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A
 /// tool of your own starts from this and adds to it.
 pub fn registry() -> Registry {
-    let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
-    passes::register(&mut registry);
-    registry.add_target(target_c::registration());
-    registry
+    runtime::registry()
 }

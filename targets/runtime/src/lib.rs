@@ -1,13 +1,67 @@
-//! Compiles programs for a target, and runs them.
+//! Compiles programs for a target and runs them, without a command line.
+//!
+//! ```
+//! use runtime::{BuildOptions, DType, Error, Model, TensorData, pipelines, registry, target};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let registry = registry();
+//!     let text = "def @main(%x: Tensor[(2, 3), float32]) { nn.relu(negative(%x)) }";
+//!     let mut model = Model::parse("relu.relay", text, &registry)?;
+//!     model.run_passes(&pipelines::o1())?;
+//!     let target = target("c{threads=1}", &registry)?;
+//!     let mut program = model.compile(&BuildOptions::new(&*target))?;
+//!     let x = TensorData::from_f64(DType::FLOAT32, &[2, 3], &[-1.0, 2.0, -3.0, 4.0, -5.0, 6.0])?;
+//!     let results = program.call(&[x])?;
+//!     assert_eq!(results[0].to_f64(), [1.0, 0.0, 3.0, 0.0, 5.0, 0.0]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`registry`]: all that exists, to which a program of your own adds;
+//! - [`Model`]: a program on which passes run, and that is compiled; [`pipelines`] has the passes that
+//!   levels of optimization stand for;
+//! - [`Program`]: compiled kernels on memory that was planned;
+//! - [`lowering`]: the steps in between, for who looks at them;
+//! - [`profile`], [`peak`] and [`calibrate`]: where the time goes, and what the machine can do;
+//! - [`progress`]: how far long work is.
+//!
+//! The reference interpreter, which runs every program, is [`relay::interpreter`].
 
 pub mod calibrate;
+pub mod codes;
+mod error;
 pub mod lowering;
 pub mod memory;
+mod model;
 pub mod peak;
 pub mod profile;
 mod program;
 pub mod progress;
 
-pub use program::{
-    BuildOptions, BuildTimes, Fusion, Lowered, MAIN, Program, bind, lower, pipeline,
-};
+use target_core::{AddTarget, Target, targets};
+
+pub use error::Error;
+pub use ir_core::pipeline::Pipeline;
+pub use ir_core::{DType, Diagnostic, Module, Registry, TensorData};
+pub use model::Model;
+pub use passes::pipelines;
+pub use passes::pipelines::Fusion;
+pub use program::{BuildOptions, BuildTimes, Lowered, MAIN, Program, bind, lower, pipeline};
+
+/// Everything that comes with this compiler: the dialects, the passes with their named pipelines, and
+/// the targets. A program of your own starts from this and adds to it.
+pub fn registry() -> Registry {
+    let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+    passes::register(&mut registry);
+    registry.add_target(target_c::registration());
+    registry
+}
+
+/// The target that `text` names and configures, such as `c` for this machine, or
+/// `c{isa=avx2,threads=4}`.
+///
+/// # Errors
+/// When there is no such target, or it has no such options.
+pub fn target(text: &str, registry: &Registry) -> Result<Box<dyn Target>, Error> {
+    Ok(targets(registry).parse(text)?)
+}

@@ -10,20 +10,18 @@ use std::time::{Duration, Instant};
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
 use ir_core::{
     AttrDict, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts, Registry,
-    Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
+    SourceMap, Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
-use passes::pipelines::{self, Compile};
+use passes::pipelines::{self, Compile, Fusion};
 use relay::language::{Constant, FUNC};
 use target_core::checks::{first_failure, report_checks};
 use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Interpreted, Target};
 use te::compute::Work;
 
-pub use passes::pipelines::Fusion;
-
-use crate::memory;
 use crate::profile::{self, Calls, Profile};
 use crate::progress::{PassProgress, Progress};
+use crate::{Error, memory};
 
 /// The passes that a program goes through for `target`.
 pub fn pipeline(target: &dyn Target, fusion: Fusion) -> Pipeline {
@@ -40,6 +38,8 @@ pub struct Program {
     params: Vec<Type>,
     /// Where the program starts in its source.
     span: Option<Span>,
+    /// What errors are about.
+    sources: SourceMap,
     /// Inputs, constants, results, statuses of checks: the parameters of the main kernel.
     buffers: Vec<Buffer>,
     calls: Calls,
@@ -187,6 +187,7 @@ impl Program {
         let main = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
         let params = main.map(|main| Type::tuple(main.params.iter().copied()));
         let span = module.get(MAIN).and_then(|main| main.signature.span);
+        let sources = module.sources.clone();
         let planned = usize::try_from(layout.memory.planned).ok();
         let fits = |more: usize| {
             let bytes = params.map_or(Some(0), memory::bytes_of);
@@ -222,7 +223,8 @@ impl Program {
         for (buffer, value) in buffers.iter_mut().skip(layout.inputs).zip(&layout.data) {
             buffer.as_mut().copy_from_slice(value.bytes());
         }
-        Ok((Program { executable, layout, params, span, buffers, calls, works }, times))
+        let program = Program { executable, layout, params, span, sources, buffers, calls, works };
+        Ok((program, times))
     }
 
     /// The types of the inputs.
@@ -238,6 +240,16 @@ impl Program {
     /// The kernels, the main one included.
     pub fn kernels(&self) -> &[target_core::Kernel] {
         self.executable.kernels()
+    }
+
+    /// The results on `inputs`, which are in the order of the parameters that are no constants.
+    ///
+    /// # Errors
+    /// When their number or types do not fit, and what [`run`](Program::run) says.
+    pub fn call(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Error> {
+        let ran = self.set_inputs(inputs).and_then(|()| self.run());
+        let results = ran.and_then(|()| self.outputs());
+        results.map_err(|error| Error::new(vec![error], &self.sources))
     }
 
     /// Sets the inputs. Errors where their number or types do not fit.
@@ -263,7 +275,7 @@ impl Program {
         self.executable.call(MAIN, &mut self.buffers)?;
         let statuses = &self.buffers[self.first_output() + self.layout.outputs..];
         let failure = first_failure(&self.layout.checks, statuses, self.span);
-        let help = "run on other inputs, or leave the checks out with `--unchecked`";
+        let help = "run on other inputs, or build the program without checks";
         failure.map_or(Ok(()), |failure| Err(failure.help(help)))
     }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::args::{BenchModel, DiagnosticForm};
 use super::model::name_extents;
 use super::report::Reporter;
-use super::run_model::{Parameters, fits, load, read_arrays};
+use super::run_model::{Parameters, fits, load, name_unchecked, read_arrays};
 use super::targets::target;
 use super::{DIAGNOSTICS, OK, profile};
 use crate::io::Io;
@@ -66,7 +66,7 @@ fn measure(
     found: &mut Vec<Diagnostic>,
     io: &Io<'_>,
 ) -> Result<Measured, Vec<Diagnostic>> {
-    let one = |error: Diagnostic| vec![error];
+    let one = |error: Diagnostic| vec![name_unchecked(error)];
     let target = target(&args.kernels.machine, registry).map_err(one)?;
     fits("main", &module).map_err(one)?;
     let mut given = match &args.params {

@@ -314,13 +314,22 @@ impl Runner<'_> {
             let profile = profiled.then(|| program.profile(PROFILE_SECONDS)).transpose()?;
             Ok((outputs, profile))
         };
-        let (mut outputs, profile) = run(&mut program).map_err(|error| vec![error])?;
+        let ran = run(&mut program).map_err(|error| vec![name_unchecked(error)]);
+        let (mut outputs, profile) = ran?;
         let value = match outputs.len() {
             1 => Value::Tensor(outputs.swap_remove(0)),
             _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),
         };
         let executor = if interpret { "loops" } else { "graph" };
         Ok(Ran { value, executor, profile })
+    }
+}
+
+/// Names the option that leaves checks out, where one failed.
+pub(super) fn name_unchecked(error: Diagnostic) -> Diagnostic {
+    match error.code == FAILED {
+        true => error.help("run on other inputs, or leave the checks out with `--unchecked`"),
+        false => error,
     }
 }
 

@@ -1,0 +1,114 @@
+//! Programs on their way from text to a target.
+
+use std::path::Path;
+
+use ir_core::pipeline::{Outcome, Pipeline, RunOptions, run};
+use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
+use relay::inference::infer_module;
+
+use crate::{BuildOptions, Error, Program, bind};
+
+/// A program that is typed and verified.
+#[derive(Clone)]
+pub struct Model<'r> {
+    module: Module,
+    registry: &'r Registry,
+    /// Warnings and remarks so far.
+    found: Vec<Diagnostic>,
+}
+
+impl<'r> Model<'r> {
+    /// The program of a file of Relay text.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and those of [`parse`](Model::parse).
+    pub fn read(path: impl AsRef<Path>, registry: &'r Registry) -> Result<Model<'r>, Error> {
+        let path = path.as_ref().display().to_string();
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            Diagnostic::error("E0720", format!("cannot read `{path}`: {error}"))
+        })?;
+        Model::parse(&path, &text, registry)
+    }
+
+    /// The program that `text` describes; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// When it does not parse, or has no types.
+    pub fn parse(file: &str, text: &str, registry: &'r Registry) -> Result<Model<'r>, Error> {
+        let (module, found) = relay::text::parse(file, text, registry);
+        Model::checked(module, registry, found)
+    }
+
+    /// The program of `module`, as importers make it: types are inferred where there are none.
+    ///
+    /// # Errors
+    /// When it has no types, or is not well formed.
+    pub fn new(module: Module, registry: &'r Registry) -> Result<Model<'r>, Error> {
+        Model::checked(module, registry, vec![])
+    }
+
+    fn checked(
+        mut module: Module,
+        registry: &'r Registry,
+        mut found: Vec<Diagnostic>,
+    ) -> Result<Model<'r>, Error> {
+        let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
+        if !failed(&found) {
+            found.extend(infer_module(&mut module, registry));
+        }
+        if !failed(&found) {
+            found.extend(verify(&module, registry).err().unwrap_or_default());
+        }
+        match failed(&found) {
+            true => Err(Error::new(found, &module.sources)),
+            false => Ok(Model { module, registry, found }),
+        }
+    }
+
+    /// Makes the parameters of `@main` that `values` names constants, such as weights. Returns the
+    /// names that it has no parameter for, of their type.
+    pub fn bind(&mut self, values: &[(String, TensorData)]) -> Vec<String> {
+        bind(&mut self.module, values)
+    }
+
+    /// Runs passes on as many threads as there are processors.
+    ///
+    /// # Errors
+    /// What passes report as one; the program is then nothing in particular.
+    pub fn run_passes(&mut self, pipeline: &Pipeline) -> Result<(), Error> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let options = RunOptions { threads, ..RunOptions::default() };
+        let (module, registry) = (&mut self.module, self.registry);
+        let report = run(pipeline, module, registry, options, &mut [], &mut std::io::sink())
+            .map_err(|error| Diagnostic::error("E0733", error.to_string()))?;
+        let failed = !matches!(report.outcome, Outcome::Done);
+        if failed || report.diagnostics.iter().any(Diagnostic::is_error) {
+            return Err(Error::new(report.diagnostics, &self.module.sources));
+        }
+        self.found.extend(report.diagnostics);
+        match verify(&self.module, self.registry) {
+            Ok(_) => Ok(()),
+            Err(errors) => Err(Error::new(errors, &self.module.sources)),
+        }
+    }
+
+    /// The program, ready to run.
+    ///
+    /// # Errors
+    /// What cannot be lowered or compiled, and programs that need more memory than there is.
+    pub fn compile(mut self, options: &BuildOptions<'_>) -> Result<Program, Error> {
+        let sources = self.module.sources.clone();
+        let built = Program::build(self.module, self.registry, options, &mut self.found);
+        built.map(|(program, _)| program).map_err(|errors| Error::new(errors, &sources))
+    }
+
+    /// The program as it is.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// Warnings and remarks so far.
+    pub fn found(&self) -> &[Diagnostic] {
+        &self.found
+    }
+}
