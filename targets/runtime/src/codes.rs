@@ -2,6 +2,9 @@
 
 use ir_core::diagnostics::codes::Code;
 
+/// The help of checks that fail. Whoever has another way to leave them out names it instead.
+pub const UNCHECKED_HELP: &str = "run on other inputs, or build the program without checks";
+
 /// Every code that running programs reports, in order.
 pub const CODES: &[Code] = &[
     Code {

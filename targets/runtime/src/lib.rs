@@ -21,18 +21,22 @@
 //! - [`Model`]: a program on which passes run, and that is compiled; [`pipelines`] has the passes that
 //!   levels of optimization stand for;
 //! - [`Program`]: compiled kernels on memory that was planned;
+//! - [`package`]: a program as files that others build, without us;
+//! - [`Runner`]: whatever runs a program, the reference interpreter too, on arguments that
+//!   [`Parameters`] find in files or fill with random numbers;
 //! - [`lowering`]: the steps in between, for who looks at them;
 //! - [`profile`], [`peak`] and [`calibrate`]: where the time goes, and what the machine can do;
 //! - [`progress`]: how far long work is.
-//!
-//! The reference interpreter, which runs every program, is [`relay::interpreter`].
 
+pub mod arguments;
 pub mod calibrate;
 pub mod codes;
 mod error;
+pub mod executor;
 pub mod lowering;
 pub mod memory;
 mod model;
+mod package;
 pub mod peak;
 pub mod profile;
 mod program;
@@ -40,10 +44,13 @@ pub mod progress;
 
 use target_core::{AddTarget, Target, targets};
 
+pub use arguments::{Argument, Parameter, Parameters};
 pub use error::Error;
+pub use executor::{Executor, Runner};
 pub use ir_core::pipeline::Pipeline;
 pub use ir_core::{DType, Diagnostic, Module, Registry, TensorData};
 pub use model::Model;
+pub use package::{Package, package};
 pub use passes::pipelines;
 pub use passes::pipelines::Fusion;
 pub use program::{BuildOptions, BuildTimes, Lowered, MAIN, Program, bind, lower, pipeline};

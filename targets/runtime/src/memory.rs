@@ -2,7 +2,10 @@
 
 use ir_core::memory::{available, human};
 use ir_core::tensor::tensor_bytes;
-use ir_core::{Diagnostic, Type};
+use ir_core::{Diagnostic, Module, Type};
+
+/// The code of programs that need more memory than there is.
+pub const TOO_LITTLE: &str = "E0735";
 
 /// Bytes of the tensors of a type; `None` where their sum is no number of bytes. Unknown extents
 /// and what is no tensor count nothing.
@@ -30,7 +33,15 @@ pub fn check(bytes: Option<usize>, what: &str) -> Result<(), Diagnostic> {
     }
     let needed = bytes.map_or_else(|| "more than 8 EiB".to_string(), human);
     let message = format!("{what} need {needed} of memory, and {} are available", human(available));
-    Err(Diagnostic::error("E0735", message).help("make the extents smaller, such as the batch"))
+    Err(Diagnostic::error(TOO_LITTLE, message).help("make the extents smaller, such as the batch"))
+}
+
+/// An error where the parameters and the result of the function `name` do not fit into memory.
+pub fn check_function(name: &str, module: &Module) -> Result<(), Diagnostic> {
+    let function = module.get(name).and_then(|item| item.signature.ty.as_function());
+    let Some(function) = function else { return Ok(()) };
+    let types = function.params.iter().copied().chain([function.result]);
+    check(bytes_of(Type::tuple(types)), "the parameters and results")
 }
 
 #[cfg(test)]

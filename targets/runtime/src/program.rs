@@ -19,6 +19,7 @@ use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Interpreted, Target};
 use te::compute::Work;
 
+use crate::codes::UNCHECKED_HELP;
 use crate::profile::{self, Calls, Profile};
 use crate::progress::{PassProgress, Progress};
 use crate::{Error, memory};
@@ -275,8 +276,7 @@ impl Program {
         self.executable.call(MAIN, &mut self.buffers)?;
         let statuses = &self.buffers[self.first_output() + self.layout.outputs..];
         let failure = first_failure(&self.layout.checks, statuses, self.span);
-        let help = "run on other inputs, or build the program without checks";
-        failure.map_or(Ok(()), |failure| Err(failure.help(help)))
+        failure.map_or(Ok(()), |failure| Err(failure.help(UNCHECKED_HELP)))
     }
 
     /// Which of the parameters is the first result.

@@ -5,16 +5,15 @@ use std::time::Instant;
 
 use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Spread, TensorData, Type};
 use relay::arrays;
-use relay::interpreter::spreads;
 use runtime::peak::{self, Peak};
 use runtime::profile::Profile;
-use runtime::{BuildTimes, Program};
+use runtime::{BuildTimes, MAIN, Parameter, Parameters, Program, memory};
 use serde_json::json;
 
 use super::args::{BenchModel, DiagnosticForm};
 use super::model::name_extents;
 use super::report::Reporter;
-use super::run_model::{Parameters, fits, load, name_unchecked, read_arrays};
+use super::run_model::{load, name_unchecked};
 use super::targets::target;
 use super::{DIAGNOSTICS, OK, profile};
 use crate::io::Io;
@@ -68,13 +67,14 @@ fn measure(
 ) -> Result<Measured, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![name_unchecked(error)];
     let target = target(&args.kernels.machine, registry).map_err(one)?;
-    fits("main", &module).map_err(one)?;
+    memory::check_function(MAIN, &module).map_err(one)?;
+    let parameters = Parameters::of_main(&module, registry);
     let mut given = match &args.params {
-        Some(path) => read_arrays(&io.directory.join(path), &Parameters::of_main(&module), found)?,
+        Some(path) => parameters.load(&io.directory.join(path), found)?,
         None => arrays::Arrays::default(),
     };
     let (mut constants, mut inputs) = (Vec::new(), Vec::new());
-    for (position, parameter) in parameters(&module, registry).into_iter().enumerate() {
+    for (position, parameter) in parameters.all.into_iter().enumerate() {
         let Parameter { name, ty, spread } = parameter;
         let is_input = match args.input.is_empty() {
             true => position == 0,
@@ -116,27 +116,6 @@ fn measure(
         peak = Some(peak::measure(&*target, registry)?);
     }
     Ok(Measured { program, times, runs, profile, peak })
-}
-
-/// A parameter of `@main`.
-pub(super) struct Parameter {
-    pub(super) name: String,
-    pub(super) ty: Type,
-    /// Where random floats for it lie.
-    pub(super) spread: Spread,
-}
-
-/// The parameters of `@main`.
-pub(super) fn parameters(module: &Module, registry: &Registry) -> Vec<Parameter> {
-    let Some(item) = module.get("main") else { return vec![] };
-    let Some(body) = &item.body else { return vec![] };
-    let args = body.block_args(body.entry()).iter().zip(spreads(item, registry)).enumerate();
-    args.map(|(index, (arg, spread))| {
-        let name = body.name_hint(*arg).name;
-        let name = name.map_or_else(|| format!("arg{index}"), |name| name.to_string());
-        Parameter { name, ty: body.ty(*arg), spread }
-    })
-    .collect()
 }
 
 fn random(ty: Type, spread: Spread, seed: u64) -> Result<TensorData, Diagnostic> {

@@ -3,19 +3,15 @@
 use std::io;
 use std::path::Path;
 
-use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
-use relay::arrays::Arrays;
-use relay::language::output_names;
-use runtime::{BuildOptions, Lowered, MAIN};
-use rustc_hash::FxHashSet;
-use target_core::package::{File, Input, Model};
+use ir_core::{Diagnostic, Module, Registry};
+use runtime::{BuildOptions, Package, Parameters};
+use target_core::package::File;
 
 use super::args::{CompileModel, DiagnosticForm};
-use super::bench_model::{Parameter, parameters};
 use super::folder;
 use super::model::name_extents;
 use super::report::Reporter;
-use super::run_model::{PREFIXES, Parameters, load, read_arrays, seed_of};
+use super::run_model::load;
 use super::targets::target;
 use super::{DIAGNOSTICS, OK};
 use crate::io::Io;
@@ -70,61 +66,23 @@ fn package(
 ) -> Result<Vec<File>, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
     let target = target(&args.kernels.machine, registry).map_err(one)?;
-    let all = parameters(&module, registry);
-    let wanted = Parameters::of_main(&module);
-    let mut read = |path: &Option<String>| match path {
-        Some(path) => read_arrays(&directory.join(path), &wanted, found),
-        None => Ok(Arrays::default()),
+    let parameters = Parameters::of_main(&module, registry);
+    let mut read = |path: &Option<String>| {
+        let path = path.as_ref().map(|path| directory.join(path));
+        let arrays = path.map(|path| parameters.load(&path, found)).transpose()?;
+        Ok::<_, Vec<Diagnostic>>(parameters.named(arrays.unwrap_or_default()))
     };
-    let constants = given(read(&args.params)?, &all);
-    let mut examples = given(read(&args.inputs)?, &all);
+    let constants = read(&args.params)?;
+    let examples = read(&args.inputs)?;
     runtime::bind(&mut module, &constants);
-    let mut inputs = Vec::new();
-    for Parameter { name, ty, spread } in parameters(&module, registry) {
-        if ty.as_tensor().is_none() {
-            let message =
-                format!("parameter `{name}` is no tensor: compiled programs take tensors");
-            return Err(vec![Diagnostic::error("E0733", message)]);
-        }
-        let place = examples.iter().position(|(example, _)| *example == name);
-        let example = place.map(|place| examples.swap_remove(place).1);
-        inputs.push(Input { seed: seed_of(args.fill, &name), spread, name, example });
-    }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     // The program may be for a machine with fewer than this one.
     let options = args.kernels.build_options(&*target, progress).map_err(one)?;
     let options = BuildOptions { threads, ..options };
-    let signature = module.get(MAIN).map(|main| main.signature.clone());
-    let Lowered { layout, .. } = runtime::lower(&mut module, registry, &options, found)?;
-    let base = module.get(MAIN).and_then(|main| main.signature.span);
-    let messages = layout.checks.iter().flat_map(|call| call.messages(base, &module.sources));
-    let messages = messages.collect();
-    let verified = verify(&module, registry)?;
     let source = match args.model.as_str() {
         "-" => "standard input".into(),
-        path => Path::new(path).file_name().unwrap_or_default().to_string_lossy(),
+        path => Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    let model = Model {
-        name: args.name.clone(),
-        source: source.into_owned(),
-        main: MAIN.to_string(),
-        inputs,
-        outputs: signature.map_or(vec![], |main| output_names(&main, layout.outputs)),
-        seed: args.fill,
-        layout,
-        messages,
-    };
-    target.package(verified, &model)
-}
-
-/// The arrays by the names of their parameters.
-fn given(arrays: Arrays, parameters: &[Parameter]) -> Vec<(String, TensorData)> {
-    let names: FxHashSet<&str> =
-        parameters.iter().map(|parameter| parameter.name.as_str()).collect();
-    let name_of = |array: &str| {
-        let short = PREFIXES.iter().find_map(|prefix| array.strip_prefix(prefix));
-        let known = |name: &&str| names.contains(name);
-        Some(array).filter(known).or_else(|| short.filter(known)).map(str::to_string)
-    };
-    arrays.into_iter().filter_map(|(array, tensor)| Some((name_of(&array)?, tensor))).collect()
+    let package = Package { name: args.name.clone(), source, examples, seed: args.fill };
+    runtime::package(module, registry, package, &options, found)
 }

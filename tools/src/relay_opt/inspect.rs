@@ -5,11 +5,11 @@ use std::io;
 use indexmap::IndexMap;
 use ir_core::{Diagnostic, Module, Registry, TensorData, Traits, Type};
 use relay::language::{output_names, short_name};
+use runtime::Parameters;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{DiagnosticForm, InspectModel, ModelOptions};
-use super::bench_model::parameters;
 use super::report::Reporter;
 use super::run_model::load;
 use super::{DIAGNOSTICS, OK, model};
@@ -66,7 +66,7 @@ impl Program {
             constants: [0; 3],
             operations: IndexMap::new(),
         };
-        for parameter in parameters(module, registry) {
+        for parameter in Parameters::of_main(module, registry).all {
             program.inputs.push((parameter.name, parameter.ty));
         }
         for (name, item) in &module.items {

@@ -143,6 +143,17 @@ pub(crate) enum Executor {
     Auto,
 }
 
+impl From<Executor> for runtime::Executor {
+    fn from(executor: Executor) -> runtime::Executor {
+        match executor {
+            Executor::Interp => runtime::Executor::Interpreter,
+            Executor::Graph => runtime::Executor::Graph,
+            Executor::Loops => runtime::Executor::Loops,
+            Executor::Auto => runtime::Executor::Auto,
+        }
+    }
+}
+
 /// Compiles a model and measures how long it runs.
 #[derive(Args, Debug)]
 pub(crate) struct BenchModel {

@@ -1,0 +1,169 @@
+//! What runs a function: compiled kernels, the loops of the kernels, interpreted, or the reference
+//! interpreter, which runs every program.
+
+use ir_core::{Diagnostic, Module, Registry, Symbol};
+use passes::codes::OPEN;
+use relay::interpreter::{Interpreter, Options, Value};
+use target_core::checks::FAILED;
+
+use crate::profile::Profile;
+use crate::{Argument, MAIN, Program, memory};
+
+/// The code of what a target says that finds no compiler.
+const NO_COMPILER: &str = "E0903";
+
+/// What runs a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Executor {
+    /// The reference interpreter.
+    Interpreter,
+    /// Compiled kernels on planned memory.
+    Graph,
+    /// The loops of the kernels, interpreted.
+    Loops,
+    /// `Graph` where the program can be compiled and there is a compiler, `Loops` where there is
+    /// none, else the interpreter.
+    Auto,
+}
+
+/// Builds a program, to be interpreted where the flag says so; warnings and remarks go to the list.
+pub type Build<'a> =
+    dyn Fn(Module, bool, &mut Vec<Diagnostic>) -> Result<Program, Vec<Diagnostic>> + 'a;
+
+/// A function with what it runs on.
+pub struct Runner<'a> {
+    /// The program, typed and verified.
+    pub module: &'a Module,
+    /// What exists.
+    pub registry: &'a Registry,
+    /// The function. Compiled programs start at `@main`.
+    pub function: &'a str,
+    /// Values for its parameters. Those that are the same in every run are compiled in.
+    pub arguments: Vec<Argument>,
+    /// Ends a run of the reference interpreter after so many steps; `Auto` takes it then.
+    pub step_limit: Option<u64>,
+    /// Measures where the time goes, for so many seconds.
+    pub profile: Option<f64>,
+    /// Builds the program.
+    pub build: &'a Build<'a>,
+}
+
+/// What came of a run.
+pub struct Ran {
+    /// The result.
+    pub value: Value,
+    /// What ran it: `interp`, `graph` or `loops`.
+    pub executor: &'static str,
+    /// Where the time went, if that was asked for and there are kernels.
+    pub profile: Option<Profile>,
+}
+
+impl Runner<'_> {
+    /// Runs the function. Warnings, and why `Auto` took another way than `Graph`, go to `found`.
+    ///
+    /// # Errors
+    /// When the program is none that `executor` runs, does not fit into memory, or fails.
+    pub fn run(
+        &self,
+        executor: Executor,
+        found: &mut Vec<Diagnostic>,
+    ) -> Result<Ran, Vec<Diagnostic>> {
+        match executor {
+            Executor::Interpreter => self.interpret(),
+            Executor::Graph => self.compiled(false, found),
+            Executor::Loops => self.compiled(true, found),
+            Executor::Auto if self.step_limit.is_some() => self.interpret(),
+            Executor::Auto => self.first_that_can(found),
+        }
+    }
+
+    fn first_that_can(&self, found: &mut Vec<Diagnostic>) -> Result<Ran, Vec<Diagnostic>> {
+        let mut errors = match self.compiled(false, found) {
+            Ok(ran) => return Ok(ran),
+            Err(errors) => errors,
+        };
+        let has = |errors: &[Diagnostic], code: &str| errors.iter().any(|e| e.code == code);
+        let remark = |message: &str, errors: Vec<Diagnostic>| {
+            let mut remark = Diagnostic::remark("E0733", message);
+            let open = errors.iter().find(|error| error.code == OPEN);
+            remark.help = open.and_then(|error| error.help.clone());
+            remark.notes = errors.into_iter().map(|error| error.message).collect();
+            remark
+        };
+        if has(&errors, NO_COMPILER) {
+            match self.compiled(true, found) {
+                Ok(ran) => {
+                    found.push(remark("the loops of the kernels are interpreted", errors));
+                    return Ok(ran);
+                }
+                Err(more) => errors = more,
+            }
+        }
+        if has(&errors, memory::TOO_LITTLE) || has(&errors, FAILED) {
+            return Err(errors);
+        }
+        found.push(remark("the program runs in the interpreter", errors));
+        self.interpret()
+    }
+
+    /// Runs the reference interpreter.
+    fn interpret(&self) -> Result<Ran, Vec<Diagnostic>> {
+        if let Some(body) = self.module.body(Symbol::new(self.function)) {
+            // What branches and inner functions compute may never be.
+            let results = body.block_ops(body.entry()).flat_map(|op| body.results(op));
+            for value in results {
+                memory::check(memory::bytes_of(body.ty(value)), "values of the program")
+                    .map_err(|error| vec![error])?;
+            }
+        }
+        let options = Options { step_limit: self.step_limit, ..Options::default() };
+        let values = self.arguments.iter().map(|argument| argument.value.clone()).collect();
+        let interpreter = Interpreter::new(self.module, self.registry).options(options);
+        let value = interpreter.call(self.function, values).map_err(|error| vec![error])?;
+        Ok(Ran { value, executor: "interp", profile: None })
+    }
+
+    /// Compiles the function and runs it, or interprets its loops.
+    fn compiled(
+        &self,
+        interpret: bool,
+        found: &mut Vec<Diagnostic>,
+    ) -> Result<Ran, Vec<Diagnostic>> {
+        let name = self.function;
+        if name != MAIN {
+            let message = format!("compiled programs start at @main, not at @{name}");
+            return Err(vec![Diagnostic::error("E0733", message)]);
+        }
+        let mut module = self.module.clone();
+        let (mut constants, mut inputs) = (Vec::new(), Vec::new());
+        for Argument { name, value, constant } in self.arguments.iter().cloned() {
+            let Value::Tensor(tensor) = value else { return Err(vec![no_tensor(&name)]) };
+            match constant {
+                true => constants.push((name, tensor)),
+                false => inputs.push(tensor),
+            }
+        }
+        crate::bind(&mut module, &constants);
+        let mut program = (self.build)(module, interpret, found)?;
+        let run = |program: &mut Program| {
+            program.set_inputs(&inputs)?;
+            program.run()?;
+            let outputs = program.outputs()?;
+            let profile = self.profile.map(|seconds| program.profile(seconds)).transpose()?;
+            Ok((outputs, profile))
+        };
+        let (mut outputs, profile) = run(&mut program).map_err(|error| vec![error])?;
+        let value = match outputs.len() {
+            1 => Value::Tensor(outputs.swap_remove(0)),
+            _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),
+        };
+        let executor = if interpret { "loops" } else { "graph" };
+        Ok(Ran { value, executor, profile })
+    }
+}
+
+/// What a parameter is that compiled programs cannot have.
+pub(crate) fn no_tensor(parameter: &str) -> Diagnostic {
+    let message = format!("parameter `{parameter}` is no tensor: compiled programs take tensors");
+    Diagnostic::error("E0733", message)
+}
