@@ -1,5 +1,17 @@
 //! Checking rewrite rules: both sides are typed and evaluated on random, small and adversarial
 //! operands, and must agree. Operands on which they do not are made as simple as possible.
+//!
+//! Who writes rules calls [`faults`] in a test:
+//!
+//! ```
+//! use ir_core::Registry;
+//!
+//! let registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+//! let check = |rule: &str| rewrites_check::faults("my.rules", rule, &registry, 50);
+//! assert_eq!(check("rule twice exact: negative(negative(%x)) => %x;"), []);
+//! let wrong = check("rule zero exact: subtract(%x, %x) => 0;");
+//! assert!(wrong[0].message.starts_with("rule `zero` is wrong"));
+//! ```
 
 mod choices;
 mod operands;
@@ -12,6 +24,7 @@ use rewrites::family::{expansions, has_families};
 use rewrites::functions::Functions;
 use rewrites::instantiate::{Conditions, Operand, Refusal, plan};
 use rewrites::matching::Match;
+use rewrites::parse::parse;
 use rewrites::rule::{FloatClass, Node, Rest, Rule};
 
 use self::choices::{Choices, shrink};
@@ -31,6 +44,14 @@ pub struct Verdict {
 
 /// Rules about families are tried for so many members.
 const FAMILIES: [usize; 2] = [2, 3];
+
+/// What is wrong in `text`, which is the file of rules `file`: what cannot be read, and rules that up
+/// to `trials` random operands each refute, or that no operands fit.
+pub fn faults(file: &str, text: &str, registry: &Registry, trials: u32) -> Vec<Diagnostic> {
+    let (rules, mut found) = parse(file, text, registry);
+    found.extend(rules.iter().filter_map(|rule| check(rule, registry, trials).error));
+    found
+}
 
 /// Tries `rule`, in both directions where it has two, on up to `trials` random operands. The same
 /// for the same rule on every machine.
