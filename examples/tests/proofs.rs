@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use examples::graphs;
-use rewrites::strategy::BUILT_IN;
 use tools::relay_opt::OK;
 
 /// Runs each strategy on the graphs, checks the certificates with the programs alone, and returns
@@ -20,7 +19,7 @@ fn explain(test: &str, graphs: &[(&str, String)], more: &[&str]) -> usize {
     let mut steps = 0;
     for (name, text) in graphs {
         std::fs::write(folder.join("in.relay"), text).expect("the program can be written");
-        for (strategy, _) in BUILT_IN {
+        for strategy in registry.strategies().map(|strategy| strategy.name) {
             let pass = format!("eqsat{{strategy={strategy},cost=t4}}");
             let mut args =
                 vec!["in.relay", "--pass", &pass, "--explain-rewrites=in.cert", "-o", "out.relay"];

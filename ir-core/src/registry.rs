@@ -352,13 +352,22 @@ pub struct PipelineDef {
     pub doc: &'static str,
 }
 
-/// A file of rewrite rules that is part of the program.
+/// A file of rewrite rules, or of a strategy that applies some, that is part of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleFile {
-    /// What messages call it, such as `attention.rules`.
+    /// What messages call it, such as `attention.rules`; of a strategy, its name.
     pub name: &'static str,
-    /// The rules.
+    /// The rules, or the strategy.
     pub text: &'static str,
+}
+
+/// What holds of rewrite rules where nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RuleDefaults {
+    /// The dialect that a file of rules is about; where it is empty, each file has to name one.
+    pub dialect: &'static str,
+    /// The sets that equality saturation applies.
+    pub sets: &'static [&'static str],
 }
 
 /// Everything that exists.
@@ -371,6 +380,8 @@ pub struct Registry {
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
     rule_functions: IndexMap<&'static str, RuleFunction, FxBuildHasher>,
     rule_files: IndexMap<&'static str, RuleFile, FxBuildHasher>,
+    strategies: IndexMap<&'static str, RuleFile, FxBuildHasher>,
+    rule_defaults: RuleDefaults,
     extensions: Vec<Hook>,
 }
 
@@ -445,6 +456,27 @@ impl Registry {
     /// The files of rewrite rules that were added, in order of registration.
     pub fn rule_files(&self) -> impl Iterator<Item = &RuleFile> {
         self.rule_files.values()
+    }
+
+    /// Adds a strategy that applies rewrite rules. Panics when the name is taken.
+    pub fn add_strategy(&mut self, name: &'static str, text: &'static str) {
+        let earlier = self.strategies.insert(name, RuleFile { name, text });
+        assert!(earlier.is_none(), "the strategy `{name}` is registered twice");
+    }
+
+    /// The strategies that were added, in order of registration.
+    pub fn strategies(&self) -> impl Iterator<Item = &RuleFile> {
+        self.strategies.values()
+    }
+
+    /// Says what holds of rewrite rules where nothing else is said; the last one wins.
+    pub fn set_rule_defaults(&mut self, defaults: RuleDefaults) {
+        self.rule_defaults = defaults;
+    }
+
+    /// What holds of rewrite rules where nothing else is said.
+    pub fn rule_defaults(&self) -> RuleDefaults {
+        self.rule_defaults
     }
 
     /// What a crate that this one does not know keeps here, by its type; empty at first. Targets

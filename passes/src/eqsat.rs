@@ -11,7 +11,7 @@ use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
 use rewrites::eqsat::{Report, Settings, optimize_noted};
 use rewrites::extraction::{HAS_HIGHS, STRATEGIES, Strategy, missing, strategy};
-use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
+use rewrites::library::{Library, RuleSet};
 use rewrites::proof::Recorder;
 use rewrites::saturate::Budget;
 use rewrites::strategy::{Prepared, Told, apply_noted, find};
@@ -170,7 +170,8 @@ impl FunctionPass for Eqsat {
         if !self.options.strategy.is_empty() {
             return self.by_strategy(f, cx);
         }
-        let Some(rules) = self.rules.get(&self.options.rules, &DEFAULT_SETS, cx) else {
+        let default = cx.registry.rule_defaults().sets;
+        let Some(rules) = self.rules.get(&self.options.rules, default, cx) else {
             return Ok(());
         };
         let ops = f.body.op_count();
@@ -259,7 +260,7 @@ fn prepare(name: &str, registry: &Registry, files: &SourceMap) -> Loaded<Prepare
     if found.iter().any(Diagnostic::is_error) {
         return Loaded::new(Err(found), library.sources, library.read);
     }
-    let prepared = find(name, &mut sources, &mut library.read)
+    let prepared = find(name, registry, &mut sources, &mut library.read)
         .and_then(|strategy| Prepared::new(strategy, &mut library, registry, None));
     sources.extend(&library.sources);
     Loaded::new(prepared, sources, library.read)

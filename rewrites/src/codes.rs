@@ -14,8 +14,9 @@ pub const CODES: &[Code] = &[
     Code {
         code: OPERATION,
         title: "a rule names an unknown operation or dialect",
-        explanation: "Operations in rules are written as in programs: `add`, `nn.dense`. A rule \
-                      file is about the dialect `relay` unless it begins with `dialect name;`.",
+        explanation: "Operations in rules are written as in programs, without their dialect. A \
+                      file of rules says by `dialect name;` in its first line which one that is; \
+                      without, it is the one that built-in rules are about.",
     },
     Code {
         code: ATTRIBUTES,

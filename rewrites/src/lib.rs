@@ -2,12 +2,13 @@
 //!
 //! One rule language feeds every strategy: a greedy driver that edits a body in place, and
 //! equality saturation, which collects the consequences of all rules in an e-graph and extracts the
-//! cheapest program. This crate knows operations by name and hook, never a dialect's structs.
+//! cheapest program. This crate knows operations by hook, and by the names in rules that dialects
+//! register; it has no rules of its own.
 //!
 //! - [`rule`], [`parse`], [`print`](mod@print): the language;
 //! - [`family`]: rules about any number of values of one kind;
 //! - [`expression`], [`functions`]: side conditions and computed attributes;
-//! - [`library`]: the built-in rules, and choosing rules by name;
+//! - [`library`]: the rules of a registry, and choosing rules by name;
 //! - [`matching`], [`instantiate`]: finding the left side and typing the right side, in any graph;
 //! - [`greedy`]: the greedy strategy, over a [`body_graph`], which [`compute`]s what depends on
 //!   constants alone;

@@ -1,9 +1,10 @@
-//! The rules that are built in, and choosing among them and those of files.
+//! The rules that a registry has, and choosing among them and those of files.
 
 use std::sync::{Arc, OnceLock};
 
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
+use ir_core::registry::{RuleDefaults, RuleFile};
 use ir_core::{Diagnostic, FilesRead, Registry, SourceMap, Symbol};
 use rustc_hash::FxHashMap;
 
@@ -13,36 +14,6 @@ use crate::functions::Functions;
 use crate::matching::Pattern;
 use crate::parse::parse;
 use crate::rule::{Node, Rule};
-
-/// The files of rules that are built in, by name.
-pub const BUILT_IN: &[(&str, &str)] = &[
-    ("simplify.rules", include_str!("../rules/simplify.rules")),
-    ("compare.rules", include_str!("../rules/compare.rules")),
-    ("finite-math.rules", include_str!("../rules/finite-math.rules")),
-    ("real-math.rules", include_str!("../rules/real-math.rules")),
-    ("fast-math.rules", include_str!("../rules/fast-math.rules")),
-    ("algebra.rules", include_str!("../rules/algebra.rules")),
-    ("motion.rules", include_str!("../rules/motion.rules")),
-    ("join.rules", include_str!("../rules/join.rules")),
-    ("linear.rules", include_str!("../rules/linear.rules")),
-    ("convolution.rules", include_str!("../rules/convolution.rules")),
-    ("reduction.rules", include_str!("../rules/reduction.rules")),
-    ("recognize.rules", include_str!("../rules/recognize.rules")),
-    ("inference.rules", include_str!("../rules/inference.rules")),
-];
-
-/// The sets that equality saturation applies where nothing else is asked for.
-pub const DEFAULT_SETS: [&str; 9] = [
-    "simplify",
-    "algebra",
-    "join",
-    "linear",
-    "merge",
-    "convolution",
-    "fold",
-    "reduction",
-    "recognize",
-];
 
 /// A family of operands is looked for up to this many.
 const MAX_OPERANDS: usize = 8;
@@ -129,8 +100,8 @@ impl RuleSet {
     }
 }
 
-/// What a registry keeps: the rules that are built in and those that it holds, read when they are
-/// first asked for. Copies of a registry share them.
+/// What a registry keeps: the rules of its files, read when they are first asked for. Copies of a
+/// registry share them.
 #[derive(Clone, Default)]
 pub struct Kept(Arc<OnceLock<Read>>);
 
@@ -146,7 +117,8 @@ struct Read {
 struct Known {
     ops: Vec<&'static str>,
     functions: Vec<&'static str>,
-    files: Vec<(&'static str, &'static str)>,
+    files: Vec<RuleFile>,
+    defaults: RuleDefaults,
 }
 
 impl Known {
@@ -154,7 +126,8 @@ impl Known {
         Known {
             ops: registry.ops().map(|op| op.def.name).collect(),
             functions: registry.rule_functions().map(|function| function.name).collect(),
-            files: registry.rule_files().map(|file| (file.name, file.text)).collect(),
+            files: registry.rule_files().copied().collect(),
+            defaults: registry.rule_defaults(),
         }
     }
 }
@@ -178,7 +151,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// The built-in rules, those of the registry, and those of `files`.
+    /// The rules of the registry, and those of `files`.
     ///
     /// # Errors
     /// What is wrong in the files, and names that are given twice.
@@ -190,7 +163,7 @@ impl Library {
         (library, found)
     }
 
-    /// The built-in rules and those of the registry, which are read once.
+    /// The rules of the registry, which are read once.
     fn of(registry: &Registry) -> (Library, Vec<Diagnostic>) {
         let with = Known::of(registry);
         let kept = registry.extension::<Kept>();
@@ -206,9 +179,8 @@ impl Library {
 
     fn read(registry: &Registry) -> Read {
         let (mut library, mut found) = (Library::default(), Vec::new());
-        let registered = registry.rule_files().map(|file| (file.name, file.text));
-        for (file, text) in BUILT_IN.iter().copied().chain(registered) {
-            found.extend(library.add(file, text, registry));
+        for file in registry.rule_files() {
+            found.extend(library.add(file.name, file.text, registry));
         }
         Read { with: Known::of(registry), library, found }
     }

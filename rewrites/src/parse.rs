@@ -26,7 +26,7 @@ pub fn parse(file: &str, text: &str, registry: &Registry) -> (Vec<Rule>, Vec<Dia
         cursor: Cursor::new(file, text),
         registry,
         functions: &functions,
-        dialect: "relay".to_string(),
+        dialect: registry.rule_defaults().dialect.to_string(),
         rule: None,
         depth: 0,
     };
@@ -54,15 +54,8 @@ struct Parser<'t> {
 impl Parser<'_> {
     fn file(&mut self) -> Vec<Rule> {
         let mut rules = Vec::new();
-        if self.cursor.eat_word("dialect") {
-            let span = self.cursor.span_of(self.cursor.token());
-            if let Ok(name) = parse_path(&mut self.cursor) {
-                match resolve::dialect(self.registry, name.as_str(), span) {
-                    Ok(()) => self.dialect = name.to_string(),
-                    Err(error) => self.cursor.diagnostics.push(error),
-                }
-                let _ = self.cursor.expect(TokenKind::Semicolon);
-            }
+        if self.dialect().is_err() {
+            return rules;
         }
         let mut set = None;
         while self.cursor.kind() != TokenKind::End {
@@ -85,6 +78,23 @@ impl Parser<'_> {
             self.cursor.unexpected("`}`");
         }
         rules
+    }
+
+    /// The dialect that the rules are about: the file names it, or the registry does.
+    fn dialect(&mut self) -> Result<(), Failed> {
+        if !self.cursor.eat_word("dialect") {
+            return match self.dialect.is_empty() {
+                true => Err(self.cursor.unexpected("`dialect name;`")),
+                false => Ok(()),
+            };
+        }
+        let span = self.cursor.span_of(self.cursor.token());
+        let name = parse_path(&mut self.cursor)?;
+        match resolve::dialect(self.registry, name.as_str(), span) {
+            Ok(()) => self.dialect = name.to_string(),
+            Err(error) => self.cursor.diagnostics.push(error),
+        }
+        self.cursor.expect(TokenKind::Semicolon).map(|_| ())
     }
 
     /// Skips to the end of a rule, or to the start of the next.

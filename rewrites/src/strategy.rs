@@ -23,18 +23,6 @@ use crate::rule::{FloatClass, Rule};
 use crate::saturate::{Budget, Entry, Phase, Scheduler};
 use crate::{beam, codes, greedy};
 
-/// The strategies that are built in, by name.
-pub const BUILT_IN: &[(&str, &str)] = &[
-    ("greedy", include_str!("../strategies/greedy.strategy")),
-    ("beam", include_str!("../strategies/beam.strategy")),
-    ("egraph", include_str!("../strategies/egraph.strategy")),
-    ("merge-first", include_str!("../strategies/merge-first.strategy")),
-    ("backoff", include_str!("../strategies/backoff.strategy")),
-    ("pulsed", include_str!("../strategies/pulsed.strategy")),
-    ("same-bits", include_str!("../strategies/same-bits.strategy")),
-    ("exact", include_str!("../strategies/exact.strategy")),
-];
-
 /// What applies the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Driver {
@@ -298,19 +286,14 @@ fn in_place(
     Ok(())
 }
 
-/// The built-in strategy `name`.
-pub fn built_in(name: &str) -> Option<Strategy> {
-    let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
-    parse(name, text).ok()
-}
-
-/// The strategy `name`, or that of the file `name`, which ends in `.strategy`. The text goes to
-/// `sources`, and what was read to `read`.
+/// The strategy `name` of `registry`, or that of the file `name`, which ends in `.strategy`. Its text
+/// goes to `sources`, and what was read to `read`.
 ///
 /// # Errors
 /// When there is none, or it is wrong.
 pub fn find(
     name: &str,
+    registry: &Registry,
     sources: &mut SourceMap,
     read: &mut FilesRead,
 ) -> Result<Strategy, Vec<Diagnostic>> {
@@ -324,13 +307,14 @@ pub fn find(
         strategy.find_rules(Path::new(name), read);
         return Ok(strategy);
     }
-    built_in(name).ok_or_else(|| {
-        let message = format!("there is no strategy `{name}`");
-        let known = BUILT_IN.iter().map(|(name, _)| *name);
-        let help = did_you_mean(name, known)
-            .unwrap_or_else(|| "files of strategies end in `.strategy`".to_string());
-        vec![Diagnostic::error(codes::STRATEGY, message).help(help)]
-    })
+    if let Some(registered) = registry.strategies().find(|strategy| strategy.name == name) {
+        return parse(name, registered.text);
+    }
+    let message = format!("there is no strategy `{name}`");
+    let known = registry.strategies().map(|strategy| strategy.name);
+    let help = did_you_mean(name, known)
+        .unwrap_or_else(|| "files of strategies end in `.strategy`".to_string());
+    Err(vec![Diagnostic::error(codes::STRATEGY, message).help(help)])
 }
 
 /// The strategy that `text` describes.

@@ -53,7 +53,7 @@ pub fn prepare(
     if found.iter().any(Diagnostic::is_error) {
         return Err((found, library.sources));
     }
-    let prepared = find(name, &mut sources, &mut library.read)
+    let prepared = find(name, registry, &mut sources, &mut library.read)
         .and_then(|strategy| Prepared::new(strategy, &mut library, registry, without));
     sources.extend(&library.sources);
     prepared.map_err(|found| (found, sources))

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use ir_core::{Random, Registry};
 use relay_generate::random_module;
-use rewrites::strategy::BUILT_IN;
 use tools::relay_opt::{DIAGNOSTICS, OK};
 
 fn folder(test: &str) -> PathBuf {
@@ -33,7 +32,8 @@ fn certificates_of_random_programs_hold() {
         let options = relay::text::PrintOptions::default();
         relay::text::print(&module, &registry, &options, &mut text).unwrap();
         std::fs::write(folder.join("in.relay"), &text).unwrap();
-        let passes = BUILT_IN.iter().map(|(name, _)| format!("eqsat{{strategy={name},cost=ops}}"));
+        let passes = registry.strategies().map(|strategy| strategy.name);
+        let passes = passes.map(|name| format!("eqsat{{strategy={name},cost=ops}}"));
         let others = ["rewrite", "eqsat", "simplify-expr", "div-to-mul", "fold-explicit-padding"];
         let fuse = ["fuse", "fuse{reassociate=true}", "fuse{target=c}"];
         let others = others.into_iter().chain(fuse);

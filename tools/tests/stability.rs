@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ir_core::{Magnitudes, Module, Random, Registry, SourceMap};
 use relay::interpreter::{Interpreter, Value, finite_where_finite, random_values_up_to};
-use rewrites::library::{DEFAULT_SETS, Library};
+use rewrites::library::Library;
 
 /// Elementwise operations on `%a` and `%b`, and the forms around them that are written to be
 /// stable.
@@ -131,7 +131,7 @@ fn no_default_rule_is_about_real_numbers_alone() {
     let (mut library, found) = Library::new(&registry, &SourceMap::default());
     assert!(found.is_empty(), "{found:?}");
     let tags = ["simplify-expr", "simplify-inference", "canonicalize", "fold-explicit-padding"];
-    let names = DEFAULT_SETS.iter().chain(&tags).map(|name| name.to_string());
+    let names = registry.rule_defaults().sets.iter().chain(&tags).map(|name| name.to_string());
     let chosen = library.choose(&names.collect::<Vec<_>>(), &registry).expect("sets");
     let real = chosen.iter().filter(|rule| !rule.class.keeps_finite());
     let real: Vec<&str> = real.map(|rule| rule.name.as_str()).collect();

@@ -173,7 +173,7 @@ fn files_that_passes_read_are_a_part_of_it() {
     folder.write(BEFORE);
     let path = folder.0.join("my.strategy");
     let pass = format!("eqsat{{strategy={}}}", path.display());
-    fs::write(&path, rewrites::strategy::BUILT_IN[0].1).unwrap();
+    fs::write(&path, tools::registry().strategies().next().unwrap().text).unwrap();
     assert_eq!(cached(&folder, &["--pass", &pass]).0, 0);
     fs::write(&path, "no strategy").unwrap();
     assert_eq!(cached(&folder, &["--pass", &pass]).0, 1);

@@ -26,6 +26,7 @@ pub mod qnn;
 mod random;
 pub mod reduce;
 pub mod relation;
+mod rule_files;
 mod rules;
 pub mod shape;
 pub mod sort;
@@ -91,6 +92,7 @@ pub fn dialect() -> Dialect {
                 (family.register)(registry);
             }
             rules::register(registry);
+            rule_files::register(registry);
         },
     }
 }

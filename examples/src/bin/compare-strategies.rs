@@ -14,7 +14,6 @@ use ir_core::{Diagnostic, Interrupt, Module, Registry};
 use relay::inference::infer_module;
 use relay::text::parse;
 use rewrites::cost::CostModel;
-use rewrites::strategy::BUILT_IN;
 use tools::strategies::{Measured, measure, prepare};
 
 /// Prints what each built-in strategy makes of graphs of well-known networks.
@@ -31,7 +30,7 @@ fn main() -> ExitCode {
     println!("graph         strategy      before     after   saved   nodes        work  CPU ms");
     for (graph, text) in graphs::PUBLISHED {
         let text = text();
-        for (strategy, _) in BUILT_IN {
+        for strategy in registry.strategies().map(|strategy| strategy.name) {
             let measured = match run(&text, strategy, &registry) {
                 Ok(measured) => measured,
                 Err(found) => {

@@ -16,7 +16,7 @@ use relay::text::{PrintOptions, parse, print};
 use rewrites::cost::CostModel;
 use rewrites::eqsat::{Report, Settings, optimize_noted};
 use rewrites::extraction::STRATEGIES;
-use rewrites::library::{DEFAULT_SETS, Library, RuleSet};
+use rewrites::library::{Library, RuleSet};
 use rewrites::proof::Recorder;
 use rewrites::proof::replay::{HEADER, parts, replay};
 use rewrites::saturate::Budget;
@@ -70,10 +70,10 @@ fn main() -> ExitCode {
         Some(Command::Explain { graph }) => return explain(graph.as_deref()),
         None => {}
     }
-    if rules.is_empty() {
-        rules = DEFAULT_SETS.map(String::from).to_vec();
-    }
     let registry = tools::registry();
+    if rules.is_empty() {
+        rules = registry.rule_defaults().sets.iter().map(|set| set.to_string()).collect();
+    }
     println!("graph              ops  e-nodes  rounds  cost before   after  saved  CPU ms");
     for (name, text) in chosen(graph.as_deref()) {
         match measure(&text, &rules, &registry) {
@@ -110,8 +110,9 @@ fn certificate(text: &str, registry: &Registry) -> Result<String, Vec<Diagnostic
     errors(infer_module(&mut module, registry))?;
     let (mut library, found) = Library::new(registry, &SourceMap::default());
     errors(found)?;
-    let names = DEFAULT_SETS.map(String::from);
-    let rules = RuleSet::new(library.choose(&names, registry)?, registry);
+    let names = registry.rule_defaults().sets.iter().map(|set| set.to_string());
+    let rules = library.choose(&names.collect::<Vec<_>>(), registry)?;
+    let rules = RuleSet::new(rules, registry);
     let milliseconds = |start: ThreadTime| start.elapsed().as_secs_f64() * 1e3;
     let start = ThreadTime::now();
     let plain = saturate(&mut module.clone(), &rules, registry, false)?;

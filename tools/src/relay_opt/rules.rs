@@ -4,7 +4,7 @@ use std::io;
 
 use ir_core::diagnostics::did_you_mean;
 use ir_core::{Diagnostic, Registry, SourceMap};
-use rewrites::library::{BUILT_IN, Library};
+use rewrites::library::Library;
 use rewrites::rule::{FloatClass, Rule};
 use rewrites_check::{check, example};
 
@@ -53,9 +53,8 @@ pub(super) fn rules(
     }
     let (library, mut found) = Library::new(registry, &sources);
     reporter.sources(&library.sources);
-    let built_in = BUILT_IN.iter().map(|(file, _)| *file);
-    let built_in = built_in.chain(registry.rule_files().map(|file| file.name)).map(str::to_string);
-    let names: Vec<String> = if files.is_empty() { built_in.collect() } else { files.clone() };
+    let registered = registry.rule_files().map(|file| file.name.to_string());
+    let names: Vec<String> = if files.is_empty() { registered.collect() } else { files.clone() };
     let rules: Vec<Rule> = names.iter().flat_map(|file| library.of_file(file)).collect();
     match command {
         RulesCommand::Explain { name, .. } => {

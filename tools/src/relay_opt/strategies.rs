@@ -5,7 +5,6 @@ use std::io;
 use ir_core::files;
 use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use rewrites::cost::CostModel;
-use rewrites::strategy::BUILT_IN;
 
 use super::args::{DiagnosticForm, ModelOptions};
 use super::language::{self, Form, infer};
@@ -99,8 +98,8 @@ pub(super) fn compare(
     registry: &Registry,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
-    let built_in = BUILT_IN.iter().map(|(name, _)| name.to_string());
-    let names = if strategies.is_empty() { built_in.collect() } else { strategies.to_vec() };
+    let registered = registry.strategies().map(|strategy| strategy.name.to_string());
+    let names = if strategies.is_empty() { registered.collect() } else { strategies.to_vec() };
     let mut table = vec![row(COLUMNS)];
     let interrupt = io.interrupt();
     for path in models {

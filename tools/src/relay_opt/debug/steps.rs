@@ -3,7 +3,7 @@
 use ir_core::pass::Explanation;
 use ir_core::{AttrValue, Item, Module, Registry, SourceMap, Span, Symbol, TensorData};
 use relay::interpreter::{Value, random_value, spreads};
-use rewrites::library::{BUILT_IN, Library, RuleSet};
+use rewrites::library::{Library, RuleSet};
 use rewrites::proof::replay::{HEADER, parts, replay};
 use rewrites::proof::terms::{Kind, Term, Terms};
 use rewrites::rule::FloatClass;
@@ -45,8 +45,7 @@ pub(crate) fn wrong_step(
     let body = item.body.as_ref()?;
     let mut given = SourceMap::default();
     for (file, text) in texts.files() {
-        let built_in = BUILT_IN.iter().map(|(name, _)| *name);
-        let mut known = built_in.chain(registry.rule_files().map(|file| file.name));
+        let mut known = registry.rule_files().map(|file| file.name);
         if !file.as_str().ends_with(".strategy") && known.all(|known| known != file.as_str()) {
             given.add(file, text.clone());
         }
