@@ -52,7 +52,8 @@ pub const CODES: &[Code] = &[
     Code {
         code: UNKNOWN_RULES,
         title: "unknown rules",
-        explanation: "`rules=` takes names of sets, tags and rules, and files that end in `.rules`.",
+        explanation: "`rules=` takes names of sets, tags and rules, and files that end in `.rules`; \
+                      `samples` takes names of rules above it.",
     },
     Code {
         code: UNREADABLE,

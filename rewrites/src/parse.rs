@@ -2,19 +2,19 @@
 
 mod expressions;
 mod resolve;
+mod samples;
 
 pub(crate) use resolve::canonical;
 
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::{Number, TokenKind, number};
-use ir_core::text::types::{TypeName, parse_path, parse_type};
-use ir_core::{Diagnostic, Registry, Scalar, Symbol};
+use ir_core::text::types::parse_path;
+use ir_core::{Diagnostic, Registry, Scalar, Span, Symbol};
+use rustc_hash::FxHashMap;
 
 use crate::codes;
 use crate::functions::Functions;
-use crate::rule::{
-    Choice, Equation, Expr, FloatClass, Node, NodeId, OpNode, Rest, Rule, Sample, Var,
-};
+use crate::rule::{Choice, Equation, Expr, FloatClass, Node, NodeId, OpNode, Rest, Rule, Var};
 
 /// Expressions and patterns nest at most so deeply.
 pub const MAX_DEPTH: usize = 64;
@@ -28,17 +28,19 @@ pub fn parse(file: &str, text: &str, registry: &Registry) -> (Vec<Rule>, Vec<Dia
         functions: &functions,
         dialect: registry.rule_defaults().dialect.to_string(),
         rule: None,
+        rules: vec![],
+        places: FxHashMap::default(),
         depth: 0,
     };
-    let rules = parser.file();
-    let mut diagnostics = std::mem::take(&mut parser.cursor.diagnostics);
+    parser.file();
+    let mut diagnostics = parser.cursor.diagnostics;
     for diagnostic in &mut diagnostics {
         // The cursor's errors are about its tokens; here they are errors of a rule.
         if !diagnostic.code.starts_with("E10") {
             diagnostic.code = codes::SYNTAX;
         }
     }
-    (rules, diagnostics)
+    (parser.rules.into_iter().flatten().collect(), diagnostics)
 }
 
 struct Parser<'t> {
@@ -48,14 +50,18 @@ struct Parser<'t> {
     dialect: String,
     /// The rule being read.
     rule: Option<Rule>,
+    /// The rules that were read; `None` where something is wrong with one.
+    rules: Vec<Option<Rule>>,
+    /// Where each name stands among them, the last one where there are several.
+    places: FxHashMap<Symbol, usize>,
     depth: usize,
 }
 
 impl Parser<'_> {
-    fn file(&mut self) -> Vec<Rule> {
-        let mut rules = Vec::new();
+    /// The file. What is wrong with it is reported, and the rest read.
+    fn file(&mut self) {
         if self.dialect().is_err() {
-            return rules;
+            return;
         }
         let mut set = None;
         while self.cursor.kind() != TokenKind::End {
@@ -65,19 +71,23 @@ impl Parser<'_> {
                 set = None;
                 Ok(())
             } else if self.cursor.at_word("rule") {
-                self.one_rule(set).map(|rule| rules.extend(rule))
+                self.one_rule(set)
+            } else if self.cursor.at_word("samples") {
+                self.block_of_samples()
             } else {
-                let expected = if set.is_some() { "`rule` or `}`" } else { "`rule` or `set`" };
-                Err(self.cursor.unexpected(expected))
+                let other = if set.is_some() { "`}`" } else { "`set`" };
+                Err(self.cursor.unexpected(&format!("`rule`, `samples` or {other}")))
             };
             if done.is_err() {
+                if let Some(unread) = self.rule.take() {
+                    self.keep(unread.name, None);
+                }
                 self.recover();
             }
         }
         if set.is_some() {
             self.cursor.unexpected("`}`");
         }
-        rules
     }
 
     /// The dialect that the rules are about: the file names it, or the registry does.
@@ -133,8 +143,7 @@ impl Parser<'_> {
         Ok(Symbol::new(text))
     }
 
-    /// A rule; `None` where it reads, but is wrong.
-    fn one_rule(&mut self, set: Option<Symbol>) -> Result<Option<Rule>, Failed> {
+    fn one_rule(&mut self, set: Option<Symbol>) -> Result<(), Failed> {
         let errors = self.cursor.diagnostics.len();
         self.cursor.bump();
         let start = self.cursor.token();
@@ -190,14 +199,21 @@ impl Parser<'_> {
         if self.cursor.eat_word("where") {
             self.conditions()?;
         }
-        if self.cursor.eat_word("for") {
-            self.samples()?;
-        }
+        let samples = if self.cursor.eat_word("for") { self.samples()? } else { vec![] };
         self.cursor.expect(TokenKind::Semicolon)?;
-        let rule = self.rule.take();
-        let found = rule.as_ref().map_or(vec![], resolve::faults);
-        self.cursor.diagnostics.extend(found);
-        Ok(rule.filter(|_| self.cursor.diagnostics.len() == errors))
+        let Some(mut rule) = self.rule.take() else { return Ok(()) };
+        self.cursor.diagnostics.extend(samples::attach(&mut rule, &samples));
+        self.cursor.diagnostics.extend(resolve::faults(&rule));
+        let is_right = self.cursor.diagnostics.len() == errors;
+        self.keep(name, is_right.then_some(rule));
+        Ok(())
+    }
+
+    /// Keeps the rule `name`, or that there is something wrong with it: then what follows about it
+    /// is no further fault.
+    fn keep(&mut self, name: Symbol, rule: Option<Rule>) {
+        self.places.insert(name, self.rules.len());
+        self.rules.push(rule);
     }
 
     fn class(&mut self) -> Result<FloatClass, Failed> {
@@ -274,25 +290,29 @@ impl Parser<'_> {
     fn value_variable(&mut self) -> Result<Var, Failed> {
         let token = self.cursor.expect(TokenKind::Local)?;
         let name = token.name(self.cursor.source()).into_owned();
+        let family = self.eat_family();
+        let var = intern(self.rule.as_mut().map(|rule| &mut rule.values), &name);
+        let Some(rule) = &mut self.rule else { return Ok(var) };
+        match rule.families.get(var.0) {
+            None => rule.families.push(family),
+            Some(before) if *before != family => {
+                let span = self.cursor.span_of(token);
+                self.cursor.report(half_family(&name, span));
+            }
+            Some(_) => {}
+        }
+        Ok(var)
+    }
+
+    /// The `..` of a family, where it stands here.
+    fn eat_family(&mut self) -> bool {
         let family =
             self.cursor.kind() == TokenKind::Dot && self.cursor.after().kind == TokenKind::Dot;
         if family {
             self.cursor.bump();
             self.cursor.bump();
         }
-        let var = intern(self.rule.as_mut().map(|rule| &mut rule.values), &name);
-        let Some(rule) = &mut self.rule else { return Ok(var) };
-        match rule.families.get(var.0) {
-            None => rule.families.push(family),
-            Some(before) if *before != family => {
-                let message = format!("`%{name}` is written with and without `..`");
-                let span = self.cursor.span_of(token);
-                let error = Diagnostic::error(codes::SHAPE, message).at(span);
-                self.cursor.report(error.help("`%x..` is a family: one value for each member"));
-            }
-            Some(_) => {}
-        }
-        Ok(var)
+        family
     }
 
     fn attribute_variable(&mut self) -> Result<Var, Failed> {
@@ -437,33 +457,6 @@ impl Parser<'_> {
         }
     }
 
-    fn samples(&mut self) -> Result<(), Failed> {
-        loop {
-            let sample = if self.cursor.kind() == TokenKind::Question {
-                let var = self.attribute_variable()?;
-                if !self.cursor.eat_word("in") {
-                    return Err(self.cursor.unexpected("`in`"));
-                }
-                let list = self.expression()?;
-                let value =
-                    crate::expression::evaluate(&list, &crate::expression::Nothing, self.functions);
-                match value.and_then(ir_core::RuleArgument::attr::<Vec<ir_core::Attr>>) {
-                    Some(choices) => Sample::Attributes(var, choices),
-                    None => return Err(self.cursor.unexpected("a list of attributes before this")),
-                }
-            } else {
-                let var = self.value_variable()?;
-                self.cursor.expect(TokenKind::Colon)?;
-                let ty = parse_type(&mut self.cursor, &mut |_| Some(TypeName::Parameter))?;
-                Sample::Type(var, ty)
-            };
-            self.rule.iter_mut().for_each(|rule| rule.samples.push(sample.clone()));
-            if !self.cursor.eat(TokenKind::Comma) {
-                return Ok(());
-            }
-        }
-    }
-
     fn operation(
         &mut self,
         written: &str,
@@ -479,6 +472,12 @@ impl Parser<'_> {
         self.cursor.diagnostics.extend(found);
         self.node(Node::Op(op))
     }
+}
+
+fn half_family(name: &str, span: Span) -> Diagnostic {
+    let message = format!("`%{name}` is written with and without `..`");
+    let error = Diagnostic::error(codes::SHAPE, message).at(span);
+    error.help("`%x..` is a family: one value for each member")
 }
 
 fn intern(names: Option<&mut Vec<Symbol>>, name: &str) -> Var {

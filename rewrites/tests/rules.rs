@@ -58,8 +58,10 @@ fn deep_rules_are_refused_and_broken_ones_do_not_panic() {
     let registry = registry();
     let deep = format!("rule a exact: {}%x{} => %x;", "abs(".repeat(5000), ")".repeat(5000));
     assert!(parse("a.rules", &deep, &registry).1.iter().any(|d| d.message.contains("nest")));
-    let good =
-        "rule a exact [b]: add(%x, 0, ..) => %x where rank(%x) == 1 for %x: Tensor[(n), int8];";
+    let good = "rule a exact [b]: add(%x, 0, ..) => %x where rank(%x) == 1 for %x: Tensor[(n), int8];\
+                samples { a: %x: Tensor[(n), int8]; a, a: %x: Tensor[(m), float32]; }";
+    let (rules, found) = parse("a.rules", good, &registry);
+    assert!(found.is_empty() && rules[0].samples.len() == 4, "{found:?}");
     for end in (0..good.len()).filter(|end| good.is_char_boundary(*end)) {
         let _ = parse("a.rules", &good[..end], &registry);
         let _ = parse("a.rules", &good[end..], &registry);

@@ -1,6 +1,6 @@
 //! Checks of what rules name: operations, attributes and variables.
 
-use ir_core::diagnostics::did_you_mean;
+use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::registry::Arity;
 use ir_core::{AttrDict, Diagnostic, OpDef, Registry, Span, Symbol};
 
@@ -173,13 +173,8 @@ fn direction(rule: &Rule) -> Vec<Diagnostic> {
         _ => rule.span,
     };
     let unbound_value = |index: usize, span: Span, known: &[bool]| {
-        let name = rule.values[index];
-        let message = format!("`%{name}` is not bound on the left side");
         let names = known.iter().zip(&rule.values).filter(|(known, _)| **known);
-        let mut error = Diagnostic::error(codes::VARIABLE, message).at(span);
-        let names = names.map(|(_, name)| name.as_str());
-        error.help = ir_core::diagnostics::did_you_mean_with("%", name.as_str(), names);
-        error
+        unbound("%", rule.values[index], span, names.map(|(_, name)| *name))
     };
     let mut expressions: Vec<(&Expr, Span)> = Vec::new();
     for equation in &rule.right {
@@ -214,13 +209,9 @@ fn direction(rule: &Rule) -> Vec<Diagnostic> {
         expression.visit(&mut |part| match part {
             Expr::Value(var) if !values[var.0] => found.push(unbound_value(var.0, span, &values)),
             Expr::Attribute(var) if !attributes[var.0] => {
-                let name = rule.attributes[var.0];
-                let message = format!("`?{name}` is not bound on the left side");
                 let names = attributes.iter().zip(&rule.attributes).filter(|(known, _)| **known);
-                let names = names.map(|(_, name)| name.as_str());
-                let mut error = Diagnostic::error(codes::VARIABLE, message).at(span);
-                error.help = ir_core::diagnostics::did_you_mean_with("?", name.as_str(), names);
-                found.push(error);
+                let names = names.map(|(_, name)| *name);
+                found.push(unbound("?", rule.attributes[var.0], span, names));
             }
             _ => {}
         });
@@ -236,6 +227,21 @@ fn direction(rule: &Rule) -> Vec<Diagnostic> {
         }
     }
     found
+}
+
+/// A variable is not among the `known` ones of the left side.
+pub(super) fn unbound(
+    sigil: &str,
+    name: Symbol,
+    span: Span,
+    known: impl Iterator<Item = Symbol>,
+) -> Diagnostic {
+    let message = format!("`{sigil}{name}` is not bound on the left side");
+    let mut error = Diagnostic::error(codes::VARIABLE, message).at(span);
+    let known: Vec<Symbol> = known.collect();
+    let known = known.iter().map(|name| name.as_str());
+    error.help = did_you_mean_with(sigil, name.as_str(), known);
+    error
 }
 
 /// Every equation after the first is found from what is bound before it.
