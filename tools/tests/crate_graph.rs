@@ -152,6 +152,14 @@ fn every_crate_has_its_part() {
 }
 
 #[test]
+fn every_crate_is_on_the_map() {
+    let map = include_str!("../../docs/architecture.md");
+    for folder in graph().folders.values() {
+        assert!(map.contains(&format!("| `{folder}` |")), "{folder}: expected a line in the map");
+    }
+}
+
+#[test]
 fn forbidden_edges_are_found() {
     let folders = [
         ("ir-core", "ir-core"),
