@@ -92,14 +92,15 @@ impl<'r> Model<'r> {
         }
     }
 
-    /// The program, ready to run.
+    /// The program, ready to run. The model stays as it is, for other targets.
     ///
     /// # Errors
     /// What cannot be lowered or compiled, and programs that need more memory than there is.
-    pub fn compile(mut self, options: &BuildOptions<'_>) -> Result<Program, Error> {
-        let sources = self.module.sources.clone();
-        let built = Program::build(self.module, self.registry, options, &mut self.found);
-        built.map(|(program, _)| program).map_err(|errors| Error::new(errors, &sources))
+    pub fn compile(&mut self, options: &BuildOptions<'_>) -> Result<Program, Error> {
+        let module = self.module.clone();
+        let built = Program::build(module, self.registry, options, &mut self.found);
+        let failed = |errors| Error::new(errors, &self.module.sources);
+        built.map(|(program, _)| program).map_err(failed)
     }
 
     /// The program as it is.

@@ -61,14 +61,14 @@ fn errors_are_values_with_their_places() {
     };
     assert!(error("def @main(").contains("model.relay:1"), "{}", error("def @main("));
     let unfit = "def @main(%x: Tensor[(2), float32], %y: Tensor[(3), float32]) { add(%x, %y) }";
-    assert!(error(unfit).contains("model.relay:1:70"), "{}", error(unfit));
+    assert!(error(unfit).contains("model.relay:1:65"), "{}", error(unfit));
     assert!(
         Model::read("missing.relay", &registry)
             .is_err_and(|error| { error.to_string().contains("cannot read `missing.relay`") })
     );
     assert!(target("d", &registry).is_err());
 
-    let model = Model::parse("model.relay", TEXT, &registry).expect("it is a program");
+    let mut model = Model::parse("model.relay", TEXT, &registry).expect("it is a program");
     let target = target("c{threads=1}", &registry).expect("it exists");
     let options = BuildOptions { interpret: true, ..BuildOptions::new(&*target) };
     let mut program = model.compile(&options).expect("it compiles");
