@@ -4,7 +4,7 @@
 //! - [`define`]: operators as tensor expressions;
 //! - [`arrays`]: files of named arrays;
 //! - [`text`]: the text syntax;
-//! - [`inference`]: types;
+//! - [`inference`]: what types values have;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend;
 //! - [`builder`]: programs built operation by operation.
 //!

@@ -161,7 +161,7 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     /// The registered operator with text name `name`.
     fn find_operator(&self, name: &str) -> Option<&'a OpInfo> {
-        let full = operator(&name);
+        let full = operator(name);
         match self.env.rule(full) {
             Some(Rule::Relation(info)) => Some(info),
             _ => None,
