@@ -80,7 +80,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("E0859", "an allocation of any size, likewise", "dialects/te/src/interpreter/tests.rs"),
     ("E0857", "a race, likewise", "dialects/te/src/interpreter/tests.rs"),
-    ("E0902", "a kernel that C cannot express; lowering makes none", "targets/c/tests/loops.rs"),
     ("E0904", "a compiler that refuses generated code", "targets/c/tests/runtime.rs"),
     ("E0913", "a compiler that translates wrongly", "targets/c/tests/runtime.rs"),
     ("E0905", "a cache that cannot be written", "targets/c/tests/runtime.rs"),

@@ -165,6 +165,9 @@ fn choices(shape: &[i64]) -> Vec<String> {
         "right_shift(%x, %y)".to_string(),
         "trilu(%x, 1, upper=True)".to_string(),
         "searchsorted(sort(%a, axis=0), %x)".to_string(),
+        // Of one number it is a comparison.
+        "searchsorted(strided_slice(reshape(%a, newshape=[-1]), begin=[0], end=[1]), %x)"
+            .to_string(),
         "where(%c, reverse(%x, axis=0), %y)".to_string(),
         "argmax(where(%c, %x, %y), axis=[0])".to_string(),
         "sum(where(%c, %x, %y), axis=[0])".to_string(),

@@ -626,8 +626,10 @@ impl Emitter<'_> {
             name
         };
         let lane = Expr::element(&name, &Expr::atom(LANE));
+        // A lane of a mask has all bits set or clear. A comparison with 0 would say the same, but
+        // GCC 12 takes its result for a lane again, which is -1 (-O3 with AVX2).
         match dtype.is_bool() {
-            true => Expr::binary("!=", &lane, &Expr::atom("0")),
+            true => Expr::binary("&", &lane, &Expr::atom("1")),
             false => lane,
         }
     }
