@@ -12,7 +12,7 @@ use crate::types::Type;
 /// A struct of the fields of an operation, with operands of type `V`.
 ///
 /// One declaration serves every stage: with [`ValueId`] it is a view of an operation in a body
-/// and a builder of one; with [`Type`](crate::Type) it is what a type relation looks at; with a
+/// and a builder of one; with [`Type`] it is what a type relation looks at; with a
 /// run-time value it is what an evaluator gets.
 pub trait OpFields<V>: Sized {
     /// Full name, `dialect.op`.
