@@ -58,3 +58,37 @@ fn closed(ty: Type) -> Type {
         _ => ty,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ir_core::DType;
+
+    use super::*;
+    use crate::nn::convolution::{ContribConv2dNchwc, Conv2d};
+
+    #[test]
+    fn a_convolution_is_as_much_work_in_any_layout() {
+        let ty = |shape: &[i64]| Type::tensor(shape.iter().copied(), DType::FLOAT32);
+        let attrs = |layouts: &[(&str, &str)]| {
+            let layouts = layouts.iter().map(|(key, layout)| (*key, layout.to_string()));
+            layouts.fold(AttrDict::empty(), |attrs, (key, layout)| attrs.with(key, &layout))
+        };
+        let expected = f64::from(2 * 16 * 4 * 4 * 8 * 3 * 3);
+        for (layout, weight) in
+            [("OIHW", &[16, 8, 3, 3]), ("OHWI", &[16, 3, 3, 8]), ("HWIO", &[3, 3, 8, 16])]
+        {
+            let operands = [ty(&[1, 8, 6, 6]), ty(weight)];
+            let attrs = attrs(&[("kernel_layout", layout)]);
+            let work = multiply_adds::<Conv2d>(&operands, attrs, ty(&[1, 16, 4, 4]));
+            assert_eq!(work, expected, "{layout}");
+        }
+        let operands = [ty(&[1, 1, 6, 6, 8]), ty(&[4, 1, 3, 3, 8, 4])];
+        let attrs = attrs(&[
+            ("data_layout", "NCHW8c"),
+            ("kernel_layout", "OIHW8i4o"),
+            ("out_layout", "NCHW4c"),
+        ]);
+        let result = ty(&[1, 4, 4, 4, 4]);
+        assert_eq!(multiply_adds::<ContribConv2dNchwc>(&operands, attrs, result), expected);
+    }
+}
