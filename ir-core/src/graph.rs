@@ -1,9 +1,7 @@
 //! Algorithms on graphs given as lists of successors.
 //!
 //! They stand here rather than in petgraph, which the core does without: its crates get the order
-//! that they need, and no graph is built first. For 100,000 nodes, components take 3.5 ms here and
-//! 28 ms by `petgraph::algo::kosaraju_scc` with 3 edges down from each node, 33 and 50 ms with 3
-//! edges to anywhere, 2 and 3 ms in one cycle (processor time, optimised, least of 7).
+//! that they need, successors first, and no graph is built before.
 
 /// The strongly connected components of a graph (Tarjan, 1972), each sorted, successors first.
 pub fn strongly_connected(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
