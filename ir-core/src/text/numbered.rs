@@ -57,7 +57,7 @@ mod tests {
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec((0u32..200, 0u8..4), 0..300)) {
             let mut map = Numbered::default();
-            let mut oracle = std::collections::HashMap::new();
+            let mut oracle = std::collections::BTreeMap::new();
             for (step, (number, what)) in steps.into_iter().enumerate() {
                 let number = if number > 190 { number * 10_000_000 } else { number };
                 match what {

@@ -1,12 +1,11 @@
 //! Equality of modules up to names, the order of pure operations, and how values are bound.
 
-use std::collections::HashMap;
-
 use ir_core::{
     Attr, AttrData, AttrDict, BlockId, Body, Item, Module, OpId, Symbol, TensorData, Type,
     ValueDef, ValueId,
 };
 use relay::language::{FUNC, Global, fn_attributes, fn_params, is_primitive};
+use rustc_hash::FxHashMap;
 
 /// What is compared besides the dataflow.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +30,7 @@ pub(crate) fn alpha_equal(a: &Module, b: &Module, compare: Compare) -> Result<()
         .filter(|(name, item)| is_function(item) && b.get(**name).is_some_and(is_function))
         .map(|(name, _)| (*name, *name))
         .collect();
-    let mut paired: HashMap<Symbol, Symbol> = pending.iter().copied().collect();
+    let mut paired: FxHashMap<Symbol, Symbol> = pending.iter().copied().collect();
     while let Some((left, right)) = pending.pop() {
         let (Some(left_item), Some(right_item)) = (a.get(left), b.get(right)) else {
             return Err(format!("@{left} or @{right} does not exist"));
@@ -46,9 +45,9 @@ pub(crate) fn alpha_equal(a: &Module, b: &Module, compare: Compare) -> Result<()
             a: left_body,
             b: right_body,
             compare,
-            values: HashMap::new(),
-            inverse: HashMap::new(),
-            blocks: HashMap::new(),
+            values: FxHashMap::default(),
+            inverse: FxHashMap::default(),
+            blocks: FxHashMap::default(),
             pending: vec![],
             globals: vec![],
         };
@@ -86,9 +85,9 @@ struct Bodies<'a> {
     a: &'a Body,
     b: &'a Body,
     compare: Compare,
-    values: HashMap<ValueId, ValueId>,
-    inverse: HashMap<ValueId, ValueId>,
-    blocks: HashMap<BlockId, BlockId>,
+    values: FxHashMap<ValueId, ValueId>,
+    inverse: FxHashMap<ValueId, ValueId>,
+    blocks: FxHashMap<BlockId, BlockId>,
     pending: Vec<Pair>,
     globals: Vec<(Symbol, Symbol)>,
 }
@@ -272,7 +271,7 @@ impl Bodies<'_> {
         let (Some(last), Some(end)) = (a.last_op(block), b.last_op(twin)) else {
             return Err("a kernel is empty".to_string());
         };
-        let (mut known, mut inverse) = (HashMap::new(), HashMap::new());
+        let (mut known, mut inverse) = (FxHashMap::default(), FxHashMap::default());
         let mut pending = vec![(a.operand(last, 0), b.operand(end, 0))];
         while let Some((x, y)) = pending.pop() {
             if !same_type(a.ty(x), b.ty(y)) {

@@ -1,6 +1,6 @@
 //! The open documents, and what has to be done about them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -32,11 +32,11 @@ pub(super) struct Shared<'a> {
 /// What is known of the session.
 pub(super) struct Documents {
     encoding: Encoding,
-    open: HashMap<String, Document>,
+    open: BTreeMap<String, Document>,
     /// Numbers states of documents.
     revisions: u64,
     /// Requests that wait, by their id as JSON, and whether they are no longer wanted.
-    waiting: HashMap<String, bool>,
+    waiting: BTreeMap<String, bool>,
     /// `None` at the end of the session: the writer ends when nobody can send any more.
     outgoing: Option<Sender<Value>>,
 }
@@ -86,9 +86,9 @@ impl<'a> Shared<'a> {
     ) -> Shared<'a> {
         let documents = Documents {
             encoding: Encoding::Utf16,
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             revisions: 0,
-            waiting: HashMap::new(),
+            waiting: BTreeMap::new(),
             outgoing: Some(outgoing),
         };
         let language = Arc::new(Relay::new(registry.clone()));

@@ -1,6 +1,6 @@
 //! The thread that answers requests and looks for diagnostics.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(super) struct Worker<'a> {
     jobs: Receiver<Job>,
     outgoing: Sender<Value>,
     /// Documents whose diagnostics are out of date, and when they are looked for.
-    due: HashMap<String, Instant>,
+    due: BTreeMap<String, Instant>,
 }
 
 impl<'a> Worker<'a> {
@@ -38,7 +38,7 @@ impl<'a> Worker<'a> {
         jobs: Receiver<Job>,
         outgoing: Sender<Value>,
     ) -> Worker<'a> {
-        Worker { shared, jobs, outgoing, due: HashMap::new() }
+        Worker { shared, jobs, outgoing, due: BTreeMap::new() }
     }
 
     /// Works until no more jobs can come.

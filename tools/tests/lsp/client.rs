@@ -1,6 +1,6 @@
 //! A scripted editor: the server as a process, with real pipes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -17,7 +17,7 @@ pub(crate) struct Client {
     incoming: Receiver<Value>,
     next_id: i64,
     /// Answers that nobody has waited for.
-    answers: HashMap<i64, Value>,
+    answers: BTreeMap<i64, Value>,
     /// Diagnostics by version, and other notifications.
     pub(crate) published: Vec<Value>,
     pub(crate) notifications: Vec<Value>,
@@ -43,7 +43,7 @@ impl Client {
                 }
             }
         });
-        let (answers, published, notifications) = (HashMap::new(), vec![], vec![]);
+        let (answers, published, notifications) = (BTreeMap::new(), vec![], vec![]);
         Client { child, stdin, incoming, next_id: 0, answers, published, notifications }
     }
 

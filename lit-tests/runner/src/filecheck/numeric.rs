@@ -1,6 +1,6 @@
 //! Numeric variables, their formats, and expressions over them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// The value of a numeric variable. LLVM's are unbounded; ours end at 128 bits.
 pub(super) type Value = i128;
@@ -195,7 +195,7 @@ impl Expression {
     /// The value under `variables`.
     pub(super) fn evaluate(
         &self,
-        variables: &HashMap<String, Value>,
+        variables: &BTreeMap<String, Value>,
     ) -> Result<Value, EvaluationError> {
         let undefined: Vec<(String, usize)> = self
             .variables()
@@ -226,7 +226,7 @@ impl Expression {
     /// Two operands of one operation imply different formats.
     pub(super) fn implied_format(
         &self,
-        formats: &HashMap<String, Format>,
+        formats: &BTreeMap<String, Format>,
     ) -> Result<Option<Format>, String> {
         let mut stack: Vec<Option<(Format, &str)>> = Vec::new();
         for step in &self.steps {
@@ -457,7 +457,7 @@ mod tests {
     use super::*;
 
     fn value(text: &str) -> Option<Value> {
-        let variables = HashMap::from([("A".to_owned(), 7), ("B".to_owned(), 2)]);
+        let variables = BTreeMap::from([("A".to_owned(), 7), ("B".to_owned(), 2)]);
         Expression::parse(text, 40).ok()?.evaluate(&variables).ok()
     }
 

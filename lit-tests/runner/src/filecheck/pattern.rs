@@ -1,6 +1,6 @@
 //! One pattern of a directive: text, `{{regex}}`, `[[variables]]`, `[[#numbers]]`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::diagnostics::Failure;
 use super::ere::{self, Regex};
@@ -36,15 +36,15 @@ pub(super) struct Heading<'p> {
 /// The variables that the directives read so far define, and what is known of them.
 #[derive(Default)]
 pub(super) struct Declarations {
-    strings: HashSet<String>,
-    formats: HashMap<String, Format>,
+    strings: BTreeSet<String>,
+    formats: BTreeMap<String, Format>,
 }
 
 /// The values of variables while matching.
 #[derive(Default)]
 pub(super) struct Variables {
-    strings: HashMap<String, String>,
-    numbers: HashMap<String, Value>,
+    strings: BTreeMap<String, String>,
+    numbers: BTreeMap<String, Value>,
 }
 
 impl Variables {

@@ -1,6 +1,6 @@
 //! A backtracking machine that explores every path once.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Captures;
@@ -94,7 +94,7 @@ pub(super) fn longest_match(
         .collect();
     let mut slots: Vec<Option<usize>> = vec![None; 2 * (groups + 1)];
     let mut best: Option<(usize, Vec<Option<usize>>)> = None;
-    let mut visited: HashSet<State> = HashSet::new();
+    let mut visited: BTreeSet<State> = BTreeSet::new();
     let mut jobs = vec![Job::Explore { pc: 0, at: start }];
     while let Some(job) = jobs.pop() {
         let (mut pc, mut at) = match job {
