@@ -110,12 +110,15 @@ fn new(
     ))
 }
 
-/// Gives a plugin without versions of its dependencies those that relay-opt was built with, so that
-/// they are here already and known to work. Without them, cargo takes the newest.
+/// Gives a plugin that does not say which versions of its dependencies and of the compiler it needs
+/// those that relay-opt is built with, so that they are here already and known to work. Without
+/// them, the newest are taken.
 fn lock(source: &Path, folder: &Path) {
-    let file = folder.join("Cargo.lock");
-    if !file.exists() {
-        let _ = fs::read(source.join("Cargo.lock")).and_then(|text| files::write(&file, text));
+    for name in ["Cargo.lock", "rust-toolchain.toml"] {
+        let file = folder.join(name);
+        if !file.exists() {
+            let _ = fs::read(source.join(name)).and_then(|text| files::write(&file, text));
+        }
     }
 }
 
