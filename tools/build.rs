@@ -12,10 +12,16 @@ const CRATES: [&str; 8] =
     ["ir-core", "dialects", "passes", "rewrites", "targets", "frontends", "lit-tests", "tools"];
 
 fn main() -> io::Result<()> {
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("..");
+    let own = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let root = own.join("..");
     let mut files = BTreeMap::new();
-    for name in CRATES {
-        sources(&root.join(name), name, &mut files)?;
+    if root.join(CRATES[0]).is_dir() {
+        for name in CRATES {
+            sources(&root.join(name), name, &mut files)?;
+        }
+    } else {
+        // A package alone: the others are where cargo keeps them, of the same version.
+        sources(&own, "tools", &mut files)?;
     }
     // Stable over runs and machines, which the hasher of a map need not be.
     let mut hash = rustc_hash::FxHasher::default();

@@ -1,7 +1,7 @@
 //! Runs extraction strategies over a folder of e-graphs and prints what they cost and take.
 //!
 //! ```console
-//! cargo run --release -p rewrites --example extraction_gym -- FOLDER [--strategies A,B] [--repeat N]
+//! cargo run --release -p relay-opt-rewrites --example extraction_gym -- FOLDER [--strategies A,B] [--repeat N]
 //!     [--budget N] [--seed N] [--best FILE] [--write-best FILE]
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! Processor time and peak memory of `relay-opt` against `mlir-opt`, on equally long modules.
 //!
 //! ```console
-//! cargo bench -p tools --bench against_mlir              # 10,000, 100,000 and 1,000,000 operations
-//! cargo bench -p tools --bench against_mlir -- 10000     # other sizes
+//! cargo bench -p relay-opt --bench against_mlir              # 10,000, 100,000 and 1,000,000 operations
+//! cargo bench -p relay-opt --bench against_mlir -- 10000     # other sizes
 //! ```
 //!
 //! `relay-opt` parses, infers types, verifies, runs `cse`, verifies again, and prints; `mlir-opt`

@@ -1,7 +1,7 @@
 //! CPU time of whole processes with and without `--cache`, on a module of 1,000 functions of 100
 //! operations.
 //!
-//! `cargo bench -p tools --bench cache`
+//! `cargo bench -p relay-opt --bench cache`
 
 mod common;
 

@@ -2,7 +2,7 @@
 //! of compiled code and with a full one.
 //!
 //! Every compilation is a process of its own, from its start to its end, and the time of the C
-//! compiler counts. `cargo bench -p tools --bench compile_time` prints the table.
+//! compiler counts. `cargo bench -p relay-opt --bench compile_time` prints the table.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 

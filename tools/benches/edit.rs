@@ -1,7 +1,7 @@
 //! CPU time from an edit to fresh diagnostics and types, in a module of 1,000 functions of 100
 //! operations, and what the database costs when everything is computed for the first time.
 //!
-//! `cargo bench -p tools --bench edit`
+//! `cargo bench -p relay-opt --bench edit`
 
 mod common;
 

@@ -1,8 +1,8 @@
 //! What fusion makes of a transformer in small operators.
 //!
 //! ```console
-//! cargo bench -p tools --bench fusion                    # modelled costs, as a table
-//! cargo bench -p tools --bench fusion -- print 2         # the program of two layers
+//! cargo bench -p relay-opt --bench fusion                    # modelled costs, as a table
+//! cargo bench -p relay-opt --bench fusion -- print 2         # the program of two layers
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]

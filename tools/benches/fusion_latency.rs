@@ -1,7 +1,7 @@
 //! How long programs take in the kernels of each way to fuse: each operator alone, the
 //! post-dominator groups, and what the search chooses in the e-graph.
 //!
-//! `cargo bench -p tools --bench fusion_latency` compiles them for this machine, runs them in turns
+//! `cargo bench -p relay-opt --bench fusion_latency` compiles them for this machine, runs them in turns
 //! on one thread, and prints the table.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]

@@ -2,7 +2,7 @@
 //! function, in a module of 1,000 functions of 100 operations. The server is a process of its own,
 //! behind pipes, and the figures are of this process alone.
 //!
-//! `cargo bench -p tools --bench lsp`
+//! `cargo bench -p relay-opt --bench lsp`
 
 #[allow(dead_code, reason = "the tests use the rest of it")]
 #[path = "../tests/lsp/client.rs"]

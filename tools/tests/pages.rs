@@ -2,7 +2,7 @@
 //!
 //! Each page is followed in a folder of its own: blocks of code that the text says are a file
 //! become that file, and the commands of `console` blocks run, with what the page shows of their
-//! output compared. `cargo test -p tools --test pages -- NAME` follows the pages whose path
+//! output compared. `cargo test -p relay-opt --test pages -- NAME` follows the pages whose path
 //! contains `NAME`.
 //!
 //! - A block is the file that the text before it ends with, as in "in `my-pass/src/lib.rs`:".
@@ -194,9 +194,10 @@ fn value<'a>(words: &[&'a str], option: &str) -> Option<&'a str> {
 fn package(name: &str) -> Result<PathBuf, String> {
     let manifest =
         fs::read_to_string(root().join("Cargo.toml")).map_err(|error| error.to_string())?;
-    let start = format!("\n{name} = {{ path = \"");
-    let (_, rest) = manifest.split_once(&start).ok_or_else(|| format!("no package `{name}`"))?;
-    let path = rest.split('"').next().unwrap_or_default();
+    let (key, renamed) = (format!("{name} = {{ "), format!("package = \"{name}\""));
+    let line = manifest.lines().find(|line| line.starts_with(&key) || line.contains(&renamed));
+    let path = line.and_then(|line| line.split_once("path = \"")?.1.split('"').next());
+    let path = path.ok_or_else(|| format!("no package `{name}`"))?;
     Ok(root().join(path))
 }
 

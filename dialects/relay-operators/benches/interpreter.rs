@@ -1,7 +1,7 @@
 //! How long the interpreter takes for products with weights, which are the same at every call,
 //! beside plain loops over the same numbers.
 //!
-//! `cargo bench -p relay-operators --bench interpreter`
+//! `cargo bench -p relay-opt-operators --bench interpreter`
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ir_core::Registry;

@@ -26,7 +26,7 @@ pub const CODES: &[Code] = &[
         code: "E0943",
         title: "unknown extraction strategy",
         explanation: "`relay-opt egraph extract --list-strategies` lists those of this build. `highs` \
-                      is there if HiGHS was built in: `cargo build --release -p tools --features \
+                      is there if HiGHS was built in: `cargo build --release -p relay-opt --features \
                       highs`.",
     },
 ];

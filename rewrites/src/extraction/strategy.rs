@@ -133,7 +133,7 @@ pub const HAS_HIGHS: bool = cfg!(feature = "highs");
 pub fn missing(name: &str) -> Option<&'static str> {
     (name == "highs" && !HAS_HIGHS).then_some(
         "it needs the solver HiGHS, which this build is without; \
-         `cargo build --release -p tools --features highs` makes one with it",
+         `cargo build --release -p relay-opt --features highs` makes one with it",
     )
 }
 

@@ -1,6 +1,6 @@
 //! How close scheduled kernels come to what the machine can do, measured in the same run.
 //!
-//! `cargo bench -p target-c --bench kernels [NAME]` prints a table: the time of each kernel on one
+//! `cargo bench -p relay-opt-target-c --bench kernels [NAME]` prints a table: the time of each kernel on one
 //! thread, and its share of what bounds it: the peak of multiply-adds, the bandwidth of a copy of
 //! as many bytes (read and written bytes counted alike), or the rate of exponentials that lie in
 //! the nearest cache. `SHOW=1` prints the generated code.
