@@ -8,6 +8,7 @@ pub mod items;
 pub mod layout;
 pub mod lexer;
 pub mod literals;
+pub mod module;
 pub mod numbered;
 mod parser;
 mod printer;

@@ -8,7 +8,6 @@
 pub mod codes;
 
 mod attributes;
-mod cursor;
 mod declarations;
 mod expressions;
 mod form;
@@ -17,7 +16,6 @@ mod metadata;
 mod names;
 mod parser;
 mod patterns;
-pub mod pieces;
 mod printer;
 mod reading;
 mod sinking;
@@ -28,8 +26,11 @@ use std::io;
 use std::sync::Arc;
 
 use ir_core::text::lexer::TokenKind;
+use ir_core::text::module::cursor;
 use ir_core::{Diagnostic, Module, Registry, Signature, Signatures, Span, Symbol};
 use rustc_hash::FxHashMap;
+
+pub use ir_core::text::module::pieces;
 
 pub use form::{Form, Style, item_text};
 pub use metadata::Metadata;

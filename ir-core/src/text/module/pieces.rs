@@ -10,7 +10,7 @@
 //! the items behind it. What comes before the first item, the version and an expression that
 //! stands for the function `main`, is a piece of its own.
 
-use ir_core::text::lexer::{CLASS, DIGIT, LETTER, SPACE};
+use crate::text::lexer::{CLASS, DIGIT, LETTER, SPACE};
 
 /// Where a piece ends, and what comes after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -312,5 +312,5 @@ impl Scanner<'_> {
 /// Whether `word` is a number rather than a name.
 fn is_float(word: &[u8]) -> bool {
     (word.starts_with(b"inf") || word.starts_with(b"nan"))
-        && std::str::from_utf8(word).is_ok_and(ir_core::text::lexer::is_special_float)
+        && std::str::from_utf8(word).is_ok_and(crate::text::lexer::is_special_float)
 }
