@@ -1,20 +1,17 @@
-//! The tokens of a text with lookahead, open brackets, and the diagnostics found so far.
+//! The tokens of a piece with lookahead, open brackets, and the diagnostics found so far.
 
 use std::collections::VecDeque;
 
 use crate::diagnostics::Diagnostic;
 use crate::intern::Symbol;
 use crate::location::Span;
+use crate::text::cursor::Failed;
 use crate::text::lexer::{LexError, Lexer, Token, TokenKind};
 
 use super::codes;
 
 /// The most errors that are reported for one text, and for one item.
 pub const MAX_ERRORS: usize = 1_000;
-
-/// A syntax error that has been reported; the caller recovers.
-#[derive(Clone, Copy, Debug)]
-pub struct Reported;
 
 /// An open bracket: for each kind, one more than the place of the last that is open here, itself
 /// included. What a stray closing bracket closes is found in constant time.
@@ -121,16 +118,19 @@ impl<'t> Cursor<'t> {
     }
 
     /// The current token.
+    #[inline]
     pub fn peek(&self) -> Token {
         self.current
     }
 
     /// The kind of the current token.
+    #[inline]
     pub fn kind(&self) -> TokenKind {
         self.current.kind
     }
 
     /// The token `n` after the current one.
+    #[inline]
     pub fn peek_at(&mut self, n: usize) -> Token {
         if n == 0 {
             return self.current;
@@ -143,6 +143,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes past the current token and returns it.
+    #[inline]
     pub fn bump(&mut self) -> Token {
         let token = self.current;
         match token.kind {
@@ -166,11 +167,13 @@ impl<'t> Cursor<'t> {
     }
 
     /// Where the token before the current one ended.
+    #[inline]
     pub fn previous_end(&self) -> u32 {
         self.previous_end
     }
 
     /// Goes past the current token if it is a `kind`.
+    #[inline]
     pub fn eat(&mut self, kind: TokenKind) -> bool {
         let found = self.current.kind == kind;
         if found {
@@ -180,7 +183,8 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes past a token of `kind`, or reports what stands there instead.
-    pub fn expect(&mut self, kind: TokenKind) -> Result<Token, Reported> {
+    #[inline]
+    pub fn expect(&mut self, kind: TokenKind) -> Result<Token, Failed> {
         if self.current.kind == kind {
             return Ok(self.bump());
         }
@@ -188,11 +192,13 @@ impl<'t> Cursor<'t> {
     }
 
     /// Whether the current token is the word `word`.
+    #[inline]
     pub fn at_word(&self, word: &str) -> bool {
         self.current.is_word(self.source, word)
     }
 
     /// Goes past the word `word` if it is the current token.
+    #[inline]
     pub fn eat_word(&mut self, word: &str) -> bool {
         let found = self.at_word(word);
         if found {
@@ -203,15 +209,15 @@ impl<'t> Cursor<'t> {
 
     /// Reports that `expected` should stand at the current token, unless that is malformed, which
     /// has been reported.
-    pub fn unexpected(&mut self, expected: &str) -> Reported {
+    pub fn unexpected(&mut self, expected: &str) -> Failed {
         self.unexpected_near(expected, None)
     }
 
     /// The same, with what may have been meant.
-    pub fn unexpected_near(&mut self, expected: &str, near: Option<String>) -> Reported {
+    pub fn unexpected_near(&mut self, expected: &str, near: Option<String>) -> Failed {
         let token = self.current;
         let found = match token.kind {
-            TokenKind::Error(_) => return Reported,
+            TokenKind::Error(_) => return Failed,
             TokenKind::Identifier => format!("`{}`", clip(token.text(self.source))),
             TokenKind::Local | TokenKind::Graph | TokenKind::Global | TokenKind::Integer => {
                 format!("`{}`", clip(token.text(self.source)))
@@ -223,7 +229,7 @@ impl<'t> Cursor<'t> {
         let mut found = Diagnostic::error(codes::SYNTAX, message).at(self.span(token));
         found.help = near;
         self.report(found);
-        Reported
+        Failed
     }
 
     /// Adds a finding.
@@ -268,9 +274,9 @@ impl<'t> Cursor<'t> {
         self.open.len()
     }
 
-    /// Whether an item of another dialect starts at the current token: no other place has a dotted
-    /// word before a global.
-    pub fn at_dialect_item(&mut self) -> bool {
+    /// Whether an item that starts with its kind stands here: no other place of a readable text has
+    /// a dotted word before a global.
+    pub(super) fn at_item_of_kind(&mut self) -> bool {
         self.current.kind == TokenKind::Identifier
             && self.peek_at(1).kind == TokenKind::Dot
             && self.peek_at(2).kind == TokenKind::Identifier
