@@ -58,9 +58,9 @@ impl Target for Listing {
 
     fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {
         let registry = Registry::from([te::dialect()]);
-        let options = relay::text::PrintOptions::default();
+        let options = ir_core::text::Style::default();
         let mut text = Vec::new();
-        relay::text::print(module.get(), &registry, &options, &mut text)
+        ir_core::text::module::print(module.get(), &registry, &options, &mut text)
             .map_err(|error| vec![Diagnostic::error("E0902", error.to_string())])?;
         let text = String::from_utf8_lossy(&text).into_owned();
         Ok(vec![Artifact { name: "kernels.txt".to_string(), text }])
@@ -70,7 +70,8 @@ impl Target for Listing {
         // A target with tools, such as a compiler or a validator, asks them here.
         let registry = Registry::from([te::dialect()]);
         for artifact in artifacts {
-            let (_, found) = relay::text::parse(&artifact.name, &artifact.text, &registry);
+            let (_, found) =
+                ir_core::text::module::parse(&artifact.name, &artifact.text, &registry);
             if let Some(error) = found.into_iter().find(Diagnostic::is_error) {
                 return Err(error);
             }

@@ -21,6 +21,7 @@ use crate::module::{Item, Signatures};
 use crate::pass::PassDef;
 use crate::rules::RuleFunction;
 use crate::text::ItemSyntax;
+use crate::text::module::{Syntax, Syntaxes};
 
 bitflags::bitflags! {
     /// Facts of an operation that generic passes use.
@@ -141,7 +142,8 @@ pub struct ItemDef {
     pub doc: &'static str,
     /// Further checks.
     pub verify: Option<VerifyItemFn>,
-    /// Readable text; `None` where such items have only the generic form, or a text of their own.
+    /// Readable text that starts with the kind; `None` where such items have only the generic form,
+    /// or a [`Syntax`] has them.
     pub syntax: Option<ItemSyntax>,
 }
 
@@ -376,6 +378,7 @@ pub struct Registry {
     dialects: IndexMap<&'static str, Dialect, FxBuildHasher>,
     ops: IndexMap<Symbol, OpInfo, FxBuildHasher>,
     items: IndexMap<Symbol, ItemDef, FxBuildHasher>,
+    syntaxes: Syntaxes,
     passes: IndexMap<&'static str, PassDef, FxBuildHasher>,
     pipelines: IndexMap<&'static str, PipelineDef, FxBuildHasher>,
     rule_functions: IndexMap<&'static str, RuleFunction, FxBuildHasher>,
@@ -413,6 +416,17 @@ impl Registry {
     pub fn add_item(&mut self, item: ItemDef) {
         let earlier = self.items.insert(Symbol::new(item.name), item);
         assert!(earlier.is_none(), "the kind of item `{}` is registered twice", item.name);
+    }
+
+    /// Adds readable text whose items do not start with their kind. Panics when another one has items
+    /// that start alike.
+    pub fn add_syntax(&mut self, syntax: &'static dyn Syntax) {
+        self.syntaxes.add(syntax);
+    }
+
+    /// Readable text whose items do not start with their kind.
+    pub fn syntaxes(&self) -> &Syntaxes {
+        &self.syntaxes
     }
 
     /// Adds a pass. Panics when the name is taken.

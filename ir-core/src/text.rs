@@ -1,5 +1,6 @@
-//! Text: the generic form of every operation of every dialect, and what parsers and printers of
-//! other forms share: the lexer, a cursor, types, attributes and line layout.
+//! Text: the generic form of every operation of every dialect, the readable form of [modules](module),
+//! and what parsers and printers of dialects share: the lexer, a cursor, types, attributes and line
+//! layout.
 
 pub mod attributes;
 pub mod brief;
@@ -8,6 +9,7 @@ pub mod items;
 pub mod layout;
 pub mod lexer;
 pub mod literals;
+pub mod module;
 pub mod numbered;
 mod parser;
 mod printer;
@@ -15,5 +17,6 @@ pub mod types;
 
 pub use attributes::{LargeTensors, PrintOptions};
 pub use items::{ItemSyntax, ParsedItem};
+pub use module::{Form, Style, item_text};
 pub use parser::parse;
 pub use printer::{print, print_item, print_with};

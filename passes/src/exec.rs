@@ -5,7 +5,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ir_core::{Diagnostic, Module, ModulePass, Pass, PassContext, PassResult, Registry, text};
+use ir_core::text::Form;
+use ir_core::{Diagnostic, Module, ModulePass, Pass, PassContext, PassResult};
 
 use crate::codes;
 
@@ -54,9 +55,9 @@ const MOST_SHOWN: usize = 4000;
 impl ModulePass for Exec {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         let error = |message: String| Diagnostic::error(codes::EXEC, message);
-        let generic = match self.form.as_str() {
-            "relay" => false,
-            "generic" => true,
+        let form = match self.form.as_str() {
+            "relay" => Form::Readable,
+            "generic" => Form::Generic,
             other => {
                 return Err(error(format!("`{other}` is no form that `exec` knows"))
                     .help("expected `relay` or `generic`"));
@@ -71,18 +72,7 @@ impl ModulePass for Exec {
                 .help("for example `exec{cmd=\"python3 my_pass.py\"}`"));
         };
         let mut input = Vec::new();
-        let printed = match generic {
-            true => {
-                let options = text::PrintOptions::complete();
-                text::print_with(module, cx.registry, &options, &mut input)
-            }
-            false => relay::text::print(
-                module,
-                cx.registry,
-                &relay::text::PrintOptions::default(),
-                &mut input,
-            ),
-        };
+        let printed = form.print(module, cx.registry, None, &mut input);
         printed.map_err(|problem| error(format!("the program cannot be printed: {problem}")))?;
         let is_empty = module.items.is_empty();
         // Nobody knows what the program looks at.
@@ -109,7 +99,7 @@ impl ModulePass for Exec {
             cx.report(with_note(Diagnostic::remark(codes::EXEC, message), said));
         }
         cx.sources.add(file.as_str(), text.clone());
-        let (mut result, mut found) = parse(generic, &file, &text, cx.registry);
+        let (mut result, mut found) = form.parse(&file, &text, cx.registry);
         if !found.iter().any(Diagnostic::is_error) {
             found.extend(relay::inference::infer_module(&mut result, cx.registry));
         }
@@ -119,13 +109,6 @@ impl ModulePass for Exec {
             *module = result;
         }
         Ok(())
-    }
-}
-
-fn parse(generic: bool, file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
-    match generic {
-        true => text::parse(file, text, registry),
-        false => relay::text::parse(file, text, registry),
     }
 }
 

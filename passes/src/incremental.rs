@@ -5,9 +5,7 @@ mod variables;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use analysis::{
-    Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word,
-};
+use analysis::{Language, Mentions, Scope, Variable, Word};
 use ir_core::text::lexer::{Lexer, TokenKind};
 use ir_core::{
     Body, Diagnostic, Effects, FuncMut, Item, OpId, Registry, Signature, Signatures, Span, Symbol,
@@ -15,7 +13,7 @@ use ir_core::{
 };
 use relay::inference::{self, DataTypes, Surroundings};
 use relay::language::{Construct, Constructor, FUNC, Global, Match, TYPE};
-use relay::text::{self, ReadItem, Reading, Words, pieces};
+use relay::text::EXTERNAL;
 
 use crate::effects::{EffectSummaries, referenced_functions};
 
@@ -31,64 +29,9 @@ impl Relay {
     }
 }
 
-/// The metadata section of a text, or why there is none.
-type Metadata = Result<Arc<text::Metadata>, String>;
-
 impl Language for Relay {
     fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    fn extent(&self, text: &str, start: usize) -> Extent {
-        let pieces::Extent { end, next, metadata } = pieces::extent(text, start);
-        Extent { end, next, appendix: metadata }
-    }
-
-    fn outline(&self, piece: &str) -> Option<Outline> {
-        let text::Outline { name, constructors } = text::outline(piece, &self.registry)?;
-        let outline = Outline { name, members: constructors };
-        // Other constructors are read like unknown words.
-        (self.words([&outline]) != Words::default()).then_some(outline)
-    }
-
-    fn read_appendix(&self, appendix: Option<&str>) -> Opaque {
-        Opaque::new::<Metadata>(match appendix {
-            Some(section) => text::Metadata::of_section(section).map(Arc::new),
-            None => Err(text::NO_METADATA.to_string()),
-        })
-    }
-
-    fn read(
-        &self,
-        file: Symbol,
-        piece: &str,
-        outlines: &[Outline],
-        appendix: &dyn Fn() -> Opaque,
-    ) -> Opaque {
-        let words = self.words(outlines);
-        let metadata = || match appendix().get::<Metadata>() {
-            Some(metadata) => metadata.clone(),
-            None => Err(text::NO_METADATA.to_string()),
-        };
-        Opaque::new(text::read(file, piece, &self.registry, &words, &metadata))
-    }
-
-    fn declared(&self, reading: &Opaque) -> Vec<Option<Declared>> {
-        let parts = &reading.get::<Reading>().expect("what `read` made").parts;
-        let item = |read: &ReadItem| Declared {
-            name: read.name,
-            signature: read.item.signature.clone(),
-            place: read.place,
-        };
-        parts.iter().map(|part| part.item.as_ref().map(item)).collect()
-    }
-
-    fn link(&self, reading: &Opaque, index: usize, owns: bool, scope: &dyn Scope) -> Linked {
-        let part = reading.get::<Reading>().and_then(|reading| reading.parts.get(index));
-        let Some(part) = part else { return Linked::default() };
-        let text::Linked { diagnostics, item } =
-            text::link(part, owns, &self.registry, &Around(scope));
-        Linked { diagnostics, item }
     }
 
     fn is_shared(&self, kind: Symbol) -> bool {
@@ -191,42 +134,8 @@ fn is_part(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '.')
 }
 
-impl Relay {
-    fn words<'o>(&self, outlines: impl IntoIterator<Item = &'o Outline>) -> Words {
-        let mut words = Words::default();
-        for Outline { name, members } in outlines {
-            let outline = text::Outline { name: *name, constructors: members.clone() };
-            words.add(&outline, &self.registry);
-        }
-        words
-    }
-}
-
 /// What the database answers, in the terms of relay.
 struct Around<'a>(&'a dyn Scope);
-
-impl text::Scope for Around<'_> {
-    fn kind(&self, name: Symbol) -> Option<Symbol> {
-        self.0.kind(name)
-    }
-
-    fn span(&self, name: Symbol) -> Option<Span> {
-        self.0.signature(name)?.span
-    }
-
-    fn items(&self) -> Vec<(Symbol, Symbol)> {
-        self.0.items().to_vec()
-    }
-
-    fn types(&self) -> Arc<DataTypes> {
-        inference::data_types(&self.0.shared())
-    }
-
-    fn declaration(&self, name: Symbol) -> Option<ReadItem> {
-        let (reading, part) = self.0.reading(name)?;
-        reading.get::<Reading>()?.parts.get(part)?.item.clone()
-    }
-}
 
 impl Surroundings for Around<'_> {
     fn function(&self, name: Symbol) -> Option<(Type, Option<Span>)> {
@@ -236,7 +145,7 @@ impl Surroundings for Around<'_> {
 
     fn functions(&self) -> Vec<Symbol> {
         let items = self.0.items();
-        let functions = items.iter().filter(|(_, kind)| *kind == FUNC || *kind == text::EXTERNAL);
+        let functions = items.iter().filter(|(_, kind)| *kind == FUNC || *kind == EXTERNAL);
         functions.map(|(name, _)| *name).collect()
     }
 

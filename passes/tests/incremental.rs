@@ -22,7 +22,7 @@ fn database(text: &str) -> Database {
 
 /// What the front end makes of a text without a database.
 fn plain(text: &str, checks: Checks) -> (Module, Vec<Diagnostic>) {
-    let (mut module, mut found) = relay::text::parse(FILE, text, &REGISTRY);
+    let (mut module, mut found) = ir_core::text::module::parse(FILE, text, &REGISTRY);
     let is_wrong = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
     if checks == Checks::Everything || !is_wrong(&found) {
         found.extend(relay::inference::infer_module(&mut module, &REGISTRY));
@@ -276,7 +276,7 @@ fn an_edit_ends_questions() {
 /// Edits of which a text may come out well or badly formed.
 fn random_edit(database: &Database, random: &mut Random) -> (std::ops::Range<usize>, String) {
     let text = database.text();
-    let (pieces, _) = relay::text::pieces::split(text);
+    let (pieces, _) = ir_core::text::module::pieces::split(text, &REGISTRY);
     let pick = |random: &mut Random, pattern: &str| -> Option<usize> {
         let places: Vec<usize> = text.match_indices(pattern).map(|(at, _)| at).collect();
         (!places.is_empty()).then(|| places[random.below(places.len())])

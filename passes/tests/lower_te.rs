@@ -135,8 +135,8 @@ fn random_programs_agree(fuse: &str) {
             let Ok(lowered) = lowered_after(&program, fuse, &registry) else { continue };
             run += 1;
             if let Err(error) = check(&program, &lowered, &registry, seed) {
-                let (mut text, options) = (Vec::new(), relay::text::PrintOptions::default());
-                relay::text::print(&program, &registry, &options, &mut text).unwrap();
+                let (mut text, options) = (Vec::new(), ir_core::text::Style::default());
+                ir_core::text::module::print(&program, &registry, &options, &mut text).unwrap();
                 panic!("seed {seed}: {error}\n{}", String::from_utf8_lossy(&text));
             }
         }

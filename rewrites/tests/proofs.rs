@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ir_core::text::module::parse;
 use ir_core::{DType, FuncMut, Module, Random, Registry, SourceMap, Type};
 use proptest::prelude::*;
 use relay::inference::infer_module;
-use relay::text::parse;
 use rewrites::library::{Library, RuleSet};
 use rewrites::proof::Recorder;
 use rewrites::proof::forest::{Forest, Reason, Why};

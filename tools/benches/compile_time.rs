@@ -25,7 +25,7 @@ fn model() -> PathBuf {
 
 fn read(registry: &Registry) -> Module {
     let text = std::fs::read_to_string(model()).expect("the model is in the repository");
-    let (mut module, mut found) = relay::text::parse("resnet-18.relay", &text, registry);
+    let (mut module, mut found) = ir_core::text::module::parse("resnet-18.relay", &text, registry);
     found.extend(relay::inference::infer_module(&mut module, registry));
     assert!(found.is_empty(), "{found:?}");
     module

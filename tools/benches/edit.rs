@@ -47,7 +47,7 @@ fn main() {
     println!("{FUNCTIONS} functions, {OPERATIONS} operations each, {} bytes", text.len());
 
     let plain = || {
-        let (mut module, mut found) = relay::text::parse(FILE, &text, &registry);
+        let (mut module, mut found) = ir_core::text::module::parse(FILE, &text, &registry);
         found.extend(relay::inference::infer_module(&mut module, &registry));
         found.extend(ir_core::verify(&module, &registry).err().unwrap_or_default());
         (module, found)

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ir_core::pipeline::{Pipeline, RunOptions, run};
+use ir_core::text::module::parse;
 use ir_core::{AttrDict, InsertPoint, Module, OpParts, Registry, TensorData};
 use relay::inference::infer_module;
-use relay::text::parse;
 use transformer::transformer;
 
 /// Operators of a layer.

@@ -12,11 +12,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ir_core::pipeline::{Pipeline, RunOptions, run};
+use ir_core::text::module::parse;
 use ir_core::{Module, Options, Random, Registry, Symbol, TensorData};
 use passes::pipelines;
 use relay::inference::infer_module;
 use relay::interpreter::spreads;
-use relay::text::parse;
 use runtime::{BuildOptions, Program, bind};
 use target_c::CTarget;
 use transformer::transformer;

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ir_core::pipeline::{Pipeline, RunOptions, run};
+use ir_core::text::Style;
+use ir_core::text::module::{parse, print};
 use ir_core::{Module, Registry, verify};
 use relay::inference::infer_module;
-use relay::text::{PrintOptions, parse, print};
 
 const OPERATIONS: usize = 100_000;
 
@@ -65,7 +66,7 @@ fn phases(criterion: &mut Criterion) {
     group.bench_function("print", |b| {
         b.iter(|| {
             let mut out = Vec::new();
-            print(&module, &registry, &PrintOptions::default(), &mut out).map(|()| out.len())
+            print(&module, &registry, &Style::default(), &mut out).map(|()| out.len())
         });
     });
     group.finish();

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, run};
+use ir_core::text::Style;
+use ir_core::text::module::{parse, print};
 use ir_core::{Diagnostic, Module, Registry, verify};
 use relay::inference::infer_module;
-use relay::text::{PrintOptions, parse, print};
 use shapes::{SHAPES, Shape};
 
 /// Parts of the smallest program.
@@ -131,7 +132,7 @@ fn time(work: &Work, text: &str, registry: &Registry) -> Option<Duration> {
         Kind::Infer => drop(infer_module(&mut module, registry)),
         Kind::Verify => drop(verify(&module, registry).ok()?),
         Kind::Print => {
-            let options = PrintOptions::default();
+            let options = Style::default();
             print(&module, registry, &options, &mut std::io::sink()).expect("nothing is written");
         }
         Kind::Passes => return passes(&work.name, &mut module),

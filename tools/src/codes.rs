@@ -120,6 +120,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     let relay = relay.map(|&(code, title, explanation)| Code { code, title, explanation });
     let mut all: Vec<Code> = relay.collect();
     all.extend(ir_core::diagnostics::codes::CODES);
+    all.extend(ir_core::text::module::codes::CODES);
     all.extend(ir_core::pipeline::codes::CODES);
     all.extend(te::schedule::codes::CODES);
     all.extend(te::text::codes::CODES);

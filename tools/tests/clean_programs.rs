@@ -116,7 +116,7 @@ fn models_are_clean() {
     ] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let text = std::fs::read_to_string(root.join(format!("{model}.relay"))).unwrap();
-        let (mut module, found) = relay::text::parse(model, &text, &registry);
+        let (mut module, found) = ir_core::text::module::parse(model, &text, &registry);
         assert!(found.is_empty(), "{model}: {found:?}");
         let found = relay::inference::infer_module(&mut module, &registry);
         assert!(found.is_empty(), "{model}: {found:?}");

@@ -443,7 +443,7 @@ fn no_name_of_an_input_breaks_the_header() {
 
 /// The files of [`KINDS`], passes and schedules on so many threads.
 fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
-    let (mut module, found) = relay::text::parse("model", CONVOLUTIONS, registry);
+    let (mut module, found) = ir_core::text::module::parse("model", CONVOLUTIONS, registry);
     assert!(found.is_empty(), "{found:?}");
     let found = relay::inference::infer_module(&mut module, registry);
     assert!(found.is_empty(), "{found:?}");

@@ -21,7 +21,8 @@ use relay::language::{Call, fn_attributes, is_primitive};
 
 fn read(path: &Path, registry: &Registry) -> Result<Module, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let (mut module, mut found) = relay::text::parse(&path.display().to_string(), &text, registry);
+    let (mut module, mut found) =
+        ir_core::text::module::parse(&path.display().to_string(), &text, registry);
     if found.iter().all(|diagnostic| !diagnostic.is_error()) {
         found.extend(relay::inference::infer_module(&mut module, registry));
     }

@@ -91,7 +91,7 @@ fn ways() -> &'static [Way] {
 }
 
 fn parsed(text: &str, registry: &Registry) -> Option<Module> {
-    let (mut module, mut found) = relay::text::parse("test", text, registry);
+    let (mut module, mut found) = ir_core::text::module::parse("test", text, registry);
     found.extend(relay::inference::infer_module(&mut module, registry));
     let fits = found.iter().all(|found| !found.is_error()) && verify(&module, registry).is_ok();
     fits.then_some(module)

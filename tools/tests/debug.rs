@@ -78,8 +78,8 @@ fn random_programs_reduce() {
     for seed in 0..8 {
         let module = relay_generate::random_module(&registry, seed, 100);
         let mut text = Vec::new();
-        let options = relay::text::PrintOptions::default();
-        relay::text::print(&module, &registry, &options, &mut text).unwrap();
+        let options = ir_core::text::Style::default();
+        ir_core::text::module::print(&module, &registry, &options, &mut text).unwrap();
         std::fs::write(folder.join("in.relay"), text).unwrap();
         for pass in ["plant-swap-operands", "plant-no-field", "plant-drop-write"] {
             let ran =

@@ -18,8 +18,8 @@ use target_c::runtime::Compiler;
 const TOGETHER: usize = 16;
 
 fn text(module: &Module, registry: &Registry) -> String {
-    let (mut out, options) = (Vec::new(), relay::text::PrintOptions::default());
-    relay::text::print(module, registry, &options, &mut out).unwrap();
+    let (mut out, options) = (Vec::new(), ir_core::text::Style::default());
+    ir_core::text::module::print(module, registry, &options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use ir_core::pass::PassDef;
 use ir_core::pipeline::{Pipeline, RunOptions, run};
+use ir_core::text::Style;
 use ir_core::{Diagnostic, Module, Registry, Severity};
-use relay::text::PrintOptions;
 use tools::reference;
 
 fn root() -> PathBuf {
@@ -75,7 +75,7 @@ fn messages(diagnostics: &[Diagnostic]) -> String {
 fn module(text: &str, registry: &Registry) -> Result<Module, String> {
     let (mut module, mut diagnostics) = match is_generic(text) {
         true => ir_core::text::parse("example", text, registry),
-        false => relay::text::parse("example", text, registry),
+        false => ir_core::text::module::parse("example", text, registry),
     };
     diagnostics.extend(relay::inference::infer_module(&mut module, registry));
     let errors = messages(&diagnostics);
@@ -100,8 +100,9 @@ fn print(module: &Module, generic: bool, registry: &Registry) -> String {
         ir_core::text::print(module, registry, &mut out).expect("memory takes every byte");
         return String::from_utf8(out).expect("the printer writes text");
     }
-    let options = PrintOptions { types: false, ..PrintOptions::default() };
-    relay::text::print(module, registry, &options, &mut out).expect("memory takes every byte");
+    let options = Style { types: false, ..Style::default() };
+    ir_core::text::module::print(module, registry, &options, &mut out)
+        .expect("memory takes every byte");
     let text = String::from_utf8(out).expect("the printer writes text");
     // The version stands before functions of relay only.
     match text.split_once('\n') {

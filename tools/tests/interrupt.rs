@@ -232,7 +232,7 @@ fn whoever_searches_can_be_cut() {
         "fuse{strategy=search}",
     ];
     for text in pipelines {
-        let (mut module, mut found) = relay::text::parse("sum", &sums(1, 40), &registry);
+        let (mut module, mut found) = ir_core::text::module::parse("sum", &sums(1, 40), &registry);
         found.extend(relay::inference::infer_module(&mut module, &registry));
         assert!(found.is_empty(), "{found:?}");
         let pipeline = Pipeline::parse(text, &registry).unwrap();

@@ -12,7 +12,7 @@ use shapes::SHAPES;
 /// The program of shape `name` with `size` parts.
 fn program(name: &str, size: usize, registry: &Registry) -> Module {
     let shape = SHAPES.iter().find(|shape| shape.name == name).unwrap();
-    let (mut module, mut found) = relay::text::parse(name, &(shape.text)(size), registry);
+    let (mut module, mut found) = ir_core::text::module::parse(name, &(shape.text)(size), registry);
     found.extend(relay::inference::infer_module(&mut module, registry));
     assert!(found.is_empty(), "{found:?}");
     module

@@ -215,7 +215,7 @@ impl Network {
 }
 
 fn read(text: &str, registry: &Registry) -> Module {
-    let (mut module, mut found) = relay::text::parse("text", text, registry);
+    let (mut module, mut found) = ir_core::text::module::parse("text", text, registry);
     found.extend(relay::inference::infer_module(&mut module, registry));
     let errors: Vec<_> = found.iter().filter(|diagnostic| diagnostic.is_error()).collect();
     assert!(errors.is_empty(), "{errors:?}\n{text}");

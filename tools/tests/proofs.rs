@@ -29,8 +29,8 @@ fn certificates_of_random_programs_hold() {
     for seed in 0..cases(60) {
         let module = random_module(&registry, seed, 1 + (seed as usize * 7) % 60);
         let mut text = Vec::new();
-        let options = relay::text::PrintOptions::default();
-        relay::text::print(&module, &registry, &options, &mut text).unwrap();
+        let options = ir_core::text::Style::default();
+        ir_core::text::module::print(&module, &registry, &options, &mut text).unwrap();
         std::fs::write(folder.join("in.relay"), &text).unwrap();
         let passes = registry.strategies().map(|strategy| strategy.name);
         let passes = passes.map(|name| format!("eqsat{{strategy={name},cost=ops}}"));

@@ -58,8 +58,8 @@ fn holds(
 }
 
 fn relay_text(module: &Module, registry: &Registry) -> String {
-    let (mut out, options) = (Vec::new(), relay::text::PrintOptions::default());
-    relay::text::print(module, registry, &options, &mut out).unwrap();
+    let (mut out, options) = (Vec::new(), ir_core::text::Style::default());
+    ir_core::text::module::print(module, registry, &options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -77,7 +77,7 @@ fn clean(found: &[Diagnostic]) -> Result<(), String> {
 }
 
 fn read(text: &str, registry: &Registry) -> Result<Module, String> {
-    let (mut module, found) = relay::text::parse("text", text, registry);
+    let (mut module, found) = ir_core::text::module::parse("text", text, registry);
     clean(&found).map_err(|error| format!("parse: {error}\n{text}"))?;
     let found = relay::inference::infer_module(&mut module, registry);
     clean(&found).map_err(|error| format!("infer: {error}\n{text}"))?;
@@ -327,7 +327,7 @@ fn ill_typed_text_is_rejected_where_it_is_wrong() {
         let module = module_for(&registry, seed);
         let Some((wrong, change)) = ill_typed_mutation(&module, &registry, seed) else { continue };
         let text = relay_text(&wrong, &registry);
-        let (mut read, mut found) = relay::text::parse("text", &text, &registry);
+        let (mut read, mut found) = ir_core::text::module::parse("text", &text, &registry);
         found.extend(relay::inference::infer_module(&mut read, &registry));
         let errors: Vec<&Diagnostic> = found.iter().filter(|found| found.is_error()).collect();
         assert!(!errors.is_empty(), "seed {seed}: {change} is accepted\n{text}");

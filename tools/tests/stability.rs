@@ -73,7 +73,7 @@ fn program(seed: u64, forms: usize) -> String {
 }
 
 fn read(text: &str, registry: &Registry) -> Module {
-    let (mut module, found) = relay::text::parse("text", text, registry);
+    let (mut module, found) = ir_core::text::module::parse("text", text, registry);
     assert!(found.is_empty(), "{found:?}\n{text}");
     let found = relay::inference::infer_module(&mut module, registry);
     assert!(found.iter().all(|diagnostic| !diagnostic.is_error()), "{found:?}\n{text}");

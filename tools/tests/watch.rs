@@ -339,8 +339,8 @@ fn a_cache_changes_nothing_but_the_time() {
     for seed in 0..8u64 {
         let module = relay_generate::random_module(&registry, seed, 40);
         let mut text = Vec::new();
-        let options = relay::text::PrintOptions::default();
-        relay::text::print(&module, &registry, &options, &mut text).unwrap();
+        let options = ir_core::text::Style::default();
+        ir_core::text::module::print(&module, &registry, &options, &mut text).unwrap();
         let mut text = format!("{}{CALLED}", String::from_utf8(text).unwrap());
         let mut random = ir_core::Random::new(seed);
         for _ in 0..3 {

@@ -330,7 +330,7 @@ fn work_is_what_definitions_do() {
 fn dynamic(seed: u64, registry: &Registry) -> Result<Option<(Module, String)>, String> {
     let steps = 1 + seed as usize % 6;
     let text = dynamic_program(seed, steps);
-    let (mut module, found) = relay::text::parse("text", &text, registry);
+    let (mut module, found) = ir_core::text::module::parse("text", &text, registry);
     if let Some(error) = found.iter().find(|diagnostic| diagnostic.is_error()) {
         return Err(format!("{}\n{text}", error.message));
     }

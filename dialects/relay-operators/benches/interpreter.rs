@@ -88,7 +88,7 @@ fn products(c: &mut Criterion) {
             "def @main(%x: Tensor[{data}, float32], %w: Tensor[{weight}, float32]) {{ \
              {expression} }}"
         );
-        let (mut module, mut found) = relay::text::parse("bench", &text, &registry);
+        let (mut module, mut found) = ir_core::text::module::parse("bench", &text, &registry);
         found.extend(relay::inference::infer_module(&mut module, &registry));
         assert!(found.is_empty(), "{text}: {found:#?}");
         let main = module.get("main").expect("@main");

@@ -12,7 +12,7 @@ use relay::interpreter::{Interpreter, Value, approx_equal, flatten};
 fn read(path: &Path, registry: &Registry) -> Result<Module, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let (mut module, mut diagnostics) =
-        relay::text::parse(&path.display().to_string(), &text, registry);
+        ir_core::text::module::parse(&path.display().to_string(), &text, registry);
     if diagnostics.iter().all(|diagnostic| !diagnostic.is_error()) {
         diagnostics.extend(relay::inference::infer_module(&mut module, registry));
     }

@@ -1,12 +1,12 @@
 //! Inference on programs in text.
 
 use ir_core::diagnostics::Diagnostic;
+use ir_core::text::module::parse;
 use ir_core::{
     Body, DType, Dim, FunctionType, InsertPoint, Item, Module, OpParts, Registry, Symbol, Type,
     TypeData, TypeParam,
 };
 use relay::inference::{infer_counted, infer_function, infer_module};
-use relay::text::parse;
 
 fn registry() -> Registry {
     Registry::from([relay_operators::dialect()])

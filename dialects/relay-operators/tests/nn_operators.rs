@@ -2,12 +2,12 @@
 //!
 //! Expected numbers were computed with direct numpy formulas, independent of the evaluators.
 
+use ir_core::text::module::parse;
 use ir_core::{Module, Registry, TensorData, Type, TypeData};
 use proptest::prelude::*;
 use relay::define::{Define, define_alone};
 use relay::inference::infer_module;
 use relay::interpreter::{Interpreter, Value, approx_equal, flatten};
-use relay::text::parse;
 
 fn registry() -> Registry {
     Registry::from([relay_operators::dialect()])

@@ -1,9 +1,9 @@
 //! The functions of the prelude, run by the reference interpreter.
 
 use ir_core::Registry;
+use ir_core::text::module::parse;
 use relay::inference::infer_module;
 use relay::interpreter::Interpreter;
-use relay::text::parse;
 
 /// The integer that `expression` evaluates to.
 fn run(expression: &str) -> i64 {

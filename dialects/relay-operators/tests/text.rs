@@ -3,22 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use ir_core::registry::{Arity, Field};
+use ir_core::text::Style;
 use ir_core::text::lexer::{Lexer, TokenKind};
+use ir_core::text::module::{parse, print};
 use ir_core::{AttrDict, Diagnostic, Module, OpDef, OpInfo, Registry, Scalar, TensorData, Type};
-use relay::text::{PrintOptions, parse, print};
 
 fn registry() -> Registry {
     Registry::from([relay_operators::dialect()])
 }
 
-fn printed_with(module: &Module, registry: &Registry, options: &PrintOptions) -> String {
+fn printed_with(module: &Module, registry: &Registry, options: &Style) -> String {
     let mut out = Vec::new();
     print(module, registry, options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn printed(module: &Module, registry: &Registry) -> String {
-    printed_with(module, registry, &PrintOptions::default())
+    printed_with(module, registry, &Style::default())
 }
 
 /// What `text` prints as. It reads without errors, and printing is a fixpoint.
@@ -279,7 +280,7 @@ fn constants_travel_in_the_metadata_section() {
     let body = again.body("main").unwrap();
     let read = body.walk().find_map(|op| body.attrs(op).value::<TensorData>("value")).unwrap();
     assert!(read.bytes() == value.bytes() && read == value);
-    let options = PrintOptions { elide_constants_over: Some(8), ..PrintOptions::default() };
+    let options = Style { elide: Some(8), ..Style::default() };
     assert!(!printed_with(&module, &registry, &options).contains("metadata"));
     let (_, found) = parse("", &printed_with(&module, &registry, &options), &registry);
     assert_eq!(messages(&found), ["the text has no `#[metadata]` section"]);
@@ -328,10 +329,10 @@ fn spans_and_types_stand_in_comments() {
     let body = module.items.get_mut(&ir_core::Symbol::new("main")).unwrap().body_mut().unwrap();
     let result = body.walk().next().map(|op| body.result(op, 0)).unwrap();
     body.set_ty(result, Type::scalar(ir_core::DType::INT32));
-    let options = PrintOptions { spans: true, ..PrintOptions::default() };
+    let options = Style { spans: true, ..Style::default() };
     let text = printed_with(&module, &registry, &options);
     assert!(text.contains("exp(%x) /* ty=int32 span=f.relay:2:3 */"), "{text}");
-    let options = PrintOptions { types: false, ..PrintOptions::default() };
+    let options = Style { types: false, ..Style::default() };
     assert!(printed_with(&module, &registry, &options).contains("exp(%x)\n"));
 }
 

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ir_core::text::Style;
+use ir_core::text::module::{parse, print};
 use ir_core::{Diagnostic, Module, Registry};
 use relay::inference::infer_module;
-use relay::text::{PrintOptions, parse, print};
 
 fn files(root: PathBuf) -> Vec<PathBuf> {
     let (mut pending, mut files) = (vec![root], Vec::new());
@@ -127,7 +128,7 @@ fn differences(module: &Module, text: &str, compared: &mut Compared) -> BTreeSet
 
 fn printed(module: &Module, registry: &Registry) -> String {
     let mut out = Vec::new();
-    print(module, registry, &PrintOptions::default(), &mut out).unwrap();
+    print(module, registry, &Style::default(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -444,6 +444,7 @@ pub fn register(registry: &mut Registry) {
         crate::text::EXTERNAL,
         "A function of the original's tensor-level language, kept as text.",
     ));
+    registry.add_syntax(&crate::text::RelaySyntax);
     registry.add_op(Constant::info().with(MakeZero(zeros)));
     registry.add_op(<Global as Op>::info().with(DropParameter(reducing::drop_parameter)));
     registry.op::<Operator>();

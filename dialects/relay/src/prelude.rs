@@ -1,8 +1,7 @@
 //! The prelude: lists, options, trees and the functions over them, in the text format.
 
+use ir_core::text::module::parse;
 use ir_core::{Diagnostic, Module, Registry};
-
-use crate::text::parse;
 
 /// The file name of the prelude in locations.
 pub const FILE: &str = "prelude.relay";

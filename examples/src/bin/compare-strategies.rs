@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use examples::graphs;
+use ir_core::text::module::parse;
 use ir_core::{Diagnostic, Interrupt, Module, Registry};
 use relay::inference::infer_module;
-use relay::text::parse;
 use rewrites::cost::CostModel;
 use tools::strategies::{Measured, measure, prepare};
 

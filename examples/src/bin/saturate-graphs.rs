@@ -10,9 +10,10 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 use cpu_time::ThreadTime;
 use examples::graphs;
+use ir_core::text::Style;
+use ir_core::text::module::{parse, print};
 use ir_core::{Diagnostic, FuncMut, Interrupt, Module, Registry, SourceMap};
 use relay::inference::infer_module;
-use relay::text::{PrintOptions, parse, print};
 use rewrites::cost::CostModel;
 use rewrites::eqsat::{Report, Settings, optimize_noted};
 use rewrites::extraction::STRATEGIES;
@@ -147,7 +148,7 @@ fn measure(text: &str, names: &[String], registry: &Registry) -> Result<String, 
     let rules = RuleSet::new(library.choose(names, registry)?, registry);
     let (report, operations, _) = saturate(&mut module, &rules, registry, false)?;
     let mut out = Vec::new();
-    let printed = print(&module, registry, &PrintOptions::default(), &mut out);
+    let printed = print(&module, registry, &Style::default(), &mut out);
     if let Err(error) = printed {
         return Err(vec![Diagnostic::error("E0000", error.to_string())]);
     }

@@ -1,7 +1,5 @@
-//! Readable text of items, contributed by the dialects that own them.
-//!
-//! A text in readable form is a list of items of several kinds. Whoever reads or prints one asks
-//! the [`Registry`] for the syntax of every [kind](crate::registry::ItemDef) that is not its own.
+//! Readable text of items that starts with their [kind](crate::registry::ItemDef), contributed by the
+//! dialects that own them.
 
 use std::io;
 
@@ -18,8 +16,8 @@ use crate::registry::Registry;
 pub struct ItemSyntax {
     /// Writes an item. Errors are those of the writer.
     pub print: fn(Symbol, &Item, &Registry, &PrintOptions, &mut dyn io::Write) -> io::Result<()>,
-    /// Reads an item whose kind stands at the cursor, and goes past it. After a failure, which is
-    /// reported, the caller goes on with the next item.
+    /// Reads an item whose kind stands at the cursor, and goes past it. The text ends where the next
+    /// item starts. After a failure, which is reported, the caller goes on with that.
     pub parse: fn(&mut Cursor<'_>, &Registry) -> Result<ParsedItem, Failed>,
 }
 
@@ -32,16 +30,4 @@ pub struct ParsedItem {
     pub place: Span,
     /// The item, without a body where that has errors.
     pub item: Item,
-}
-
-impl Cursor<'_> {
-    /// Whether an item with a syntax of its own starts here: no other place of a readable text has
-    /// a dotted word before a global.
-    pub fn at_dialect_item(&self) -> bool {
-        use super::lexer::TokenKind::{Dot, Global, Identifier};
-        self.kind() == Identifier && {
-            let mut ahead = self.lookahead();
-            [Dot, Identifier, Global].iter().all(|kind| ahead.next_token().kind == *kind)
-        }
-    }
 }

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ir_core::text::module;
 use ir_core::{Diagnostic, Item, Module, Signature, SourceMap, Span, Symbol};
 use salsa::Setter;
 
@@ -94,7 +95,7 @@ impl Database {
         };
         let (start, end) = (place(range.start), place(range.end));
         let range = start..end.max(start);
-        let change = layout.edit(range, replacement, &*self.now.db.language);
+        let change = layout.edit(range, replacement, self.now.db.language.registry());
         let slots = self.slots(&change);
         let db = &mut self.now.db;
         let layout = Arc::make_mut(&mut self.now.layout);
@@ -106,7 +107,7 @@ impl Database {
             if slot.piece.text(db) != text {
                 slot.piece.set_text(db).to(text.into());
             }
-            if let Some(outline) = db.language.outline(text) {
+            if let Some(outline) = module::outline(text, db.language.registry()) {
                 layout.outlines.insert(slot.file, outline);
             }
         }
@@ -123,8 +124,8 @@ impl Database {
         if *program.outlines(db) != *outlines {
             program.set_outlines(db).to(outlines.into());
         }
-        if change.appendix {
-            program.set_appendix(db).to(layout.appendix_text());
+        if change.metadata {
+            program.set_metadata(db).to(layout.metadata_text());
         }
     }
 
@@ -363,8 +364,8 @@ impl Snapshot {
     pub(crate) fn absolute(&self, span: Span) -> Span {
         self.layout.absolute(span, |slot| {
             let reading = queries::read(&self.db, slot.piece);
-            let items = self.db.language.declared(reading).into_iter().flatten();
-            let mut ends = items.filter_map(|item| item.signature.span);
+            let items = reading.parts.iter().filter_map(|part| part.item.as_ref());
+            let mut ends = items.filter_map(|read| read.item.signature.span);
             let item = ends.find(|item| item.start == span.start);
             item.map_or((slot.end - slot.start) as u32, |item| item.end)
         })

@@ -1,74 +1,9 @@
-//! What the database has to know about a language.
+//! What the database has to know about a language, besides its [text](ir_core::text::module).
 
-use std::any::Any;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ir_core::{Body, Diagnostic, Effects, Item, Registry, Signature, Signatures, Span, Symbol};
-
-/// Something of which only its language knows what it is.
-#[derive(Clone)]
-pub struct Opaque(Arc<dyn Any + Send + Sync>);
-
-impl Opaque {
-    /// Hides `value`.
-    pub fn new<T: Any + Send + Sync>(value: T) -> Opaque {
-        Opaque(Arc::new(value))
-    }
-
-    /// What was hidden; `None` where that is of another type.
-    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.0.downcast_ref()
-    }
-}
-
-impl fmt::Debug for Opaque {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Opaque")
-    }
-}
-
-/// Where a piece of a text ends, and what comes after it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// One past its last byte; its start where it has no tokens.
-    pub end: usize,
-    /// First byte of the next piece or of the appendix; the length of the text where neither
-    /// follows.
-    pub next: usize,
-    /// Whether the appendix comes next, which all pieces may look at, and is no piece itself.
-    pub appendix: bool,
-}
-
-/// Names that a piece declares and that the reading of other pieces depends on.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Outline {
-    /// The item.
-    pub name: Symbol,
-    /// What it declares besides.
-    pub members: Vec<Symbol>,
-}
-
-/// An item of a piece as far as other items may see it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Declared {
-    /// Its name.
-    pub name: Symbol,
-    /// Its signature as it is written.
-    pub signature: Signature,
-    /// Where its name stands.
-    pub place: Span,
-}
-
-/// An item checked with everything known but types.
-#[derive(Clone, Default, Debug)]
-pub struct Linked {
-    /// What is wrong with it, in order.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The item, where the module has it.
-    pub item: Option<(Symbol, Item)>,
-}
+use ir_core::{Body, Diagnostic, Effects, Item, Registry, Signature, Signatures, Symbol};
 
 /// What an item mentions.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -84,51 +19,20 @@ pub struct Mentions {
 /// What the items around one may be asked for. **Every answer is recorded as something that the
 /// one depends on**: ask for no more than is needed.
 pub trait Scope {
-    /// The kind of item `name`.
-    fn kind(&self, name: Symbol) -> Option<Symbol>;
-    /// The signature of item `name`: as it is written while items are linked, with its inferred
-    /// type while others are inferred. Its place ends at the end of the item, which only
-    /// [`Snapshot`](crate::Snapshot) knows; it starts where the item starts.
+    /// The signature of item `name`, as far as its type is known. Its place ends at the end of the
+    /// item, which only [`Snapshot`](crate::Snapshot) knows; it starts where the item starts.
     fn signature(&self, name: Symbol) -> Option<Signature>;
     /// All items with their kinds, in order, for suggestions.
     fn items(&self) -> Arc<Vec<(Symbol, Symbol)>>;
     /// The signatures of the items that all share.
     fn shared(&self) -> Arc<Signatures>;
-    /// The piece that item `name` stands in, as it was read, and the number of the item in it.
-    fn reading(&self, name: Symbol) -> Option<(Opaque, usize)>;
 }
 
-/// A language whose programs are texts made of items. It answers from its arguments alone: it
+/// A language whose programs are readable texts of the dialects of a registry. It answers from its arguments alone: it
 /// keeps no state, and has no other source of information.
 pub trait Language: Send + Sync {
     /// What exists.
     fn registry(&self) -> &Registry;
-
-    /// The extent of the piece that starts at byte `start` of `text`. It must not depend on what
-    /// comes before.
-    fn extent(&self, text: &str, start: usize) -> Extent;
-
-    /// The names in `piece` that the reading of other pieces may depend on. Most pieces have none.
-    fn outline(&self, piece: &str) -> Option<Outline>;
-
-    /// Reads the appendix.
-    fn read_appendix(&self, appendix: Option<&str>) -> Opaque;
-
-    /// Reads `piece`, whose places are byte offsets in `file`.
-    fn read(
-        &self,
-        file: Symbol,
-        piece: &str,
-        outlines: &[Outline],
-        appendix: &dyn Fn() -> Opaque,
-    ) -> Opaque;
-
-    /// The items of a piece that was read: one entry for each, empty for what is no item.
-    fn declared(&self, reading: &Opaque) -> Vec<Option<Declared>>;
-
-    /// Checks item `index` of a piece that was read against the others, without types. `owns`
-    /// tells whether the module has it under its name, and not another item.
-    fn link(&self, reading: &Opaque, index: usize, owns: bool, scope: &dyn Scope) -> Linked;
 
     /// Whether all items may look at items of `kind`.
     fn is_shared(&self, kind: Symbol) -> bool;

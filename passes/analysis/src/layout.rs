@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ir_core::{Span, Symbol};
+use ir_core::text::module::Outline;
+use ir_core::text::module::pieces::{Extent, extent};
+use ir_core::{Registry, Span, Symbol};
 use rustc_hash::FxHashMap;
 
-use crate::language::{Extent, Language, Outline};
 use crate::queries::Piece;
 
 /// A piece and where it stands.
@@ -26,8 +27,8 @@ pub(crate) struct Layout {
     pub(crate) text: String,
     /// In order; they do not overlap.
     pub(crate) slots: Vec<Slot>,
-    /// Where the appendix starts.
-    pub(crate) appendix: Option<usize>,
+    /// Where the metadata section starts.
+    pub(crate) metadata: Option<usize>,
     /// What the reading of other pieces may depend on, by the file of the piece.
     pub(crate) outlines: FxHashMap<Symbol, Outline>,
     /// The number of the slot of each piece, by the file that it is for its places.
@@ -41,8 +42,8 @@ pub(crate) struct Change {
     pub(crate) replaced: Range<usize>,
     /// Ranges of bytes of the text afterwards.
     pub(crate) pieces: Vec<(usize, usize)>,
-    /// Whether the appendix is another one.
-    pub(crate) appendix: bool,
+    /// Whether the metadata section is another one.
+    pub(crate) metadata: bool,
     /// By how many bytes what comes behind moves.
     shift: isize,
 }
@@ -53,7 +54,7 @@ impl Layout {
             file,
             text: String::new(),
             slots: Vec::new(),
-            appendix: None,
+            metadata: None,
             outlines: FxHashMap::default(),
             by_file: FxHashMap::default(),
         }
@@ -68,7 +69,7 @@ impl Layout {
         &mut self,
         range: Range<usize>,
         replacement: &str,
-        language: &dyn Language,
+        registry: &Registry,
     ) -> Change {
         let shift = replacement.len() as isize - range.len() as isize;
         let moved = |place: usize| place.checked_add_signed(shift).unwrap_or(0);
@@ -82,16 +83,16 @@ impl Layout {
             // What stands before the first piece may become a part of it.
             _ => 0,
         };
-        let old_appendix = self.appendix;
+        let old_metadata = self.metadata;
         let (mut pieces, mut next_old) = (Vec::new(), touched);
-        self.appendix = None;
+        self.metadata = None;
         let replaced_to = loop {
-            let Extent { end, next, appendix } = language.extent(&self.text, start);
+            let Extent { end, next, metadata } = extent(&self.text, start, registry);
             if end > start {
                 pieces.push((start, end));
             }
-            if appendix {
-                self.appendix = Some(next);
+            if metadata {
+                self.metadata = Some(next);
                 break self.slots.len();
             }
             if next >= self.text.len() {
@@ -106,18 +107,18 @@ impl Layout {
             if let Some(slot) = self.slots.get(next_old)
                 && moved(slot.start) == next
             {
-                self.appendix = old_appendix.map(moved);
+                self.metadata = old_metadata.map(moved);
                 break next_old;
             }
             start = next;
         };
-        let appendix = match (old_appendix, self.appendix) {
+        let metadata = match (old_metadata, self.metadata) {
             (None, None) => false,
             // It is the same unless the edit touches it.
             (Some(before), Some(now)) => range.end > before || moved(before) != now,
             _ => true,
         };
-        Change { replaced: first..replaced_to, pieces, appendix, shift }
+        Change { replaced: first..replaced_to, pieces, metadata, shift }
     }
 
     /// Puts `slots` in the place of those that `change` replaces, and moves what is behind.
@@ -152,9 +153,9 @@ impl Layout {
         self.text.get(slot.start..slot.end).unwrap_or("")
     }
 
-    /// The appendix.
-    pub(crate) fn appendix_text(&self) -> Option<Arc<str>> {
-        self.appendix.and_then(|start| self.text.get(start..)).map(Arc::from)
+    /// The metadata section.
+    pub(crate) fn metadata_text(&self) -> Option<Arc<str>> {
+        self.metadata.and_then(|start| self.text.get(start..)).map(Arc::from)
     }
 
     /// The slot of the piece that places call `file`.

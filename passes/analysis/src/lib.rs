@@ -24,9 +24,7 @@ mod queries;
 mod stages;
 
 pub use database::{Checks, Database, Snapshot};
-pub use language::{
-    Binder, Declared, Extent, Language, Linked, Mentions, Opaque, Outline, Scope, Variable, Word,
-};
+pub use language::{Binder, Language, Mentions, Scope, Variable, Word};
 pub use log::Query;
 pub use lookup::{Hover, Types};
 pub use stages::Optimized;

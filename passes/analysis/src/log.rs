@@ -11,8 +11,8 @@ pub enum Query {
     Read,
     /// The items that a piece declares.
     Declared,
-    /// Read the appendix of the text.
-    Appendix,
+    /// Read the metadata section of the text.
+    Metadata,
     /// All names.
     Index,
     /// What one name stands for.

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ir_core::text::lexer::{Lexer, TokenKind};
+use ir_core::text::module::ReadItem;
 use ir_core::{Body, LocData, OpId, Span, Symbol, Type, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::Snapshot;
-use crate::language::{Declared, Variable, Word};
+use crate::language::{Variable, Word};
 use crate::layout::Slot;
 use crate::queries;
 
@@ -57,11 +58,7 @@ impl Snapshot {
 
     /// Where the name of item `name` stands in its definition.
     pub fn name_place(&self, name: impl Into<Symbol>) -> Option<Span> {
-        let entry = queries::entry(&self.db, self.name(name))?;
-        let reading = queries::read(&self.db, entry.piece);
-        let mut declared = queries::Db::language(&self.db).declared(reading);
-        let place = declared.get_mut(entry.part)?.take()?.place;
-        Some(self.absolute(place))
+        Some(self.absolute(queries::declaration(&self.db, self.name(name))?.place))
     }
 
     /// Where item `name` is referred to, its definition left out. Looks at the tokens of the whole
@@ -96,12 +93,12 @@ impl Snapshot {
     }
 
     /// The last item of a piece that starts at or before byte `offset` of it.
-    fn declared_at(&self, slot: &Slot, offset: usize) -> Option<Declared> {
-        let reading = queries::read(&self.db, slot.piece);
-        let mut declared = queries::Db::language(&self.db).declared(reading).into_iter().flatten();
-        let starts =
-            |item: &Declared| item.signature.span.is_some_and(|span| span.start as usize <= offset);
-        declared.rfind(starts)
+    fn declared_at(&self, slot: &Slot, offset: usize) -> Option<&ReadItem> {
+        let parts = &queries::read(&self.db, slot.piece).parts;
+        let mut items = parts.iter().filter_map(|part| part.item.as_ref());
+        items.rfind(|read| {
+            read.item.signature.span.is_some_and(|span| span.start as usize <= offset)
+        })
     }
 
     /// The variable at byte `offset`.

@@ -17,10 +17,13 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use ir_core::graph::strongly_connected;
-use ir_core::{Body, Diagnostic, Fingerprint, Item, Signature, Signatures, Symbol, fingerprint};
+use ir_core::text::module::{self, Linked, Metadata, Outline, ReadItem, Reading};
+use ir_core::{
+    Body, Diagnostic, Fingerprint, Item, Signature, Signatures, Span, Symbol, fingerprint,
+};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::language::{Language, Linked, Mentions, Opaque, Outline, Scope};
+use crate::language::{Language, Mentions, Scope};
 use crate::log::{Log, Query};
 
 /// What queries may use besides each other.
@@ -49,8 +52,9 @@ pub(crate) struct Program {
     /// The names in the pieces that the reading of others may depend on.
     #[returns(deref)]
     pub(crate) outlines: Arc<[Outline]>,
+    /// The metadata section.
     #[returns(as_deref)]
-    pub(crate) appendix: Option<Arc<str>>,
+    pub(crate) metadata: Option<Arc<str>>,
 }
 
 /// An item by its name, which it keeps wherever it moves. Names are never forgotten, as symbols
@@ -83,23 +87,23 @@ pub(crate) fn seen_by_others(signature: &Signature) -> Signature {
 }
 
 #[salsa::tracked(returns(clone), no_eq)]
-pub(crate) fn appendix(db: &dyn Db) -> Opaque {
-    db.log().note(Query::Appendix, String::new);
-    db.language().read_appendix(Program::get(db).appendix(db))
+pub(crate) fn metadata(db: &dyn Db) -> Metadata {
+    db.log().note(Query::Metadata, String::new);
+    module::metadata(Program::get(db).metadata(db), db.language().registry())
 }
 
 #[salsa::tracked(returns(ref), no_eq)]
-pub(crate) fn read(db: &dyn Db, piece: Piece) -> Opaque {
+pub(crate) fn read(db: &dyn Db, piece: Piece) -> Reading {
     let outlines = Program::get(db).outlines(db);
     let (file, text) = (piece.file(db), piece.text(db));
-    let reading = db.language().read(file, text, outlines, &|| appendix(db));
-    db.log().note(Query::Read, || label(db, &reading));
+    let reading = module::read(file, text, db.language().registry(), outlines, &|| metadata(db));
+    db.log().note(Query::Read, || label(&reading));
     reading
 }
 
 /// What to call a piece in the log.
-fn label(db: &dyn Db, reading: &Opaque) -> String {
-    let names = db.language().declared(reading).into_iter().flatten();
+fn label(reading: &Reading) -> String {
+    let names = reading.parts.iter().filter_map(|part| part.item.as_ref());
     names.map(|item| item.name.to_string()).collect::<Vec<_>>().join(" ")
 }
 
@@ -107,9 +111,9 @@ fn label(db: &dyn Db, reading: &Opaque) -> String {
 #[salsa::tracked(returns(deref))]
 pub(crate) fn declared(db: &dyn Db, piece: Piece) -> Vec<Option<(Symbol, Symbol)>> {
     let reading = read(db, piece);
-    db.log().note(Query::Declared, || label(db, reading));
-    let items = db.language().declared(reading);
-    items.into_iter().map(|item| item.map(|item| (item.name, item.signature.op))).collect()
+    db.log().note(Query::Declared, || label(reading));
+    let item = |read: &ReadItem| (read.name, read.item.signature.op);
+    reading.parts.iter().map(|part| part.item.as_ref().map(item)).collect()
 }
 
 /// Items by name, in order; another order is another index.
@@ -160,10 +164,13 @@ pub(crate) fn header<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Signature>
 /// The signature of an item as it is written and as others see it. Who asks depends on all of its
 /// text.
 fn written<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<Signature> {
+    Some(seen_by_others(&declaration(db, name)?.item.signature))
+}
+
+/// An item as it was read. Who asks depends on all of its text.
+pub(crate) fn declaration<'db>(db: &'db dyn Db, name: Name<'db>) -> Option<&'db ReadItem> {
     let Entry { piece, part, .. } = entry(db, name)?;
-    let mut items = db.language().declared(read(db, piece));
-    let item = items.get_mut(part)?.take()?;
-    Some(seen_by_others(&item.signature))
+    read(db, piece).parts.get(part)?.item.as_ref()
 }
 
 /// Signatures that are compared by what they say.
@@ -203,10 +210,6 @@ pub(crate) struct DbScope<'db> {
 }
 
 impl Scope for DbScope<'_> {
-    fn kind(&self, name: Symbol) -> Option<Symbol> {
-        entry(self.db, Name::new(self.db, name)).map(|entry| entry.kind)
-    }
-
     fn signature(&self, name: Symbol) -> Option<Signature> {
         let name = Name::new(self.db, name);
         match self.inferred {
@@ -222,10 +225,27 @@ impl Scope for DbScope<'_> {
     fn shared(&self) -> Arc<Signatures> {
         shared(self.db).0
     }
+}
 
-    fn reading(&self, name: Symbol) -> Option<(Opaque, usize)> {
-        let Entry { piece, part, .. } = entry(self.db, Name::new(self.db, name))?;
-        Some((read(self.db, piece).clone(), part))
+impl module::Scope for DbScope<'_> {
+    fn kind(&self, name: Symbol) -> Option<Symbol> {
+        entry(self.db, Name::new(self.db, name)).map(|entry| entry.kind)
+    }
+
+    fn span(&self, name: Symbol) -> Option<Span> {
+        self.signature(name)?.span
+    }
+
+    fn items(&self) -> Arc<Vec<(Symbol, Symbol)>> {
+        kinds(self.db)
+    }
+
+    fn shared(&self) -> Arc<Signatures> {
+        shared(self.db).0
+    }
+
+    fn declaration(&self, name: Symbol) -> Option<ReadItem> {
+        declaration(self.db, Name::new(self.db, name)).cloned()
     }
 }
 
@@ -258,13 +278,12 @@ fn same_item(a: &Item, b: &Item) -> bool {
 #[salsa::tracked(returns(ref))]
 pub(crate) fn link(db: &dyn Db, piece: Piece) -> LinkedPiece {
     let reading = read(db, piece);
-    db.log().note(Query::Link, || label(db, reading));
+    db.log().note(Query::Link, || label(reading));
     let scope = DbScope { db, inferred: false };
-    let items = declared(db, piece);
-    let linked = items.iter().enumerate().map(|(part, item)| {
-        let entry = item.and_then(|(name, _)| entry(db, Name::new(db, name)));
-        let owns = entry.is_some_and(|entry| entry.piece == piece && entry.part == part);
-        db.language().link(reading, part, owns, &scope)
+    let linked = reading.parts.iter().enumerate().map(|(index, part)| {
+        let entry = part.item.as_ref().and_then(|item| entry(db, Name::new(db, item.name)));
+        let owns = entry.is_some_and(|entry| entry.piece == piece && entry.part == index);
+        module::link(part, owns, db.language().registry(), &scope)
     });
     LinkedPiece(linked.collect())
 }

@@ -18,7 +18,7 @@ pub(crate) fn registry() -> Registry {
 
 /// The module in `text`, its types inferred; the messages where it is not well-formed.
 pub(crate) fn parse(name: &str, text: &str, registry: &Registry) -> Result<Module, String> {
-    let (mut module, found) = relay::text::parse(name, text, registry);
+    let (mut module, found) = ir_core::text::module::parse(name, text, registry);
     let mut errors = messages(&found);
     if errors.is_empty() {
         errors = messages(&relay::inference::infer_module(&mut module, registry));
@@ -73,8 +73,9 @@ pub(crate) fn run(module: &mut Module, pass: &str, registry: &Registry) -> Resul
 /// `module` as text.
 pub(crate) fn printed(module: &Module, registry: &Registry) -> String {
     let mut out = Vec::new();
-    let options = relay::text::PrintOptions::default();
-    relay::text::print(module, registry, &options, &mut out).expect("a vector takes everything");
+    let options = ir_core::text::Style::default();
+    ir_core::text::module::print(module, registry, &options, &mut out)
+        .expect("a vector takes everything");
     String::from_utf8(out).expect("the printer writes UTF-8")
 }
 

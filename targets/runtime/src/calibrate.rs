@@ -92,7 +92,7 @@ fn memory(
     for (number, row) in rows.iter().enumerate() {
         text += &copy(&format!("copy{number}"), lanes, threads, *row);
     }
-    let (module, found) = relay::text::parse("<calibrate>", &text, registry);
+    let (module, found) = ir_core::text::module::parse("<calibrate>", &text, registry);
     if !found.is_empty() {
         return Err(found);
     }
@@ -130,7 +130,7 @@ fn program(
     registry: &Registry,
 ) -> Result<Program, Vec<Diagnostic>> {
     let one = |error: Diagnostic| vec![error];
-    let (mut module, mut found) = relay::text::parse("<calibrate>", text, registry);
+    let (mut module, mut found) = ir_core::text::module::parse("<calibrate>", text, registry);
     found.extend(infer_module(&mut module, registry));
     if found.iter().any(Diagnostic::is_error) {
         return Err(found);

@@ -35,7 +35,7 @@ impl<'r> Model<'r> {
     /// # Errors
     /// When it does not parse, or has no types.
     pub fn parse(file: &str, text: &str, registry: &'r Registry) -> Result<Model<'r>, Error> {
-        let (module, found) = relay::text::parse(file, text, registry);
+        let (module, found) = ir_core::text::module::parse(file, text, registry);
         Model::checked(module, registry, found)
     }
 

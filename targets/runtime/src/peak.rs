@@ -30,7 +30,7 @@ pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Peak, Vec<Dia
     let bytes = (4 * machine.caches[2]).clamp(32 << 20, 256 << 20);
     let row = bytes / 4 / threads / lanes * lanes;
     let text = multiply_add(lanes, threads) + &copy("copy", lanes, threads, row);
-    let (module, found) = relay::text::parse("<peak>", &text, registry);
+    let (module, found) = ir_core::text::module::parse("<peak>", &text, registry);
     if !found.is_empty() {
         return Err(found);
     }

@@ -65,7 +65,7 @@ pub(crate) fn evaluate(data: &[u8]) {
 
     let Ok(text) = std::str::from_utf8(data) else { return };
     let registry = registry();
-    let (mut module, mut found) = relay::text::parse("text", text, registry);
+    let (mut module, mut found) = ir_core::text::module::parse("text", text, registry);
     found.extend(relay::inference::infer_module(&mut module, registry));
     if found.iter().any(ir_core::Diagnostic::is_error) {
         return;

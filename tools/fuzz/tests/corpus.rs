@@ -79,7 +79,9 @@ fn broken_programs_show_no_fault() {
         let module = random_module(&registry, seed, 1 + random.below(20));
         let mut text = Vec::new();
         match random.one_in(2) {
-            true => relay::text::print(&module, &registry, &Default::default(), &mut text),
+            true => {
+                ir_core::text::module::print(&module, &registry, &Default::default(), &mut text)
+            }
             false => {
                 let options = ir_core::text::PrintOptions::complete();
                 ir_core::text::print_with(&module, &registry, &options, &mut text)

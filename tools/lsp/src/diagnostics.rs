@@ -3,8 +3,8 @@
 use analysis::Checks;
 use ir_core::diagnostics::codes::{self, Code};
 use ir_core::diagnostics::{Label, Severity};
+use ir_core::text::Form;
 use ir_core::{Diagnostic, Registry, SourceMap, Span};
-use relay::text::Form;
 use serde_json::{Value, json};
 
 use super::documents::View;
@@ -14,7 +14,7 @@ use super::protocol;
 pub(super) fn all(view: &View, registry: &Registry) -> Vec<Value> {
     let snapshot = &view.snapshot;
     let found = match Form::of(snapshot.text()) {
-        Form::Relay => snapshot.diagnostics(Checks::Everything),
+        Form::Readable => snapshot.diagnostics(Checks::Everything),
         Form::Generic => generic(view, registry),
     };
     // What is wrong with the text often is wrong with its types as well, which says no more.

@@ -1,9 +1,9 @@
 //! Formatting.
 
 use ir_core::text::lexer::{Lexer, TokenKind};
+use ir_core::text::{Form, item_text};
 use ir_core::{Diagnostic, Registry};
 use relay::language::FUNC;
-use relay::text::{Form, item_text};
 use serde_json::{Value, json};
 
 use super::documents::View;
@@ -24,7 +24,7 @@ pub(super) fn format(view: &View, registry: &Registry) -> Result<Value, Failure>
         return Err(Failure::new(REQUEST_FAILED, "the text has errors; correct them first"));
     }
     // As it is written: inference would add types.
-    let (module, _) = Form::Relay.parse(snapshot.file().as_str(), snapshot.text(), registry);
+    let (module, _) = Form::Readable.parse(snapshot.file().as_str(), snapshot.text(), registry);
     let mut edits = Vec::new();
     for (name, item) in module.items.iter().filter(|(_, item)| item.signature.op == FUNC) {
         let Some(span) = item.signature.span else { continue };

@@ -1,9 +1,9 @@
 //! Running passes on an open document, and what else commands do.
 
 use ir_core::pipeline::{DiffForm, Pipeline, write_diff};
+use ir_core::text::item_text;
 use ir_core::{Diagnostic, Registry, Symbol, fingerprint};
 use relay::language::FUNC;
-use relay::text::item_text;
 use relay_operators::describe;
 use serde_json::{Value, json};
 

@@ -77,7 +77,7 @@ pub(super) fn model_text(
     let text = catch_panic(|| {
         let (module, _) = read(path, options, registry, directory);
         let mut text = Vec::new();
-        let printed = Form::Relay.print(&module, registry, None, &mut text);
+        let printed = Form::Readable.print(&module, registry, None, &mut text);
         printed.map(|()| String::from_utf8_lossy(&text).into_owned())
     });
     text.ok()?.ok()

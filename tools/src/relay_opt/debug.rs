@@ -219,7 +219,7 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     let mut recorded = Recorded::new(&fault.rules, &fault.plugins, &io.directory);
     recorded.timeout = fault.timeout;
     let mut rule_files = fault.rules.clone();
-    let (mut form, mut source) = (Form::Relay, None);
+    let (mut form, mut source) = (Form::Readable, None);
     let (mut from_file, mut needed) = (false, None);
     if !model::is_onnx(&fault.input) {
         let Input { file, text } = match input::read(&fault.input, io) {
@@ -266,7 +266,7 @@ fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
             Some((file, text)) => language::parse(form, file, text, registry),
             None => model::read(&fault.input, &fault.model, registry, directory),
         };
-        if !failed(&found) && form == Form::Relay {
+        if !failed(&found) && form == Form::Readable {
             found.extend(infer(&mut module, registry));
         }
         if !failed(&found) {

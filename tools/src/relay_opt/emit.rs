@@ -35,7 +35,7 @@ impl Emit {
         let all: Vec<&str> = FORMS.into_iter().chain(targets).collect();
         let available = all.join(", ");
         match name {
-            "relay" => Ok(Emit::Text(Form::Relay)),
+            "relay" => Ok(Emit::Text(Form::Readable)),
             "generic" => Ok(Emit::Text(Form::Generic)),
             "json" => Ok(Emit::Json),
             "te" => Ok(Emit::Lowered(Level::Te)),
@@ -75,7 +75,7 @@ impl Emit {
             Emit::Text(form) => form.print(module, registry, style, out),
             Emit::Json => json(module, out),
             // Relay text holds the items of all dialects.
-            Emit::Lowered(_) => Form::Relay.print(module, registry, style, out),
+            Emit::Lowered(_) => Form::Readable.print(module, registry, style, out),
         }
     }
 }

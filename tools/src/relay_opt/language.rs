@@ -1,7 +1,7 @@
 //! Reading and checking programs, with what relay-opt says about them.
 
+pub(super) use ir_core::text::{Form, Style};
 use ir_core::{Diagnostic, Module, Registry};
-pub(super) use relay::text::{Form, Style};
 
 use super::input;
 

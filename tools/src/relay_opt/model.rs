@@ -70,7 +70,7 @@ pub(super) fn import(args: &ImportModel, registry: &Registry, io: &mut Io<'_>) -
     let imported = checked(args, registry, &io.directory);
     let written = match imported {
         Ok(Import { module, .. }) if args.output == "-" => {
-            return Form::Relay.print(&module, registry, None, io.stdout).map(|()| OK);
+            return Form::Readable.print(&module, registry, None, io.stdout).map(|()| OK);
         }
         Ok(Import { module, .. }) => {
             let path = io.directory.join(&args.output);
@@ -120,7 +120,7 @@ fn checked(
 
 fn write_text(path: &Path, module: &Module, registry: &Registry) -> io::Result<()> {
     let mut file = OutputFile::create(path)?;
-    Form::Relay.print(module, registry, None, &mut file)?;
+    Form::Readable.print(module, registry, None, &mut file)?;
     file.finish()
 }
 

@@ -203,7 +203,7 @@ pub(super) fn optimize(
     };
     reporter.source(&input.file, &input.text);
     let elide = args.elide_constants.or(is_model.then_some(model::ELIDED_OVER));
-    let style = Style { elide, types: !args.no_types };
+    let style = Style { elide, types: !args.no_types, ..Style::default() };
     let lowered_by = Vec::new();
     let machine = lowering.as_ref().map(|lowering| &*lowering.target);
     let text = pipeline.to_string();
@@ -480,7 +480,7 @@ impl Session<'_> {
         timing: &mut Timing,
         io: &mut Io<'_>,
     ) -> io::Result<PartResult> {
-        let form = if self.is_model { Form::Relay } else { Form::of(text) };
+        let form = if self.is_model { Form::Readable } else { Form::of(text) };
         let registry = self.registry;
         let (is_model, options, directory) = (self.is_model, &self.args.model, &io.directory);
         let mut found = Vec::new();
@@ -498,7 +498,7 @@ impl Session<'_> {
         self.reporter.sources(&module.sources);
         let failed = diagnostics.iter().any(Diagnostic::is_error) || internal.is_some();
         found.extend(diagnostics);
-        if !failed && form == Form::Relay {
+        if !failed && form == Form::Readable {
             let inferred =
                 timing.phase("infer types", || catch_panic(|| infer(&mut module, registry)));
             inferred.map_or_else(|message| internal = Some(message), |more| found.extend(more));
@@ -582,7 +582,7 @@ impl Session<'_> {
         let args = self.args;
         let text_form = match self.emit {
             Some(Emit::Text(form)) => form,
-            Some(Emit::Lowered(_)) => Form::Relay,
+            Some(Emit::Lowered(_)) => Form::Readable,
             _ => form,
         };
         let style = self.style;

@@ -171,7 +171,7 @@ pub(super) fn load(
 ) -> Option<Module> {
     let (form, mut module, diagnostics);
     if model::is_onnx(path) {
-        form = Form::Relay;
+        form = Form::Readable;
         (module, diagnostics) = model::read(path, options, registry, &io.directory);
     } else {
         let input = input::read(path, io).map_err(|error| found.push(error)).ok()?;
@@ -182,7 +182,7 @@ pub(super) fn load(
     reporter.sources(&module.sources);
     found.extend(diagnostics);
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
-    if !failed(found) && form == Form::Relay {
+    if !failed(found) && form == Form::Readable {
         found.extend(infer(&mut module, registry));
     }
     if !failed(found) {

@@ -182,7 +182,7 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     fn record(&mut self, name: &str, time: Option<f64>, module: &Module) -> io::Result<()> {
         let mut text = Vec::new();
-        Form::Relay.print(module, self.registry, Some(ELIDED_OVER), &mut text)?;
+        Form::Readable.print(module, self.registry, Some(ELIDED_OVER), &mut text)?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let ops: usize =
             module.items.values().filter_map(|item| Some(item.body.as_ref()?.op_count())).sum();

@@ -13,9 +13,9 @@ use analysis::{Checks, Database};
 use indexmap::IndexMap;
 use ir_core::files::contents;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic, write_diff};
+use ir_core::text::item_text;
 use ir_core::{Diagnostic, FilesRead, Interrupt, Item, Module, Registry, Symbol, fingerprint};
 use passes::incremental::Relay;
-use relay::text::item_text;
 use rustc_hash::FxBuildHasher;
 
 use super::args::{Optimize, Switch};
@@ -265,7 +265,8 @@ impl Watch<'_> {
 
     /// An item as text.
     fn text(&self, name: Symbol, item: Option<&Item>) -> String {
-        let style = Style { elide: self.args.elide_constants, types: !self.args.no_types };
+        let (elide, types) = (self.args.elide_constants, !self.args.no_types);
+        let style = Style { elide, types, ..Style::default() };
         item.map_or(String::new(), |item| item_text(name, item, self.registry, style))
     }
 }

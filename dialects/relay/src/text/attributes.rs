@@ -4,8 +4,8 @@ use ir_core::text::lexer::{Token, TokenKind};
 use ir_core::{Attr, AttrData, AttrDict, DType, Diagnostic, OpDef, Symbol};
 
 use super::codes;
-use super::cursor::Reported;
 use super::parser::Parser;
+use ir_core::text::cursor::Failed;
 
 /// The deepest nesting of lists in an attribute.
 const MAX_LIST_DEPTH: usize = 100;
@@ -49,7 +49,7 @@ impl Parser<'_> {
     }
 
     /// `key = value` for as long as they follow, with commas between them.
-    pub(super) fn parse_attributes(&mut self) -> Result<AttrList, Reported> {
+    pub(super) fn parse_attributes(&mut self) -> Result<AttrList, Failed> {
         let mut list = AttrList::default();
         while self.at_attribute() {
             let start = self.cursor.peek();
@@ -77,13 +77,13 @@ impl Parser<'_> {
     }
 
     // Recursion is bounded by MAX_LIST_DEPTH.
-    fn attribute_value(&mut self, depth: usize) -> Result<Attr, Reported> {
+    fn attribute_value(&mut self, depth: usize) -> Result<Attr, Failed> {
         let token = self.cursor.peek();
         if depth > MAX_LIST_DEPTH {
             let message = format!("lists nest at most {MAX_LIST_DEPTH} levels deep");
             let place = self.cursor.span(token);
             self.cursor.report(Diagnostic::error(codes::DEPTH, message).at(place));
-            return Err(Reported);
+            return Err(Failed);
         }
         match token.kind {
             TokenKind::Minus => {
@@ -159,7 +159,7 @@ impl Parser<'_> {
     }
 
     /// The entries of a dictionary in braces.
-    fn nested_attributes(&mut self, depth: usize) -> Result<AttrDict, Reported> {
+    fn nested_attributes(&mut self, depth: usize) -> Result<AttrDict, Failed> {
         let mut entries = Vec::new();
         while self.cursor.kind() != TokenKind::RightBrace {
             let key = match self.cursor.kind() {
@@ -181,7 +181,7 @@ impl Parser<'_> {
     }
 
     /// `meta[kind][index]`.
-    pub(super) fn meta_reference(&mut self) -> Result<MetaReference, Reported> {
+    pub(super) fn meta_reference(&mut self) -> Result<MetaReference, Failed> {
         let start = self.cursor.bump().start;
         self.cursor.expect(TokenKind::LeftBracket)?;
         let mut kind = String::new();
@@ -208,7 +208,7 @@ impl Parser<'_> {
     }
 
     fn meta_attribute(&mut self, reference: &MetaReference) -> Attr {
-        let found = (self.metadata)().and_then(|metadata| match reference.kind.as_str() {
+        let found = self.metadata().and_then(|metadata| match reference.kind.as_str() {
             "relay.Constant" => metadata.constant(reference.index).map(|tensor| Attr::of(&tensor)),
             kind => metadata.attribute(kind, reference.index),
         });
@@ -219,10 +219,10 @@ impl Parser<'_> {
     }
 
     /// The attribute object `meta[relay.attrs.…][i]` as the last argument of a call.
-    pub(super) fn attribute_object(&mut self, list: &mut AttrList) -> Result<(), Reported> {
+    pub(super) fn attribute_object(&mut self, list: &mut AttrList) -> Result<(), Failed> {
         let reference = self.meta_reference()?;
         list.start = Some(reference.start);
-        match (self.metadata)().and_then(|data| data.fields(&reference.kind, reference.index)) {
+        match self.metadata().and_then(|data| data.fields(&reference.kind, reference.index)) {
             Ok(fields) => list.object = fields,
             Err(message) => self.bad_metadata(&reference, message),
         }

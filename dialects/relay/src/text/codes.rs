@@ -1,17 +1,16 @@
-//! The diagnostic codes of the text syntax.
+//! The diagnostic codes of the text syntax, besides those of all
+//! [readable text](ir_core::text::module::codes).
+
+pub(super) use ir_core::text::module::codes::DUPLICATE;
 
 /// Code, title and explanation of every diagnostic of this module.
 pub const CODES: &[(&str, &str, &str)] = &[
-    (SYNTAX, "unexpected token", "The text does not follow the grammar at this place."),
-    (TOKEN, "malformed token", "Characters that form no token, such as an unclosed string."),
-    (VERSION, "unknown version", "Only version 0.0.5 of the text format is read."),
     (LITERAL, "bad literal", "A number that its type cannot hold."),
     (UNDEFINED, "undefined variable", "A variable is used outside the scope of any binding of it."),
     (GLOBAL, "undefined function", "A name such as `@f` that no `def` of the module defines."),
     (OPERATOR, "unknown operator", "A word that is neither an operator nor a constructor."),
     (ATTRIBUTES, "bad attributes", "Attributes that the operator does not take, or lacks."),
     (OPERANDS, "wrong number of operands", "An operator is applied to too few or too many values."),
-    (DUPLICATE, "duplicate definition", "Names of functions, types and constructors are unique."),
     (REBOUND, "variable bound twice", "A variable such as `%0` is bound once in a scope."),
     (TYPE, "unknown type", "A type name that is not declared, or applied to the wrong number."),
     (DEPTH, "nested too deeply", "Types, patterns and extents nest to a fixed depth."),
@@ -19,19 +18,14 @@ pub const CODES: &[(&str, &str, &str)] = &[
     (CONSTRUCTOR, "bad constructor", "A constructor is unknown or has another number of fields."),
     (ANNOTATION, "contradicting annotation", "A value has another type than the one written."),
     (FREE, "free variable in a function", "`free_var` stands only outside functions."),
-    (TOO_MANY, "too many errors", "Reading stopped after too many errors."),
 ];
 
-pub(super) const SYNTAX: &str = "E0201";
-pub(super) const TOKEN: &str = "E0202";
-pub(super) const VERSION: &str = "E0203";
 pub(super) const LITERAL: &str = "E0204";
 pub(super) const UNDEFINED: &str = "E0205";
 pub(super) const GLOBAL: &str = "E0206";
 pub(super) const OPERATOR: &str = "E0207";
 pub(super) const ATTRIBUTES: &str = "E0208";
 pub(super) const OPERANDS: &str = "E0209";
-pub(super) const DUPLICATE: &str = "E0210";
 pub(super) const REBOUND: &str = "E0211";
 pub(super) const TYPE: &str = "E0212";
 pub(super) const DEPTH: &str = "E0213";
@@ -39,4 +33,3 @@ pub(super) const METADATA: &str = "E0214";
 pub(super) const CONSTRUCTOR: &str = "E0215";
 pub(super) const ANNOTATION: &str = "E0216";
 pub(super) const FREE: &str = "E0217";
-pub(super) const TOO_MANY: &str = "E0218";

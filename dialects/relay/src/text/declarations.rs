@@ -1,18 +1,15 @@
 //! Items: functions and data types, and the heads that definitions share with function literals.
 
-use ir_core::diagnostics::did_you_mean;
-use ir_core::text::ParsedItem;
-use ir_core::text::cursor::{Cursor, Failed};
+use ir_core::text::cursor::Failed;
 use ir_core::text::lexer::TokenKind;
+use ir_core::text::module::ReadItem;
 use ir_core::{
     Attr, AttrDict, Binding, Diagnostic, Item, NameHint, Signature, Span, Symbol, Type, ValueId,
 };
 
 use super::attributes::AttrList;
 use super::codes;
-use super::cursor::Reported;
 use super::parser::{Function, Meaning, Parser};
-use super::reading::ReadItem;
 use super::sinking::sink_graph_bindings;
 use super::{EXTERNAL, EXTERNAL_TYPE};
 use crate::language::{AdtDecl, ConstructorDecl, FUNC, TYPE};
@@ -49,17 +46,8 @@ impl Head {
 }
 
 impl Parser<'_> {
-    /// Whether the piece starts like an item.
-    pub(super) fn at_keyword(&mut self) -> bool {
-        let token = self.cursor.peek();
-        let word = token.text(self.cursor.source);
-        token.kind == TokenKind::Identifier && matches!(word, "def" | "type" | "extern")
-            || self.at_external()
-            || self.cursor.at_dialect_item()
-    }
-
-    /// An item that starts like one.
-    pub(super) fn item(&mut self, item: &mut Option<ReadItem>) -> Result<(), Reported> {
+    /// An item that starts with one of the [words](super::STARTS) of this syntax.
+    pub(super) fn item(&mut self, item: &mut Option<ReadItem>) -> Result<(), Failed> {
         let token = self.cursor.peek();
         match token.text(self.cursor.source) {
             "def" if token.kind == TokenKind::Identifier => self.definition(item),
@@ -71,38 +59,11 @@ impl Parser<'_> {
                     false => Err(self.cursor.unexpected("`type`")),
                 }
             }
-            _ if self.at_external() => {
+            _ => {
                 *item = Some(self.external(token));
                 Ok(())
             }
-            _ => {
-                *item = Some(self.dialect_item()?);
-                Ok(())
-            }
         }
-    }
-
-    /// What to report at the current token where no item may start like this; nothing at a
-    /// malformed one, which has been reported.
-    pub(super) fn expected_item(&mut self) -> Vec<Diagnostic> {
-        let before = self.cursor.take_diagnostics();
-        self.unexpected_item();
-        let mut found = before.clone();
-        found.extend(self.cursor.take_diagnostics());
-        before.into_iter().for_each(|diagnostic| self.cursor.report(diagnostic));
-        found
-    }
-
-    /// Reports that an item should start at the current token.
-    pub(super) fn unexpected_item(&mut self) {
-        self.cursor.unexpected("`def`, `type` or `extern type`");
-    }
-
-    /// Whether `@name = primfn` starts here.
-    fn at_external(&mut self) -> bool {
-        self.cursor.kind() == TokenKind::Global
-            && self.cursor.peek_at(1).kind == TokenKind::Equal
-            && self.cursor.peek_at(2).is_word(self.cursor.source, "primfn")
     }
 
     /// A function of the original's tensor-level language: kept as it is written, up to the `}`
@@ -118,41 +79,14 @@ impl Parser<'_> {
             op: Symbol::new(EXTERNAL),
             ty: Type::named(EXTERNAL_TYPE, []),
             attrs: AttrDict::empty().with(EXTERNAL_TEXT, &text),
-            span: Some(self.item_span(token.start)),
+            span: Some(self.cursor.since(token.start)),
         };
         let item = Item { signature, body: None };
-        ReadItem { name, place, item, constructors: Vec::new() }
-    }
-
-    /// An item of another dialect, which reads it.
-    fn dialect_item(&mut self) -> Result<ReadItem, Reported> {
-        let first = self.cursor.peek();
-        let last = self.cursor.peek_at(2);
-        let kind = self.cursor.source.get(first.start as usize..last.end as usize);
-        let kind = kind.unwrap_or_default();
-        let registry = self.registry;
-        let Some(syntax) = registry.item(kind).and_then(|def| def.syntax) else {
-            let message = format!("unknown kind of item `{kind}`");
-            let mut found = Diagnostic::error(codes::SYNTAX, message)
-                .at(self.cursor.range(first.start, last.end));
-            let known = registry.items().filter(|def| def.syntax.is_some()).map(|def| def.name);
-            found.help = did_you_mean(kind, known);
-            self.cursor.report(found);
-            self.cursor.bump();
-            return Err(Reported);
-        };
-        let mut inner = Cursor::at(self.cursor.file(), self.cursor.source, first.start);
-        let parsed = (syntax.parse)(&mut inner, registry);
-        self.cursor.seek(inner.token().start.max(last.end) as usize);
-        for diagnostic in inner.diagnostics {
-            self.cursor.report(diagnostic);
-        }
-        let ParsedItem { name, place, item } = parsed.map_err(|Failed| Reported)?;
-        Ok(ReadItem { name, place, item, constructors: Vec::new() })
+        ReadItem { name, place, sigil: true, item, members: Vec::new() }
     }
 
     /// `def @name[A](%x: T, key = value) -> T { … }`.
-    fn definition(&mut self, item: &mut Option<ReadItem>) -> Result<(), Reported> {
+    fn definition(&mut self, item: &mut Option<ReadItem>) -> Result<(), Failed> {
         let start = self.cursor.bump().start;
         let token = self.cursor.expect(TokenKind::Global)?;
         let name = Symbol::new(&token.name(self.cursor.source));
@@ -174,7 +108,7 @@ impl Parser<'_> {
 
     /// Statements and an expression outside any item: the function `main`, whose parameters are the
     /// free variables.
-    pub(super) fn bare_expression(&mut self, item: &mut Option<ReadItem>) -> Result<(), Reported> {
+    pub(super) fn bare_expression(&mut self, item: &mut Option<ReadItem>) -> Result<(), Failed> {
         let start = self.cursor.peek();
         let errors = self.cursor.errors();
         let name = Symbol::new("main");
@@ -231,19 +165,20 @@ impl Parser<'_> {
         failed: bool,
     ) -> ReadItem {
         let mut function = std::mem::take(&mut self.function);
-        let span = Some(self.item_span(function.base));
+        let span = Some(self.cursor.since(function.base));
         if !failed && function.nested {
             sink_graph_bindings(&mut function.body, self.registry);
         }
         let signature =
             Signature { op: Symbol::new(FUNC), ty: head.ty(), attrs: head.attributes, span };
         let body = (!failed).then(|| std::sync::Arc::new(function.body));
-        ReadItem { name, place, item: Item { signature, body }, constructors: Vec::new() }
+        let item = Item { signature, body };
+        ReadItem { name, place, sigil: true, item, members: Vec::new() }
     }
 
     /// `[A](%x: T, key = value) -> T`, of a definition or a function literal. The type parameters
     /// stay in scope.
-    pub(super) fn function_head(&mut self) -> Result<Head, Reported> {
+    pub(super) fn function_head(&mut self) -> Result<Head, Failed> {
         let type_params = self.type_param_names()?;
         self.cursor.expect(TokenKind::LeftParen)?;
         let mut params: Vec<Parameter> = Vec::new();
@@ -292,7 +227,7 @@ impl Parser<'_> {
         &mut self,
         is_extern: bool,
         item: &mut Option<ReadItem>,
-    ) -> Result<(), Reported> {
+    ) -> Result<(), Failed> {
         let start = self.cursor.bump().start;
         let token = match self.cursor.kind() {
             TokenKind::Identifier | TokenKind::String => self.cursor.bump(),
@@ -321,14 +256,14 @@ impl Parser<'_> {
             op: Symbol::new(TYPE),
             ty: Type::unknown(),
             attrs: declaration.to_attrs(),
-            span: Some(self.item_span(start)),
+            span: Some(self.cursor.since(start)),
         };
         let declared = Item { signature, body: None };
-        *item = Some(ReadItem { name, place, item: declared, constructors: places });
+        *item = Some(ReadItem { name, place, sigil: false, item: declared, members: places });
         Ok(())
     }
 
-    fn constructor_declaration(&mut self) -> Result<(ConstructorDecl, Span), Reported> {
+    fn constructor_declaration(&mut self) -> Result<(ConstructorDecl, Span), Failed> {
         let token = match self.cursor.kind() {
             // The original's defunctionalization names constructors by number.
             TokenKind::Identifier | TokenKind::String | TokenKind::Integer => self.cursor.bump(),

@@ -15,9 +15,9 @@ mod values;
 use ir_core::text::lexer::Token;
 use ir_core::{BlockId, OpId, Symbol, Type, ValueId};
 
-use super::cursor::Reported;
 use super::parser::{Operator, Parser};
 use crate::language::Pattern;
+use ir_core::text::cursor::Failed;
 
 pub(super) use emit::constructor_as_value;
 
@@ -116,7 +116,7 @@ struct Machine<'p, 't> {
 impl Parser<'_> {
     /// The statements and the value of a function body, up to its closing brace where it is
     /// `braced`, with the yield of the value. Errors when the end of the body was not found.
-    pub(super) fn function_body(&mut self, braced: bool) -> Result<(), Reported> {
+    pub(super) fn function_body(&mut self, braced: bool) -> Result<(), Failed> {
         let block = self.function.body.entry();
         let (frames, values) = (Vec::new(), Vec::new());
         let mut machine = Machine { parser: self, frames, values, block, braced };
@@ -127,7 +127,7 @@ impl Parser<'_> {
 }
 
 impl Machine<'_, '_> {
-    fn run(&mut self) -> Result<ValueId, Reported> {
+    fn run(&mut self) -> Result<ValueId, Failed> {
         self.begin_sequence(true);
         let mut next = Next::Statement;
         loop {
@@ -151,7 +151,7 @@ impl Machine<'_, '_> {
             next = match step {
                 Ok(_) if self.frames.len() > MAX_DEPTH => return Err(self.too_deep()),
                 Ok(next) => next,
-                Err(Reported) => self.recover()?,
+                Err(Failed) => self.recover()?,
             };
         }
     }

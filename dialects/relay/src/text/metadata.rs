@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use ir_core::{Attr, AttrData, AttrDict, DType, DTypeKind, Symbol, TensorData};
@@ -24,9 +25,12 @@ const MAX_DEPTH: usize = 64;
 /// Fields that hold numbers rather than nodes.
 const NUMBERS: [&str; 4] = ["device_type_int", "virtual_device_id", "default_device_type", "value"];
 
+/// The metadata section of a text that has one, or what is wrong with it.
+pub(super) type Section = Result<Arc<Metadata>, String>;
+
 /// The metadata section of a text.
 #[derive(Debug)]
-pub struct Metadata {
+pub(super) struct Metadata {
     nodes: Vec<Value>,
     arrays: Vec<Value>,
     /// Nodes by kind.
@@ -36,7 +40,7 @@ pub struct Metadata {
 impl Metadata {
     /// Reads a metadata section, from `#[metadata]` on. The error is a message that starts in
     /// lower case.
-    pub fn of_section(section: &str) -> Result<Metadata, String> {
+    pub(super) fn of_section(section: &str) -> Result<Metadata, String> {
         Metadata::read(section.strip_prefix("#[metadata]").unwrap_or(section))
     }
 

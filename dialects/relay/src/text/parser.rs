@@ -1,22 +1,27 @@
 //! The parser: what it knows of the module, and of the function that it reads.
 
+use std::sync::Arc;
+
 use ir_core::diagnostics::did_you_mean_with;
-use ir_core::text::lexer::TokenKind;
+use ir_core::text::cursor::Failed;
+use ir_core::text::module::cursor::Cursor;
+use ir_core::text::module::{Around, ItemReader, Opaque, Read, ReadItem};
 use ir_core::text::numbered::Numbered;
 use ir_core::{
-    AttrDict, BlockId, Body, Diagnostic, Loc, MAX_OPERANDS, OpDef, OpId, Registry, Span, Symbol,
-    Type, ValueId,
+    AttrDict, BlockId, Body, Diagnostic, Loc, MAX_OPERANDS, OpDef, OpId, Registry, Symbol, Type,
+    ValueId,
 };
 use rustc_hash::FxHashMap;
 
-use super::cursor::Cursor;
-use super::reading::{MetadataSource, Part, ReadItem, Reading, Uses, Words};
+use super::FORMS;
+use super::metadata::{Metadata, Section};
+use super::references::{Uses, Words};
 use super::types::TypeParams;
-use super::{FORMS, VERSION, codes};
 use crate::language::operator;
 
-/// Reads one piece of a text after the other.
+/// Reads one item of a text after the other.
 pub(super) struct Parser<'t> {
+    /// Where it reads; that of whoever asks for an item, while it reads it.
     pub cursor: Cursor<'t>,
     pub registry: &'t Registry,
     /// The function that is being read.
@@ -26,11 +31,9 @@ pub(super) struct Parser<'t> {
     /// What the item that is being read refers to.
     pub uses: Uses,
     /// The constructors that are written like something else.
-    pub words: &'t Words,
-    /// The metadata section, where there is one.
-    pub metadata: &'t MetadataSource<'t>,
+    pub words: Words,
+    around: Around<'t>,
     operators: FxHashMap<&'t str, Option<Operator<'t>>>,
-    file: Symbol,
     /// The most operands of one operation.
     pub max_operands: usize,
 }
@@ -144,94 +147,41 @@ impl Function {
 }
 
 impl<'t> Parser<'t> {
-    /// A parser of pieces of `source`, the content of `file`.
-    pub(super) fn new(
-        file: Symbol,
-        source: &'t str,
-        registry: &'t Registry,
-        words: &'t Words,
-        metadata: &'t MetadataSource<'t>,
-    ) -> Parser<'t> {
+    /// A parser of items of a text with this around it.
+    pub(super) fn new(around: Around<'t>) -> Parser<'t> {
         Parser {
-            cursor: Cursor::new(file, source.get(..0).unwrap_or("")),
-            registry,
+            cursor: Cursor::new(around.file, ""),
+            registry: around.registry,
             function: Function::default(),
             type_params: TypeParams::default(),
             uses: Uses::default(),
-            words,
-            metadata,
+            words: Words::of(around.outlines),
+            around,
             operators: FxHashMap::default(),
-            file,
             max_operands: MAX_OPERANDS,
         }
     }
 
-    /// Reads the piece of `source` from byte `start` to byte `end`, which
-    /// [`extent`](super::pieces::extent) found.
-    pub(super) fn read(&mut self, source: &'t str, start: usize, end: usize) -> Reading {
-        self.cursor = Cursor::between(self.file, source, start, end);
-        let mut parts = Vec::new();
-        if self.version().is_err() {
-            self.cursor.skip_to_end();
-        }
-        let mut rest = false;
-        while self.cursor.kind() != TokenKind::End {
-            if rest {
-                // What follows an expression outside of a function is nothing.
-                self.unexpected_item();
-                self.cursor.skip_to_end();
-                break;
-            }
-            let (mut instead, mut item) = (None, None);
-            let read = match self.at_keyword() {
-                true => self.item(&mut item),
-                false => {
-                    rest = true;
-                    instead = Some(self.expected_item());
-                    self.bare_expression(&mut item)
-                }
-            };
-            if read.is_err() {
-                self.cursor.skip_to_end();
-            }
-            let diagnostics = self.cursor.take_diagnostics();
-            parts.push(Part { item, diagnostics, uses: std::mem::take(&mut self.uses), instead });
-        }
-        let diagnostics = self.cursor.take_diagnostics();
-        if !diagnostics.is_empty() {
-            parts.push(Part { diagnostics, ..Part::default() });
-        }
-        Reading { parts }
-    }
-
-    /// The data type that `piece` declares, whatever is wrong with it.
-    pub(super) fn declaration(&mut self, piece: &'t str) -> Option<ReadItem> {
-        self.cursor = Cursor::between(self.file, piece, 0, piece.len());
+    /// What `read` reads at `cursor`.
+    fn read(
+        &mut self,
+        cursor: &mut Cursor<'t>,
+        read: fn(&mut Parser<'t>, &mut Option<ReadItem>) -> Result<(), Failed>,
+    ) -> Read {
+        std::mem::swap(&mut self.cursor, cursor);
         let mut item = None;
-        self.item(&mut item).ok();
-        item
+        let failed = read(self, &mut item).is_err();
+        std::mem::swap(&mut self.cursor, cursor);
+        let references = Some(Arc::new(std::mem::take(&mut self.uses)) as _);
+        Read { item, references, failed }
     }
 
-    /// `#[version = "0.0.5"]`, where it stands.
-    fn version(&mut self) -> Result<(), super::cursor::Reported> {
-        if self.cursor.kind() != TokenKind::Hash {
-            return Ok(());
+    /// The metadata section. The error is a message.
+    pub(super) fn metadata(&self) -> Result<Arc<Metadata>, String> {
+        match self.around.metadata().as_ref().and_then(Opaque::get::<Section>) {
+            Some(section) => section.clone(),
+            None => Err(super::NO_METADATA.to_string()),
         }
-        self.cursor.bump();
-        self.cursor.expect(TokenKind::LeftBracket)?;
-        if !self.cursor.eat_word("version") {
-            return Err(self.cursor.unexpected("`version`"));
-        }
-        self.cursor.expect(TokenKind::Equal)?;
-        let token = self.cursor.expect(TokenKind::String)?;
-        let version = token.name(self.cursor.source);
-        if version != VERSION {
-            let message = format!("expected version \"{VERSION}\", found \"{version}\"");
-            let place = self.cursor.span(token);
-            self.cursor.report(Diagnostic::error(codes::VERSION, message).at(place));
-        }
-        self.cursor.expect(TokenKind::RightBracket)?;
-        Ok(())
     }
 
     /// The operator called `name`, without the prefix of the dialect.
@@ -268,14 +218,19 @@ impl<'t> Parser<'t> {
         }))
     }
 
-    /// The place of the file from byte `start` to the end of the previous token.
-    pub(super) fn item_span(&self, start: u32) -> Span {
-        Span { file: self.file, start, end: self.cursor.previous_end() }
-    }
-
     /// The attributes of a form of the language.
     pub(super) fn form_attrs(key: &str, value: &impl ir_core::AttrValue) -> AttrDict {
         AttrDict::empty().with(key, value)
+    }
+}
+
+impl<'t> ItemReader<'t> for Parser<'t> {
+    fn item(&mut self, cursor: &mut Cursor<'t>) -> Read {
+        self.read(cursor, Parser::item)
+    }
+
+    fn outside(&mut self, cursor: &mut Cursor<'t>) -> Option<Read> {
+        Some(self.read(cursor, Parser::bare_expression))
     }
 }
 
@@ -293,11 +248,12 @@ mod tests {
         let mut registry = Registry::new();
         crate::language::register(&mut registry);
         let text = "def @main(%x: int32) { let %t = (%x, %x, %x); %t.0 }";
-        let (words, metadata) = (Words::default(), || Err(String::new()));
         let found = |limit| {
-            let mut parser = Parser::new("test".into(), text, &registry, &words, &metadata);
+            let mut parser = Parser::new(Around::nothing(&registry));
             parser.max_operands = limit;
-            parser.read(text, 0, text.len()).parts.remove(0).diagnostics
+            let mut cursor = Cursor::new("test".into(), text);
+            ItemReader::item(&mut parser, &mut cursor);
+            cursor.take_diagnostics()
         };
         assert!(found(3).is_empty(), "{:?}", found(3));
         let errors = found(2);

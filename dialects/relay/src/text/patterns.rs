@@ -4,10 +4,10 @@ use ir_core::text::lexer::TokenKind;
 use ir_core::{Diagnostic, Symbol, Type};
 
 use super::codes;
-use super::cursor::Reported;
 use super::parser::Parser;
-use super::reading::PatternUse;
+use super::references::PatternUse;
 use crate::language::{MAX_PATTERN_DEPTH, Pattern};
+use ir_core::text::cursor::Failed;
 
 /// A variable that a pattern binds.
 pub(super) struct PatternVariable {
@@ -24,13 +24,13 @@ impl Parser<'_> {
         &mut self,
         variables: &mut Vec<PatternVariable>,
         depth: usize,
-    ) -> Result<Pattern, Reported> {
+    ) -> Result<Pattern, Failed> {
         let token = self.cursor.peek();
         if depth > MAX_PATTERN_DEPTH {
             let message = format!("a pattern nests at most {MAX_PATTERN_DEPTH} levels deep");
             let place = self.cursor.span(token);
             self.cursor.report(Diagnostic::error(codes::DEPTH, message).at(place));
-            return Err(Reported);
+            return Err(Failed);
         }
         match token.kind {
             TokenKind::Underscore => {
@@ -79,7 +79,7 @@ impl Parser<'_> {
         &mut self,
         variables: &mut Vec<PatternVariable>,
         depth: usize,
-    ) -> Result<Vec<Pattern>, Reported> {
+    ) -> Result<Vec<Pattern>, Failed> {
         let mut fields = Vec::new();
         while !self.cursor.eat(TokenKind::RightParen) {
             fields.push(self.parse_pattern(variables, depth + 1)?);
@@ -91,7 +91,7 @@ impl Parser<'_> {
     }
 
     /// `: T`, where it stands.
-    pub(super) fn optional_annotation(&mut self) -> Result<Type, Reported> {
+    pub(super) fn optional_annotation(&mut self) -> Result<Type, Failed> {
         match self.cursor.eat(TokenKind::Colon) {
             true => self.parse_type(),
             false => Ok(Type::unknown()),

@@ -7,41 +7,22 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use ir_core::text::LargeTensors;
 use ir_core::text::lexer::quote_into;
 use ir_core::text::literals::scalar_text;
+use ir_core::text::module::{ItemPrinter, Style};
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, Binding, BlockId, Body, DType, EntityId, Item, Loc,
     Module, OpId, Registry, Signature, Span, Symbol, TensorData, Type, ValueId,
 };
 use rustc_hash::FxHashMap;
 
+use super::FORMS;
 use super::declarations::{EXTERNAL_TEXT, PARAMETER_ATTRIBUTES, parameter_attributes};
 use super::literals::float_attr_text;
 use super::metadata::{KIND, MetadataWriter};
 use super::names::{Names, write_name, write_word};
 use super::sinking::covering_block;
-use super::{EXTERNAL, FORMS, VERSION};
 use crate::language::{AdtDecl, FUNC, Pattern, TYPE, fn_params, fn_self};
-
-/// What to print.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PrintOptions {
-    /// Whether known types that the text would not tell otherwise stand in comments,
-    /// `/* ty=float32 */`, and at `let` bindings.
-    pub types: bool,
-    /// Whether source positions stand in comments, `/* span=file:3:9 */`.
-    pub spans: bool,
-    /// Constants of more bytes than this are mentioned, but left out of the metadata section; such
-    /// a text cannot be read back.
-    pub elide_constants_over: Option<usize>,
-}
-
-impl Default for PrintOptions {
-    fn default() -> PrintOptions {
-        PrintOptions { types: true, spans: false, elide_constants_over: None }
-    }
-}
 
 /// A value that is printed in place of the end of its block.
 const TAIL: u32 = u32::MAX;
@@ -81,11 +62,12 @@ struct Spelling {
     form: bool,
 }
 
-struct Printer<'a> {
+/// Prints one item after the other.
+pub(super) struct Printer<'a> {
     module: &'a Module,
     registry: &'a Registry,
-    options: &'a PrintOptions,
-    out: &'a mut dyn Write,
+    style: Style,
+    /// What is printed and not written yet.
     text: String,
     metadata: MetadataWriter,
     /// The number of the next graph binding; goes on through the module.
@@ -106,79 +88,47 @@ struct Function<'a> {
     names: Names,
 }
 
-/// Writes `module`; see [`super::print`].
-pub(super) fn print(
-    module: &Module,
-    registry: &Registry,
-    options: &PrintOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let forms = Forms {
-        constant: Symbol::new("relay.constant"),
-        global: Symbol::new("relay.global"),
-        operator: Symbol::new("relay.operator"),
-        constructor: Symbol::new("relay.constructor"),
-        r#yield: Symbol::new("relay.yield"),
-    };
-    let mut printer = Printer {
-        module,
-        registry,
-        options,
-        out,
-        text: String::new(),
-        metadata: MetadataWriter::default(),
-        next: 0,
-        lines: FxHashMap::default(),
-        types: FxHashMap::default(),
-        spellings: FxHashMap::default(),
-        forms,
-    };
-    printer.module()
+impl ItemPrinter for Printer<'_> {
+    fn item(&mut self, name: Symbol, item: &Item, out: &mut dyn Write) -> io::Result<()> {
+        match item.signature.op.as_str() {
+            TYPE => self.declaration(name, item),
+            FUNC => self.definition(name, item, out)?,
+            _ => self.external(name, item),
+        }
+        self.flush(out)
+    }
+
+    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.metadata.write(out)
+    }
 }
 
 impl<'a> Printer<'a> {
-    fn module(&mut self) -> io::Result<()> {
-        let module = self.module;
-        let of_kind = |kind: &'static str| {
-            module.items.iter().filter(move |(_, item)| item.signature.op == kind)
+    /// A printer of items of `module`.
+    pub(super) fn new(module: &'a Module, registry: &'a Registry, style: Style) -> Printer<'a> {
+        let forms = Forms {
+            constant: Symbol::new("relay.constant"),
+            global: Symbol::new("relay.global"),
+            operator: Symbol::new("relay.operator"),
+            constructor: Symbol::new("relay.constructor"),
+            r#yield: Symbol::new("relay.yield"),
         };
-        let own = |item: &Item| [TYPE, FUNC, EXTERNAL].contains(&item.signature.op.as_str());
-        // The version is that of this dialect's text.
-        let mut first = true;
-        if module.items.is_empty() || module.items.values().any(own) {
-            let _ = writeln!(self.text, "#[version = \"{VERSION}\"]");
+        Printer {
+            module,
+            registry,
+            style,
+            text: String::new(),
+            metadata: MetadataWriter::default(),
+            next: 0,
+            lines: FxHashMap::default(),
+            types: FxHashMap::default(),
+            spellings: FxHashMap::default(),
+            forms,
         }
-        for (name, item) in of_kind(TYPE).chain(of_kind(FUNC)).chain(of_kind(EXTERNAL)) {
-            if !std::mem::take(&mut first) {
-                self.text.push('\n');
-            }
-            match item.signature.op.as_str() {
-                TYPE => self.declaration(*name, item),
-                FUNC => self.definition(*name, item)?,
-                _ => self.external(*name, item),
-            }
-        }
-        self.flush()?;
-        let options = ir_core::text::PrintOptions {
-            large_tensors: match self.options.elide_constants_over {
-                Some(_) => LargeTensors::Elide,
-                None => LargeTensors::Bytes,
-            },
-            ..Default::default()
-        };
-        for (name, item) in &module.items {
-            if let Some(syntax) = self.registry.item(item.signature.op).and_then(|def| def.syntax) {
-                if !std::mem::take(&mut first) {
-                    self.out.write_all(b"\n")?;
-                }
-                (syntax.print)(*name, item, self.registry, &options, self.out)?;
-            }
-        }
-        self.metadata.write(&mut Separated { out: self.out, begun: false })
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.write_all(self.text.as_bytes())?;
+    fn flush(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(self.text.as_bytes())?;
         self.text.clear();
         Ok(())
     }
@@ -230,7 +180,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn definition(&mut self, name: Symbol, item: &'a Item) -> io::Result<()> {
+    fn definition(&mut self, name: Symbol, item: &Item, out: &mut dyn Write) -> io::Result<()> {
         let signature = &item.signature;
         let Some(body) = &item.body else {
             let _ = writeln!(self.text, "// @{name}: {}", signature.ty);
@@ -255,7 +205,7 @@ impl<'a> Printer<'a> {
         let params = body.block_args(entry).to_vec();
         self.head(&function, &params, signature.attrs, ty.map(|ty| ty.result));
         self.text.push_str(" {\n");
-        self.operations(&function, entry)?;
+        self.operations(&function, entry, out)?;
         self.text.push_str("}\n");
         Ok(())
     }
@@ -404,7 +354,12 @@ impl<'a> Printer<'a> {
     // ---- operations ------------------------------------------------------------------------
 
     /// The lines of `block` and of everything inside.
-    fn operations(&mut self, function: &Function<'a>, block: BlockId) -> io::Result<()> {
+    fn operations(
+        &mut self,
+        function: &Function<'_>,
+        block: BlockId,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let body = function.body;
         let mut tasks: Vec<Task> =
             body.first_op(block).map(|op| Task::Operations(op, 1)).into_iter().collect();
@@ -420,7 +375,7 @@ impl<'a> Printer<'a> {
                         }
                         self.operation(function, op, indent, &mut tasks);
                         if self.text.len() >= 1 << 16 {
-                            self.flush()?;
+                            self.flush(out)?;
                         }
                     }
                 }
@@ -532,7 +487,7 @@ impl<'a> Printer<'a> {
                 // The type of a function literal stands in its head.
                 let literal = body.op_name(op) == "relay.fn";
                 let partial = ty.facts().has_unknown;
-                if self.options.types && !ty.is_unknown() && !(literal && partial) {
+                if self.style.types && !ty.is_unknown() && !(literal && partial) {
                     self.text.push_str(": ");
                     self.ty(ty);
                 }
@@ -556,7 +511,7 @@ impl<'a> Printer<'a> {
         let named = function.names.get(value).is_some();
         let ty = body.ty(value);
         let literal = body.op_name(op) == self.forms.constant;
-        let typed = self.options.types && !named && !literal && !ty.facts().has_unknown;
+        let typed = self.style.types && !named && !literal && !ty.facts().has_unknown;
         self.comment(function, typed.then_some(ty), body.loc(op));
         let tail = function.numbers[value.index()] == TAIL;
         self.text.push_str(if tail { "\n" } else { ";\n" });
@@ -564,7 +519,7 @@ impl<'a> Printer<'a> {
 
     /// `/* ty=T span=file:1:2 */`, as far as wanted and known.
     fn comment(&mut self, function: &Function<'_>, ty: Option<Type>, loc: Loc) {
-        let span = match self.options.spans {
+        let span = match self.style.spans {
             true => loc.span(function.signature.span).and_then(|span| self.position(span)),
             false => None,
         };
@@ -673,8 +628,7 @@ impl<'a> Printer<'a> {
                 // The literal of a scalar tells its type.
                 let ty = function.body.ty(value);
                 let tensor = ty.as_tensor().is_some_and(|tensor| tensor.rank() > 0);
-                if tensor && self.options.types && function.body.op_name(op) == self.forms.constant
-                {
+                if tensor && self.style.types && function.body.op_name(op) == self.forms.constant {
                     self.comment(function, Some(ty), Loc::UNKNOWN);
                 }
             }
@@ -708,7 +662,7 @@ impl<'a> Printer<'a> {
             self.text.push_str(&text);
             return;
         }
-        let elided = self.options.elide_constants_over.is_some_and(|n| value.bytes().len() > n);
+        let elided = self.style.elide.is_some_and(|n| value.bytes().len() > n);
         let index = match elided {
             true => self.metadata.elide(),
             false => self.metadata.constant(value),
@@ -881,23 +835,4 @@ impl<'a> Printer<'a> {
 fn name_value(function: &mut Function<'_>, value: ValueId, otherwise: &str) {
     let base = function.body.name_hint(value).name.unwrap_or_else(|| Symbol::new(otherwise));
     function.names.give(value, base);
-}
-
-/// Writes an empty line before the first byte.
-struct Separated<'a> {
-    out: &'a mut dyn Write,
-    begun: bool,
-}
-
-impl Write for Separated<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !std::mem::replace(&mut self.begun, true) {
-            self.out.write_all(b"\n")?;
-        }
-        self.out.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }

@@ -9,8 +9,8 @@ use ir_core::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::codes;
-use super::cursor::Reported;
 use super::parser::Parser;
+use ir_core::text::cursor::Failed;
 
 /// Element types that programs use most.
 pub const DTYPES: [&str; 13] = [
@@ -108,14 +108,14 @@ impl TypeParams {
 
 impl Parser<'_> {
     /// A type.
-    pub(super) fn parse_type(&mut self) -> Result<Type, Reported> {
+    pub(super) fn parse_type(&mut self) -> Result<Type, Failed> {
         let bound = self.type_params.len();
         let result = self.parse_type_parts();
         self.type_params.truncate(bound);
         result
     }
 
-    fn parse_type_parts(&mut self) -> Result<Type, Reported> {
+    fn parse_type_parts(&mut self) -> Result<Type, Failed> {
         let mut open: Vec<Open> = Vec::new();
         let mut parts: Vec<TypeParam> = Vec::new();
         loop {
@@ -123,7 +123,7 @@ impl Parser<'_> {
                 let place = self.cursor.span(self.cursor.peek());
                 let message = format!("a type nests at most {MAX_TYPE_DEPTH} levels deep");
                 self.cursor.report(Diagnostic::error(codes::DEPTH, message).at(place));
-                return Err(Reported);
+                return Err(Failed);
             }
             let Some(mut part) = self.type_start(&mut open, parts.len())? else { continue };
             // Close whatever ends after this part.
@@ -196,7 +196,7 @@ impl Parser<'_> {
         &mut self,
         open: &mut Vec<Open>,
         first: usize,
-    ) -> Result<Option<TypeParam>, Reported> {
+    ) -> Result<Option<TypeParam>, Failed> {
         let token = self.cursor.peek();
         match token.kind {
             TokenKind::Underscore => {
@@ -260,7 +260,7 @@ impl Parser<'_> {
         first: usize,
         word: &str,
         token: Token,
-    ) -> Result<Option<TypeParam>, Reported> {
+    ) -> Result<Option<TypeParam>, Failed> {
         let whole = |ty| Ok(Some(TypeParam::Type(ty)));
         let name = Symbol::new(word);
         if let Some(name) = self.type_params.get(name) {
@@ -282,7 +282,7 @@ impl Parser<'_> {
         open: &mut Vec<Open>,
         first: usize,
         names: usize,
-    ) -> Result<(), Reported> {
+    ) -> Result<(), Failed> {
         self.cursor.expect(TokenKind::RightParen)?;
         self.cursor.expect(TokenKind::Arrow)?;
         open.push(Open::Result { first, names });
@@ -298,7 +298,7 @@ impl Parser<'_> {
 
     /// `[A, n]`, where it stands: the parameters, now in scope. One that shadows another gets a
     /// name of its own.
-    pub(super) fn type_param_names(&mut self) -> Result<Vec<Symbol>, Reported> {
+    pub(super) fn type_param_names(&mut self) -> Result<Vec<Symbol>, Failed> {
         let mut names = Vec::new();
         let mut places: FxHashMap<Symbol, Span> = FxHashMap::default();
         if !self.cursor.eat(TokenKind::LeftBracket) {
@@ -322,7 +322,7 @@ impl Parser<'_> {
     }
 
     /// `[(2, n), float32]`.
-    fn tensor_type(&mut self) -> Result<Type, Reported> {
+    fn tensor_type(&mut self) -> Result<Type, Failed> {
         self.cursor.expect(TokenKind::LeftBracket)?;
         self.cursor.expect(TokenKind::LeftParen)?;
         let mut shape: smallvec::SmallVec<[Dim; 4]> = smallvec::SmallVec::new();
@@ -346,7 +346,7 @@ impl Parser<'_> {
     }
 
     /// An element type.
-    pub(super) fn dtype(&mut self) -> Result<DType, Reported> {
+    pub(super) fn dtype(&mut self) -> Result<DType, Failed> {
         let token = self.cursor.peek();
         let text = token.name(self.cursor.source);
         match text.parse() {
@@ -363,7 +363,7 @@ impl Parser<'_> {
 
     /// An extent: numbers, shape parameters, `?`, and arithmetic on them.
     // Recursion is bounded by MAX_EXTENT_DEPTH.
-    fn parse_dim(&mut self, depth: usize) -> Result<Dim, Reported> {
+    fn parse_dim(&mut self, depth: usize) -> Result<Dim, Failed> {
         let mut sum = self.dim_product(depth)?;
         loop {
             let op = match self.cursor.kind() {
@@ -377,7 +377,7 @@ impl Parser<'_> {
         }
     }
 
-    fn dim_product(&mut self, depth: usize) -> Result<Dim, Reported> {
+    fn dim_product(&mut self, depth: usize) -> Result<Dim, Failed> {
         let mut product = self.dim_atom(depth)?;
         while self.cursor.eat(TokenKind::Star) {
             let right = self.dim_atom(depth)?;
@@ -386,13 +386,13 @@ impl Parser<'_> {
         Ok(product)
     }
 
-    fn dim_atom(&mut self, depth: usize) -> Result<Dim, Reported> {
+    fn dim_atom(&mut self, depth: usize) -> Result<Dim, Failed> {
         let token = self.cursor.peek();
         if depth >= MAX_EXTENT_DEPTH {
             let message = format!("an extent nests at most {MAX_EXTENT_DEPTH} levels deep");
             let place = self.cursor.span(token);
             self.cursor.report(Diagnostic::error(codes::DEPTH, message).at(place));
-            return Err(Reported);
+            return Err(Failed);
         }
         match token.kind {
             TokenKind::Question => {

@@ -168,20 +168,9 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
         self.cursor.diagnostics.len()
     }
 
-    /// Whether the text goes on with something that is no part of this item: its end, or the next
-    /// item where a `}` is missing.
-    pub(super) fn at_item(&self) -> bool {
-        match self.cursor.kind() {
-            TokenKind::End | TokenKind::Metadata => true,
-            TokenKind::Identifier => {
-                let after = self.cursor.after().kind;
-                self.cursor.at_dialect_item()
-                    || self.cursor.at_word("def") && after == TokenKind::Global
-                    || self.cursor.at_word("type") && after == TokenKind::Identifier
-                    || self.cursor.at_word("extern") && after == TokenKind::Identifier
-            }
-            _ => false,
-        }
+    /// Whether the item has ended, where its text does or metadata follows.
+    pub(super) fn at_end(&self) -> bool {
+        matches!(self.cursor.kind(), TokenKind::End | TokenKind::Metadata)
     }
 
     // ---- names -----------------------------------------------------------------------------

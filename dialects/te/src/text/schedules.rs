@@ -196,7 +196,7 @@ impl Parser<'_, '_, '_> {
             if self.cursor.eat(TokenKind::RightBrace) {
                 break;
             }
-            if self.at_item() {
+            if self.at_end() {
                 self.cursor.unexpected("`}`");
                 return;
             }

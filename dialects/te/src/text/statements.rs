@@ -80,7 +80,7 @@ impl Parser<'_, '_, '_> {
                     let (depth, column) = (open.depth, open.column);
                     (self.close(open), depth, column)
                 }
-                _ if self.at_item() => {
+                _ if self.at_end() => {
                     self.cursor.unexpected("`}`");
                     return;
                 }
@@ -104,7 +104,7 @@ impl Parser<'_, '_, '_> {
         if self.cursor.token().start == start {
             self.cursor.bump();
         }
-        while !self.at_item() {
+        while !self.at_end() {
             let here = self.cursor.depth() <= depth;
             let token = self.cursor.token();
             let next = || self.cursor.at_line_start() && self.column(token.start) <= column;

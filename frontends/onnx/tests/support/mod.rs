@@ -168,12 +168,9 @@ pub(crate) fn text(mut module: Module) -> String {
     if let Err(found) = ir_core::verify(&module, &registry) {
         panic!("{found:?}");
     }
-    let options = relay::text::PrintOptions {
-        elide_constants_over: Some(64),
-        ..relay::text::PrintOptions::default()
-    };
+    let options = ir_core::text::Style { elide: Some(64), ..ir_core::text::Style::default() };
     let mut out = Vec::new();
-    relay::text::print(&module, &registry, &options, &mut out).unwrap();
+    ir_core::text::module::print(&module, &registry, &options, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     text.split("\n#[metadata]").next().unwrap_or_default().to_string()
 }

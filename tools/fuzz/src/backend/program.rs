@@ -333,7 +333,7 @@ impl Draft<'_, '_> {
     }
 
     fn module(&self, text: &str) -> Option<Module> {
-        let (mut module, mut found) = relay::text::parse("text", text, self.registry);
+        let (mut module, mut found) = ir_core::text::module::parse("text", text, self.registry);
         found.extend(relay::inference::infer_module(&mut module, self.registry));
         (!found.iter().any(ir_core::Diagnostic::is_error)).then_some(module)
     }

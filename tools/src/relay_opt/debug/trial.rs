@@ -290,7 +290,7 @@ impl Trial {
         let registry = &self.registry;
         let read = catch_panic(|| {
             let (mut module, mut found) = self.form.parse("reduced", text, registry);
-            if self.form == Form::Relay && !found.iter().any(Diagnostic::is_error) {
+            if self.form == Form::Readable && !found.iter().any(Diagnostic::is_error) {
                 found.extend(infer(&mut module, registry));
             }
             if !found.iter().any(Diagnostic::is_error) {
@@ -305,9 +305,9 @@ impl Trial {
     pub(crate) fn write(&self, module: &Module, types: bool) -> Option<String> {
         let mut text = Vec::new();
         let written = catch_panic(|| match (self.form, types) {
-            (Form::Relay, false) => {
-                let options = relay::text::PrintOptions { types: false, ..Default::default() };
-                relay::text::print(module, &self.registry, &options, &mut text)
+            (Form::Readable, false) => {
+                let options = ir_core::text::Style { types: false, ..Default::default() };
+                ir_core::text::module::print(module, &self.registry, &options, &mut text)
             }
             _ => self.form.print(module, &self.registry, None, &mut text),
         });

@@ -7,22 +7,18 @@ use super::{Callee, Frame, Machine, Next};
 use crate::language::short_name;
 use crate::text::attributes::AttrList;
 use crate::text::codes;
-use crate::text::cursor::Reported;
 use crate::text::parser::{Operator, counted};
+use ir_core::text::cursor::Failed;
 
 impl<'t> Machine<'_, 't> {
-    pub(super) fn begin_call(
-        &mut self,
-        callee: Callee<'t>,
-        start: Token,
-    ) -> Result<Next, Reported> {
+    pub(super) fn begin_call(&mut self, callee: Callee<'t>, start: Token) -> Result<Next, Failed> {
         let first = self.values.len();
         self.frames.push(Frame::Call { callee, first, start });
         self.next_argument()
     }
 
     /// After `(` or `,` of the call on top of the frames.
-    pub(super) fn next_argument(&mut self) -> Result<Next, Reported> {
+    pub(super) fn next_argument(&mut self) -> Result<Next, Failed> {
         let mut attributes = AttrList::default();
         if self.parser.cursor.kind() != TokenKind::RightParen {
             if self.parser.at_attribute() {

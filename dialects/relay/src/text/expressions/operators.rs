@@ -5,12 +5,12 @@ use ir_core::{AttrDict, Diagnostic, Symbol, Type, ValueId};
 
 use super::{Callee, Frame, Machine, Next};
 use crate::text::codes;
-use crate::text::cursor::Reported;
 use crate::text::parser::Parser;
+use ir_core::text::cursor::Failed;
 
 impl Machine<'_, '_> {
     /// Calls, projections, type arguments and binary operators.
-    pub(super) fn after_value(&mut self, value: ValueId, start: u32) -> Result<Next, Reported> {
+    pub(super) fn after_value(&mut self, value: ValueId, start: u32) -> Result<Next, Failed> {
         let cursor = &mut self.parser.cursor;
         match cursor.kind() {
             TokenKind::LeftParen => {
@@ -25,7 +25,7 @@ impl Machine<'_, '_> {
                     let message = "the number of a field must fit in 63 bits";
                     let place = cursor.span(token);
                     cursor.report(Diagnostic::error(codes::LITERAL, message).at(place));
-                    return Err(Reported);
+                    return Err(Failed);
                 };
                 let attrs = Parser::form_attrs("index", &index);
                 return Ok(Next::Value(
@@ -98,7 +98,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn type_arguments(&mut self) -> Result<Box<[Type]>, Reported> {
+    fn type_arguments(&mut self) -> Result<Box<[Type]>, Failed> {
         self.parser.cursor.bump();
         let mut types = Vec::new();
         while !self.parser.cursor.eat(TokenKind::Greater) {

@@ -5,11 +5,11 @@ use ir_core::{AttrDict, Binding, NameHint, OpId, Symbol, Type, ValueId};
 
 use super::{Frame, Machine, Next};
 use crate::language::Pattern;
-use crate::text::cursor::Reported;
 use crate::text::parser::{Meaning, Parser};
+use ir_core::text::cursor::Failed;
 
 impl<'t> Machine<'_, 't> {
-    pub(super) fn resume(&mut self, frame: Frame<'t>, value: ValueId) -> Result<Next, Reported> {
+    pub(super) fn resume(&mut self, frame: Frame<'t>, value: ValueId) -> Result<Next, Failed> {
         let cursor = &mut self.parser.cursor;
         match frame {
             Frame::Sequence(sequence) => {
@@ -167,7 +167,7 @@ impl<'t> Machine<'_, 't> {
         self.form("relay.tuple", &fields, AttrDict::empty(), start)
     }
 
-    fn begin_branch(&mut self, op: OpId, second: bool) -> Result<Next, Reported> {
+    fn begin_branch(&mut self, op: OpId, second: bool) -> Result<Next, Failed> {
         let scope = self.enter(op, usize::from(second));
         self.frames.push(Frame::Branch { op, second, scope });
         self.begin_sequence(true);
@@ -175,7 +175,7 @@ impl<'t> Machine<'_, 't> {
     }
 
     /// The next clause of `match`, or its end.
-    fn next_clause(&mut self, op: OpId, mut patterns: Vec<Pattern>) -> Result<Next, Reported> {
+    fn next_clause(&mut self, op: OpId, mut patterns: Vec<Pattern>) -> Result<Next, Failed> {
         if self.parser.cursor.eat(TokenKind::RightBrace) {
             let body = &mut self.parser.function.body;
             let attrs = body.attrs(op).with("patterns", &patterns);

@@ -5,10 +5,10 @@ use ir_core::{AttrDict, Binding, Diagnostic, Dim, NameHint, Symbol, Type, TypeDa
 
 use super::{Frame, Machine, Next, Sequence};
 use crate::text::codes;
-use crate::text::cursor::Reported;
 use crate::text::parser::{GraphLocal, Meaning, Recursion};
 use crate::text::types::merge;
 use crate::types::Extents;
+use ir_core::text::cursor::Failed;
 
 impl Machine<'_, '_> {
     pub(super) fn begin_sequence(&mut self, bracketed: bool) {
@@ -34,7 +34,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    pub(super) fn statement(&mut self) -> Result<Next, Reported> {
+    pub(super) fn statement(&mut self) -> Result<Next, Failed> {
         if !self.at_binding() {
             return self.operand();
         }
@@ -46,7 +46,7 @@ impl Machine<'_, '_> {
                 let message = "the number of a variable must fit in 32 bits";
                 let place = cursor.span(start);
                 cursor.report(Diagnostic::error(codes::LITERAL, message).at(place));
-                return Err(Reported);
+                return Err(Failed);
             };
             self.frames.push(Frame::Graph { number, start: start.start });
             return Ok(Next::Expression);
@@ -56,7 +56,7 @@ impl Machine<'_, '_> {
             let place = cursor.span(start);
             let help = "make it a parameter of the function";
             cursor.report(Diagnostic::error(codes::FREE, message).at(place).help(help));
-            return Err(Reported);
+            return Err(Failed);
         }
         let token = match cursor.kind() {
             TokenKind::Underscore => cursor.bump(),

@@ -5,14 +5,14 @@ use ir_core::{AttrDict, Binding, Diagnostic, NameHint, Symbol, TensorData, Value
 
 use super::{Callee, Frame, Machine, Next};
 use crate::text::codes;
-use crate::text::cursor::Reported;
 use crate::text::parser::{GraphLocal, Meaning, Parser};
-use crate::text::reading::ConstructorUse;
+use crate::text::references::ConstructorUse;
 use crate::text::sinking::hoist;
 use crate::text::types::merge;
+use ir_core::text::cursor::Failed;
 
 impl<'t> Machine<'_, 't> {
-    pub(super) fn operand(&mut self) -> Result<Next, Reported> {
+    pub(super) fn operand(&mut self) -> Result<Next, Failed> {
         let numeric =
             self.parser.cursor.kind() == TokenKind::Integer && self.at_numeric_constructor();
         let cursor = &mut self.parser.cursor;
@@ -129,14 +129,14 @@ impl<'t> Machine<'_, 't> {
                 let found = Diagnostic::error(codes::UNDEFINED, message).at(place);
                 self.parser.report_unknown(found, "%", name, &known);
                 let value = self.poison(token.start);
-                // Reported once is enough.
+                // Failed once is enough.
                 self.parser.function.bind(name, Meaning::Value(value));
                 value
             }
         }
     }
 
-    fn graph_variable(&mut self, token: Token) -> Result<ValueId, Reported> {
+    fn graph_variable(&mut self, token: Token) -> Result<ValueId, Failed> {
         let text = token.name(self.parser.cursor.source);
         let number = text.parse::<u32>().ok();
         let function = &mut self.parser.function;
@@ -165,7 +165,7 @@ impl<'t> Machine<'_, 't> {
     }
 
     /// A value that starts with a word.
-    fn word(&mut self, token: Token) -> Result<Next, Reported> {
+    fn word(&mut self, token: Token) -> Result<Next, Failed> {
         let metadata = self.parser.at_metadata();
         let cursor = &mut self.parser.cursor;
         let start = token.start;
@@ -214,7 +214,7 @@ impl<'t> Machine<'_, 't> {
                     self.parser.bad_metadata(&reference, message);
                     return Ok(Next::Value(self.poison(start), start));
                 }
-                match (self.parser.metadata)().and_then(|data| data.constant(reference.index)) {
+                match self.parser.metadata().and_then(|data| data.constant(reference.index)) {
                     Ok(value) => Ok(Next::Value(self.constant(value, start), start)),
                     Err(message) => {
                         self.parser.bad_metadata(&reference, message);
@@ -234,7 +234,7 @@ impl<'t> Machine<'_, 't> {
     }
 
     /// `nn.conv2d`: the text, and where it ends.
-    fn dotted_name(&mut self) -> Result<(&'t str, u32), Reported> {
+    fn dotted_name(&mut self) -> Result<(&'t str, u32), Failed> {
         let cursor = &mut self.parser.cursor;
         let first = cursor.bump();
         let mut end = first.end;
@@ -247,7 +247,7 @@ impl<'t> Machine<'_, 't> {
     }
 
     /// A word that is an operator, a constructor, or unknown so far.
-    fn constructor_or_unknown(&mut self, token: Token, name: &'t str) -> Result<Next, Reported> {
+    fn constructor_or_unknown(&mut self, token: Token, name: &'t str) -> Result<Next, Failed> {
         let declared = || Symbol::new(name);
         let operator = self.parser.operator(name);
         let (start, cursor) = (token.start, &mut self.parser.cursor);
@@ -265,12 +265,7 @@ impl<'t> Machine<'_, 't> {
     }
 
     /// A constructor, or a word that is unknown so far.
-    fn constructor(
-        &mut self,
-        token: Token,
-        name: Symbol,
-        operator: bool,
-    ) -> Result<Next, Reported> {
+    fn constructor(&mut self, token: Token, name: Symbol, operator: bool) -> Result<Next, Failed> {
         if self.parser.cursor.eat(TokenKind::LeftParen) {
             return self.begin_call(Callee::Word(name), token);
         }
@@ -326,7 +321,7 @@ impl<'t> Machine<'_, 't> {
         &mut self,
         start: u32,
         recursion: Option<u32>,
-    ) -> Result<Next, Reported> {
+    ) -> Result<Next, Failed> {
         let type_params = self.parser.type_params.len();
         let head = self.parser.function_head()?;
         self.parser.cursor.expect(TokenKind::LeftBrace)?;

@@ -5,12 +5,14 @@
 //! on**, without reading what comes before it, so that after an edit only the pieces around it are
 //! looked for again.
 //!
-//! An item starts at `def @name`, `type Name`, `extern type`, a dotted word before a global
-//! (`te.func @f`) and `@name = primfn`, whatever brackets are open: a forgotten one never hides
-//! the items behind it. What comes before the first item, the version and an expression that
-//! stands for the function `main`, is a piece of its own.
+//! An item starts at a dotted word before a global (`te.func @f`), or like a [`Start`] of a
+//! registered syntax (`def @name`, `type Name`), whatever brackets are open: a forgotten one never
+//! hides the items behind it. What comes before the first item, the version and text outside of any
+//! item, is a piece of its own.
 
-use ir_core::text::lexer::{CLASS, DIGIT, LETTER, SPACE};
+use super::syntax::{Start, Syntaxes};
+use crate::registry::Registry;
+use crate::text::lexer::{CLASS, DIGIT, LETTER, SPACE};
 
 /// Where a piece ends, and what comes after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,16 +27,16 @@ pub struct Extent {
 }
 
 /// The extent of the piece that starts at byte `start` of `text`. Linear in the piece.
-pub fn extent(text: &str, start: usize) -> Extent {
-    let bytes = text.as_bytes();
-    Scanner { bytes, first: start, position: start, end: start, last: Last::Other }.run()
+pub fn extent(text: &str, start: usize, registry: &Registry) -> Extent {
+    let (bytes, syntaxes) = (text.as_bytes(), registry.syntaxes());
+    Scanner { bytes, syntaxes, first: start, position: start, end: start, last: Last::Other }.run()
 }
 
 /// The start and the end of every piece of `text`, and the start of the metadata section.
-pub fn split(text: &str) -> (Vec<(usize, usize)>, Option<usize>) {
+pub fn split(text: &str, registry: &Registry) -> (Vec<(usize, usize)>, Option<usize>) {
     let (mut pieces, mut start) = (Vec::new(), 0);
     loop {
-        let Extent { end, next, metadata } = extent(text, start);
+        let Extent { end, next, metadata } = extent(text, start, registry);
         if end > start {
             pieces.push((start, end));
         }
@@ -62,8 +64,8 @@ enum Last {
     Other,
     /// A word up to this byte.
     Word(Place, usize),
-    /// `type` after another word.
-    Type,
+    /// A word such as `type` after another word.
+    Second,
     /// A word and a dot.
     Dot(Place),
     /// Two words with a dot between them; the second one, and where it ends.
@@ -76,6 +78,7 @@ enum Last {
 
 struct Scanner<'t> {
     bytes: &'t [u8],
+    syntaxes: &'t Syntaxes,
     /// Where the piece starts.
     first: usize,
     position: usize,
@@ -169,8 +172,27 @@ impl Scanner<'_> {
         None
     }
 
-    fn is(&self, word: Place, end: usize, text: &str) -> bool {
-        self.bytes[word.start..end] == *text.as_bytes()
+    /// Whether items start with the words `first` and `second`.
+    fn are_two(&self, first: &[u8], second: &[u8]) -> bool {
+        let is = |start| matches!(start, Start::Two(a, b) if same(a, first) && same(b, second));
+        self.syntaxes.starts().any(is)
+    }
+
+    /// Whether items start with this word and a name without a sigil.
+    fn names(&self, word: Place, end: usize) -> bool {
+        let word = &self.bytes[word.start..end];
+        self.syntaxes.starts().any(|start| matches!(start, Start::Name(name) if same(name, word)))
+    }
+
+    /// Whether items start with `word` and a global.
+    fn is_before_global(&self, word: &[u8]) -> bool {
+        self.syntaxes.starts().any(|start| matches!(start, Start::Global(name) if same(name, word)))
+    }
+
+    /// Whether items start with a global, `=` and `word`.
+    fn is_assigned(&self, word: &[u8]) -> bool {
+        let is = |start| matches!(start, Start::Assigned(name) if same(name, word));
+        self.syntaxes.starts().any(is)
     }
 
     /// Goes past a word. Where an item starts, if that is clear by now.
@@ -186,18 +208,18 @@ impl Scanner<'_> {
             return self.other();
         }
         let (last, found) = match self.last {
-            Last::Word(before, at) if self.is(before, at, "extern") && text == b"type" => {
+            Last::Word(before, at) if self.are_two(&self.bytes[before.start..at], text) => {
                 (Last::Other, Some(before))
             }
-            Last::Word(before, at) | Last::Dotted(_, before, at) if self.is(before, at, "type") => {
+            Last::Word(before, at) | Last::Dotted(_, before, at) if self.names(before, at) => {
                 (Last::Word(word, end), Some(before))
             }
             // An index of a loop may be called `type`.
-            Last::Word(..) | Last::Dotted(..) if text == b"type" => (Last::Type, None),
+            Last::Word(..) | Last::Dotted(..) if self.names(word, end) => (Last::Second, None),
             Last::Dot(before) => (Last::Dotted(before, word, end), None),
-            Last::Assigned(global) if text == b"primfn" => {
+            Last::Assigned(global) if self.is_assigned(text) => {
                 if global.start == self.first {
-                    self.external();
+                    self.foreign();
                 }
                 (Last::Other, Some(global))
             }
@@ -207,9 +229,8 @@ impl Scanner<'_> {
         found
     }
 
-    /// Goes past the text of a function of the original's tensor-level language, which ends with
-    /// a `}` that starts a line.
-    fn external(&mut self) {
+    /// Goes past text with tokens of its own, which ends with a `}` that starts a line.
+    fn foreign(&mut self) {
         let rest = &self.bytes[self.position..];
         let length = rest.windows(2).position(|bytes| bytes == b"\n}");
         self.position += length.map_or(rest.len(), |length| length + 2);
@@ -223,7 +244,9 @@ impl Scanner<'_> {
         }
         match last {
             Last::Dotted(first, ..) => Some(first),
-            Last::Word(word, end) if self.is(word, end, "def") => Some(word),
+            Last::Word(word, end) if self.is_before_global(&self.bytes[word.start..end]) => {
+                Some(word)
+            }
             _ => {
                 self.last = Last::Global(global);
                 None
@@ -233,7 +256,7 @@ impl Scanner<'_> {
 
     fn text(&mut self) -> Option<Place> {
         let found = match self.last {
-            Last::Word(word, end) | Last::Dotted(_, word, end) if self.is(word, end, "type") => {
+            Last::Word(word, end) | Last::Dotted(_, word, end) if self.names(word, end) => {
                 Some(word)
             }
             _ => None,
@@ -309,8 +332,12 @@ impl Scanner<'_> {
     }
 }
 
+fn same(word: &str, text: &[u8]) -> bool {
+    word.as_bytes() == text
+}
+
 /// Whether `word` is a number rather than a name.
 fn is_float(word: &[u8]) -> bool {
     (word.starts_with(b"inf") || word.starts_with(b"nan"))
-        && std::str::from_utf8(word).is_ok_and(ir_core::text::lexer::is_special_float)
+        && std::str::from_utf8(word).is_ok_and(crate::text::lexer::is_special_float)
 }

@@ -2,15 +2,16 @@
 
 use std::io;
 
-use ir_core::{Diagnostic, Item, Module, Registry, Symbol};
-
-use super::{PrintOptions, VERSION};
+use crate::diagnostics::Diagnostic;
+use crate::module::Module;
+use crate::registry::Registry;
+use crate::text;
 
 /// A text form of programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// Relay text.
-    Relay,
+    /// The text for people, in which every dialect writes its items as it likes.
+    Readable,
     /// The generic form of the IR, which every operation has.
     Generic,
 }
@@ -18,20 +19,30 @@ pub enum Form {
 /// What of a program is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Style {
-    /// Constants of more bytes are left out.
-    pub elide: Option<usize>,
-    /// Whether Relay text has the types that follow from the others.
+    /// Whether readable text has the types that follow from the others, in comments,
+    /// `/* ty=float32 */`, and at `let` bindings.
     pub types: bool,
+    /// Whether readable text has the places of the source, in comments, `/* span=file:3:9 */`.
+    pub spans: bool,
+    /// Constants of more bytes than this are mentioned, but left out; such a text cannot be read
+    /// back.
+    pub elide: Option<usize>,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { types: true, spans: false, elide: None }
+    }
 }
 
 impl From<Option<usize>> for Style {
     fn from(elide: Option<usize>) -> Style {
-        Style { elide, types: true }
+        Style { elide, ..Style::default() }
     }
 }
 
 impl Form {
-    /// The form of `text`: generic where the first token is a string, else Relay.
+    /// The form of `text`: generic where the first token is a string, else readable.
     pub fn of(text: &str) -> Form {
         let mut rest = text.trim_start_matches('\u{feff}').trim_start();
         loop {
@@ -42,17 +53,17 @@ impl Form {
             } else if rest.starts_with('"') {
                 return Form::Generic;
             } else {
-                return Form::Relay;
+                return Form::Readable;
             }
         }
     }
 
-    /// The module that `text` describes and what is wrong with it. Types that Relay text leaves out
-    /// stay unknown until they are inferred.
+    /// The module that `text` describes and what is wrong with it. Types that readable text leaves
+    /// out stay unknown until they are inferred.
     pub fn parse(self, file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
         match self {
-            Form::Relay => super::parse(file, text, registry),
-            Form::Generic => ir_core::text::parse(file, text, registry),
+            Form::Readable => super::parse(file, text, registry),
+            Form::Generic => text::parse(file, text, registry),
         }
     }
 
@@ -67,20 +78,16 @@ impl Form {
         style: impl Into<Style>,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
-        let Style { elide, types } = style.into();
+        let style = style.into();
         match self {
-            Form::Relay => {
-                let options =
-                    PrintOptions { types, elide_constants_over: elide, ..PrintOptions::default() };
-                super::print(module, registry, &options, out)
-            }
+            Form::Readable => super::print(module, registry, &style, out),
             // Whoever reads the output, a pipe or a reproducer, must get the constants back.
             Form::Generic => {
-                let options = match elide {
-                    None => ir_core::text::PrintOptions::complete(),
-                    Some(_) => ir_core::text::PrintOptions::default(),
+                let options = match style.elide {
+                    None => text::PrintOptions::complete(),
+                    Some(_) => text::PrintOptions::default(),
                 };
-                ir_core::text::print_with(module, registry, &options, out)
+                text::print_with(module, registry, &options, out)
             }
         }
     }
@@ -99,21 +106,4 @@ fn skip_block_comment(text: &str) -> &str {
         }
     }
     &text[at..]
-}
-
-/// Item `name` as Relay text, without the version, which stands before a module only.
-pub fn item_text(
-    name: Symbol,
-    item: &Item,
-    registry: &Registry,
-    style: impl Into<Style>,
-) -> String {
-    let mut module = Module::new();
-    module.items.insert(name, item.clone());
-    let mut text = Vec::new();
-    // Writing to memory cannot fail.
-    let _ = Form::Relay.print(&module, registry, style, &mut text);
-    let text = String::from_utf8_lossy(&text);
-    let version = format!("#[version = \"{VERSION}\"]\n");
-    text.strip_prefix(version.as_str()).unwrap_or(&text).to_string()
 }

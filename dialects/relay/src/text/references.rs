@@ -1,59 +1,18 @@
-//! What reading one piece of a text gives, and what is checked when all declarations are known.
-//!
-//! **Reading a piece looks at nothing but its text, the metadata section and the few constructors
-//! that are written like something else** ([`Words`]); everything that depends on other items is
-//! left to [`link`]. So a piece is read again only when its own text changes.
+//! What an item refers to, and what is checked of it when all declarations are known.
 
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
-use ir_core::{Body, Diagnostic, Item, OpId, Registry, Span, Symbol};
+use ir_core::text::module::{Linking, Outline, References};
+use ir_core::{Diagnostic, Item, OpId, Registry, Span, Symbol};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-use super::metadata::Metadata;
 use super::parser::counted;
 use super::{FORMS, codes};
-use crate::inference::DataTypes;
+use crate::inference::{DataTypes, data_types};
 use crate::language::{AdtDecl, TYPE};
 use crate::types::is_built_in;
-
-/// Where the metadata section comes from when it is needed. The error is a message.
-pub type MetadataSource<'t> = dyn Fn() -> Result<Arc<Metadata>, String> + 't;
-
-/// A piece of a text that was read: its items, in order. Most pieces have one.
-#[derive(Clone, Default, Debug)]
-pub struct Reading {
-    /// The items.
-    pub parts: Vec<Part>,
-}
-
-/// One item that was read, or what could not be read.
-#[derive(Clone, Default, Debug)]
-pub struct Part {
-    /// The item.
-    pub item: Option<ReadItem>,
-    /// What is wrong with it by itself.
-    pub diagnostics: Vec<Diagnostic>,
-    /// What it refers to.
-    pub(super) uses: Uses,
-    /// For an expression that stands for the function `main`: what is wrong where there is one
-    /// already.
-    pub(super) instead: Option<Vec<Diagnostic>>,
-}
-
-/// An item that was read.
-#[derive(Clone, Debug)]
-pub struct ReadItem {
-    /// Its name.
-    pub name: Symbol,
-    /// Where its name stands.
-    pub place: Span,
-    /// The item, without a body where that has errors.
-    pub item: Item,
-    /// For a data type: where the names of its constructors stand.
-    pub constructors: Vec<Span>,
-}
 
 /// What an item refers to: the first use of everything.
 #[derive(Clone, Default, Debug)]
@@ -91,23 +50,26 @@ pub(super) struct PatternUse {
 
 /// The declared constructors that are written like an operator or a number, which reading has to
 /// know, and the types that declare them.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Words {
+#[derive(Default)]
+pub(super) struct Words {
     constructors: FxHashSet<Symbol>,
     types: FxHashSet<Symbol>,
 }
 
 impl Words {
-    /// Adds what a data type declares.
-    pub fn add(&mut self, outline: &Outline, registry: &Registry) {
-        for name in &outline.constructors {
-            let text = name.as_str();
-            let number = text.starts_with(|first: char| first.is_ascii_digit());
-            if number || registry.def(crate::language::operator(text)).is_some() {
-                self.constructors.insert(*name);
-                self.types.insert(outline.name);
-            }
+    /// Those that pieces declare.
+    pub(super) fn of(outlines: &[Outline]) -> Words {
+        Words {
+            constructors: outlines.iter().flat_map(|outline| &outline.members).copied().collect(),
+            types: outlines.iter().map(|outline| outline.name).collect(),
         }
+    }
+
+    /// Whether a constructor of this name would be one of them.
+    pub(super) fn would_hold(name: Symbol, registry: &Registry) -> bool {
+        let text = name.as_str();
+        let number = text.starts_with(|first: char| first.is_ascii_digit());
+        number || registry.def(crate::language::operator(text)).is_some()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -124,72 +86,27 @@ impl Words {
     }
 }
 
-/// The names that a data type declares.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outline {
-    /// The data type.
-    pub name: Symbol,
-    /// Its constructors.
-    pub constructors: Vec<Symbol>,
-}
-
-/// The declarations of a module, as far as one item may depend on them.
-pub trait Scope {
-    /// The kind of item `name`.
-    fn kind(&self, name: Symbol) -> Option<Symbol>;
-    /// The place of item `name`.
-    fn span(&self, name: Symbol) -> Option<Span>;
-    /// All items and their kinds, in order, for suggestions.
-    fn items(&self) -> Vec<(Symbol, Symbol)>;
-    /// The declared data types.
-    fn types(&self) -> Arc<DataTypes>;
-    /// Data type `name` as it was read, for its places.
-    fn declaration(&self, name: Symbol) -> Option<ReadItem>;
-}
-
-/// An item with everything checked that can be told without types.
-#[derive(Clone, Default, Debug)]
-pub struct Linked {
-    /// What is wrong, by place.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The item, where the module has it.
-    pub item: Option<(Symbol, Item)>,
-}
-
-/// Checks what `part` refers to, and turns words that were taken for calls of constructors into
-/// constructors as values. `owns` tells whether its item is the one that the module has under its
-/// name.
-pub fn link(part: &Part, owns: bool, registry: &Registry, scope: &dyn Scope) -> Linked {
-    if let (Some(instead), Some(_), false) = (&part.instead, &part.item, owns) {
-        return Linked { diagnostics: instead.clone(), item: None };
+impl References for Uses {
+    fn link(&self, linking: &mut Linking<'_>) {
+        let mut linker = Linker { linking, types: None };
+        linker.constructors_declared_once();
+        linker.types(self);
+        linker.globals(self);
+        linker.patterns(self);
+        for used in &self.constructors {
+            linker.constructor(used);
+        }
     }
-    let mut linker = Linker { registry, scope, types: None, diagnostics: part.diagnostics.clone() };
-    let mut item = part.item.as_ref().filter(|_| owns).map(|read| read.item.clone());
-    if let Some(read) = &part.item {
-        linker.declaration(read, owns);
-    }
-    linker.types(&part.uses);
-    linker.globals(&part.uses);
-    linker.patterns(&part.uses);
-    for used in &part.uses.constructors {
-        linker.constructor(used, item.as_mut().and_then(|item| item.body_mut()));
-    }
-    let mut diagnostics = linker.diagnostics;
-    diagnostics.sort_by_key(|d| d.primary.as_ref().map_or(0, |label| label.span.start));
-    let item = part.item.as_ref().zip(item).map(|(read, item)| (read.name, item));
-    Linked { diagnostics, item }
 }
 
-struct Linker<'a> {
-    registry: &'a Registry,
-    scope: &'a dyn Scope,
+struct Linker<'l, 'a> {
+    linking: &'l mut Linking<'a>,
     types: Option<Arc<DataTypes>>,
-    diagnostics: Vec<Diagnostic>,
 }
 
-impl Linker<'_> {
+impl Linker<'_, '_> {
     fn report(&mut self, diagnostic: Diagnostic) {
-        self.diagnostics.push(diagnostic);
+        self.linking.diagnostics.push(diagnostic);
     }
 
     /// Reports an unknown `name`, written after `sigil`, with the nearest of those `known`.
@@ -202,27 +119,19 @@ impl Linker<'_> {
 
     /// The declared data types; whoever needs none does not depend on them.
     fn declared(&mut self) -> Arc<DataTypes> {
-        self.types.get_or_insert_with(|| self.scope.types()).clone()
+        self.types.get_or_insert_with(|| data_types(&self.linking.scope.shared())).clone()
     }
 
-    /// Names are declared once.
-    fn declaration(&mut self, read: &ReadItem, owns: bool) {
+    /// Constructors are declared once in a module.
+    fn constructors_declared_once(&mut self) {
+        let Some(read) = self.linking.read.filter(|_| self.linking.item.is_some()) else { return };
         let name = read.name;
-        let is_type = read.item.signature.op == TYPE;
-        if !owns {
-            let shown = if is_type { name.to_string() } else { format!("@{name}") };
-            let message = format!("`{shown}` is defined twice");
-            let found = Diagnostic::error(codes::DUPLICATE, message).at(read.place);
-            return self.report(found.related(self.scope.span(name), "first defined here"));
-        }
-        if read.constructors.is_empty() {
+        if read.members.is_empty() {
             return;
         }
         let Some(decl) = AdtDecl::from_attrs(read.item.signature.attrs) else { return };
         let types = self.declared();
-        for (tag, (constructor, place)) in
-            decl.constructors.iter().zip(&read.constructors).enumerate()
-        {
+        for (tag, (constructor, place)) in decl.constructors.iter().zip(&read.members).enumerate() {
             let first = types.constructor(constructor.name);
             let Some((owner, _, first)) =
                 first.filter(|(owner, _, at)| (*owner, *at) != (name, tag))
@@ -237,7 +146,7 @@ impl Linker<'_> {
     }
 
     fn constructor_place(&self, owner: Symbol, tag: usize) -> Option<Span> {
-        self.scope.declaration(owner)?.constructors.get(tag).copied()
+        self.linking.scope.declaration(owner)?.members.get(tag).copied()
     }
 
     fn types(&mut self, uses: &Uses) {
@@ -267,17 +176,17 @@ impl Linker<'_> {
                 n => format!("write `{name}[{}]`", vec!["…"; n].join(", ")),
             };
             let found = Diagnostic::error(codes::TYPE, message).at(*span).help(help);
-            let place = self.scope.declaration(*name).map(|read| read.place);
+            let place = self.linking.scope.declaration(*name).map(|read| read.place);
             self.report(found.related(place, "declared here"));
         }
     }
 
     fn globals(&mut self, uses: &Uses) {
         for (name, span) in &uses.globals {
-            if self.scope.kind(*name).is_some_and(|kind| kind != TYPE) {
+            if self.linking.scope.kind(*name).is_some_and(|kind| kind != TYPE) {
                 continue;
             }
-            let known = self.scope.items();
+            let known = self.linking.scope.items();
             let known = known.iter().filter(|(_, kind)| *kind != TYPE);
             let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
             let found = Diagnostic::error(codes::GLOBAL, format!("undefined function `@{name}`"));
@@ -305,8 +214,9 @@ impl Linker<'_> {
         }
     }
 
-    /// Checks a constructor in an expression of `body`.
-    fn constructor(&mut self, used: &ConstructorUse, body: Option<&mut Body>) {
+    /// Checks a constructor in an expression. One that was read as a call, but stands alone, becomes
+    /// a value.
+    fn constructor(&mut self, used: &ConstructorUse) {
         let types = self.declared();
         let name = used.name;
         let declared = types.constructor(name);
@@ -319,13 +229,13 @@ impl Linker<'_> {
             (Some(_), Some(fields), None) => {
                 // A word alone was read as a constructor without fields.
                 if fields > 0
-                    && let Some(body) = body
+                    && let Some(body) = self.linking.item.as_mut().and_then(Item::body_mut)
                 {
                     super::expressions::constructor_as_value(body, used.op, name);
                 }
             }
             _ => {
-                let operators = self.registry.ops().filter_map(|info| {
+                let operators = self.linking.registry.ops().filter_map(|info| {
                     let name = info.def.name.strip_prefix("relay.")?;
                     (!FORMS.contains(&name)).then_some(name)
                 });

@@ -1,18 +1,17 @@
-//! The tokens of a text with lookahead, open brackets, and the diagnostics found so far.
+//! The tokens of a piece with lookahead, open brackets, and the diagnostics found so far.
 
 use std::collections::VecDeque;
 
-use ir_core::text::lexer::{LexError, Lexer, Token, TokenKind};
-use ir_core::{Diagnostic, Span, Symbol};
+use crate::diagnostics::Diagnostic;
+use crate::intern::Symbol;
+use crate::location::Span;
+use crate::text::cursor::Failed;
+use crate::text::lexer::{LexError, Lexer, Token, TokenKind};
 
 use super::codes;
 
 /// The most errors that are reported for one text, and for one item.
-pub(super) const MAX_ERRORS: usize = 1_000;
-
-/// A syntax error that has been reported; the caller recovers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reported;
+pub const MAX_ERRORS: usize = 1_000;
 
 /// An open bracket: for each kind, one more than the place of the last that is open here, itself
 /// included. What a stray closing bracket closes is found in constant time.
@@ -28,7 +27,7 @@ fn index_of(opener: TokenKind) -> usize {
 }
 
 /// The place of reading.
-pub(super) struct Cursor<'t> {
+pub struct Cursor<'t> {
     /// The whole text.
     pub source: &'t str,
     lexer: Lexer<'t>,
@@ -48,7 +47,7 @@ pub(super) struct Cursor<'t> {
 
 impl<'t> Cursor<'t> {
     /// At the first token of `source`.
-    pub(super) fn new(file: Symbol, source: &'t str) -> Cursor<'t> {
+    pub fn new(file: Symbol, source: &'t str) -> Cursor<'t> {
         let nothing = Token { kind: TokenKind::End, start: 0, end: 0 };
         let mut cursor = Cursor {
             source,
@@ -68,7 +67,7 @@ impl<'t> Cursor<'t> {
 
     /// At the first token from byte `start` of `source` on, which ends for the reader at byte
     /// `end`.
-    pub(super) fn between(file: Symbol, source: &'t str, start: usize, end: usize) -> Cursor<'t> {
+    pub fn between(file: Symbol, source: &'t str, start: usize, end: usize) -> Cursor<'t> {
         let mut cursor = Cursor::new(file, "");
         cursor.source = source.get(..end).unwrap_or(source);
         cursor.seek(start);
@@ -76,12 +75,12 @@ impl<'t> Cursor<'t> {
     }
 
     /// Takes the diagnostics found so far.
-    pub(super) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+    pub fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         std::mem::take(&mut self.diagnostics)
     }
 
     /// Number of errors found.
-    pub(super) fn errors(&self) -> usize {
+    pub fn errors(&self) -> usize {
         self.diagnostics.len()
     }
 
@@ -114,22 +113,25 @@ impl<'t> Cursor<'t> {
     }
 
     /// The file that is read.
-    pub(super) fn file(&self) -> Symbol {
+    pub fn file(&self) -> Symbol {
         self.file
     }
 
     /// The current token.
-    pub(super) fn peek(&self) -> Token {
+    #[inline]
+    pub fn peek(&self) -> Token {
         self.current
     }
 
     /// The kind of the current token.
-    pub(super) fn kind(&self) -> TokenKind {
+    #[inline]
+    pub fn kind(&self) -> TokenKind {
         self.current.kind
     }
 
     /// The token `n` after the current one.
-    pub(super) fn peek_at(&mut self, n: usize) -> Token {
+    #[inline]
+    pub fn peek_at(&mut self, n: usize) -> Token {
         if n == 0 {
             return self.current;
         }
@@ -141,7 +143,8 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes past the current token and returns it.
-    pub(super) fn bump(&mut self) -> Token {
+    #[inline]
+    pub fn bump(&mut self) -> Token {
         let token = self.current;
         match token.kind {
             TokenKind::LeftParen | TokenKind::LeftBrace | TokenKind::LeftBracket => {
@@ -164,12 +167,14 @@ impl<'t> Cursor<'t> {
     }
 
     /// Where the token before the current one ended.
-    pub(super) fn previous_end(&self) -> u32 {
+    #[inline]
+    pub fn previous_end(&self) -> u32 {
         self.previous_end
     }
 
     /// Goes past the current token if it is a `kind`.
-    pub(super) fn eat(&mut self, kind: TokenKind) -> bool {
+    #[inline]
+    pub fn eat(&mut self, kind: TokenKind) -> bool {
         let found = self.current.kind == kind;
         if found {
             self.bump();
@@ -178,7 +183,8 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes past a token of `kind`, or reports what stands there instead.
-    pub(super) fn expect(&mut self, kind: TokenKind) -> Result<Token, Reported> {
+    #[inline]
+    pub fn expect(&mut self, kind: TokenKind) -> Result<Token, Failed> {
         if self.current.kind == kind {
             return Ok(self.bump());
         }
@@ -186,12 +192,14 @@ impl<'t> Cursor<'t> {
     }
 
     /// Whether the current token is the word `word`.
-    pub(super) fn at_word(&self, word: &str) -> bool {
+    #[inline]
+    pub fn at_word(&self, word: &str) -> bool {
         self.current.is_word(self.source, word)
     }
 
     /// Goes past the word `word` if it is the current token.
-    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+    #[inline]
+    pub fn eat_word(&mut self, word: &str) -> bool {
         let found = self.at_word(word);
         if found {
             self.bump();
@@ -201,15 +209,15 @@ impl<'t> Cursor<'t> {
 
     /// Reports that `expected` should stand at the current token, unless that is malformed, which
     /// has been reported.
-    pub(super) fn unexpected(&mut self, expected: &str) -> Reported {
+    pub fn unexpected(&mut self, expected: &str) -> Failed {
         self.unexpected_near(expected, None)
     }
 
     /// The same, with what may have been meant.
-    pub(super) fn unexpected_near(&mut self, expected: &str, near: Option<String>) -> Reported {
+    pub fn unexpected_near(&mut self, expected: &str, near: Option<String>) -> Failed {
         let token = self.current;
         let found = match token.kind {
-            TokenKind::Error(_) => return Reported,
+            TokenKind::Error(_) => return Failed,
             TokenKind::Identifier => format!("`{}`", clip(token.text(self.source))),
             TokenKind::Local | TokenKind::Graph | TokenKind::Global | TokenKind::Integer => {
                 format!("`{}`", clip(token.text(self.source)))
@@ -221,11 +229,11 @@ impl<'t> Cursor<'t> {
         let mut found = Diagnostic::error(codes::SYNTAX, message).at(self.span(token));
         found.help = near;
         self.report(found);
-        Reported
+        Failed
     }
 
     /// Adds a finding.
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
+    pub fn report(&mut self, diagnostic: Diagnostic) {
         if self.stopped {
             return;
         }
@@ -247,28 +255,28 @@ impl<'t> Cursor<'t> {
     }
 
     /// The place of `token`.
-    pub(super) fn span(&self, token: Token) -> Span {
+    pub fn span(&self, token: Token) -> Span {
         self.range(token.start, token.end)
     }
 
     /// The place from byte `start` to byte `end`.
-    pub(super) fn range(&self, start: u32, end: u32) -> Span {
+    pub fn range(&self, start: u32, end: u32) -> Span {
         Span { file: self.file, start, end: end.max(start) }
     }
 
     /// The place from byte `start` to the end of the previous token.
-    pub(super) fn since(&self, start: u32) -> Span {
+    pub fn since(&self, start: u32) -> Span {
         self.range(start, self.previous_end)
     }
 
     /// Number of open brackets.
-    pub(super) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether an item of another dialect starts at the current token: no other place has a dotted
-    /// word before a global.
-    pub(super) fn at_dialect_item(&mut self) -> bool {
+    /// Whether an item that starts with its kind stands here: no other place of a readable text has
+    /// a dotted word before a global.
+    pub(super) fn at_item_of_kind(&mut self) -> bool {
         self.current.kind == TokenKind::Identifier
             && self.peek_at(1).kind == TokenKind::Dot
             && self.peek_at(2).kind == TokenKind::Identifier
@@ -276,7 +284,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Skips a part that is not ours to lex, up to byte `place`, which starts a line.
-    pub(super) fn seek(&mut self, place: usize) {
+    pub fn seek(&mut self, place: usize) {
         self.lexer = Lexer::at(self.source, place);
         self.ahead.clear();
         self.previous_end = place as u32;
@@ -284,7 +292,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Skips the rest of the piece.
-    pub(super) fn skip_to_end(&mut self) {
+    pub fn skip_to_end(&mut self) {
         self.skipping = true;
         while self.current.kind != TokenKind::End {
             self.bump();
@@ -295,7 +303,7 @@ impl<'t> Cursor<'t> {
 
     /// Skips to the `;` that ends a statement inside `depth` open brackets, or to the bracket that
     /// closes the innermost of them. Whether there is one.
-    pub(super) fn skip_statement(&mut self, depth: usize) -> bool {
+    pub fn skip_statement(&mut self, depth: usize) -> bool {
         self.skipping = true;
         let found = self.find_end_of_statement(depth);
         self.skipping = false;
@@ -351,7 +359,7 @@ impl<'t> Cursor<'t> {
 }
 
 /// The first characters of `text`, for a message.
-pub(super) fn clip(text: &str) -> String {
+fn clip(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_string(),
