@@ -1,7 +1,8 @@
 //! Passes over the loops of kernels.
 
 use ir_core::{FuncMut, FunctionPass, Pass, PassContext, PassResult};
-use te::loops::{KERNEL, simplify, tidy, unroll, vectorize};
+use te::loops::{KERNEL, simplify, unroll, vectorize};
+use te::text::tidy;
 
 /// Replaces the loops of kernels that are marked vectorized by vector operations.
 ///

@@ -19,7 +19,8 @@ mod intrinsic;
 mod verify;
 mod work;
 
-use ir_core::{AttrValue, Body, ItemDef, Op, OpId, Registry, Type, ValueId, registry};
+use ir_core::text::ItemSyntax;
+use ir_core::{AttrValue, Body, ItemDef, Op, OpId, Registry, TensorType, Type, ValueId, registry};
 
 pub(crate) use build::function_type;
 pub use build::{ComputeBuilder, Expression, Tensor};
@@ -202,8 +203,14 @@ impl Stage {
     }
 }
 
+/// The type of a tensor.
+pub(crate) fn tensor_of(body: &Body, tensor: ValueId) -> &'static TensorType {
+    let ty = body.ty(tensor);
+    ty.as_tensor().unwrap_or_else(|| panic!("expected a tensor, found {ty}"))
+}
+
 /// The operations of compute functions.
-pub(crate) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry, syntax: ItemSyntax) {
     const RESULTS: &[registry::Field] = &[registry::Field {
         name: "results",
         arity: registry::Arity::Many,
@@ -211,7 +218,7 @@ pub(crate) fn register(registry: &mut Registry) {
     }];
     registry.add_item(ItemDef {
         verify: Some(intrinsic::verify),
-        syntax: Some(crate::text::SYNTAX),
+        syntax: Some(syntax),
         ..ItemDef::new(FUNC, "What is computed: a list of stages.")
     });
     registry.op::<Compute>();

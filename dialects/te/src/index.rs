@@ -5,6 +5,8 @@
 //! without search (`⌊(16·i + j) / 16⌋ = i` for `0 ≤ j < 16`), and strong enough for what splits,
 //! fusions, reshapes, paddings and windows make. What does not fit becomes an opaque atom.
 
+pub(crate) mod values;
+
 use indexmap::IndexSet;
 use ir_core::ValueId;
 use rustc_hash::{FxBuildHasher, FxHashMap};

@@ -30,9 +30,9 @@ pub fn dialect() -> Dialect {
         doc: "Tensor expressions, their schedules, and loops.",
         register: |registry| {
             scalar::register(registry);
-            compute::register(registry);
-            loops::register(registry);
-            schedule::ops::register(registry);
+            compute::register(registry, text::SYNTAX);
+            loops::register(registry, text::SYNTAX);
+            schedule::ops::register(registry, text::SCHEDULE_SYNTAX);
         },
     }
 }

@@ -17,17 +17,16 @@
 //! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
 mod plan;
-mod simplify;
-mod tidy;
+pub(crate) mod simplify;
 mod unroll;
 mod vectorize;
 mod verify;
 
+use ir_core::text::ItemSyntax;
 use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Signature, Stop, Type, ValueId};
 
 pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
-pub use tidy::tidy;
 pub use unroll::{MAX_OPS, unroll};
 pub use vectorize::{MAX_LANES, vectorize};
 pub(crate) use verify::THREADS;
@@ -353,10 +352,10 @@ fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
 }
 
 /// The operations of kernels.
-pub(crate) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry, syntax: ItemSyntax) {
     registry.add_item(ItemDef {
         verify: Some(verify::kernel),
-        syntax: Some(crate::text::SYNTAX),
+        syntax: Some(syntax),
         ..ItemDef::new(KERNEL, "How it is computed: loops over buffers.")
     });
     registry.op::<For>();

@@ -382,6 +382,12 @@ pub fn bool_like(dtype: DType) -> DType {
     DType::BOOL.with_lanes(dtype.lanes() as u16).unwrap_or(DType::BOOL)
 }
 
+/// The type of a scalar or a vector.
+pub(crate) fn number_of(body: &Body, number: ValueId) -> DType {
+    let ty = body.ty(number);
+    dtype_of(ty).unwrap_or_else(|| panic!("expected a scalar or a vector, found {ty}"))
+}
+
 /// The element type of a scalar or vector type; `None` for tensors with dimensions and others.
 pub fn dtype_of(ty: Type) -> Option<DType> {
     ty.as_tensor().filter(|tensor| tensor.rank() == 0).map(|tensor| tensor.dtype)

@@ -81,10 +81,11 @@ mod parser;
 mod printer;
 mod schedules;
 mod statements;
+mod tidy;
 
 use ir_core::text::ItemSyntax;
 
-pub(crate) use forms::{Form, operands_in_text};
+pub use tidy::tidy;
 
 /// The syntax of compute functions and kernels.
 pub(crate) const SYNTAX: ItemSyntax =

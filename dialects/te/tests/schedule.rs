@@ -2,9 +2,10 @@
 
 use ir_core::{DType, Item, Module, Registry, Symbol, verify};
 use te::compute::{Combiner, ComputeBuilder};
-use te::loops::{Scope, simplify, tidy, unroll, vectorize};
+use te::loops::{Scope, simplify, unroll, vectorize};
 use te::schedule::Schedule;
 use te::schedule::replay::replay_steps;
+use te::text::tidy;
 
 fn dense_relu(m: i64, n: i64, k: i64) -> Item {
     let mut f = ComputeBuilder::new();

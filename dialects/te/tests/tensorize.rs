@@ -4,9 +4,10 @@ use ir_core::text::cursor::Cursor;
 use ir_core::{AttrDict, AttrValue, DType, Item, Module, Random, Registry, Symbol, verify};
 use te::compute::{Combiner, ComputeBuilder, Expression, Intrinsic, Tensor, UPDATE};
 use te::interpreter::{Options, Order, run_compute, same_numbers};
-use te::loops::{Scope, simplify, tidy, unroll, vectorize};
+use te::loops::{Scope, simplify, unroll, vectorize};
 use te::schedule::Schedule;
 use te::schedule::replay::replay;
+use te::text::tidy;
 
 /// A product of matrices, and an intrinsic that may fit.
 struct Case {

@@ -22,7 +22,7 @@ pub fn simplify(body: &mut Body) -> u64 {
 }
 
 /// Erases operations without effect whose results nothing uses.
-pub(super) fn drop_unused(body: &mut Body) {
+pub(crate) fn drop_unused(body: &mut Body) {
     let ops: Vec<OpId> = body.walk().collect();
     // Uses come after definitions: from the last to the first, one walk is enough.
     for op in ops.into_iter().rev() {

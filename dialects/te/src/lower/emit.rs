@@ -7,14 +7,14 @@ use ir_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::bounds::{Guard, Nest, Nests, buffer_extents, index_value};
-use super::flatten::Flat;
-use super::tensorize::PartCall;
-use super::{number_of, tensor_of};
-use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield};
+use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield, tensor_of};
+use crate::index::values::index_value;
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::{Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
-use crate::scalar::{Check, ScalarOp, Select};
+use crate::scalar::{Check, ScalarOp, Select, number_of};
+use crate::schedule::legality::bounds::{Guard, Nest, Nests, buffer_extents};
+use crate::schedule::legality::flatten::Flat;
+use crate::schedule::legality::tensorize::PartCall;
 use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
 
 /// Whether the loops being written initialize a reduction, or compute.

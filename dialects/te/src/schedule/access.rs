@@ -3,10 +3,10 @@
 use ir_core::ValueId;
 use rustc_hash::FxHashMap;
 
-use super::{Schedule, Stage};
+use super::state::{Schedule, Stage};
 use crate::compute::{Load, LoadIf, Stage as StageView};
+use crate::index::values::index_values;
 use crate::index::{Index, Indices, Var};
-use crate::lower::index_values;
 
 /// One load of a stage.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -22,10 +22,12 @@
 //! [`Apply`], and name it in `register`.
 
 use ir_core::registry::ItemDef;
+use ir_core::text::ItemSyntax;
 use ir_core::{AttrDict, Module, Op, OpFields, Registry, Symbol, Type, ValueId};
 
 use super::replay::Failure;
-use super::{Axis, Schedule, Stage};
+pub use super::state::Handle;
+use super::state::{Axis, Schedule, Stage};
 use crate::compute::{FUNC, Intrinsic};
 use crate::loops::Scope;
 
@@ -34,27 +36,6 @@ pub const SCHEDULE: &str = "te.schedule";
 
 /// The attribute of a schedule: the compute function that it schedules.
 pub const FUNCTION: &str = "function";
-
-/// What a value of a schedule stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Handle {
-    /// A stage.
-    Stage(Stage),
-    /// An axis.
-    Axis(Axis),
-}
-
-impl From<Stage> for Handle {
-    fn from(stage: Stage) -> Handle {
-        Handle::Stage(stage)
-    }
-}
-
-impl From<Axis> for Handle {
-    fn from(axis: Axis) -> Handle {
-        Handle::Axis(axis)
-    }
-}
 
 impl Handle {
     /// What it is a handle of.
@@ -576,10 +557,10 @@ pub struct Tensorize<V = ValueId> {
 }
 
 /// Adds the primitives and the check of schedules.
-pub(crate) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry, syntax: ItemSyntax) {
     registry.add_item(ItemDef {
         verify: Some(super::verify::schedule),
-        syntax: Some(crate::text::SCHEDULE_SYNTAX),
+        syntax: Some(syntax),
         ..ItemDef::new(SCHEDULE, "How a compute function becomes loops: a list of primitives.")
     });
     registry.op::<FindStage>();

@@ -4,28 +4,15 @@
 //! such as [`tile`](Schedule::tile), is written down as those.
 
 use ir_core::{
-    AttrDict, AttrValue, Body, InsertPoint, Item, NameHint, OpFields, OpParts, Symbol, Type,
-    ValueId,
+    AttrDict, AttrValue, InsertPoint, Item, NameHint, OpFields, OpParts, Symbol, Type, ValueId,
 };
-use rustc_hash::FxHashMap;
 
 use super::ops::{FUNCTION, FindStage, Handle, SCHEDULE};
-use super::{Axis, Refused, Schedule, Stage};
+use super::state::{Record, Refused, Schedule};
 use crate::compute::Yield;
 
 /// An operation has at most this many results.
 const MAX_RESULTS: usize = 255;
-
-/// What was done to a schedule, as the body of an item.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Record {
-    body: Body,
-    values: FxHashMap<Handle, ValueId>,
-    /// The stages of the function that were not mentioned so far, with their axes.
-    undeclared: FxHashMap<Stage, Vec<Axis>>,
-    /// A stage that has too many axes to be written down.
-    omitted: Option<Stage>,
-}
 
 impl Schedule {
     /// Starts the record: what there is now is known by name.

@@ -4,25 +4,25 @@ use ir_core::{BlockId, Body, InsertPoint, OpId, OpParts, Scalar, Type, ValueId, 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::number_of;
 use crate::compute::{Expression, Load, LoadIf, Return, Yield};
 use crate::loops::Data;
+use crate::scalar::number_of;
 use crate::scalar::{Check, ScalarOp};
-use crate::schedule::{Attach, Schedule, Stage, outputs};
+use crate::schedule::state::{Attach, Schedule, Stage, outputs};
 
 /// A compute function without inline stages.
-pub(super) struct Flat {
+pub(crate) struct Flat {
     /// The function.
-    pub(super) body: Body,
+    pub(crate) body: Body,
     /// Constant buffers, in program order.
-    pub(super) constants: Vec<OpId>,
+    pub(crate) constants: Vec<OpId>,
     /// The stages that are left, in program order, each with its operation.
-    pub(super) stages: Vec<(Stage, OpId)>,
+    pub(crate) stages: Vec<(Stage, OpId)>,
     /// Results of the function.
-    pub(super) outputs: Vec<ValueId>,
+    pub(crate) outputs: Vec<ValueId>,
 }
 
-pub(super) fn flatten(schedule: &Schedule) -> Flat {
+pub(crate) fn flatten(schedule: &Schedule) -> Flat {
     let source = schedule.body();
     let mut body = Body::new();
     let mut tensors: FxHashMap<ValueId, ValueId> = FxHashMap::default();

@@ -1,6 +1,6 @@
 //! Which indices each stage is computed at.
 
-use ir_core::{BlockId, Body, DType, OpId, ValueId};
+use ir_core::{Body, OpId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::MAX_DEPTH;
@@ -8,56 +8,56 @@ use super::flatten::Flat;
 use super::results::{Part, parts};
 use super::tensorize::PartCall;
 use crate::compute::{Load, LoadIf, Stage as StageView};
+use crate::index::values::index_values;
 use crate::index::{Index, Indices, Range, Var};
-use crate::scalar::{Cast, Constant, ScalarOp};
-use crate::schedule::{Attach, Axis, Refused, Relation, Schedule, Stage};
+use crate::schedule::state::{Attach, Axis, Refused, Relation, Schedule, Stage};
 
 /// Keeps iterations in bounds: `index < bound`.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
-    pub(super) index: Index,
-    pub(super) bound: i64,
+pub(crate) struct Guard {
+    pub(crate) index: Index,
+    pub(crate) bound: i64,
 }
 
 /// One loop.
 #[derive(Clone, Debug)]
-pub(super) struct Loop {
-    pub(super) axis: Axis,
+pub(crate) struct Loop {
+    pub(crate) axis: Axis,
     /// `None` where there is one iteration, the index 0.
-    pub(super) var: Option<Var>,
-    pub(super) extent: i64,
+    pub(crate) var: Option<Var>,
+    pub(crate) extent: i64,
 }
 
 /// The loops of one stage.
 #[derive(Clone, Debug)]
-pub(super) struct Nest {
-    pub(super) stage: Stage,
+pub(crate) struct Nest {
+    pub(crate) stage: Stage,
     /// Its operation in the flat function.
-    pub(super) op: OpId,
-    pub(super) loops: Vec<Loop>,
+    pub(crate) op: OpId,
+    pub(crate) loops: Vec<Loop>,
     /// Where the element stands, by dimension.
-    pub(super) spatial: Vec<Index>,
+    pub(crate) spatial: Vec<Index>,
     /// The indices of the reduction.
-    pub(super) reduction: Vec<Index>,
+    pub(crate) reduction: Vec<Index>,
     /// Where the region that is computed starts, by dimension.
-    pub(super) min: Vec<Index>,
+    pub(crate) min: Vec<Index>,
     /// Extents of that region.
-    pub(super) extents: Vec<i64>,
-    pub(super) guards: Vec<Guard>,
+    pub(crate) extents: Vec<i64>,
+    pub(crate) guards: Vec<Guard>,
     /// Guards of what is combined, that do not keep from initializing.
-    pub(super) limits: Vec<Guard>,
+    pub(crate) limits: Vec<Guard>,
     /// What stands in the place of some of the loops.
-    pub(super) call: Option<PartCall>,
+    pub(crate) call: Option<PartCall>,
 }
 
 /// The loops of all stages, and what their indices are made of.
-pub(super) struct Nests {
-    pub(super) indices: Indices,
+pub(crate) struct Nests {
+    pub(crate) indices: Indices,
     /// In program order.
-    pub(super) nests: Vec<Nest>,
+    pub(crate) nests: Vec<Nest>,
 }
 
-pub(super) fn bounds(schedule: &Schedule, flat: &Flat) -> Result<Nests, Refused> {
+pub(crate) fn bounds(schedule: &Schedule, flat: &Flat) -> Result<Nests, Refused> {
     let mut bounds = Bounds {
         schedule,
         body: &flat.body,
@@ -287,7 +287,7 @@ impl Bounds<'_> {
 }
 
 /// The extents of the buffer of `nest`, padded as `storage_align` asks.
-pub(super) fn buffer_extents(schedule: &Schedule, nest: &Nest) -> Vec<i64> {
+pub(crate) fn buffer_extents(schedule: &Schedule, nest: &Nest) -> Vec<i64> {
     let state = &schedule.stages[nest.stage.0];
     let mut extents = nest.extents.clone();
     for dimension in (0..extents.len().saturating_sub(1)).rev() {
@@ -316,47 +316,4 @@ fn union(a: (Index, i64), b: (Index, i64)) -> Option<(Index, i64)> {
     let apart = b.0.difference(&a.0).as_constant()?;
     let (low, high) = (apart.min(0), a.1.max(apart.saturating_add(b.1)));
     Some((a.0.plus(low), high - low))
-}
-
-/// The values in `block` that are sums of its arguments, which are `args`.
-pub(crate) fn index_values(
-    body: &Body,
-    block: BlockId,
-    args: &[Index],
-    indices: &mut Indices,
-) -> FxHashMap<ValueId, Index> {
-    let mut known: FxHashMap<ValueId, Index> =
-        body.block_args(block).iter().copied().zip(args.iter().cloned()).collect();
-    for op in body.block_ops(block) {
-        let Some(value) = index_value(body, op, |value| known.get(&value).cloned(), indices) else {
-            continue;
-        };
-        known.insert(body.result(op, 0), value);
-    }
-    known
-}
-
-/// What `op` computes as an index, given the indices among its operands; `None` where it is none.
-pub(super) fn index_value(
-    body: &Body,
-    op: OpId,
-    operand: impl Fn(ValueId) -> Option<Index>,
-    indices: &mut Indices,
-) -> Option<Index> {
-    if let Some(constant) = body.view::<Constant>(op) {
-        let value = constant.value.element(0)?.as_i64();
-        let is_index = constant.value.dtype() == DType::INT64;
-        let small = (Range::ALL.low..=Range::ALL.high).contains(&value);
-        return (is_index && small).then(|| Index::constant(value));
-    }
-    if let Some(cast) = body.view::<Cast>(op) {
-        return operand(cast.a).filter(|_| cast.dtype == DType::INT64);
-    }
-    let scalar = ScalarOp::of(body.op_name(op))?;
-    let a = operand(body.operand(op, 0))?;
-    let b = match scalar.arity() {
-        1 => Index::default(),
-        _ => operand(body.operand(op, 1))?,
-    };
-    indices.apply(scalar, &a, &b)
 }

@@ -10,30 +10,31 @@
 use ir_core::{Body, OpId, Symbol, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::bounds::{Nest, Nests, buffer_extents, index_values};
+use super::bounds::{Nest, Nests, buffer_extents};
 use super::flatten::Flat;
-use super::tensor_of;
+use crate::compute::tensor_of;
 use crate::compute::{Intrinsic, Load, LoadIf, Stage as StageView, Yield, is_same_kind};
+use crate::index::values::index_values;
 use crate::index::{Index, Indices, Range, Var};
 use crate::loops::ForKind;
 use crate::scalar::Check;
-use crate::schedule::{Attach, Refused, Schedule};
+use crate::schedule::state::{Attach, Refused, Schedule};
 
 /// A call in the place of loops.
 #[derive(Clone, Debug)]
-pub(super) struct PartCall {
+pub(crate) struct PartCall {
     /// The position of the outermost loop that it replaces.
-    pub(super) position: usize,
-    pub(super) kernel: Symbol,
+    pub(crate) position: usize,
+    pub(crate) kernel: Symbol,
     /// Whether it combines into the result.
-    pub(super) update: bool,
+    pub(crate) update: bool,
     /// The tensors, inputs first, each with where its part starts.
-    pub(super) parts: Vec<(ValueId, Index)>,
+    pub(crate) parts: Vec<(ValueId, Index)>,
 }
 
 /// Finds the calls of all tensorized stages. Refused where one does not compute what its intrinsic
 /// does.
-pub(super) fn tensorize(
+pub(crate) fn tensorize(
     schedule: &Schedule,
     flat: &Flat,
     nests: &mut Nests,
@@ -105,7 +106,7 @@ impl Matcher<'_> {
 
     fn check_loops(&self, position: usize) -> Result<(), Refused> {
         let Matcher { schedule, nest, intrinsic, .. } = self;
-        let kind = |axis: &crate::schedule::Axis| schedule.axes[axis.0].kind;
+        let kind = |axis: &crate::schedule::state::Axis| schedule.axes[axis.0].kind;
         for (number, level) in nest.loops.iter().enumerate() {
             let name = schedule.axis_name(level.axis);
             let kind = kind(&level.axis);

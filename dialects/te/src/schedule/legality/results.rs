@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::schedule::{Attach, Axis, Refused, Relation, Schedule, Stage};
+use crate::schedule::state::{Attach, Axis, Refused, Relation, Schedule, Stage};
 
 /// What an iteration of the loops around covers of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,11 +3,11 @@
 use ir_core::{AttrDict, BlockId, Body, InsertPoint, OpFields, OpId, OpParts, Type, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::simplify::drop_unused;
-use super::{Alloc, Atomic, Store};
+use super::forms::{Form, operands_in_text};
 use crate::compute::{Load, LoadIf};
+use crate::loops::simplify::drop_unused;
+use crate::loops::{Alloc, Atomic, Store};
 use crate::scalar::Constant;
-use crate::text::{Form, operands_in_text};
 
 /// Drops the dimensions of extent 1 of buffers, makes constants in the blocks that use them, and
 /// puts what has no effect where its first user stands, in the order of the text, so that as much
