@@ -180,7 +180,8 @@ impl<'t> Reader<'t> {
         let token = self.cursor.expect(TokenKind::String)?;
         let version = token.name(self.cursor.source);
         if !known().any(|known| version == known) {
-            let known: Vec<String> = known().map(|version| format!("\"{version}\"")).collect();
+            let mut known: Vec<String> = known().map(|version| format!("\"{version}\"")).collect();
+            known.dedup();
             let message = format!("expected version {}, found \"{version}\"", known.join(" or "));
             let place = self.cursor.span(token);
             self.cursor.report(Diagnostic::error(codes::VERSION, message).at(place));
