@@ -12,8 +12,7 @@ use ir_core::{
     Type, ValueId,
 };
 use relay::inference::{self, DataTypes, Surroundings};
-use relay::language::{Construct, Constructor, FUNC, Global, Match, TYPE};
-use relay::text::EXTERNAL;
+use relay::language::{Construct, Constructor, EXTERNAL, FUNC, Global, Match, TYPE};
 
 use crate::effects::{EffectSummaries, referenced_functions};
 

@@ -87,7 +87,7 @@ pub fn dialect() -> Dialect {
         name: "relay",
         doc: "A purely functional, statically typed tensor language.",
         register: |registry: &mut Registry| {
-            relay::language::register(registry);
+            relay::register(registry);
             for family in FAMILIES {
                 (family.register)(registry);
             }

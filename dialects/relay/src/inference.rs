@@ -20,7 +20,7 @@
 mod checks;
 mod codes;
 mod engine;
-mod environment;
+pub(crate) mod environment;
 mod extents;
 mod finish;
 mod forms;
@@ -29,31 +29,25 @@ mod kinds;
 mod order;
 mod patterns;
 mod rebuild;
-mod solver;
+pub(crate) mod signatures;
+pub(crate) mod solver;
 
-use std::fmt;
 use std::sync::Arc;
 
 use ir_core::{
-    Body, Diagnostic, FuncMut, FunctionType, Module, Registry, Signature, Signatures, Span, Symbol,
-    Type, TypeData,
+    Body, Diagnostic, FuncMut, Module, Registry, Signature, Signatures, Span, Symbol, Type,
 };
 use rustc_hash::FxHashMap;
 
 pub use codes::CODES;
-pub use environment::DataTypes;
-pub(crate) use environment::Undeclared;
-pub(crate) use forms::constructor_type;
+pub use environment::{DataTypes, Surroundings, data_types};
 pub use join::TypeArguments;
-pub(crate) use solver::Solver;
-
-pub use environment::Surroundings;
 pub use order::open_callees;
+pub use signatures::{declared_type, is_callable};
 
-use crate::language::FUNC;
-use crate::text::EXTERNAL;
 use engine::Engine;
 use environment::Environment;
+use signatures::is_function;
 
 /// Infers the type of every value and every function of `module`. Errors and warnings come back
 /// in the order of their places; what could not be inferred stays unknown.
@@ -182,66 +176,4 @@ pub fn in_source_order(diagnostics: &mut [Diagnostic]) {
     diagnostics.sort_by_key(|diagnostic| {
         diagnostic.primary.as_ref().map(|label| (label.span.file, label.span.start))
     });
-}
-
-/// The type of a function as its signature and its parameters declare it.
-pub fn declared_type(signature: &Signature, body: &Body) -> Type {
-    let params = body.block_args(body.entry());
-    match signature.ty.as_function() {
-        Some(function) if function.params.len() == params.len() => {
-            let either = |(declared, value): (&Type, _)| match declared.is_unknown() {
-                true => body.ty(value),
-                false => *declared,
-            };
-            Type::new(TypeData::Function(FunctionType {
-                type_params: function.type_params.clone(),
-                params: function.params.iter().zip(params.iter().copied()).map(either).collect(),
-                result: function.result,
-            }))
-        }
-        // The block decides: it is what calls bind their arguments to.
-        declared => Type::new(TypeData::Function(FunctionType {
-            type_params: declared.map_or_else(Default::default, |f| f.type_params.clone()),
-            params: params.iter().map(|value| body.ty(*value)).collect(),
-            result: declared.map_or_else(Type::unknown, |f| f.result),
-        })),
-    }
-}
-
-/// The data types that `signatures` declare.
-pub fn data_types(signatures: &Signatures) -> Arc<DataTypes> {
-    signatures.derived(|signatures| {
-        DataTypes::new(signatures.iter().map(|(name, signature)| (*name, signature)))
-    })
-}
-
-/// Whether bodies may refer to the item.
-pub fn is_callable(signature: &Signature) -> bool {
-    is_function(signature) || signature.op == EXTERNAL
-}
-
-/// Whether `item` is a function.
-fn is_function(signature: &Signature) -> bool {
-    signature.op == FUNC
-}
-
-/// Something written into a message: in full where it is short. A type may share parts, and be
-/// exponentially larger in text than in memory.
-pub(crate) fn shown<T: fmt::Display>(value: T) -> String {
-    const LIMIT: usize = 400;
-    struct Limited(String);
-    impl fmt::Write for Limited {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            if self.0.len() + text.len() > LIMIT {
-                return Err(fmt::Error);
-            }
-            self.0.push_str(text);
-            Ok(())
-        }
-    }
-    let mut text = Limited(String::new());
-    if fmt::write(&mut text, format_args!("{value}")).is_err() {
-        text.0.push('…');
-    }
-    text.0
 }

@@ -4,6 +4,7 @@
 //! type is an item of kind [`TYPE`]. Order in a block is A-normal form; `let` and graph bindings
 //! are both values, told apart by their name hint.
 
+pub(crate) mod items;
 mod reducing;
 mod verify;
 
@@ -14,12 +15,32 @@ use ir_core::{
 };
 use rustc_hash::FxHashSet;
 
-/// The kind of a function item. Its signature holds the function type and, as attributes, what
-/// the source wrote after the parameters (`Primitive=1`).
-pub const FUNC: &str = "relay.func";
+pub use items::{AdtDecl, ConstructorDecl, EXTERNAL, EXTERNAL_TYPE, FUNC, TYPE};
 
-/// The kind of a data type item; its signature's attributes are an [`AdtDecl`].
-pub const TYPE: &str = "relay.type";
+/// The operations that are forms of the language: written with syntax of their own, not as calls.
+pub(crate) const FORMS: [&str; 15] = [
+    "constant",
+    "global",
+    "operator",
+    "constructor",
+    "construct",
+    "call",
+    "tuple",
+    "tuple_get",
+    "fn",
+    "if",
+    "match",
+    "ref",
+    "ref_read",
+    "ref_write",
+    "yield",
+];
+
+/// Whether operation `relay.NAME` is a form of the language, not an operator that is called by
+/// name.
+pub fn is_form(name: &str) -> bool {
+    FORMS.contains(&name)
+}
 
 /// The attribute of a kernel that gives its operand another shape and computes nothing.
 pub const RESHAPE_ONLY: &str = "relay.reshape_only";
@@ -290,60 +311,6 @@ impl Pattern {
     }
 }
 
-/// The declaration of a data type.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct AdtDecl {
-    /// Type parameters.
-    pub params: Vec<Symbol>,
-    /// Constructors in declared order; their position is their tag.
-    pub constructors: Vec<ConstructorDecl>,
-    /// Whether it is `extern`: its values are made outside.
-    pub is_extern: bool,
-}
-
-/// The declaration of a constructor.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConstructorDecl {
-    /// Name, unique in the module.
-    pub name: Symbol,
-    /// Types of the fields, in terms of the data type's parameters.
-    pub fields: Vec<Type>,
-}
-
-impl AdtDecl {
-    /// This declaration as the attributes of a [`TYPE`] item.
-    pub fn to_attrs(&self) -> AttrDict {
-        let names = |names: &[Symbol]| names.iter().map(Symbol::to_string).collect::<Vec<_>>();
-        let constructors: Vec<AttrDict> = self
-            .constructors
-            .iter()
-            .map(|c| AttrDict::empty().with("name", &c.name.to_string()).with("fields", &c.fields))
-            .collect();
-        AttrDict::empty()
-            .with("params", &names(&self.params))
-            .with("constructors", &constructors)
-            .with("extern", &self.is_extern)
-    }
-
-    /// The declaration in the attributes of a [`TYPE`] item; `None` where they are not one.
-    pub fn from_attrs(attrs: AttrDict) -> Option<AdtDecl> {
-        let params: Vec<String> = attrs.value("params")?;
-        let constructors: Vec<AttrDict> = attrs.value("constructors")?;
-        let constructors = constructors
-            .into_iter()
-            .map(|c| {
-                let name: String = c.value("name")?;
-                Some(ConstructorDecl { name: Symbol::new(&name), fields: c.value("fields")? })
-            })
-            .collect::<Option<_>>()?;
-        Some(AdtDecl {
-            params: params.iter().map(|name| Symbol::new(name)).collect(),
-            constructors,
-            is_extern: attrs.value("extern")?,
-        })
-    }
-}
-
 /// The parameters of a `relay.fn` operation: its block's arguments without the function itself.
 pub fn fn_params(body: &Body, op: OpId) -> &[ValueId] {
     let args = body.block_args(body.region_block(op, 0));
@@ -441,10 +408,9 @@ pub fn register(registry: &mut Registry) {
         ..ItemDef::new(TYPE, "A data type: its attributes name parameters and constructors.")
     });
     registry.add_item(ItemDef::new(
-        crate::text::EXTERNAL,
+        EXTERNAL,
         "A function of the original's tensor-level language, kept as text.",
     ));
-    registry.add_syntax(&crate::text::RelaySyntax);
     registry.add_op(Constant::info().with(MakeZero(zeros)));
     registry.add_op(<Global as Op>::info().with(DropParameter(reducing::drop_parameter)));
     registry.op::<Operator>();

@@ -20,3 +20,10 @@ pub mod language;
 pub mod prelude;
 pub mod text;
 pub mod types;
+
+/// Adds the forms of the language and its text. The whole dialect, `relay_operators::dialect()`, has
+/// operators too.
+pub fn register(registry: &mut ir_core::Registry) {
+    language::register(registry);
+    registry.add_syntax(&text::RelaySyntax);
+}

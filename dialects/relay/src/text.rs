@@ -31,46 +31,11 @@ use ir_core::{Module, Registry};
 
 pub use types::DTYPES;
 
-use crate::language::{AdtDecl, FUNC, TYPE};
+use crate::language::{AdtDecl, EXTERNAL, FUNC, TYPE};
 use metadata::{Metadata, Section};
 use parser::Parser;
 use printer::Printer;
 use references::Words;
-
-/// The kind of an item that is a function of the original's tensor-level language: text that is
-/// kept, and not understood.
-pub const EXTERNAL: &str = "relay.external";
-
-/// The type of a reference to an [`EXTERNAL`] item. Nothing but `vm.invoke_tvm_op` takes one.
-pub const EXTERNAL_TYPE: &str = "tir.PrimFunc";
-
-/// The operations that are forms of the language: written with syntax of their own, not as calls.
-const FORMS: [&str; 15] = [
-    "constant",
-    "global",
-    "operator",
-    "constructor",
-    "construct",
-    "call",
-    "tuple",
-    "tuple_get",
-    "fn",
-    "if",
-    "match",
-    "ref",
-    "ref_read",
-    "ref_write",
-    "yield",
-];
-
-/// Whether operation `relay.NAME` is a form of the language, not an operator that is called by
-/// name.
-pub fn is_form(name: &str) -> bool {
-    FORMS.contains(&name)
-}
-
-/// What is said where a text has no metadata section.
-const NO_METADATA: &str = "the text has no `#[metadata]` section";
 
 /// The words that items start with.
 const STARTS: [Start; 4] = [
@@ -115,7 +80,7 @@ impl Syntax for RelaySyntax {
     fn metadata(&self, section: Option<&str>) -> Opaque {
         Opaque::new::<Section>(match section {
             Some(section) => Metadata::of_section(section).map(Arc::new),
-            None => Err(NO_METADATA.to_string()),
+            None => Err(metadata::NO_METADATA.to_string()),
         })
     }
 

@@ -195,7 +195,7 @@ impl List {
 /// What text calls an operator; `None` for operations that are written in other ways.
 fn operator_name(def: &OpDef) -> Option<&'static str> {
     let name = def.name.strip_prefix("relay.")?;
-    (!relay::text::is_form(name)).then_some(name)
+    (!relay::language::is_form(name)).then_some(name)
 }
 
 fn markdown(text: &str) -> Value {

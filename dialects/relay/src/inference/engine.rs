@@ -11,10 +11,11 @@ use ir_core::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::checks::Place;
+use super::codes;
 use super::environment::{Environment, Rule};
 use super::kinds::{Kinds, Problem, Scope};
+use super::signatures::shown;
 use super::solver::{Fit, Mismatch, Mode, RelationId, Solver, Variable};
-use super::{codes, shown};
 use crate::language::{short_name, yielded};
 
 /// A function under inference.
@@ -97,7 +98,7 @@ impl<'e, 'a> Engine<'e, 'a> {
 
     /// Adds a function. Its type is opened: unknown parts become variables.
     pub(super) fn add(&mut self, name: Symbol, signature: &'e mut Signature, body: &'e mut Body) {
-        let declared = super::declared_type(signature, body);
+        let declared = super::signatures::declared_type(signature, body);
         let ty = self.solver.open(declared, false);
         let (open, matches) = (Vec::new(), Vec::new());
         self.by_name.insert(name, self.units.len());

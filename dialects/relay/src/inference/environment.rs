@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::{
-    Diagnostic, OpInfo, Registry, Signature, Signatures, Span, Symbol, Type, TypeData, TypeParam,
+    Diagnostic, FunctionType, OpInfo, Registry, Signature, Signatures, Span, Symbol, Type,
+    TypeData, TypeParam,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
@@ -15,7 +16,7 @@ use super::codes;
 use super::kinds::{Kinds, Scope};
 use super::rebuild::for_each_part;
 use super::solver::{Substitution, substitute};
-use crate::language::{AdtDecl, TYPE};
+use crate::language::items::{AdtDecl, TYPE};
 
 /// The forms of the language whose types unification finds; everything else has a relation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -243,7 +244,7 @@ impl DeclaredTypes for Types<'_> {
 
 impl DeclaredTypes for Signatures {
     fn is_immutable(&self, name: Symbol) -> bool {
-        super::data_types(self).is_immutable(name)
+        data_types(self).is_immutable(name)
     }
 }
 
@@ -307,4 +308,27 @@ impl<'a> Environment<'a> {
         let info = self.registry.info(name)?;
         Some(self.forms.get(&name).map_or(Rule::Relation(info), |form| Rule::Form(*form)))
     }
+}
+
+/// The data types that `signatures` declare.
+pub fn data_types(signatures: &Signatures) -> Arc<DataTypes> {
+    signatures.derived(|signatures| {
+        DataTypes::new(signatures.iter().map(|(name, signature)| (*name, signature)))
+    })
+}
+
+/// The function type of constructor `name`: polymorphic in the parameters of its data type.
+pub(crate) fn constructor_type(types: &DataTypes, name: Symbol) -> Option<Type> {
+    let (adt_name, adt, tag) = types.constructor(name)?;
+    let constructor = adt.decl.constructors.get(tag)?;
+    let params =
+        adt.decl.params.iter().zip(&adt.shape_params).map(|(name, is_shape)| match is_shape {
+            true => TypeParam::Dim(ir_core::Dim::parameter(*name)),
+            false => TypeParam::Type(Type::parameter(*name)),
+        });
+    Some(Type::new(TypeData::Function(FunctionType {
+        type_params: adt.decl.params.as_slice().into(),
+        params: constructor.fields.as_slice().into(),
+        result: Type::named(adt_name, params),
+    })))
 }

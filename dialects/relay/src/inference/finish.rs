@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::codes;
 use super::engine::Engine;
 use super::patterns;
-use super::shown;
+use super::signatures::shown;
 use super::solver::Variable;
 use crate::language::Match;
 use crate::types::free_parameters;

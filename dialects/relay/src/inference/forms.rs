@@ -8,9 +8,10 @@ use ir_core::{
 
 use rustc_hash::FxHashSet;
 
+use super::codes;
 use super::engine::Engine;
-use super::environment::{Form, Rule};
-use super::{codes, shown};
+use super::environment::{Form, Rule, constructor_type};
+use super::signatures::shown;
 use crate::language::{
     Call, Construct, Constructor, Global, If, Match, Operator, Pattern, RefRead, RefWrite,
     TupleGet, fn_params, fn_self, operator, yielded,
@@ -851,23 +852,4 @@ impl<'e, 'a> Engine<'e, 'a> {
         }
         adt.fields(tag, &params)
     }
-}
-
-/// The function type of constructor `name`: polymorphic in the parameters of its data type.
-pub(crate) fn constructor_type(
-    types: &super::environment::DataTypes,
-    name: Symbol,
-) -> Option<Type> {
-    let (adt_name, adt, tag) = types.constructor(name)?;
-    let constructor = adt.decl.constructors.get(tag)?;
-    let params =
-        adt.decl.params.iter().zip(&adt.shape_params).map(|(name, is_shape)| match is_shape {
-            true => TypeParam::Dim(ir_core::Dim::parameter(*name)),
-            false => TypeParam::Type(Type::parameter(*name)),
-        });
-    Some(Type::new(TypeData::Function(FunctionType {
-        type_params: adt.decl.params.as_slice().into(),
-        params: constructor.fields.as_slice().into(),
-        result: Type::named(adt_name, params),
-    })))
 }

@@ -5,7 +5,7 @@ use ir_core::graph::strongly_connected;
 use ir_core::{Body, Module, Signature, Symbol};
 use rustc_hash::FxHashMap;
 
-use super::{declared_type, is_function};
+use super::signatures::{declared_type, is_function};
 use crate::language::Global;
 
 /// Groups of mutually recursive functions without a complete type, callees first, and every other

@@ -749,7 +749,7 @@ mod tests {
         });
         builder.yields(last);
         let mut registry = Registry::new();
-        crate::language::register(&mut registry);
+        crate::register(&mut registry);
         let unit = compile_body("main".into(), None, &builder.body, &registry);
         assert_eq!(unit.functions[0].slots, 1);
     }

@@ -8,8 +8,9 @@ use super::{
     Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefCreate, RefRead, RefWrite,
     Tuple, TupleGet, fn_params, fn_self, yielded,
 };
-use crate::inference::{Solver, Undeclared, constructor_type, data_types, shown};
-use crate::text::EXTERNAL;
+use crate::inference::environment::{Undeclared, constructor_type, data_types};
+use crate::inference::signatures::shown;
+use crate::inference::solver::Solver;
 
 fn ty(cx: &VerifyCx<'_>, value: ValueId) -> Type {
     cx.body.ty(value)
@@ -97,7 +98,7 @@ pub(super) fn global(cx: &VerifyCx<'_>) -> Result<(), String> {
     let Some(signature) = cx.signatures.get(&global.name) else {
         return Err(format!("unknown function `@{}`", global.name));
     };
-    if signature.op != super::FUNC && signature.op != EXTERNAL {
+    if signature.op != super::FUNC && signature.op != super::EXTERNAL {
         return Err(format!("`@{}` is no function", global.name));
     }
     let what = || format!("`@{}`", global.name);

@@ -11,8 +11,8 @@ use super::attributes::AttrList;
 use super::codes;
 use super::parser::{Function, Meaning, Parser};
 use super::sinking::sink_graph_bindings;
-use super::{EXTERNAL, EXTERNAL_TYPE};
 use crate::language::{AdtDecl, ConstructorDecl, FUNC, TYPE};
+use crate::language::{EXTERNAL, EXTERNAL_TYPE};
 
 /// The key of a function's attributes under which those of its parameters stand: a list with one
 /// dictionary for each parameter.

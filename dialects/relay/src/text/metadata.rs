@@ -13,6 +13,9 @@ use ir_core::{Attr, AttrData, AttrDict, DType, DTypeKind, Symbol, TensorData};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+/// What is said where a text has no metadata section.
+pub(super) const NO_METADATA: &str = "the text has no `#[metadata]` section";
+
 /// The key under which an attribute dictionary names the kind of its node.
 pub(super) const KIND: &str = "type_key";
 

@@ -13,10 +13,10 @@ use ir_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::FORMS;
 use super::metadata::{Metadata, Section};
 use super::references::{Uses, Words};
 use super::types::TypeParams;
+use crate::language::FORMS;
 use crate::language::operator;
 
 /// Reads one item of a text after the other.
@@ -180,7 +180,7 @@ impl<'t> Parser<'t> {
     pub(super) fn metadata(&self) -> Result<Arc<Metadata>, String> {
         match self.around.metadata().as_ref().and_then(Opaque::get::<Section>) {
             Some(section) => section.clone(),
-            None => Err(super::NO_METADATA.to_string()),
+            None => Err(super::metadata::NO_METADATA.to_string()),
         }
     }
 

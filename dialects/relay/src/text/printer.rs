@@ -16,12 +16,12 @@ use ir_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::FORMS;
 use super::declarations::{EXTERNAL_TEXT, PARAMETER_ATTRIBUTES, parameter_attributes};
 use super::literals::float_attr_text;
 use super::metadata::{KIND, MetadataWriter};
 use super::names::{Names, write_name, write_word};
 use super::sinking::covering_block;
+use crate::language::FORMS;
 use crate::language::{AdtDecl, FUNC, Pattern, TYPE, fn_params, fn_self};
 
 /// A value that is printed in place of the end of its block.

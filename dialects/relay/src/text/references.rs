@@ -8,9 +8,10 @@ use ir_core::text::module::{Linking, Outline, References};
 use ir_core::{Diagnostic, Item, OpId, Registry, Span, Symbol};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
+use super::codes;
 use super::parser::counted;
-use super::{FORMS, codes};
 use crate::inference::{DataTypes, data_types};
+use crate::language::FORMS;
 use crate::language::{AdtDecl, TYPE};
 use crate::types::is_built_in;
 
