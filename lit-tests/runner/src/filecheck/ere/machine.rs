@@ -1,7 +1,8 @@
 //! A backtracking machine that explores every path once.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
+
+use rustc_hash::FxHashSet;
 
 use super::Captures;
 
@@ -94,7 +95,7 @@ pub(super) fn longest_match(
         .collect();
     let mut slots: Vec<Option<usize>> = vec![None; 2 * (groups + 1)];
     let mut best: Option<(usize, Vec<Option<usize>>)> = None;
-    let mut visited: BTreeSet<State> = BTreeSet::new();
+    let mut visited: FxHashSet<State> = FxHashSet::default();
     let mut jobs = vec![Job::Explore { pc: 0, at: start }];
     while let Some(job) = jobs.pop() {
         let (mut pc, mut at) = match job {
