@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use ir_core::Registry;
 use lit_runner::lit::{self, Outcome};
 
-use crate::io::Io;
+use crate::process::io::Io;
 use crate::relay_opt;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(crate::registry);

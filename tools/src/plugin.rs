@@ -31,8 +31,10 @@ use ir_core::{Diagnostic, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use object::{Object, ObjectSegment};
 
-use crate::io::Io;
-use crate::relay_opt;
+use crate::driver::report::refuse;
+use crate::process::exit::{INTERNAL, USAGE};
+use crate::process::io::{Io, plain};
+use crate::relay_opt::main_loaded;
 
 /// What the description in a file starts with.
 const START: &str = "relay-opt plugin, version ";
@@ -150,7 +152,7 @@ pub(crate) fn run(
     for path in paths {
         plugins.push((load(path)?, path.display().to_string()));
     }
-    let Some((first, first_path)) = plugins.first() else { return Ok(relay_opt::USAGE) };
+    let Some((first, first_path)) = plugins.first() else { return Ok(USAGE) };
     if let Some((_, path)) =
         plugins.iter().find(|(plugin, _)| plugin.enter as usize != first.enter as usize)
     {
@@ -219,7 +221,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
     if fs::metadata(path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
         return Err(failed("it is no regular file".to_string()));
     }
-    let bytes = fs::read(path).map_err(|error| failed(relay_opt::plain(&error)))?;
+    let bytes = fs::read(path).map_err(|error| failed(plain(&error)))?;
     let found = description(&bytes).ok_or_else(|| {
         failed("it is no plugin".to_string())
             .help("a plugin is a shared library with `plugin!`; `relay-opt plugin new` makes one")
@@ -245,7 +247,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
 fn load(path: &Path) -> Result<&'static Plugin, Diagnostic> {
     check(path)?;
     let failed = |what: String| failed(path, what);
-    let path = fs::canonicalize(path).map_err(|error| failed(relay_opt::plain(&error)))?;
+    let path = fs::canonicalize(path).map_err(|error| failed(plain(&error)))?;
     // SAFETY: its description says that the file was made by `plugin!` of these sources with this
     // compiler. Its initializers are those of the Rust standard library, and what its author wrote.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
@@ -309,11 +311,11 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
                 let message = format!("the plugin `{path}` does not register: {message}");
                 let error = Diagnostic::error("E0742", message)
                     .help("names of passes, operations, rules and targets must be new");
-                return relay_opt::refuse(error, &mut io);
+                return refuse(error, &mut io);
             }
         }
         let start = Instant::now();
-        let status = relay_opt::main_loaded(&registry, &arguments, &mut io);
+        let status = main_loaded(&registry, &arguments, &mut io);
         // Servers and `--watch` wait for people.
         let waits = arguments.iter().any(|argument| argument == "lsp" || argument == "--watch");
         if cfg!(debug_assertions) && !waits && start.elapsed() >= PATIENCE {
@@ -323,7 +325,7 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
         status
     };
     // A panic must not leave a function of C.
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or(relay_opt::INTERNAL)
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(INTERNAL)
 }
 
 /// A stream of the program, in the library.

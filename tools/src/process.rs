@@ -1,12 +1,17 @@
 //! relay-opt as a process, and within one.
 
+pub mod exit;
+pub(crate) mod interrupt;
+pub mod io;
+pub(crate) mod progress;
+
 use std::io::{BufWriter, IsTerminal, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ir_core::Registry;
 
-use crate::io::Io;
+use crate::process::io::Io;
 use crate::relay_opt;
 
 /// Runs relay-opt on the arguments and streams of this process, with what `registry` holds. The
@@ -24,7 +29,7 @@ pub fn run_process(registry: &Registry) -> ExitCode {
         signals: true,
     };
     let status = relay_opt::main_with(registry, &args, &mut io);
-    ExitCode::from(u8::try_from(status).unwrap_or(relay_opt::INTERNAL as u8))
+    ExitCode::from(u8::try_from(status).unwrap_or(exit::INTERNAL as u8))
 }
 
 /// What a run of relay-opt within a process gave.

@@ -3,61 +3,24 @@
 //! [`main`] is the whole program without the process around it. A tool with passes of its own
 //! calls [`main_with`] with a registry that has them; see [`crate::registry`].
 
-mod args;
-mod bench_model;
-mod cached;
-mod calibrate;
-mod compile;
-mod complete;
-mod consent;
-mod crash;
-mod debug;
-mod egraph;
-mod emit;
-mod expectations;
-mod folder;
-mod input;
-mod inspect;
-mod language;
-mod model;
-mod optimize;
-mod plugin;
-mod profile;
-mod provenance;
-mod recorded;
-mod reference;
-mod replay;
-mod report;
-mod reproducers;
-mod rules;
-mod run_model;
-mod semantics;
-mod shell;
-mod strategies;
-mod targets;
-mod tree;
-mod view;
-mod watch;
-mod watchdog;
+pub(crate) mod args;
 
 use std::io;
 
-use ir_core::diagnostics::render;
+use ir_core::Registry;
 use ir_core::pipeline::Pipeline;
-use ir_core::{Diagnostic, Registry, SourceMap};
 
-use crate::io::Io;
+use crate::commands::optimize::{optimize, reference, watch};
+use crate::commands::{
+    bench, calibrate, compile, complete, completions, egraph, inspect, plugin, rules, run, view,
+};
+use crate::driver::report::refuse;
+use crate::driver::{crash, faults, model};
+use crate::process::exit::finish;
+use crate::process::io::Io;
 
-pub use watch::Wait;
-
-/// Success.
-pub const OK: i32 = 0;
-/// The input has errors.
-pub const DIAGNOSTICS: i32 = 1;
-/// The command line is wrong.
-pub const USAGE: i32 = 2;
-/// The compiler has an error.
-pub const INTERNAL: i32 = 3;
+pub use crate::commands::optimize::watch::Wait;
+pub use crate::process::exit::{DIAGNOSTICS, INTERNAL, OK, USAGE};
 
 /// Runs relay-opt with the arguments after its name and returns the exit status.
 pub fn main(args: &[String], io: &mut Io<'_>) -> i32 {
@@ -85,27 +48,6 @@ pub fn main_watching(
 pub(crate) fn main_loaded(registry: &Registry, args: &[String], io: &mut Io<'_>) -> i32 {
     let status = dispatch(registry, args, true, None, io);
     finish(status, io)
-}
-
-/// Reports an error that ends the program.
-pub(crate) fn refuse(error: Diagnostic, io: &mut Io<'_>) -> i32 {
-    let reported = render::human(&[error], &SourceMap::default(), io.styled, io.stderr);
-    finish(reported.map(|()| DIAGNOSTICS), io)
-}
-
-/// The exit status, with all output written.
-fn finish(status: io::Result<i32>, io: &mut Io<'_>) -> i32 {
-    let flushed = io.stdout.flush().and_then(|()| io.stderr.flush());
-    match status.and_then(|status| flushed.map(|()| status)) {
-        Ok(status) => status,
-        // Whoever read the output has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => OK,
-        Err(error) => {
-            // Standard error may be the stream that is broken; then nobody can be told.
-            let _ = writeln!(io.stderr, "error: cannot write the output: {}", plain(&error));
-            DIAGNOSTICS
-        }
-    }
 }
 
 /// Whether relay-opt takes `args`, without doing what they say: options, commands and passes exist.
@@ -166,8 +108,8 @@ fn command(
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     match &cli.command {
-        Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
-        Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
+        Some(args::Command::Run(command)) => run::run_model(command, registry, io),
+        Some(args::Command::Bench(command)) => bench::bench_model(command, registry, io),
         Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
         Some(args::Command::Calibrate(command)) => calibrate::calibrate(command, registry, io),
         Some(args::Command::Import(command)) => model::import(command, registry, io),
@@ -177,34 +119,28 @@ fn command(
             args::EgraphCommand::Extract(command) => egraph::extract(command, io),
         },
         Some(args::Command::Completions(command)) => {
-            shell::completions(command.shell, &cli.load_plugin, registry, io)
+            completions::completions(command.shell, &cli.load_plugin, registry, io)
         }
         Some(args::Command::Complete(command)) => complete::complete(command, registry, io),
-        Some(args::Command::Man(command)) => shell::man(&command.output, io),
+        Some(args::Command::Man(command)) => completions::man(&command.output, io),
         Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
         Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
-        Some(args::Command::Reduce(command)) => debug::reduce(command, registry, io),
-        Some(args::Command::Bisect(command)) => debug::bisect(command, registry, io),
-        Some(args::Command::Debug(command)) => debug::debug(command, registry, io),
+        Some(args::Command::Reduce(command)) => faults::reduce(command, registry, io),
+        Some(args::Command::Bisect(command)) => faults::bisect(command, registry, io),
+        Some(args::Command::Debug(command)) => faults::debug(command, registry, io),
         Some(args::Command::View(command)) => view::view(command, registry, io),
         None => match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None if cli.optimize.watch => watch::watch(&cli.optimize, pipeline, registry, wait, io),
-            None => optimize::optimize(&cli.optimize, pipeline, registry, io),
+            None => optimize(&cli.optimize, pipeline, registry, io),
         },
     }
 }
 
 /// Serves an editor on the standard streams.
 fn serve(registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
-    match lsp::serve(registry, &crate::codes::ALL, io.stdin, io.stdout)? {
+    match lsp::serve(registry, &crate::driver::codes::ALL, io.stdin, io.stdout)? {
         lsp::End::Orderly => Ok(OK),
         lsp::End::Abrupt => Ok(DIAGNOSTICS),
     }
-}
-
-/// The message of a system error without its number.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
 }

@@ -1,9 +1,5 @@
 //! The command line of relay-opt, one module for each group of commands.
 
-mod debugging;
-mod models;
-mod optimize;
-mod rewriting;
 mod surroundings;
 mod words;
 
@@ -14,16 +10,20 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueE
 
 use self::words::{misspelt, plugins_behind};
 
-pub(super) use self::debugging::{BisectPasses, Budget, DebugPasses, Fault, ReduceProgram};
-pub(super) use self::models::{
+pub(crate) use self::surroundings::{Complete, Completions, Lsp, Man, Plugin, PluginCommand};
+pub(crate) use self::words::command_help;
+pub(crate) use crate::commands::rules::arguments::{
+    Egraph, EgraphCommand, ExtractEgraph, Rules, RulesCommand,
+};
+use crate::driver::crash::Subject;
+pub(crate) use crate::driver::options::faults::{
+    BisectPasses, Budget, DebugPasses, Fault, ReduceProgram,
+};
+pub(crate) use crate::driver::options::optimize::{Optimize, Switch, TimingForm};
+pub(crate) use crate::driver::options::{
     BenchModel, Calibrate, CompileModel, Executor, ImportModel, InspectModel, Machine,
     ModelOptions, RunModel, ViewModel,
 };
-pub(super) use self::optimize::{Optimize, Switch, TimingForm};
-pub(super) use self::rewriting::{Egraph, EgraphCommand, ExtractEgraph, Rules, RulesCommand};
-pub(super) use self::surroundings::{Complete, Completions, Lsp, Man, Plugin, PluginCommand};
-pub(super) use self::words::command_help;
-use super::crash::Subject;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -38,19 +38,19 @@ use super::crash::Subject;
     disable_help_subcommand = true,
     max_term_width = 100
 )]
-pub(super) struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(super) command: Option<Command>,
+    pub(crate) command: Option<Command>,
     #[command(flatten)]
-    pub(super) optimize: Optimize,
+    pub(crate) optimize: Optimize,
     /// A shared library with passes, operations, rules or targets; see `relay-opt plugin`
     #[arg(long, value_name = "LIB", global = true, action = ArgAction::Append)]
-    pub(super) load_plugin: Vec<String>,
+    pub(crate) load_plugin: Vec<String>,
 }
 
 impl Cli {
     /// Tells commands that write reproducers of the plugins.
-    pub(super) fn note_plugins(&mut self) {
+    pub(crate) fn note_plugins(&mut self) {
         let plugins = match &mut self.command {
             None => &mut self.optimize.plugins,
             Some(Command::Reduce(command)) => &mut command.fault.plugins,
@@ -64,7 +64,7 @@ impl Cli {
 
 /// What there is besides optimizing.
 #[derive(Subcommand, Debug)]
-pub(super) enum Command {
+pub(crate) enum Command {
     Run(RunModel),
     Bench(BenchModel),
     Compile(CompileModel),
@@ -86,7 +86,7 @@ pub(super) enum Command {
 
 impl Command {
     /// The model that it compiles.
-    pub(super) fn subject(&self) -> Option<Subject<'_>> {
+    pub(crate) fn subject(&self) -> Option<Subject<'_>> {
         let (path, options) = match self {
             Command::Run(RunModel { model, options, .. })
             | Command::Bench(BenchModel { model, options, .. })
@@ -100,14 +100,14 @@ impl Command {
 
 /// How diagnostics print.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DiagnosticForm {
+pub(crate) enum DiagnosticForm {
     Human,
     Json,
     Sarif,
 }
 
 /// The parsed command line and the pipeline text that its options make, in their order.
-pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
+pub(crate) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     let args = plugins_behind(args);
     let words = std::iter::once("relay-opt").chain(args.iter().copied());
     let matches = match Cli::command().try_get_matches_from(words) {
@@ -133,12 +133,12 @@ pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
 }
 
 /// The command line as clap knows it.
-pub(super) fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
 /// The help of the program and of each of its commands, by name, as plain text.
-pub(super) fn help() -> Vec<(String, String)> {
+pub(crate) fn help() -> Vec<(String, String)> {
     let mut command = Cli::command();
     command.build();
     let mut help = Vec::new();
@@ -155,7 +155,7 @@ pub(super) fn help() -> Vec<(String, String)> {
 }
 
 /// A time as the command line says it, in seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.filter(|time| !time.is_zero()).ok_or("expected seconds, more than 0".to_string())
 }

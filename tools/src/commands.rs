@@ -1,0 +1,14 @@
+//! The subcommands, each of which knows no other one.
+
+pub(crate) mod bench;
+pub(crate) mod calibrate;
+pub(crate) mod compile;
+pub(crate) mod complete;
+pub(crate) mod completions;
+pub(crate) mod egraph;
+pub(crate) mod inspect;
+pub(crate) mod optimize;
+pub(crate) mod plugin;
+pub(crate) mod rules;
+pub(crate) mod run;
+pub(crate) mod view;
