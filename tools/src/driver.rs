@@ -12,6 +12,7 @@ pub(crate) mod input;
 pub(crate) mod language;
 pub(crate) mod model;
 pub(crate) mod options;
+pub(crate) mod plugin;
 pub(crate) mod profile;
 pub(crate) mod provenance;
 pub(crate) mod recorded;

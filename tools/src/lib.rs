@@ -11,7 +11,8 @@ pub mod worker;
 use ir_core::Registry;
 
 pub use driver::{codes, reference, strategies};
-pub use process::{Ran, exit, io, run_process, run_within};
+pub use process::{Ran, exit, io};
+pub use relay_opt::{run_process, run_within};
 
 /// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A
 /// tool of your own starts from this and adds to it.

@@ -1,4 +1,4 @@
-//! Plugins in shared libraries.
+//! Commands with plugins, which are shared libraries.
 //!
 //! A plugin is linked with relay-opt as a shared library (the crate `relay-opt-shared`), so that
 //! there is one copy of everything that they have in common: interned types, hooks found by their
@@ -29,26 +29,14 @@ use std::time::{Duration, Instant};
 use ir_core::pipeline::catch_panic;
 use ir_core::{Diagnostic, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use object::{Object, ObjectSegment};
 
+use crate::driver::plugin::{REBUILD, check, failed};
 use crate::driver::report::refuse;
 use crate::process::exit::{INTERNAL, USAGE};
 use crate::process::io::{Io, plain};
 use crate::relay_opt::main_loaded;
 
-/// What the description in a file starts with.
-const START: &str = "relay-opt plugin, version ";
-
-/// The version, compiler and sources that a plugin was built with, as its file holds them.
-pub const DESCRIPTION: &str = concat!(
-    "relay-opt plugin, version ",
-    env!("CARGO_PKG_VERSION"),
-    ", ",
-    env!("RELAY_OPT_COMPILER"),
-    ", build ",
-    env!("RELAY_OPT_BUILD"),
-    ";"
-);
+pub use crate::driver::plugin::DESCRIPTION;
 
 /// The name under which a plugin is found.
 const SYMBOL: &str = "RELAY_OPT_PLUGIN";
@@ -190,11 +178,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: &str = "this plugin, and relay-opt with it, was built without all optimizations; \
                     `relay-opt plugin build --release` makes it faster";
 
-const REBUILD: &str = "build it again, with `relay-opt plugin build`";
-
 /// Something in `registry` that relay-opt does not have.
 fn own(registry: &Registry) -> Option<&'static str> {
-    let base = crate::registry();
+    let base = runtime::registry();
     let mut passes = registry.passes().map(|pass| pass.name);
     let mut ops = registry.ops().map(|info| info.def.name);
     let mut targets = target_core::targets(registry).all().iter().map(|target| target.name);
@@ -205,42 +191,6 @@ fn own(registry: &Registry) -> Option<&'static str> {
             let known = target_core::targets(&base).all();
             targets.find(|name| known.iter().all(|target| target.name != *name))
         })
-}
-
-fn failed(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error("E0740", format!("cannot load the plugin `{}`: {what}", path.display()))
-}
-
-/// Checks that the file at `path` is a plugin of this build, without loading it.
-///
-/// # Errors
-/// When it is not, with both versions where they differ.
-pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
-    let failed = |what: String| failed(path, what);
-    // A pipe or device may have no end, and none can be loaded.
-    if fs::metadata(path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
-        return Err(failed("it is no regular file".to_string()));
-    }
-    let bytes = fs::read(path).map_err(|error| failed(plain(&error)))?;
-    let found = description(&bytes).ok_or_else(|| {
-        failed("it is no plugin".to_string())
-            .help("a plugin is a shared library with `plugin!`; `relay-opt plugin new` makes one")
-    })?;
-    let shown = |text: &str| text.trim_start_matches(START).trim_end_matches(';').to_string();
-    if found != DESCRIPTION {
-        let message = format!("`{}` is a plugin for another relay-opt", path.display());
-        return Err(Diagnostic::error("E0741", message)
-            .note(format!("the plugin is for version {}", shown(&found)))
-            .note(format!("this is version {}", shown(DESCRIPTION)))
-            .help(REBUILD));
-    }
-    // The system's loader maps segments without a look at the length of the file.
-    let whole = object::File::parse(&*bytes)
-        .is_ok_and(|file| file.segments().all(|segment| segment.data().is_ok()));
-    if !whole {
-        return Err(failed("the file is not complete".to_string()).help(REBUILD));
-    }
-    Ok(())
 }
 
 /// Loads a plugin for the rest of the process.
@@ -267,15 +217,6 @@ fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// The description in a plugin's file.
-fn description(bytes: &[u8]) -> Option<String> {
-    memchr::memmem::find_iter(bytes, START.as_bytes()).find_map(|start| {
-        let rest = &bytes[start..bytes.len().min(start + 1000)];
-        let text = str::from_utf8(&rest[..=memchr::memchr(b';', rest)?]).ok()?;
-        (!text.contains(char::is_control)).then(|| text.to_string())
-    })
-}
-
 /// Runs a command in the library that the plugins are linked with, which this is.
 unsafe extern "C" fn enter(call: *const Call) -> i32 {
     // SAFETY: `run` gives an initialized call with arrays of these lengths, which live until this
@@ -300,7 +241,7 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
         signals: call.signals,
     };
     let run = || {
-        let mut registry = crate::registry();
+        let mut registry = runtime::registry();
         for loaded in plugins {
             // SAFETY: `load` found it in a library that is never unloaded and is linked with this
             // one, as `run` checked, so that the types are the same.

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Instant;
 
+use clap::{ArgAction, Args};
 use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Spread, TensorData, Type};
 use relay::arrays;
 use runtime::peak::{self, Peak};
@@ -10,15 +11,45 @@ use runtime::profile::Profile;
 use runtime::{BuildTimes, MAIN, Parameter, Parameters, Program, memory};
 use serde_json::json;
 
-use crate::commands::run::{load, name_unchecked};
+use crate::driver::model::load;
 use crate::driver::model::name_extents;
+use crate::driver::options::{DiagnosticForm, Kernels, ModelOptions, name_unchecked};
 use crate::driver::profile;
 use crate::driver::report::Reporter;
 use crate::driver::targets::target;
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::Io;
 use crate::process::progress::Bar;
-use crate::relay_opt::args::{BenchModel, DiagnosticForm};
+
+/// Compiles a model and measures how long it runs.
+#[derive(Args, Debug)]
+pub(crate) struct BenchModel {
+    /// The model; `-` is standard input
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) options: ModelOptions,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
+    /// Constants for parameters, by name: a .npz or .safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<String>,
+    /// Parameters that stay inputs; the others without an array become random constants. The
+    /// default is the first
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    pub(crate) input: Vec<String>,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) fill: u64,
+    /// Measures for so many seconds
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Measures each kernel too, and what the machine can do at best
+    #[arg(long)]
+    pub(crate) profile: bool,
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// What was measured.
 struct Measured {

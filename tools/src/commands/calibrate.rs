@@ -3,16 +3,30 @@
 use std::io;
 use std::path::PathBuf;
 
+use clap::Args;
 use ir_core::{Diagnostic, Registry};
 use runtime::calibrate::{Measured, measure};
 use serde_json::{Map, json};
 use target_core::Calibration;
 
+use crate::driver::options::{DiagnosticForm, Machine};
 use crate::driver::report::Reporter;
 use crate::driver::targets::target;
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::Io;
-use crate::relay_opt::args::{Calibrate, DiagnosticForm};
+
+/// Measures what kernels cost on this machine, and keeps it.
+///
+/// A few seconds of small kernels, compiled as those of programs are. The costs are used by whatever
+/// names them: `--target 'c{costs=measured}'`, and `--pass 'fuse{target=c{costs=measured}}'`.
+#[derive(Args, Debug)]
+pub(crate) struct Calibrate {
+    #[command(flatten)]
+    pub(crate) machine: Machine,
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Runs the subcommand and returns the exit status.
 ///

@@ -5,18 +5,53 @@ mod folder;
 use std::io;
 use std::path::Path;
 
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use ir_core::{Diagnostic, Module, Registry};
 use runtime::{BuildOptions, Package, Parameters};
 use target_core::package::File;
 
-use crate::commands::run::load;
+use crate::driver::model::load;
 use crate::driver::model::name_extents;
+use crate::driver::options::{DiagnosticForm, Kernels, ModelOptions};
 use crate::driver::report::Reporter;
 use crate::driver::targets::target;
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::Io;
 use crate::process::progress::Bar;
-use crate::relay_opt::args::{CompileModel, DiagnosticForm};
+
+/// Compiles a model to C that needs nothing of this program.
+///
+/// Writes the code, its header and weights, an example with a Makefile, and a manifest. See
+/// `docs/compile.md`.
+#[derive(Args, Debug)]
+pub(crate) struct CompileModel {
+    /// The model: text, or `.onnx`; `-` is standard input
+    pub(crate) model: String,
+    /// The folder to write to: a new or empty one, or one that holds what this command wrote before
+    #[arg(short, long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) output: String,
+    #[command(flatten)]
+    pub(crate) options: ModelOptions,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
+    /// Constants for parameters, by name: a .npz or .safetensors file. The other parameters are
+    /// inputs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<String>,
+    /// Inputs of the example, by name: a .npz or .safetensors file. They are written beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) inputs: Option<String>,
+    /// Seed of the random numbers that the example takes for its other inputs, as `run` does
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) fill: u64,
+    /// What files and functions are called: `NAME.c`, `NAME_run`
+    #[arg(long, value_name = "NAME", default_value = "model")]
+    pub(crate) name: String,
+    /// Writes to the folder even if it holds other files; those of the same names are replaced
+    #[arg(long)]
+    pub(crate) force: bool,
+}
 
 /// Runs the subcommand and returns the exit status.
 ///

@@ -5,22 +5,38 @@
 
 use std::io;
 
-use clap::{Arg, Command};
+use clap::{Arg, Args, Command};
 use ir_core::Registry;
 use ir_core::pass::OptionField;
 
+use crate::driver::codes;
 use crate::driver::emit::FORMS;
 use crate::process::exit::OK;
 use crate::process::io::Io;
-use crate::relay_opt::args::{self, Complete};
 use relay::language::short_name;
+
+/// Prints what may stand at the end of a command line: `files`, and `word WORD` for each word.
+///
+/// The scripts that `completions` prints ask this.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct Complete {
+    /// The command line up to the cursor
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) line: String,
+}
 
 /// Prints `files` where names of files may stand there, then the words that may, one to a line.
 ///
 /// # Errors
 /// Those of writing.
-pub(crate) fn complete(args: &Complete, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
-    let found = candidates(&words(&args.line), registry);
+pub(crate) fn complete(
+    args: &Complete,
+    program: Command,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    let found = candidates(&words(&args.line), program, registry);
     if found.files {
         writeln!(io.stdout, "files")?;
     }
@@ -74,11 +90,10 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// What may stand in place of the last of `words`, the first of which is this program.
-fn candidates(words: &[String], registry: &Registry) -> Candidates {
-    let mut root = args::command();
-    root.build();
-    let mut command = &root;
+/// What may stand in place of the last of `words`, the first of which is `program`.
+fn candidates(words: &[String], mut program: Command, registry: &Registry) -> Candidates {
+    program.build();
+    let mut command = &program;
     let (mut expected, mut operands): (Option<&Arg>, usize) = (None, 0);
     let Some((last, before)) = words.split_last() else { return Candidates::default() };
     for word in before.iter().skip(1) {
@@ -157,7 +172,7 @@ fn values(arg: &Arg, before: &str, value: &str, registry: &Registry) -> Candidat
                 false => all(owned(names.map(short_name).collect())),
             }
         }
-        "explain" => all(owned(crate::driver::codes::ALL.iter().map(|entry| entry.code).collect())),
+        "explain" => all(owned(codes::ALL.iter().map(|entry| entry.code).collect())),
         "target" => configured(
             before,
             value,

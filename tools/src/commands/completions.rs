@@ -1,38 +1,50 @@
-//! What shells and manuals know of this program.
+//! The subcommand `completions`: scripts that make shells complete words.
 
-use std::fs;
 use std::io;
-use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
+use clap::{Args, Command};
 use clap_complete::Shell;
-use ir_core::{Diagnostic, Registry};
+use ir_core::Registry;
 
-use crate::driver::report::refuse;
+use crate::driver::codes;
 use crate::process::exit::OK;
-use crate::process::io::{Io, plain};
-use crate::relay_opt::args;
+use crate::process::io::Io;
+
+/// Prints what makes a shell complete the words of this program.
+///
+/// In bash, zsh and fish, the words are those that there are when they are asked for: passes and their
+/// options within a pipeline, operations, targets, codes, files. What plugins have is among them where
+/// `--load-plugin` stands before `completions`. For bash:
+/// `relay-opt completions bash > ~/.local/share/bash-completion/completions/relay-opt`.
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
 
 /// The scripts of shells that ask this program; `{{ask}}` stands for the command that does.
 const BASH: &str = include_str!("completions/complete.bash");
 const ZSH: &str = include_str!("completions/complete.zsh");
 const FISH: &str = include_str!("completions/complete.fish");
 
-/// Prints the script that makes `shell` complete words, those of `plugins` among them.
+/// Prints the script that makes a shell complete the words of `program`, those of `plugins` among
+/// them.
 ///
 /// # Errors
 /// Those of writing.
 pub(crate) fn completions(
-    shell: Shell,
+    args: &Completions,
+    program: Command,
     plugins: &[String],
     registry: &Registry,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
-    let script = match shell {
+    let script = match args.shell {
         Shell::Bash => BASH,
         Shell::Zsh => ZSH,
         Shell::Fish => FISH,
-        _ => return fixed(shell, registry, io),
+        shell => return fixed(shell, program, registry, io),
     };
     let plugin = |path: &String| {
         // The script runs in any folder.
@@ -47,18 +59,17 @@ pub(crate) fn completions(
 }
 
 /// Prints a script with the words that there are now.
-fn fixed(shell: Shell, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
+fn fixed(shell: Shell, program: Command, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     let passes: Vec<&'static str> = registry
         .passes()
         .map(|pass| pass.name)
         .chain(registry.pipelines().map(|pipeline| pipeline.name))
         .collect();
     let ops: Vec<&'static str> = registry.ops().map(|info| info.def.name).collect();
-    let codes: Vec<&'static str> =
-        crate::driver::codes::ALL.iter().map(|entry| entry.code).collect();
+    let codes: Vec<&'static str> = codes::ALL.iter().map(|entry| entry.code).collect();
     let targets = target_core::targets(registry).all().iter().map(|target| target.name);
     let targets: Vec<&'static str> = targets.collect();
-    let mut command = args::command();
+    let mut command = program;
     for (argument, values) in [
         ("pass", &passes),
         ("help_pass", &passes),
@@ -76,35 +87,4 @@ fn fixed(shell: Shell, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> 
     clap_complete::generate(shell, &mut command, "relay-opt", &mut script);
     io.stdout.write_all(&script)?;
     Ok(OK)
-}
-
-/// Writes the manual pages to `folder`, each of them whole.
-fn write_pages(folder: &Path) -> io::Result<()> {
-    // The generator writes files itself.
-    let scratch = tempfile::tempdir()?;
-    clap_mangen::generate_to(args::command(), scratch.path())?;
-    fs::create_dir_all(folder)?;
-    for page in fs::read_dir(scratch.path())? {
-        let page = page?;
-        ir_core::files::write(&folder.join(page.file_name()), fs::read(page.path())?)?;
-    }
-    Ok(())
-}
-
-/// Writes the manual pages to `folder`.
-///
-/// # Errors
-/// Those of writing to the streams.
-pub(crate) fn man(folder: &str, io: &mut Io<'_>) -> io::Result<i32> {
-    let path = io.directory.join(folder);
-    match write_pages(&path) {
-        Ok(()) => {
-            writeln!(io.stdout, "wrote the manual pages to `{folder}`")?;
-            Ok(OK)
-        }
-        Err(error) => {
-            let message = format!("cannot write `{folder}`: {}", plain(&error));
-            Ok(refuse(Diagnostic::error("E0724", message), io))
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
+use clap::{Args, Subcommand};
 use ir_core::Diagnostic;
 use ir_core::diagnostics::did_you_mean;
 use rewrites::extraction::{
@@ -11,16 +12,64 @@ use rewrites::extraction::{
 use serde_json::{Value, json};
 
 use crate::driver::input;
+use crate::driver::options::DiagnosticForm;
 use crate::driver::report::Reporter;
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::{Io, plain};
-use crate::relay_opt::args::{DiagnosticForm, ExtractEgraph};
 
-/// Runs the subcommand `egraph extract` and returns the exit status.
+/// Works on e-graphs in files.
+#[derive(Args, Debug)]
+pub(crate) struct Egraph {
+    #[command(subcommand)]
+    pub(crate) command: EgraphCommand,
+}
+
+/// What to do with an e-graph.
+#[derive(Subcommand, Debug)]
+pub(crate) enum EgraphCommand {
+    Extract(ExtractEgraph),
+}
+
+/// Chooses the cheapest nodes of an e-graph that make up its roots.
+///
+/// Prints the DAG cost, which counts shared nodes once, the time, and how far the cost may be above
+/// the least, where a bound is known. See `docs/extraction.md`.
+#[derive(Args, Debug)]
+pub(crate) struct ExtractEgraph {
+    /// The e-graph: JSON of the extraction gym; `-` is standard input
+    #[arg(default_value = "-")]
+    pub(crate) input: String,
+    /// How to search; see --list-strategies
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) strategy: String,
+    /// Spends about so much work, in visits of nodes; the default is the strategy's own measure.
+    /// Equal budgets give equal results
+    #[arg(long, value_name = "N")]
+    pub(crate) budget: Option<u64>,
+    /// Seed of random choices
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Where the choice goes, as JSON: for each class the id of its node
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<String>,
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Lists the strategies
+    #[arg(long)]
+    pub(crate) list_strategies: bool,
+}
+
+/// Runs a command about e-graphs and returns the exit status.
 ///
 /// # Errors
 /// Those of writing to the streams.
-pub(crate) fn extract(args: &ExtractEgraph, io: &mut Io<'_>) -> io::Result<i32> {
+pub(crate) fn egraph(args: &Egraph, io: &mut Io<'_>) -> io::Result<i32> {
+    let EgraphCommand::Extract(args) = &args.command;
+    extract(args, io)
+}
+
+fn extract(args: &ExtractEgraph, io: &mut Io<'_>) -> io::Result<i32> {
     if args.list_strategies {
         for strategy in &STRATEGIES {
             writeln!(io.stdout, "{:<14} {}", strategy.name, strategy.doc)?;

@@ -1,20 +1,32 @@
 //! The subcommand `inspect`: what a program or a model is.
 
-use std::io;
+use std::io::{self, Write};
 
+use clap::Args;
 use indexmap::IndexMap;
 use ir_core::{Diagnostic, Module, Registry, TensorData, Traits, Type};
+use onnx_frontend::{Summary, SummaryValue};
 use relay::language::{output_names, short_name};
 use runtime::Parameters;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::commands::run::load;
 use crate::driver::model;
+use crate::driver::model::load;
+use crate::driver::options::{DiagnosticForm, ModelOptions};
 use crate::driver::report::Reporter;
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::Io;
-use crate::relay_opt::args::{DiagnosticForm, InspectModel, ModelOptions};
+
+/// Says what a program or an ONNX model is: its inputs and outputs, operators and size.
+#[derive(Args, Debug)]
+pub(crate) struct InspectModel {
+    /// The model: text, or `.onnx`; `-` is standard input
+    pub(crate) model: String,
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Runs the subcommand and returns the exit status.
 ///
@@ -26,7 +38,7 @@ pub(crate) fn inspect(
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     if model::is_onnx(&args.model) {
-        return model::inspect(args, io);
+        return inspect_model(args, io);
     }
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
     let mut found = Vec::new();
@@ -92,7 +104,7 @@ impl Program {
         program
     }
 
-    fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for (kind, names) in &self.items {
             let kind = short_name(kind);
             writeln!(out, "{kind:<10} {}", names.join(", "))?;
@@ -149,4 +161,69 @@ fn outputs(module: &Module) -> Vec<(String, Type)> {
     let mut names = output_names(&main.signature, types.len()).into_iter();
     let mut name = |index| names.next().unwrap_or_else(|| format!("out_{index}"));
     types.into_iter().enumerate().map(|(index, ty)| (name(index), ty)).collect()
+}
+
+/// Says what an ONNX model is; the exit status.
+///
+/// # Errors
+/// Those of writing to the streams.
+fn inspect_model(args: &InspectModel, io: &mut Io<'_>) -> io::Result<i32> {
+    let summary = onnx_frontend::map(&io.directory.join(&args.model))
+        .and_then(|bytes| onnx_frontend::summarize(&bytes));
+    match summary {
+        Ok(summary) if args.json => write_json(&summary, io.stdout).map(|()| OK),
+        Ok(summary) => write_summary(&summary, io.stdout).map(|()| OK),
+        Err(error) => {
+            Reporter::new(DiagnosticForm::Human, 0).report(vec![error], io)?;
+            Ok(DIAGNOSTICS)
+        }
+    }
+}
+
+fn write_summary(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let opsets: Vec<String> =
+        summary.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
+    writeln!(out, "graph      {}", summary.graph)?;
+    writeln!(out, "producer   {}", summary.producer)?;
+    writeln!(out, "format     {}", summary.ir_version)?;
+    writeln!(out, "opset      {}", opsets.join(", "))?;
+    for (title, values) in [("input", &summary.inputs), ("output", &summary.outputs)] {
+        for value in values {
+            writeln!(out, "{title:<10} {}: {}", value.name, value.ty)?;
+        }
+    }
+    let (constants, parameters, bytes) = (summary.constants, summary.parameters, summary.bytes);
+    writeln!(out, "constants  {constants} of {parameters} elements, {bytes} bytes")?;
+    let nodes: usize = summary.operators.iter().map(|operator| operator.count).sum();
+    writeln!(out, "nodes      {nodes}")?;
+    for operator in &summary.operators {
+        let mark = if operator.is_supported { "" } else { " (not supported)" };
+        writeln!(out, "  {} {}{mark}", operator.count, operator.name)?;
+    }
+    Ok(())
+}
+
+fn write_json(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let values = |values: &[SummaryValue]| -> Value {
+        values.iter().map(|value| json!({ "name": value.name, "type": value.ty })).collect()
+    };
+    let opsets = summary.opsets.iter().map(|(name, version)| (name.clone(), (*version).into()));
+    let operators = summary.operators.iter();
+    let operators = operators.map(|operator| (operator.name.clone(), operator.count.into()));
+    let unsupported = summary.operators.iter().filter(|operator| !operator.is_supported);
+    let unsupported = unsupported.map(|operator| operator.name.as_str());
+    let json = json!({
+        "graph": summary.graph,
+        "producer": summary.producer,
+        "ir_version": summary.ir_version,
+        "opsets": opsets.collect::<Map<String, Value>>(),
+        "inputs": values(&summary.inputs),
+        "outputs": values(&summary.outputs),
+        "constants": summary.constants,
+        "parameters": summary.parameters,
+        "bytes": summary.bytes,
+        "operators": operators.collect::<Map<String, Value>>(),
+        "unsupported": unsupported.collect::<Vec<_>>(),
+    });
+    writeln!(out, "{json:#}")
 }

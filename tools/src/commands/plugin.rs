@@ -1,18 +1,53 @@
-//! Making and building plugins.
+//! The subcommand `plugin`: making and building plugins.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use clap::{Args, Subcommand};
 use ir_core::Diagnostic;
 use ir_core::files::{self, OutputFile};
 
+use crate::driver::plugin::check;
 use crate::driver::report::refuse;
-use crate::plugin::check;
 use crate::process::exit::OK;
 use crate::process::io::{Io, plain};
-use crate::relay_opt::args::PluginCommand;
+
+/// Makes and builds plugins.
+#[derive(Args, Debug)]
+pub(crate) struct Plugin {
+    #[command(subcommand)]
+    pub(crate) command: PluginCommand,
+}
+
+/// What there is to do with plugins.
+#[derive(Subcommand, Debug)]
+pub(crate) enum PluginCommand {
+    /// Makes a folder with a plugin: a pass, its test, and what builds them
+    New {
+        /// Name of the plugin: small letters, digits and `-`
+        name: String,
+        /// The folder to make; the default is the name
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+        /// The sources of this program; the default is where it was built
+        #[arg(long, value_name = "DIR")]
+        source: Option<String>,
+    },
+    /// Builds a plugin, and says how to load it
+    Build {
+        /// The folder of the plugin
+        #[arg(default_value = ".")]
+        folder: String,
+        /// Compiles the plugin, and relay-opt with it, with all optimizations
+        #[arg(long)]
+        release: bool,
+        /// Copies the plugin and the libraries that it needs to this folder
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<String>,
+    },
+}
 
 /// The files of a new plugin, by their path in its folder. `{name}` stands for its name, `{crate}`
 /// for what Rust calls it, and `{source}` for the sources of this program.
@@ -32,8 +67,8 @@ const COMPILER: &str = env!("RELAY_OPT_COMPILER");
 ///
 /// # Errors
 /// Those of writing to the streams.
-pub(crate) fn plugin(command: &PluginCommand, io: &mut Io<'_>) -> io::Result<i32> {
-    let done = match command {
+pub(crate) fn plugin(args: &Plugin, io: &mut Io<'_>) -> io::Result<i32> {
+    let done = match &args.command {
         PluginCommand::New { name, output, source } => {
             let folder = output.clone().unwrap_or_else(|| name.clone());
             new(name, &folder, source.as_deref(), io)

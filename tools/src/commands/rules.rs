@@ -12,21 +12,19 @@ use rewrites::library::Library;
 use rewrites::rule::{FloatClass, Rule};
 use rewrites_check::{check, example};
 
+use self::arguments::{Rules, RulesCommand};
 use crate::driver::input;
+use crate::driver::options::DiagnosticForm;
 use crate::driver::report::Reporter;
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::Io;
-use crate::relay_opt::args::{DiagnosticForm, RulesCommand};
 
 /// Runs a command about rules.
 ///
 /// # Errors
 /// Those of writing to the streams.
-pub(crate) fn rules(
-    command: &RulesCommand,
-    registry: &Registry,
-    io: &mut Io<'_>,
-) -> io::Result<i32> {
+pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
+    let command = &args.command;
     let files = match command {
         RulesCommand::Count { model, strategy, csv } => {
             return strategies::count(model, strategy, csv.as_deref(), registry, io);

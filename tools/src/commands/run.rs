@@ -2,25 +2,70 @@
 
 use std::io::{self, Write};
 
+use clap::Args;
 use ir_core::diagnostics::did_you_mean_with;
 use ir_core::{Diagnostic, Item, Module, Registry, Scalar, TensorData};
 use relay::arrays::{self, Arrays};
 use relay::interpreter::Value;
 use relay::language::{FUNC, output_names};
 use runtime::arguments::{Given, MISSING};
-use runtime::codes::UNCHECKED_HELP;
 use runtime::profile::Profile;
 use runtime::{BuildOptions, Parameters, Program, Runner, memory};
 use rustc_hash::FxHashSet;
 
-use crate::driver::language::{self, Form, infer, verify};
+use crate::driver::model::load;
+use crate::driver::options::{DiagnosticForm, Executor, Kernels, ModelOptions, name_unchecked};
 use crate::driver::report::Reporter;
 use crate::driver::targets::target;
-use crate::driver::{input, model, profile};
+use crate::driver::{model, profile};
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::Io;
 use crate::process::progress::Bar;
-use crate::relay_opt::args::{DiagnosticForm, Executor, ModelOptions, RunModel};
+
+/// Runs a function of a model and writes what it returns.
+#[derive(Args, Debug)]
+pub(crate) struct RunModel {
+    /// The model: text, or `.onnx`; `-` is standard input
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) options: ModelOptions,
+    /// What runs it: `graph`, compiled kernels, where the arrays of `--params` are constants;
+    /// `loops`, the same kernels, interpreted; `interp`, the reference interpreter, which runs every
+    /// program; `auto`, the first of these that can
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) executor: Executor,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
+    /// Runs it with this executor as well, and compares the results
+    #[arg(long, value_name = "NAME")]
+    pub(crate) compare: Option<Executor>,
+    /// Arrays for parameters, by name: a .npz or .safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) inputs: Option<String>,
+    /// More arrays, such as weights
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<String>,
+    /// Fills the parameters without an array with random numbers from this seed
+    #[arg(long, value_name = "SEED")]
+    pub(crate) fill: Option<u64>,
+    /// Prints how long each kernel takes, on standard error
+    #[arg(long)]
+    pub(crate) profile: bool,
+    /// The function to run
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(crate) function: String,
+    /// Ends a run of the reference interpreter, which then is what `auto` takes, with an error
+    /// after more than this many steps
+    #[arg(long, value_name = "N")]
+    pub(crate) step_limit: Option<u64>,
+    /// Prints at most N errors, and at most N warnings, and counts the others; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) max_errors: usize,
+    /// Where the results go, by the names that the model gives them, else `out_0`, `out_1` and so on: a
+    /// .npz or .safetensors file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<String>,
+}
 
 /// Elements of each result that are printed.
 const SHOWN: usize = 6;
@@ -161,49 +206,10 @@ fn run(
     Some(outputs)
 }
 
-/// The model at `path`, its types inferred, verified; `None` where an error is among `found`.
-pub(crate) fn load(
-    path: &str,
-    options: &ModelOptions,
-    registry: &Registry,
-    reporter: &mut Reporter,
-    found: &mut Vec<Diagnostic>,
-    io: &mut Io<'_>,
-) -> Option<Module> {
-    let (form, mut module, diagnostics);
-    if model::is_onnx(path) {
-        form = Form::Relay;
-        (module, diagnostics) = model::read(path, options, registry, &io.directory);
-    } else {
-        let input = input::read(path, io).map_err(|error| found.push(error)).ok()?;
-        reporter.source(&input.file, &input.text);
-        form = Form::of(&input.text);
-        (module, diagnostics) = language::parse(form, &input.file, &input.text, registry);
-    }
-    reporter.sources(&module.sources);
-    found.extend(diagnostics);
-    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
-    if !failed(found) && form == Form::Relay {
-        found.extend(infer(&mut module, registry));
-    }
-    if !failed(found) {
-        found.extend(verify(&module, registry));
-    }
-    (!failed(found)).then_some(module)
-}
-
 /// Names the options that give arrays, where some are missing.
 fn name_inputs(error: Diagnostic) -> Diagnostic {
     match error.code == MISSING {
         true => error.help("give them with --inputs or --params, or fill them with --fill SEED"),
-        false => error,
-    }
-}
-
-/// Names the option that leaves checks out, where one failed.
-pub(crate) fn name_unchecked(error: Diagnostic) -> Diagnostic {
-    match error.help.as_deref() == Some(UNCHECKED_HELP) {
-        true => error.help("run on other inputs, or leave the checks out with `--unchecked`"),
         false => error,
     }
 }

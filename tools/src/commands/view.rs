@@ -5,6 +5,7 @@ mod layout;
 
 use std::io::{self, Write};
 
+use clap::{ArgAction, Args};
 use ir_core::pipeline::{
     Instrument, Outcome, PIPELINE_FILE, Pipeline, RunOptions, Stages, StepCx, StepResult,
     VerifyEach, run,
@@ -12,14 +13,36 @@ use ir_core::pipeline::{
 use ir_core::{Diagnostic, Module, Registry};
 use serde_json::{Map, Value, json};
 
-use crate::commands::run::load;
 use crate::driver::input;
 use crate::driver::language::{Form, verify};
 use crate::driver::model::ELIDED_OVER;
+use crate::driver::model::load;
+use crate::driver::options::{DiagnosticForm, ModelOptions};
 use crate::driver::report::Reporter;
 use crate::process::exit::{DIAGNOSTICS, INTERNAL, OK, USAGE};
 use crate::process::io::{Io, plain};
-use crate::relay_opt::args::{DiagnosticForm, ViewModel};
+
+/// Writes a page that shows what passes do to a program.
+///
+/// One file, without anything from elsewhere: the program after each pass as text, as a graph with the
+/// operations of a kernel in one colour, and as a difference between any two stages; times and what
+/// passes counted; and the kernels of a profile.
+#[derive(Args, Debug)]
+pub(crate) struct ViewModel {
+    /// The program: text, or `.onnx`; `-` is standard input
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) options: ModelOptions,
+    /// Passes to run; a repeated option appends
+    #[arg(long, value_name = "PIPELINE", action = ArgAction::Append)]
+    pub(crate) pass: Vec<String>,
+    /// What `relay-opt bench --json --profile` wrote, for the table of kernels
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<String>,
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE", default_value = "view.html")]
+    pub(crate) output: String,
+}
 
 /// The page, its style and its program; `{{title}}`, `{{style}}`, `{{script}}` and `{{data}}` stand
 /// for what goes into it.

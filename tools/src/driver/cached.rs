@@ -16,8 +16,9 @@ use ir_core::{Diagnostic, FilesRead, Registry, SourceMap};
 use object::{Object, ReadCache};
 use target_core::Target;
 
+use crate::driver::options::DiagnosticForm;
+use crate::driver::options::optimize::Optimize;
 use crate::process::io::Io;
-use crate::relay_opt::args::{DiagnosticForm, Optimize};
 use items::Items;
 
 /// The results of runs with certain options.

@@ -9,10 +9,10 @@ use ir_core::{Diagnostic, Registry, SourceMap};
 
 use crate::driver::language::Form;
 use crate::driver::model::{is_onnx, read};
+use crate::driver::options::ModelOptions;
 use crate::driver::reproducers::Reproducers;
 use crate::process::exit::INTERNAL;
 use crate::process::io::Io;
-use crate::relay_opt::args::ModelOptions;
 
 /// A model that a command works on.
 #[derive(Clone, Copy)]

@@ -1,13 +1,11 @@
-//! The commands `reduce`, `bisect` and `debug`: from a fault of a pass to a small program that
-//! shows it.
+//! From a fault of a pass to a small program that shows it, for `reduce`, `bisect` and `debug`.
 
 mod bisect;
 mod edits;
-mod reduce;
+pub(crate) mod reduce;
 mod steps;
 mod trial;
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,30 +17,31 @@ use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use regex::Regex;
 use runtime::progress::Progress;
 
-use self::bisect::{Bisected, Place};
+use self::bisect::Bisected;
+pub(crate) use self::bisect::Place;
 use self::reduce::{Limits, Reduced};
-use self::trial::{Extent, Finding, Predicate, ShellCommand, Trial};
+use self::trial::ShellCommand;
+pub(crate) use self::trial::{Extent, Finding, Predicate, Trial};
 use crate::driver::crash::crash;
 use crate::driver::input::{self, Input};
 use crate::driver::language::{self, Form, infer, verify};
+use crate::driver::options::faults::{Budget, Fault};
+use crate::driver::options::{DiagnosticForm, Executor};
 use crate::driver::recorded::Recorded;
 use crate::driver::report::Reporter;
 use crate::driver::{consent, model};
-use crate::process::exit::{DIAGNOSTICS, INTERNAL, OK, USAGE};
+use crate::process::exit::{DIAGNOSTICS, INTERNAL, USAGE};
 use crate::process::io::{Io, plain};
 use crate::process::progress::Bar;
-use crate::relay_opt::args::{
-    BisectPasses, Budget, DebugPasses, DiagnosticForm, Executor, Fault, ReduceProgram,
-};
 
 /// A program that shows a fault.
-struct Session {
-    trial: Trial,
-    module: Module,
-    text: String,
+pub(crate) struct Session {
+    pub(crate) trial: Trial,
+    pub(crate) module: Module,
+    pub(crate) text: String,
     reporter: Reporter,
     /// What reproducers record besides the passes.
-    recorded: Recorded,
+    pub(crate) recorded: Recorded,
 }
 
 /// The elements of all values from which on running a program takes long.
@@ -52,162 +51,18 @@ const LARGE: u128 = 1_000_000;
 const SECONDS: u64 = 10;
 
 /// Why a command ends early: its exit status; what is wrong has been said.
-struct Ended(i32);
+pub(crate) struct Ended(pub(crate) i32);
 
-type Step<T> = io::Result<Result<T, Ended>>;
-
-/// Runs `relay-opt reduce`.
-///
-/// # Errors
-/// Those of writing to the streams.
-pub(crate) fn reduce(
-    args: &ReduceProgram,
-    registry: &Registry,
-    io: &mut Io<'_>,
-) -> io::Result<i32> {
-    let mut session = match begin(&args.fault, registry, io)? {
-        Ok(session) => session,
-        Err(Ended(status)) => return Ok(status),
-    };
-    let file = (args.output != "-").then(|| io.directory.join(&args.output));
-    let before = session.module.op_count();
-    let (module, text) = (session.module.clone(), session.text.clone());
-    let reduced = search(
-        &session.trial,
-        module,
-        text,
-        &limits(&args.budget, &session.recorded, io),
-        file.as_deref(),
-        io,
-    );
-    let reduced = match reduced {
-        Ok(Some(reduced)) => reduced,
-        Ok(None) => return session.fail(no_fault(&session.trial), io),
-        Err(diagnostic) => return session.fail(diagnostic, io),
-    };
-    if file.is_none() {
-        io.stdout.write_all(reduced.text.as_bytes())?;
-    }
-    writeln!(io.stderr, "{}", summary(before, &reduced, io.interrupt()))?;
-    Ok(OK)
-}
-
-/// Runs `relay-opt bisect`.
-///
-/// # Errors
-/// Those of writing to the streams.
-pub(crate) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
-    let mut session = match begin(&args.fault, registry, io)? {
-        Ok(session) => session,
-        Err(Ended(status)) => return Ok(status),
-    };
-    session.make_small(io)?;
-    let place = bisected(&session, io);
-    let reproducer = match place {
-        None => return session.fail(no_fault(&session.trial), io),
-        Some(Place::Found(found)) => {
-            explain(&found, &session.trial, &session.sources(&found), io)?;
-            let text = session.trial.write(&found.before, true).unwrap_or_default();
-            reproducer(&session.recorded, found.execution.step, found.finding.what, text)
-                .to_string()
-        }
-        Some(Place::Narrowed(finding, executions, total)) => {
-            narrowed(&finding, executions, total, io)?;
-            let (pipeline, text) = (session.trial.pipeline.clone(), session.text.clone());
-            reproducer(&session.recorded, pipeline, finding.what, text).to_string()
-        }
-    };
-    if args.output == "-" {
-        io.stdout.write_all(reproducer.as_bytes())?;
-    } else if let Err(error) = files::write(&io.directory.join(&args.output), reproducer) {
-        return session.fail(unwritable(Path::new(&args.output), &error), io);
-    }
-    Ok(OK)
-}
-
-/// Runs `relay-opt debug`.
-///
-/// # Errors
-/// Those of writing to the streams.
-pub(crate) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
-    if !args.auto {
-        writeln!(
-            io.stderr,
-            "error: expected `--auto`, as in `relay-opt debug --auto FILE -o DIR`"
-        )?;
-        return Ok(USAGE);
-    }
-    let mut session = match begin(&args.fault, registry, io)? {
-        Ok(session) => session,
-        Err(Ended(status)) => return Ok(status),
-    };
-    let folder = io.directory.join(&args.output);
-    if let Err(error) = fs::create_dir_all(&folder) {
-        return session.fail(unwritable(&folder, &error), io);
-    }
-    let before = session.module.op_count();
-    session.make_small(io)?;
-    let place = bisected(&session, io);
-    let mut alone = None;
-    if let Some(Place::Narrowed(finding, executions, total)) = &place {
-        narrowed(finding, *executions, *total, io)?;
-    }
-    if let Some(Place::Found(found)) = &place {
-        explain(found, &session.trial, &session.sources(found), io)?;
-        let trial = session.trial.of_pipeline(found.execution.step.clone());
-        let text = trial.write(&found.before, true).unwrap_or_default();
-        if trial.check(&found.before, &text, Extent::All).is_some() {
-            alone = Some((trial, found.before.clone(), text));
-        }
-    }
-    let path = folder.join("reproducer.relay");
-    let whole = || {
-        let trial = session.trial.of_pipeline(session.trial.pipeline.clone());
-        (trial, session.module.clone(), session.text.clone())
-    };
-    // Where the pass needs what the program came through, all of the pipeline is kept.
-    let (trial, module, text) = alone.unwrap_or_else(whole);
-    let reduced =
-        search(&trial, module, text, &limits(&args.budget, &session.recorded, io), Some(&path), io);
-    let reduced = match reduced {
-        Ok(Some(reduced)) => reduced,
-        Ok(None) => {
-            let diagnostic = no_fault(&trial);
-            drop(trial);
-            return session.fail(diagnostic, io);
-        }
-        Err(diagnostic) => {
-            drop(trial);
-            return session.fail(diagnostic, io);
-        }
-    };
-    let what = reduced.finding.what.clone();
-    let recorded = &session.recorded;
-    let reproducer = reproducer(recorded, trial.pipeline.clone(), what, reduced.text.clone());
-    let test = lit_test(&trial, &reduced, &recorded.plugins);
-    let test_path = folder.join("test.relay");
-    drop(trial);
-    for (path, text) in [(&path, reproducer.to_string()), (&test_path, test)] {
-        if let Err(error) = files::write(path, text) {
-            return session.fail(unwritable(path, &error), io);
-        }
-    }
-    writeln!(io.stderr, "{}", summary(before, &reduced, io.interrupt()))?;
-    io.stdout.write_all(reduced.text.as_bytes())?;
-    let shown = Path::new(&args.output);
-    writeln!(io.stderr, "reproducer: {}", shown.join("reproducer.relay").display())?;
-    writeln!(io.stderr, "lit test: {}", shown.join("test.relay").display())?;
-    Ok(OK)
-}
+pub(crate) type Step<T> = io::Result<Result<T, Ended>>;
 
 /// Where the fault of a session begins.
-fn bisected(session: &Session, io: &Io<'_>) -> Option<Place> {
+pub(crate) fn bisected(session: &Session, io: &Io<'_>) -> Option<Place> {
     let Session { trial, module, text, .. } = session;
     bisect::bisect(module, text, trial, io.interrupt(), &Bar::on_terminal(io.styled))
 }
 
 /// Reads what the arguments name, and finds out what the fault is.
-fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
+pub(crate) fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
     let mut predicate = match predicate(fault, io) {
         Ok(predicate) => predicate,
@@ -340,7 +195,7 @@ fn ended<T>(
 impl Session {
     /// Makes the extents of a program small that would run for long, where the fault shows then
     /// too.
-    fn make_small(&mut self, io: &mut Io<'_>) -> io::Result<()> {
+    pub(crate) fn make_small(&mut self, io: &mut Io<'_>) -> io::Result<()> {
         let runs = matches!(self.trial.predicate, Predicate::Miscompile(_));
         if !runs || reduce::elements(&self.module) < LARGE {
             return Ok(());
@@ -353,13 +208,13 @@ impl Session {
     }
 
     /// The texts that places in what was found are about.
-    fn sources(&self, found: &Bisected) -> SourceMap {
+    pub(crate) fn sources(&self, found: &Bisected) -> SourceMap {
         let mut sources = self.reporter.source_map().clone();
         found.step.iter().for_each(|step| sources.extend(&step.sources));
         sources
     }
 
-    fn fail(&mut self, diagnostic: Diagnostic, io: &mut Io<'_>) -> io::Result<i32> {
+    pub(crate) fn fail(&mut self, diagnostic: Diagnostic, io: &mut Io<'_>) -> io::Result<i32> {
         self.reporter.report(vec![diagnostic], io)?;
         self.reporter.finish(io)?;
         Ok(DIAGNOSTICS)
@@ -394,7 +249,7 @@ fn predicate(fault: &Fault, io: &Io<'_>) -> Result<Option<Predicate>, String> {
 }
 
 /// What to say where a program shows no fault.
-fn no_fault(trial: &Trial) -> Diagnostic {
+pub(crate) fn no_fault(trial: &Trial) -> Diagnostic {
     let message = match &trial.predicate {
         Predicate::Crash => "no pass crashes on this program".to_string(),
         Predicate::Message(regex) => format!("no diagnostic of the passes matches `{regex}`"),
@@ -413,13 +268,13 @@ fn no_fault(trial: &Trial) -> Diagnostic {
     Diagnostic::error("E0760", message).help(help)
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Diagnostic {
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Diagnostic {
     let message = format!("cannot write `{}`: {}", path.display(), plain(error));
     Diagnostic::error("E0724", message)
 }
 
 /// How far a search goes.
-fn limits(budget: &Budget, recorded: &Recorded, io: &Io<'_>) -> Limits {
+pub(crate) fn limits(budget: &Budget, recorded: &Recorded, io: &Io<'_>) -> Limits {
     let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = budget.threads.map_or_else(available, usize::from);
     let seconds = recorded.timeout.unwrap_or(SECONDS);
@@ -429,7 +284,7 @@ fn limits(budget: &Budget, recorded: &Recorded, io: &Io<'_>) -> Limits {
 
 /// Reduces a program; `file` holds the smallest one so far at any time. `None` where it shows no
 /// fault.
-fn search(
+pub(crate) fn search(
     trial: &Trial,
     module: Module,
     text: String,
@@ -460,13 +315,18 @@ fn search(
     Ok(reduced)
 }
 
-fn reproducer(recorded: &Recorded, pipeline: String, reason: String, input: String) -> Reproducer {
+pub(crate) fn reproducer(
+    recorded: &Recorded,
+    pipeline: String,
+    reason: String,
+    input: String,
+) -> Reproducer {
     let (version, settings) = (env!("CARGO_PKG_VERSION").to_string(), recorded.settings());
     Reproducer { version, pipeline, settings, reason, input }
 }
 
 /// Says which pass and rewrite it is.
-fn explain(
+pub(crate) fn explain(
     found: &Bisected,
     trial: &Trial,
     sources: &SourceMap,
@@ -501,7 +361,7 @@ fn explain(
 }
 
 /// Says how far an interrupted bisection came.
-fn narrowed(
+pub(crate) fn narrowed(
     finding: &Finding,
     (good, bad): (u64, u64),
     total: u64,
@@ -513,11 +373,11 @@ fn narrowed(
 }
 
 /// The option for the files of rules, if there are any, after a blank.
-fn rules_of(trial: &Trial) -> String {
+pub(crate) fn rules_of(trial: &Trial) -> String {
     trial.rules.files().map(|(file, _)| format!(" --rules {file}")).collect()
 }
 
-fn summary(before: usize, reduced: &Reduced, interrupt: Interrupt) -> String {
+pub(crate) fn summary(before: usize, reduced: &Reduced, interrupt: Interrupt) -> String {
     let (after, trials) = (reduced.module.op_count(), reduced.trials);
     let more = match reduced.complete {
         true => "",
@@ -534,49 +394,4 @@ fn summary(before: usize, reduced: &Reduced, interrupt: Interrupt) -> String {
         "reduced from {before} to {after} operations in {trials} trials{more}\n  {}",
         reduced.finding.what
     )
-}
-
-/// A lit test of a reduced program, which is expected to fail where the passes are wrong.
-fn lit_test(trial: &Trial, reduced: &Reduced, plugins: &[String]) -> String {
-    let what = reduced.finding.what.replace(['\r', '\n'], " ");
-    let pass = match trial.pipeline.as_str() {
-        "" => String::new(),
-        pipeline => {
-            let plugins: String =
-                plugins.iter().map(|path| format!(" --load-plugin {path}")).collect();
-            format!("{plugins} --pass '{pipeline}'{}", rules_of(trial))
-        }
-    };
-    let known =
-        "// XFAIL: *\n// Expected to fail until this is mended; then remove the line above.";
-    let header = match &trial.predicate {
-        Predicate::Crash => {
-            format!("// RUN: relay-opt %s{pass} --crash-reproducer=%t\n{known}")
-        }
-        Predicate::Miscompile(Executor::Interp | Executor::Auto) => {
-            format!("// RUN: relay-opt %s{pass} --verify-semantics --crash-reproducer=%t\n{known}")
-        }
-        Predicate::Miscompile(executor) => {
-            let name = if *executor == Executor::Graph { "graph" } else { "loops" };
-            format!(
-                "// RUN: relay-opt %s{pass} -o %t.relay && relay-opt run %t.relay --fill 0 \
-                 --executor {name} --compare interp\n{known}"
-            )
-        }
-        Predicate::Message(regex) => {
-            let not = if reduced.finding.key == "error" { "not " } else { "" };
-            format!(
-                "// RUN: {not}relay-opt %s{pass} --diagnostic-format=json 2>&1 | FileCheck %s\n\
-                 // CHECK: {{{{{regex}}}}}"
-            )
-        }
-        Predicate::Command(command) => {
-            let passes = format!("relay-opt %s{pass} -o %t.relay && ");
-            match command.text.contains("{}") {
-                true => format!("// RUN: {passes}{}", command.text.replace("{}", "%t.relay")),
-                false => format!("// RUN: {passes}{} %t.relay", command.text),
-            }
-        }
-    };
-    format!("{header}\n// {what}\n{}", reduced.text)
 }

@@ -13,6 +13,9 @@ const LIMIT: u64 = 1 << 31;
 /// The line that separates the parts of a split input.
 const SEPARATOR: &str = "// -----";
 
+/// The help where there is no file of a name that may have been meant for a command.
+pub(crate) const SEE_COMMANDS: &str = "see `relay-opt --help` for the subcommands";
+
 /// A text and its name in diagnostics.
 #[derive(Clone)]
 pub(crate) struct Input {
@@ -29,11 +32,7 @@ pub(crate) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
         let message = format!("cannot read `{path}`: {}", plain(&error));
         let diagnostic = Diagnostic::error("E0720", message);
         match error.kind() == io::ErrorKind::NotFound && !path.contains(['/', '.']) {
-            true => {
-                let help = "see `relay-opt --help` for the subcommands";
-                diagnostic
-                    .help(crate::relay_opt::args::command_help(path).unwrap_or(help.to_string()))
-            }
+            true => diagnostic.help(SEE_COMMANDS),
             false => diagnostic,
         }
     };

@@ -1,20 +1,16 @@
-//! ONNX models: reading them, the subcommand `import`, and what `inspect` says of them.
+//! Reading programs and ONNX models.
 
-use std::io::{self, Write};
 use std::path::Path;
 
-use ir_core::files::OutputFile;
 use ir_core::{Diagnostic, Module, Registry};
-use onnx_frontend::{Import, Options, Summary, SummaryValue};
+use onnx_frontend::Summary;
 use passes::codes::OPEN_HELP;
-use relay::arrays;
-use serde_json::{Map, Value, json};
 
-use crate::driver::language::{Form, infer, verify};
-use crate::driver::report::Reporter;
-use crate::process::exit::{DIAGNOSTICS, OK};
-use crate::process::io::{Io, plain};
-use crate::relay_opt::args::{DiagnosticForm, ImportModel, InspectModel, ModelOptions};
+use super::input;
+use super::language::{self, Form, infer, verify};
+use super::options::ModelOptions;
+use super::report::Reporter;
+use crate::process::io::Io;
 
 /// Constants of models with more bytes are not printed unless asked for.
 pub(crate) const ELIDED_OVER: usize = 1024;
@@ -62,129 +58,33 @@ pub(crate) fn name_extents(
     }
 }
 
-/// Runs the subcommand `import` and returns the exit status.
-///
-/// # Errors
-/// Those of writing to the streams.
-pub(crate) fn import(args: &ImportModel, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
-    let imported = checked(args, registry, &io.directory);
-    let written = match imported {
-        Ok(Import { module, .. }) if args.output == "-" => {
-            return Form::Relay.print(&module, registry, None, io.stdout).map(|()| OK);
-        }
-        Ok(Import { module, .. }) => {
-            let path = io.directory.join(&args.output);
-            write_text(&path, &module, registry).map_err(|error| {
-                let message = format!("cannot write `{}`: {}", args.output, plain(&error));
-                vec![Diagnostic::error("E0724", message)]
-            })
-        }
-        Err(diagnostics) => Err(diagnostics),
-    };
-    match written {
-        Ok(()) => Ok(OK),
-        Err(diagnostics) => {
-            Reporter::new(DiagnosticForm::Human, 0).report(diagnostics, io)?;
-            Ok(DIAGNOSTICS)
-        }
-    }
-}
-
-/// The model, verified, and its weights in their file.
-fn checked(
-    args: &ImportModel,
+/// The model at `path`, its types inferred, verified; `None` where an error is among `found`.
+pub(crate) fn load(
+    path: &str,
+    options: &ModelOptions,
     registry: &Registry,
-    directory: &Path,
-) -> Result<Import, Vec<Diagnostic>> {
-    let params = match (&args.params, args.output.as_str()) {
-        (Some(path), _) => Some(directory.join(path)),
-        (None, "-") => None,
-        (None, output) => Some(directory.join(output).with_extension("safetensors")),
-    };
-    let weights_over = params.as_ref().map(|_| ELIDED_OVER);
-    let options = Options { weights_over, ..args.options.options() };
-    let mut import = onnx_frontend::import(&directory.join(&args.model), &options, registry)?;
-    let found = infer(&mut import.module, registry);
-    if !found.is_empty() {
-        return Err(found);
+    reporter: &mut Reporter,
+    found: &mut Vec<Diagnostic>,
+    io: &mut Io<'_>,
+) -> Option<Module> {
+    let (form, mut module, diagnostics);
+    if is_onnx(path) {
+        form = Form::Relay;
+        (module, diagnostics) = read(path, options, registry, &io.directory);
+    } else {
+        let input = input::read(path, io).map_err(|error| found.push(error)).ok()?;
+        reporter.source(&input.file, &input.text);
+        form = Form::of(&input.text);
+        (module, diagnostics) = language::parse(form, &input.file, &input.text, registry);
     }
-    let found = verify(&import.module, registry);
-    if !found.is_empty() {
-        return Err(found);
+    reporter.sources(&module.sources);
+    found.extend(diagnostics);
+    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
+    if !failed(found) && form == Form::Relay {
+        found.extend(infer(&mut module, registry));
     }
-    if let Some(path) = params.filter(|_| !import.weights.is_empty()) {
-        arrays::save(&path, &import.weights).map_err(|error| vec![error])?;
+    if !failed(found) {
+        found.extend(verify(&module, registry));
     }
-    Ok(import)
-}
-
-fn write_text(path: &Path, module: &Module, registry: &Registry) -> io::Result<()> {
-    let mut file = OutputFile::create(path)?;
-    Form::Relay.print(module, registry, None, &mut file)?;
-    file.finish()
-}
-
-/// Says what an ONNX model is, and returns the exit status.
-///
-/// # Errors
-/// Those of writing to the streams.
-pub(crate) fn inspect(args: &InspectModel, io: &mut Io<'_>) -> io::Result<i32> {
-    let summary = onnx_frontend::map(&io.directory.join(&args.model))
-        .and_then(|bytes| onnx_frontend::summarize(&bytes));
-    match summary {
-        Ok(summary) if args.json => write_json(&summary, io.stdout).map(|()| OK),
-        Ok(summary) => write_summary(&summary, io.stdout).map(|()| OK),
-        Err(error) => {
-            Reporter::new(DiagnosticForm::Human, 0).report(vec![error], io)?;
-            Ok(DIAGNOSTICS)
-        }
-    }
-}
-
-fn write_summary(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
-    let opsets: Vec<String> =
-        summary.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
-    writeln!(out, "graph      {}", summary.graph)?;
-    writeln!(out, "producer   {}", summary.producer)?;
-    writeln!(out, "format     {}", summary.ir_version)?;
-    writeln!(out, "opset      {}", opsets.join(", "))?;
-    for (title, values) in [("input", &summary.inputs), ("output", &summary.outputs)] {
-        for value in values {
-            writeln!(out, "{title:<10} {}: {}", value.name, value.ty)?;
-        }
-    }
-    let (constants, parameters, bytes) = (summary.constants, summary.parameters, summary.bytes);
-    writeln!(out, "constants  {constants} of {parameters} elements, {bytes} bytes")?;
-    let nodes: usize = summary.operators.iter().map(|operator| operator.count).sum();
-    writeln!(out, "nodes      {nodes}")?;
-    for operator in &summary.operators {
-        let mark = if operator.is_supported { "" } else { " (not supported)" };
-        writeln!(out, "  {} {}{mark}", operator.count, operator.name)?;
-    }
-    Ok(())
-}
-
-fn write_json(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
-    let values = |values: &[SummaryValue]| -> Value {
-        values.iter().map(|value| json!({ "name": value.name, "type": value.ty })).collect()
-    };
-    let opsets = summary.opsets.iter().map(|(name, version)| (name.clone(), (*version).into()));
-    let operators = summary.operators.iter();
-    let operators = operators.map(|operator| (operator.name.clone(), operator.count.into()));
-    let unsupported = summary.operators.iter().filter(|operator| !operator.is_supported);
-    let unsupported = unsupported.map(|operator| operator.name.as_str());
-    let json = json!({
-        "graph": summary.graph,
-        "producer": summary.producer,
-        "ir_version": summary.ir_version,
-        "opsets": opsets.collect::<Map<String, Value>>(),
-        "inputs": values(&summary.inputs),
-        "outputs": values(&summary.outputs),
-        "constants": summary.constants,
-        "parameters": summary.parameters,
-        "bytes": summary.bytes,
-        "operators": operators.collect::<Map<String, Value>>(),
-        "unsupported": unsupported.collect::<Vec<_>>(),
-    });
-    writeln!(out, "{json:#}")
+    (!failed(found)).then_some(module)
 }

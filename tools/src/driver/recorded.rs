@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use ir_core::Diagnostic;
 
-use crate::relay_opt::args::{Executor, seconds};
+use crate::driver::options::{Executor, seconds};
 
 /// What a reproducer records.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

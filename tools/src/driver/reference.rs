@@ -139,14 +139,14 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The page of the command line of relay-opt.
-pub fn command_line() -> String {
+/// The page of the command line: the `help` of the program and of its commands, by name.
+pub fn command_line(help: &[(String, String)]) -> String {
     let clean = |text: &str| {
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_string()
     };
     let mut page = format!("# Command line\n\n{GENERATED}\n");
-    for (name, help) in crate::relay_opt::help() {
-        push(&mut page, &format!("\n## {name}\n\n```text\n{}\n```\n", clean(&help)));
+    for (name, help) in help {
+        push(&mut page, &format!("\n## {name}\n\n```text\n{}\n```\n", clean(help)));
     }
     page
 }

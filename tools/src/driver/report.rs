@@ -5,9 +5,9 @@ use std::io;
 use ir_core::diagnostics::render::{self, Omitted};
 use ir_core::{Diagnostic, SourceMap};
 
+use crate::driver::options::DiagnosticForm;
 use crate::process::exit::{DIAGNOSTICS, finish};
 use crate::process::io::Io;
-use crate::relay_opt::args::DiagnosticForm;
 
 /// Collects diagnostics and writes them in the form that was asked for, up to a limit.
 #[derive(Clone)]

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use ir_core::files;
 use ir_core::pipeline::Reproducer;
 
+use crate::driver::options::Executor;
+use crate::driver::options::optimize::Optimize;
 use crate::driver::recorded::Recorded;
 use crate::process::io::plain;
-use crate::relay_opt::args::{Executor, Optimize};
 
 /// Where the reproducers of a run go, and what they record besides the passes.
 #[derive(Clone, Default, Debug)]

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use ir_core::{Diagnostic, Registry};
 use target_core::{Target, targets};
 
+use crate::driver::options::Machine;
 use crate::driver::reference;
-use crate::relay_opt::args::Machine;
 
 /// The target of `machine`. An option that its text sets counts.
 pub(crate) fn target(

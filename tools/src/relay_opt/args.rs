@@ -1,29 +1,30 @@
-//! The command line of relay-opt, one module for each group of commands.
+//! The command line: which commands there are, and which one the arguments name.
 
-mod surroundings;
 mod words;
 
-use std::time::Duration;
-
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use self::words::{misspelt, plugins_behind};
-
-pub(crate) use self::surroundings::{Complete, Completions, Lsp, Man, Plugin, PluginCommand};
-pub(crate) use self::words::command_help;
-pub(crate) use crate::commands::rules::arguments::{
-    Egraph, EgraphCommand, ExtractEgraph, Rules, RulesCommand,
-};
+use self::words::{command_help, misspelt, plugins_behind};
+use crate::commands::bench::BenchModel;
+use crate::commands::bisect::BisectPasses;
+use crate::commands::calibrate::Calibrate;
+use crate::commands::compile::CompileModel;
+use crate::commands::complete::Complete;
+use crate::commands::completions::Completions;
+use crate::commands::debug::DebugPasses;
+use crate::commands::egraph::Egraph;
+use crate::commands::import::ImportModel;
+use crate::commands::inspect::InspectModel;
+use crate::commands::lsp::Lsp;
+use crate::commands::man::Man;
+use crate::commands::plugin::Plugin;
+use crate::commands::reduce::ReduceProgram;
+use crate::commands::rules::arguments::Rules;
+use crate::commands::run::RunModel;
+use crate::commands::view::ViewModel;
 use crate::driver::crash::Subject;
-pub(crate) use crate::driver::options::faults::{
-    BisectPasses, Budget, DebugPasses, Fault, ReduceProgram,
-};
-pub(crate) use crate::driver::options::optimize::{Optimize, Switch, TimingForm};
-pub(crate) use crate::driver::options::{
-    BenchModel, Calibrate, CompileModel, Executor, ImportModel, InspectModel, Machine,
-    ModelOptions, RunModel, ViewModel,
-};
+use crate::driver::options::optimize::Optimize;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -38,19 +39,21 @@ pub(crate) use crate::driver::options::{
     disable_help_subcommand = true,
     max_term_width = 100
 )]
-pub(crate) struct Cli {
+pub(super) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(super) command: Option<Command>,
     #[command(flatten)]
-    pub(crate) optimize: Optimize,
+    pub(super) optimize: Optimize,
     /// A shared library with passes, operations, rules or targets; see `relay-opt plugin`
     #[arg(long, value_name = "LIB", global = true, action = ArgAction::Append)]
-    pub(crate) load_plugin: Vec<String>,
+    pub(super) load_plugin: Vec<String>,
 }
 
 impl Cli {
-    /// Tells commands that write reproducers of the plugins.
-    pub(crate) fn note_plugins(&mut self) {
+    /// Tells commands what of the rest of the command line they need: those that write reproducers
+    /// the plugins, and optimizing which command its input may be meant to be.
+    pub(super) fn tell(&mut self) {
+        self.optimize.meant = command_help(&self.optimize.input);
         let plugins = match &mut self.command {
             None => &mut self.optimize.plugins,
             Some(Command::Reduce(command)) => &mut command.fault.plugins,
@@ -64,7 +67,7 @@ impl Cli {
 
 /// What there is besides optimizing.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+pub(super) enum Command {
     Run(RunModel),
     Bench(BenchModel),
     Compile(CompileModel),
@@ -86,7 +89,7 @@ pub(crate) enum Command {
 
 impl Command {
     /// The model that it compiles.
-    pub(crate) fn subject(&self) -> Option<Subject<'_>> {
+    pub(super) fn subject(&self) -> Option<Subject<'_>> {
         let (path, options) = match self {
             Command::Run(RunModel { model, options, .. })
             | Command::Bench(BenchModel { model, options, .. })
@@ -98,16 +101,8 @@ impl Command {
     }
 }
 
-/// How diagnostics print.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DiagnosticForm {
-    Human,
-    Json,
-    Sarif,
-}
-
 /// The parsed command line and the pipeline text that its options make, in their order.
-pub(crate) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
+pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
     let args = plugins_behind(args);
     let words = std::iter::once("relay-opt").chain(args.iter().copied());
     let matches = match Cli::command().try_get_matches_from(words) {
@@ -133,12 +128,12 @@ pub(crate) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
 }
 
 /// The command line as clap knows it.
-pub(crate) fn command() -> clap::Command {
+pub(super) fn command() -> clap::Command {
     Cli::command()
 }
 
 /// The help of the program and of each of its commands, by name, as plain text.
-pub(crate) fn help() -> Vec<(String, String)> {
+pub(super) fn help() -> Vec<(String, String)> {
     let mut command = Cli::command();
     command.build();
     let mut help = Vec::new();
@@ -152,10 +147,4 @@ pub(crate) fn help() -> Vec<(String, String)> {
         pending[start..].reverse();
     }
     help
-}
-
-/// A time as the command line says it, in seconds.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|time| !time.is_zero()).ok_or("expected seconds, more than 0".to_string())
 }

@@ -10,11 +10,11 @@ use ir_core::registry::{Field, OpDef};
 use ir_core::{Effects, Registry, SourceMap, Traits};
 use relay_operators::describe;
 
+use crate::driver::options::optimize::Optimize;
 use crate::driver::reference;
 use crate::driver::targets;
 use crate::process::exit::{OK, USAGE};
 use crate::process::io::Io;
-use crate::relay_opt::args::Optimize;
 
 /// Answers the questions among `args`; `None` where there are none.
 ///

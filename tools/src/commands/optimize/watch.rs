@@ -18,13 +18,13 @@ use passes::incremental::Relay;
 use relay::text::item_text;
 use rustc_hash::FxBuildHasher;
 
+use super::read;
 use crate::driver::crash::crash;
-use crate::driver::input;
 use crate::driver::language::{Form, Style, verify};
+use crate::driver::options::optimize::{Optimize, Switch};
 use crate::driver::report::Reporter;
 use crate::process::exit::{DIAGNOSTICS, OK, USAGE};
 use crate::process::io::Io;
-use crate::relay_opt::args::{Optimize, Switch};
 
 /// Waits until one of the files may have changed; `false` ends the watch.
 pub type Wait<'w> = dyn FnMut(&[PathBuf]) -> bool + 'w;
@@ -129,7 +129,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Compiles the file as it is now.
     fn update(&mut self, io: &mut Io<'_>) -> io::Result<()> {
-        let text = match input::read(&self.args.input, io) {
+        let text = match read(self.args, io) {
             Ok(input) => input.text,
             Err(diagnostic) => {
                 // It may come back.

@@ -17,10 +17,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::strategies::{Failure, read};
 use crate::driver::input;
+use crate::driver::options::DiagnosticForm;
 use crate::driver::report::Reporter;
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::Io;
-use crate::relay_opt::args::DiagnosticForm;
 
 /// The files that a certificate is checked with.
 pub(crate) struct Files<'a> {

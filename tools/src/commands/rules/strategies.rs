@@ -7,12 +7,12 @@ use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
 use rewrites::cost::CostModel;
 
 use crate::driver::language::{self, Form, infer};
+use crate::driver::options::{DiagnosticForm, ModelOptions};
 use crate::driver::report::Reporter;
 use crate::driver::strategies::{Measured, measure, prepare};
 use crate::driver::{input, model};
 use crate::process::exit::{DIAGNOSTICS, OK};
 use crate::process::io::{Io, plain};
-use crate::relay_opt::args::{DiagnosticForm, ModelOptions};
 
 /// A table, the first row of which names the columns.
 type Table = Vec<Vec<String>>;

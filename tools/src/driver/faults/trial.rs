@@ -15,9 +15,9 @@ use ir_core::{Diagnostic, Module, Registry, Rewrite, SourceMap, Symbol, WatchOpt
 use regex::Regex;
 
 use crate::driver::language::{Form, infer, verify};
+use crate::driver::options::Executor;
 use crate::driver::semantics::Trials;
 use crate::process::io::plain;
-use crate::relay_opt::args::Executor;
 
 /// Steps of an interpreter in one run.
 const STEP_LIMIT: u64 = 10_000_000;

@@ -1,55 +1,8 @@
-//! Arguments of the commands `reduce`, `bisect` and `debug`.
+//! Arguments that `reduce`, `bisect` and `debug` share.
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args};
 
-use crate::relay_opt::args::{Executor, ModelOptions};
-
-/// Reduces a program to a small one that shows the same fault of the passes.
-///
-/// Operations, functions, parameters, attributes and extents go, in any dialect, as long as the
-/// program is well-typed and the fault stays. See `docs/debug.md`.
-#[derive(Args, Debug)]
-pub(crate) struct ReduceProgram {
-    #[command(flatten)]
-    pub(crate) fault: Fault,
-    /// Where the program goes; `-` is standard output. A file holds the smallest program so far at
-    /// any time, so that the search may be interrupted
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    pub(crate) output: String,
-    #[command(flatten)]
-    pub(crate) budget: Budget,
-}
-
-/// Finds the pass, and the first of its rewrites, that brings a fault about.
-///
-/// Says which on standard error, and writes a reproducer: the program before that pass, and the
-/// pass. See `docs/debug.md`.
-#[derive(Args, Debug)]
-pub(crate) struct BisectPasses {
-    #[command(flatten)]
-    pub(crate) fault: Fault,
-    /// Where the reproducer goes; `-` is standard output
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    pub(crate) output: String,
-}
-
-/// Finds the pass at fault, reduces the program before it, and writes a reproducer and a lit test.
-///
-/// See `docs/debug.md`.
-#[derive(Args, Debug)]
-pub(crate) struct DebugPasses {
-    /// Does all of it, which is what there is
-    #[arg(long)]
-    pub(crate) auto: bool,
-    #[command(flatten)]
-    pub(crate) fault: Fault,
-    /// The folder that `reproducer.relay` and `test.relay` go to
-    #[arg(short, long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) output: String,
-    #[command(flatten)]
-    pub(crate) budget: Budget,
-}
+use super::{Executor, ModelOptions};
 
 /// A fault of passes: where it shows, and what it is. Without one of `--crash`, `--miscompile`,
 /// `--message` and `--command` it is a crash, or else a miscompile.

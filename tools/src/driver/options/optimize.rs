@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use ir_core::pipeline::DiffForm;
 
+use super::{DiagnosticForm, ModelOptions, seconds};
 use crate::process::io::Io;
-use crate::relay_opt::args::{DiagnosticForm, ModelOptions, seconds};
 
 /// Optimizing, the default.
 #[derive(Args, Clone, Debug)]
@@ -14,6 +14,9 @@ pub(crate) struct Optimize {
     /// What `--load-plugin` names.
     #[arg(skip)]
     pub(crate) plugins: Vec<String>,
+    /// Which command the input may be meant to be, misspelt.
+    #[arg(skip)]
+    pub(crate) meant: Option<String>,
     /// The program; `-` is standard input. At most 2 GiB of text, or a model `.onnx`
     #[arg(default_value = "-")]
     pub(crate) input: String,
