@@ -6,7 +6,6 @@ pub mod lit;
 pub mod plugin;
 mod process;
 pub mod relay_opt;
-pub mod worker;
 
 use ir_core::Registry;
 

@@ -6,8 +6,9 @@
 //! seconds). Each line `run N` is answered with a JSON list of `N` pairs: nanoseconds on the wall,
 //! and nanoseconds of processor time of all threads. `quit` or the end of the input ends it.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Write, stderr, stdin, stdout};
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use cpu_time::ProcessTime;
@@ -18,11 +19,22 @@ use runtime::{BuildOptions, Program};
 use serde_json::json;
 use target_core::targets;
 
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match serve(&arguments, &mut stdin().lock(), &mut stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            // Nobody listens where standard error is closed.
+            let _ = writeln!(stderr(), "relay-worker: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Serves the protocol above on `input` and `output` until the input ends. The error is what went
 /// wrong, for people.
-pub fn serve(
+fn serve(
     arguments: &[String],
-    registry: &Registry,
     input: &mut dyn BufRead,
     output: &mut dyn Write,
 ) -> Result<(), String> {
@@ -32,7 +44,7 @@ pub fn serve(
     let threads: usize =
         threads.parse().map_err(|_| format!("`{threads}` is no number of threads"))?;
     let start = Instant::now();
-    let mut program = load(Path::new(model), threads, registry)?;
+    let mut program = load(Path::new(model), threads, &runtime::registry())?;
     let first = Instant::now();
     program.run().map_err(one)?;
     let (load_s, first_s) = (start.elapsed().as_secs_f64(), first.elapsed().as_secs_f64());
