@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use examples::graphs;
+use ir_core::pass::OptionValue;
 use tools::relay_opt::OK;
 
 /// Runs each strategy on the graphs, checks the certificates with the programs alone, and returns
@@ -20,7 +21,8 @@ fn explain(test: &str, graphs: &[(&str, String)], more: &[&str]) -> usize {
     for (name, text) in graphs {
         std::fs::write(folder.join("in.relay"), text).expect("the program can be written");
         for strategy in registry.strategies().map(|strategy| strategy.name) {
-            let pass = format!("eqsat{{strategy={strategy},cost=t4}}");
+            let machine = graphs::ACCELERATOR.print();
+            let pass = format!("eqsat{{strategy={strategy},cost=inference,target={{{machine}}}}}");
             let mut args =
                 vec!["in.relay", "--pass", &pass, "--explain-rewrites=in.cert", "-o", "out.relay"];
             args.extend(more);

@@ -43,11 +43,11 @@ pub struct EqsatOptions {
     /// driver. It takes the place of the options above; its own costs come first.
     #[default(String::new())]
     pub strategy: String,
-    /// What is made small: `ops`, `flops`, `bytes`, `roofline` or `t4`.
+    /// What is made small: `ops`, `flops`, `bytes`, `roofline` or `inference`.
     #[default(Cost(CostModel::default()))]
     pub cost: Cost,
-    /// For `roofline`: the machine that kernels run on, a target such as `c{isa=avx2}` or figures. The
-    /// units are those of the pass `fuse`.
+    /// For `roofline` and `inference`: the machine that kernels run on, a target such as
+    /// `c{isa=avx2}` or figures. The units are those of the pass `fuse`.
     #[default(CostTable::NOMINAL)]
     pub target: CostTable,
     /// How the cheapest program is found: a strategy of `relay-opt egraph extract`.
@@ -104,7 +104,7 @@ impl OptionValue for Dump {
 pub struct Cost(pub CostModel);
 
 impl OptionValue for Cost {
-    const EXPECTS: &'static str = "ops, flops, bytes, roofline or t4";
+    const EXPECTS: &'static str = "ops, flops, bytes, roofline or inference";
     fn parse(text: &str) -> Option<Cost> {
         CostModel::ALL.iter().find(|(name, _)| *name == text).map(|(_, model)| Cost(*model))
     }

@@ -15,15 +15,11 @@ pub enum CostModel {
     Bytes,
     /// Microseconds of a machine on which each operation is a kernel.
     Roofline(CostTable),
-    /// Microseconds of a data-centre accelerator of 2018 as such a machine: a launch of 5 µs, 300
-    /// GB/s and 8 Tflop/s. Parts of a value are views, which cost nothing, and an activation may
-    /// be a part of the product before it. Weights are those of a trained network: what is computed
-    /// from them alone is computed before the network runs.
-    T4,
+    /// The same of a trained network that runs there. Parts of a value are views, which cost
+    /// nothing, and an activation may be a part of the product before it. What is computed from
+    /// weights alone is computed before the network runs.
+    Inference(CostTable),
 }
-
-/// The accelerator of [`CostModel::T4`].
-const T4: CostTable = CostTable::new(5.0, 300.0, 8000.0);
 
 impl Default for CostModel {
     fn default() -> CostModel {
@@ -38,34 +34,35 @@ impl CostModel {
         ("flops", CostModel::Flops),
         ("bytes", CostModel::Bytes),
         ("roofline", CostModel::Roofline(CostTable::NOMINAL)),
-        ("t4", CostModel::T4),
+        ("inference", CostModel::Inference(CostTable::NOMINAL)),
     ];
 
     /// This model on a machine with these costs, where it is about one.
     pub fn on(self, table: CostTable) -> CostModel {
         match self {
             CostModel::Roofline(_) => CostModel::Roofline(table),
-            other => other,
+            CostModel::Inference(_) => CostModel::Inference(table),
+            other @ (CostModel::Ops | CostModel::Flops | CostModel::Bytes) => other,
         }
     }
 
     /// The machine that it is about, where one can be chosen.
     pub fn table(self) -> Option<CostTable> {
         match self {
-            CostModel::Roofline(table) => Some(table),
-            _ => None,
+            CostModel::Roofline(table) | CostModel::Inference(table) => Some(table),
+            CostModel::Ops | CostModel::Flops | CostModel::Bytes => None,
         }
     }
 
     /// Whether all that is computed from constants alone is free, large fills included, or only
     /// what the compiler computes.
     pub fn weights_are_free(self) -> bool {
-        self == CostModel::T4
+        matches!(self, CostModel::Inference(_))
     }
 
     /// Whether `after`, applied to the result of `before`, costs no more than `before` alone.
     pub fn fuses(self, registry: &Registry, before: Symbol, after: Symbol) -> bool {
-        self == CostModel::T4
+        matches!(self, CostModel::Inference(_))
             && role(registry, before) == Some(KernelRole::Anchor)
             && role(registry, after) == Some(KernelRole::Epilogue)
     }
@@ -87,7 +84,8 @@ impl CostModel {
         // What says how much it computes multiplies and adds, or computes nothing.
         let kind = if work.is_some() { Arithmetic::Product } else { Arithmetic::Plain };
         let flops = work.unwrap_or_else(|| elements(result));
-        let view = self == CostModel::T4 && role(registry, name) == Some(KernelRole::View);
+        let views_are_free = matches!(self, CostModel::Inference(_));
+        let view = views_are_free && role(registry, name) == Some(KernelRole::View);
         if constant || folded || view || flops == 0.0 {
             return LITTLE;
         }
@@ -97,8 +95,9 @@ impl CostModel {
                 CostModel::Ops => 1.0,
                 CostModel::Flops => flops,
                 CostModel::Bytes => bytes,
-                CostModel::Roofline(table) => table.kernel(bytes, table.computing(kind, flops)),
-                CostModel::T4 => T4.kernel(bytes, T4.computing(kind, flops)),
+                CostModel::Roofline(table) | CostModel::Inference(table) => {
+                    table.kernel(bytes, table.computing(kind, flops))
+                }
             }
     }
 }

@@ -1,8 +1,8 @@
 //! Rules as text, and the size of what they can be applied to.
 
 use ir_core::{
-    AttrDict, Body, DType, FuncMut, InsertPoint, Interrupt, Module, OpParts, Registry, Signature,
-    SourceMap, Type,
+    AttrDict, Body, CostTable, DType, FuncMut, InsertPoint, Interrupt, Module, OpParts, Registry,
+    Signature, SourceMap, Type,
 };
 use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
@@ -304,7 +304,7 @@ fn siblings_are_found_at_once() {
         interrupt: Interrupt::default(),
     };
     let report = with_function(&registry, &mut body, |f| {
-        optimize(f, &rules, settings(budget, CostModel::T4))
+        optimize(f, &rules, settings(budget, CostModel::Inference(CostTable::NOMINAL)))
     });
     let report = report.unwrap();
     assert_eq!(report.rules[0].matches, 1);

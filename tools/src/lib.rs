@@ -1,20 +1,17 @@
 //! The command-line tools, as functions that tests and other tools call in process.
 
-pub mod codes;
-pub mod interrupt;
-pub mod io;
+mod commands;
+mod driver;
 pub mod lit;
 pub mod plugin;
 mod process;
-pub mod progress;
-pub mod reference;
 pub mod relay_opt;
-pub mod strategies;
-pub mod worker;
 
 use ir_core::Registry;
 
-pub use process::{Ran, run_process, run_within};
+pub use driver::{codes, reference, strategies};
+pub use process::{Ran, exit, io};
+pub use relay_opt::{run_process, run_within};
 
 /// Everything that the tools know: the dialects, the passes, the targets and the named pipelines. A
 /// tool of your own starts from this and adds to it.

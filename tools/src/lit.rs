@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock};
 use ir_core::Registry;
 use lit_runner::lit::{self, Outcome};
 
-use crate::io::Io;
+use crate::process::io::Io;
 use crate::relay_opt;
 
-static REGISTRY: LazyLock<Registry> = LazyLock::new(crate::registry);
+static REGISTRY: LazyLock<Registry> = LazyLock::new(runtime::registry);
 
 /// The standard commands of lit tests, and relay-opt.
 pub fn commands() -> lit::Commands {

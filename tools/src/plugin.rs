@@ -1,4 +1,4 @@
-//! Plugins in shared libraries.
+//! Commands with plugins, which are shared libraries.
 //!
 //! A plugin is linked with relay-opt as a shared library (the crate `relay-opt-shared`), so that
 //! there is one copy of everything that they have in common: interned types, hooks found by their
@@ -29,24 +29,14 @@ use std::time::{Duration, Instant};
 use ir_core::pipeline::catch_panic;
 use ir_core::{Diagnostic, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use object::{Object, ObjectSegment};
 
-use crate::io::Io;
-use crate::relay_opt;
+use crate::driver::plugin::{REBUILD, check, failed};
+use crate::driver::report::refuse;
+use crate::process::exit::{INTERNAL, USAGE};
+use crate::process::io::{Io, plain};
+use crate::relay_opt::main_loaded;
 
-/// What the description in a file starts with.
-const START: &str = "relay-opt plugin, version ";
-
-/// The version, compiler and sources that a plugin was built with, as its file holds them.
-pub const DESCRIPTION: &str = concat!(
-    "relay-opt plugin, version ",
-    env!("CARGO_PKG_VERSION"),
-    ", ",
-    env!("RELAY_OPT_COMPILER"),
-    ", build ",
-    env!("RELAY_OPT_BUILD"),
-    ";"
-);
+pub use crate::driver::plugin::DESCRIPTION;
 
 /// The name under which a plugin is found.
 const SYMBOL: &str = "RELAY_OPT_PLUGIN";
@@ -150,7 +140,7 @@ pub(crate) fn run(
     for path in paths {
         plugins.push((load(path)?, path.display().to_string()));
     }
-    let Some((first, first_path)) = plugins.first() else { return Ok(relay_opt::USAGE) };
+    let Some((first, first_path)) = plugins.first() else { return Ok(USAGE) };
     if let Some((_, path)) =
         plugins.iter().find(|(plugin, _)| plugin.enter as usize != first.enter as usize)
     {
@@ -188,11 +178,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: &str = "this plugin, and relay-opt with it, was built without all optimizations; \
                     `relay-opt plugin build --release` makes it faster";
 
-const REBUILD: &str = "build it again, with `relay-opt plugin build`";
-
 /// Something in `registry` that relay-opt does not have.
 fn own(registry: &Registry) -> Option<&'static str> {
-    let base = crate::registry();
+    let base = runtime::registry();
     let mut passes = registry.passes().map(|pass| pass.name);
     let mut ops = registry.ops().map(|info| info.def.name);
     let mut targets = target_core::targets(registry).all().iter().map(|target| target.name);
@@ -205,47 +193,11 @@ fn own(registry: &Registry) -> Option<&'static str> {
         })
 }
 
-fn failed(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error("E0740", format!("cannot load the plugin `{}`: {what}", path.display()))
-}
-
-/// Checks that the file at `path` is a plugin of this build, without loading it.
-///
-/// # Errors
-/// When it is not, with both versions where they differ.
-pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
-    let failed = |what: String| failed(path, what);
-    // A pipe or device may have no end, and none can be loaded.
-    if fs::metadata(path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
-        return Err(failed("it is no regular file".to_string()));
-    }
-    let bytes = fs::read(path).map_err(|error| failed(relay_opt::plain(&error)))?;
-    let found = description(&bytes).ok_or_else(|| {
-        failed("it is no plugin".to_string())
-            .help("a plugin is a shared library with `plugin!`; `relay-opt plugin new` makes one")
-    })?;
-    let shown = |text: &str| text.trim_start_matches(START).trim_end_matches(';').to_string();
-    if found != DESCRIPTION {
-        let message = format!("`{}` is a plugin for another relay-opt", path.display());
-        return Err(Diagnostic::error("E0741", message)
-            .note(format!("the plugin is for version {}", shown(&found)))
-            .note(format!("this is version {}", shown(DESCRIPTION)))
-            .help(REBUILD));
-    }
-    // The system's loader maps segments without a look at the length of the file.
-    let whole = object::File::parse(&*bytes)
-        .is_ok_and(|file| file.segments().all(|segment| segment.data().is_ok()));
-    if !whole {
-        return Err(failed("the file is not complete".to_string()).help(REBUILD));
-    }
-    Ok(())
-}
-
 /// Loads a plugin for the rest of the process.
 fn load(path: &Path) -> Result<&'static Plugin, Diagnostic> {
     check(path)?;
     let failed = |what: String| failed(path, what);
-    let path = fs::canonicalize(path).map_err(|error| failed(relay_opt::plain(&error)))?;
+    let path = fs::canonicalize(path).map_err(|error| failed(plain(&error)))?;
     // SAFETY: its description says that the file was made by `plugin!` of these sources with this
     // compiler. Its initializers are those of the Rust standard library, and what its author wrote.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
@@ -263,15 +215,6 @@ fn load(path: &Path) -> Result<&'static Plugin, Diagnostic> {
 /// What the system's loader says.
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| source.to_string())
-}
-
-/// The description in a plugin's file.
-fn description(bytes: &[u8]) -> Option<String> {
-    memchr::memmem::find_iter(bytes, START.as_bytes()).find_map(|start| {
-        let rest = &bytes[start..bytes.len().min(start + 1000)];
-        let text = str::from_utf8(&rest[..=memchr::memchr(b';', rest)?]).ok()?;
-        (!text.contains(char::is_control)).then(|| text.to_string())
-    })
 }
 
 /// Runs a command in the library that the plugins are linked with, which this is.
@@ -298,7 +241,7 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
         signals: call.signals,
     };
     let run = || {
-        let mut registry = crate::registry();
+        let mut registry = runtime::registry();
         for loaded in plugins {
             // SAFETY: `load` found it in a library that is never unloaded and is linked with this
             // one, as `run` checked, so that the types are the same.
@@ -309,11 +252,11 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
                 let message = format!("the plugin `{path}` does not register: {message}");
                 let error = Diagnostic::error("E0742", message)
                     .help("names of passes, operations, rules and targets must be new");
-                return relay_opt::refuse(error, &mut io);
+                return refuse(error, &mut io);
             }
         }
         let start = Instant::now();
-        let status = relay_opt::main_loaded(&registry, &arguments, &mut io);
+        let status = main_loaded(&registry, &arguments, &mut io);
         // Servers and `--watch` wait for people.
         let waits = arguments.iter().any(|argument| argument == "lsp" || argument == "--watch");
         if cfg!(debug_assertions) && !waits && start.elapsed() >= PATIENCE {
@@ -323,7 +266,7 @@ unsafe extern "C" fn enter(call: *const Call) -> i32 {
         status
     };
     // A panic must not leave a function of C.
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or(relay_opt::INTERNAL)
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(INTERNAL)
 }
 
 /// A stream of the program, in the library.

@@ -4,64 +4,32 @@
 //! calls [`main_with`] with a registry that has them; see [`crate::registry`].
 
 mod args;
-mod bench_model;
-mod cached;
-mod calibrate;
-mod compile;
-mod complete;
-mod consent;
-mod crash;
-mod debug;
-mod egraph;
-mod emit;
-mod expectations;
-mod folder;
-mod input;
-mod inspect;
-mod language;
-mod model;
-mod optimize;
-mod plugin;
-mod profile;
-mod provenance;
-mod recorded;
-mod reference;
-mod replay;
-mod report;
-mod reproducers;
-mod rules;
-mod run_model;
-mod semantics;
-mod shell;
-mod strategies;
-mod targets;
-mod tree;
-mod view;
-mod watch;
-mod watchdog;
 
 use std::io;
+use std::path::Path;
+use std::process::ExitCode;
 
-use ir_core::diagnostics::render;
+use ir_core::Registry;
 use ir_core::pipeline::Pipeline;
-use ir_core::{Diagnostic, Registry, SourceMap};
 
-use crate::io::Io;
+use self::args::{Cli, Command};
+use crate::commands::optimize::{optimize, reference, watch};
+use crate::commands::{
+    bench, bisect, calibrate, compile, complete, completions, debug, egraph, import, inspect, lsp,
+    man, plugin, reduce, rules, run, view,
+};
+use crate::driver::crash;
+use crate::driver::report::refuse;
+use crate::process::exit::finish;
+use crate::process::io::Io;
+use crate::process::{self, Ran};
 
-pub use watch::Wait;
-
-/// Success.
-pub const OK: i32 = 0;
-/// The input has errors.
-pub const DIAGNOSTICS: i32 = 1;
-/// The command line is wrong.
-pub const USAGE: i32 = 2;
-/// The compiler has an error.
-pub const INTERNAL: i32 = 3;
+pub use crate::commands::optimize::watch::Wait;
+pub use crate::process::exit::{DIAGNOSTICS, INTERNAL, OK, USAGE};
 
 /// Runs relay-opt with the arguments after its name and returns the exit status.
 pub fn main(args: &[String], io: &mut Io<'_>) -> i32 {
-    main_with(&crate::registry(), args, io)
+    main_with(&runtime::registry(), args, io)
 }
 
 /// Runs relay-opt over `registry`.
@@ -87,25 +55,16 @@ pub(crate) fn main_loaded(registry: &Registry, args: &[String], io: &mut Io<'_>)
     finish(status, io)
 }
 
-/// Reports an error that ends the program.
-pub(crate) fn refuse(error: Diagnostic, io: &mut Io<'_>) -> i32 {
-    let reported = render::human(&[error], &SourceMap::default(), io.styled, io.stderr);
-    finish(reported.map(|()| DIAGNOSTICS), io)
+/// Runs relay-opt on the arguments and streams of this process, with what `registry` holds. The
+/// whole `main` of a tool of one's own.
+pub fn run_process(registry: &Registry) -> ExitCode {
+    process::run_process(|args, io| main_with(registry, args, io))
 }
 
-/// The exit status, with all output written.
-fn finish(status: io::Result<i32>, io: &mut Io<'_>) -> i32 {
-    let flushed = io.stdout.flush().and_then(|()| io.stderr.flush());
-    match status.and_then(|status| flushed.map(|()| status)) {
-        Ok(status) => status,
-        // Whoever read the output has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => OK,
-        Err(error) => {
-            // Standard error may be the stream that is broken; then nobody can be told.
-            let _ = writeln!(io.stderr, "error: cannot write the output: {}", plain(&error));
-            DIAGNOSTICS
-        }
-    }
+/// Runs relay-opt over `registry` within this process, as from the folder `directory`, with `stdin`
+/// as its standard input. An empty `directory` is that of the process.
+pub fn run_within(registry: &Registry, directory: &Path, args: &[&str], stdin: &[u8]) -> Ran {
+    process::run_within(|args, io| main_with(registry, args, io), directory, args, stdin)
 }
 
 /// Whether relay-opt takes `args`, without doing what they say: options, commands and passes exist.
@@ -152,59 +111,45 @@ fn dispatch(
         // What a plugin does under the same names may be another thing after each build.
         cli.optimize.cache = None;
     }
-    cli.note_plugins();
-    let subject = cli.command.as_ref().and_then(args::Command::subject);
+    cli.tell();
+    let subject = cli.command.as_ref().and_then(Command::subject);
     crash::guard(subject, registry, io, |io| command(&cli, &pipeline, registry, wait, io))
 }
 
 /// Does what `cli` says.
 fn command(
-    cli: &args::Cli,
+    cli: &Cli,
     pipeline: &str,
     registry: &Registry,
     wait: Option<&mut Wait<'_>>,
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
-    match &cli.command {
-        Some(args::Command::Run(command)) => run_model::run_model(command, registry, io),
-        Some(args::Command::Bench(command)) => bench_model::bench_model(command, registry, io),
-        Some(args::Command::Compile(command)) => compile::compile(command, registry, io),
-        Some(args::Command::Calibrate(command)) => calibrate::calibrate(command, registry, io),
-        Some(args::Command::Import(command)) => model::import(command, registry, io),
-        Some(args::Command::Inspect(command)) => inspect::inspect(command, registry, io),
-        Some(args::Command::Lsp(_)) => serve(registry, io),
-        Some(args::Command::Egraph(command)) => match &command.command {
-            args::EgraphCommand::Extract(command) => egraph::extract(command, io),
-        },
-        Some(args::Command::Completions(command)) => {
-            shell::completions(command.shell, &cli.load_plugin, registry, io)
-        }
-        Some(args::Command::Complete(command)) => complete::complete(command, registry, io),
-        Some(args::Command::Man(command)) => shell::man(&command.output, io),
-        Some(args::Command::Plugin(command)) => plugin::plugin(&command.command, io),
-        Some(args::Command::Rules(command)) => rules::rules(&command.command, registry, io),
-        Some(args::Command::Reduce(command)) => debug::reduce(command, registry, io),
-        Some(args::Command::Bisect(command)) => debug::bisect(command, registry, io),
-        Some(args::Command::Debug(command)) => debug::debug(command, registry, io),
-        Some(args::Command::View(command)) => view::view(command, registry, io),
-        None => match reference::answer(&cli.optimize, registry, io)? {
+    let Some(command) = &cli.command else {
+        return match reference::answer(&cli.optimize, registry, io)? {
             Some(status) => Ok(status),
             None if cli.optimize.watch => watch::watch(&cli.optimize, pipeline, registry, wait, io),
-            None => optimize::optimize(&cli.optimize, pipeline, registry, io),
-        },
+            None => optimize(&cli.optimize, pipeline, registry, io),
+        };
+    };
+    match command {
+        Command::Run(args) => run::run_model(args, registry, io),
+        Command::Bench(args) => bench::bench_model(args, registry, io),
+        Command::Compile(args) => compile::compile(args, registry, io),
+        Command::Calibrate(args) => calibrate::calibrate(args, registry, io),
+        Command::Import(args) => import::import(args, registry, io),
+        Command::Inspect(args) => inspect::inspect(args, registry, io),
+        Command::Lsp(_) => lsp::serve(registry, io),
+        Command::Egraph(args) => egraph::egraph(args, io),
+        Command::Completions(args) => {
+            completions::completions(args, args::command(), &cli.load_plugin, registry, io)
+        }
+        Command::Complete(args) => complete::complete(args, args::command(), registry, io),
+        Command::Man(args) => man::man(args, args::command(), io),
+        Command::Plugin(args) => plugin::plugin(args, io),
+        Command::Rules(args) => rules::rules(args, registry, io),
+        Command::Reduce(args) => reduce::reduce(args, registry, io),
+        Command::Bisect(args) => bisect::bisect(args, registry, io),
+        Command::Debug(args) => debug::debug(args, registry, io),
+        Command::View(args) => view::view(args, registry, io),
     }
-}
-
-/// Serves an editor on the standard streams.
-fn serve(registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
-    match lsp::serve(registry, &crate::codes::ALL, io.stdin, io.stdout)? {
-        lsp::End::Orderly => Ok(OK),
-        lsp::End::Abrupt => Ok(DIAGNOSTICS),
-    }
-}
-
-/// The message of a system error without its number.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
 }

@@ -41,7 +41,7 @@ fn reference_pages_are_current() {
     check("docs/reference/operators.md", &reference::operators());
     check("docs/reference/passes.md", &reference::passes(&registry));
     check("docs/reference/diagnostics.md", &reference::diagnostics());
-    check("docs/reference/command-line.md", &reference::command_line());
+    check("docs/reference/command-line.md", &reference::command_line(&tools::relay_opt::help()));
     let path = "docs/import-onnx.md";
     let page = read(&root().join(path));
     let marker = "<!-- operators: generated -->\n";

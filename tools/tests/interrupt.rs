@@ -183,7 +183,7 @@ fn a_second_signal_ends_the_process() {
             .stderr(Stdio::null())
             .status();
     }
-    assert_eq!(running.end().0, Some(tools::interrupt::INTERRUPTED));
+    assert_eq!(running.end().0, Some(tools::exit::INTERRUPTED));
     // The script outlives who asked it.
     folder.write("go", "");
     folder.wait_for("ended");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-const DIFFERENCE: &str = include_str!("../src/relay_opt/view/difference.js");
+const DIFFERENCE: &str = include_str!("../src/commands/view/difference.js");
 
 /// What `program` prints behind the page's own code; nothing where node is missing.
 fn node(program: &str) -> Option<String> {

@@ -66,8 +66,14 @@ fn run(text: &str, strategy: &str, registry: &Registry) -> Result<Measured, Vec<
     errors(found)?;
     errors(infer_module(&mut module, registry))?;
     let prepared = prepare(strategy, None, registry).map_err(|(found, _)| found)?;
-    measure(&module, &prepared, CostModel::T4, registry, Interrupt::default())
-        .map_err(|error| vec![error])
+    measure(
+        &module,
+        &prepared,
+        CostModel::Inference(graphs::ACCELERATOR),
+        registry,
+        Interrupt::default(),
+    )
+    .map_err(|error| vec![error])
 }
 
 fn errors(found: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {

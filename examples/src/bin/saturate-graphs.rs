@@ -202,8 +202,8 @@ fn saturate(
             registry,
         };
         let extraction = &STRATEGIES[0];
-        let settings =
-            Settings { phases: None, budget, model: CostModel::T4, extraction, dump: false };
+        let model = CostModel::Inference(graphs::ACCELERATOR);
+        let settings = Settings { phases: None, budget, model, extraction, dump: false };
         let mut recorder = explain.then(|| Recorder::new(&function));
         let report = optimize_noted(&mut function, rules, settings, recorder.as_mut());
         let report = report.map_err(|error| vec![*error])?;

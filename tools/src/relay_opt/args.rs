@@ -1,29 +1,30 @@
-//! The command line of relay-opt, one module for each group of commands.
+//! The command line: which commands there are, and which one the arguments name.
 
-mod debugging;
-mod models;
-mod optimize;
-mod rewriting;
-mod surroundings;
 mod words;
 
-use std::time::Duration;
-
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use self::words::{misspelt, plugins_behind};
-
-pub(super) use self::debugging::{BisectPasses, Budget, DebugPasses, Fault, ReduceProgram};
-pub(super) use self::models::{
-    BenchModel, Calibrate, CompileModel, Executor, ImportModel, InspectModel, Machine,
-    ModelOptions, RunModel, ViewModel,
-};
-pub(super) use self::optimize::{Optimize, Switch, TimingForm};
-pub(super) use self::rewriting::{Egraph, EgraphCommand, ExtractEgraph, Rules, RulesCommand};
-pub(super) use self::surroundings::{Complete, Completions, Lsp, Man, Plugin, PluginCommand};
-pub(super) use self::words::command_help;
-use super::crash::Subject;
+use self::words::{command_help, misspelt, plugins_behind};
+use crate::commands::bench::BenchModel;
+use crate::commands::bisect::BisectPasses;
+use crate::commands::calibrate::Calibrate;
+use crate::commands::compile::CompileModel;
+use crate::commands::complete::Complete;
+use crate::commands::completions::Completions;
+use crate::commands::debug::DebugPasses;
+use crate::commands::egraph::Egraph;
+use crate::commands::import::ImportModel;
+use crate::commands::inspect::InspectModel;
+use crate::commands::lsp::Lsp;
+use crate::commands::man::Man;
+use crate::commands::plugin::Plugin;
+use crate::commands::reduce::ReduceProgram;
+use crate::commands::rules::arguments::Rules;
+use crate::commands::run::RunModel;
+use crate::commands::view::ViewModel;
+use crate::driver::crash::Subject;
+use crate::driver::options::optimize::Optimize;
 
 /// Reads a program, runs passes over it, and prints the result.
 ///
@@ -49,8 +50,10 @@ pub(super) struct Cli {
 }
 
 impl Cli {
-    /// Tells commands that write reproducers of the plugins.
-    pub(super) fn note_plugins(&mut self) {
+    /// Tells commands what of the rest of the command line they need: those that write reproducers
+    /// the plugins, and optimizing which command its input may be meant to be.
+    pub(super) fn tell(&mut self) {
+        self.optimize.meant = command_help(&self.optimize.input);
         let plugins = match &mut self.command {
             None => &mut self.optimize.plugins,
             Some(Command::Reduce(command)) => &mut command.fault.plugins,
@@ -96,14 +99,6 @@ impl Command {
         };
         Some(Subject { path, options })
     }
-}
-
-/// How diagnostics print.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DiagnosticForm {
-    Human,
-    Json,
-    Sarif,
 }
 
 /// The parsed command line and the pipeline text that its options make, in their order.
@@ -152,10 +147,4 @@ pub(super) fn help() -> Vec<(String, String)> {
         pending[start..].reverse();
     }
     help
-}
-
-/// A time as the command line says it, in seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|time| !time.is_zero()).ok_or("expected seconds, more than 0".to_string())
 }

@@ -37,7 +37,7 @@ pub(super) fn misspelt(args: &[&str]) -> Option<clap::Error> {
 }
 
 /// Which command `word` may be meant to be.
-pub(in crate::relay_opt) fn command_help(word: &str) -> Option<String> {
+pub(super) fn command_help(word: &str) -> Option<String> {
     let command = Cli::command();
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
     did_you_mean(word, shown.map(|command| command.get_name()))

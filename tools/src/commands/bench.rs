@@ -1,0 +1,214 @@
+//! The subcommand `bench`: compiles a model and measures how long it runs.
+
+use std::io;
+use std::time::Instant;
+
+use clap::{ArgAction, Args};
+use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Spread, TensorData, Type};
+use relay::arrays;
+use runtime::peak::{self, Peak};
+use runtime::profile::Profile;
+use runtime::{BuildTimes, MAIN, Parameter, Parameters, Program, memory};
+use serde_json::json;
+
+use crate::driver::model::load;
+use crate::driver::model::name_extents;
+use crate::driver::options::{DiagnosticForm, Kernels, ModelOptions, name_unchecked};
+use crate::driver::profile;
+use crate::driver::report::Reporter;
+use crate::driver::targets::target;
+use crate::process::exit::{DIAGNOSTICS, OK};
+use crate::process::io::Io;
+use crate::process::progress::Bar;
+
+/// Compiles a model and measures how long it runs.
+#[derive(Args, Debug)]
+pub(crate) struct BenchModel {
+    /// The model; `-` is standard input
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) options: ModelOptions,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
+    /// Constants for parameters, by name: a .npz or .safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) params: Option<String>,
+    /// Parameters that stay inputs; the others without an array become random constants. The
+    /// default is the first
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    pub(crate) input: Vec<String>,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) fill: u64,
+    /// Measures for so many seconds
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Measures each kernel too, and what the machine can do at best
+    #[arg(long)]
+    pub(crate) profile: bool,
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What was measured.
+struct Measured {
+    program: Program,
+    times: BuildTimes,
+    /// Seconds of each run, in order.
+    runs: Vec<f64>,
+    profile: Option<Profile>,
+    peak: Option<Peak>,
+}
+
+/// Runs the subcommand and returns the exit status.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(crate) fn bench_model(
+    args: &BenchModel,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<i32> {
+    let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
+    let mut found = Vec::new();
+    let measured = load(&args.model, &args.options, registry, &mut reporter, &mut found, io)
+        .and_then(|module| {
+            let measured = measure(args, module, registry, &mut found, io);
+            let failed = |mut errors: Vec<Diagnostic>| {
+                name_extents(&mut errors, &args.model, &args.options, &io.directory);
+                found.extend(errors);
+            };
+            measured.map_err(failed).ok()
+        });
+    let failed = found.iter().any(Diagnostic::is_error);
+    reporter.report(found, io)?;
+    reporter.finish(io)?;
+    match measured {
+        Some(measured) if !failed => print(args, &measured, reporter.source_map(), io).map(|()| OK),
+        _ => Ok(DIAGNOSTICS),
+    }
+}
+
+fn measure(
+    args: &BenchModel,
+    mut module: Module,
+    registry: &Registry,
+    found: &mut Vec<Diagnostic>,
+    io: &Io<'_>,
+) -> Result<Measured, Vec<Diagnostic>> {
+    let one = |error: Diagnostic| vec![name_unchecked(error)];
+    let target = target(&args.kernels.machine, registry).map_err(one)?;
+    memory::check_function(MAIN, &module).map_err(one)?;
+    let parameters = Parameters::of_main(&module, registry);
+    let mut given = match &args.params {
+        Some(path) => parameters.load(&io.directory.join(path), found)?,
+        None => arrays::Arrays::default(),
+    };
+    let (mut constants, mut inputs) = (Vec::new(), Vec::new());
+    for (position, parameter) in parameters.all.into_iter().enumerate() {
+        let Parameter { name, ty, spread } = parameter;
+        let is_input = match args.input.is_empty() {
+            true => position == 0,
+            false => args.input.contains(&name),
+        };
+        let value = match given.shift_remove(&name) {
+            Some(value) => value,
+            None if is_input => {
+                inputs.push(spread);
+                continue;
+            }
+            None => random(ty, spread, args.fill + position as u64 + 1).map_err(one)?,
+        };
+        constants.push((name, value));
+    }
+    runtime::bind(&mut module, &constants);
+    let progress = Bar::on_terminal(io.styled);
+    let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
+    let (mut program, times) = Program::build(module, registry, &options, found)?;
+    drop(progress);
+    let inputs: Result<Vec<TensorData>, Diagnostic> = program
+        .inputs()
+        .iter()
+        .zip(inputs)
+        .map(|(ty, spread)| random(*ty, spread, args.fill))
+        .collect();
+    program.set_inputs(&inputs.map_err(one)?).map_err(one)?;
+    let mut runs = Vec::new();
+    program.run().map_err(one)?;
+    let begin = Instant::now();
+    while begin.elapsed().as_secs_f64() < args.seconds || runs.len() < 3 {
+        let start = Instant::now();
+        program.run().map_err(one)?;
+        runs.push(start.elapsed().as_secs_f64());
+    }
+    let (mut profile, mut peak) = (None, None);
+    if args.profile {
+        profile = Some(program.profile(args.seconds).map_err(one)?);
+        peak = Some(peak::measure(&*target, registry)?);
+    }
+    Ok(Measured { program, times, runs, profile, peak })
+}
+
+fn random(ty: Type, spread: Spread, seed: u64) -> Result<TensorData, Diagnostic> {
+    let tensor = ty.as_tensor().and_then(|tensor| Some((tensor.known_shape()?, tensor.dtype)));
+    let Some((shape, dtype)) = tensor else {
+        let message = format!("there are no random numbers of type {ty}");
+        return Err(Diagnostic::error("E0733", message));
+    };
+    let made = Random::new(seed).tensor_within(&shape, dtype, spread);
+    made.map_err(|message| Diagnostic::error("E0733", message))
+}
+
+fn print(
+    args: &BenchModel,
+    measured: &Measured,
+    sources: &SourceMap,
+    io: &mut Io<'_>,
+) -> io::Result<()> {
+    let Measured { program, times, runs, profile, peak } = measured;
+    let mut sorted = runs.clone();
+    sorted.sort_by(f64::total_cmp);
+    let (least, median) = (sorted[0], sorted[sorted.len() / 2]);
+    let memory = program.layout().memory;
+    if args.json {
+        let value = json!({
+            "runs": runs.len(),
+            "median_s": median,
+            "least_s": least,
+            "build_s": {
+                "passes": times.passes.as_secs_f64(),
+                "lower": times.lower.as_secs_f64(),
+                "compile": times.compile.as_secs_f64(),
+            },
+            "kernels": program.kernels().len() - 1,
+            "memory_bytes": {
+                "planned": memory.planned,
+                "sum": memory.sum,
+                "lower_bound": memory.lower_bound,
+            },
+            "profile": profile.as_ref().map(|profile| profile::json(profile, *peak, sources)),
+        });
+        return writeln!(io.stdout, "{value:#}");
+    }
+    writeln!(io.stdout, "median   {:10.4} ms of {} runs", median * 1e3, runs.len())?;
+    writeln!(io.stdout, "least    {:10.4} ms", least * 1e3)?;
+    writeln!(
+        io.stdout,
+        "built in {:10.3} s: passes {:.3}, schedules and loops {:.3}, code and compiler {:.3}",
+        (times.passes + times.lower + times.compile).as_secs_f64(),
+        times.passes.as_secs_f64(),
+        times.lower.as_secs_f64(),
+        times.compile.as_secs_f64()
+    )?;
+    writeln!(
+        io.stdout,
+        "memory   {} bytes planned for buffers of {} in all; at least {} are live at once",
+        memory.planned, memory.sum, memory.lower_bound
+    )?;
+    writeln!(io.stdout, "kernels  {}", program.kernels().len() - 1)?;
+    match profile {
+        Some(profile) => profile::write_table(profile, *peak, sources, io.stdout),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Reading programs and ONNX models.
+
+use std::path::Path;
+
+use ir_core::{Diagnostic, Module, Registry};
+use onnx_frontend::Summary;
+use passes::codes::OPEN_HELP;
+
+use super::input;
+use super::language::{self, Form, infer, verify};
+use super::options::ModelOptions;
+use super::report::Reporter;
+use crate::process::io::Io;
+
+/// Constants of models with more bytes are not printed unless asked for.
+pub(crate) const ELIDED_OVER: usize = 1024;
+
+/// Whether `path` names an ONNX model.
+pub(crate) fn is_onnx(path: &str) -> bool {
+    let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+}
+
+/// The module of the model at `path`, and what is wrong with it.
+pub(crate) fn read(
+    path: &str,
+    options: &ModelOptions,
+    registry: &Registry,
+    directory: &Path,
+) -> (Module, Vec<Diagnostic>) {
+    match onnx_frontend::import(&directory.join(path), &options.options(), registry) {
+        Ok(import) => (import.module, vec![]),
+        Err(diagnostics) => (Module::new(), diagnostics),
+    }
+}
+
+/// Names the option that gives the extents of the model at `path` numbers, in those of `errors`
+/// that say that they are unknown.
+pub(crate) fn name_extents(
+    errors: &mut [Diagnostic],
+    path: &str,
+    options: &ModelOptions,
+    directory: &Path,
+) {
+    let is_open = |error: &&mut Diagnostic| error.help.as_deref() == Some(OPEN_HELP);
+    let mut open = errors.iter_mut().filter(is_open).peekable();
+    if open.peek().is_none() || !is_onnx(path) {
+        return;
+    }
+    // The importer has read it, so that this does not fail.
+    let summary = onnx_frontend::map(&directory.join(path))
+        .and_then(|bytes| onnx_frontend::summarize(&bytes));
+    let Ok(Summary { extents, .. }) = summary else { return };
+    let given = |name: &&str| options.dim.iter().any(|(given, _)| given == name);
+    let names = extents.iter().map(String::as_str).filter(|name| !given(name));
+    if let Some(help) = onnx_frontend::dim_help(names) {
+        open.for_each(|error| error.help = Some(help.clone()));
+    }
+}
+
+/// The model at `path`, its types inferred, verified; `None` where an error is among `found`.
+pub(crate) fn load(
+    path: &str,
+    options: &ModelOptions,
+    registry: &Registry,
+    reporter: &mut Reporter,
+    found: &mut Vec<Diagnostic>,
+    io: &mut Io<'_>,
+) -> Option<Module> {
+    let (form, mut module, diagnostics);
+    if is_onnx(path) {
+        form = Form::Readable;
+        (module, diagnostics) = read(path, options, registry, &io.directory);
+    } else {
+        let input = input::read(path, io).map_err(|error| found.push(error)).ok()?;
+        reporter.source(&input.file, &input.text);
+        form = Form::of(&input.text);
+        (module, diagnostics) = language::parse(form, &input.file, &input.text, registry);
+    }
+    reporter.sources(&module.sources);
+    found.extend(diagnostics);
+    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
+    if !failed(found) && form == Form::Readable {
+        found.extend(infer(&mut module, registry));
+    }
+    if !failed(found) {
+        found.extend(verify(&module, registry));
+    }
+    (!failed(found)).then_some(module)
+}

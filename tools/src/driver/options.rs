@@ -1,0 +1,145 @@
+//! Arguments that several commands share.
+
+pub(crate) mod faults;
+pub(crate) mod optimize;
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use ir_core::Diagnostic;
+use runtime::codes::UNCHECKED_HELP;
+use runtime::progress::Progress;
+use runtime::{BuildOptions, Fusion};
+use target_core::Target;
+
+/// What code is generated for.
+#[derive(Args, Debug)]
+pub(crate) struct Machine {
+    /// What kernels are compiled for: `c` is this machine, `c{isa=avx2}` others, `c{isa=scalar}`
+    /// portable C11
+    #[arg(long, value_name = "TARGET", default_value = "c")]
+    pub(crate) target: String,
+    /// Threads of compiled kernels. The default is one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// How kernels are made of a program.
+#[derive(Args, Debug)]
+pub(crate) struct Kernels {
+    #[command(flatten)]
+    pub(crate) machine: Machine,
+    /// How operators are put into kernels, as by the pass `fuse`; `search` counts by the costs of the
+    /// target, and of `c{costs=measured}` by what `relay-opt calibrate` measured
+    #[arg(long, value_name = "STRATEGY", default_value = "dominator")]
+    pub(crate) fuse: Fuse,
+    /// Leave out the checks of what operators expect of numbers: divisors, amounts of shifts, indices
+    #[arg(long)]
+    pub(crate) unchecked: bool,
+}
+
+/// How operators are put into kernels.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fuse {
+    /// In the groups of the Relay paper.
+    Dominator,
+    /// In those that cost least on the target.
+    Search,
+}
+
+impl Kernels {
+    /// How a program is built for `target` as these say, compiled and with its threads.
+    ///
+    /// # Errors
+    /// When kernels are to be chosen by measured costs, and there are none.
+    pub(crate) fn build_options<'a>(
+        &self,
+        target: &'a dyn Target,
+        progress: &'a dyn Progress,
+    ) -> Result<BuildOptions<'a>, Diagnostic> {
+        let fusion = match self.fuse {
+            Fuse::Dominator => Fusion::Dominator,
+            Fuse::Search => Fusion::Search(target.costs()?),
+        };
+        let checked = !self.unchecked;
+        Ok(BuildOptions { fusion, checked, progress, ..BuildOptions::new(target) })
+    }
+}
+
+/// What runs a program.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Executor {
+    /// The reference interpreter.
+    Interp,
+    /// Compiled kernels on planned memory.
+    Graph,
+    /// The loops of the kernels, interpreted.
+    Loops,
+    /// `graph` where the program can be compiled and there is a compiler, `loops` where there is
+    /// none, else `interp`.
+    Auto,
+}
+
+impl From<Executor> for runtime::Executor {
+    fn from(executor: Executor) -> runtime::Executor {
+        match executor {
+            Executor::Interp => runtime::Executor::Interpreter,
+            Executor::Graph => runtime::Executor::Graph,
+            Executor::Loops => runtime::Executor::Loops,
+            Executor::Auto => runtime::Executor::Auto,
+        }
+    }
+}
+
+/// How ONNX models are read.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ModelOptions {
+    /// Sets an extent that an ONNX model names; the others are open
+    #[arg(long, value_name = "NAME=N", value_parser = extent, action = ArgAction::Append)]
+    pub(crate) dim: Vec<(String, i64)>,
+    /// Makes the other named extents of an ONNX model variables of the function's type
+    #[arg(long)]
+    pub(crate) shape_variables: bool,
+}
+
+impl ModelOptions {
+    /// The same for the importer.
+    pub(crate) fn options(&self) -> onnx_frontend::Options {
+        onnx_frontend::Options {
+            dims: self.dim.iter().cloned().collect(),
+            shape_variables: self.shape_variables,
+            ..onnx_frontend::Options::default()
+        }
+    }
+}
+
+/// An extent with its name.
+fn extent(text: &str) -> Result<(String, i64), String> {
+    let extent = text.split_once('=').and_then(|(name, extent)| {
+        let extent = extent.trim().parse().ok().filter(|extent| *extent >= 0)?;
+        Some((name.trim().to_string(), extent))
+    });
+    extent.ok_or_else(|| "expected a name and a number, such as batch=1".to_string())
+}
+
+/// Names the option that leaves checks out, where one failed.
+pub(crate) fn name_unchecked(error: Diagnostic) -> Diagnostic {
+    match error.help.as_deref() == Some(UNCHECKED_HELP) {
+        true => error.help("run on other inputs, or leave the checks out with `--unchecked`"),
+        false => error,
+    }
+}
+
+/// How diagnostics print.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DiagnosticForm {
+    Human,
+    Json,
+    Sarif,
+}
+
+/// A time as the command line says it, in seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| !time.is_zero()).ok_or("expected seconds, more than 0".to_string())
+}

@@ -1,0 +1,126 @@
+//! Diagnostics on their way to the user.
+
+use std::io;
+
+use ir_core::diagnostics::render::{self, Omitted};
+use ir_core::{Diagnostic, SourceMap};
+
+use crate::driver::options::DiagnosticForm;
+use crate::process::exit::{DIAGNOSTICS, finish};
+use crate::process::io::Io;
+
+/// Collects diagnostics and writes them in the form that was asked for, up to a limit.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    form: DiagnosticForm,
+    /// How many errors are written, and how many warnings and notes; 0 is all.
+    limit: usize,
+    sources: SourceMap,
+    pending: Vec<Diagnostic>,
+    /// Errors, and warnings and notes, that were written.
+    written: [usize; 2],
+    omitted: Omitted,
+}
+
+impl Reporter {
+    pub(crate) fn new(form: DiagnosticForm, limit: usize) -> Reporter {
+        Reporter {
+            form,
+            limit,
+            sources: SourceMap::default(),
+            pending: vec![],
+            written: [0; 2],
+            omitted: Omitted::default(),
+        }
+    }
+
+    /// Adds a text that diagnostics point into.
+    pub(crate) fn source(&mut self, file: &str, text: &str) {
+        self.sources.add(file, text);
+    }
+
+    /// Adds the texts of `others` that are not known yet.
+    pub(crate) fn sources(&mut self, others: &SourceMap) {
+        for (file, text) in others.files() {
+            if self.sources.text(file).is_none() {
+                self.sources.add(file.as_str(), text.clone());
+            }
+        }
+    }
+
+    /// The texts that diagnostics point into.
+    pub(crate) fn source_map(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// Reports `diagnostics`, in place order where they come together. Past the limit they are
+    /// counted only.
+    ///
+    /// # Errors
+    /// Those of writing to standard error.
+    pub(crate) fn report(
+        &mut self,
+        mut diagnostics: Vec<Diagnostic>,
+        io: &mut Io<'_>,
+    ) -> io::Result<()> {
+        if self.limit > 0 {
+            render::sort(&mut diagnostics, &self.sources);
+            diagnostics.retain(|diagnostic| self.admit(diagnostic));
+        }
+        match self.form {
+            DiagnosticForm::Human => {
+                render::human(&diagnostics, &self.sources, io.coloured(), io.stderr)
+            }
+            DiagnosticForm::Json => render::json(&diagnostics, &self.sources, io.stderr),
+            // A SARIF log is one document for the whole run.
+            DiagnosticForm::Sarif => {
+                self.pending.extend(diagnostics);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether `diagnostic` is within the limit; counts it.
+    fn admit(&mut self, diagnostic: &Diagnostic) -> bool {
+        let error = diagnostic.is_error();
+        let written = &mut self.written[usize::from(!error)];
+        if *written < self.limit {
+            *written += 1;
+            return true;
+        }
+        match error {
+            true => self.omitted.errors += 1,
+            false => self.omitted.others += 1,
+        }
+        false
+    }
+
+    /// Writes what waits for the end of the run: how many diagnostics were left out, and a SARIF
+    /// log.
+    ///
+    /// # Errors
+    /// Those of writing to standard error.
+    pub(crate) fn finish(&mut self, io: &mut Io<'_>) -> io::Result<()> {
+        let omitted = std::mem::take(&mut self.omitted);
+        match self.form {
+            DiagnosticForm::Human if !omitted.is_empty() => {
+                writeln!(io.stderr, "{omitted}; `--max-errors 0` prints all")
+            }
+            DiagnosticForm::Json if !omitted.is_empty() => {
+                writeln!(io.stderr, "{}", omitted.json())
+            }
+            DiagnosticForm::Human | DiagnosticForm::Json => Ok(()),
+            DiagnosticForm::Sarif => {
+                let (pending, codes) =
+                    (std::mem::take(&mut self.pending), &[&crate::driver::codes::ALL[..]]);
+                render::sarif(&pending, omitted, &self.sources, "relay-opt", codes, io.stderr)
+            }
+        }
+    }
+}
+
+/// Reports an error that ends the program.
+pub(crate) fn refuse(error: Diagnostic, io: &mut Io<'_>) -> i32 {
+    let reported = render::human(&[error], &SourceMap::default(), io.styled, io.stderr);
+    finish(reported.map(|()| DIAGNOSTICS), io)
+}
