@@ -4,6 +4,45 @@
 //! This crate knows no dialect. The data flows one way: text is parsed into a [`Module`] of
 //! [`Item`]s, each with a [`Body`] of its own; passes edit one body at a time through
 //! [`FuncMut`], or the module; what is verified can be printed or handed to a target.
+//!
+//! ```
+//! use ir_core::text::{parse, print};
+//! use ir_core::{ItemDef, Op, Registry, ValueId, verify};
+//!
+//! /// The number with the other sign.
+//! #[derive(Op, Clone, Debug)]
+//! #[op(name = "toy.negate")]
+//! struct Negate<V = ValueId> {
+//!     /// The number.
+//!     number: V,
+//! }
+//!
+//! /// The end of a function.
+//! #[derive(Op, Clone, Debug)]
+//! #[op(name = "toy.return", traits(TERMINATOR), results = 0)]
+//! struct Return<V = ValueId> {
+//!     /// What it gives.
+//!     value: V,
+//! }
+//!
+//! let mut registry = Registry::default();
+//! registry.add_item(ItemDef::new("toy.function", "A function."));
+//! registry.op::<Negate>();
+//! registry.op::<Return>();
+//! let text = r#""toy.function" @twice : float32 {
+//!   ^(%x: float32):
+//!   %0 = "toy.negate"(%x) : (float32) -> float32
+//!   %1 = "toy.negate"(%0) : (float32) -> float32
+//!   "toy.return"(%1) : (float32) -> ()
+//! }
+//! "#;
+//! let (module, found) = parse("toy.ir", text, &registry);
+//! assert!(found.is_empty(), "{found:?}");
+//! assert!(verify(&module, &registry).is_ok());
+//! let mut printed = Vec::new();
+//! print(&module, &registry, &mut printed).expect("memory takes what is written");
+//! assert_eq!(String::from_utf8_lossy(&printed), text);
+//! ```
 
 // The derive macros name this crate by its outside name.
 extern crate self as ir_core;

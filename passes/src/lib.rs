@@ -2,6 +2,25 @@
 //!
 //! To add a pass, write a struct of its options with `#[derive(Pass)]` in a file of its own and
 //! name it in [`register`].
+//!
+//! ```
+//! use ir_core::pipeline::{Outcome, RunOptions, run};
+//! use ir_core::text::{Form, item_text};
+//! use ir_core::Registry;
+//!
+//! let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+//! passes::register(&mut registry);
+//! let text = "def @main(%x: Tensor[(2), float32]) { add(%x, multiply(2f, 3f)) }";
+//! let (mut module, found) = Form::Readable.parse("add.relay", text, &registry);
+//! assert!(found.is_empty(), "{found:?}");
+//! let pipeline = passes::pipelines::o1();
+//! let log = &mut std::io::sink();
+//! let report = run(&pipeline, &mut module, &registry, RunOptions::default(), &mut [], log);
+//! assert_eq!(report.expect("nothing is written").outcome, Outcome::Done);
+//! let mut printed = Vec::new();
+//! Form::Readable.print(&module, &registry, None, &mut printed).expect("memory takes it");
+//! assert!(String::from_utf8_lossy(&printed).contains("add(%x, 6f"));
+//! ```
 
 use ir_core::Registry;
 

@@ -16,6 +16,16 @@
 //!   [`extraction`], [`dump`];
 //! - [`beam`]: a search over programs; [`strategy`]: which driver applies which rules, as text;
 //! - [`proof`]: certificates of what drivers did, and checking them.
+//!
+//! ```
+//! use ir_core::Registry;
+//!
+//! let registry = Registry::from([relay_operators::dialect()]);
+//! let text = "rule twice exact: negative(negative(%x)) => %x;";
+//! let (rules, found) = rewrites::parse::parse("my.rules", text, &registry);
+//! assert!(found.is_empty(), "{found:?}");
+//! assert_eq!(rewrites::print::file(&rules).trim_end(), text);
+//! ```
 
 /// The rule that rewrites are by which compute what another rule made of constants.
 pub const COMPUTE: &str = "compute";

@@ -1,4 +1,13 @@
 //! The command-line tools, as functions that tests and other tools call in process.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! let registry = tools::registry();
+//! let program = b"def @main(%x: Tensor[(2), float32]) { negative(negative(%x)) }";
+//! let ran = tools::run_within(&registry, Path::new(""), &["-", "--pass", "eqsat"], program);
+//! assert_eq!(ran.status, 0);
+//! ```
 
 mod commands;
 mod driver;

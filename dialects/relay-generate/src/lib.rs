@@ -1,4 +1,12 @@
 //! Random well-typed modules for property tests.
+//!
+//! ```
+//! use ir_core::{Registry, verify};
+//!
+//! let registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+//! let module = relay_generate::random_module(&registry, 7, 20);
+//! assert!(verify(&module, &registry).is_ok());
+//! ```
 
 mod dynamic;
 mod layers;

@@ -3,6 +3,20 @@
 //! Every operator is one struct: its fields are the operands and attributes, its `#[op(…)]` names
 //! the type relation and the hooks. To add one, write the struct in the module of its family and
 //! name it in that module's `register`.
+//!
+//! ```
+//! use ir_core::text::Form;
+//! use ir_core::Registry;
+//! use relay::interpreter::Interpreter;
+//!
+//! let registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+//! let text = "def @main() { sum(nn.relu(ones(shape=[2], dtype=\"float32\"))) }";
+//! let (mut module, found) = Form::Readable.parse("sum.relay", text, &registry);
+//! assert!(found.is_empty(), "{found:?}");
+//! assert!(relay::inference::infer_module(&mut module, &registry).is_empty());
+//! let value = Interpreter::new(&module, &registry).call("main", vec![]).expect("a value");
+//! assert_eq!(value.to_string(), "2");
+//! ```
 
 use ir_core::{Dialect, Registry};
 

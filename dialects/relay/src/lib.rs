@@ -10,6 +10,24 @@
 //!
 //! What the operators are, the language does not know: they are a crate of their own,
 //! `relay-operators`, whose dialect is the whole one.
+//!
+//! ```
+//! use ir_core::text::Form;
+//! use ir_core::Registry;
+//! use relay::inference::infer_module;
+//! use relay::interpreter::Interpreter;
+//!
+//! let mut registry = Registry::default();
+//! relay::register(&mut registry);
+//! let text = "def @main() { let %swap = fn (%pair) { (%pair.1, %pair.0) }; %swap((1, True)) }";
+//! let (mut module, found) = Form::Readable.parse("swap.relay", text, &registry);
+//! assert!(found.is_empty(), "{found:?}");
+//! assert!(infer_module(&mut module, &registry).is_empty());
+//! let main = module.get("main").expect("what was read");
+//! assert_eq!(main.signature.ty.to_string(), "fn () -> (bool, int32)");
+//! let value = Interpreter::new(&module, &registry).call("main", vec![]).expect("a value");
+//! assert_eq!(value.to_string(), "(True, 1)");
+//! ```
 
 pub mod arrays;
 pub mod builder;

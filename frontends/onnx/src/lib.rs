@@ -7,6 +7,16 @@
 //! diagnostics.
 //!
 //! The operators stand in one table, [`FAMILIES`].
+//!
+//! ```
+//! use ir_core::Registry;
+//! use onnx_frontend::{Options, import_bytes};
+//!
+//! let registry = Registry::from([relay_operators::dialect()]);
+//! let bytes = b"no model".to_vec().into();
+//! let found = import_bytes(&bytes, None, &Options::default(), &registry).err().expect("errors");
+//! assert_eq!(found.len(), 1);
+//! ```
 
 mod codes;
 mod file;

@@ -2,6 +2,13 @@
 //!
 //! A file is written under another name beside its place, and takes it by renaming when all of it
 //! is on the disk. So a full disk costs nothing that was there, and nobody sees half a file.
+//!
+//! ```
+//! let folder = tempfile::tempdir().expect("a folder");
+//! let path = folder.path().join("model.c");
+//! outputs::write(&path, "int main(void) { return 0; }").expect("a file");
+//! assert!(path.is_file());
+//! ```
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};

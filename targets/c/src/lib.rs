@@ -4,6 +4,26 @@
 //! instruction set; GCC and Clang take it. *Portable* code, of the instruction set `scalar`, is
 //! plain C11. Both are free of undefined behaviour for whatever numbers come in, need no library
 //! but that of C, and allocate nothing.
+//!
+//! ```
+//! use ir_core::text::Form;
+//! use ir_core::{Options, Registry, verify};
+//! use target_c::{COptions, CTarget, codegen::generate};
+//!
+//! let registry = Registry::from([te::dialect()]);
+//! let text = "te.kernel @double(%x: Tensor[(4), float32], %y: Tensor[(4), float32]) outputs 1 {
+//!   for i < 4 {
+//!     %y[i] = %x[i] + %x[i]
+//!   }
+//! }";
+//! let (module, found) = Form::Readable.parse("double.te", text, &registry);
+//! assert!(found.is_empty(), "{found:?}");
+//! let options = COptions::read(&[("isa".to_string(), "scalar".to_string())]).expect("options");
+//! let target = CTarget::new(options).expect("a target");
+//! let verified = verify(&module, &registry).expect("a module that holds");
+//! let source = generate(verified, &target.style(false)).expect("code");
+//! assert!(source.text.contains("double"), "{}", source.text);
+//! ```
 
 mod artifact;
 pub mod codegen;
