@@ -140,7 +140,7 @@ fn faults(graph: &Graph) -> Vec<String> {
 #[test]
 fn arrows_run_one_way() {
     let graph = graph();
-    assert!(graph.folders.contains_key("ir-core") && !graph.edges.is_empty());
+    assert!(graph.folders.values().any(|folder| folder == "ir-core") && !graph.edges.is_empty());
     let faults = faults(&graph);
     assert!(faults.is_empty(), "forbidden edges:\n{}", faults.join("\n"));
 }
