@@ -10,7 +10,7 @@ use ir_core::{Registry, files};
 
 use crate::driver::faults::reduce::Reduced;
 use crate::driver::faults::{
-    Ended, Extent, Place, Predicate, Trial, begin, bisected, explain, limits, narrowed, no_fault,
+    Extent, Place, Predicate, Trial, begin, bisected, explain, limits, narrowed, no_fault,
     reproducer, rules_of, search, summary, unwritable,
 };
 use crate::driver::options::Executor;
@@ -49,7 +49,7 @@ pub(crate) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     }
     let mut session = match begin(&args.fault, registry, io)? {
         Ok(session) => session,
-        Err(Ended(status)) => return Ok(status),
+        Err(status) => return Ok(status),
     };
     let folder = io.directory.join(&args.output);
     if let Err(error) = fs::create_dir_all(&folder) {
