@@ -35,6 +35,31 @@ struct Frame<'r, 't> {
     attribute: Option<&'t str>,
 }
 
+impl<'r, 't> Frame<'r, 't> {
+    /// The bracket of a call of what stands at `callee`, if that is a name.
+    fn call(
+        callee: Option<std::ops::Range<usize>>,
+        text: &'t str,
+        registry: &'r Registry,
+    ) -> Frame<'r, 't> {
+        let called = callee.clone().and_then(|callee| text.get(callee));
+        let call = called.and_then(|called| operator(called, registry));
+        Frame { call, callee, ..Frame::default() }
+    }
+
+    /// Notes a token within the bracket, behind the name `named`.
+    fn note(&mut self, token: TokenKind, named: Option<&'t str>) {
+        match token {
+            TokenKind::Equal if named.is_some() => self.attribute = named,
+            TokenKind::Comma => {
+                self.attribute = None;
+                self.arguments += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
 /// What surrounds byte `offset` of the text.
 pub(super) fn at<'r, 't>(view: &'t View, offset: usize, registry: &'r Registry) -> Context<'r, 't> {
     let text = view.snapshot.text();
@@ -68,14 +93,9 @@ pub(super) fn at<'r, 't>(view: &'t View, offset: usize, registry: &'r Registry) 
                     TokenKind::Global | TokenKind::Local | TokenKind::Graph => Some(last.clone()),
                     _ => None,
                 };
-                let callee = callee.filter(|_| !declares);
-                let called = callee.clone().and_then(|callee| text.get(callee));
-                let call = called.and_then(|called| operator(called, registry));
-                frames.push(Frame { call, callee, ..Frame::default() });
+                frames.push(Frame::call(callee.filter(|_| !declares), text, registry));
             }
-            TokenKind::LeftBracket | TokenKind::LeftBrace => {
-                frames.push(Frame::default());
-            }
+            TokenKind::LeftBracket | TokenKind::LeftBrace => frames.push(Frame::default()),
             TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace
                 if frames.len() > 1 =>
             {
@@ -84,16 +104,8 @@ pub(super) fn at<'r, 't>(view: &'t View, offset: usize, registry: &'r Registry) 
             _ => {}
         }
         if let Some(frame) = frames.last_mut() {
-            match token.kind {
-                TokenKind::Equal if before == TokenKind::Identifier => {
-                    frame.attribute = text.get(name.clone());
-                }
-                TokenKind::Comma => {
-                    frame.attribute = None;
-                    frame.arguments += 1;
-                }
-                _ => {}
-            }
+            let named = text.get(name.clone()).filter(|_| before == TokenKind::Identifier);
+            frame.note(token.kind, named);
         }
         declares = match token.kind {
             TokenKind::Global => text.get(last) == Some("def"),

@@ -7,7 +7,7 @@ use clap::Args;
 use ir_core::{Registry, files};
 
 use crate::driver::faults::{
-    Ended, Place, begin, bisected, explain, narrowed, no_fault, reproducer, unwritable,
+    Place, begin, bisected, explain, narrowed, no_fault, reproducer, unwritable,
 };
 use crate::driver::options::faults::Fault;
 use crate::process::exit::OK;
@@ -33,7 +33,7 @@ pub(crate) struct BisectPasses {
 pub(crate) fn bisect(args: &BisectPasses, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     let mut session = match begin(&args.fault, registry, io)? {
         Ok(session) => session,
-        Err(Ended(status)) => return Ok(status),
+        Err(status) => return Ok(status),
     };
     session.make_small(io)?;
     let place = bisected(&session, io);

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use ir_core::{Registry, files};
+use ir_core::{Module, Registry, files};
 
 use crate::driver::faults::reduce::Reduced;
 use crate::driver::faults::{
-    Ended, Extent, Place, Predicate, Trial, begin, bisected, explain, limits, narrowed, no_fault,
+    Extent, Place, Predicate, Session, Trial, begin, bisected, explain, limits, narrowed, no_fault,
     reproducer, rules_of, search, summary, unwritable,
 };
 use crate::driver::options::Executor;
@@ -49,7 +49,7 @@ pub(crate) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     }
     let mut session = match begin(&args.fault, registry, io)? {
         Ok(session) => session,
-        Err(Ended(status)) => return Ok(status),
+        Err(status) => return Ok(status),
     };
     let folder = io.directory.join(&args.output);
     if let Err(error) = fs::create_dir_all(&folder) {
@@ -57,26 +57,8 @@ pub(crate) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     }
     let before = session.module.op_count();
     session.make_small(io)?;
-    let place = bisected(&session, io);
-    let mut alone = None;
-    if let Some(Place::Narrowed(finding, executions, total)) = &place {
-        narrowed(finding, *executions, *total, io)?;
-    }
-    if let Some(Place::Found(found)) = &place {
-        explain(found, &session.trial, &session.sources(found), io)?;
-        let trial = session.trial.of_pipeline(found.execution.step.clone());
-        let text = trial.write(&found.before, true).unwrap_or_default();
-        if trial.check(&found.before, &text, Extent::All).is_some() {
-            alone = Some((trial, found.before.clone(), text));
-        }
-    }
+    let (trial, module, text) = at_fault(&session, io)?;
     let path = folder.join("reproducer.relay");
-    let whole = || {
-        let trial = session.trial.of_pipeline(session.trial.pipeline.clone());
-        (trial, session.module.clone(), session.text.clone())
-    };
-    // Where the pass needs what the program came through, all of the pipeline is kept.
-    let (trial, module, text) = alone.unwrap_or_else(whole);
     let reduced =
         search(&trial, module, text, &limits(&args.budget, &session.recorded, io), Some(&path), io);
     let reduced = match reduced {
@@ -108,6 +90,27 @@ pub(crate) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
     writeln!(io.stderr, "reproducer: {}", shown.join("reproducer.relay").display())?;
     writeln!(io.stderr, "lit test: {}", shown.join("test.relay").display())?;
     Ok(OK)
+}
+
+/// The pass at fault, with the program before it and its text. Where the pass needs what the program
+/// came through, all of the pipeline is kept.
+fn at_fault(session: &Session, io: &mut Io<'_>) -> io::Result<(Trial, Module, String)> {
+    match bisected(session, io) {
+        Some(Place::Narrowed(finding, executions, total)) => {
+            narrowed(&finding, executions, total, io)?;
+        }
+        Some(Place::Found(found)) => {
+            explain(&found, &session.trial, &session.sources(&found), io)?;
+            let trial = session.trial.of_pipeline(found.execution.step.clone());
+            let text = trial.write(&found.before, true).unwrap_or_default();
+            if trial.check(&found.before, &text, Extent::All).is_some() {
+                return Ok((trial, found.before, text));
+            }
+        }
+        None => {}
+    }
+    let trial = session.trial.of_pipeline(session.trial.pipeline.clone());
+    Ok((trial, session.module.clone(), session.text.clone()))
 }
 
 /// A lit test of a reduced program, which is expected to fail where the passes are wrong.

@@ -19,10 +19,9 @@ use crate::driver::language::Style;
 use crate::driver::options::Executor;
 use crate::driver::options::optimize::Optimize;
 use crate::driver::recorded::Recorded;
-use crate::driver::report::Reporter;
+use crate::driver::report::{Ended, Reporter};
 use crate::driver::session::{Lowering, Plan, Session};
 use crate::driver::{consent, model};
-use crate::process::exit::{DIAGNOSTICS, OK, USAGE};
 use crate::process::io::Io;
 
 /// Runs relay-opt proper.
@@ -50,47 +49,6 @@ pub(crate) fn optimize(
     Session::new(plan, reporter).run(&input, reproduced, io)
 }
 
-/// Why no pass runs.
-enum Ended {
-    /// What was asked for, which needs none.
-    Answered(String),
-    /// What is wrong with the command line.
-    Misused(String),
-    /// What is wrong, and the exit status.
-    Found(Diagnostic, i32),
-}
-
-impl From<String> for Ended {
-    fn from(message: String) -> Ended {
-        Ended::Misused(message)
-    }
-}
-
-impl Ended {
-    /// An error of the input.
-    fn input(diagnostic: Diagnostic) -> Ended {
-        Ended::Found(diagnostic, DIAGNOSTICS)
-    }
-
-    /// An error of the command line that has a place in a text of it.
-    fn usage(diagnostic: Diagnostic) -> Ended {
-        Ended::Found(diagnostic, USAGE)
-    }
-
-    /// Says why; the exit status.
-    fn tell(self, mut reporter: Reporter, io: &mut Io<'_>) -> io::Result<i32> {
-        match self {
-            Ended::Answered(answer) => writeln!(io.stdout, "{answer}").map(|()| OK),
-            Ended::Misused(message) => writeln!(io.stderr, "error: {message}").map(|()| USAGE),
-            Ended::Found(diagnostic, status) => {
-                reporter.report(vec![diagnostic], io)?;
-                reporter.finish(io)?;
-                Ok(status)
-            }
-        }
-    }
-}
-
 /// What is to be done, and for which input.
 fn plan<'a>(
     args: &'a Optimize,
@@ -116,7 +74,7 @@ fn plan<'a>(
     if args.print_pipeline {
         return Err(Ended::Answered(pipeline.to_string()));
     }
-    let rules = rules(args, reporter, io)?;
+    let rules = input::read_rules(&args.rules, reporter, io).map_err(Ended::input)?;
     known_rules(&trace, &pipeline, &rules, registry)?;
     let is_model = repeated.is_none() && model::is_onnx(&args.input);
     let input = match repeated {
@@ -211,17 +169,6 @@ fn lowering(
         return Err(Ended::Misused(format!("{message}, found `--target {found}`")));
     }
     Ok(Some(Lowering { level, target, print_steps: args.print_schedule_steps }))
-}
-
-/// The files of `--rules`.
-fn rules(args: &Optimize, reporter: &mut Reporter, io: &mut Io<'_>) -> Result<SourceMap, Ended> {
-    let mut rules = SourceMap::default();
-    for path in &args.rules {
-        let input = input::read(path, io).map_err(Ended::input)?;
-        reporter.source(&input.file, &input.text);
-        rules.add(input.file.as_str(), input.text);
-    }
-    Ok(rules)
 }
 
 /// The passes that `--print-ir-before` or `--print-ir-after` names. The error is a message.

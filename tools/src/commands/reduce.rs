@@ -5,7 +5,7 @@ use std::io;
 use clap::Args;
 use ir_core::Registry;
 
-use crate::driver::faults::{Ended, begin, limits, no_fault, search, summary};
+use crate::driver::faults::{begin, limits, no_fault, search, summary};
 use crate::driver::options::faults::{Budget, Fault};
 use crate::process::exit::OK;
 use crate::process::io::Io;
@@ -37,7 +37,7 @@ pub(crate) fn reduce(
 ) -> io::Result<i32> {
     let mut session = match begin(&args.fault, registry, io)? {
         Ok(session) => session,
-        Err(Ended(status)) => return Ok(status),
+        Err(status) => return Ok(status),
     };
     let file = (args.output != "-").then(|| io.directory.join(&args.output));
     let before = session.module.op_count();

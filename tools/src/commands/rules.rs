@@ -67,24 +67,10 @@ pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::R
             }
         }
         RulesCommand::List { .. } => {
-            for rule in &rules {
-                writeln!(io.stdout, "{rule}")?;
-            }
+            rules.iter().try_for_each(|rule| writeln!(io.stdout, "{rule}"))?;
         }
         RulesCommand::Check { trials, .. } => {
-            let width = rules.iter().map(|rule| rule.name.as_str().len()).max().unwrap_or(0);
-            for rule in &rules {
-                let verdict = check(rule, registry, *trials);
-                let state = if verdict.error.is_some() { "FAILS" } else { "ok" };
-                let name = rule.name.as_str();
-                let class = rule.class.to_string();
-                write!(io.stdout, "{name:width$}  {class:8}  {:5} trials  {state}", verdict.tried)?;
-                if !verdict.unneeded.is_empty() {
-                    write!(io.stdout, "  not needed: {}", verdict.unneeded.join(", "))?;
-                }
-                writeln!(io.stdout)?;
-                found.extend(verdict.error);
-            }
+            found.extend(write_verdicts(&rules, *trials, registry, io)?);
         }
         RulesCommand::Count { .. }
         | RulesCommand::Ablate { .. }
@@ -95,6 +81,30 @@ pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::R
     reporter.report(found, io)?;
     reporter.finish(io)?;
     Ok(if failed { DIAGNOSTICS } else { OK })
+}
+
+/// Checks rules, and writes a line for each; what is wrong with them.
+fn write_verdicts(
+    rules: &[Rule],
+    trials: u32,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<Vec<Diagnostic>> {
+    let mut found = Vec::new();
+    let width = rules.iter().map(|rule| rule.name.as_str().len()).max().unwrap_or(0);
+    for rule in rules {
+        let verdict = check(rule, registry, trials);
+        let state = if verdict.error.is_some() { "FAILS" } else { "ok" };
+        let name = rule.name.as_str();
+        let class = rule.class.to_string();
+        write!(io.stdout, "{name:width$}  {class:8}  {:5} trials  {state}", verdict.tried)?;
+        if !verdict.unneeded.is_empty() {
+            write!(io.stdout, "  not needed: {}", verdict.unneeded.join(", "))?;
+        }
+        writeln!(io.stdout)?;
+        found.extend(verdict.error);
+    }
+    Ok(found)
 }
 
 /// What a rule says, and what that means.

@@ -1,6 +1,7 @@
 //! The subcommand `run`: runs a function of a model on arrays from files.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use clap::Args;
 use ir_core::diagnostics::did_you_mean_with;
@@ -110,26 +111,8 @@ fn run(
     let name = args.function.trim_start_matches('@');
     let item = find_function(&module, name).map_err(|error| found.push(error)).ok()?;
     let parameters = Parameters::of(name, item, registry);
-    let mut arrays = Arrays::default();
-    // Of two arrays of one name, that of `--inputs` counts.
-    let mut constants = FxHashSet::default();
-    for (path, constant) in [(&args.params, true), (&args.inputs, false)] {
-        let Some(path) = path else { continue };
-        match parameters.load(&io.directory.join(path), found) {
-            Ok(loaded) => {
-                for name in loaded.keys() {
-                    match constant {
-                        true => constants.insert(name.clone()),
-                        false => constants.remove(name),
-                    };
-                }
-                arrays.extend(loaded);
-            }
-            Err(errors) => found.extend(errors),
-        }
-    }
-    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
-    if failed(found) {
+    let (arrays, constants) = given_arrays(args, &parameters, found, &io.directory);
+    if found.iter().any(Diagnostic::is_error) {
         return None;
     }
     memory::check_function(name, &module).map_err(|error| found.push(error)).ok()?;
@@ -137,15 +120,7 @@ fn run(
     let arguments = parameters.arguments(given, &module.signatures(), found);
     let arguments = arguments.map_err(|error| found.push(name_inputs(error))).ok()?;
     let build = |module: Module, interpret: bool, found: &mut Vec<Diagnostic>| {
-        let target = target(&args.kernels.machine, registry).map_err(|error| vec![error])?;
-        let progress = Bar::on_terminal(io.styled);
-        let options = args.kernels.build_options(&*target, &progress);
-        let options = BuildOptions { interpret, ..options.map_err(|error| vec![error])? };
-        let built = Program::build(module, registry, &options, found);
-        built.map(|(program, _)| program).map_err(|mut errors| {
-            model::name_extents(&mut errors, &args.model, &args.options, &io.directory);
-            errors
-        })
+        build(args, module, interpret, registry, found, io)
     };
     let runner = Runner {
         module: &module,
@@ -169,15 +144,8 @@ fn run(
     }
     if let Some(other) = args.compare {
         let other = run(other, found)?;
-        let (first, second) = (ran.executor, other.executor);
-        found.push(match compare(&value, &other.value) {
-            Ok(compared) => {
-                let message = format!("`{first}` and `{second}` agree: {compared}");
-                Diagnostic::remark("E0734", message)
-            }
-            Err(difference) => Diagnostic::error("E0734", difference)
-                .note(format!("the first is of `{first}`, the other one of `{second}`")),
-        });
+        let names = (ran.executor, other.executor);
+        found.push(agreement((&value, &other.value), names));
     }
     let mut outputs = flatten(value);
     if let Some(item) = module.get(name) {
@@ -185,25 +153,89 @@ fn run(
         outputs.iter_mut().zip(names).for_each(|((output, _), name)| *output = name);
     }
     if let Some(path) = &args.output {
-        let mut arrays = Arrays::default();
-        for (name, value) in &outputs {
-            match value {
-                Value::Tensor(tensor) => {
-                    arrays.insert(name.clone(), tensor.clone());
-                }
-                other => {
-                    let message = format!("{name} is no array: found {}", other.describe());
-                    found.push(Diagnostic::error("E0730", message));
-                }
-            }
-        }
-        if !failed(found)
-            && let Err(error) = arrays::save(&io.directory.join(path), &arrays)
-        {
-            found.push(error);
-        }
+        save(&outputs, &io.directory.join(path), found);
     }
     Some(outputs)
+}
+
+/// The arrays of `--params` and `--inputs` by name, and which of them are constants. Of two arrays of
+/// one name, that of `--inputs` counts.
+fn given_arrays(
+    args: &RunModel,
+    parameters: &Parameters,
+    found: &mut Vec<Diagnostic>,
+    directory: &Path,
+) -> (Arrays, FxHashSet<String>) {
+    let (mut arrays, mut constants) = (Arrays::default(), FxHashSet::default());
+    for (path, constant) in [(&args.params, true), (&args.inputs, false)] {
+        let Some(path) = path else { continue };
+        match parameters.load(&directory.join(path), found) {
+            Ok(loaded) => {
+                for name in loaded.keys() {
+                    match constant {
+                        true => constants.insert(name.clone()),
+                        false => constants.remove(name),
+                    };
+                }
+                arrays.extend(loaded);
+            }
+            Err(errors) => found.extend(errors),
+        }
+    }
+    (arrays, constants)
+}
+
+/// The program of `module`, compiled, or its loops.
+fn build(
+    args: &RunModel,
+    module: Module,
+    interpret: bool,
+    registry: &Registry,
+    found: &mut Vec<Diagnostic>,
+    io: &Io<'_>,
+) -> Result<Program, Vec<Diagnostic>> {
+    let target = target(&args.kernels.machine, registry).map_err(|error| vec![error])?;
+    let progress = Bar::on_terminal(io.styled);
+    let options = args.kernels.build_options(&*target, &progress);
+    let options = BuildOptions { interpret, ..options.map_err(|error| vec![error])? };
+    let built = Program::build(module, registry, &options, found);
+    built.map(|(program, _)| program).map_err(|mut errors| {
+        model::name_extents(&mut errors, &args.model, &args.options, &io.directory);
+        errors
+    })
+}
+
+/// What to say of the results of two executors.
+fn agreement((value, other): (&Value, &Value), (first, second): (&str, &str)) -> Diagnostic {
+    match compare(value, other) {
+        Ok(compared) => {
+            let message = format!("`{first}` and `{second}` agree: {compared}");
+            Diagnostic::remark("E0734", message)
+        }
+        Err(difference) => Diagnostic::error("E0734", difference)
+            .note(format!("the first is of `{first}`, the other one of `{second}`")),
+    }
+}
+
+/// Writes the results to the file at `path`, unless something failed.
+fn save(outputs: &[(String, Value)], path: &Path, found: &mut Vec<Diagnostic>) {
+    let mut arrays = Arrays::default();
+    for (name, value) in outputs {
+        match value {
+            Value::Tensor(tensor) => {
+                arrays.insert(name.clone(), tensor.clone());
+            }
+            other => {
+                let message = format!("{name} is no array: found {}", other.describe());
+                found.push(Diagnostic::error("E0730", message));
+            }
+        }
+    }
+    if !found.iter().any(Diagnostic::is_error)
+        && let Err(error) = arrays::save(path, &arrays)
+    {
+        found.push(error);
+    }
 }
 
 /// Names the options that give arrays, where some are missing.

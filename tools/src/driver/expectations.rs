@@ -112,6 +112,16 @@ impl Kind {
             Kind::Note => "note",
         }
     }
+
+    /// What a comment calls so.
+    fn named(name: &str) -> Kind {
+        match name {
+            "error" => Kind::Error,
+            "warning" => Kind::Warning,
+            "remark" => Kind::Remark,
+            _ => Kind::Note,
+        }
+    }
 }
 
 /// The announcements in `part`, and what is wrong with them.
@@ -153,17 +163,11 @@ fn expectations(file: Symbol, part: &str) -> (Vec<Expectation>, Vec<Diagnostic>)
                 below.push(expected.len());
                 None
             }
-            relative => match relative.parse::<isize>() {
-                Ok(relative) => number.checked_add_signed(relative),
-                Err(_) => None,
-            },
+            relative => {
+                relative.parse().ok().and_then(|relative| number.checked_add_signed(relative))
+            }
         };
-        let kind = match group(1) {
-            "error" => Kind::Error,
-            "warning" => Kind::Warning,
-            "remark" => Kind::Remark,
-            _ => Kind::Note,
-        };
+        let kind = Kind::named(group(1));
         let source = if group(2).is_empty() { regex::escape(text) } else { mixed_pattern(text) };
         match Regex::new(&source) {
             Ok(pattern) => {

@@ -28,9 +28,9 @@ use crate::driver::language::{self, Form, infer, verify};
 use crate::driver::options::faults::{Budget, Fault};
 use crate::driver::options::{DiagnosticForm, Executor};
 use crate::driver::recorded::Recorded;
-use crate::driver::report::Reporter;
+use crate::driver::report::{Ended, Reporter};
 use crate::driver::{consent, model};
-use crate::process::exit::{DIAGNOSTICS, INTERNAL, USAGE};
+use crate::process::exit::{DIAGNOSTICS, INTERNAL};
 use crate::process::io::{Io, plain};
 use crate::process::progress::Bar;
 
@@ -50,117 +50,51 @@ const LARGE: u128 = 1_000_000;
 /// Seconds of `--timeout`, where nobody says.
 const SECONDS: u64 = 10;
 
-/// Why a command ends early: its exit status; what is wrong has been said.
-pub(crate) struct Ended(pub(crate) i32);
-
-pub(crate) type Step<T> = io::Result<Result<T, Ended>>;
-
 /// Where the fault of a session begins.
 pub(crate) fn bisected(session: &Session, io: &Io<'_>) -> Option<Place> {
     let Session { trial, module, text, .. } = session;
     bisect::bisect(module, text, trial, io.interrupt(), &Bar::on_terminal(io.styled))
 }
 
-/// Reads what the arguments name, and finds out what the fault is.
-pub(crate) fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step<Session> {
+/// Reads what the arguments name, and finds out what the fault is. Where that fails, it says why, and
+/// the inner error is the exit status.
+///
+/// # Errors
+/// Those of writing to the streams.
+pub(crate) fn begin(
+    fault: &Fault,
+    registry: &Registry,
+    io: &mut Io<'_>,
+) -> io::Result<Result<Session, i32>> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
-    let mut predicate = match predicate(fault, io) {
-        Ok(predicate) => predicate,
-        Err(message) => {
-            writeln!(io.stderr, "error: {message}")?;
-            return Ok(Err(Ended(USAGE)));
+    match shown(fault, registry, &mut reporter, io) {
+        Ok((trial, module, text, recorded)) => {
+            Ok(Ok(Session { trial, module, text, reporter, recorded }))
         }
-    };
-    let mut pipeline = fault.pass.join(",");
-    let mut recorded = Recorded::new(&fault.rules, &fault.plugins, &io.directory);
-    recorded.timeout = fault.timeout;
-    let mut rule_files = fault.rules.clone();
-    let (mut form, mut source) = (Form::Readable, None);
-    let (mut from_file, mut needed) = (false, None);
-    if !model::is_onnx(&fault.input) {
-        let Input { file, text } = match input::read(&fault.input, io) {
-            Ok(input) => input,
-            Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
-        };
-        if let (Ok(reproducer), true) = (Reproducer::parse(&text), pipeline.is_empty()) {
-            let earlier = match Recorded::read(&reproducer.settings) {
-                Ok(earlier) => earlier,
-                Err(error) => return ended(&mut reporter, vec![error], DIAGNOSTICS, io),
-            };
-            pipeline = reproducer.pipeline;
-            from_file = true;
-            predicate = predicate.or(earlier.miscompile.map(Predicate::Miscompile));
-            if rule_files.is_empty() {
-                rule_files.clone_from(&earlier.rules);
-                recorded.rules.clone_from(&earlier.rules);
-            }
-            if let (Some(limit), None) = (earlier.pass_time_limit, &predicate) {
-                return ended(&mut reporter, vec![endless(limit)], DIAGNOSTICS, io);
-            }
-            recorded.timeout = recorded.timeout.or(earlier.timeout);
-            needed = Some(earlier);
-        }
-        reporter.source(&file, &text);
-        form = Form::of(&text);
-        source = Some((file, text));
+        Err(ended) => ended.tell(reporter, io).map(Err),
     }
-    let mut rules = SourceMap::default();
-    for path in &rule_files {
-        match input::read(path, io) {
-            Ok(input) => {
-                reporter.source(&input.file, &input.text);
-                rules.add(input.file.as_str(), input.text);
-            }
-            Err(diagnostic) => return ended(&mut reporter, vec![diagnostic], DIAGNOSTICS, io),
-        }
-    }
-    reporter.source(PIPELINE_FILE, &pipeline);
-    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
-    let directory = &io.directory;
-    let read = catch_panic(|| {
-        let (mut module, mut found) = match &source {
-            Some((file, text)) => language::parse(form, file, text, registry),
-            None => model::read(&fault.input, &fault.model, registry, directory),
-        };
-        if !failed(&found) && form == Form::Readable {
-            found.extend(infer(&mut module, registry));
-        }
-        if !failed(&found) {
-            found.extend(verify(&module, registry));
-        }
-        (module, found)
-    });
-    let module = match read {
-        Ok((module, found)) if !failed(&found) => module,
-        Ok((module, found)) => {
-            reporter.sources(&module.sources);
-            return ended(&mut reporter, found, DIAGNOSTICS, io);
-        }
-        Err(message) => return ended(&mut reporter, vec![crash(&message)], INTERNAL, io),
-    };
-    reporter.sources(&module.sources);
-    let parsed = match from_file && !fault.allow_exec {
-        true => consent::parse(&pipeline, registry),
-        false => Pipeline::parse(&pipeline, registry),
-    };
-    let pipeline = match parsed {
-        // Named pipelines are written out.
-        Ok(pipeline) => pipeline.to_string(),
-        Err(diagnostic) => {
-            let explained = match &needed {
-                Some(needed) => needed.explain(diagnostic),
-                None => diagnostic,
-            };
-            return ended(&mut reporter, vec![explained], USAGE, io);
-        }
-    };
+}
+
+/// What shows the fault, the program, its text, and what reproducers record.
+fn shown(
+    fault: &Fault,
+    registry: &Registry,
+    reporter: &mut Reporter,
+    io: &mut Io<'_>,
+) -> Result<(Trial, Module, String, Recorded), Ended> {
+    let asked = asked(fault, reporter, io)?;
+    let rules = input::read_rules(&asked.rules, reporter, io).map_err(Ended::input)?;
+    reporter.source(PIPELINE_FILE, &asked.pipeline);
+    let module = program(fault, &asked, registry, reporter, &io.directory)?;
+    let pipeline = asked.pipeline(fault.allow_exec, registry)?;
+    let Asked { predicate, mut recorded, form, .. } = asked;
     let first = predicate.clone().unwrap_or(Predicate::Crash);
     let registry = Arc::new(registry.clone());
     let mut trial =
         Trial { registry, pipeline, rules, predicate: first, form, key: None, limit: None };
     let Some(text) = trial.write(&module, true) else {
         let message = "the program cannot be written as text";
-        return ended(&mut reporter, vec![Diagnostic::error("E0760", message)], DIAGNOSTICS, io);
+        return Err(Ended::input(Diagnostic::error("E0760", message)));
     };
     if predicate.is_none() && trial.check(&module, &text, Extent::All).is_none() {
         trial.predicate = Predicate::Miscompile(fault.executor);
@@ -168,7 +102,107 @@ pub(crate) fn begin(fault: &Fault, registry: &Registry, io: &mut Io<'_>) -> Step
     if let Predicate::Miscompile(executor) = &trial.predicate {
         recorded.miscompile = Some(*executor);
     }
-    Ok(Ok(Session { trial, module, text, reporter, recorded }))
+    Ok((trial, module, text, recorded))
+}
+
+/// What the arguments name, with what a reproducer says besides.
+struct Asked {
+    /// What to look for, where that is said.
+    predicate: Option<Predicate>,
+    pipeline: String,
+    recorded: Recorded,
+    /// Files of rewrite rules.
+    rules: Vec<String>,
+    form: Form,
+    /// The file of the program and its text; none of a model.
+    source: Option<(String, String)>,
+    /// What a reproducer recorded, where the pipeline is that of one.
+    earlier: Option<Recorded>,
+}
+
+/// What the arguments name; texts are read.
+fn asked(fault: &Fault, reporter: &mut Reporter, io: &mut Io<'_>) -> Result<Asked, Ended> {
+    let mut asked = Asked {
+        predicate: predicate(fault, io)?,
+        pipeline: fault.pass.join(","),
+        recorded: Recorded::new(&fault.rules, &fault.plugins, &io.directory),
+        rules: fault.rules.clone(),
+        form: Form::Readable,
+        source: None,
+        earlier: None,
+    };
+    asked.recorded.timeout = fault.timeout;
+    if model::is_onnx(&fault.input) {
+        return Ok(asked);
+    }
+    let Input { file, text } = input::read(&fault.input, io).map_err(Ended::input)?;
+    if let (Ok(reproducer), true) = (Reproducer::parse(&text), asked.pipeline.is_empty()) {
+        asked.repeat(reproducer).map_err(Ended::input)?;
+    }
+    reporter.source(&file, &text);
+    asked.form = Form::of(&text);
+    asked.source = Some((file, text));
+    Ok(asked)
+}
+
+impl Asked {
+    /// Takes over what `reproducer` says, where the arguments leave it open.
+    fn repeat(&mut self, reproducer: Reproducer) -> Result<(), Diagnostic> {
+        let earlier = Recorded::read(&reproducer.settings)?;
+        self.pipeline = reproducer.pipeline;
+        self.predicate = self.predicate.take().or(earlier.miscompile.map(Predicate::Miscompile));
+        if self.rules.is_empty() {
+            self.rules.clone_from(&earlier.rules);
+            self.recorded.rules.clone_from(&earlier.rules);
+        }
+        if let (Some(limit), None) = (earlier.pass_time_limit, &self.predicate) {
+            return Err(endless(limit));
+        }
+        self.recorded.timeout = self.recorded.timeout.or(earlier.timeout);
+        self.earlier = Some(earlier);
+        Ok(())
+    }
+
+    /// The pipeline, named pipelines written out. That of a reproducer runs no program unless it is
+    /// allowed to.
+    fn pipeline(&self, allow_exec: bool, registry: &Registry) -> Result<String, Ended> {
+        let parsed = match self.earlier.is_some() && !allow_exec {
+            true => consent::parse(&self.pipeline, registry),
+            false => Pipeline::parse(&self.pipeline, registry),
+        };
+        match (parsed, &self.earlier) {
+            (Ok(pipeline), _) => Ok(pipeline.to_string()),
+            (Err(diagnostic), Some(earlier)) => Err(Ended::usage(earlier.explain(diagnostic))),
+            (Err(diagnostic), None) => Err(Ended::usage(diagnostic)),
+        }
+    }
+}
+
+/// The program, checked.
+fn program(
+    fault: &Fault,
+    asked: &Asked,
+    registry: &Registry,
+    reporter: &mut Reporter,
+    directory: &Path,
+) -> Result<Module, Ended> {
+    let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
+    let read = catch_panic(|| {
+        let (mut module, mut found) = match &asked.source {
+            Some((file, text)) => language::parse(asked.form, file, text, registry),
+            None => model::read(&fault.input, &fault.model, registry, directory),
+        };
+        if !failed(&found) && asked.form == Form::Readable {
+            found.extend(infer(&mut module, registry));
+        }
+        if !failed(&found) {
+            found.extend(verify(&module, registry));
+        }
+        (module, found)
+    });
+    let (module, found) = read.map_err(|message| Ended::Found(vec![crash(&message)], INTERNAL))?;
+    reporter.sources(&module.sources);
+    if failed(&found) { Err(Ended::Found(found, DIAGNOSTICS)) } else { Ok(module) }
 }
 
 /// What to say of a reproducer whose passes take too long: in this process they would not end.
@@ -179,17 +213,6 @@ fn endless(limit: Duration) -> Diagnostic {
         "say which fault it is; for one that takes too long, name the passes in \
          `--command 'relay-opt {{}} --pass P --pass-time-limit {seconds}; test $? = 3'`"
     ))
-}
-
-fn ended<T>(
-    reporter: &mut Reporter,
-    diagnostics: Vec<Diagnostic>,
-    status: i32,
-    io: &mut Io<'_>,
-) -> Step<T> {
-    reporter.report(diagnostics, io)?;
-    reporter.finish(io)?;
-    Ok(Err(Ended(status)))
 }
 
 impl Session {

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use ir_core::Diagnostic;
+use ir_core::{Diagnostic, SourceMap};
 
+use super::report::Reporter;
 use crate::process::io::{Io, plain};
 
 /// One more than the largest size of an input text: places in it are 31-bit offsets.
@@ -55,6 +56,24 @@ pub(crate) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
         Ok(text) => Ok(Input { file, text }),
         Err(error) => Err(not_text(&file, error.as_bytes(), error.utf8_error().valid_up_to())),
     }
+}
+
+/// Reads files of rewrite rules, which `reporter` then knows.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_rules(
+    paths: &[String],
+    reporter: &mut Reporter,
+    io: &mut Io<'_>,
+) -> Result<SourceMap, Diagnostic> {
+    let mut rules = SourceMap::default();
+    for path in paths {
+        let Input { file, text } = read(path, io)?;
+        reporter.source(&file, &text);
+        rules.add(file.as_str(), text);
+    }
+    Ok(rules)
 }
 
 /// What `file` is good for, by its name, where it is one that holds no program.

@@ -6,7 +6,7 @@ use ir_core::diagnostics::render::{self, Omitted};
 use ir_core::{Diagnostic, SourceMap};
 
 use crate::driver::options::DiagnosticForm;
-use crate::process::exit::{DIAGNOSTICS, finish};
+use crate::process::exit::{DIAGNOSTICS, OK, USAGE, finish};
 use crate::process::io::Io;
 
 /// Collects diagnostics and writes them in the form that was asked for, up to a limit.
@@ -114,6 +114,50 @@ impl Reporter {
                 let (pending, codes) =
                     (std::mem::take(&mut self.pending), &[&crate::driver::codes::ALL[..]]);
                 render::sarif(&pending, omitted, &self.sources, "relay-opt", codes, io.stderr)
+            }
+        }
+    }
+}
+
+/// Why a command ends before its work.
+pub(crate) enum Ended {
+    /// What was asked for, which needs none.
+    Answered(String),
+    /// What is wrong with the command line.
+    Misused(String),
+    /// What is wrong, and the exit status.
+    Found(Vec<Diagnostic>, i32),
+}
+
+impl From<String> for Ended {
+    fn from(message: String) -> Ended {
+        Ended::Misused(message)
+    }
+}
+
+impl Ended {
+    /// An error of the input.
+    pub(crate) fn input(diagnostic: Diagnostic) -> Ended {
+        Ended::Found(vec![diagnostic], DIAGNOSTICS)
+    }
+
+    /// An error of the command line that has a place in a text of it.
+    pub(crate) fn usage(diagnostic: Diagnostic) -> Ended {
+        Ended::Found(vec![diagnostic], USAGE)
+    }
+
+    /// Says why; the exit status.
+    ///
+    /// # Errors
+    /// Those of writing to the streams.
+    pub(crate) fn tell(self, mut reporter: Reporter, io: &mut Io<'_>) -> io::Result<i32> {
+        match self {
+            Ended::Answered(answer) => writeln!(io.stdout, "{answer}").map(|()| OK),
+            Ended::Misused(message) => writeln!(io.stderr, "error: {message}").map(|()| USAGE),
+            Ended::Found(diagnostics, status) => {
+                reporter.report(diagnostics, io)?;
+                reporter.finish(io)?;
+                Ok(status)
             }
         }
     }

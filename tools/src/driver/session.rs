@@ -1,18 +1,15 @@
 //! One run of passes: reading the parts of an input, running passes on them, and printing.
 
+mod passes;
+
 use std::io::{self, Write};
 use std::path::Path;
 
-use ir_core::body::EditLimit;
 use ir_core::files::{self, OutputFile};
-use ir_core::pipeline::{
-    BisectLimit, Clock, Instrument, Outcome, Pipeline, PrintIr, RunOptions, Selection, Timing,
-    TraceFilter, TraceRewrites, VerifyEach, VerifySemantics, catch_panic, run, write_statistics,
-};
-use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap, WatchOptions};
+use ir_core::pipeline::{Outcome, Pipeline, Selection, Timing, TraceFilter, catch_panic};
+use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap};
 use rewrites::proof::replay::HEADER;
 use runtime::lowering::{self, Level};
-use runtime::progress::{PassProgress, Progress};
 use target_core::Target;
 
 use crate::driver::cached::{Noticed, Results};
@@ -20,16 +17,12 @@ use crate::driver::crash::{crash, model_text};
 use crate::driver::emit::Emit;
 use crate::driver::input::{self, Input};
 use crate::driver::language::{self, Form, Style, infer, verify};
-use crate::driver::options::optimize::{Optimize, Switch, TimingForm};
+use crate::driver::options::optimize::{Optimize, TimingForm};
 use crate::driver::report::Reporter;
 use crate::driver::reproducers::Reproducers;
-use crate::driver::semantics::Trials;
-use crate::driver::tree::Tree;
-use crate::driver::watchdog::{LastWords, Watchdog};
 use crate::driver::{expectations, model, provenance};
 use crate::process::exit::{DIAGNOSTICS, INTERNAL, OK};
 use crate::process::io::{Io, plain};
-use crate::process::progress::Bar;
 
 /// What became of one part of the input.
 enum PartResult {
@@ -125,22 +118,7 @@ impl Session<'_> {
                 self.program = self.program(part, reproduced, &io.directory);
             }
             let result = self.kept(&input.file, part, &mut timing, io)?;
-            let result = match result {
-                PartResult::Done(output) => {
-                    match self.print(index, &output, &mut file, &mut timing, io)? {
-                        None => {
-                            if let (true, Output::Module(module, _)) =
-                                (self.plan.args.print_provenance, &output)
-                            {
-                                provenance::write(module, self.plan.registry, io.stderr)?;
-                            }
-                            PartResult::Done(output)
-                        }
-                        Some(failed) => failed,
-                    }
-                }
-                other => other,
-            };
+            let result = self.printed(index, result, &mut file, &mut timing, io)?;
             match self.plan.args.timing {
                 None => {}
                 Some(TimingForm::Human) => timing.write_table(io.stderr)?,
@@ -171,6 +149,25 @@ impl Session<'_> {
         }
         self.reporter.finish(io)?;
         Ok(status)
+    }
+
+    /// What became of a part once it is printed, where there is something to print.
+    fn printed(
+        &mut self,
+        index: usize,
+        result: PartResult,
+        file: &mut Option<OutputFile>,
+        timing: &mut Timing,
+        io: &mut Io<'_>,
+    ) -> io::Result<PartResult> {
+        let PartResult::Done(output) = result else { return Ok(result) };
+        if let Some(failed) = self.print(index, &output, file, timing, io)? {
+            return Ok(failed);
+        }
+        if let (true, Output::Module(module, _)) = (self.plan.args.print_provenance, &output) {
+            provenance::write(module, self.plan.registry, io.stderr)?;
+        }
+        Ok(PartResult::Done(output))
     }
 
     /// Writes what passes explained, where that was asked for; whether it could be written.
@@ -243,75 +240,30 @@ impl Session<'_> {
         io: &mut Io<'_>,
     ) -> io::Result<PartResult> {
         let form = if self.plan.is_model { Form::Readable } else { Form::of(text) };
-        let registry = self.plan.registry;
-        let (is_model, options, directory) =
-            (self.plan.is_model, &self.plan.args.model, &io.directory);
-        let mut found = Vec::new();
-        let mut internal = None;
-        let read = timing.phase(if is_model { "import" } else { "parse" }, || {
-            catch_panic(|| match is_model {
-                true => model::read(file, options, registry, directory),
-                false => language::parse(form, file, text, registry),
-            })
-        });
-        let (mut module, diagnostics) = read.unwrap_or_else(|message| {
-            internal = Some(message);
-            (Module::new(), vec![])
-        });
-        self.reporter.sources(&module.sources);
-        let failed = diagnostics.iter().any(Diagnostic::is_error) || internal.is_some();
-        found.extend(diagnostics);
-        if !failed && form == Form::Readable {
-            let inferred =
-                timing.phase("infer types", || catch_panic(|| infer(&mut module, registry)));
-            inferred.map_or_else(|message| internal = Some(message), |more| found.extend(more));
-        }
-        if !found.iter().any(Diagnostic::is_error) && internal.is_none() {
-            let checked = timing.phase("verify", || catch_panic(|| verify(&module, registry)));
-            checked.map_or_else(|message| internal = Some(message), |more| found.extend(more));
-        }
-        if let Some(message) = internal {
-            found.push(crash(&message));
-            self.reporter.report(found, io)?;
-            return Ok(PartResult::Internal(message));
+        let (mut module, mut found, crashed) = self.read(file, text, form, timing, &io.directory);
+        if let Some(message) = crashed {
+            return self.crashed(found, message, io);
         }
         let mut failed = found.iter().any(Diagnostic::is_error);
-        let mut code = None;
         if !failed {
             let (diagnostics, outcome) = self.passes(&mut module, form, timing, io)?;
             found.extend(diagnostics);
             model::name_extents(&mut found, file, &self.plan.args.model, &io.directory);
-            let reason = match outcome {
-                Outcome::Done => None,
-                Outcome::Failed | Outcome::Stopped(_) => {
-                    failed = true;
-                    None
-                }
-                Outcome::Broken(_) => found.last().map(|diagnostic| diagnostic.message.clone()),
-                Outcome::Crashed(crash) => Some(format!("{}: {}", crash.pass, crash.message)),
-            };
-            if let Some(reason) = reason {
+            failed = matches!(outcome, Outcome::Failed | Outcome::Stopped(_));
+            if let Some(reason) = fault(&outcome, &found) {
                 self.reporter.report(found, io)?;
                 return Ok(PartResult::Internal(reason));
             }
         }
-        if let Some(Lowering { level: Level::Code, target, .. }) = &self.plan.lowering
-            && !failed
-        {
-            let checked = !self.plan.args.unchecked;
-            let write = || lowering::code(&mut module, registry, &**target, checked);
-            let written = timing.phase("code", || catch_panic(write));
-            match written {
-                Ok(Ok(text)) => code = Some(text),
+        let mut code = None;
+        if !failed {
+            match self.code(&mut module, timing) {
+                Ok(Ok(text)) => code = text,
                 Ok(Err(more)) => {
                     failed = true;
                     found.extend(more);
                 }
-                Err(message) => {
-                    found.push(crash(&message));
-                    self.reporter.report(found, io)?;
-                    return Ok(PartResult::Internal(message));
-                }
+                Err(message) => return self.crashed(found, message, io),
             }
         }
         if self.plan.args.verify_diagnostics {
@@ -333,160 +285,69 @@ impl Session<'_> {
         })
     }
 
-    /// Runs the passes, and those that lowering needs besides, under the instruments that were
-    /// asked for.
-    fn passes(
+    /// A part of the input as a module, checked; what was found, and the message of a crash.
+    fn read(
         &mut self,
-        module: &mut Module,
+        file: &str,
+        text: &str,
         form: Form,
         timing: &mut Timing,
-        io: &mut Io<'_>,
-    ) -> io::Result<(Vec<Diagnostic>, Outcome)> {
-        let args = self.plan.args;
-        let text_form = match self.plan.emit {
-            Some(Emit::Text(form)) => form,
-            Some(Emit::Lowered(_)) => Form::Readable,
-            _ => form,
-        };
-        let style = self.plan.style;
-        let print = |module: &Module, registry: &Registry, out: &mut dyn Write| {
-            text_form.print(module, registry, style, out)
-        };
-        let mut print_ir = PrintIr::new(&print);
-        print_ir.before = self.plan.before.clone();
-        print_ir.after = self.plan.after.clone();
-        print_ir.after_change = args.print_ir_after_change;
-        print_ir.diff = args.print_ir_diff.map(|layout| layout.form(io));
-        print_ir.coloured = io.coloured();
-        let folder = args.print_ir_tree_dir.as_ref().map(|folder| io.directory.join(folder));
-        let mut tree = folder.map(|folder| Tree::new(&print, folder));
-        // Where passes print, that is how far they are.
-        let progress = Bar::on_terminal(io.styled && !self.prints_on_the_way());
-        progress.expect(self.plan.pipeline.steps().len());
-        let mut steps = PassProgress(&progress);
-        let mut trace = TraceRewrites::new(self.plan.trace.clone());
-        let record = !self.plan.trace.is_empty();
-        let watched = record || args.print_provenance;
-        let watch = watched.then(|| WatchOptions {
-            record,
-            provenance: args.print_provenance,
-            ..WatchOptions::default()
+        directory: &Path,
+    ) -> (Module, Vec<Diagnostic>, Option<String>) {
+        let Plan { args, registry, is_model, .. } = self.plan;
+        let read = timing.phase(if is_model { "import" } else { "parse" }, || {
+            catch_panic(|| match is_model {
+                true => model::read(file, &args.model, registry, directory),
+                false => language::parse(form, file, text, registry),
+            })
         });
-        let edits = match args.pass_limit {
-            None => Some(EditLimit::DEFAULT),
-            Some(0) => None,
-            Some(limit) => Some(EditLimit { for_each: 0, besides: limit }),
+        let (mut module, mut found) = match read {
+            Ok(read) => read,
+            Err(message) => return (Module::new(), vec![], Some(message)),
         };
-        let mut bisect = args.bisect_limit.map(|limit| BisectLimit::new(u64::try_from(limit).ok()));
-        let mut verify_each = (args.verify_each == Switch::On).then(|| VerifyEach::new(&verify));
-        let semantics = args.verify_semantics.map(|trials| Trials::new(trials).of_all_magnitudes());
-        let mut semantics = semantics.map(VerifySemantics::new);
-        let mut instruments: Vec<&mut dyn Instrument> = Vec::new();
-        instruments.extend(bisect.as_mut().map(|i| i as &mut dyn Instrument));
-        instruments.push(timing);
-        instruments.push(&mut steps);
-        instruments.push(&mut trace);
-        instruments.push(&mut print_ir);
-        instruments.extend(tree.as_mut().map(|i| i as &mut dyn Instrument));
-        instruments.extend(verify_each.as_mut().map(|i| i as &mut dyn Instrument));
-        instruments.extend(semantics.as_mut().map(|i| i as &mut dyn Instrument));
-        let threads = args.threads.map(usize::from).unwrap_or_else(|| {
-            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-        });
-        let rules = self.plan.rules.clone();
-        let explain = args.explain_rewrites.is_some();
-        let certificate = &mut self.certificate;
-        let (reporter, results) = (&mut self.reporter, self.plan.results.as_ref());
-        let files = &mut self.files;
-        let verified = args.verify_each == Switch::On;
-        let registry = self.plan.registry;
-        let mut found = Vec::new();
-        let interrupt = io.interrupt();
-        let clock = args.pass_time_limit.map(Clock::new);
-        // Only a process of its own can be ended.
-        let watched = clock.clone().filter(|_| io.signals);
-        let reproducers = Reproducers::new(args, &io.directory);
-        let (program, styled) = (&self.program, io.styled);
-        let mut run =
-            |pipeline: &Pipeline, ran: &str, module: &mut Module| -> io::Result<Outcome> {
-                let _watchdog = watched.clone().map(|clock| {
-                    let (reporter, reproducers) = (reporter.clone(), reproducers.clone());
-                    let (pipeline, program) = (ran.to_string(), program.clone());
-                    let words = LastWords { reporter, reproducers, pipeline, program, styled };
-                    Watchdog::new(clock, words)
-                });
-                let (sources, clock, backtraces) = (rules.clone(), clock.clone(), true);
-                let options = RunOptions {
-                    threads,
-                    sources,
-                    watch,
-                    edits,
-                    explain,
-                    interrupt,
-                    backtraces,
-                    clock,
-                };
-                let kept = results.map(|results| results.items(verified, registry));
-                let report = match kept {
-                    Some(items) => {
-                        items.run(pipeline, module, &options, &mut instruments, io.stderr)?
-                    }
-                    None => run(pipeline, module, registry, options, &mut instruments, io.stderr)?,
-                };
-                reporter.sources(&report.sources);
-                files.extend(&report.files);
-                for explanation in &report.explanations {
-                    *certificate += &explanation.located(reporter.source_map());
-                }
-                if args.stats {
-                    write_statistics(&report, io.stderr)?;
-                }
-                found.extend(report.diagnostics);
-                Ok(report.outcome)
-            };
-        self.lowered_by.clear();
-        let text = together(&self.plan.pipeline, &[]);
-        let mut outcome = run(&self.plan.pipeline, &text, module)?;
-        let mut errors = Vec::new();
-        for step in lowering::STEPS {
-            let Some(Lowering { level, target, print_steps }) = &self.plan.lowering else { break };
-            if !matches!(outcome, Outcome::Done) {
-                break;
+        self.reporter.sources(&module.sources);
+        if !found.iter().any(Diagnostic::is_error) && form == Form::Readable {
+            let infer = || catch_panic(|| infer(&mut module, registry));
+            match timing.phase("infer types", infer) {
+                Ok(more) => found.extend(more),
+                Err(message) => return (module, found, Some(message)),
             }
-            let pipeline = match step.prepare(*level, module, &**target, *print_steps) {
-                Ok(pipeline) if pipeline.is_empty() => continue,
-                Ok(pipeline) => pipeline,
-                Err(more) => {
-                    (errors, outcome) = (more, Outcome::Failed);
-                    break;
-                }
-            };
-            self.lowered_by.push(pipeline.to_string());
-            let all = together(&self.plan.pipeline, &self.lowered_by);
-            outcome = run(&pipeline, &all, module)?;
         }
-        found.extend(errors);
-        if let Some(error) = tree.and_then(|tree| tree.failed)
-            && matches!(outcome, Outcome::Done)
-        {
-            found.push(error);
-            outcome = Outcome::Failed;
+        if !found.iter().any(Diagnostic::is_error) {
+            match timing.phase("verify", || catch_panic(|| verify(&module, registry))) {
+                Ok(more) => found.extend(more),
+                Err(message) => return (module, found, Some(message)),
+            }
         }
-        Ok((found, outcome))
+        (module, found, None)
     }
 
-    /// Whether passes print something while they run.
-    fn prints_on_the_way(&self) -> bool {
-        let args = self.plan.args;
-        let prints = [&self.plan.before, &self.plan.after].iter().any(|of| **of != Selection::None);
-        prints
-            || args.print_ir_after_change
-            || args.print_ir_diff.is_some()
-            || args.bisect_limit.is_some()
-            || args.stats
-            || !self.plan.trace.is_empty()
-            || args.print_schedule_steps
-            || args.dump_egraph.is_some()
+    /// The code of a target, where that is asked for, or what is wrong; the error is the message of
+    /// a crash.
+    #[expect(clippy::type_complexity, reason = "a result of each kind")]
+    fn code(
+        &self,
+        module: &mut Module,
+        timing: &mut Timing,
+    ) -> Result<Result<Option<String>, Vec<Diagnostic>>, String> {
+        let Some(Lowering { level: Level::Code, target, .. }) = &self.plan.lowering else {
+            return Ok(Ok(None));
+        };
+        let checked = !self.plan.args.unchecked;
+        let write = || lowering::code(module, self.plan.registry, &**target, checked).map(Some);
+        timing.phase("code", || catch_panic(write))
+    }
+
+    /// Reports a crash behind what was `found`.
+    fn crashed(
+        &mut self,
+        mut found: Vec<Diagnostic>,
+        message: String,
+        io: &mut Io<'_>,
+    ) -> io::Result<PartResult> {
+        found.push(crash(&message));
+        self.reporter.report(found, io)?;
+        Ok(PartResult::Internal(message))
     }
 
     /// Prints the result; `None` where that succeeds.
@@ -579,4 +440,13 @@ fn together(pipeline: &Pipeline, lowered_by: &[String]) -> String {
     let own = (!pipeline.is_empty()).then(|| pipeline.to_string());
     let all: Vec<&str> = own.iter().chain(lowered_by).map(|text| text.as_str()).collect();
     all.join(",")
+}
+
+/// What shows that the compiler is wrong, where it is.
+fn fault(outcome: &Outcome, found: &[Diagnostic]) -> Option<String> {
+    match outcome {
+        Outcome::Done | Outcome::Failed | Outcome::Stopped(_) => None,
+        Outcome::Broken(_) => found.last().map(|diagnostic| diagnostic.message.clone()),
+        Outcome::Crashed(crash) => Some(format!("{}: {}", crash.pass, crash.message)),
+    }
 }

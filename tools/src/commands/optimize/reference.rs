@@ -10,6 +10,7 @@ use ir_core::registry::{Field, OpDef};
 use ir_core::{Effects, Registry, SourceMap, Traits};
 use relay_operators::describe;
 
+use crate::driver::codes::ALL;
 use crate::driver::options::optimize::Optimize;
 use crate::driver::reference;
 use crate::driver::targets;
@@ -25,81 +26,113 @@ pub(crate) fn answer(
     registry: &Registry,
     io: &mut Io<'_>,
 ) -> io::Result<Option<i32>> {
-    let out = &mut *io.stdout;
-    let mut answered = false;
+    let mut answered = lists(args, registry, io.stdout)?;
+    let mut unknown = None;
+    if let Some(name) = &args.help_pass {
+        answered = true;
+        unknown = described_pass(name, registry, io.stdout)?;
+    }
+    if let Some(name) = &args.help_op {
+        answered = true;
+        unknown = described_op(name, registry, io.stdout)?.or(unknown);
+    }
+    if let Some(code) = &args.explain {
+        answered = true;
+        unknown = explained(code, io.stdout)?.or(unknown);
+    }
+    if let Some(Unknown { kind, name, help }) = unknown {
+        let help = help.map_or(String::new(), |help| format!("; {help}"));
+        writeln!(io.stderr, "error: unknown {kind} `{name}`{help}")?;
+        return Ok(Some(USAGE));
+    }
+    Ok(answered.then_some(OK))
+}
+
+/// A name that nothing has.
+struct Unknown<'n> {
+    /// What it was asked for as.
+    kind: &'static str,
+    name: &'n str,
+    help: Option<String>,
+}
+
+/// Writes the lists that `args` ask for; whether there is one.
+fn lists(args: &Optimize, registry: &Registry, out: &mut dyn Write) -> io::Result<bool> {
     if args.list_passes {
         let passes = registry.passes().map(|pass| (pass.name, pass.doc));
         let pipelines = registry.pipelines().map(|pipeline| (pipeline.name, pipeline.doc));
         list(out, passes.chain(pipelines))?;
-        answered = true;
     }
     if args.list_dialects {
         list(out, registry.dialects().map(|dialect| (dialect.name, dialect.doc)))?;
-        answered = true;
     }
     if args.list_ops {
         list(out, registry.ops().map(|info| (info.def.name, info.def.doc)))?;
-        answered = true;
     }
     if args.list_rules {
         let (library, _) = rewrites::library::Library::new(registry, &SourceMap::default());
         for rule in &library.rules {
             writeln!(out, "{rule}")?;
         }
-        answered = true;
     }
     if args.list_targets {
         targets::list(registry, out)?;
-        answered = true;
     }
-    let mut unknown = None;
-    if let Some(name) = &args.help_pass {
-        answered = true;
-        if let Some(pass) = registry.find_pass(name) {
-            help_pass(out, pass)?;
-        } else if let Some(pipeline) = registry.find_pipeline(name) {
-            writeln!(out, "{name}: {}\n", pipeline.doc)?;
-            writeln!(out, "text: {}", pipeline.text)?;
-            if let Ok(expanded) = Pipeline::parse(&pipeline.text, registry) {
-                writeln!(out, "passes: {expanded}")?;
-            }
-        } else {
-            let names = registry.passes().map(|pass| pass.name);
-            let names = names.chain(registry.pipelines().map(|pipeline| pipeline.name));
-            unknown = Some(("pass", name, did_you_mean(name, names)));
+    let Optimize { list_passes, list_dialects, list_ops, list_rules, list_targets, .. } = *args;
+    Ok(list_passes || list_dialects || list_ops || list_rules || list_targets)
+}
+
+/// Describes a pass or a named pipeline.
+fn described_pass<'n>(
+    name: &'n str,
+    registry: &Registry,
+    out: &mut dyn Write,
+) -> io::Result<Option<Unknown<'n>>> {
+    if let Some(pass) = registry.find_pass(name) {
+        help_pass(out, pass)?;
+        return Ok(None);
+    }
+    if let Some(pipeline) = registry.find_pipeline(name) {
+        writeln!(out, "{name}: {}\n", pipeline.doc)?;
+        writeln!(out, "text: {}", pipeline.text)?;
+        if let Ok(expanded) = Pipeline::parse(&pipeline.text, registry) {
+            writeln!(out, "passes: {expanded}")?;
+        }
+        return Ok(None);
+    }
+    let names = registry.passes().map(|pass| pass.name);
+    let names = names.chain(registry.pipelines().map(|pipeline| pipeline.name));
+    Ok(Some(Unknown { kind: "pass", name, help: did_you_mean(name, names) }))
+}
+
+/// Describes an operation.
+fn described_op<'n>(
+    name: &'n str,
+    registry: &Registry,
+    out: &mut dyn Write,
+) -> io::Result<Option<Unknown<'n>>> {
+    if let Some(def) = find_op(name, registry) {
+        return help_op(out, def).map(|()| None);
+    }
+    let names = registry.ops().flat_map(|info| {
+        let short = info.def.name.split_once('.').map(|(_, short)| short);
+        short.into_iter().chain([info.def.name])
+    });
+    Ok(Some(Unknown { kind: "operation", name, help: did_you_mean(name, names) }))
+}
+
+/// Explains the code of a diagnostic.
+fn explained<'n>(code: &'n str, out: &mut dyn Write) -> io::Result<Option<Unknown<'n>>> {
+    match codes::explain(&code.to_ascii_uppercase(), &[&ALL]) {
+        Some(entry) => {
+            writeln!(out, "{}: {}\n\n{}", entry.code, entry.title, entry.explanation)?;
+            Ok(None)
+        }
+        None => {
+            let all = ALL.iter().map(|entry| entry.code);
+            Ok(Some(Unknown { kind: "code", name: code, help: did_you_mean(code, all) }))
         }
     }
-    if let Some(name) = &args.help_op {
-        answered = true;
-        match find_op(name, registry) {
-            Some(def) => help_op(out, def)?,
-            None => {
-                let names = registry.ops().flat_map(|info| {
-                    let short = info.def.name.split_once('.').map(|(_, short)| short);
-                    short.into_iter().chain([info.def.name])
-                });
-                unknown = Some(("operation", name, did_you_mean(name, names)));
-            }
-        }
-    }
-    if let Some(code) = &args.explain {
-        answered = true;
-        match codes::explain(&code.to_ascii_uppercase(), &[&crate::driver::codes::ALL]) {
-            Some(entry) => {
-                writeln!(out, "{}: {}\n\n{}", entry.code, entry.title, entry.explanation)?;
-            }
-            None => {
-                let all = crate::driver::codes::ALL.iter().map(|entry| entry.code);
-                unknown = Some(("code", code, did_you_mean(code, all)));
-            }
-        }
-    }
-    if let Some((kind, name, help)) = unknown {
-        let help = help.map_or(String::new(), |help| format!("; {help}"));
-        writeln!(io.stderr, "error: unknown {kind} `{name}`{help}")?;
-        return Ok(Some(USAGE));
-    }
-    Ok(answered.then_some(OK))
 }
 
 /// Writes names and summaries in two columns.

@@ -160,6 +160,25 @@ impl Watch<'_> {
             let message = "`--watch` reads Relay text, not the generic form";
             return self.report(vec![Diagnostic::error("E0720", message)], io);
         }
+        let (found, compiled, [checking, passing]) = self.compile(text);
+        self.status = if compiled.is_some() { OK } else { DIAGNOSTICS };
+        self.report(found, io)?;
+        let changed = match compiled {
+            Some(module) => self.print(module, io)?,
+            None => "errors".to_string(),
+        };
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        writeln!(
+            io.stderr,
+            "{changed}; checked in {:.1} ms, passes took {:.1} ms",
+            milliseconds(checking),
+            milliseconds(passing)
+        )
+    }
+
+    /// Checks `text` and runs the passes: what was found, what came of it where nothing is wrong, and
+    /// how long both took.
+    fn compile(&mut self, text: String) -> (Vec<Diagnostic>, Option<Module>, [Duration; 2]) {
         let start = Instant::now();
         let threads = self.args.threads.map(usize::from).unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -189,20 +208,7 @@ impl Watch<'_> {
                 }
             }
         }
-        let passing = start.elapsed();
-        self.status = if compiled.is_some() { OK } else { DIAGNOSTICS };
-        self.report(found, io)?;
-        let changed = match compiled {
-            Some(module) => self.print(module, io)?,
-            None => "errors".to_string(),
-        };
-        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-        writeln!(
-            io.stderr,
-            "{changed}; checked in {:.1} ms, passes took {:.1} ms",
-            milliseconds(checking),
-            milliseconds(passing)
-        )
+        (found, compiled, [checking, start.elapsed()])
     }
 
     fn report(&self, found: Vec<Diagnostic>, io: &mut Io<'_>) -> io::Result<()> {

@@ -93,6 +93,7 @@ struct Drawing<'a> {
 }
 
 /// A block on the way: its operations from `next` on, drawn for the operation `owner`.
+#[derive(Clone, Copy)]
 struct Frame {
     next: Option<OpId>,
     owner: Option<usize>,
@@ -100,6 +101,9 @@ struct Frame {
     /// The result of the call of a kernel that the block computes.
     result: Option<ValueId>,
 }
+
+/// The node that each value comes from.
+type Sources = FxHashMap<ValueId, usize>;
 
 impl Drawing<'_> {
     fn node(&mut self, kind: Kind, label: String, title: String, group: Option<usize>) -> usize {
@@ -117,11 +121,8 @@ impl Drawing<'_> {
     /// Makes the nodes and edges. Kernels are drawn where they are called, once for each call.
     fn fill(&mut self) {
         let body = self.body;
-        let mut sources: FxHashMap<ValueId, usize> = FxHashMap::default();
-        for &argument in body.block_args(body.entry()) {
-            let node = self.argument(argument, None);
-            sources.insert(argument, node);
-        }
+        let mut sources = Sources::default();
+        self.arguments(body.entry(), None, &mut sources);
         let first = body.first_op(body.entry());
         let mut frames = vec![Frame { next: first, owner: None, group: None, result: None }];
         while let Some(frame) = frames.last_mut() {
@@ -130,33 +131,14 @@ impl Drawing<'_> {
                 continue;
             };
             frame.next = body.next_op(op);
-            let (owner, group, result) = (frame.owner, frame.group, frame.result);
+            let (owner, group) = (frame.owner, frame.group);
             if self.registry.traits(body, op).contains(Traits::TERMINATOR) {
-                for value in body.operands(op) {
-                    let Some(&from) = sources.get(&value) else { continue };
-                    match (result, owner) {
-                        (Some(result), _) => {
-                            sources.insert(result, from);
-                        }
-                        (None, Some(to)) => {
-                            self.edges.push(Edge { from, to, within: true, operand: 0 });
-                        }
-                        (None, None) => {
-                            let label = "result".to_string();
-                            let to = self.node(Kind::Result, label, String::new(), None);
-                            self.edges.push(Edge { from, to, within: false, operand: 0 });
-                        }
-                    }
-                }
-                continue;
-            }
-            // A kernel is drawn at its calls.
-            if is_kernel(body, op) {
-                continue;
-            }
-            if let Some((block, arguments)) = self.kernel_called(op) {
-                let inner = body.block_args(block).iter().zip(&arguments);
-                for (parameter, argument) in inner {
+                let ended = *frame;
+                self.end_block(op, ended, &mut sources);
+            } else if is_kernel(body, op) {
+                // It is drawn at its calls.
+            } else if let Some((block, arguments)) = self.kernel_called(op) {
+                for (parameter, argument) in body.block_args(block).iter().zip(&arguments) {
                     if let Some(&node) = sources.get(argument) {
                         sources.insert(*parameter, node);
                     }
@@ -165,30 +147,62 @@ impl Drawing<'_> {
                 self.groups.push(format!("kernel {}", self.groups.len() + 1));
                 let result = body.results(op).next();
                 frames.push(Frame { next: body.first_op(block), owner, group, result });
-                continue;
-            }
-            let is_constant = self.registry.traits(body, op).contains(Traits::CONSTANT);
-            let kind = if is_constant { Kind::Constant } else { Kind::Operation };
-            let name = short_name(body.op_name(op).as_str()).to_string();
-            let node = self.node(kind, name, self.title(op), group);
-            for (operand, value) in body.operands(op).enumerate() {
-                if let Some(&from) = sources.get(&value) {
-                    self.edges.push(Edge { from, to: node, within: false, operand });
+            } else {
+                let node = self.operation(op, group, &mut sources);
+                for &region in body.regions(op).iter().rev() {
+                    let block = body.block_of(region);
+                    self.arguments(block, group, &mut sources);
+                    let next = body.first_op(block);
+                    frames.push(Frame { next, owner: Some(node), group, result: None });
                 }
-            }
-            for value in body.results(op) {
-                sources.insert(value, node);
-            }
-            for &region in body.regions(op).iter().rev() {
-                let block = body.block_of(region);
-                for &argument in body.block_args(block) {
-                    let argument_node = self.argument(argument, group);
-                    sources.insert(argument, argument_node);
-                }
-                let next = body.first_op(block);
-                frames.push(Frame { next, owner: Some(node), group, result: None });
             }
         }
+    }
+
+    /// Nodes for the arguments of a block.
+    fn arguments(&mut self, block: BlockId, group: Option<usize>, sources: &mut Sources) {
+        for &argument in self.body.block_args(block) {
+            let node = self.argument(argument, group);
+            sources.insert(argument, node);
+        }
+    }
+
+    /// The edges of what a block gives: to its operation, or the result of the call of a kernel, or
+    /// that of the function.
+    fn end_block(&mut self, op: OpId, frame: Frame, sources: &mut Sources) {
+        for value in self.body.operands(op) {
+            let Some(&from) = sources.get(&value) else { continue };
+            match (frame.result, frame.owner) {
+                (Some(result), _) => {
+                    sources.insert(result, from);
+                }
+                (None, Some(to)) => {
+                    self.edges.push(Edge { from, to, within: true, operand: 0 });
+                }
+                (None, None) => {
+                    let to = self.node(Kind::Result, "result".to_string(), String::new(), None);
+                    self.edges.push(Edge { from, to, within: false, operand: 0 });
+                }
+            }
+        }
+    }
+
+    /// The node of an operation, with the edges of its operands.
+    fn operation(&mut self, op: OpId, group: Option<usize>, sources: &mut Sources) -> usize {
+        let body = self.body;
+        let is_constant = self.registry.traits(body, op).contains(Traits::CONSTANT);
+        let kind = if is_constant { Kind::Constant } else { Kind::Operation };
+        let name = short_name(body.op_name(op).as_str()).to_string();
+        let node = self.node(kind, name, self.title(op), group);
+        for (operand, value) in body.operands(op).enumerate() {
+            if let Some(&from) = sources.get(&value) {
+                self.edges.push(Edge { from, to: node, within: false, operand });
+            }
+        }
+        for value in body.results(op) {
+            sources.insert(value, node);
+        }
+        node
     }
 
     /// The block and the arguments of the kernel that `op` calls.

@@ -295,6 +295,13 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
         | Edit::Constant(name, _) => name,
     };
     let item = module.items.get_mut(&name)?;
+    apply_within(item, edit, registry)?;
+    declare_type(item);
+    Some(())
+}
+
+/// Makes an edit that is within an item.
+fn apply_within(item: &mut Item, edit: Edit, registry: &Registry) -> Option<()> {
     match edit {
         Edit::Cut(_, kept) => cut(item, kept, registry)?,
         Edit::Result(_, index) => remove_result(item, index, registry)?,
@@ -348,7 +355,6 @@ fn apply_one(module: &mut Module, edit: Edit, registry: &Registry) -> Option<()>
         }
         Edit::Item(_) | Edit::Extent(..) | Edit::Shrink(_) | Edit::Parameter(..) => {}
     }
-    declare_type(item);
     Some(())
 }
 
