@@ -219,18 +219,7 @@ fn assemble(
     holds_hook: bool,
 ) -> Source {
     let prefix = &style.prefix;
-    let mut helpers = Helpers::default();
-    written.values().for_each(|one| helpers.include(&one.helpers));
-    let mut text = "/* Generated from tensor loops. Do not edit. */\n\n".to_string();
-    text += &helpers.text();
-    if written.values().any(|one| one.has_kept_branches) {
-        text += "\n";
-        text += &keeping_branches(prefix);
-    }
-    if written.values().any(|one| one.has_parallel_loops) {
-        text += "\n";
-        text += &parallel(style, holds_hook);
-    }
+    let mut text = preamble(style, &written, holds_hook);
     let mut prototypes = String::new();
     let mut externals: IndexMap<&str, String, FxBuildHasher> = IndexMap::default();
     let (mut entries, mut take_threads) = (Vec::new(), Vec::new());
@@ -277,9 +266,36 @@ fn assemble(
             text += &entry(symbol, one);
         }
     }
+    let header = header(prefix, &entries, &provided, &prototypes);
+    Source { text, header, kernels: entries, take_threads, externals }
+}
+
+/// What stands before the kernels `written`: the functions that they call.
+fn preamble(
+    style: &Style,
+    written: &IndexMap<Symbol, &Written, FxBuildHasher>,
+    holds_hook: bool,
+) -> String {
+    let mut helpers = Helpers::default();
+    written.values().for_each(|one| helpers.include(&one.helpers));
+    let mut text = "/* Generated from tensor loops. Do not edit. */\n\n".to_string();
+    text += &helpers.text();
+    if written.values().any(|one| one.has_kept_branches) {
+        text += "\n";
+        text += &keeping_branches(&style.prefix);
+    }
+    if written.values().any(|one| one.has_parallel_loops) {
+        text += "\n";
+        text += &parallel(style, holds_hook);
+    }
+    text
+}
+
+/// The header of `kernels`: what others provide, and the prototypes.
+fn header(prefix: &str, kernels: &[Kernel], provided: &str, prototypes: &str) -> String {
     let guard = format!("{}KERNELS_H", prefix.to_uppercase());
     let mut sizes = String::new();
-    for kernel in entries.iter().filter(|kernel| kernel.workspace > 0) {
+    for kernel in kernels.iter().filter(|kernel| kernel.workspace > 0) {
         let name = kernel.symbol.to_uppercase();
         sizes += &format!("#define {name}_WORKSPACE_BYTES {}u\n", kernel.workspace);
     }
@@ -290,12 +306,11 @@ fn assemble(
         ),
     };
     let public = prototypes.replace("restrict ", "");
-    let header = format!(
+    format!(
         "/* Generated from tensor loops. Do not edit. */\n\n#ifndef {guard}\n#define {guard}\n\n\
          #include <stdint.h>\n\n{sizes}#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n{provided}{public}\n\
          #ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
-    );
-    Source { text, header, kernels: entries, take_threads, externals }
+    )
 }
 
 /// What a kernel tells of its checks, behind its type in a comment.
@@ -353,28 +368,7 @@ pub(crate) fn provided(externals: &[String]) -> String {
 fn parallel(style: &Style, holds_hook: bool) -> String {
     let prefix = &style.prefix;
     if let Some(model) = &style.model {
-        return format!(
-            "\
-/* Runs `body` on ranges that cover 0 to `count`: on `threads`, where there are some; else by OpenMP,
-   where that is on; else here. */
-static void {prefix}parallel(const {model}_threads *threads, void (*body)(void *, ptrdiff_t, ptrdiff_t),
-                        void *captures, ptrdiff_t count)
-{{
-    if (threads != NULL) {{
-        threads->run(threads->context, body, captures, count);
-        return;
-    }}
-#if defined(_OPENMP)
-#pragma omp parallel for schedule(static)
-    for (ptrdiff_t index = 0; index < count; index++) {{
-        body(captures, index, index + 1);
-    }}
-#else
-    body(captures, 0, count);
-#endif
-}}
-"
-        );
+        return parallel_of_model(prefix, model);
     }
     let macro_name = format!("{}PARALLEL", prefix.to_uppercase());
     let hook = hook_name(prefix);
@@ -400,6 +394,32 @@ static void {prefix}parallel(const {model}_threads *threads, void (*body)(void *
 #if defined({macro_name})
     {macro_name}(body, captures, count);
 #elif defined(_OPENMP)
+#pragma omp parallel for schedule(static)
+    for (ptrdiff_t index = 0; index < count; index++) {{
+        body(captures, index, index + 1);
+    }}
+#else
+    body(captures, 0, count);
+#endif
+}}
+"
+    )
+}
+
+/// The function that runs parallel loops of a compiled model, on the threads that its caller has.
+fn parallel_of_model(prefix: &str, model: &str) -> String {
+    format!(
+        "\
+/* Runs `body` on ranges that cover 0 to `count`: on `threads`, where there are some; else by OpenMP,
+   where that is on; else here. */
+static void {prefix}parallel(const {model}_threads *threads, void (*body)(void *, ptrdiff_t, ptrdiff_t),
+                        void *captures, ptrdiff_t count)
+{{
+    if (threads != NULL) {{
+        threads->run(threads->context, body, captures, count);
+        return;
+    }}
+#if defined(_OPENMP)
 #pragma omp parallel for schedule(static)
     for (ptrdiff_t index = 0; index < count; index++) {{
         body(captures, index, index + 1);

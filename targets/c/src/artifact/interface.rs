@@ -26,6 +26,7 @@ impl Program<'_> {
         let inputs = self.fields(&self.inputs, "const ");
         let outputs = self.fields(&self.outputs, "");
         let provided = crate::codegen::provided(&self.source.externals);
+        let statuses = self.statuses();
         format!(
             "\
 {title}
@@ -49,24 +50,7 @@ extern \"C\" {{
 #define {upper}_WORKSPACE_BYTES {workspace}u
 #define {upper}_ALIGNMENT {ALIGNMENT}u
 
-/* What {name}_run returns. */
-enum {{
-    {upper}_OK = 0,
-    /* A pointer is null, or not aligned for its type. */
-    {upper}_BAD_INPUT = 1,
-    {upper}_BAD_OUTPUT = 2,
-    /* The workspace is null, or its address no multiple of {upper}_ALIGNMENT. */
-    {upper}_BAD_WORKSPACE = 3,
-    /* The threads have no function `run`. */
-    {upper}_BAD_THREADS = 4,
-    /* From here on: a number is not what an operator expects, such as a divisor of 0 or an index
-       outside of an axis. The outputs hold nothing in particular then. */
-    {upper}_CHECK = {FIRST_CHECK}
-}};
-
-/* What a status says; of a check also which operator of the source it belongs to. */
-const char *{name}_message(int status);
-
+{statuses}
 typedef struct {{
 {inputs}}} {name}_inputs;
 
@@ -97,6 +81,32 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
 #endif
 
 #endif
+"
+        )
+    }
+
+    /// What `NAME_run` returns, and the function that explains it.
+    fn statuses(&self) -> String {
+        let (name, upper) = (&self.model.name, self.upper());
+        format!(
+            "\
+/* What {name}_run returns. */
+enum {{
+    {upper}_OK = 0,
+    /* A pointer is null, or not aligned for its type. */
+    {upper}_BAD_INPUT = 1,
+    {upper}_BAD_OUTPUT = 2,
+    /* The workspace is null, or its address no multiple of {upper}_ALIGNMENT. */
+    {upper}_BAD_WORKSPACE = 3,
+    /* The threads have no function `run`. */
+    {upper}_BAD_THREADS = 4,
+    /* From here on: a number is not what an operator expects, such as a divisor of 0 or an index
+       outside of an axis. The outputs hold nothing in particular then. */
+    {upper}_CHECK = {FIRST_CHECK}
+}};
+
+/* What a status says; of a check also which operator of the source it belongs to. */
+const char *{name}_message(int status);
 "
         )
     }
@@ -148,6 +158,16 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
             "\nint {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, \
              void *workspace,\n    const {name}_threads *threads)\n{{\n"
         );
+        text += &self.refusals();
+        text += &self.call();
+        text += &format!("    return {upper}_OK;\n}}\n");
+        text + &self.message()
+    }
+
+    /// Statements that refuse what `NAME_run` cannot take.
+    fn refusals(&self) -> String {
+        let upper = self.upper();
+        let mut text = String::new();
         for (side, tensors) in [("input", &self.inputs), ("output", &self.outputs)] {
             let mut checks = vec![format!("{side}s == NULL")];
             checks.extend(tensors.iter().map(|tensor| {
@@ -168,6 +188,13 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
             "    if (threads != NULL && threads->run == NULL) {{\n        \
              return {upper}_BAD_THREADS;\n    }}\n"
         );
+        text
+    }
+
+    /// Statements that call the kernel of `@main`, and look at its checks.
+    fn call(&self) -> String {
+        let upper = self.upper();
+        let mut text = String::new();
         let mut arguments: Vec<String> =
             self.inputs.iter().map(|input| format!("inputs->{}", input.field)).collect();
         arguments.extend(self.weights.iter().map(|weight| weight.tensor.field.clone()));
@@ -195,8 +222,7 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
                  return {upper}_CHECK + check;\n        }}\n    }}\n"
             );
         }
-        text += &format!("    return {upper}_OK;\n}}\n");
-        text + &self.message()
+        text
     }
 
     /// The function that tells what a status says.

@@ -239,20 +239,55 @@ impl Emitter<'_> {
     fn kernel(&mut self) -> Written {
         let body = self.body;
         let entry = body.entry();
-        let params = body.block_args(entry).to_vec();
-        let mut is_written = vec![false; body.value_capacity()];
-        for op in body.walk() {
-            let store = body.view::<Store>(op).map(|store| store.buffer);
-            let atomic = body.view::<Atomic>(op).map(|atomic| atomic.buffer);
-            let call = body.view::<Call>(op).into_iter().flat_map(|call| self.written_by(&call));
-            for buffer in store.into_iter().chain(atomic).chain(call) {
-                is_written[buffer.index()] = true;
-            }
-        }
-        let inputs = params.len() - te::loops::outputs(&self.item.signature);
-        let (mut names, mut types, mut writes, mut list) = (vec![], vec![], vec![], vec![]);
         let model = self.style.model.as_ref().filter(|_| self.needs_threads());
         self.threads = model.map(|_| self.names.fresh("threads"));
+        let (mut list, (names, types, writes)) = self.parameters();
+        if let Some(name) = external(self.item, self.style) {
+            return self.external(name, &list, (names, types, writes));
+        }
+        if self.layout.bytes > 0 {
+            list.push("unsigned char *restrict workspace".to_string());
+            self.declare("workspace", "unsigned char *", true);
+        }
+        if let (Some(model), Some(threads)) = (model, &self.threads) {
+            list.push(format!("const {model}_threads *{threads}"));
+        }
+        if list.is_empty() {
+            list.push("void".to_string());
+        }
+        let linkage = if self.style.model.is_some() { "static " } else { "" };
+        let prototype = format!("{linkage}void {}({})", self.symbol, list.join(", "));
+        self.statements(entry);
+        self.end_streams();
+        let out = self.unmentioned(&names) + &self.out;
+        let attribute = self.attribute();
+        let text = format!("{}{attribute}{prototype}\n{{\n{out}}}\n", self.functions);
+        let text = format!("{}{}", self.constants, without_unused(&text));
+        let workspace = self.layout.bytes;
+        Written {
+            text,
+            prototype,
+            names,
+            types,
+            writes,
+            workspace,
+            has_parallel_loops: self.outlined_count > 0,
+            has_kept_branches: self.has_kept_branches,
+            takes_threads: self.threads.is_some(),
+            is_external: false,
+            callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
+            helpers: std::mem::take(&mut self.helpers),
+        }
+    }
+
+    /// Declares the parameters: their list, and of each its name, its type, and whether it is
+    /// written.
+    fn parameters(&mut self) -> (Vec<String>, (Vec<String>, Vec<String>, Vec<bool>)) {
+        let body = self.body;
+        let params = body.block_args(body.entry()).to_vec();
+        let is_written = self.written();
+        let inputs = params.len() - te::loops::outputs(&self.item.signature);
+        let (mut names, mut types, mut writes, mut list) = (vec![], vec![], vec![], vec![]);
         for (index, &param) in params.iter().enumerate() {
             let hint = body.name_hint(param).name.map(|name| name.as_str().to_string());
             let fallback = if index < inputs { "input" } else { "output" };
@@ -277,50 +312,31 @@ impl Emitter<'_> {
             types.push(ty);
             writes.push(is_written);
         }
-        if let Some(name) = external(self.item, self.style) {
-            return self.external(name, &list, (names, types, writes));
-        }
-        if self.layout.bytes > 0 {
-            list.push("unsigned char *restrict workspace".to_string());
-            self.declare("workspace", "unsigned char *", true);
-        }
-        if let (Some(model), Some(threads)) = (model, &self.threads) {
-            list.push(format!("const {model}_threads *{threads}"));
-        }
-        if list.is_empty() {
-            list.push("void".to_string());
-        }
-        let linkage = if self.style.model.is_some() { "static " } else { "" };
-        let prototype = format!("{linkage}void {}({})", self.symbol, list.join(", "));
-        self.statements(entry);
-        self.end_streams();
-        let mut out = String::new();
-        let mentioned: FxHashSet<&str> = words(&self.out).collect();
-        let workspace = (self.layout.bytes > 0).then_some("workspace");
-        for name in names.iter().map(String::as_str).chain(workspace) {
-            if !mentioned.contains(name) {
-                out += &format!("    (void){name};\n");
+        (list, (names, types, writes))
+    }
+
+    /// Whether each value is a buffer that the kernel writes.
+    fn written(&self) -> Vec<bool> {
+        let body = self.body;
+        let mut is_written = vec![false; body.value_capacity()];
+        for op in body.walk() {
+            let store = body.view::<Store>(op).map(|store| store.buffer);
+            let atomic = body.view::<Atomic>(op).map(|atomic| atomic.buffer);
+            let call = body.view::<Call>(op).into_iter().flat_map(|call| self.written_by(&call));
+            for buffer in store.into_iter().chain(atomic).chain(call) {
+                is_written[buffer.index()] = true;
             }
         }
-        out += &self.out;
-        let attribute = self.attribute();
-        let text = format!("{}{attribute}{prototype}\n{{\n{out}}}\n", self.functions);
-        let text = format!("{}{}", self.constants, without_unused(&text));
-        let workspace = self.layout.bytes;
-        Written {
-            text,
-            prototype,
-            names,
-            types,
-            writes,
-            workspace,
-            has_parallel_loops: self.outlined_count > 0,
-            has_kept_branches: self.has_kept_branches,
-            takes_threads: self.threads.is_some(),
-            is_external: false,
-            callees: body.walk().filter_map(|op| Some(body.view::<Call>(op)?.kernel)).collect(),
-            helpers: std::mem::take(&mut self.helpers),
-        }
+        is_written
+    }
+
+    /// Statements for the parameters, `names` and the workspace, that the kernel does not mention.
+    fn unmentioned(&self, names: &[String]) -> String {
+        let mentioned: FxHashSet<&str> = words(&self.out).collect();
+        let workspace = (self.layout.bytes > 0).then_some("workspace");
+        let names = names.iter().map(String::as_str).chain(workspace);
+        let unused = names.filter(|name| !mentioned.contains(name));
+        unused.map(|name| format!("    (void){name};\n")).collect()
     }
 
     /// What stands before the function at hand.

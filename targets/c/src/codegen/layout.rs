@@ -94,6 +94,14 @@ enum Step {
     Join(OpId, i64),
 }
 
+impl Tasks {
+    /// The memory in `outer` of a parallel loop of `extent` iterations that need `bytes` each.
+    fn within(outer: &mut Frame, bytes: usize, extent: i64) -> Tasks {
+        let count = extent.min(MAX_TASKS);
+        Tasks { offset: outer.take(bytes * count as usize), bytes, count }
+    }
+}
+
 impl Layout {
     /// Plans the memory of a kernel; `workspace` gives the bytes that a callee needs.
     pub(super) fn of(
@@ -103,11 +111,7 @@ impl Layout {
         workspace: impl Fn(&Call) -> usize,
     ) -> Layout {
         let mut layout = Layout::default();
-        let planned = body
-            .walk()
-            .filter_map(|op| body.view::<Alloc>(op))
-            .filter_map(|alloc| Some(place(alloc.offset?) + bytes(&alloc)));
-        let planned = planned.fold(0, usize::max).next_multiple_of(ALIGNMENT);
+        let planned = planned(body);
         let mut frames = vec![Frame { top: planned, most: planned, stack: 0 }];
         let mut steps: Vec<Step> = body.first_op(body.entry()).map(Step::Op).into_iter().collect();
         while let Some(step) = steps.pop() {
@@ -118,27 +122,23 @@ impl Layout {
                 Step::Join(op, extent) => {
                     let bytes = frame.most;
                     frames.pop();
-                    let count = extent.min(MAX_TASKS);
-                    if let Some(outer) = frames.last_mut()
-                        && bytes > 0
-                    {
-                        let offset = outer.take(bytes * count as usize);
-                        layout.tasks.insert(op, Tasks { offset, bytes, count });
+                    if let Some(outer) = frames.last_mut().filter(|_| bytes > 0) {
+                        layout.tasks.insert(op, Tasks::within(outer, bytes, extent));
                     }
                 }
                 Step::Op(op) => {
                     steps.extend(body.next_op(op).map(Step::Op));
                     if let Some(alloc) = body.view::<Alloc>(op) {
-                        let value = body.result(op, 0);
                         let home = home(body, affine, ranges, op, &alloc, frame);
-                        layout.homes.insert(value, home);
-                    } else if let Some(call) = body.view::<Call>(op) {
-                        let bytes = workspace(&call);
-                        if bytes > 0 {
-                            let top = frame.top;
-                            layout.calls.insert(op, frame.take(bytes));
-                            frame.top = top;
-                        }
+                        layout.homes.insert(body.result(op, 0), home);
+                    } else if let Some(bytes) = body
+                        .view::<Call>(op)
+                        .map(|call| workspace(&call))
+                        .filter(|bytes| *bytes > 0)
+                    {
+                        let top = frame.top;
+                        layout.calls.insert(op, frame.take(bytes));
+                        frame.top = top;
                     }
                     if !body.has_regions(op) {
                         continue;
@@ -258,32 +258,7 @@ fn variables(
     if alloc.dtype.is_bool() || alloc.dtype.lanes() != 1 || elements == 0 || elements > 4096 {
         return None;
     }
-    let around = parallel_loop(body, op);
-    let mut lanes = 1;
-    let mut accesses: SmallVec<[(OpId, usize, usize, bool); 16]> = SmallVec::new();
-    for (user, _) in body.uses(body.result(op, 0)) {
-        let (indices, width, is_store) = if let Some(load) = body.view::<Load>(user) {
-            let width = te::scalar::dtype_of(body.ty(body.result(user, 0)))?.lanes();
-            (load.indices, width, false)
-        } else {
-            let store = body.view::<Store>(user)?;
-            (store.indices, te::scalar::dtype_of(body.ty(store.value))?.lanes(), true)
-        };
-        let place = affine.address(body, ranges, &alloc.shape, &indices)?;
-        let width = width as usize;
-        let first = usize::try_from(place.constant).ok()?;
-        let consecutive = place.terms.is_empty() && place.step == i64::from(width > 1);
-        if !consecutive || parallel_loop(body, user) != around {
-            return None;
-        }
-        if width > 1 {
-            if lanes > 1 && lanes != width {
-                return None;
-            }
-            lanes = width;
-        }
-        accesses.push((user, first, width, is_store));
-    }
+    let (accesses, lanes) = accesses(body, affine, ranges, op, alloc)?;
     if elements % lanes != 0 || !lanes.is_power_of_two() {
         return None;
     }
@@ -310,4 +285,53 @@ fn variables(
         first.into_iter().map(|slot| slot.filter(|first| first.sets_all).map(|first| first.at));
     let declared_at = declared_at.collect();
     Some(Variables { lanes, declared_at, used })
+}
+
+/// The bytes of the buffers that have places of their own.
+fn planned(body: &Body) -> usize {
+    let allocs = body.walk().filter_map(|op| body.view::<Alloc>(op));
+    let ends = allocs.filter_map(|alloc| Some(place(alloc.offset?) + bytes(&alloc)));
+    ends.fold(0, usize::max).next_multiple_of(ALIGNMENT)
+}
+
+/// An access of a buffer by a constant place: what makes it, the place, how many lanes it has, and
+/// whether it stores.
+type Access = (OpId, usize, usize, bool);
+
+/// The accesses of a buffer and their lanes, where all have constant places in the loop of the
+/// allocation, and those of several lanes are all of one width.
+fn accesses(
+    body: &Body,
+    affine: &Affine,
+    ranges: &Ranges,
+    op: OpId,
+    alloc: &Alloc,
+) -> Option<(SmallVec<[Access; 16]>, usize)> {
+    let around = parallel_loop(body, op);
+    let mut lanes = 1;
+    let mut accesses: SmallVec<[Access; 16]> = SmallVec::new();
+    for (user, _) in body.uses(body.result(op, 0)) {
+        let (indices, width, is_store) = if let Some(load) = body.view::<Load>(user) {
+            let width = te::scalar::dtype_of(body.ty(body.result(user, 0)))?.lanes();
+            (load.indices, width, false)
+        } else {
+            let store = body.view::<Store>(user)?;
+            (store.indices, te::scalar::dtype_of(body.ty(store.value))?.lanes(), true)
+        };
+        let place = affine.address(body, ranges, &alloc.shape, &indices)?;
+        let width = width as usize;
+        let first = usize::try_from(place.constant).ok()?;
+        let consecutive = place.terms.is_empty() && place.step == i64::from(width > 1);
+        if !consecutive || parallel_loop(body, user) != around {
+            return None;
+        }
+        if width > 1 {
+            if lanes > 1 && lanes != width {
+                return None;
+            }
+            lanes = width;
+        }
+        accesses.push((user, first, width, is_store));
+    }
+    Some((accesses, lanes))
 }

@@ -38,15 +38,22 @@ fn memory(body: &Body, buffer: ValueId) -> Memory {
     }
 }
 
-impl Plan {
-    /// Looks at every operation and every use once.
-    pub(super) fn of(body: &Body, affine: &Affine) -> Plan {
-        let order: Vec<OpId> = body.walk().collect();
+/// Where memory is written.
+struct Writes {
+    /// The place of each operation in program order.
+    position: Vec<usize>,
+    /// The places of what writes a memory, in order.
+    places: FxHashMap<Memory, Vec<usize>>,
+}
+
+impl Writes {
+    /// Those of the operations of a body, which are in program `order`.
+    fn of(body: &Body, order: &[OpId]) -> Writes {
         let mut position = vec![0; body.op_capacity()];
-        let mut writes: FxHashMap<Memory, Vec<usize>> = FxHashMap::default();
+        let mut places: FxHashMap<Memory, Vec<usize>> = FxHashMap::default();
         for (index, &op) in order.iter().enumerate() {
             position[op.index()] = index;
-            let mut write = |buffer| writes.entry(memory(body, buffer)).or_default().push(index);
+            let mut write = |buffer| places.entry(memory(body, buffer)).or_default().push(index);
             if let Some(store) = body.view::<Store>(op) {
                 write(store.buffer);
             } else if let Some(atomic) = body.view::<Atomic>(op) {
@@ -55,12 +62,23 @@ impl Plan {
                 call.buffers().iter().copied().for_each(write);
             }
         }
-        let written_between = |buffer, after: usize, before: usize| {
-            let Some(places) = writes.get(&memory(body, buffer)) else { return false };
-            let next = places.partition_point(|place| *place <= after);
-            places.get(next).is_some_and(|place| *place < before)
-        };
+        Writes { position, places }
+    }
 
+    /// Whether `buffer` is written between two operations.
+    fn between(&self, body: &Body, buffer: ValueId, after: OpId, before: OpId) -> bool {
+        let Some(places) = self.places.get(&memory(body, buffer)) else { return false };
+        let (after, before) = (self.position[after.index()], self.position[before.index()]);
+        let next = places.partition_point(|place| *place <= after);
+        places.get(next).is_some_and(|place| *place < before)
+    }
+}
+
+impl Plan {
+    /// Looks at every operation and every use once.
+    pub(super) fn of(body: &Body, affine: &Affine) -> Plan {
+        let order: Vec<OpId> = body.walk().collect();
+        let writes = Writes::of(body, &order);
         let mut plan = Plan(vec![Place::Dead; body.value_capacity()]);
         // By value: in how many places it is written, and the statement that holds the last.
         let mut uses = vec![(0usize, None::<OpId>); body.value_capacity()];
@@ -73,27 +91,7 @@ impl Plan {
             if dtype_of(body.ty(value)).is_none() {
                 continue;
             }
-            let (mut count, mut statement) = (0usize, None);
-            for (user, _) in body.uses(value) {
-                let result = (body.result_count(user) == 1).then(|| body.result(user, 0));
-                // What gives no value is a statement.
-                let place = result.map_or(Place::Named, |result| plan.get(result));
-                match (place, result) {
-                    (Place::Dead, _) => {}
-                    (Place::Everywhere, Some(result)) => {
-                        count = count.saturating_add(uses[result.index()].0);
-                        statement = uses[result.index()].1;
-                    }
-                    (Place::Inline, Some(result)) => {
-                        count += 1;
-                        statement = uses[result.index()].1;
-                    }
-                    _ => {
-                        count += 1;
-                        statement = Some(user);
-                    }
-                }
-            }
+            let (count, statement) = plan.users(body, value, &uses);
             let reads = match (body.view::<Load>(op), body.view::<LoadIf>(op)) {
                 (Some(load), _) => Some(load.tensor),
                 (_, Some(load)) => Some(load.tensor),
@@ -104,9 +102,8 @@ impl Plan {
                 || body.view::<Broadcast>(op).is_some()
                 || body.view::<Ramp>(op).is_some();
             let stays = |statement: OpId| {
-                let (here, there) = (position[op.index()], position[statement.index()]);
                 body.op_block(statement) == body.op_block(op)
-                    && !reads.is_some_and(|buffer| written_between(buffer, here, there))
+                    && !reads.is_some_and(|buffer| writes.between(body, buffer, op, statement))
             };
             plan.0[value.index()] = match (count, statement) {
                 (0, _) => Place::Dead,
@@ -117,6 +114,38 @@ impl Plan {
             uses[value.index()] = (count, statement);
         }
         plan
+    }
+
+    /// In how many places `value` is written, and the statement that holds the last; `uses` has the
+    /// same of its users.
+    fn users(
+        &self,
+        body: &Body,
+        value: ValueId,
+        uses: &[(usize, Option<OpId>)],
+    ) -> (usize, Option<OpId>) {
+        let (mut count, mut statement) = (0usize, None);
+        for (user, _) in body.uses(value) {
+            let result = (body.result_count(user) == 1).then(|| body.result(user, 0));
+            // What gives no value is a statement.
+            let place = result.map_or(Place::Named, |result| self.get(result));
+            match (place, result) {
+                (Place::Dead, _) => {}
+                (Place::Everywhere, Some(result)) => {
+                    count = count.saturating_add(uses[result.index()].0);
+                    statement = uses[result.index()].1;
+                }
+                (Place::Inline, Some(result)) => {
+                    count += 1;
+                    statement = uses[result.index()].1;
+                }
+                _ => {
+                    count += 1;
+                    statement = Some(user);
+                }
+            }
+        }
+        (count, statement)
     }
 
     /// The place of `value`; block arguments and buffers have names.

@@ -101,68 +101,74 @@ impl Range {
 /// What `op` gives before it is wrapped to its type; `None` where nothing is known, which includes
 /// all that is undefined for some operands.
 pub(super) fn exact(op: ScalarOp, a: Range, b: Range) -> Option<Range> {
-    use ScalarOp::*;
     match (a, b) {
         (Range::Int { low: al, high: ah }, Range::Int { low: bl, high: bh }) => {
-            let hull = |values: &[i128]| {
-                let low = values.iter().copied().min()?;
-                Some(Range::Int { low, high: values.iter().copied().max()? })
-            };
-            let truth = |always: bool, never: bool| {
-                Some(Range::Int { low: always.into(), high: (!never).into() })
-            };
-            // A product that saturates fits no type.
-            match op {
-                Add => hull(&[al + bl, ah + bh]),
-                Sub => hull(&[al - bh, ah - bl]),
-                Mul => hull(&[
-                    al.saturating_mul(bl),
-                    al.saturating_mul(bh),
-                    ah.saturating_mul(bl),
-                    ah.saturating_mul(bh),
-                ]),
-                Div if bl > 0 || bh < 0 => hull(&[al / bl, al / bh, ah / bl, ah / bh]),
-                FloorDiv if bl > 0 => hull(&[
-                    al.div_euclid(bl),
-                    al.div_euclid(bh),
-                    ah.div_euclid(bl),
-                    ah.div_euclid(bh),
-                ]),
-                Mod if al >= 0 && bl > 0 => Some(Range::Int { low: 0, high: ah.min(bh - 1) }),
-                FloorMod if al >= 0 && ah < bl => Some(a),
-                FloorMod if bl > 0 => Some(Range::Int { low: 0, high: bh - 1 }),
-                Min => Some(Range::Int { low: al.min(bl), high: ah.min(bh) }),
-                Max => Some(Range::Int { low: al.max(bl), high: ah.max(bh) }),
-                Neg => Some(Range::Int { low: -ah, high: -al }),
-                Abs if al >= 0 => Some(a),
-                Abs => Some(Range::Int { low: 0, high: ah.max(-al) }),
-                And if al >= 0 && bl >= 0 => Some(Range::Int { low: 0, high: ah.min(bh) }),
-                ShiftRight if bl >= 0 && bh < 64 => hull(&[al >> bl, al >> bh, ah >> bl, ah >> bh]),
-                ShiftLeft if bl >= 0 && bh < 63 => hull(&[al << bl, al << bh, ah << bl, ah << bh]),
-                Lt => truth(ah < bl, al >= bh),
-                Le => truth(ah <= bl, al > bh),
-                Gt => truth(al > bh, ah <= bl),
-                Ge => truth(al >= bh, ah < bl),
-                Eq => truth(al == ah && bl == bh && al == bl, ah < bl || bh < al),
-                Ne => truth(ah < bl || bh < al, al == ah && bl == bh && al == bl),
-                _ => None,
-            }
+            exact_integer(op, (al, ah), (bl, bh))
         }
-        (
-            Range::Float { low: al, high: ah, nan: an },
-            Range::Float { low: bl, high: bh, nan: bn },
-        ) => match op {
-            Min => Some(Range::Float { low: al.min(bl), high: ah.min(bh), nan: an || bn }),
-            Max => Some(Range::Float { low: al.max(bl), high: ah.max(bh), nan: an || bn }),
-            Round | RoundEven | Floor | Ceil | Trunc => {
-                Some(Range::Float { low: al.floor(), high: ah.ceil(), nan: an })
-            }
-            Abs => Some(Range::Float { low: 0.0, high: ah.max(-al), nan: an }),
-            Neg => Some(Range::Float { low: -ah, high: -al, nan: an }),
-            Sigmoid => Some(Range::Float { low: 0.0, high: 1.0, nan: an }),
-            Tanh | Erf => Some(Range::Float { low: -1.0, high: 1.0, nan: an }),
-            _ => None,
-        },
+        (Range::Float { .. }, Range::Float { .. }) => exact_float(op, a, b),
+        _ => None,
+    }
+}
+
+/// [`exact`] of integers between two bounds each.
+fn exact_integer(op: ScalarOp, (al, ah): (i128, i128), (bl, bh): (i128, i128)) -> Option<Range> {
+    use ScalarOp::*;
+    let hull = |values: &[i128]| {
+        let low = values.iter().copied().min()?;
+        Some(Range::Int { low, high: values.iter().copied().max()? })
+    };
+    let truth =
+        |always: bool, never: bool| Some(Range::Int { low: always.into(), high: (!never).into() });
+    // A product that saturates fits no type.
+    match op {
+        Add => hull(&[al + bl, ah + bh]),
+        Sub => hull(&[al - bh, ah - bl]),
+        Mul => hull(&[
+            al.saturating_mul(bl),
+            al.saturating_mul(bh),
+            ah.saturating_mul(bl),
+            ah.saturating_mul(bh),
+        ]),
+        Div if bl > 0 || bh < 0 => hull(&[al / bl, al / bh, ah / bl, ah / bh]),
+        FloorDiv if bl > 0 => {
+            hull(&[al.div_euclid(bl), al.div_euclid(bh), ah.div_euclid(bl), ah.div_euclid(bh)])
+        }
+        Mod if al >= 0 && bl > 0 => Some(Range::Int { low: 0, high: ah.min(bh - 1) }),
+        FloorMod if al >= 0 && ah < bl => Some(Range::Int { low: al, high: ah }),
+        FloorMod if bl > 0 => Some(Range::Int { low: 0, high: bh - 1 }),
+        Min => Some(Range::Int { low: al.min(bl), high: ah.min(bh) }),
+        Max => Some(Range::Int { low: al.max(bl), high: ah.max(bh) }),
+        Neg => Some(Range::Int { low: -ah, high: -al }),
+        Abs if al >= 0 => Some(Range::Int { low: al, high: ah }),
+        Abs => Some(Range::Int { low: 0, high: ah.max(-al) }),
+        And if al >= 0 && bl >= 0 => Some(Range::Int { low: 0, high: ah.min(bh) }),
+        ShiftRight if bl >= 0 && bh < 64 => hull(&[al >> bl, al >> bh, ah >> bl, ah >> bh]),
+        ShiftLeft if bl >= 0 && bh < 63 => hull(&[al << bl, al << bh, ah << bl, ah << bh]),
+        Lt => truth(ah < bl, al >= bh),
+        Le => truth(ah <= bl, al > bh),
+        Gt => truth(al > bh, ah <= bl),
+        Ge => truth(al >= bh, ah < bl),
+        Eq => truth(al == ah && bl == bh && al == bl, ah < bl || bh < al),
+        Ne => truth(ah < bl || bh < al, al == ah && bl == bh && al == bl),
+        _ => None,
+    }
+}
+
+/// [`exact`] of floats.
+fn exact_float(op: ScalarOp, a: Range, b: Range) -> Option<Range> {
+    use ScalarOp::*;
+    let Range::Float { low: al, high: ah, nan: an } = a else { return None };
+    let Range::Float { low: bl, high: bh, nan: bn } = b else { return None };
+    match op {
+        Min => Some(Range::Float { low: al.min(bl), high: ah.min(bh), nan: an || bn }),
+        Max => Some(Range::Float { low: al.max(bl), high: ah.max(bh), nan: an || bn }),
+        Round | RoundEven | Floor | Ceil | Trunc => {
+            Some(Range::Float { low: al.floor(), high: ah.ceil(), nan: an })
+        }
+        Abs => Some(Range::Float { low: 0.0, high: ah.max(-al), nan: an }),
+        Neg => Some(Range::Float { low: -ah, high: -al, nan: an }),
+        Sigmoid => Some(Range::Float { low: 0.0, high: 1.0, nan: an }),
+        Tanh | Erf => Some(Range::Float { low: -1.0, high: 1.0, nan: an }),
         _ => None,
     }
 }

@@ -46,18 +46,7 @@ impl Rules<'_> {
         // The leading dimensions that every producer has in common with the root stage.
         let spatial = self.spatial(root);
         let in_place = self.dimensions_in_place(root, &all);
-        let common = all
-            .iter()
-            .map(|stage| {
-                let own = self.spatial(*stage);
-                let reduced = reduce(self.schedule, *stage).is_some();
-                let same = own.iter().zip(&spatial).take_while(|(a, b)| a == b).count();
-                if reduced { same } else { same.min(spatial.len().saturating_sub(1)) }
-            })
-            .min()
-            .expect("the root is one of them")
-            .min(spatial.len().saturating_sub(1))
-            .min(in_place);
+        let common = self.common_dimensions(&spatial, &all).min(in_place);
         let work =
             all.iter().map(|stage| points(self.schedule, *stage)).fold(0i64, i64::saturating_add);
         if common == 0 {
@@ -105,6 +94,19 @@ impl Rules<'_> {
             let _ = self.schedule.stream(root);
         }
         true
+    }
+
+    /// How many leading dimensions the root, of extents `spatial`, and the stages `all`, of which it
+    /// is one, have in common. What is no reduction keeps the last one for vectors.
+    fn common_dimensions(&self, spatial: &[i64], all: &[Stage]) -> usize {
+        let most = spatial.len().saturating_sub(1);
+        let common = all.iter().map(|stage| {
+            let own = self.spatial(*stage);
+            let reduced = reduce(self.schedule, *stage).is_some();
+            let same = own.iter().zip(spatial).take_while(|(a, b)| a == b).count();
+            if reduced { same } else { same.min(most) }
+        });
+        common.min().expect("the root is one of them").min(most)
     }
 
     /// Takes a few rows of the innermost of the loops `outer` at once, where a row is short: then

@@ -100,24 +100,9 @@ impl Rules<'_> {
         let work = points(self.schedule, producer) / (PARALLEL_STEPS / PARALLEL_POINTS);
         let tile = self.choose_tile(&spatial, last, lanes, &accesses, work);
 
-        // Outer loops, then the tile: its rows, then its vectors.
-        let (mut outer, mut inner) = (Vec::new(), Vec::new());
-        for (position, (&axis, &factor)) in axes.iter().zip(&tile.factors).enumerate() {
-            let mut axis = axis;
-            if position == last {
-                let Ok((rest, vector)) = self.schedule.split(axis, lanes) else { return false };
-                let _ = self.schedule.vectorize(vector);
-                inner.push((position, vector, false));
-                axis = rest;
-            }
-            if factor > 1 {
-                let Ok((rest, row)) = self.schedule.split(axis, factor) else { return false };
-                inner.insert(inner.len() - usize::from(position == last), (position, row, true));
-                outer.push((position, rest));
-            } else {
-                outer.push((position, axis));
-            }
-        }
+        let Some((mut outer, inner)) = self.split_tile(&axes, &tile, last, lanes) else {
+            return false;
+        };
         // What changes the weights goes outermost, so that they stay in cache while the rest runs.
         let weights = accesses.iter().find(|access| access.lane == Some(1));
         let shared = accesses.iter().any(|access| access.lane == Some(0));
@@ -146,6 +131,36 @@ impl Rules<'_> {
         let _ = self.schedule.set_scope(producer, Scope::Register);
         self.tile_within(producer, last, &tile, &accesses);
         true
+    }
+
+    /// Splits the loops `axes` into outer ones and those of the tile, its rows before its vectors: each
+    /// with its dimension, and of the latter whether it is one of rows.
+    #[expect(clippy::type_complexity, reason = "two lists of loops")]
+    fn split_tile(
+        &mut self,
+        axes: &[Axis],
+        tile: &Tile,
+        last: usize,
+        lanes: i64,
+    ) -> Option<(Vec<(usize, Axis)>, Vec<(usize, Axis, bool)>)> {
+        let (mut outer, mut inner) = (Vec::new(), Vec::new());
+        for (position, (&axis, &factor)) in axes.iter().zip(&tile.factors).enumerate() {
+            let mut axis = axis;
+            if position == last {
+                let Ok((rest, vector)) = self.schedule.split(axis, lanes) else { return None };
+                let _ = self.schedule.vectorize(vector);
+                inner.push((position, vector, false));
+                axis = rest;
+            }
+            if factor > 1 {
+                let Ok((rest, row)) = self.schedule.split(axis, factor) else { return None };
+                inner.insert(inner.len() - usize::from(position == last), (position, row, true));
+                outer.push((position, rest));
+            } else {
+                outer.push((position, axis));
+            }
+        }
+        Some((outer, inner))
     }
 
     /// Orders the loops of a reduction that is computed in register tiles: those of the reduction,

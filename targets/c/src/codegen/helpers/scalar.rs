@@ -146,17 +146,7 @@ impl Helpers {
     fn of_integers(&mut self, op: ScalarOp, dtype: DType, a: &Operand, b: &Operand) -> Expr {
         use ScalarOp::*;
         if is_odd(dtype) {
-            // In 64 bits, then wrapped to fewer.
-            let wide = self.of_integers(op, DType::INT64, a, b);
-            return match op {
-                And | Or | Xor | Min | Max if dtype.is_signed() => {
-                    Expr::cast(storage(dtype), &wide)
-                }
-                _ => {
-                    let wrap = self.wrap(dtype);
-                    Expr::call(&wrap, &[&wide])
-                }
-            };
+            return self.of_odd_integers(op, dtype, a, b);
         }
         let bits = dtype.bits();
         // The other operand makes the operation as wide as it is, unless it has no say.
@@ -206,15 +196,26 @@ impl Helpers {
         }
     }
 
+    /// The same in 64 bits, then wrapped to fewer.
+    fn of_odd_integers(&mut self, op: ScalarOp, dtype: DType, a: &Operand, b: &Operand) -> Expr {
+        use ScalarOp::*;
+        let wide = self.of_integers(op, DType::INT64, a, b);
+        match op {
+            And | Or | Xor | Min | Max if dtype.is_signed() => Expr::cast(storage(dtype), &wide),
+            _ => {
+                let wrap = self.wrap(dtype);
+                Expr::call(&wrap, &[&wide])
+            }
+        }
+    }
+
     /// `op` on integers that may overflow, divide by 0 or shift too far. What is an error in the
     /// language is 0 here, never undefined.
     fn integer_function(&mut self, op: ScalarOp, dtype: DType) -> String {
         use ScalarOp::*;
         let (t, s, bits) = (storage(dtype), suffix(dtype), dtype.bits());
-        let wide = if bits == 64 { "uint64_t" } else { "uint32_t" };
-        let narrow = storage(unsigned(dtype));
-        // Through unsigned numbers, which wrap.
-        let wrapped = |expr: String| format!("return ({t})({narrow})({expr});");
+        let wide = wide(dtype);
+        let wrapped = |expr: String| wrapped(dtype, &expr);
         let sign = dtype.is_signed();
         let least = integer(dtype, if sign { -(1 << (bits - 1)) } else { 0 }).text;
         let guarded = |expr: &str, overflow: &str| match (sign, bits) {
@@ -240,36 +241,8 @@ impl Helpers {
             FloorMod => {
                 guarded(&format!("({t})(a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0))"), "0")
             }
-            ShiftLeft | ShiftRight => {
-                let near = match sign {
-                    true => format!("b >= 0 && b < {bits}"),
-                    false => format!("b < {bits}"),
-                };
-                // Both operands are read whatever they are: see `arms`.
-                let least = bits - 1;
-                match op {
-                    ShiftLeft => {
-                        wrapped(format!("(({wide})a << (b & {least})) & (0u - ({wide})({near}))"))
-                    }
-                    _ if sign => format!("return ({t})(a >> ({near} ? b : {least}));"),
-                    _ => format!(
-                        "return ({t})((({wide})a >> (b & {least})) & (0u - ({wide})({near})));"
-                    ),
-                }
-            }
-            Pow => {
-                let negative = match sign {
-                    true => "if (b < 0) {\n    return 0;\n}\n",
-                    false => "",
-                };
-                format!(
-                    "{wide} result = 1, square = ({wide})a;\n{negative}\
-                     for ({wide} rest = ({wide})b; rest > 0; rest >>= 1) {{\n    \
-                     if ((rest & 1u) != 0) {{\n        result *= square;\n    }}\n    \
-                     square *= square;\n}}\n{}",
-                    wrapped("result".to_string())
-                )
-            }
+            ShiftLeft | ShiftRight => shift(op, dtype),
+            Pow => power(dtype),
             // Everything else is an operator of C.
             _ => "return a;".to_string(),
         };
@@ -429,4 +402,48 @@ pub(super) fn bits(symbol: &str, a: &Expr, b: &Expr) -> Expr {
 pub(in crate::codegen) fn bool_choice(condition: &Expr, a: &Expr, b: &Expr) -> Expr {
     let chosen = bits("&", condition, a);
     bits("|", &chosen, &bits("&", &Expr::unary("!", condition), b))
+}
+
+/// Unsigned numbers that hold those of `dtype`, and that C computes with as they are.
+fn wide(dtype: DType) -> &'static str {
+    if dtype.bits() == 64 { "uint64_t" } else { "uint32_t" }
+}
+
+/// Returns a number of [`wide`] as one of `dtype`: through unsigned numbers, which wrap.
+fn wrapped(dtype: DType, expr: &str) -> String {
+    format!("return ({})({})({expr});", storage(dtype), storage(unsigned(dtype)))
+}
+
+/// The body of a shift of integers. One by too many places gives what no bits are left of.
+fn shift(op: ScalarOp, dtype: DType) -> String {
+    let (t, wide, bits, sign) = (storage(dtype), wide(dtype), dtype.bits(), dtype.is_signed());
+    let near = match sign {
+        true => format!("b >= 0 && b < {bits}"),
+        false => format!("b < {bits}"),
+    };
+    // Both operands are read whatever they are: see `arms`.
+    let most = bits - 1;
+    match op {
+        ScalarOp::ShiftLeft => {
+            wrapped(dtype, &format!("(({wide})a << (b & {most})) & (0u - ({wide})({near}))"))
+        }
+        _ if sign => format!("return ({t})(a >> ({near} ? b : {most}));"),
+        _ => format!("return ({t})((({wide})a >> (b & {most})) & (0u - ({wide})({near})));"),
+    }
+}
+
+/// The body of a power of integers.
+fn power(dtype: DType) -> String {
+    let wide = wide(dtype);
+    let negative = match dtype.is_signed() {
+        true => "if (b < 0) {\n    return 0;\n}\n",
+        false => "",
+    };
+    format!(
+        "{wide} result = 1, square = ({wide})a;\n{negative}\
+         for ({wide} rest = ({wide})b; rest > 0; rest >>= 1) {{\n    \
+         if ((rest & 1u) != 0) {{\n        result *= square;\n    }}\n    \
+         square *= square;\n}}\n{}",
+        wrapped(dtype, "result")
+    )
 }

@@ -286,7 +286,6 @@ impl Helpers {
             true => format!("{base}_number_{vector}"),
             false => format!("{base}_{vector}"),
         };
-        let symbol = if op == Min { "<" } else { ">" };
         let direct = match op {
             _ if is_odd(dtype) => None,
             Add | Sub | Mul => {
@@ -298,29 +297,9 @@ impl Helpers {
                 self.vector_type(unsigned(elem), lanes);
                 Some(format!("return ({vector})(-({word})a);"))
             }
-            Min | Max if dtype.is_float() => {
-                let instruction = extremum_instruction(op, elem, lanes, number);
-                // A function that only one branch of `#if` calls would be unused in the other.
-                let mut choose = |chosen: &str, b: &str, a: &str| match instruction {
-                    Some(_) => self.blend(elem, lanes, &format!("({mask})({chosen})"), b, a),
-                    None => format!("{}(({mask})({chosen}), {b}, {a})", self.select(elem, lanes)),
-                };
-                let other = choose(&format!("b {symbol} a"), "b", "a");
-                let other = format!("const {vector} other = {other};");
-                let plain = match number {
-                    true => format!("{other}\nreturn other; /* NaN where `a` is; `b` is not. */"),
-                    false => format!(
-                        "{other}\nreturn {}; /* NaN where either is. */",
-                        choose("b != b", "b", "other")
-                    ),
-                };
-                Some(match instruction {
-                    Some((macros, text)) => format!("#if {macros}\n{text}\n#else\n{plain}\n#endif"),
-                    None => plain,
-                })
-            }
+            Min | Max if dtype.is_float() => Some(self.float_extremum(op, elem, lanes, number)),
             Min | Max => {
-                let select = self.select(elem, lanes);
+                let (select, symbol) = (self.select(elem, lanes), extremum_order(op));
                 Some(format!("return {select}(({mask})(a {symbol} b), a, b);"))
             }
             Abs if dtype.is_float() => {
@@ -336,15 +315,44 @@ impl Helpers {
             1 => format!("{vector} a"),
             _ => format!("{vector} a, {vector} b"),
         };
-        let body = direct.unwrap_or_else(|| {
-            let operands = [Operand::any("a[lane]", dtype), Operand::any("b[lane]", dtype)];
-            let lane = self.scalar(op, dtype, &operands[..op.arity()]).text;
-            format!(
-                "{vector} result;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
-                 result[lane] = {lane};\n}}\nreturn result;"
-            )
-        });
+        let body = direct.unwrap_or_else(|| self.lane_by_lane(op, dtype, &vector, lanes));
         self.define(name, |_, n| function(result, n, &parameters, &body))
+    }
+
+    /// The body of `op` on each lane of a `vector`.
+    fn lane_by_lane(&mut self, op: ScalarOp, dtype: DType, vector: &str, lanes: usize) -> String {
+        let operands = [Operand::any("a[lane]", dtype), Operand::any("b[lane]", dtype)];
+        let lane = self.scalar(op, dtype, &operands[..op.arity()]).text;
+        format!(
+            "{vector} result;\nfor (int lane = 0; lane < {lanes}; lane++) {{\n    \
+             result[lane] = {lane};\n}}\nreturn result;"
+        )
+    }
+
+    /// The body of the smaller or the larger of floats, lane by lane. `number` is whether the second is
+    /// no NaN.
+    fn float_extremum(&mut self, op: ScalarOp, elem: DType, lanes: usize, number: bool) -> String {
+        let vector = self.vector_type(elem, lanes);
+        let mask = self.vector_type(signed(elem), lanes);
+        let instruction = extremum_instruction(op, elem, lanes, number);
+        // A function that only one branch of `#if` calls would be unused in the other.
+        let mut choose = |chosen: &str, b: &str, a: &str| match instruction {
+            Some(_) => self.blend(elem, lanes, &format!("({mask})({chosen})"), b, a),
+            None => format!("{}(({mask})({chosen}), {b}, {a})", self.select(elem, lanes)),
+        };
+        let other = choose(&format!("b {} a", extremum_order(op)), "b", "a");
+        let other = format!("const {vector} other = {other};");
+        let plain = match number {
+            true => format!("{other}\nreturn other; /* NaN where `a` is; `b` is not. */"),
+            false => format!(
+                "{other}\nreturn {}; /* NaN where either is. */",
+                choose("b != b", "b", "other")
+            ),
+        };
+        match instruction {
+            Some((macros, text)) => format!("#if {macros}\n{text}\n#else\n{plain}\n#endif"),
+            None => plain,
+        }
     }
 
     /// The lower or upper half of a vector, or two vectors as one.
@@ -400,4 +408,9 @@ fn extremum_instruction(
         }
         _ => None,
     }
+}
+
+/// How C writes that of two numbers one is the extremum `op`.
+fn extremum_order(op: ScalarOp) -> &'static str {
+    if op == ScalarOp::Min { "<" } else { ">" }
 }
