@@ -1,7 +1,7 @@
 //! A target.
 
 // ANCHOR: target
-use ir_core::{Diagnostic, Module, Options, Registry, Verified};
+use ir_core::{Diagnostic, Diagnostics, Module, Options, Registry, Verified};
 use target_core::package::{Contents, File, Model};
 use target_core::{
     Artifact, Capabilities, CostTable, Executable, Interpreted, Registration, Target, host,
@@ -51,35 +51,35 @@ impl Target for Listing {
         &self.machine
     }
 
-    fn costs(&self) -> Result<CostTable, Diagnostic> {
+    fn costs(&self) -> Result<CostTable, Diagnostics> {
         // An interpreter: microseconds for a call, 0.1 GB/s, ten million operations in a second.
         Ok(CostTable::new(1.0, 0.1, 0.01))
     }
 
-    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {
+    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Diagnostics> {
         let registry = Registry::from([te::dialect()]);
         let options = ir_core::text::Style::default();
         let mut text = Vec::new();
         ir_core::text::module::print(module.get(), &registry, &options, &mut text)
-            .map_err(|error| vec![Diagnostic::error("E0902", error.to_string())])?;
+            .map_err(|error| Diagnostics::from(Diagnostic::error("E0902", error.to_string())))?;
         let text = String::from_utf8_lossy(&text).into_owned();
         Ok(vec![Artifact { name: "kernels.txt".to_string(), text }])
     }
 
-    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostic> {
+    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostics> {
         // A target with tools, such as a compiler or a validator, asks them here.
         let registry = Registry::from([te::dialect()]);
         for artifact in artifacts {
             let (_, found) =
                 ir_core::text::module::parse(&artifact.name, &artifact.text, &registry);
             if let Some(error) = found.into_iter().find(Diagnostic::is_error) {
-                return Err(error);
+                return Err(error.into());
             }
         }
         Ok(())
     }
 
-    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Vec<Diagnostic>> {
+    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Diagnostics> {
         Ok(Box::new(Interpreted::new(module)))
     }
 
@@ -87,7 +87,7 @@ impl Target for Listing {
         &self,
         module: Verified<'_, Module>,
         model: &Model,
-    ) -> Result<Vec<File>, Vec<Diagnostic>> {
+    ) -> Result<Vec<File>, Diagnostics> {
         let files = self.codegen(module)?.into_iter();
         Ok(files
             .map(|file| File {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use analysis::{Checks, Database};
-use ir_core::{Diagnostic, Registry};
+use ir_core::{Diagnostics, Registry};
 use passes::incremental::Relay;
 
 /// What is wrong with a text, and what is when the bytes `range` of it have become `tanh`; nothing
@@ -14,7 +14,7 @@ pub fn edited(
     text: &str,
     range: Range<usize>,
     registry: Registry,
-) -> (Vec<Diagnostic>, Option<Vec<Diagnostic>>) {
+) -> (Diagnostics, Option<Diagnostics>) {
     let mut database = Database::new("model.relay", Arc::new(Relay::new(registry)));
     database.set_text(text);
     let before = database.diagnostics(Checks::Everything);

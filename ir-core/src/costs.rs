@@ -4,7 +4,7 @@
 //! A pass takes a table as an option. Its text is the figures, or the name of a target, for which
 //! the figures are written when the pipeline is read: see [`OptionValue::settle`].
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::Diagnostics;
 use crate::pass::OptionValue;
 use crate::registry::Registry;
 
@@ -127,7 +127,7 @@ impl OptionValue for CostTable {
     }
 
     /// The figures of a target that is named. Figures stay as they are.
-    fn settle(text: &str, registry: &Registry) -> Result<String, Diagnostic> {
+    fn settle(text: &str, registry: &Registry) -> Result<String, Diagnostics> {
         let is_name = text.split('{').next().is_some_and(|name| !name.contains('='));
         match registry.extension::<CostsByName>() {
             Some(CostsByName(Some(costs))) if is_name => {
@@ -140,7 +140,7 @@ impl OptionValue for CostTable {
 
 /// What tells the costs of a machine by its name. A registry keeps one, that of its targets.
 #[derive(Clone, Copy, Default)]
-pub struct CostsByName(pub Option<fn(&Registry, &str) -> Result<CostTable, Diagnostic>>);
+pub struct CostsByName(pub Option<fn(&Registry, &str) -> Result<CostTable, Diagnostics>>);
 
 #[cfg(test)]
 mod tests {

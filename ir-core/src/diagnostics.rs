@@ -1,7 +1,10 @@
 //! Diagnostics: what is wrong, where, what was expected, and what to do next.
 
 pub mod codes;
+mod list;
 pub mod render;
+
+pub use list::Diagnostics;
 
 use crate::location::Span;
 

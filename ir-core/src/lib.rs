@@ -84,7 +84,7 @@ pub use body::{
 };
 pub use copy::ValueMap;
 pub use costs::{Arithmetic, CostTable, CostsByName};
-pub use diagnostics::{Diagnostic, Label, Severity};
+pub use diagnostics::{Diagnostic, Diagnostics, Label, Severity};
 pub use dtype::{DType, DTypeKind};
 pub use files::FilesRead;
 pub use fingerprint::Fingerprint;

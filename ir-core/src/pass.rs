@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::files::FilesRead;
 use crate::interrupt::Interrupt;
 use crate::location::{SourceMap, Span};
@@ -12,7 +12,7 @@ use crate::registry::Registry;
 use crate::rewriter::FuncMut;
 
 /// The outcome of a pass: an `Err` ends the pipeline with that diagnostic.
-pub type PassResult = Result<(), Diagnostic>;
+pub type PassResult = Result<(), Diagnostics>;
 
 /// What a pass may use besides what it edits.
 pub struct PassContext<'a> {
@@ -21,7 +21,7 @@ pub struct PassContext<'a> {
     /// Worker threads that the pass may use; what it makes must not depend on them.
     pub threads: usize,
     /// Findings so far; an error among them ends the pipeline after the pass.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
     /// Counters, printed by `--stats`.
     pub statistics: IndexMap<&'static str, u64, FxBuildHasher>,
     /// Texts besides the program's: files of rewrite rules given to the run, and what the pass
@@ -92,7 +92,7 @@ impl<'a> PassContext<'a> {
         PassContext {
             registry,
             threads,
-            diagnostics: vec![],
+            diagnostics: Diagnostics::new(),
             statistics,
             sources,
             files: FilesRead::default(),
@@ -207,7 +207,7 @@ pub struct OptionField {
     /// The default, as it would be written.
     pub default: fn() -> String,
     /// What stands for a written value in pipelines; see [`OptionValue::settle`].
-    pub settle: fn(&str, &Registry) -> Result<String, Diagnostic>,
+    pub settle: fn(&str, &Registry) -> Result<String, Diagnostics>,
     /// What it does, as Markdown.
     pub doc: &'static str,
 }
@@ -226,7 +226,7 @@ pub trait OptionValue: Sized {
     ///
     /// # Errors
     /// When there is nothing of that name.
-    fn settle(text: &str, registry: &Registry) -> Result<String, Diagnostic> {
+    fn settle(text: &str, registry: &Registry) -> Result<String, Diagnostics> {
         let _ = registry;
         Ok(text.to_string())
     }

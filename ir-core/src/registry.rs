@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::attributes::{Attr, AttrDict};
 use crate::body::Body;
-use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::diagnostics::{Diagnostics, did_you_mean};
 use crate::ids::{OpId, ValueId};
 use crate::infer::InferFn;
 use crate::intern::Symbol;
@@ -131,7 +131,7 @@ pub struct ItemCx<'a> {
 }
 
 /// Checks an item as a whole; what its body holds is checked on its own.
-pub type VerifyItemFn = fn(&ItemCx<'_>) -> Vec<Diagnostic>;
+pub type VerifyItemFn = fn(&ItemCx<'_>) -> Diagnostics;
 
 /// A kind of item, such as the functions or the data types of a dialect.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::attributes::{Attr, AttrDict};
 use crate::body::{Body, InsertPoint, OpParts};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ids::{OpId, ValueId};
 use crate::infer::{InferCx, Stop};
 use crate::intern::Symbol;
@@ -55,7 +55,7 @@ impl FuncMut<'_> {
         at: InsertPoint,
         loc: Loc,
         op: &T,
-    ) -> Result<ValueId, Diagnostic> {
+    ) -> Result<ValueId, Diagnostics> {
         self.build_named(at, loc, Symbol::new(T::NAME), &op.operands(), op.attrs())
     }
 
@@ -68,7 +68,7 @@ impl FuncMut<'_> {
         name: Symbol,
         operands: &[ValueId],
         attrs: AttrDict,
-    ) -> Result<ValueId, Diagnostic> {
+    ) -> Result<ValueId, Diagnostics> {
         let types: SmallVec<[Type; 4]> = operands.iter().map(|v| self.body.ty(*v)).collect();
         let ty = match self.registry.def(name).and_then(|def| def.infer) {
             None => Ok(Type::unknown()),
@@ -86,15 +86,16 @@ impl FuncMut<'_> {
                 let types: Vec<String> = types.iter().map(|ty| ty.to_string()).collect();
                 return Err(Diagnostic::error("E0101", format!("`{name}`: {message}"))
                     .at(self.span(loc))
-                    .note(format!("operand types: {}", types.join(", "))));
+                    .note(format!("operand types: {}", types.join(", ")))
+                    .into());
             }
         };
         let results = [ty];
         let parts = OpParts::new(name, operands, &results).attrs(attrs).at(loc);
         if let Err(message) = parts.check_width() {
-            return Err(
-                Diagnostic::error("E0101", format!("`{name}`: {message}")).at(self.span(loc))
-            );
+            return Err(Diagnostic::error("E0101", format!("`{name}`: {message}"))
+                .at(self.span(loc))
+                .into());
         }
         let op = self.body.insert_op(at, parts);
         Ok(self.body.result(op, 0))

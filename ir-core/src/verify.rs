@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::attributes::AttrDict;
 use crate::body::{Body, ValueDef};
-use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ids::{BlockId, EntityId, OpId, ValueId};
 use crate::infer::{InferCx, Stop};
 use crate::intern::Symbol;
@@ -48,9 +48,9 @@ impl<T> Deref for Verified<'_, T> {
 pub fn verify<'a>(
     module: &'a Module,
     registry: &Registry,
-) -> Result<Verified<'a, Module>, Vec<Diagnostic>> {
+) -> Result<Verified<'a, Module>, Diagnostics> {
     let signatures = module.signatures();
-    let mut diagnostics = Vec::new();
+    let mut diagnostics = Diagnostics::new();
     for (name, item) in &module.items {
         diagnostics.extend(verify_item(*name, item, &signatures, registry));
     }
@@ -64,9 +64,9 @@ pub fn verify_item(
     item: &Item,
     signatures: &Signatures,
     registry: &Registry,
-) -> Vec<Diagnostic> {
+) -> Diagnostics {
     let base = item.signature.span;
-    let mut diagnostics = Vec::new();
+    let mut diagnostics = Diagnostics::new();
     match registry.item(item.signature.op) {
         Some(def) => {
             let cx = ItemCx { name, item, registry, signatures };
@@ -113,7 +113,7 @@ struct Verifier<'a> {
     suggestions: FxHashMap<Symbol, Option<String>>,
     /// What is wrong with the attributes of an operation name; empty where nothing is.
     attrs: FxHashMap<(Symbol, AttrDict), Vec<String>>,
-    diagnostics: Vec<Diagnostic>,
+    diagnostics: Diagnostics,
 }
 
 enum Step {

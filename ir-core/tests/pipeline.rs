@@ -9,8 +9,8 @@ use ir_core::pipeline::{
     RunOptions, Selection, Timing, VerifyEach, VerifySemantics, run, write_statistics,
 };
 use ir_core::{
-    AttrDict, Body, CostTable, CostsByName, Diagnostic, FuncMut, FunctionPass, InsertPoint, Item,
-    Module, ModulePass, OpParts, Pass, PassContext, PassResult, Registry, Type,
+    AttrDict, Body, CostTable, CostsByName, Diagnostic, Diagnostics, FuncMut, FunctionPass,
+    InsertPoint, Item, Module, ModulePass, OpParts, Pass, PassContext, PassResult, Registry, Type,
 };
 
 /// Adds operations.
@@ -62,7 +62,7 @@ impl FunctionPass for Fail {
     fn run(&self, f: &mut FuncMut<'_>, _cx: &mut PassContext<'_>) -> PassResult {
         match f.name.as_str() == self.on {
             true if self.panic => panic!("this cannot be, not even in @{}", f.name),
-            true => Err(Diagnostic::error("E9999", format!("will not do @{}", f.name))),
+            true => Err(Diagnostic::error("E9999", format!("will not do @{}", f.name)).into()),
             false => Ok(()),
         }
     }
@@ -129,7 +129,7 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     *registry.extension_mut() = CostsByName(Some(|_, name| match name {
         "snail{old}" => Ok(CostTable::new(100.0, 0.5, 16.0)),
-        _ => Err(Diagnostic::error("E9998", format!("no `{name}`")).help("take a snail")),
+        _ => Err(Diagnostic::error("E9998", format!("no `{name}`")).help("take a snail").into()),
     }));
     registry.pass::<Weigh>();
     registry.pass::<Grow>();
@@ -455,7 +455,7 @@ fn bisection_counts_executions() {
 fn verification_names_the_pass() {
     let check = |module: &Module, _: &Registry| match module.op_count() {
         0..=4 => vec![],
-        count => vec![Diagnostic::error("E9998", format!("{count} operations"))],
+        count => Diagnostics::from(Diagnostic::error("E9998", format!("{count} operations"))),
     };
     let mut verify = VerifyEach::new(&check);
     let (report, _) = run_with("grow,grow{by=3},pop", &mut module(2), &mut [&mut verify]);
@@ -470,9 +470,9 @@ struct CountOps;
 impl Oracle for CountOps {
     type Results = usize;
 
-    fn evaluate(&mut self, module: &Module, _: &Registry) -> Result<usize, Diagnostic> {
+    fn evaluate(&mut self, module: &Module, _: &Registry) -> Result<usize, Diagnostics> {
         match module.op_count() {
-            0 => Err(Diagnostic::error("E9997", "nothing to run")),
+            0 => Err(Diagnostic::error("E9997", "nothing to run").into()),
             count => Ok(count),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ir_core::{Diagnostic, FuncMut, PassContext, PassResult, Registry, SourceMap, Symbol};
+use ir_core::{
+    Diagnostic, Diagnostics, FuncMut, PassContext, PassResult, Registry, SourceMap, Symbol,
+};
 use rewrites::library::{Library, RuleSet};
 use rewrites::rule::Rule;
 use rustc_hash::FxHashMap;
@@ -16,7 +18,7 @@ pub struct ByRules(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    library: OnceLock<Result<Library, Diagnostic>>,
+    library: OnceLock<Result<Library, Diagnostics>>,
     sets: Mutex<FxHashMap<(&'static str, bool), Arc<RuleSet>>>,
 }
 
@@ -35,7 +37,7 @@ pub(crate) fn run(
 ) -> PassResult {
     let kept = cx.registry.extension::<ByRules>().cloned().unwrap_or_default();
     let library = kept.0.library.get_or_init(|| library(cx.registry)).as_ref();
-    let library = library.map_err(Diagnostic::clone)?;
+    let library = library.map_err(Diagnostics::clone)?;
     let rules = {
         // A panic leaves the map as it was.
         let mut sets = kept.0.sets.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -50,10 +52,10 @@ pub(crate) fn run(
     apply(f, &rules, limit, cx)
 }
 
-fn library(registry: &Registry) -> Result<Library, Diagnostic> {
+fn library(registry: &Registry) -> Result<Library, Diagnostics> {
     let (library, found) = Library::new(registry, &SourceMap::default());
     match found.into_iter().find(Diagnostic::is_error) {
-        Some(error) => Err(error),
+        Some(error) => Err(error.into()),
         None => Ok(library),
     }
 }

@@ -11,8 +11,8 @@
 //!   applies where one place is behind all operands and before all users.
 
 use ir_core::{
-    AttrDict, Diagnostic, Dim, Effects, FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult,
-    Symbol, TensorType, ValueId,
+    AttrDict, Diagnostics, Dim, Effects, FuncMut, FunctionPass, OpId, Pass, PassContext,
+    PassResult, Symbol, TensorType, ValueId,
 };
 use relay_operators::FusionPattern;
 use relay_operators::attributes::{Integers, Sections};
@@ -295,7 +295,7 @@ fn combine_group(
     combiner: &Combiner,
     merge: &Merge,
     group: &[OpId],
-) -> Result<bool, Diagnostic> {
+) -> Result<bool, Diagnostics> {
     let weights: Vec<ValueId> = group.iter().map(|op| f.body.operand(*op, 1)).collect();
     if let Joint::SideBySide { weight, .. } = merge.joint
         && total_extent(f, &weights, weight).is_none()
@@ -376,7 +376,7 @@ fn combine_roots(
     merge: &Merge,
     group: &[OpId],
     weights: &[ValueId],
-) -> Result<ValueId, Diagnostic> {
+) -> Result<ValueId, Diagnostics> {
     let first = group[0];
     let (name, attrs) = (f.body.op_name(first), f.body.attrs(first));
     let data = f.body.operand(first, 0);
@@ -494,7 +494,7 @@ fn combine_following(
     combined: ValueId,
     ops: &[OpId],
     parent: usize,
-) -> Result<ValueId, Diagnostic> {
+) -> Result<ValueId, Diagnostics> {
     let rank = |f: &FuncMut<'_>, value| {
         let tensor: &TensorType =
             f.body.ty(value).as_tensor().expect("what is combined are tensors");
@@ -542,7 +542,7 @@ fn take_apart(
     anchor: OpId,
     combined: ValueId,
     extents: &[i64],
-) -> Result<Vec<ValueId>, Diagnostic> {
+) -> Result<Vec<ValueId>, Diagnostics> {
     let mut emit = Emit::before(f, anchor, combiner.pass);
     let mut parts = vec![];
     match joint {

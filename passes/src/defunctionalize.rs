@@ -7,8 +7,8 @@ mod types;
 use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
-    AttrDict, Body, Diagnostic, InsertPoint, Item, Loc, Module, ModulePass, OpFields, OpId,
-    OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, ValueId, ValueMap,
+    AttrDict, Body, Diagnostic, Diagnostics, InsertPoint, Item, Loc, Module, ModulePass, OpFields,
+    OpId, OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, ValueId, ValueMap,
 };
 use relay::language::{
     AdtDecl, Call, Construct, Constructor, ConstructorDecl, FUNC, Fn, Global, Match, Operator,
@@ -160,7 +160,7 @@ impl Conversion {
 
     /// The data type for function type `ty`, made where it is new. Errors when `ty` depends on a
     /// type parameter.
-    fn closure(&mut self, ty: Type) -> Result<&mut ClosureType, Diagnostic> {
+    fn closure(&mut self, ty: Type) -> Result<&mut ClosureType, Diagnostics> {
         if !self.closures.contains_key(&ty) {
             let polymorphic = ty.as_function().is_none_or(|f| !f.type_params.is_empty());
             if polymorphic || !free_parameters(ty).is_empty() {
@@ -168,7 +168,8 @@ impl Conversion {
                     "E0610",
                     format!("expected function values of a type without parameters, found `{ty}`"),
                 )
-                .help("give the data type or function that holds it concrete types"));
+                .help("give the data type or function that holds it concrete types")
+                .into());
             }
             let (name, apply) = (self.fresh("Closure"), self.fresh("apply"));
             self.closures.insert(ty, ClosureType { name, apply, arms: vec![] });
@@ -180,7 +181,7 @@ impl Conversion {
     }
 
     /// `ty` with function types replaced. Recursion is bounded by the depth of types.
-    fn ty(&mut self, ty: Type) -> Result<Type, Diagnostic> {
+    fn ty(&mut self, ty: Type) -> Result<Type, Diagnostics> {
         if let Some(known) = self.memo.get(&ty) {
             return Ok(*known);
         }
@@ -193,11 +194,11 @@ impl Conversion {
     }
 
     /// The type of a function that is called by name: its parts replaced, not the whole.
-    fn signature(&mut self, ty: Type) -> Result<Type, Diagnostic> {
+    fn signature(&mut self, ty: Type) -> Result<Type, Diagnostics> {
         self.parts(ty)
     }
 
-    fn parts(&mut self, ty: Type) -> Result<Type, Diagnostic> {
+    fn parts(&mut self, ty: Type) -> Result<Type, Diagnostics> {
         let mut error = None;
         let new = with_parts(ty, &mut |part| {
             self.ty(part).unwrap_or_else(|found| {
@@ -214,7 +215,7 @@ impl Conversion {
             if !body.is_live(op) {
                 continue;
             }
-            let at = |error: Diagnostic| error.at(body.loc(op).span(base));
+            let at = |found: Diagnostics| found.at(body.loc(op).span(base));
             match body.op_name(op).as_str() {
                 Fn::NAME if !is_primitive(fn_attributes(body, op)) => {
                     let ty = body.ty(body.result(op, 0));
@@ -240,7 +241,7 @@ impl Conversion {
     }
 
     /// Adds a constructor for a function of type `ty`.
-    fn add_arm(&mut self, ty: Type, fields: Vec<Type>, body: Body) -> Result<Symbol, Diagnostic> {
+    fn add_arm(&mut self, ty: Type, fields: Vec<Type>, body: Body) -> Result<Symbol, Diagnostics> {
         let constructor = self.fresh("Lambda");
         self.constructed += 1;
         self.closure(ty)?.arms.push(Arm { constructor, fields, body });

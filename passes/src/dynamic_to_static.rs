@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use ir_core::{
-    Attr, AttrData, AttrDict, Body, Diagnostic, FuncMut, InsertPoint, Item, Module, ModulePass,
-    OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId, verify,
+    Attr, AttrData, AttrDict, Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, Module,
+    ModulePass, OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId,
+    verify,
 };
 
 use crate::emit;
@@ -98,7 +99,7 @@ impl ModulePass for DynamicToStatic {
             cx.count("replaced", replaced);
             forget_dynamic_types(module);
             let found = relay::inference::infer_module(module, cx.registry);
-            let failed = found.iter().any(Diagnostic::is_error);
+            let failed = found.has_errors();
             found.into_iter().filter(Diagnostic::is_error).for_each(|error| cx.report(error));
             if failed {
                 return Ok(());
@@ -118,7 +119,7 @@ fn is_dynamic(name: Symbol) -> bool {
 
 /// Gives `op` its static form where its arguments are constant, and a type with fewer `?` where its
 /// operands have such; the operation that is there then.
-fn make_static(f: &mut FuncMut<'_>, op: OpId) -> Result<OpId, Diagnostic> {
+fn make_static(f: &mut FuncMut<'_>, op: OpId) -> Result<OpId, Diagnostics> {
     let name = f.body.op_name(op);
     let form = if is_dynamic(name) { static_form(f, op) } else { None };
     if let Some((name, operands, attrs)) = form {

@@ -1,8 +1,8 @@
 //! Emitting the replacement of an operation.
 
 use ir_core::{
-    AttrDict, AttrValue, Diagnostic, Effects, FuncMut, InsertPoint, Loc, OpFields, OpId, Registry,
-    Scalar, Symbol, TensorData, ValueId,
+    AttrDict, AttrValue, Diagnostic, Diagnostics, Effects, FuncMut, InsertPoint, Loc, OpFields,
+    OpId, Registry, Scalar, Symbol, TensorData, ValueId,
 };
 use relay::language::{Constant, Tuple, TupleGet};
 
@@ -23,7 +23,7 @@ impl<'f, 'a> Emit<'f, 'a> {
     }
 
     /// Emits the operation that `op` describes; its type is inferred.
-    pub fn op<T: OpFields<ValueId>>(&mut self, op: &T) -> Result<ValueId, Diagnostic> {
+    pub fn op<T: OpFields<ValueId>>(&mut self, op: &T) -> Result<ValueId, Diagnostics> {
         self.f.build(self.at, self.loc, op)
     }
 
@@ -33,12 +33,12 @@ impl<'f, 'a> Emit<'f, 'a> {
         name: impl Into<Symbol>,
         operands: &[ValueId],
         attrs: AttrDict,
-    ) -> Result<ValueId, Diagnostic> {
+    ) -> Result<ValueId, Diagnostics> {
         self.f.build_named(self.at, self.loc, name.into(), operands, attrs)
     }
 
     /// Emits `op` again on other operands.
-    pub fn again(&mut self, op: OpId, operands: &[ValueId]) -> Result<ValueId, Diagnostic> {
+    pub fn again(&mut self, op: OpId, operands: &[ValueId]) -> Result<ValueId, Diagnostics> {
         self.named(self.f.body.op_name(op), operands, self.f.body.attrs(op))
     }
 
@@ -50,14 +50,15 @@ impl<'f, 'a> Emit<'f, 'a> {
 
     /// Emits the scalar constant `value` with the element type of `like`. Errors when that is no
     /// tensor.
-    pub fn scalar(&mut self, value: f64, like: ValueId) -> Result<ValueId, Diagnostic> {
+    pub fn scalar(&mut self, value: f64, like: ValueId) -> Result<ValueId, Diagnostics> {
         match self.f.body.ty(like).as_tensor() {
             Some(tensor) => {
                 Ok(self.constant(TensorData::scalar(tensor.dtype, Scalar::Float(value))))
             }
             None => {
                 Err(Diagnostic::error("E0601", "expected a tensor to take a scalar's type from")
-                    .at(self.f.span(self.loc)))
+                    .at(self.f.span(self.loc))
+                    .into())
             }
         }
     }

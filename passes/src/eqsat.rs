@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use ir_core::pass::{OptionValue, PassDef, PassInstance};
 use ir_core::{
-    CostTable, Diagnostic, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry,
-    SourceMap,
+    CostTable, Diagnostic, Diagnostics, FuncMut, FunctionPass, Options, Pass, PassContext,
+    PassResult, Registry, SourceMap,
 };
 use rewrites::cost::CostModel;
 use rewrites::dump::DumpForm;
@@ -74,11 +74,11 @@ impl OptionValue for Extraction {
         self.0.name.to_string()
     }
     /// A strategy that this build is without is told from one that is not known.
-    fn settle(text: &str, _: &Registry) -> Result<String, Diagnostic> {
+    fn settle(text: &str, _: &Registry) -> Result<String, Diagnostics> {
         match missing(text) {
             Some(help) => {
                 let message = format!("unknown extraction strategy `{text}`");
-                Err(Diagnostic::error("E0943", message).help(help))
+                Err(Diagnostic::error("E0943", message).help(help).into())
             }
             None => Ok(text.to_string()),
         }
@@ -191,7 +191,7 @@ impl FunctionPass for Eqsat {
         };
         let mut recorder = cx.explain.then(|| Recorder::new(f));
         let report = optimize_noted(f, rules, settings, recorder.as_mut());
-        let report = report.map_err(|error| *error)?;
+        let report = report?;
         explain(f, rules, recorder, cx)?;
         self.tell(f, rules, &report, cx);
         Ok(())
@@ -223,7 +223,7 @@ impl Eqsat {
             interrupt: cx.interrupt,
         };
         let mut recorder = cx.explain.then(|| Recorder::new(f));
-        let report = apply_noted(f, prepared, told, recorder.as_mut()).map_err(|error| *error)?;
+        let report = apply_noted(f, prepared, told, recorder.as_mut())?;
         explain(f, &prepared.rules, recorder, cx)?;
         self.tell(f, &prepared.rules, &report, cx);
         Ok(())
@@ -257,7 +257,7 @@ impl Eqsat {
 fn prepare(name: &str, registry: &Registry, files: &SourceMap) -> Loaded<Prepared> {
     let (mut library, found) = Library::new(registry, files);
     let mut sources = SourceMap::default();
-    if found.iter().any(Diagnostic::is_error) {
+    if found.has_errors() {
         return Loaded::new(Err(found), library.sources, library.read);
     }
     let prepared = find(name, registry, &mut sources, &mut library.read)

@@ -60,7 +60,8 @@ impl ModulePass for Exec {
             "generic" => Form::Generic,
             other => {
                 return Err(error(format!("`{other}` is no form that `exec` knows"))
-                    .help("expected `relay` or `generic`"));
+                    .help("expected `relay` or `generic`")
+                    .into());
             }
         };
         let words = shlex::split(&self.cmd).ok_or_else(|| {
@@ -69,7 +70,8 @@ impl ModulePass for Exec {
         })?;
         let Some((program, arguments)) = words.split_first() else {
             return Err(error("`exec` needs a command".to_string())
-                .help("for example `exec{cmd=\"python3 my_pass.py\"}`"));
+                .help("for example `exec{cmd=\"python3 my_pass.py\"}`")
+                .into());
         };
         let mut input = Vec::new();
         let printed = form.print(module, cx.registry, None, &mut input);
@@ -82,7 +84,7 @@ impl ModulePass for Exec {
         let (output, said) = pipe(command, input, Duration::from_secs(self.timeout));
         let output = match output {
             Ok(output) => output,
-            Err(what) => return Err(with_note(failure(&what, program), said)),
+            Err(what) => return Err(with_note(failure(&what, program), said).into()),
         };
         let file = format!("<output of {program}>");
         let text = String::from_utf8(output).map_err(|problem| {
@@ -92,7 +94,7 @@ impl ModulePass for Exec {
         if text.trim().is_empty() && !is_empty {
             let nothing = error(format!("`{program}` wrote nothing"))
                 .help("it must write the whole program to its standard output");
-            return Err(with_note(nothing, said));
+            return Err(with_note(nothing, said).into());
         }
         if said.is_some() {
             let message = format!("`{program}` wrote to its standard error");
@@ -100,10 +102,10 @@ impl ModulePass for Exec {
         }
         cx.sources.add(file.as_str(), text.clone());
         let (mut result, mut found) = form.parse(&file, &text, cx.registry);
-        if !found.iter().any(Diagnostic::is_error) {
+        if !found.has_errors() {
             found.extend(relay::inference::infer_module(&mut result, cx.registry));
         }
-        let failed = found.iter().any(Diagnostic::is_error);
+        let failed = found.has_errors();
         cx.diagnostics.extend(found);
         if !failed {
             *module = result;

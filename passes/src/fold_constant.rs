@@ -1,7 +1,7 @@
 //! Constant folding.
 
 use ir_core::{
-    Attr, AttrData, Diagnostic, Effects, FuncMut, FunctionPass, InferCx, InsertPoint, OpId, Pass,
+    Attr, AttrData, Diagnostics, Effects, FuncMut, FunctionPass, InferCx, InsertPoint, OpId, Pass,
     PassContext, PassResult, Scalar, SmallVec, Stop, TensorData, Type, ValueId, verify,
 };
 use relay::interpreter::{Evaluate, Interpreter, Value};
@@ -49,7 +49,7 @@ impl FunctionPass for FoldConstant {
 }
 
 /// What is done to an operation before it is looked at; the operation that has its place then.
-pub(crate) type Before<'a> = dyn FnMut(&mut FuncMut<'_>, OpId) -> Result<OpId, Diagnostic> + 'a;
+pub(crate) type Before<'a> = dyn FnMut(&mut FuncMut<'_>, OpId) -> Result<OpId, Diagnostics> + 'a;
 
 impl FoldConstant {
     /// Folds `f` in program order, each operation after `before` of it: that sees operands folded.

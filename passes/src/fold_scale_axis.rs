@@ -1,7 +1,7 @@
 //! Factors per channel, folded into weights.
 
 use ir_core::{
-    AttrData, BlockId, Body, Diagnostic, FuncMut, FunctionPass, OpId, Pass, PassContext,
+    AttrData, BlockId, Body, Diagnostics, FuncMut, FunctionPass, OpId, Pass, PassContext,
     PassResult, ValueId,
 };
 use relay_operators::attributes::Integers;
@@ -403,7 +403,7 @@ fn backward_plan(
 }
 
 /// The factor as a vector.
-fn squeezed(emit: &mut Emit<'_, '_>, scale: &Scale) -> Result<ValueId, Diagnostic> {
+fn squeezed(emit: &mut Emit<'_, '_>, scale: &Scale) -> Result<ValueId, Diagnostics> {
     match scale.ones.is_empty() {
         true => Ok(scale.value),
         false => emit.op(&Squeeze { data: scale.value, axis: Some(Integers(scale.ones.clone())) }),
@@ -417,7 +417,7 @@ fn scaled(
     factor: ValueId,
     rank: usize,
     axis: usize,
-) -> Result<ValueId, Diagnostic> {
+) -> Result<ValueId, Diagnostics> {
     let rhs = spread(emit, factor, rank, axis)?;
     emit.op(&Multiply { lhs: value, rhs })
 }
@@ -428,7 +428,7 @@ fn spread(
     factor: ValueId,
     rank: usize,
     axis: usize,
-) -> Result<ValueId, Diagnostic> {
+) -> Result<ValueId, Diagnostics> {
     match rank - axis - 1 {
         0 => Ok(factor),
         new => emit.op(&ExpandDims { data: factor, axis: 1, num_newaxis: new as i64 }),
@@ -445,7 +445,7 @@ fn fold_backward(
     data: ValueId,
     scale: &Scale,
     nodes: Vec<(OpId, Role)>,
-) -> Result<ValueId, Diagnostic> {
+) -> Result<ValueId, Diagnostics> {
     let mut made: FxHashMap<ValueId, ValueId> = FxHashMap::default();
     let mut emit = Emit::before(f, product, "backward-fold-scale-axis");
     let factor = squeezed(&mut emit, scale)?;
@@ -523,7 +523,7 @@ fn fold_forward(
     data: ValueId,
     scale: &Scale,
     nodes: Vec<(OpId, Role)>,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     const PASS: &str = "forward-fold-scale-axis";
     let mut made: FxHashMap<ValueId, ValueId> = FxHashMap::default();
     made.insert(f.body.result(product, 0), data);

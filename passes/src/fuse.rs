@@ -181,7 +181,7 @@ impl FunctionPass for Fuse {
                 Some(solver) => {
                     let recorder = recorder.as_mut();
                     let found = search::search(f, block, &graph, &groups, solver, recorder);
-                    let found = found.map_err(|error| *error)?;
+                    let found = found?;
                     tell(&found, cx);
                     if found.rewritten && self.options.reassociate {
                         cx.rounded_otherwise();

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use analysis::{Language, Mentions, Scope, Variable, Word};
 use ir_core::text::lexer::{Lexer, TokenKind};
 use ir_core::{
-    Body, Diagnostic, Effects, FuncMut, Item, OpId, Registry, Signature, Signatures, Span, Symbol,
+    Body, Diagnostics, Effects, FuncMut, Item, OpId, Registry, Signature, Signatures, Span, Symbol,
     Type, ValueId,
 };
 use relay::inference::{self, DataTypes, Surroundings};
@@ -37,7 +37,7 @@ impl Language for Relay {
         kind == TYPE
     }
 
-    fn check_shared(&self, name: Symbol, shared: &Arc<Signatures>) -> Vec<Diagnostic> {
+    fn check_shared(&self, name: Symbol, shared: &Arc<Signatures>) -> Diagnostics {
         inference::data_types(shared).check(name)
     }
 
@@ -53,7 +53,7 @@ impl Language for Relay {
         &self,
         group: &mut [(Symbol, Signature, Arc<Body>)],
         scope: &dyn Scope,
-    ) -> Vec<Diagnostic> {
+    ) -> Diagnostics {
         inference::infer_group(group, &self.registry, &Around(scope))
     }
 

@@ -8,7 +8,7 @@
 
 mod carry;
 
-use ir_core::{AttrDict, Body, Diagnostic, Dim, FuncMut, OpId, Symbol, TensorType, Type, ValueId};
+use ir_core::{AttrDict, Body, Diagnostics, Dim, FuncMut, OpId, Symbol, TensorType, Type, ValueId};
 use relay::language::{Tuple, fn_attributes, is_primitive};
 use relay_operators::LayoutRule;
 use relay_operators::layout::{Layout, LayoutTransform};
@@ -84,7 +84,7 @@ pub fn propagate(
     f: &mut FuncMut<'_>,
     pass: &'static str,
     anchor: &Anchor<'_>,
-) -> Result<u64, Diagnostic> {
+) -> Result<u64, Diagnostics> {
     let ops = open_operations(f);
     let mut rewritten = 0;
     let asks =
@@ -235,7 +235,7 @@ impl Propagation<'_, '_, '_> {
     }
 
     /// Rewrites `op` where it is an anchor or better off in another layout.
-    fn visit(&mut self, op: OpId) -> Result<(), Diagnostic> {
+    fn visit(&mut self, op: OpId) -> Result<(), Diagnostics> {
         let first = (self.f.body.operand_count(op) > 0).then(|| self.f.body.operand(op, 0));
         let data = first.and_then(|value| self.changed.get(&value)).map(|(change, _)| change);
         let rule = self.rule(op);
@@ -326,7 +326,7 @@ impl Propagation<'_, '_, '_> {
 
     /// Makes `op` again by `plan`. The operation itself stays until the end, for those who use it
     /// as written.
-    fn rewrite(&mut self, op: OpId, plan: Plan) -> Result<(), Diagnostic> {
+    fn rewrite(&mut self, op: OpId, plan: Plan) -> Result<(), Diagnostics> {
         let result = self.f.body.result(op, 0);
         let Some(expected) = self.result_type(result, &plan.result) else { return Ok(()) };
         let mut operands = vec![];
@@ -370,7 +370,7 @@ impl Propagation<'_, '_, '_> {
         op: OpId,
         value: ValueId,
         change: &Change,
-    ) -> Result<ValueId, Diagnostic> {
+    ) -> Result<ValueId, Diagnostics> {
         let changed = self.changed.get(&value).filter(|(own, _)| own.from == change.from);
         if let Some((_, value)) = changed.filter(|(own, _)| own == change) {
             return Ok(*value);
@@ -411,7 +411,7 @@ impl Propagation<'_, '_, '_> {
         value: ValueId,
         axes: &str,
         layout: &Layout,
-    ) -> Result<ValueId, Diagnostic> {
+    ) -> Result<ValueId, Diagnostics> {
         self.plain.insert(value);
         let shape = self.f.body.ty(value).as_tensor().and_then(TensorType::known_shape);
         let Some(shape) = shape else { return Ok(value) };
@@ -454,7 +454,7 @@ impl Propagation<'_, '_, '_> {
     }
 
     /// Erases what was rewritten; what someone still takes as written is changed back.
-    fn finish(self) -> Result<(), Diagnostic> {
+    fn finish(self) -> Result<(), Diagnostics> {
         let f = self.f;
         for op in self.rewritten.into_iter().rev() {
             // Erased with its last user.
@@ -508,7 +508,7 @@ fn is_visible(body: &Body, value: ValueId, op: OpId) -> bool {
 }
 
 /// Makes one of two `layout_transform`s in a row, or none where the second undoes the first.
-fn cancel(f: &mut FuncMut<'_>, op: OpId, pass: &str) -> Result<Option<ValueId>, Diagnostic> {
+fn cancel(f: &mut FuncMut<'_>, op: OpId, pass: &str) -> Result<Option<ValueId>, Diagnostics> {
     let Some(second) = f.view::<LayoutTransform>(op) else { return Ok(None) };
     let Some(first) = f.def::<LayoutTransform>(second.data) else { return Ok(None) };
     if first.dst_layout != second.src_layout {

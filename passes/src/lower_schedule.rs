@@ -5,8 +5,8 @@ use ir_core::text::attributes::write_dict;
 use ir_core::text::layout::Line;
 use ir_core::text::{PrintOptions, print_item};
 use ir_core::{
-    AttrDict, Body, Diagnostic, Item, Module, ModulePass, OpId, Pass, PassContext, PassResult,
-    Registry, Symbol,
+    AttrDict, Body, Diagnostic, Diagnostics, Item, Module, ModulePass, OpId, Pass, PassContext,
+    PassResult, Registry, Symbol,
 };
 use rustc_hash::FxBuildHasher;
 use te::checks::spell_out;
@@ -86,7 +86,7 @@ impl ModulePass for LowerSchedule {
             let schedule = schedules.get(name).and_then(|schedule| module.get(*schedule));
             match self.kernel(module, *name, item, schedule, cx) {
                 Ok(kernel) => kernels.push((*name, kernel)),
-                Err(found) => cx.report(found),
+                Err(found) => cx.diagnostics.extend(found),
             }
         }
         cx.count("lowered", kernels.len() as u64);
@@ -106,7 +106,7 @@ impl LowerSchedule {
         function: &Item,
         schedule: Option<&Item>,
         cx: &mut PassContext<'_>,
-    ) -> Result<Item, Diagnostic> {
+    ) -> Result<Item, Diagnostics> {
         let span = function.signature.span;
         let fail = |message: String| {
             let message = format!("`@{name}` cannot be lowered: {message}");
@@ -139,7 +139,7 @@ impl LowerSchedule {
         name: Symbol,
         function: &Item,
         cx: &mut PassContext<'_>,
-    ) -> Result<Schedule, Diagnostic> {
+    ) -> Result<Schedule, Diagnostics> {
         let registry = cx.registry;
         let Some(body) = item.body.as_deref().filter(|_| self.print_steps) else {
             return replay(item, module, registry);

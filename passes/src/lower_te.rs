@@ -64,7 +64,8 @@ impl ModulePass for LowerTe {
             item.and_then(|item| Some((item.signature.clone(), item.body.clone()?)))
         else {
             return Err(Diagnostic::error("E0620", "there is no function `@main` to lower")
-                .help("call the function to lower `@main`"));
+                .help("call the function to lower `@main`")
+                .into());
         };
         let span = signature.span;
         let mut problems = problems::check(&body, cx.registry);

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use ir_core::pass::{PassDef, PassInstance};
 use ir_core::{
-    Diagnostic, FilesRead, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult, Registry,
-    SourceMap,
+    Diagnostics, FilesRead, FuncMut, FunctionPass, Options, Pass, PassContext, PassResult,
+    Registry, SourceMap,
 };
 use rewrites::greedy::{Limits, rewrite_with};
 use rewrites::library::{Library, RuleSet};
@@ -144,14 +144,14 @@ pub(crate) struct Chosen {
 
 /// What was made of files, the texts, and the files that were read for it.
 pub(crate) struct Loaded<T> {
-    pub(crate) result: Result<T, Vec<Diagnostic>>,
+    pub(crate) result: Result<T, Diagnostics>,
     pub(crate) sources: SourceMap,
     pub(crate) files: FilesRead,
 }
 
 impl<T> Loaded<T> {
     pub(crate) fn new(
-        result: Result<T, Vec<Diagnostic>>,
+        result: Result<T, Diagnostics>,
         sources: SourceMap,
         files: FilesRead,
     ) -> Loaded<T> {
@@ -205,7 +205,7 @@ fn load(
     files: &SourceMap,
 ) -> Loaded<RuleSet> {
     let (mut library, found) = Library::new(registry, files);
-    if found.iter().any(Diagnostic::is_error) {
+    if found.has_errors() {
         return Loaded::new(Err(found), library.sources, library.read);
     }
     let given: Vec<String> = files.files().map(|(file, _)| file.to_string()).collect();

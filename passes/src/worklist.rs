@@ -2,20 +2,20 @@
 
 use std::collections::VecDeque;
 
-use ir_core::{Diagnostic, EntityId, FuncMut, OpId, ValueId};
+use ir_core::{Diagnostics, EntityId, FuncMut, OpId, ValueId};
 
 use crate::emit;
 
 /// What a rule makes of one operation: a value that stands for its single result, or nothing. It
 /// emits what it needs just before the operation.
 pub type Rewrite<'r> =
-    dyn FnMut(&mut FuncMut<'_>, OpId) -> Result<Option<ValueId>, Diagnostic> + 'r;
+    dyn FnMut(&mut FuncMut<'_>, OpId) -> Result<Option<ValueId>, Diagnostics> + 'r;
 
 /// Applies `rule` to every operation with one result, then to what it emitted and to the users of
 /// what it replaced, until it changes nothing. Returns how often it did. A value of another type is
 /// not taken. Whether this ends is up to the rule: every rewrite should make the function smaller
 /// or come nearer to one form.
-pub fn rewrite(f: &mut FuncMut<'_>, rule: &mut Rewrite<'_>) -> Result<u64, Diagnostic> {
+pub fn rewrite(f: &mut FuncMut<'_>, rule: &mut Rewrite<'_>) -> Result<u64, Diagnostics> {
     let mut pending: VecDeque<OpId> = f.body.walk().collect();
     let mut queued = vec![false; f.body.op_capacity()];
     for op in &pending {

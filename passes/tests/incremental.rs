@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use analysis::{Checks, Database};
 use common::registry;
-use ir_core::{Diagnostic, Module, Random, Registry};
+use ir_core::{Diagnostic, Diagnostics, Module, Random, Registry};
 use passes::incremental::Relay;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(registry);
@@ -21,7 +21,7 @@ fn database(text: &str) -> Database {
 }
 
 /// What the front end makes of a text without a database.
-fn plain(text: &str, checks: Checks) -> (Module, Vec<Diagnostic>) {
+fn plain(text: &str, checks: Checks) -> (Module, Diagnostics) {
     let (mut module, mut found) = ir_core::text::module::parse(FILE, text, &REGISTRY);
     let is_wrong = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
     if checks == Checks::Everything || !is_wrong(&found) {

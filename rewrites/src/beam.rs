@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ir_core::fingerprint::{Fingerprint, fingerprint};
-use ir_core::{Body, Diagnostic, FuncMut, Interrupt, OpId};
+use ir_core::{Body, Diagnostics, FuncMut, Interrupt, OpId};
 use rustc_hash::FxHashSet;
 
 use crate::body_graph::is_pure;
@@ -62,7 +62,7 @@ pub fn search(
     model: CostModel,
     limits: Limits,
     recorder: Option<&mut Recorder>,
-) -> Result<Found, Diagnostic> {
+) -> Result<Found, Diagnostics> {
     let noted = recorder.is_some();
     let mut found = Found {
         rules: vec![Entry::default(); rules.rules.len()],
@@ -142,7 +142,7 @@ fn expand(
     seen: &mut FxHashSet<Fingerprint>,
     found: &mut Found,
     next: &mut Vec<State>,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     let mut view = with_body(f, &mut state.body);
     let ops: Vec<OpId> = view.body.walk().collect();
     for op in ops {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use ir_core::body::InnerUses;
 use ir_core::{
-    BlockId, Diagnostic, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId, OpParts, SmallVec,
+    BlockId, Diagnostics, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId, OpParts, SmallVec,
     ValueId,
 };
 use rustc_hash::FxHashMap;
@@ -77,7 +77,7 @@ pub fn optimize(
     f: &mut FuncMut<'_>,
     rules: &RuleSet,
     settings: Settings<'_>,
-) -> Result<Report, Box<Diagnostic>> {
+) -> Result<Report, Diagnostics> {
     optimize_noted(f, rules, settings, None)
 }
 
@@ -90,7 +90,7 @@ pub fn optimize_noted(
     rules: &RuleSet,
     settings: Settings<'_>,
     mut recorder: Option<&mut Recorder>,
-) -> Result<Report, Box<Diagnostic>> {
+) -> Result<Report, Diagnostics> {
     let mut report =
         Report { rules: vec![Entry::default(); rules.rules.len()], ..Report::default() };
     let blocks: Vec<BlockId> = f.body.walk_blocks().collect();
@@ -176,7 +176,7 @@ impl Block {
         settings: Settings<'_>,
         report: &mut Report,
         mut recorder: Option<&mut Recorder>,
-    ) -> Result<(), Box<Diagnostic>> {
+    ) -> Result<(), Diagnostics> {
         if self.inside.is_empty() {
             return Ok(());
         }
@@ -191,9 +191,9 @@ impl Block {
         let phases = settings.phases.map_or_else(default, Cow::Borrowed);
         let ledger = saturate(&mut graph, rules, f.registry, budget, &phases, best, recorder);
         self.graph = graph;
-        let ledger = ledger.map_err(|error| {
+        let ledger = ledger.map_err(|found| {
             let place = self.inside.first().and_then(|(op, _)| f.op_span(*op));
-            Box::new(error.related(place, "in the program that begins here"))
+            found.map(|error| error.related(place, "in the program that begins here"))
         })?;
         for (total, entry) in report.rules.iter_mut().zip(&ledger.rules) {
             total.add(entry);

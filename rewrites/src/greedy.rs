@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use ir_core::{
-    Diagnostic, Effects, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId, OpParts, SmallVec,
-    Symbol, Traits, ValueDef, ValueId,
+    Diagnostic, Diagnostics, Effects, EntityId, FuncMut, InsertPoint, Interrupt, Loc, OpId,
+    OpParts, SmallVec, Symbol, Traits, ValueDef, ValueId,
 };
 
 use crate::COMPUTE;
@@ -53,7 +53,7 @@ pub fn rewrite(
     f: &mut FuncMut<'_>,
     rules: &RuleSet,
     limits: Limits,
-) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
+) -> Result<(Statistics, Option<Diagnostic>), Diagnostics> {
     rewrite_with(f, rules, &vec![true; rules.rules.len()], limits, None)
 }
 
@@ -68,7 +68,7 @@ pub fn rewrite_with(
     active: &[bool],
     limits: Limits,
     mut recorder: Option<&mut Recorder>,
-) -> Result<(Statistics, Option<Diagnostic>), Diagnostic> {
+) -> Result<(Statistics, Option<Diagnostic>), Diagnostics> {
     let applied = vec![0; rules.rules.len()];
     let mut statistics = Statistics { applied, ..Statistics::default() };
     let mut worklist = Worklist::new(f);
@@ -174,7 +174,7 @@ fn first_plan(
     op: OpId,
     limits: Limits,
     statistics: &mut Statistics,
-) -> Result<Option<Found>, Diagnostic> {
+) -> Result<Option<Found>, Diagnostics> {
     let Some(candidates) = rules.by_root.get(&f.body.op_name(op)) else { return Ok(None) };
     if !is_pure(f.body, f.registry, op) {
         return Ok(None);
@@ -220,17 +220,20 @@ pub(crate) fn plan_of(
     op: OpId,
     matches: u64,
     work: &mut u64,
-) -> Result<Option<Found>, Diagnostic> {
+) -> Result<Option<Found>, Diagnostics> {
     let graph = BodyGraph { body: f.body, registry: f.registry };
     let root = f.body.result(op, 0);
     let compiled = &rules.rules[index];
+    let applied = |found: Diagnostics| {
+        found.map(|error| error.related(f.op_span(op), "the operation it was applied to"))
+    };
     if let Some(siblings) = &compiled.siblings {
         return match family(f, compiled, siblings, rules, root, work) {
             Ok(found) => Ok(found.map(|(found, plan)| (index, found, plan))),
-            Err(error) => Err(error.related(f.op_span(op), "the operation it was applied to")),
+            Err(found) => Err(applied(found)),
         };
     }
-    let (mut chosen, mut error) = (None, None);
+    let (mut chosen, mut refused) = (None, None);
     let mut left = matches;
     let mut visit = |found: &Match<ValueId>| {
         left = left.saturating_sub(1);
@@ -241,14 +244,14 @@ pub(crate) fn plan_of(
             Ok(plan) if changes(f, &plan) && place(f, &found.equations, &plan).is_some() => {
                 chosen = Some((index, found.clone(), plan));
             }
-            Err(Refusal::IllTyped(diagnostic)) if !rules.lenient => error = Some(diagnostic),
+            Err(Refusal::IllTyped(found)) if !rules.lenient => refused = Some(found),
             Ok(_) | Err(_) => {}
         }
-        chosen.is_none() && error.is_none() && left > 0
+        chosen.is_none() && refused.is_none() && left > 0
     };
     search(&graph, &compiled.rule, &compiled.pattern, root, work, &mut visit);
-    match error {
-        Some(error) => Err(error.related(f.op_span(op), "the operation it was applied to")),
+    match refused {
+        Some(found) => Err(applied(found)),
         None => Ok(chosen),
     }
 }
@@ -295,7 +298,7 @@ fn family(
     rules: &RuleSet,
     root: ValueId,
     work: &mut u64,
-) -> Result<Option<(Match<ValueId>, Plan<ValueId>)>, Diagnostic> {
+) -> Result<Option<(Match<ValueId>, Plan<ValueId>)>, Diagnostics> {
     let graph = BodyGraph { body: f.body, registry: f.registry };
     let mut shared = None;
     search(&graph, &siblings.member, &compiled.pattern, root, work, &mut |found| {
@@ -320,7 +323,7 @@ fn family(
             Ok(plan) if place(f, &found.equations, &plan).is_some() => {
                 return Ok(Some((found, plan)));
             }
-            Err(Refusal::IllTyped(diagnostic)) if !rules.lenient => return Err(*diagnostic),
+            Err(Refusal::IllTyped(found)) if !rules.lenient => return Err(found),
             Ok(_) | Err(_) => {}
         }
     }

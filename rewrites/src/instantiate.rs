@@ -1,8 +1,8 @@
 //! The right side of a rule for one match: checked and typed before anything is inserted.
 
 use ir_core::{
-    Attr, AttrData, AttrDict, Diagnostic, InferCx, Registry, RuleArgument, Scalar, SmallVec, Stop,
-    Symbol, TensorData, Type,
+    Attr, AttrData, AttrDict, Diagnostic, Diagnostics, InferCx, Registry, RuleArgument, Scalar,
+    SmallVec, Stop, Symbol, TensorData, Type,
 };
 
 use crate::codes;
@@ -93,7 +93,7 @@ pub enum Refusal {
     /// The rule does not apply: a condition does not hold, or an attribute has no value.
     Condition,
     /// The rule is wrong: its right side does not type.
-    IllTyped(Box<Diagnostic>),
+    IllTyped(Diagnostics),
 }
 
 /// Which conditions of a rule have to hold.
@@ -343,7 +343,7 @@ impl<G: TermGraph> Planner<'_, G> {
             error = error.note(format!("operand types: {}", types.join(", ")));
         }
         let help = "add the missing condition, or `where typed` to apply it only where it types";
-        Refusal::IllTyped(Box::new(error.help(help)))
+        Refusal::IllTyped(error.help(help).into())
     }
 }
 

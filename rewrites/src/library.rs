@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::registry::{RuleDefaults, RuleFile};
-use ir_core::{Diagnostic, FilesRead, Registry, SourceMap, Symbol};
+use ir_core::{Diagnostic, Diagnostics, FilesRead, Registry, SourceMap, Symbol};
 use rustc_hash::FxHashMap;
 
 use crate::codes;
@@ -109,7 +109,7 @@ pub struct Kept(Arc<OnceLock<Read>>);
 struct Read {
     with: Known,
     library: Library,
-    found: Vec<Diagnostic>,
+    found: Diagnostics,
 }
 
 /// What in a registry the meaning of rules depends on.
@@ -155,7 +155,7 @@ impl Library {
     ///
     /// # Errors
     /// What is wrong in the files, and names that are given twice.
-    pub fn new(registry: &Registry, files: &SourceMap) -> (Library, Vec<Diagnostic>) {
+    pub fn new(registry: &Registry, files: &SourceMap) -> (Library, Diagnostics) {
         let (mut library, mut found) = Library::of(registry);
         for (file, text) in files.files() {
             found.extend(library.add(file.as_str(), text, registry));
@@ -164,7 +164,7 @@ impl Library {
     }
 
     /// The rules of the registry, which are read once.
-    fn of(registry: &Registry) -> (Library, Vec<Diagnostic>) {
+    fn of(registry: &Registry) -> (Library, Diagnostics) {
         let with = Known::of(registry);
         let kept = registry.extension::<Kept>();
         let kept = kept.map(|kept| kept.0.get_or_init(|| Library::read(registry)));
@@ -178,7 +178,7 @@ impl Library {
     }
 
     fn read(registry: &Registry) -> Read {
-        let (mut library, mut found) = (Library::default(), Vec::new());
+        let (mut library, mut found) = (Library::default(), Diagnostics::new());
         for file in registry.rule_files() {
             found.extend(library.add(file.name, file.text, registry));
         }
@@ -186,7 +186,7 @@ impl Library {
     }
 
     /// Adds the rules of a file; what is wrong in it.
-    pub fn add(&mut self, file: &str, text: &str, registry: &Registry) -> Vec<Diagnostic> {
+    pub fn add(&mut self, file: &str, text: &str, registry: &Registry) -> Diagnostics {
         let file = self.sources.add(file, text);
         let (rules, mut found) = parse(file.as_str(), text, registry);
         let mut names: IndexMap<Symbol, ir_core::Span, rustc_hash::FxBuildHasher> =
@@ -213,9 +213,9 @@ impl Library {
         &mut self,
         names: &[String],
         registry: &Registry,
-    ) -> Result<Vec<Rule>, Vec<Diagnostic>> {
+    ) -> Result<Vec<Rule>, Diagnostics> {
         let mut chosen = vec![false; self.rules.len()];
-        let mut found = Vec::new();
+        let mut found = Diagnostics::new();
         for name in names {
             if name.ends_with(".rules") && self.sources.text(Symbol::new(name)).is_none() {
                 match self.read.read(name) {
@@ -241,7 +241,7 @@ impl Library {
                     any = true;
                 }
             }
-            let unread = name.ends_with(".rules") && found.iter().any(Diagnostic::is_error);
+            let unread = name.ends_with(".rules") && found.has_errors();
             if !(any || unread) {
                 let mut known: Vec<&str> = Vec::new();
                 for rule in &self.rules {
@@ -256,7 +256,7 @@ impl Library {
                 found.push(error);
             }
         }
-        if found.iter().any(Diagnostic::is_error) {
+        if found.has_errors() {
             return Err(found);
         }
         let rules = self.rules.iter().zip(chosen).filter(|(_, chosen)| *chosen);

@@ -9,7 +9,7 @@ pub(crate) use resolve::canonical;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::{Number, TokenKind, number};
 use ir_core::text::types::parse_path;
-use ir_core::{Diagnostic, Registry, Scalar, Span, Symbol};
+use ir_core::{Diagnostic, Diagnostics, Registry, Scalar, Span, Symbol};
 use rustc_hash::FxHashMap;
 
 use crate::codes;
@@ -20,7 +20,7 @@ use crate::rule::{Choice, Equation, Expr, FloatClass, Node, NodeId, OpNode, Rest
 pub const MAX_DEPTH: usize = 64;
 
 /// Parses a file of rules. Rules with errors are left out; everything found is reported.
-pub fn parse(file: &str, text: &str, registry: &Registry) -> (Vec<Rule>, Vec<Diagnostic>) {
+pub fn parse(file: &str, text: &str, registry: &Registry) -> (Vec<Rule>, Diagnostics) {
     let functions = Functions::new(registry);
     let mut parser = Parser {
         cursor: Cursor::new(file, text),
@@ -34,7 +34,7 @@ pub fn parse(file: &str, text: &str, registry: &Registry) -> (Vec<Rule>, Vec<Dia
     };
     parser.file();
     let mut diagnostics = parser.cursor.diagnostics;
-    for diagnostic in &mut diagnostics {
+    for diagnostic in diagnostics.iter_mut() {
         // The cursor's errors are about its tokens; here they are errors of a rule.
         if !diagnostic.code.starts_with("E10") {
             diagnostic.code = codes::SYNTAX;
@@ -102,7 +102,7 @@ impl Parser<'_> {
         let name = parse_path(&mut self.cursor)?;
         match resolve::dialect(self.registry, name.as_str(), span) {
             Ok(()) => self.dialect = name.to_string(),
-            Err(error) => self.cursor.diagnostics.push(error),
+            Err(found) => self.cursor.diagnostics.extend(found),
         }
         self.cursor.expect(TokenKind::Semicolon).map(|_| ())
     }

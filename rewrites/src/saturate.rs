@@ -1,6 +1,6 @@
 //! Equality saturation of a block: rules add equal forms until nothing is new or the budget ends.
 
-use ir_core::{Attr, Diagnostic, Interrupt, Registry};
+use ir_core::{Attr, Diagnostic, Diagnostics, Interrupt, Registry};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::codes;
@@ -166,7 +166,7 @@ pub fn saturate(
     phases: &[Phase],
     best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
     recorder: Option<&mut Recorder>,
-) -> Result<Ledger, Box<Diagnostic>> {
+) -> Result<Ledger, Diagnostics> {
     let entered = graph.made();
     let mut run = Saturation::new(rules, registry, recorder);
     run.phases(graph, budget, phases, best)?;
@@ -243,7 +243,7 @@ impl<'a> Saturation<'a> {
         budget: Budget,
         phases: &[Phase],
         best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
-    ) -> Result<(), Box<Diagnostic>> {
+    ) -> Result<(), Diagnostics> {
         graph.rebuild();
         for phase in phases {
             self.ledger.end = End::Budget;
@@ -287,7 +287,7 @@ impl<'a> Saturation<'a> {
         budget: Budget,
         phase: &Phase,
         best: &mut dyn FnMut(&Graph) -> Option<Snapshot>,
-    ) -> Result<Round, Box<Diagnostic>> {
+    ) -> Result<Round, Diagnostics> {
         self.ledger.iterations += 1;
         if self.ledger.iterations <= REGROUPING {
             let regrouped = operations(self.rules, self.registry);
@@ -339,7 +339,7 @@ impl<'a> Saturation<'a> {
 
     /// Errors where values were found to be two constants; by the rule that was applied last to
     /// `class`, if one was.
-    fn agree(&self, graph: &mut Graph, class: Option<Class>) -> Result<(), Box<Diagnostic>> {
+    fn agree(&self, graph: &mut Graph, class: Option<Class>) -> Result<(), Diagnostics> {
         let Some(constants) = graph.take_contradiction() else { return Ok(()) };
         let is_it = |of: Class| class.is_none_or(|class| graph.find(of) == graph.find(class));
         let by = |constant: &Attr| {
@@ -370,7 +370,7 @@ impl<'a> Saturation<'a> {
         if let Some(place) = first.0 {
             error = error.related(rule(place).span, "the other one");
         }
-        Err(Box::new(error))
+        Err(error.into())
     }
 
     /// Leaves out what rules found that found more than `matches`, and pauses them for `rounds`.
@@ -399,7 +399,7 @@ impl<'a> Saturation<'a> {
         snapshot: &Snapshot,
         budget: Budget,
         chosen: &[usize],
-    ) -> Result<(Plans, bool), Box<Diagnostic>> {
+    ) -> Result<(Plans, bool), Diagnostics> {
         let depths = chosen.iter().filter_map(|place| self.rules.rules[*place].pattern.depth);
         let depth = depths.max().unwrap_or(0);
         let mut distances: FxHashMap<u32, Vec<u8>> = FxHashMap::default();
@@ -447,7 +447,7 @@ impl<'a> Saturation<'a> {
         plans: &Plans,
         snapshot: Option<&Snapshot>,
         budget: Budget,
-    ) -> Result<Round, Box<Diagnostic>> {
+    ) -> Result<Round, Diagnostics> {
         let mut changed = false;
         let mut by_rule: Vec<&[Proposal]> = plans.chunk_by(|a, b| a.place == b.place).collect();
         // First everybody's share, then what is left.
@@ -494,7 +494,7 @@ impl<'a> Saturation<'a> {
         graph: &mut Graph,
         proposal: &Proposal,
         snapshot: Option<&Snapshot>,
-    ) -> Result<bool, Box<Diagnostic>> {
+    ) -> Result<bool, Diagnostics> {
         let Proposal { place, plan, found } = proposal;
         let place = *place;
         let before = graph.made();
@@ -556,7 +556,7 @@ struct RuleSearch<'a> {
 
 impl RuleSearch<'_> {
     /// Finds everything near enough to changes; whether the limits allowed it.
-    fn run(&mut self, near: Option<&[u8]>) -> Result<bool, Box<Diagnostic>> {
+    fn run(&mut self, near: Option<&[u8]>) -> Result<bool, Diagnostics> {
         let (snapshot, functions) = (self.snapshot, &self.rules.functions);
         let pattern = &self.compiled.pattern;
         // What is computed from constants alone is free, so other ways to compute it are of no use.

@@ -12,7 +12,7 @@ use std::path::Path;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
-use ir_core::{Diagnostic, FilesRead, FuncMut, Interrupt, Registry, SourceMap, Span};
+use ir_core::{Diagnostic, Diagnostics, FilesRead, FuncMut, Interrupt, Registry, SourceMap, Span};
 
 use crate::cost::CostModel;
 use crate::eqsat::{Report, Settings, cost, optimize_noted};
@@ -106,12 +106,12 @@ impl Prepared {
         library: &mut Library,
         registry: &Registry,
         without: Option<&str>,
-    ) -> Result<Prepared, Vec<Diagnostic>> {
+    ) -> Result<Prepared, Diagnostics> {
         let allowed = |rule: &Rule| {
             strategy.classes.iter().any(|allowed| allowed == rule.class.name())
                 && without.is_none_or(|without| rule.name.as_str() != without)
         };
-        let (mut by_phase, mut names, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut by_phase, mut names, mut found) = (Vec::new(), Vec::new(), Diagnostics::new());
         for phase in &strategy.phases {
             let mut of_phase = std::collections::BTreeSet::new();
             for (name, span) in &phase.rules {
@@ -174,11 +174,7 @@ pub struct Told {
 ///
 /// # Errors
 /// When a rule's right side does not type.
-pub fn apply(
-    f: &mut FuncMut<'_>,
-    prepared: &Prepared,
-    told: Told,
-) -> Result<Report, Box<Diagnostic>> {
+pub fn apply(f: &mut FuncMut<'_>, prepared: &Prepared, told: Told) -> Result<Report, Diagnostics> {
     apply_noted(f, prepared, told, None)
 }
 
@@ -191,7 +187,7 @@ pub fn apply_noted(
     prepared: &Prepared,
     told: Told,
     mut recorder: Option<&mut Recorder>,
-) -> Result<Report, Box<Diagnostic>> {
+) -> Result<Report, Diagnostics> {
     let Prepared { strategy, rules, active } = prepared;
     let own = |model: CostModel| told.model.table().map_or(model, |table| model.on(table));
     let model = strategy.cost.map_or(told.model, own);
@@ -260,7 +256,7 @@ fn in_place(
     (phase, work, model, interrupt): (&PhaseText, u64, CostModel, Interrupt),
     report: &mut Report,
     recorder: Option<&mut Recorder>,
-) -> Result<(), Box<Diagnostic>> {
+) -> Result<(), Diagnostics> {
     if let Driver::Beam(width) = driver {
         let limits = beam::Limits { width, rounds: phase.rounds, work, interrupt };
         let found = beam::search(f, rules, active, model, limits, recorder)?;
@@ -296,11 +292,11 @@ pub fn find(
     registry: &Registry,
     sources: &mut SourceMap,
     read: &mut FilesRead,
-) -> Result<Strategy, Vec<Diagnostic>> {
+) -> Result<Strategy, Diagnostics> {
     if name.ends_with(".strategy") {
         let text = read.read(name).map_err(|error| {
             let message = format!("cannot read `{name}`: {error}");
-            vec![Diagnostic::error(codes::UNREADABLE, message)]
+            Diagnostics::from(Diagnostic::error(codes::UNREADABLE, message))
         })?;
         sources.add(name, text.as_str());
         let mut strategy = parse(name, &text)?;
@@ -314,14 +310,14 @@ pub fn find(
     let known = registry.strategies().map(|strategy| strategy.name);
     let help = did_you_mean(name, known)
         .unwrap_or_else(|| "files of strategies end in `.strategy`".to_string());
-    Err(vec![Diagnostic::error(codes::STRATEGY, message).help(help)])
+    Err(Diagnostic::error(codes::STRATEGY, message).help(help).into())
 }
 
 /// The strategy that `text` describes.
 ///
 /// # Errors
 /// What is wrong in it.
-pub fn parse(file: &str, text: &str) -> Result<Strategy, Vec<Diagnostic>> {
+pub fn parse(file: &str, text: &str) -> Result<Strategy, Diagnostics> {
     let mut parser = Parser { cursor: Cursor::new(file, text) };
     let strategy = parser.strategy();
     let mut found = std::mem::take(&mut parser.cursor.diagnostics);

@@ -18,7 +18,7 @@ use cpu_time::ThreadTime;
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, run};
 use ir_core::text::Style;
 use ir_core::text::module::{parse, print};
-use ir_core::{Diagnostic, Module, Registry, verify};
+use ir_core::{Module, Registry, verify};
 use relay::inference::infer_module;
 use shapes::{SHAPES, Shape};
 
@@ -109,7 +109,7 @@ fn time(work: &Work, text: &str, registry: &Registry) -> Option<Duration> {
     let typed = || {
         let mut module = read();
         let found = infer_module(&mut module, registry);
-        (!found.iter().any(Diagnostic::is_error)).then_some(module)
+        (!found.has_errors()).then_some(module)
     };
     let passes = |pipeline: &str, module: &mut Module| {
         let pipeline = Pipeline::parse(pipeline, registry).expect("the passes exist");

@@ -27,7 +27,7 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use ir_core::pipeline::catch_panic;
-use ir_core::{Diagnostic, Registry};
+use ir_core::{Diagnostic, Diagnostics, Registry};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::driver::plugin::{REBUILD, check, failed};
@@ -130,11 +130,11 @@ pub(crate) fn run(
     args: &[String],
     registry: &Registry,
     io: &mut Io<'_>,
-) -> Result<i32, Diagnostic> {
+) -> Result<i32, Diagnostics> {
     if let Some(name) = own(registry) {
         let message = format!("this program cannot load plugins, since it has `{name}` of its own");
         let help = "make that a plugin as well, and load both into `relay-opt`";
-        return Err(Diagnostic::error("E0740", message).help(help));
+        return Err(Diagnostic::error("E0740", message).help(help).into());
     }
     let mut plugins: Vec<(&'static Plugin, String)> = Vec::new();
     for path in paths {
@@ -145,7 +145,7 @@ pub(crate) fn run(
         plugins.iter().find(|(plugin, _)| plugin.enter as usize != first.enter as usize)
     {
         let message = format!("`{path}` and `{first_path}` are linked with different libraries");
-        return Err(Diagnostic::error("E0741", message).help(REBUILD));
+        return Err(Diagnostic::error("E0741", message).help(REBUILD).into());
     }
     let arguments: Vec<Bytes> = args.iter().map(|arg| Bytes::new(arg)).collect();
     let loaded: Vec<Loaded> = plugins
@@ -194,7 +194,7 @@ fn own(registry: &Registry) -> Option<&'static str> {
 }
 
 /// Loads a plugin for the rest of the process.
-fn load(path: &Path) -> Result<&'static Plugin, Diagnostic> {
+fn load(path: &Path) -> Result<&'static Plugin, Diagnostics> {
     check(path)?;
     let failed = |what: String| failed(path, what);
     let path = fs::canonicalize(path).map_err(|error| failed(plain(&error)))?;

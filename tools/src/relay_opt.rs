@@ -73,7 +73,7 @@ pub fn run_within(registry: &Registry, directory: &Path, args: &[&str], stdin: &
 /// A message that says what is wrong.
 pub fn check_usage(registry: &Registry, args: &[String]) -> Result<(), String> {
     let (_, pipeline) = args::parse(args).map_err(|error| error.to_string())?;
-    Pipeline::parse(&pipeline, registry).map(|_| ()).map_err(|error| error.message)
+    Pipeline::parse(&pipeline, registry).map(|_| ()).map_err(|found| found.to_string())
 }
 
 /// The help of relay-opt, then that of each of its commands, by name, as plain text.

@@ -10,7 +10,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use ir_core::files;
 use ir_core::tensor::tensor_bytes;
-use ir_core::{DType, DTypeKind, Diagnostic, TensorData, Type, memory};
+use ir_core::{DType, DTypeKind, Diagnostic, Diagnostics, TensorData, Type, memory};
 use rustc_hash::FxBuildHasher;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -26,7 +26,7 @@ const EXTENSIONS: &str = "`.npz`, `.npy` or `.safetensors`";
 /// Reads the arrays of a file, its format told by the extension. The array of an `.npy` file has
 /// the name of the file. Errors when the file cannot be read, is damaged, or holds elements that
 /// are no element type of the language, such as text.
-pub fn load(path: &Path) -> Result<Arrays, Diagnostic> {
+pub fn load(path: &Path) -> Result<Arrays, Diagnostics> {
     load_where(path, &mut |_, _| true)
 }
 
@@ -35,16 +35,16 @@ pub type Wanted<'w> = dyn FnMut(&str, Type) -> bool + 'w;
 
 /// As [`load`], the arrays that are `wanted`. Others take no memory, whatever size an archive
 /// claims.
-pub fn load_where(path: &Path, wanted: &mut Wanted<'_>) -> Result<Arrays, Diagnostic> {
+pub fn load_where(path: &Path, wanted: &mut Wanted<'_>) -> Result<Arrays, Diagnostics> {
     let extension = extension(path);
     if !matches!(extension, "npz" | "npy" | "safetensors") {
-        return Err(extension_error(path));
+        return Err(extension_error(path).into());
     }
     let read_error = |error| file_error(path, "read", &error);
     // A pipe has no end that could be told, and a device may have none.
     let facts = fs::metadata(path).map_err(read_error)?;
     if !(facts.is_file() || facts.is_dir()) {
-        return Err(read_error(io::Error::other("it is no regular file")));
+        return Err(read_error(io::Error::other("it is no regular file")).into());
     }
     let mut file = BufReader::new(File::open(path).map_err(read_error)?);
     let arrays = match extension {
@@ -64,14 +64,14 @@ pub fn load_where(path: &Path, wanted: &mut Wanted<'_>) -> Result<Arrays, Diagno
         }
     };
     arrays.map_err(|message| {
-        Diagnostic::error("E0522", format!("`{}` is damaged: {message}", path.display()))
+        Diagnostic::error("E0522", format!("`{}` is damaged: {message}", path.display())).into()
     })
 }
 
 /// Writes arrays to a file, its format told by the extension; an `.npy` file holds one array. Where
 /// that fails, a file that was there is as it was.
 /// Errors when the file cannot be written, or the format has no such element type.
-pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
+pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
     let mut bytes = Vec::new();
     let written = match extension(path) {
         "npz" => write_npz(arrays, &mut bytes),
@@ -80,12 +80,14 @@ pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
             _ => Err(format!("an `.npy` file holds one array, and {} are given", arrays.len())),
         },
         "safetensors" => write_safetensors(arrays).map(|written| bytes = written),
-        _ => return Err(extension_error(path)),
+        _ => return Err(extension_error(path).into()),
     };
     written.map_err(|message| {
         Diagnostic::error("E0523", format!("cannot write `{}`: {message}", path.display()))
     })?;
-    files::write(path, bytes).map_err(|error| file_error(path, "write", &error))
+    files::write(path, bytes)
+        .map_err(|error| file_error(path, "write", &error))
+        .map_err(Diagnostics::from)
 }
 
 fn extension(path: &Path) -> &str {

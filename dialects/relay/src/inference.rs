@@ -35,7 +35,8 @@ pub(crate) mod solver;
 use std::sync::Arc;
 
 use ir_core::{
-    Body, Diagnostic, FuncMut, Module, Registry, Signature, Signatures, Span, Symbol, Type,
+    Body, Diagnostic, Diagnostics, FuncMut, Module, Registry, Signature, Signatures, Span, Symbol,
+    Type,
 };
 use rustc_hash::FxHashMap;
 
@@ -51,13 +52,13 @@ use signatures::is_function;
 
 /// Infers the type of every value and every function of `module`. Errors and warnings come back
 /// in the order of their places; what could not be inferred stays unknown.
-pub fn infer_module(module: &mut Module, registry: &Registry) -> Vec<Diagnostic> {
+pub fn infer_module(module: &mut Module, registry: &Registry) -> Diagnostics {
     infer_counted(module, registry).0
 }
 
 /// The same, and how many steps it took: operations visited, relations tried, and parts of types
 /// looked at.
-pub fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnostic>, u64) {
+pub fn infer_counted(module: &mut Module, registry: &Registry) -> (Diagnostics, u64) {
     let mut steps = 0;
     let mut known = Known::new(module.signatures());
     for (name, item) in &module.items {
@@ -67,7 +68,7 @@ pub fn infer_counted(module: &mut Module, registry: &Registry) -> (Vec<Diagnosti
     }
     let types = known.types();
     let declared = types.adts.keys();
-    let mut diagnostics: Vec<Diagnostic> = declared.flat_map(|name| types.check(*name)).collect();
+    let mut diagnostics: Diagnostics = declared.flat_map(|name| types.check(*name)).collect();
     for group in order::groups(module) {
         let mut functions: Vec<(Symbol, Signature, Arc<Body>)> = Vec::new();
         for name in group {
@@ -97,7 +98,7 @@ pub fn infer_group(
     functions: &mut [(Symbol, Signature, Arc<Body>)],
     registry: &Registry,
     surroundings: &dyn Surroundings,
-) -> Vec<Diagnostic> {
+) -> Diagnostics {
     infer_group_counted(functions, registry, surroundings).0
 }
 
@@ -105,7 +106,7 @@ fn infer_group_counted(
     functions: &mut [(Symbol, Signature, Arc<Body>)],
     registry: &Registry,
     surroundings: &dyn Surroundings,
-) -> (Vec<Diagnostic>, u64) {
+) -> (Diagnostics, u64) {
     let env = Environment::new(registry, surroundings);
     let mut engine = Engine::new(&env);
     for (name, signature, body) in functions {
@@ -117,7 +118,7 @@ fn infer_group_counted(
 
 /// Infers one function, given the signatures of the others. Types that are there are kept; unknown
 /// ones are filled in.
-pub fn infer_function(function: &mut FuncMut<'_>) -> Vec<Diagnostic> {
+pub fn infer_function(function: &mut FuncMut<'_>) -> Diagnostics {
     let env = Environment::new(function.registry, function.signatures);
     let mut engine = Engine::new(&env);
     engine.add(function.name, function.signature, function.body);

@@ -1,7 +1,7 @@
 //! The prelude: lists, options, trees and the functions over them, in the text format.
 
 use ir_core::text::module::parse;
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostics, Module, Registry};
 
 /// The file name of the prelude in locations.
 pub const FILE: &str = "prelude.relay";
@@ -11,7 +11,7 @@ pub const TEXT: &str = include_str!("prelude.relay");
 
 /// The prelude as a module, types not inferred yet. `registry` must have the relay dialect.
 /// Errors are those of parsing, which only another registry can cause.
-pub fn prelude(registry: &Registry) -> Result<Module, Vec<Diagnostic>> {
+pub fn prelude(registry: &Registry) -> Result<Module, Diagnostics> {
     match parse(FILE, TEXT, registry) {
         (module, diagnostics) if diagnostics.is_empty() => Ok(module),
         (_, diagnostics) => Err(diagnostics),
@@ -19,7 +19,7 @@ pub fn prelude(registry: &Registry) -> Result<Module, Vec<Diagnostic>> {
 }
 
 /// Adds the items of the prelude that `module` does not define itself, before those that it does.
-pub fn import(module: &mut Module, registry: &Registry) -> Result<(), Vec<Diagnostic>> {
+pub fn import(module: &mut Module, registry: &Registry) -> Result<(), Diagnostics> {
     let prelude = prelude(registry)?;
     module.sources.add(FILE, TEXT);
     let own = std::mem::replace(&mut module.items, prelude.items);

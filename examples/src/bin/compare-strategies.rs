@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use examples::graphs;
 use ir_core::text::module::parse;
-use ir_core::{Diagnostic, Interrupt, Module, Registry};
+use ir_core::{Diagnostics, Interrupt, Module, Registry};
 use relay::inference::infer_module;
 use rewrites::cost::CostModel;
 use tools::strategies::{Measured, measure, prepare};
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(text: &str, strategy: &str, registry: &Registry) -> Result<Measured, Vec<Diagnostic>> {
+fn run(text: &str, strategy: &str, registry: &Registry) -> Result<Measured, Diagnostics> {
     let (mut module, found): (Module, _) = parse("graph", text, registry);
     errors(found)?;
     errors(infer_module(&mut module, registry))?;
@@ -73,9 +73,8 @@ fn run(text: &str, strategy: &str, registry: &Registry) -> Result<Measured, Vec<
         registry,
         Interrupt::default(),
     )
-    .map_err(|error| vec![error])
 }
 
-fn errors(found: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
-    if found.iter().any(Diagnostic::is_error) { Err(found) } else { Ok(()) }
+fn errors(found: Diagnostics) -> Result<(), Diagnostics> {
+    if found.has_errors() { Err(found) } else { Ok(()) }
 }

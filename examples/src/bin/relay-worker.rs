@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use cpu_time::ProcessTime;
 use ir_core::files::OutputFile;
-use ir_core::{Diagnostic, Registry, TensorData};
+use ir_core::{Diagnostics, Registry, TensorData};
 use relay::arrays;
 use runtime::{BuildOptions, Program};
 use serde_json::json;
@@ -46,9 +46,9 @@ fn serve(
     let start = Instant::now();
     let mut program = load(Path::new(model), threads, &runtime::registry())?;
     let first = Instant::now();
-    program.run().map_err(one)?;
+    program.run().map_err(said)?;
     let (load_s, first_s) = (start.elapsed().as_secs_f64(), first.elapsed().as_secs_f64());
-    for (index, tensor) in program.outputs().map_err(one)?.iter().enumerate() {
+    for (index, tensor) in program.outputs().map_err(said)?.iter().enumerate() {
         let path = Path::new(out).join(format!("out_{index}.npy"));
         let failed = |why: String| format!("cannot write `{}`: {why}", path.display());
         let file = OutputFile::create(&path);
@@ -79,7 +79,7 @@ fn serve(
         let mut times = Vec::new();
         for _ in 0..count {
             let (wall, processor) = (Instant::now(), ProcessTime::now());
-            program.run().map_err(one)?;
+            program.run().map_err(said)?;
             let wall = u64::try_from(wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let processor = u64::try_from(processor.elapsed().as_nanos()).unwrap_or(u64::MAX);
             times.push((wall, processor));
@@ -88,12 +88,8 @@ fn serve(
     }
 }
 
-/// What `error` says.
-fn one(error: Diagnostic) -> String {
-    all(vec![error])
-}
-
-fn all(errors: Vec<Diagnostic>) -> String {
+/// What `errors` say.
+fn said(errors: Diagnostics) -> String {
     let lines = errors.into_iter().map(|error| format!("{}: {}", error.code, error.message));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -102,23 +98,23 @@ fn all(errors: Vec<Diagnostic>) -> String {
 fn load(folder: &Path, threads: usize, registry: &Registry) -> Result<Program, String> {
     let path = folder.join("model.onnx");
     let import = onnx_frontend::import(&path, &onnx_frontend::Options::default(), registry);
-    let mut module = import.map_err(all)?.module;
+    let mut module = import.map_err(said)?.module;
     let found = relay::inference::infer_module(&mut module, registry);
-    if found.iter().any(Diagnostic::is_error) {
-        return Err(all(found));
+    if found.has_errors() {
+        return Err(said(found));
     }
-    ir_core::verify(&module, registry).map_err(all)?;
-    let target = targets(registry).parse(&format!("c{{threads={threads}}}")).map_err(one)?;
-    let mut remarks = Vec::new();
+    ir_core::verify(&module, registry).map_err(said)?;
+    let target = targets(registry).parse(&format!("c{{threads={threads}}}")).map_err(said)?;
+    let mut remarks = Diagnostics::new();
     let options = BuildOptions { threads, ..BuildOptions::new(&*target) };
     let built = Program::build(module, registry, &options, &mut remarks);
-    let (mut program, _) = built.map_err(all)?;
+    let (mut program, _) = built.map_err(said)?;
     let mut inputs: Vec<TensorData> = Vec::new();
     for index in 0..program.inputs().len() {
         let path = folder.join(format!("in_{index}.npy"));
-        let arrays = arrays::load(&path).map_err(one)?;
+        let arrays = arrays::load(&path).map_err(said)?;
         inputs.extend(arrays.into_values());
     }
-    program.set_inputs(&inputs).map_err(one)?;
+    program.set_inputs(&inputs).map_err(said)?;
     Ok(program)
 }

@@ -12,7 +12,7 @@ use cpu_time::ThreadTime;
 use examples::graphs;
 use ir_core::text::Style;
 use ir_core::text::module::{parse, print};
-use ir_core::{Diagnostic, FuncMut, Interrupt, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, FuncMut, Interrupt, Module, Registry, SourceMap};
 use relay::inference::infer_module;
 use rewrites::cost::CostModel;
 use rewrites::eqsat::{Report, Settings, optimize_noted};
@@ -105,7 +105,7 @@ fn explain(only: Option<&str>) -> ExitCode {
 }
 
 /// A row of the table of certificates: saturation with and without one, and checking it.
-fn certificate(text: &str, registry: &Registry) -> Result<String, Vec<Diagnostic>> {
+fn certificate(text: &str, registry: &Registry) -> Result<String, Diagnostics> {
     let (mut module, found) = parse("graph", text, registry);
     errors(found)?;
     errors(infer_module(&mut module, registry))?;
@@ -126,19 +126,19 @@ fn certificate(text: &str, registry: &Registry) -> Result<String, Vec<Diagnostic
     let text = format!("{HEADER}{}", noted.2);
     let start = ThreadTime::now();
     let mut steps = 0;
-    for part in parts("certificate", &text).map_err(|error| vec![error])? {
+    for part in parts("certificate", &text)? {
         let body =
             |module: &Module| module.items.get(&part.name).and_then(|item| item.body.clone());
         let (Some(body), Some(rewritten)) = (body(&before), body(&module)) else { continue };
         let verdict = replay(&part, &body, Some((&rewritten, None)), &rules, registry);
-        steps += verdict.map_err(|error| vec![error])?.steps.len();
+        steps += verdict?.steps.len();
     }
     let check = milliseconds(start);
     Ok(format!("{steps:6} {:9} {without:7.1} {with:17.1} {check:6.1}", text.len()))
 }
 
 /// A row of the table, from text to text.
-fn measure(text: &str, names: &[String], registry: &Registry) -> Result<String, Vec<Diagnostic>> {
+fn measure(text: &str, names: &[String], registry: &Registry) -> Result<String, Diagnostics> {
     let start = ThreadTime::now();
     let (mut module, found) = parse("graph", text, registry);
     errors(found)?;
@@ -150,7 +150,7 @@ fn measure(text: &str, names: &[String], registry: &Registry) -> Result<String, 
     let mut out = Vec::new();
     let printed = print(&module, registry, &Style::default(), &mut out);
     if let Err(error) = printed {
-        return Err(vec![Diagnostic::error("E0000", error.to_string())]);
+        return Err(Diagnostic::error("E0000", error.to_string()).into());
     }
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     let (before, after) = report.cost;
@@ -178,7 +178,7 @@ fn saturate(
     rules: &RuleSet,
     registry: &Registry,
     explain: bool,
-) -> Result<(Report, usize, String), Vec<Diagnostic>> {
+) -> Result<(Report, usize, String), Diagnostics> {
     let signatures = module.signatures();
     let mut result = (Report::default(), 0, String::new());
     for (name, item) in &mut module.items {
@@ -206,14 +206,14 @@ fn saturate(
         let settings = Settings { phases: None, budget, model, extraction, dump: false };
         let mut recorder = explain.then(|| Recorder::new(&function));
         let report = optimize_noted(&mut function, rules, settings, recorder.as_mut());
-        let report = report.map_err(|error| vec![*error])?;
+        let report = report?;
         let explained = recorder.map(|recorder| recorder.finish(&function, rules)).transpose();
-        let explained = explained.map_err(|error| vec![error])?;
+        let explained = explained?;
         result = (report, operations, explained.map_or(String::new(), |explained| explained.text));
     }
     Ok(result)
 }
 
-fn errors(found: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
-    if found.iter().any(Diagnostic::is_error) { Err(found) } else { Ok(()) }
+fn errors(found: Diagnostics) -> Result<(), Diagnostics> {
+    if found.has_errors() { Err(found) } else { Ok(()) }
 }

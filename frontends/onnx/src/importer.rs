@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use ir_core::{
-    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Diagnostic, Dim, Effects, InferCx,
-    InsertPoint, Item, Loc, LocData, Module, NameHint, OpId, OpParts, Registry, SmallVec, Stop,
-    Symbol, TensorData, TensorType, Type, TypeData, ValueId,
+    Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Diagnostic, Diagnostics, Dim, Effects,
+    InferCx, InsertPoint, Item, Loc, LocData, Module, NameHint, OpId, OpParts, Registry, SmallVec,
+    Stop, Symbol, TensorData, TensorType, Type, TypeData, ValueId,
 };
 use relay::interpreter::{EvalCx, Evaluate};
 use relay::language::{FUNC, OUTPUT_NAMES};
@@ -57,7 +57,7 @@ pub(crate) enum Fault {
     /// An extent that must be known is not.
     Open(String),
     /// The same, reported at a node inside.
-    Reported(Box<Diagnostic>),
+    Reported(Diagnostics),
 }
 
 impl From<String> for Fault {
@@ -72,15 +72,15 @@ impl From<&str> for Fault {
     }
 }
 
-impl From<Box<Diagnostic>> for Fault {
-    fn from(diagnostic: Box<Diagnostic>) -> Fault {
-        Fault::Reported(diagnostic)
+impl From<Diagnostics> for Fault {
+    fn from(found: Diagnostics) -> Fault {
+        Fault::Reported(found)
     }
 }
 
 impl From<WireError> for Fault {
     fn from(error: WireError) -> Fault {
-        Fault::Reported(Box::new(crate::damaged(&error)))
+        Fault::Reported(crate::damaged(&error).into())
     }
 }
 
@@ -101,7 +101,7 @@ enum Applied {
     Inserted(ValueId),
 }
 
-type Reported<T> = Result<T, Box<Diagnostic>>;
+type Reported<T> = Result<T, Diagnostics>;
 
 /// A model while it is imported.
 pub(crate) struct Importer<'a> {
@@ -226,7 +226,7 @@ impl<'a> Importer<'a> {
             let known: Vec<Symbol> = self.open_names().collect();
             if !known.contains(&name) {
                 let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
-                return Err(Box::new(unknown_dim(name.as_str(), &known)));
+                return Err(unknown_dim(name.as_str(), &known).into());
             }
         }
         Ok(())
@@ -239,7 +239,7 @@ impl<'a> Importer<'a> {
         match outputs.as_slice() {
             [] => {
                 let message = "the graph has no outputs";
-                Err(Box::new(Diagnostic::error("E0806", message)))
+                Err(Diagnostics::from(Diagnostic::error("E0806", message)))
             }
             [one] => Ok(self.materialize(one)),
             many => Ok(self.tuple(many)),
@@ -280,13 +280,13 @@ impl<'a> Importer<'a> {
     fn initializers(&mut self, graph: &Graph<'a>) -> Reported<()> {
         if let Some(offset) = graph.sparse_initializer {
             let message = format!("sparse constants are not supported, at byte {offset}");
-            return Err(Box::new(Diagnostic::error("E0805", message)));
+            return Err(Diagnostics::from(Diagnostic::error("E0805", message)));
         }
         for tensor in &graph.initializers {
             let data = self.load(tensor).map_err(|message| {
                 let (name, offset) = (tensor.name, tensor.range.start);
                 let message = format!("constant `{name}`, at byte {offset}: {message}");
-                Box::new(Diagnostic::error("E0805", message))
+                Diagnostics::from(Diagnostic::error("E0805", message))
             })?;
             self.define(tensor.name, Value::Constant(data));
         }
@@ -302,7 +302,7 @@ impl<'a> Importer<'a> {
         let fault = |message: String| {
             let (name, offset) = (input.name, input.offset);
             let message = format!("input `{name}`, at byte {offset}: {message}");
-            Box::new(Diagnostic::error("E0806", message))
+            Diagnostics::from(Diagnostic::error("E0806", message))
         };
         match &input.ty {
             ValueType::Tensor(element, Some(extents)) => {
@@ -364,15 +364,15 @@ impl<'a> Importer<'a> {
             let converted = self.node(node);
             self.loc = outer;
             converted.map_err(|fault| match fault {
-                Fault::Reported(diagnostic) => diagnostic,
-                Fault::Message(message) => Box::new(node_error(node, message)),
+                Fault::Reported(found) => found,
+                Fault::Message(message) => node_error(node, message).into(),
                 Fault::Open(message) => {
                     let known = |name: &&str| self.options.dims.contains_key(*name);
                     let names: Vec<Symbol> = self.open_names().collect();
                     let names = names.iter().map(|name| name.as_str());
                     let mut error = node_error(node, message);
                     error.help = crate::dim_help(names.filter(|name| !known(name)));
-                    Box::new(error)
+                    error.into()
                 }
             })?;
         }
@@ -409,7 +409,7 @@ impl<'a> Importer<'a> {
         let outputs = graph.outputs.iter().map(|output| {
             self.lookup(output.name).map_err(|message| {
                 let message = format!("output, at byte {}: {message}", output.offset);
-                Box::new(Diagnostic::error("E0806", message))
+                Diagnostics::from(Diagnostic::error("E0806", message))
             })
         });
         outputs.collect()

@@ -34,7 +34,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use indexmap::IndexMap;
-use ir_core::{Diagnostic, Module, Registry, TensorData};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData};
 use rustc_hash::FxBuildHasher;
 
 pub use codes::CODES;
@@ -76,23 +76,21 @@ pub struct Import {
 ///
 /// # Errors
 /// A diagnostic where it cannot be read.
-pub fn map(path: &Path) -> Result<Bytes, Diagnostic> {
-    file::map(path).map_err(|error| {
-        let message = format!("cannot read `{}`: {}", path.display(), plain(&error));
-        Diagnostic::error("E0800", message)
-    })
+pub fn map(path: &Path) -> Result<Bytes, Diagnostics> {
+    file::map(path)
+        .map_err(|error| {
+            let message = format!("cannot read `{}`: {}", path.display(), plain(&error));
+            Diagnostic::error("E0800", message)
+        })
+        .map_err(Diagnostics::from)
 }
 
 /// The module of the model at `path`.
 ///
 /// # Errors
 /// Diagnostics where it cannot be read or imported.
-pub fn import(
-    path: &Path,
-    options: &Options,
-    registry: &Registry,
-) -> Result<Import, Vec<Diagnostic>> {
-    let bytes = map(path).map_err(|error| vec![error])?;
+pub fn import(path: &Path, options: &Options, registry: &Registry) -> Result<Import, Diagnostics> {
+    let bytes = map(path)?;
     import_bytes(&bytes, Some(path), options, registry)
 }
 
@@ -106,10 +104,10 @@ pub fn import_bytes(
     path: Option<&Path>,
     options: &Options,
     registry: &Registry,
-) -> Result<Import, Vec<Diagnostic>> {
-    let model = Model::read(bytes).map_err(|error| vec![damaged(&error)])?;
+) -> Result<Import, Diagnostics> {
+    let model = Model::read(bytes).map_err(|error| damaged(&error))?;
     let Some(graph) = &model.graph else {
-        return Err(vec![no_graph()]);
+        return Err(no_graph().into());
     };
     let opset = opset(&model);
     if !OPSETS.contains(&opset) {
@@ -117,14 +115,14 @@ pub fn import_bytes(
         let message =
             format!("expected version {least} to {greatest} of the operator set, found {opset}");
         let help = "export the model again with another opset version";
-        return Err(vec![Diagnostic::error("E0807", message).help(help)]);
+        return Err(Diagnostic::error("E0807", message).help(help).into());
     }
-    if let Some(diagnostic) = unsupported(bytes, graph).map_err(|error| vec![damaged(&error)])? {
-        return Err(vec![diagnostic]);
+    if let Some(diagnostic) = unsupported(bytes, graph).map_err(|error| damaged(&error))? {
+        return Err(diagnostic.into());
     }
     let files = Files::new(bytes, path);
     let importer = Importer::new(registry, bytes, files, opset, options);
-    importer.run(graph).map_err(|error| vec![*error])
+    importer.run(graph)
 }
 
 /// How to set the extents `names` of a model on the command line; `None` where there are none.

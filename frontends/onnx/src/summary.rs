@@ -1,7 +1,7 @@
 //! What a model is, without importing it.
 
 use indexmap::IndexSet;
-use ir_core::Diagnostic;
+use ir_core::Diagnostics;
 use ir_core::tensor::tensor_bytes;
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
@@ -61,9 +61,9 @@ pub struct SummaryOperator {
 ///
 /// # Errors
 /// A diagnostic where it is no model.
-pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostic> {
+pub fn summarize(file: &[u8]) -> Result<Summary, Diagnostics> {
     let model = Model::read(file).map_err(|error| damaged(&error))?;
-    let Some(graph) = &model.graph else { return Err(no_graph()) };
+    let Some(graph) = &model.graph else { return Err(no_graph().into()) };
     let operators = histogram(file, graph).map_err(|error| damaged(&error))?;
     let mut operators: Vec<SummaryOperator> = operators
         .into_iter()

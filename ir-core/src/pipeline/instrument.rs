@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::body::Rewrite;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::Diagnostics;
 use crate::intern::Symbol;
 use crate::module::Module;
 use crate::registry::Registry;
@@ -81,8 +81,8 @@ pub trait Instrument {
         module: &Module,
         result: &StepResult<'_>,
         log: &mut dyn io::Write,
-    ) -> io::Result<Vec<Diagnostic>> {
+    ) -> io::Result<Diagnostics> {
         let _ = (cx, module, result, log);
-        Ok(vec![])
+        Ok(Diagnostics::new())
     }
 }

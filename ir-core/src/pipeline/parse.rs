@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::intern::Symbol;
 use crate::location::Span;
 use crate::pass::{OptionField, PassDef, PassInstance, unknown_option};
@@ -89,7 +89,7 @@ struct Frame<'a> {
 impl Pipeline {
     /// The pipeline that `text` describes. The error lies in the file [`PIPELINE_FILE`]; one in a
     /// named pipeline lies where that is named.
-    pub fn parse(text: &str, registry: &Registry) -> Result<Pipeline, Diagnostic> {
+    pub fn parse(text: &str, registry: &Registry) -> Result<Pipeline, Diagnostics> {
         let located = |frame: Option<(&str, &str, &Range<usize>)>, mistake: Mistake| {
             let at = frame.map_or(mistake.at.clone(), |(_, _, origin)| origin.clone());
             let diagnostic = Mistake { at, ..mistake }.diagnostic(PIPELINE_FILE);
@@ -135,7 +135,7 @@ impl Pipeline {
                 None
             };
             if let Some(mistake) = fault {
-                return Err(located(place, mistake));
+                return Err(located(place, mistake).into());
             }
             let origin = outer.map_or(entry.name.clone(), |(_, origin)| origin);
             let inner = entries(&alias.text)
@@ -223,11 +223,10 @@ fn configure<T>(
             Some(registry) => (field.settle)(&setting.value, registry),
             None => Ok(setting.value.clone()),
         };
-        let value = settled.map_err(|error| Mistake {
-            at: setting.value_at.clone(),
-            code: error.code,
-            message: error.message,
-            help: error.help,
+        let value = settled.map_err(|found| {
+            let error = found.into_iter().next().expect("a value is refused for a reason");
+            let Diagnostic { code, message, help, .. } = error;
+            Mistake { at: setting.value_at.clone(), code, message, help }
         })?;
         let option = (key.to_string(), value);
         // Each option is tried on its own, so that the error lies at the option at fault.
@@ -260,7 +259,7 @@ pub fn choose<T>(
     kind: &str,
     unknown: &'static str,
     choices: &[Choice<T>],
-) -> Result<T, Diagnostic> {
+) -> Result<T, Diagnostics> {
     let made = entries(text).and_then(|entries| {
         let names = choices.iter().map(|choice| choice.name);
         let listing = || format!("there are {}", names.clone().collect::<Vec<_>>().join(", "));
@@ -280,7 +279,9 @@ pub fn choose<T>(
         };
         configure(text, entry, &format!("{kind} `{name}`"), choice.options, None, choice.make)
     });
-    made.map(|(_, made)| made).map_err(|mistake| mistake.diagnostic(&format!("<{kind}>")))
+    made.map(|(_, made)| made)
+        .map_err(|mistake| mistake.diagnostic(&format!("<{kind}>")))
+        .map_err(Diagnostics::from)
 }
 
 /// A position in a pipeline text.

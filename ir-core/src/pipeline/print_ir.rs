@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::Diagnostics;
 use crate::module::Module;
 use crate::registry::Registry;
 
@@ -89,7 +89,7 @@ impl Instrument for PrintIr<'_> {
         module: &Module,
         result: &StepResult<'_>,
         log: &mut dyn io::Write,
-    ) -> io::Result<Vec<Diagnostic>> {
+    ) -> io::Result<Diagnostics> {
         let step = cx.step;
         if self.after.holds(cx) || (self.after_change && result.changed) {
             writeln!(log, "// ----- after {step} -----")?;
@@ -105,6 +105,6 @@ impl Instrument for PrintIr<'_> {
                 writeln!(log, "// ----- after {step}: no difference -----")?;
             }
         }
-        Ok(vec![])
+        Ok(Diagnostics::new())
     }
 }

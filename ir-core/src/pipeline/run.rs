@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::body::{Body, EditLimit, Endless, Rewrite, Tally, WatchOptions};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::files::FilesRead;
 use crate::fingerprint;
 use crate::intern::Symbol;
@@ -77,7 +77,7 @@ pub struct Report {
     /// How it ended.
     pub outcome: Outcome,
     /// Findings, in pipeline order and in item order within a pass.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
     /// What each pass that ran did, in order.
     pub steps: Vec<StepReport>,
     /// Texts that the findings point into, besides the program's.
@@ -92,7 +92,14 @@ impl Report {
     /// A run without passes that ended like this.
     pub fn new(outcome: Outcome) -> Report {
         let (sources, files) = (SourceMap::default(), FilesRead::default());
-        Report { outcome, diagnostics: vec![], steps: vec![], sources, files, explanations: vec![] }
+        Report {
+            outcome,
+            diagnostics: Diagnostics::new(),
+            steps: vec![],
+            sources,
+            files,
+            explanations: vec![],
+        }
     }
 
     /// Whether a pass changed how numbers are rounded.
@@ -152,7 +159,7 @@ struct Finished {
 /// What a pass says about one item or the module.
 #[derive(Default)]
 struct Findings {
-    diagnostics: Vec<Diagnostic>,
+    diagnostics: Diagnostics,
     statistics: Statistics,
     sources: SourceMap,
     files: FilesRead,
@@ -259,7 +266,7 @@ pub fn run(
                 instrument.rewritten(cx, module, &rewrites, log)?;
             }
         }
-        let failed = findings.diagnostics.iter().any(Diagnostic::is_error);
+        let failed = findings.diagnostics.has_errors();
         report.diagnostics.extend(findings.diagnostics);
         report.diagnostics.extend(findings.cut.then(|| cut_diagnostic(step)));
         report.steps.push(StepReport {
@@ -298,7 +305,7 @@ pub fn run(
         let mut broken = false;
         for instrument in &mut *instruments {
             let found = instrument.after(cx, module, &result, log)?;
-            broken |= found.iter().any(Diagnostic::is_error);
+            broken |= found.has_errors();
             report.diagnostics.extend(found);
         }
         if broken {
@@ -357,7 +364,7 @@ fn collect(
     registry: &Registry,
     threads: usize,
     options: &RunOptions,
-    work: impl FnOnce(&mut PassContext<'_>) -> Result<(), Diagnostic>,
+    work: impl FnOnce(&mut PassContext<'_>) -> Result<(), Diagnostics>,
 ) -> Findings {
     let mut cx = PassContext::new(registry, threads);
     cx.sources = options.sources.clone();
@@ -373,7 +380,7 @@ fn collect(
     let PassContext { mut diagnostics, statistics, sources, files, log, explanations, .. } = cx;
     let crash = match result {
         Ok(done) => {
-            diagnostics.extend(done.err());
+            diagnostics.extend(done.err().into_iter().flatten());
             None
         }
         Err(message) => Some(Crash { pass, item, message, backtrace }),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::Diagnostics;
 use crate::intern::Symbol;
 use crate::module::Module;
 
@@ -111,7 +111,7 @@ impl Instrument for Timing {
         _module: &Module,
         result: &StepResult<'_>,
         _log: &mut dyn io::Write,
-    ) -> io::Result<Vec<Diagnostic>> {
+    ) -> io::Result<Diagnostics> {
         let items = result.items;
         self.rows.push(Row {
             name: cx.step.to_string(),
@@ -120,6 +120,6 @@ impl Instrument for Timing {
             functions: items.len(),
             slowest: items.iter().max_by_key(|item| item.time).map(|item| (item.name, item.time)),
         });
-        Ok(vec![])
+        Ok(Diagnostics::new())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::module::Module;
 use crate::registry::Registry;
 
@@ -10,12 +10,12 @@ use super::{Instrument, StepCx, StepResult};
 
 /// Verifies the module after every pass that changed it, and names the pass that broke it.
 pub struct VerifyEach<'a> {
-    check: &'a dyn Fn(&Module, &Registry) -> Vec<Diagnostic>,
+    check: &'a dyn Fn(&Module, &Registry) -> Diagnostics,
 }
 
 impl<'a> VerifyEach<'a> {
     /// Verifies with `check`, which returns what is wrong.
-    pub fn new(check: &'a dyn Fn(&Module, &Registry) -> Vec<Diagnostic>) -> VerifyEach<'a> {
+    pub fn new(check: &'a dyn Fn(&Module, &Registry) -> Diagnostics) -> VerifyEach<'a> {
         VerifyEach { check }
     }
 }
@@ -27,12 +27,12 @@ impl Instrument for VerifyEach<'_> {
         module: &Module,
         result: &StepResult<'_>,
         _log: &mut dyn io::Write,
-    ) -> io::Result<Vec<Diagnostic>> {
+    ) -> io::Result<Diagnostics> {
         if !result.changed {
-            return Ok(vec![]);
+            return Ok(Diagnostics::new());
         }
         let mut found = (self.check)(module, cx.registry);
-        if found.iter().any(Diagnostic::is_error) {
+        if found.has_errors() {
             let name = cx.step.def.name;
             let message = format!("pass `{name}` broke the program; it was well formed before");
             found.push(

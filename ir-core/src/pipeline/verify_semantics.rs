@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::module::Module;
 use crate::registry::Registry;
 
@@ -21,7 +21,7 @@ pub trait Oracle {
         &mut self,
         module: &Module,
         registry: &Registry,
-    ) -> Result<Self::Results, Diagnostic>;
+    ) -> Result<Self::Results, Diagnostics>;
 
     /// How `now` differs from `expected`, where it does by more than rounding. With `finite`,
     /// floats that are infinite or NaN in `expected` may be any.
@@ -45,7 +45,7 @@ pub trait Oracle {
 /// NaN. Where it does, the passes after it are compared with what it gave.
 pub struct VerifySemantics<O: Oracle> {
     oracle: O,
-    expected: Option<Result<O::Results, Diagnostic>>,
+    expected: Option<Result<O::Results, Diagnostics>>,
 }
 
 impl<O: Oracle> VerifySemantics<O> {
@@ -74,20 +74,21 @@ impl<O: Oracle> Instrument for VerifySemantics<O> {
         module: &Module,
         result: &StepResult<'_>,
         _log: &mut dyn io::Write,
-    ) -> io::Result<Vec<Diagnostic>> {
+    ) -> io::Result<Diagnostics> {
         let expected = match &mut self.expected {
             Some(Ok(expected)) => expected,
             // The program that was read has no results: said once, and nothing to compare with.
-            Some(Err(error)) if cx.index == 0 => {
-                let mut warning = error.clone();
-                warning.severity = crate::Severity::Warning;
+            Some(Err(found)) if cx.index == 0 => {
                 let note = "results are not compared: the program that was read has none";
-                return Ok(vec![warning.note(note)]);
+                return Ok(found.clone().map(|mut warning| {
+                    warning.severity = crate::Severity::Warning;
+                    warning.note(note)
+                }));
             }
-            _ => return Ok(vec![]),
+            _ => return Ok(Diagnostics::new()),
         };
         if !result.changed {
-            return Ok(vec![]);
+            return Ok(Diagnostics::new());
         }
         let name = cx.step.def.name;
         let fault = |what: String| {
@@ -96,15 +97,15 @@ impl<O: Oracle> Instrument for VerifySemantics<O> {
         };
         Ok(match self.oracle.evaluate(module, cx.registry) {
             Ok(now) => match self.oracle.difference(expected, &now, result.rounds) {
-                Some(what) => vec![fault(what)],
+                Some(what) => fault(what).into(),
                 None => {
                     if result.rounds {
                         self.oracle.adopt(expected, now);
                     }
-                    vec![]
+                    Diagnostics::new()
                 }
             },
-            Err(error) => vec![fault(error.message)],
+            Err(found) => found.map(|error| fault(error.message)),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! A position in a text, and the errors found so far: what parsers are written with.
 
 use super::lexer::{Lexer, Token, TokenKind};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::intern::Symbol;
 use crate::location::Span;
 
@@ -23,7 +23,7 @@ pub struct Cursor<'t> {
     /// Start of the last bad token that was reported, to report each once.
     reported: Option<u32>,
     /// What was found so far.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
 }
 
 impl<'t> Cursor<'t> {
@@ -40,7 +40,7 @@ impl<'t> Cursor<'t> {
             depth: 0,
             end: "the end of the text",
             reported: None,
-            diagnostics: Vec::new(),
+            diagnostics: Diagnostics::new(),
         }
     }
 

@@ -32,7 +32,7 @@ pub use syntax::{
     Syntaxes,
 };
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::intern::Symbol;
 use crate::location::Span;
 use crate::module::{Module, Signature, Signatures};
@@ -42,12 +42,13 @@ use reading::Reader;
 
 /// Reads `text`, the content of `file`. All errors are reported; an item with errors keeps its
 /// signature and has no body. Types that the text leaves out stay unknown.
-pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
+pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Diagnostics) {
     let mut module = Module::new();
     let file = module.sources.add(file, text);
     let readings = read_pieces(file, text, registry);
     let declared = Declared::of(&readings);
-    let (mut diagnostics, mut items) = (Vec::new(), Vec::with_capacity(declared.owners.len()));
+    let mut items = Vec::with_capacity(declared.owners.len());
+    let mut diagnostics = Diagnostics::new();
     for (place, part) in parts(&readings) {
         let name = part.item.as_ref().map(|read| read.name);
         let owns = name.is_some_and(|name| declared.owners.get(&name) == Some(&place));

@@ -26,7 +26,7 @@ use super::numbered::Numbered;
 use super::types::parse_type;
 use crate::attributes::AttrDict;
 use crate::body::{Binding, Body, InsertPoint, MAX_OPERANDS, MAX_RESULTS, NameHint, OpParts};
-use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ids::{BlockId, OpId, ValueId};
 use crate::intern::Symbol;
 use crate::location::Loc;
@@ -36,7 +36,7 @@ use crate::types::Type;
 
 /// Parses a module. It holds what could be read, whatever else is wrong; check the diagnostics
 /// for errors. Attributes of registered operations are brought into their normal form.
-pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
+pub fn parse(file: &str, text: &str, registry: &Registry) -> (Module, Diagnostics) {
     parse_with(file, text, registry, MAX_OPERANDS)
 }
 
@@ -46,7 +46,7 @@ fn parse_with(
     text: &str,
     registry: &Registry,
     max_operands: usize,
-) -> (Module, Vec<Diagnostic>) {
+) -> (Module, Diagnostics) {
     let mut parser = Parser {
         max_operands,
         cursor: Cursor::new(file, text),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ir_core::text::module;
-use ir_core::{Diagnostic, Item, Module, Signature, SourceMap, Span, Symbol};
+use ir_core::{Diagnostic, Diagnostics, Item, Module, Signature, SourceMap, Span, Symbol};
 use salsa::Setter;
 
 use crate::language::Language;
@@ -269,10 +269,10 @@ impl Snapshot {
     }
 
     /// Everything that is wrong, in the order in which the front end reports it.
-    pub fn diagnostics(&self, checks: Checks) -> Vec<Diagnostic> {
+    pub fn diagnostics(&self, checks: Checks) -> Diagnostics {
         let db = &self.db;
         let language = &*db.language;
-        let mut found: Vec<Diagnostic> = Vec::new();
+        let mut found: Diagnostics = Diagnostics::new();
         let is_wrong = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
         for slot in &self.layout.slots {
             let linked = queries::link(db, slot.piece);
@@ -283,7 +283,7 @@ impl Snapshot {
             return found;
         }
         let index = queries::index(db);
-        let mut types: Vec<Diagnostic> = Vec::new();
+        let mut types: Diagnostics = Diagnostics::new();
         for (name, entry) in index.iter() {
             if language.is_shared(entry.kind) {
                 let wrong = queries::check_shared(db, Name::new(db, *name));

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ir_core::{Body, Diagnostic, Effects, Item, Registry, Signature, Signatures, Symbol};
+use ir_core::{
+    Body, Diagnostic, Diagnostics, Effects, Item, Registry, Signature, Signatures, Symbol,
+};
 
 /// What an item mentions.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -38,7 +40,7 @@ pub trait Language: Send + Sync {
     fn is_shared(&self, kind: Symbol) -> bool;
 
     /// What is wrong with shared item `name`.
-    fn check_shared(&self, name: Symbol, shared: &Arc<Signatures>) -> Vec<Diagnostic>;
+    fn check_shared(&self, name: Symbol, shared: &Arc<Signatures>) -> Diagnostics;
 
     /// Whether types in items of `kind` are inferred.
     fn is_inferred(&self, kind: Symbol) -> bool;
@@ -48,11 +50,8 @@ pub trait Language: Send + Sync {
     fn open_callees(&self, signature: &Signature, body: &Body) -> Option<Vec<Symbol>>;
 
     /// Infers the types of items that refer to each other, or of one.
-    fn infer(
-        &self,
-        group: &mut [(Symbol, Signature, Arc<Body>)],
-        scope: &dyn Scope,
-    ) -> Vec<Diagnostic>;
+    fn infer(&self, group: &mut [(Symbol, Signature, Arc<Body>)], scope: &dyn Scope)
+    -> Diagnostics;
 
     /// What a checked item mentions.
     fn mentions(&self, item: &Item) -> Mentions;

@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 use ir_core::graph::strongly_connected;
 use ir_core::text::module::{self, Linked, Metadata, Outline, ReadItem, Reading};
 use ir_core::{
-    Body, Diagnostic, Fingerprint, Item, Signature, Signatures, Span, Symbol, fingerprint,
+    Body, Diagnostics, Fingerprint, Item, Signature, Signatures, Span, Symbol, fingerprint,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -348,7 +348,7 @@ pub(crate) struct Group<'db> {
 #[derive(Debug)]
 pub(crate) struct Inferred {
     pub(crate) items: Vec<(Symbol, Signature, Arc<Body>)>,
-    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) diagnostics: Diagnostics,
 }
 
 /// The types of an item and of those that it is inferred with: the first of these, and what was
@@ -441,9 +441,9 @@ pub(crate) fn signatures_for(db: &dyn Db, mentions: &Mentions) -> Arc<Signatures
 }
 
 #[salsa::tracked(returns(deref))]
-pub(crate) fn verify<'db>(db: &'db dyn Db, name: Name<'db>) -> Vec<Diagnostic> {
+pub(crate) fn verify<'db>(db: &'db dyn Db, name: Name<'db>) -> Diagnostics {
     db.log().note(Query::Verify, || name.symbol(db).to_string());
-    let Some(item) = typed(db, name) else { return Vec::new() };
+    let Some(item) = typed(db, name) else { return Diagnostics::new() };
     let language = db.language();
     let signatures = signatures_for(db, &language.mentions(&item));
     ir_core::verify::verify_item(name.symbol(db), &item, &signatures, language.registry())
@@ -451,7 +451,7 @@ pub(crate) fn verify<'db>(db: &'db dyn Db, name: Name<'db>) -> Vec<Diagnostic> {
 
 /// What is wrong with a shared item by what all share.
 #[salsa::tracked(returns(deref))]
-pub(crate) fn check_shared<'db>(db: &'db dyn Db, name: Name<'db>) -> Vec<Diagnostic> {
+pub(crate) fn check_shared<'db>(db: &'db dyn Db, name: Name<'db>) -> Diagnostics {
     db.language().check_shared(name.symbol(db), &shared(db).0)
 }
 

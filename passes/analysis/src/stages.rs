@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ir_core::pass::PassInstance;
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, catch_panic, run};
-use ir_core::{Diagnostic, FilesRead, Item, Module, Signature, Symbol};
+use ir_core::{Diagnostic, Diagnostics, FilesRead, Item, Module, Signature, Symbol};
 
 use crate::Snapshot;
 use crate::log::Query;
@@ -29,7 +29,7 @@ fn stages_of<'db>(db: &'db dyn Db, passes: &[String]) -> Stages<'db> {
 pub(crate) struct After {
     item: Item,
     /// What the last of the passes found.
-    diagnostics: Vec<Diagnostic>,
+    diagnostics: Diagnostics,
     /// The files that all of the passes read.
     files: FilesRead,
     /// Whether the last of the passes, or one before it, failed on this item.
@@ -52,13 +52,23 @@ pub(crate) fn after<'db>(
             let before = after(db, name, stages_of(db, before))?;
             let (item, files) = (before.item.clone(), before.files.clone());
             if before.failed {
-                return Some(Arc::new(After { item, diagnostics: vec![], files, failed: true }));
+                return Some(Arc::new(After {
+                    item,
+                    diagnostics: Diagnostics::new(),
+                    files,
+                    failed: true,
+                }));
             }
             (item, files)
         }
     };
     if item.body.is_none() {
-        return Some(Arc::new(After { item, diagnostics: vec![], files, failed: false }));
+        return Some(Arc::new(After {
+            item,
+            diagnostics: Diagnostics::new(),
+            files,
+            failed: false,
+        }));
     }
     let language = db.language();
     let mentions = language.mentions(&item);
@@ -92,7 +102,7 @@ pub(crate) fn after<'db>(
         let (options, mut log) = (RunOptions::default(), Vec::new());
         match run(&pipeline, &mut module, language.registry(), options, &mut [], &mut log) {
             Ok(report) => Ok(report),
-            Err(error) => Err(Diagnostic::error("E0710", error.to_string())),
+            Err(error) => Err(Diagnostic::error("E0710", error.to_string()).into()),
         }
     });
     let (diagnostics, failed) = match result {
@@ -100,8 +110,8 @@ pub(crate) fn after<'db>(
             files.extend(&report.files);
             (report.diagnostics, report.outcome != Outcome::Done)
         }
-        Ok(Err(diagnostic)) => (vec![diagnostic], true),
-        Err(message) => (vec![Diagnostic::error("E0710", message)], true),
+        Ok(Err(found)) => (found, true),
+        Err(message) => (Diagnostics::from(Diagnostic::error("E0710", message)), true),
     };
     let item = match failed {
         true => item,
@@ -125,7 +135,7 @@ pub struct Optimized {
     /// The items; incomplete where something failed.
     pub module: Module,
     /// In pipeline order, and in item order within a pass.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
     /// The files that passes read. They are not looked at again: where one is another now, ask a
     /// new database.
     pub files: FilesRead,
@@ -144,7 +154,8 @@ impl Snapshot {
         let passes: Vec<String> = own.iter().map(ToString::to_string).collect();
         let names = self.items();
         let (module, files) = (Module::new(), FilesRead::default());
-        let mut optimized = Optimized { module, diagnostics: vec![], files, done: true };
+        let mut optimized =
+            Optimized { module, diagnostics: Diagnostics::new(), files, done: true };
         optimized.module.sources = self.sources();
         if let [_, ..] = passes.as_slice() {
             self.each(&names, threads, |snapshot, name| {
@@ -187,8 +198,8 @@ impl Snapshot {
         let options = RunOptions { threads, ..RunOptions::default() };
         let mut log = Vec::new();
         match Pipeline::parse(&text.join(","), registry) {
-            Err(diagnostic) => {
-                optimized.diagnostics.push(diagnostic);
+            Err(found) => {
+                optimized.diagnostics.extend(found);
                 optimized.done = false;
             }
             Ok(pipeline) => {

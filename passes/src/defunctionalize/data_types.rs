@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
-    AttrDict, Body, Diagnostic, Item, Module, OpFields, OpId, PassResult, Symbol, Type, TypeData,
-    TypeParam, ValueId,
+    AttrDict, Body, Diagnostic, Diagnostics, Item, Module, OpFields, OpId, PassResult, Symbol,
+    Type, TypeData, TypeParam, ValueId,
 };
 use relay::language::{AdtDecl, Construct, Constructor, FUNC, Match, Pattern, TYPE};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -132,7 +132,7 @@ impl Copies<'_> {
     }
 
     /// `ty` with the copies of data types. Recursion is bounded by the depth of types.
-    fn ty(&mut self, ty: Type) -> Result<Type, Diagnostic> {
+    fn ty(&mut self, ty: Type) -> Result<Type, Diagnostics> {
         if !ty.facts().has_named {
             return Ok(ty);
         }
@@ -167,7 +167,7 @@ impl Copies<'_> {
         &mut self,
         name: Symbol,
         arguments: &[TypeParam],
-    ) -> Result<Option<usize>, Diagnostic> {
+    ) -> Result<Option<usize>, Diagnostics> {
         let Some(adt) = self.declarations.get(&name).filter(|_| self.dependent.contains(&name))
         else {
             return Ok(None);
@@ -186,7 +186,7 @@ impl Copies<'_> {
             let message = format!("`{name}` holds itself with other types again and again");
             return Err(Diagnostic::error("E0610", message).help(
                 "a data type that holds functions must hold itself with the types it is used with",
-            ));
+            ).into());
         }
         let constructors: Vec<Symbol> = adt.constructors.iter().map(|made| made.name).collect();
         let constructors = constructors.into_iter().map(|made| self.fresh(made)).collect();
@@ -198,19 +198,19 @@ impl Copies<'_> {
     }
 
     /// The copy of the data type `ty`, as it was; `None` where it stays.
-    fn copy_of(&mut self, ty: Type) -> Result<Option<&Copy>, Diagnostic> {
+    fn copy_of(&mut self, ty: Type) -> Result<Option<&Copy>, Diagnostics> {
         let TypeData::Named { name, params } = ty.data() else { return Ok(None) };
         let arguments = params.iter().map(|param| match param {
             TypeParam::Type(ty) => Ok(TypeParam::Type(self.ty(*ty)?)),
             other => Ok(*other),
         });
-        let arguments = arguments.collect::<Result<Vec<TypeParam>, Diagnostic>>()?;
+        let arguments = arguments.collect::<Result<Vec<TypeParam>, Diagnostics>>()?;
         let place = self.applied(*name, &arguments)?;
         Ok(place.map(|place| &self.copies[place]))
     }
 
     /// What constructor `name` of the data type `ty`, as it was, is called.
-    fn constructor(&mut self, ty: Type, name: Symbol) -> Result<Symbol, Diagnostic> {
+    fn constructor(&mut self, ty: Type, name: Symbol) -> Result<Symbol, Diagnostics> {
         let place = self.places.get(&name).copied();
         let copy = self.copy_of(ty)?;
         let renamed = copy.zip(place).and_then(|(copy, place)| copy.constructors.get(place));
@@ -231,7 +231,7 @@ impl Copies<'_> {
     }
 
     /// `pattern` for values of type `ty`, as it was. Recursion is bounded by the depth of patterns.
-    fn pattern(&mut self, pattern: &Pattern, ty: Type) -> Result<Pattern, Diagnostic> {
+    fn pattern(&mut self, pattern: &Pattern, ty: Type) -> Result<Pattern, Diagnostics> {
         let parts = match pattern {
             Pattern::Wildcard | Pattern::Variable => return Ok(pattern.clone()),
             Pattern::Constructor(name, _) => self.fields(ty, *name),
@@ -240,7 +240,7 @@ impl Copies<'_> {
                 _ => vec![],
             },
         };
-        let mut renamed = |patterns: &[Pattern]| -> Result<Vec<Pattern>, Diagnostic> {
+        let mut renamed = |patterns: &[Pattern]| -> Result<Vec<Pattern>, Diagnostics> {
             let types = parts.iter().copied().chain(std::iter::repeat(Type::unknown()));
             patterns.iter().zip(types).map(|(part, ty)| self.pattern(part, ty)).collect()
         };
@@ -278,11 +278,11 @@ impl Copies<'_> {
     }
 
     /// The attributes of `op` with the names of copies, where it names constructors.
-    fn renamed(&mut self, body: &Body, op: OpId) -> Result<Option<AttrDict>, Diagnostic> {
+    fn renamed(&mut self, body: &Body, op: OpId) -> Result<Option<AttrDict>, Diagnostics> {
         if let Some(form) = body.view::<Match>(op) {
             let ty = body.ty(form.data);
             let patterns = form.patterns.iter().map(|pattern| self.pattern(pattern, ty));
-            let patterns = patterns.collect::<Result<Vec<Pattern>, Diagnostic>>()?;
+            let patterns = patterns.collect::<Result<Vec<Pattern>, Diagnostics>>()?;
             return Ok(Some(Match { patterns, ..form }.attrs()));
         }
         let name = match (body.view::<Construct>(op), body.view::<Constructor>(op)) {

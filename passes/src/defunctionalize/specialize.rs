@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use ir_core::{
-    Body, Diagnostic, EntityId, FunctionType, InsertPoint, Item, Module, OpId, Span, Symbol, Type,
-    TypeData, TypeParam, ValueId, ValueMap,
+    Body, Diagnostic, Diagnostics, EntityId, FunctionType, InsertPoint, Item, Module, OpId, Span,
+    Symbol, Type, TypeData, TypeParam, ValueId, ValueMap,
 };
 use relay::language::{Call, Constructor, FUNC, Fn, Global, Operator};
 use relay::types::free_parameters;
@@ -40,7 +40,7 @@ struct Copies {
 pub(super) fn specialize(
     module: &mut Module,
     dependent: &FxHashSet<Symbol>,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     let mut copies = Copies::default();
     let is_plain = |item: &Item| item.signature.op == FUNC && !is_polymorphic(item.signature.ty);
     let plain = module.items.iter().filter(|(_, item)| is_plain(item));
@@ -61,7 +61,7 @@ pub(super) fn specialize(
             .flat_map(|op| body.results(op).map(move |value| (op, value)))
             .find(|(_, value)| is_polymorphic(body.ty(*value)) && !body.is_unused(*value))
         {
-            return Err(polymorphic(&body, base, op, body.ty(value)));
+            return Err(polymorphic(&body, base, op, body.ty(value)).into());
         }
         if let Some(item) = module.items.get_mut(&name) {
             item.body = Some(Arc::new(body));
@@ -116,7 +116,7 @@ fn specialize_uses(
     body: &mut Body,
     copies: &mut Copies,
     pending: &mut VecDeque<Symbol>,
-) -> Result<bool, (OpId, Diagnostic)> {
+) -> Result<bool, (OpId, Diagnostics)> {
     let mut changed = false;
     let ops: Vec<OpId> = body.walk().collect();
     for op in ops {
@@ -225,7 +225,7 @@ fn copy_function(
     arguments: Vec<TypeParam>,
     copies: &mut Copies,
     pending: &mut VecDeque<Symbol>,
-) -> Result<Symbol, Diagnostic> {
+) -> Result<Symbol, Diagnostics> {
     if let Some(copy) = copies.names.get(&(name, arguments.clone())) {
         return Ok(*copy);
     }
@@ -238,9 +238,9 @@ fn copy_function(
         |param: &TypeParam| matches!(param, TypeParam::Type(ty) if ty.facts().parts > MAX_PARTS);
     if *depth > MAX_NESTED_COPIES || *count > MAX_COPIES || arguments.iter().any(large) {
         let message = format!("`@{name}` uses itself with other types again and again");
-        return Err(Diagnostic::error("E0610", message).help(
-            "a function that takes functions must use itself with the types it is used with",
-        ));
+        return Err(Diagnostic::error("E0610", message)
+            .help("a function that takes functions must use itself with the types it is used with")
+            .into());
     }
     let copy = module.fresh_name(name.as_str());
     copies.nesting.insert(copy, nesting);

@@ -28,7 +28,7 @@ mod write;
 
 use std::ops::Range;
 
-use ir_core::{BlockId, Diagnostic, FuncMut};
+use ir_core::{BlockId, Diagnostics, FuncMut};
 use rewrites::proof::Recorder;
 use rustc_hash::FxHashMap;
 
@@ -104,7 +104,7 @@ pub(super) fn search(
     groups: &Groups,
     solver: &Solver<'_>,
     recorder: Option<&mut Recorder>,
-) -> Result<Found, Box<Diagnostic>> {
+) -> Result<Found, Diagnostics> {
     let seeds = groups.members();
     let ops = |members: &[usize]| kernels::Kernel {
         members: members.iter().map(|node| graph.nodes[*node].op).collect(),
@@ -156,7 +156,7 @@ fn improve(
     solver: &Solver<'_>,
     found: &mut Found,
     mut notes: Option<&mut Notes<'_>>,
-) -> Result<(), Box<Diagnostic>> {
+) -> Result<(), Diagnostics> {
     let work = WORK * (100 + program.values.len() as u64);
     let (solved, ahead) = (FxHashMap::default(), FxHashMap::default());
     let mut solutions = Solutions { solver, solved, ahead, work };
@@ -228,7 +228,7 @@ impl Solutions<'_> {
         window: &Window,
         cost: f64,
         found: &mut Found,
-    ) -> Result<Option<Solution>, Box<Diagnostic>> {
+    ) -> Result<Option<Solution>, Diagnostics> {
         found.windows += 1;
         if let Some(cheaper) = self.solved.get(window) {
             return Ok(cheaper.clone());

@@ -17,7 +17,9 @@ mod choices;
 mod operands;
 mod stability;
 
-use ir_core::{AttrDict, DType, DTypeKind, Diagnostic, Registry, Symbol, TensorData, Type};
+use ir_core::{
+    AttrDict, DType, DTypeKind, Diagnostic, Diagnostics, Registry, Symbol, TensorData, Type,
+};
 use relay::interpreter::{EvalCx, Evaluate, Value, approx_equal};
 use rewrites::codes::{REFUTED, UNTRIED};
 use rewrites::family::{expansions, has_families};
@@ -47,7 +49,7 @@ const FAMILIES: [usize; 2] = [2, 3];
 
 /// What is wrong in `text`, which is the file of rules `file`: what cannot be read, and rules that up
 /// to `trials` random operands each refute, or that no operands fit.
-pub fn faults(file: &str, text: &str, registry: &Registry, trials: u32) -> Vec<Diagnostic> {
+pub fn faults(file: &str, text: &str, registry: &Registry, trials: u32) -> Diagnostics {
     let (rules, mut found) = parse(file, text, registry);
     found.extend(rules.iter().filter_map(|rule| check(rule, registry, trials).error));
     found
@@ -265,7 +267,7 @@ impl Trial<'_> {
         let plan = plan(operands, asked, found, self.registry, self.functions);
         let (may_be_narrow, reason) = match plan {
             Err(Refusal::Condition) => return Outcome::Skipped,
-            Err(Refusal::IllTyped(error)) => (false, error.message),
+            Err(Refusal::IllTyped(found)) => (false, found.to_string()),
             Ok(plan) => match operands.evaluate(&plan) {
                 Err(message) => (false, format!("the right side fails: {message}")),
                 Ok(made) => {

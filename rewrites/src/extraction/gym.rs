@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ir_core::{Diagnostic, SmallVec, Span, Symbol};
+use ir_core::{Diagnostic, Diagnostics, SmallVec, Span, Symbol};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::{Error, MapAccess, Visitor};
@@ -89,17 +89,17 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawNodes<'a> {
 ///
 /// # Errors
 /// JSON that is not of the format, twice the same id, and children and roots that do not exist.
-pub fn read(file: &str, text: &str) -> Result<Gym, Vec<Diagnostic>> {
+pub fn read(file: &str, text: &str) -> Result<Gym, Diagnostics> {
     let file = Symbol::new(file);
     let raw: RawGym<'_> =
-        serde_json::from_str(text).map_err(|error| vec![malformed(file, text, &error)])?;
+        serde_json::from_str(text).map_err(|error| malformed(file, text, &error))?;
     let place = Place { file, text };
     let entries = &raw.nodes.0;
     let mut class_of_name: FxHashMap<&str, Class> = FxHashMap::default();
     let mut names: Vec<&str> = Vec::new();
     let mut members: Vec<Vec<usize>> = Vec::new();
     let mut class_of_id: FxHashMap<&str, Class> = FxHashMap::default();
-    let mut errors = Vec::new();
+    let mut errors = Diagnostics::new();
     for (at, (id, node)) in entries.iter().enumerate() {
         let class = *class_of_name.entry(&node.eclass.0).or_insert_with(|| {
             names.push(&node.eclass.0);

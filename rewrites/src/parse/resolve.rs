@@ -2,14 +2,14 @@
 
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::registry::Arity;
-use ir_core::{AttrDict, Diagnostic, OpDef, Registry, Span, Symbol};
+use ir_core::{AttrDict, Diagnostic, Diagnostics, OpDef, Registry, Span, Symbol};
 
 use crate::codes;
 use crate::family::has_siblings;
 use crate::rule::{Expr, Node, NodeId, OpNode, Rest, Rule, Sample};
 
 /// Whether there is a dialect `name`.
-pub(super) fn dialect(registry: &Registry, name: &str, span: Span) -> Result<(), Diagnostic> {
+pub(super) fn dialect(registry: &Registry, name: &str, span: Span) -> Result<(), Diagnostics> {
     let known: Vec<&str> = registry.dialects().map(|dialect| dialect.name).collect();
     if known.contains(&name) {
         return Ok(());
@@ -17,7 +17,7 @@ pub(super) fn dialect(registry: &Registry, name: &str, span: Span) -> Result<(),
     let help = did_you_mean(name, known.iter().copied())
         .unwrap_or_else(|| format!("the dialects are {}", known.join(", ")));
     let message = format!("unknown dialect `{name}`");
-    Err(Diagnostic::error(codes::OPERATION, message).at(span).help(help))
+    Err(Diagnostic::error(codes::OPERATION, message).at(span).help(help).into())
 }
 
 /// The full name of the operation that is written `written`.
@@ -44,9 +44,9 @@ pub(super) fn operation(
 }
 
 /// Brings literal attributes into their canonical form, and reports what does not fit.
-pub(super) fn fields(registry: &Registry, op: &mut OpNode) -> Vec<Diagnostic> {
-    let Some(def) = registry.def(op.name) else { return vec![] };
-    let mut found = Vec::new();
+pub(super) fn fields(registry: &Registry, op: &mut OpNode) -> Diagnostics {
+    let Some(def) = registry.def(op.name) else { return Diagnostics::new() };
+    let mut found = Diagnostics::new();
     let default = |key: &Symbol| def.attr(key.as_str())?.default.map(|default| default());
     op.defaults = op.attrs.iter().map(|(key, _)| default(key)).collect();
     let error = |message: String| Diagnostic::error(codes::ATTRIBUTES, message).at(op.span);
@@ -96,7 +96,7 @@ pub(super) fn fields(registry: &Registry, op: &mut OpNode) -> Vec<Diagnostic> {
 }
 
 /// What is wrong with a rule whose parts are resolved.
-pub(super) fn faults(rule: &Rule) -> Vec<Diagnostic> {
+pub(super) fn faults(rule: &Rule) -> Diagnostics {
     let mut found = direction(rule);
     if found.is_empty() && rule.bidirectional {
         found = direction(&rule.reversed())
@@ -115,8 +115,8 @@ pub(super) fn faults(rule: &Rule) -> Vec<Diagnostic> {
     found
 }
 
-fn direction(rule: &Rule) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+fn direction(rule: &Rule) -> Diagnostics {
+    let mut found = Diagnostics::new();
     let left = rule.reachable(rule.left.iter().map(|equation| equation.node));
     let mut values = vec![false; rule.values.len()];
     let mut attributes = vec![false; rule.attributes.len()];
@@ -245,8 +245,8 @@ pub(super) fn unbound(
 }
 
 /// Every equation after the first is found from what is bound before it.
-fn connection(rule: &Rule) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+fn connection(rule: &Rule) -> Diagnostics {
+    let mut found = Diagnostics::new();
     let mut bound = vec![false; rule.values.len()];
     for (index, equation) in rule.left.iter().enumerate() {
         let known = |node: &NodeId| matches!(rule.node(*node), Node::Value(var) if bound[var.0]);

@@ -4,7 +4,7 @@ use ir_core::diagnostics::did_you_mean;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::TokenKind;
 use ir_core::text::types::{TypeName, parse_type};
-use ir_core::{Attr, Diagnostic, RuleArgument, Span, Symbol, Type};
+use ir_core::{Attr, Diagnostic, Diagnostics, RuleArgument, Span, Symbol, Type};
 
 use super::{Parser, half_family, resolve};
 use crate::codes;
@@ -126,24 +126,24 @@ impl Parser<'_> {
 }
 
 /// Adds `samples` to those of `rule`; what does not fit it.
-pub(super) fn attach(rule: &mut Rule, samples: &[Written]) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+pub(super) fn attach(rule: &mut Rule, samples: &[Written]) -> Diagnostics {
+    let mut found = Diagnostics::new();
     for sample in samples {
         match fitting(rule, sample) {
             Ok(sample) => rule.samples.push(sample),
-            Err(error) => found.push(*error),
+            Err(errors) => found.extend(errors),
         }
     }
     found
 }
 
 /// `sample` with the variable of `rule` that it names.
-fn fitting(rule: &Rule, sample: &Written) -> Result<Sample, Box<Diagnostic>> {
+fn fitting(rule: &Rule, sample: &Written) -> Result<Sample, Diagnostics> {
     let variable = |names: &[Symbol], sigil: &str| {
         let place = names.iter().position(|name| *name == sample.name);
-        place.map(Var).ok_or_else(|| {
-            Box::new(resolve::unbound(sigil, sample.name, sample.span, names.iter().copied()))
-        })
+        place
+            .map(Var)
+            .ok_or_else(|| resolve::unbound(sigil, sample.name, sample.span, names.iter().copied()))
     };
     match &sample.what {
         What::Attributes(choices) => {
@@ -153,7 +153,7 @@ fn fitting(rule: &Rule, sample: &Written) -> Result<Sample, Box<Diagnostic>> {
             let var = variable(&rule.values, "%")?;
             match rule.families.get(var.0) == Some(family) {
                 true => Ok(Sample::Type(var, *ty)),
-                false => Err(Box::new(half_family(sample.name.as_str(), sample.span))),
+                false => Err(half_family(sample.name.as_str(), sample.span).into()),
             }
         }
     }

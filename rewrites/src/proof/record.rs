@@ -3,7 +3,8 @@
 
 use ir_core::pass::{Explanation, Place};
 use ir_core::{
-    AttrDict, Body, Diagnostic, FuncMut, Registry, SmallVec, Span, Symbol, Type, ValueId,
+    AttrDict, Body, Diagnostic, Diagnostics, FuncMut, Registry, SmallVec, Span, Symbol, Type,
+    ValueId,
 };
 
 use crate::codes;
@@ -409,7 +410,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Where it does not follow from what was noted, which is an error of the compiler.
-    pub fn finish(mut self, f: &FuncMut<'_>, rules: &RuleSet) -> Result<Explanation, Diagnostic> {
+    pub fn finish(mut self, f: &FuncMut<'_>, rules: &RuleSet) -> Result<Explanation, Diagnostics> {
         let name = self.name;
         let error = |reason: &str| {
             let message = format!("the rewriting of @{name} cannot be explained: {reason}");
@@ -417,7 +418,7 @@ impl Recorder {
             Diagnostic::error(codes::UNEXPLAINED, message).at(f.base()).help(help)
         };
         if let Some(reason) = &self.failed {
-            return Err(error(reason));
+            return Err(error(reason).into());
         }
         let before = (&self.source, &self.entered);
         let uses = program::uses(before, f.body, &mut self.terms, f.registry);
@@ -430,7 +431,7 @@ impl Recorder {
                 continue;
             }
             if !self.terms.equal(used.before, used.after) {
-                return Err(error("a result is not equal to what it was"));
+                return Err(error("a result is not equal to what it was").into());
             }
             slice.term(used.after);
             slice.equal(used.before, used.after);
@@ -439,7 +440,9 @@ impl Recorder {
         let needed = slice.finish().ok_or_else(|| error("an equality has no reason"))?;
         changed.sort_unstable();
         changed.dedup();
-        self.write(&needed, &changed, rules, f.registry).ok_or_else(|| error("a step is gone"))
+        self.write(&needed, &changed, rules, f.registry)
+            .ok_or_else(|| error("a step is gone"))
+            .map_err(Diagnostics::from)
     }
 
     fn write(

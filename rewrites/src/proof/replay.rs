@@ -1,7 +1,7 @@
 //! Checking a certificate: each of its steps is made again from the program, and nothing that its
 //! maker knew is taken for granted.
 
-use ir_core::{Body, Diagnostic, Registry, Span, Symbol};
+use ir_core::{Body, Diagnostic, Diagnostics, Registry, Span, Symbol};
 
 use crate::codes;
 use crate::library::RuleSet;
@@ -75,7 +75,7 @@ impl<'t> Text<'t> {
 ///
 /// # Errors
 /// Where it does not begin as one, or ends too early.
-pub fn parts<'t>(file: &str, text: &'t str) -> Result<Vec<Part<'t>>, Diagnostic> {
+pub fn parts<'t>(file: &str, text: &'t str) -> Result<Vec<Part<'t>>, Diagnostics> {
     let file = Symbol::new(file);
     let mut start = 0;
     let mut lines = text.split_inclusive('\n').map(|line| {
@@ -87,7 +87,7 @@ pub fn parts<'t>(file: &str, text: &'t str) -> Result<Vec<Part<'t>>, Diagnostic>
     if header.is_none_or(|line| line.text != HEADER.trim_end()) {
         let at = header.unwrap_or(Text { text: "", file, start: 0 });
         let help = "`relay-opt --explain-rewrites=FILE` writes certificates";
-        return Err(at.expected("`certificate 1`").help(help));
+        return Err(at.expected("`certificate 1`").help(help).into());
     }
     let mut parts: Vec<Part<'_>> = Vec::new();
     let mut open = false;
@@ -101,14 +101,14 @@ pub fn parts<'t>(file: &str, text: &'t str) -> Result<Vec<Part<'t>>, Diagnostic>
                 open = true;
             }
             None if open => {}
-            _ if open => return Err(line.expected("`end` before the next function")),
-            _ => return Err(line.expected("`function @name, N values`")),
+            _ if open => return Err(line.expected("`end` before the next function").into()),
+            _ => return Err(line.expected("`function @name, N values`").into()),
         }
         parts.iter_mut().next_back().iter_mut().for_each(|part| part.lines.push(line));
         open &= line.text != "end";
     }
     match open {
-        true => Err(last.expected("`end`: the certificate is cut off after this line")),
+        true => Err(last.expected("`end`: the certificate is cut off after this line").into()),
         false => Ok(parts),
     }
 }
@@ -155,9 +155,9 @@ pub fn replay(
     rewritten: Option<(&Body, Option<Span>)>,
     rules: &RuleSet,
     registry: &Registry,
-) -> Result<Verdict, Diagnostic> {
+) -> Result<Verdict, Diagnostics> {
     let Some((first, lines)) = part.lines.split_first() else {
-        return Err(Diagnostic::error(codes::CERTIFICATE, "the certificate is empty"));
+        return Err(Diagnostic::error(codes::CERTIFICATE, "the certificate is empty").into());
     };
     let mut replay =
         Replay { store: Store::new(body, rules, registry), steps: vec![], results: vec![] };
@@ -178,7 +178,7 @@ pub fn replay(
         } else if line.text == "round" || line.text == "end" {
             replay.store.end_round();
         } else {
-            return Err(line.expected("`let`, `round`, `step`, `result` or `end`"));
+            return Err(line.expected("`let`, `round`, `step`, `result` or `end`").into());
         }
     }
     if let Some((rewritten, base)) = rewritten {
@@ -196,7 +196,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     /// `function @main, 12 values`.
-    fn function(&self, line: Text<'_>) -> Result<(), Diagnostic> {
+    fn function(&self, line: Text<'_>) -> Result<(), Diagnostics> {
         let count = line
             .text
             .rsplit_once(", ")
@@ -207,21 +207,25 @@ impl Replay<'_> {
             Some(_) => {
                 let message = format!("the function of this program has {found} values");
                 let help = "give the program as it was before the pass";
-                Err(line.wrong(codes::UNPROVEN, message).help(help))
+                Err(line.wrong(codes::UNPROVEN, message).help(help).into())
             }
-            None => Err(line.expected("`function @name, N values`")),
+            None => Err(line.expected("`function @name, N values`").into()),
         }
     }
 
-    fn term(&self, number: u32, at: Text<'_>) -> Result<Term, Diagnostic> {
-        self.store.names.term(number).ok_or_else(|| {
-            let message = format!("`%{number}` is not made by the program or an earlier step");
-            at.wrong(codes::STEP, message)
-        })
+    fn term(&self, number: u32, at: Text<'_>) -> Result<Term, Diagnostics> {
+        self.store
+            .names
+            .term(number)
+            .ok_or_else(|| {
+                let message = format!("`%{number}` is not made by the program or an earlier step");
+                at.wrong(codes::STEP, message)
+            })
+            .map_err(Diagnostics::from)
     }
 
     /// `%7 = op(%1, %2) : type`.
-    fn define(&mut self, line: Text<'_>) -> Result<(), Diagnostic> {
+    fn define(&mut self, line: Text<'_>) -> Result<(), Diagnostics> {
         let form = || line.expected("`%N = operation(%A, %B) : type`");
         let (_, rest) = line.name().ok_or_else(form)?;
         let rest = rest.after(" = ").ok_or_else(form)?;
@@ -232,27 +236,28 @@ impl Replay<'_> {
             let operand = Text { text: operand, ..line };
             let (number, end) = operand.name().ok_or_else(form)?;
             if !end.text.is_empty() {
-                return Err(form());
+                return Err(form().into());
             }
             of_line.push(self.term(number, line)?);
         }
         let Some(kind) = self.store.kind(name, tail) else {
             let message = "this operation is neither in the program nor made by an earlier step";
-            return Err(line.wrong(codes::STEP, message.to_string()));
+            return Err(line.wrong(codes::STEP, message.to_string()).into());
         };
         let term = self.store.add_numbered(kind, of_line);
         self.same(line, &self.store.definition(Line { term, swapped: false }))
     }
 
     /// That a line is what it has to be.
-    fn same(&self, line: Text<'_>, expected: &str) -> Result<(), Diagnostic> {
+    fn same(&self, line: Text<'_>, expected: &str) -> Result<(), Diagnostics> {
         match line.text == expected {
             true => Ok(()),
             false => {
                 let message = "this does not follow".to_string();
                 Err(line
                     .wrong(codes::STEP, message)
-                    .note(format!("expected `{}`", expected.trim())))
+                    .note(format!("expected `{}`", expected.trim()))
+                    .into())
             }
         }
     }
@@ -263,7 +268,7 @@ impl Replay<'_> {
         line: Text<'_>,
         rest: Text<'_>,
         lines: &[Text<'_>],
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<(), Diagnostics> {
         let number = self.steps.len() + 1;
         let what = rest.after(&format!("{number}: "));
         let what = what.ok_or_else(|| line.expected(&format!("`step {number}: rule`")))?;
@@ -277,7 +282,7 @@ impl Replay<'_> {
                     what.text.split(' ').skip(1).map(str::parse).collect();
                 Origin::Group(places.map_err(|_| what.expected("`group` and numbers"))?)
             }
-            _ => return Err(what.expected("the name of a rule")),
+            _ => return Err(what.expected("the name of a rule").into()),
         };
         let is_left = |line: &&Text<'_>| line.text.starts_with("  from ");
         let count = lines.iter().take_while(is_left).count();
@@ -305,12 +310,12 @@ impl Replay<'_> {
                 None => {
                     let expected = expected.trim();
                     let message = format!("step {number} does not say `{expected}`");
-                    return Err(line.wrong(codes::STEP, message));
+                    return Err(line.wrong(codes::STEP, message).into());
                 }
             }
         }
         if let Some(more) = then.get(expected.len()) {
-            return Err(more.wrong(codes::STEP, "this does not follow".to_string()));
+            return Err(more.wrong(codes::STEP, "this does not follow".to_string()).into());
         }
         let text_of = |prefix: &str| {
             let lines = lines.iter().filter_map(|line| line.text.strip_prefix(prefix));
@@ -330,7 +335,7 @@ impl Replay<'_> {
     }
 
     /// `  from %5 = op(%1, %2) : type`: a term, whose operands may be swapped.
-    fn line(&self, line: Text<'_>) -> Result<Line, Diagnostic> {
+    fn line(&self, line: Text<'_>) -> Result<Line, Diagnostics> {
         let name = line.after("  from ").and_then(Text::name);
         let (number, _) = name.ok_or_else(|| line.expected("`from %N = ...`"))?;
         let term = self.term(number, line)?;
@@ -346,7 +351,7 @@ impl Replay<'_> {
     }
 
     /// `result %3 = %9`.
-    fn result(&mut self, line: Text<'_>) -> Result<(), Diagnostic> {
+    fn result(&mut self, line: Text<'_>) -> Result<(), Diagnostics> {
         let names = line.name().and_then(|(before, rest)| {
             let (after, end) = rest.after(" = ")?.name()?;
             end.text.is_empty().then_some((before, after))
@@ -355,7 +360,7 @@ impl Replay<'_> {
         let (before, after) = (self.term(before, line)?, self.term(after, line)?);
         if !self.store.terms.equal(before, after) {
             let message = "the steps do not show that these are equal".to_string();
-            return Err(line.wrong(codes::UNPROVEN, message));
+            return Err(line.wrong(codes::UNPROVEN, message).into());
         }
         self.results.push((before, after));
         Ok(())
@@ -368,7 +373,7 @@ impl Replay<'_> {
         body: &Body,
         rewritten: &Body,
         base: Option<Span>,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<(), Diagnostics> {
         let Store { terms, values, registry, .. } = &mut self.store;
         let at = |op| rewritten.loc(op).span(base).unwrap_or(line.span());
         let uses = program::uses((body, values), rewritten, terms, registry);
@@ -386,7 +391,7 @@ impl Replay<'_> {
                 let message =
                     format!("the certificate does not show that `{name}` gets what it got before");
                 let error = Diagnostic::error(codes::UNPROVEN, message).at(at(used.op));
-                return Err(error.related(Some(line.span()), "the certificate"));
+                return Err(error.related(Some(line.span()), "the certificate").into());
             }
         }
         Ok(())

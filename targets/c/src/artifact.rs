@@ -11,7 +11,7 @@ mod interface;
 mod surroundings;
 
 use ir_core::tensor::tensor_bytes;
-use ir_core::{DType, Diagnostic, Module, TensorData, Type, Verified};
+use ir_core::{DType, Diagnostic, Diagnostics, Module, TensorData, Type, Verified};
 use target_core::package::{Contents, File, Model};
 use target_core::{ALIGNMENT, Kernel};
 
@@ -34,7 +34,7 @@ struct Tensor {
 }
 
 impl Tensor {
-    fn new(name: &str, field: String, ty: Type) -> Result<Tensor, Diagnostic> {
+    fn new(name: &str, field: String, ty: Type) -> Result<Tensor, Diagnostics> {
         let tensor = ty.as_tensor().and_then(|tensor| {
             let shape = tensor.known_shape()?.to_vec();
             let bytes = tensor_bytes(&shape, tensor.dtype)?;
@@ -42,7 +42,7 @@ impl Tensor {
         });
         let Some((dtype, shape, bytes)) = tensor else {
             let message = format!("`{name}` is of type {ty}, and C takes tensors of known extents");
-            return Err(Diagnostic::error("E0902", message));
+            return Err(Diagnostic::error("E0902", message).into());
         };
         Ok(Tensor { name: name.to_string(), field, ty, dtype, shape, bytes })
     }
@@ -82,11 +82,11 @@ pub(crate) fn package(
     target: &CTarget,
     module: Verified<'_, Module>,
     model: &Model,
-) -> Result<Vec<File>, Vec<Diagnostic>> {
+) -> Result<Vec<File>, Diagnostics> {
     if !codegen::is_name(&model.name) || TAKEN.contains(&model.name.as_str()) {
         let message = format!("`{}` is no name for files and functions in C", model.name);
         let help = "take letters, digits and `_`, and no word of C or name of another file";
-        return Err(vec![Diagnostic::error("E0911", message).help(help)]);
+        return Err(Diagnostic::error("E0911", message).help(help).into());
     }
     let style = Style {
         // No kernel is called like a function of the interface.
@@ -95,7 +95,7 @@ pub(crate) fn package(
         ..target.style(false)
     };
     let source = codegen::generate(module, &style)?;
-    let program = Program::new(target, source, model).map_err(|error| vec![error])?;
+    let program = Program::new(target, source, model)?;
     let mut files = Vec::new();
     let text = |name: String, text: String| File { name, contents: Contents::Text(text) };
     files.push(text(format!("{}.h", model.name), program.header()));
@@ -121,7 +121,7 @@ impl<'a> Program<'a> {
         target: &'a CTarget,
         source: Source,
         model: &'a Model,
-    ) -> Result<Program<'a>, Diagnostic> {
+    ) -> Result<Program<'a>, Diagnostics> {
         let layout = &model.layout;
         let main = source.kernels.iter().find(|kernel| kernel.name == model.main).cloned();
         let fits = |kernel: &Kernel| {
@@ -131,7 +131,7 @@ impl<'a> Program<'a> {
         };
         let Some(main) = main.filter(fits) else {
             let message = format!("there is no kernel `@{}` of these inputs", model.main);
-            return Err(Diagnostic::error("E0910", message));
+            return Err(Diagnostic::error("E0910", message).into());
         };
         let mut params = main.names.iter().zip(&main.params);
         let (mut inputs, mut weights, mut outputs) = (vec![], vec![], vec![]);

@@ -26,7 +26,7 @@ mod ranges;
 mod values;
 
 use indexmap::{IndexMap, IndexSet};
-use ir_core::diagnostics::Diagnostic;
+use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::{Body, Item, Module, Symbol, Verified};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use target_core::Kernel;
@@ -83,7 +83,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 /// The kernels of `module` in C. The errors are those of all kernels.
-pub fn generate(module: Verified<'_, Module>, style: &Style) -> Result<Source, Vec<Diagnostic>> {
+pub fn generate(module: Verified<'_, Module>, style: &Style) -> Result<Source, Diagnostics> {
     let mut sources = generate_parts(module, style, 1)?;
     Ok(sources.swap_remove(0))
 }
@@ -94,7 +94,7 @@ pub fn generate_parts(
     module: Verified<'_, Module>,
     style: &Style,
     parts: usize,
-) -> Result<Vec<Source>, Vec<Diagnostic>> {
+) -> Result<Vec<Source>, Diagnostics> {
     // A compiler takes longer to start than for so many operations.
     const WORTHWHILE: usize = 1000;
     let module = module.get();
@@ -157,9 +157,9 @@ fn kernels_of<'m>(module: &'m Module, style: &Style) -> Kernels<'m> {
 fn write_kernels(
     kernels: &Kernels<'_>,
     style: &Style,
-) -> Result<IndexMap<Symbol, Written, FxBuildHasher>, Vec<Diagnostic>> {
+) -> Result<IndexMap<Symbol, Written, FxBuildHasher>, Diagnostics> {
     let mut callees = Callees::default();
-    let mut errors = Vec::new();
+    let mut errors = Diagnostics::new();
     let mut externals: FxHashMap<String, Vec<String>> = FxHashMap::default();
     let mut written = IndexMap::default();
     let mut pending: Vec<Symbol> = kernels.keys().copied().collect();
@@ -198,9 +198,9 @@ fn write_kernels(
                     callees.known.insert(name, callee);
                     written.insert(name, one);
                 }
-                Err(mut found) => {
+                Err(found) => {
                     callees.known.insert(name, Callee::default());
-                    errors.append(&mut found);
+                    errors.extend(found);
                 }
             }
         }

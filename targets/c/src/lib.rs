@@ -32,7 +32,7 @@ pub mod runtime;
 use std::sync::{Mutex, PoisonError};
 
 use ir_core::pass::OptionValue;
-use ir_core::{Diagnostic, Module, Options, Verified};
+use ir_core::{Diagnostic, Diagnostics, Module, Options, Verified};
 use target_core::package::{File, Model};
 use target_core::{
     Artifact, Buffer, Calibration, Capabilities, CostTable, Executable, Kernel, Registration,
@@ -151,7 +151,7 @@ impl CTarget {
     }
 
     /// The compiler that runs generated code.
-    pub fn compiler(&self) -> Result<Compiler, Diagnostic> {
+    pub fn compiler(&self) -> Result<Compiler, Diagnostics> {
         match &self.options.compiler {
             Some(command) => Compiler::named(command),
             None => Compiler::find(),
@@ -181,8 +181,8 @@ impl CTarget {
         module: Verified<'_, Module>,
         compiler: &Compiler,
         cache: &Cache,
-    ) -> Result<Loaded, Vec<Diagnostic>> {
-        let remedy = runtime::remedy(self, compiler, cache).map_err(|error| vec![error])?;
+    ) -> Result<Loaded, Diagnostics> {
+        let remedy = runtime::remedy(self, compiler, cache)?;
         let mut flags = self.flags();
         flags.extend(remedy.map(str::to_string));
         let mut loaded = self.load_by(module, compiler, &flags, cache)?;
@@ -197,13 +197,12 @@ impl CTarget {
         compiler: &Compiler,
         flags: &[String],
         cache: &Cache,
-    ) -> Result<Loaded, Vec<Diagnostic>> {
+    ) -> Result<Loaded, Diagnostics> {
         // The same number on every machine, so that one cache serves several.
         const FILES: usize = 16;
         let sources = codegen::generate_parts(module, &self.style(true), FILES)?;
         let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
-        let one = |error: Diagnostic| vec![error];
-        let object = cache.shared_object(compiler, flags, &texts).map_err(one)?;
+        let object = cache.shared_object(compiler, flags, &texts)?;
         let mut kernels: Vec<Kernel> =
             sources.into_iter().flat_map(|source| source.kernels).collect();
         let place =
@@ -212,11 +211,10 @@ impl CTarget {
         let hook = codegen::hook_name(&self.options.prefix);
         // What cannot be loaded is made again the next time.
         let library = Library::load(&object, &kernels, &hook)
-            .inspect_err(|_| drop(std::fs::remove_file(&object)))
-            .map_err(one)?;
+            .inspect_err(|_| drop(std::fs::remove_file(&object)))?;
         let threads = self.capabilities.threads;
         let workspaces = Mutex::new(Vec::new());
-        Ok(Loaded { kernels, threads, library, workspaces, remarks: vec![] })
+        Ok(Loaded { kernels, threads, library, workspaces, remarks: Diagnostics::new() })
     }
 }
 
@@ -229,14 +227,14 @@ impl Target for CTarget {
         &self.capabilities
     }
 
-    fn costs(&self) -> Result<CostTable, Diagnostic> {
+    fn costs(&self) -> Result<CostTable, Diagnostics> {
         match self.options.costs {
             CostSource::Default => Ok(self.capabilities.costs()),
             CostSource::Measured => self.calibration()?.find(),
         }
     }
 
-    fn calibration(&self) -> Result<Calibration, Diagnostic> {
+    fn calibration(&self) -> Result<Calibration, Diagnostics> {
         Ok(Calibration {
             target: self.text(),
             machine: Cache::machine().to_string(),
@@ -245,7 +243,7 @@ impl Target for CTarget {
         })
     }
 
-    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>> {
+    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Diagnostics> {
         let source = codegen::generate(module, &self.style(false))?;
         let name = |extension: &str| format!("{}kernels.{extension}", self.options.prefix);
         Ok(vec![
@@ -254,7 +252,7 @@ impl Target for CTarget {
         ])
     }
 
-    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostic> {
+    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostics> {
         let compiler = self.compiler()?;
         let cache = Cache::find()?;
         let mut flags = self.flags();
@@ -266,9 +264,9 @@ impl Target for CTarget {
         Ok(())
     }
 
-    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Vec<Diagnostic>> {
-        let compiler = self.compiler().map_err(|error| vec![error])?;
-        let cache = Cache::find().map_err(|error| vec![error])?;
+    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Diagnostics> {
+        let compiler = self.compiler()?;
+        let cache = Cache::find()?;
         Ok(Box::new(self.load_with(module, &compiler, &cache)?))
     }
 
@@ -276,7 +274,7 @@ impl Target for CTarget {
         &self,
         module: Verified<'_, Module>,
         model: &Model,
-    ) -> Result<Vec<File>, Vec<Diagnostic>> {
+    ) -> Result<Vec<File>, Diagnostics> {
         artifact::package(self, module, model)
     }
 }
@@ -290,7 +288,7 @@ pub struct Loaded {
     /// Workspaces of earlier calls, for later ones.
     workspaces: Mutex<Vec<Buffer>>,
     /// What users should know of how they were made.
-    remarks: Vec<Diagnostic>,
+    remarks: Diagnostics,
 }
 
 impl Executable for Loaded {
@@ -302,13 +300,13 @@ impl Executable for Loaded {
         &self.remarks
     }
 
-    fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic> {
+    fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostics> {
         let Some(index) = self.kernels.iter().position(|one| one.name == kernel) else {
             let names = self.kernels.iter().map(|kernel| kernel.name.as_str());
             let help = ir_core::diagnostics::did_you_mean_with("@", kernel, names);
             let mut error = Diagnostic::error("E0907", format!("no kernel `@{kernel}`"));
             error.help = help;
-            return Err(error);
+            return Err(error.into());
         };
         let bytes = self.kernels[index].workspace;
         let free = || self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);

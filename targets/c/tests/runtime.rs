@@ -106,7 +106,7 @@ fn buffers_are_checked_before_the_call() {
     let verified = verify(&module, &registry).expect("a verified module");
     let loaded = target("host").load_with(verified, &compiler, &cache()).expect("kernels");
     let good = || Buffer::zeroed(32);
-    let code = |result: Result<(), ir_core::Diagnostic>| result.unwrap_err().code;
+    let code = |result: Result<(), ir_core::Diagnostics>| result.unwrap_err().code;
     assert_eq!(code(loaded.call("shift", &mut [good()])), "E0907");
     assert_eq!(code(loaded.call("shift", &mut [good(), Buffer::zeroed(31)])), "E0907");
     let error = loaded.call("shif", &mut [good(), good()]).unwrap_err();
@@ -148,7 +148,7 @@ fn scripted(name: &str, script: &str) -> PathBuf {
 
 /// What loading a kernel by `script` gives: the remarks, or the error.
 #[cfg(unix)]
-fn loaded_by(name: &str, script: &str) -> Result<Vec<ir_core::Diagnostic>, ir_core::Diagnostic> {
+fn loaded_by(name: &str, script: &str) -> Result<ir_core::Diagnostics, ir_core::Diagnostics> {
     let file = scripted(name, script);
     let compiler = Compiler::named(file.to_str().unwrap())?;
     let cache = Cache::at(file.with_file_name("cache"))?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ir_core::files;
 use ir_core::fingerprint::of_bytes;
 use ir_core::pass::OptionValue;
-use ir_core::{CostTable, Diagnostic};
+use ir_core::{CostTable, Diagnostic, Diagnostics};
 
 /// Where the measured costs of a target are kept, and for what.
 ///
@@ -39,13 +39,15 @@ impl Calibration {
     ///
     /// # Errors
     /// `E0905` where it cannot be written.
-    pub fn keep(&self, costs: &CostTable) -> Result<PathBuf, Diagnostic> {
+    pub fn keep(&self, costs: &CostTable) -> Result<PathBuf, Diagnostics> {
         let path = self.path();
         match files::write(&path, self.text(&self.compiler, costs)) {
             Ok(()) => Ok(path),
             Err(error) => {
                 let message = format!("`{}` cannot be written: {error}", path.display());
-                Err(Diagnostic::error("E0905", message).help("make room, or name another folder"))
+                Err(Diagnostic::error("E0905", message)
+                    .help("make room, or name another folder")
+                    .into())
             }
         }
     }
@@ -54,7 +56,7 @@ impl Calibration {
     ///
     /// # Errors
     /// `E0912` where there are none, or they are to be ignored, with the reason.
-    pub fn find(&self) -> Result<CostTable, Diagnostic> {
+    pub fn find(&self) -> Result<CostTable, Diagnostics> {
         let path = self.path();
         let found = match fs::read_to_string(&path) {
             Ok(text) => self.read(&text).map_err(|why| format!("`{}` {why}", path.display())),
@@ -63,11 +65,14 @@ impl Calibration {
             }
             Err(error) => Err(format!("`{}` cannot be read: {error}", path.display())),
         };
-        found.map_err(|why| {
-            let message = format!("no measured costs of `{}`: {why}", self.target);
-            let help = format!("`relay-opt calibrate --target '{}'` measures them", self.target);
-            Diagnostic::error("E0912", message).help(help)
-        })
+        found
+            .map_err(|why| {
+                let message = format!("no measured costs of `{}`: {why}", self.target);
+                let help =
+                    format!("`relay-opt calibrate --target '{}'` measures them", self.target);
+                Diagnostic::error("E0912", message).help(help)
+            })
+            .map_err(Diagnostics::from)
     }
 
     /// The costs that a file with `text` holds, or why they are ignored.

@@ -8,7 +8,9 @@
 use indexmap::IndexSet;
 use ir_core::diagnostics::Label;
 use ir_core::graph::strongly_connected;
-use ir_core::{Body, Diagnostic, Item, Loc, LocData, Module, OpId, SourceMap, Span, Symbol, Type};
+use ir_core::{
+    Body, Diagnostic, Diagnostics, Item, Loc, LocData, Module, OpId, SourceMap, Span, Symbol, Type,
+};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use te::checks::{Site, add_result, drop_checks, hand_on, number, report};
 use te::compute::EXTERN;
@@ -90,14 +92,14 @@ pub fn report_checks(
     main: &str,
     mut sites: Sites,
     checked: bool,
-) -> Result<Vec<CheckedCall>, Vec<Diagnostic>> {
+) -> Result<Vec<CheckedCall>, Diagnostics> {
     if !checked {
         drop_all(module, &sites);
         return Ok(vec![]);
     }
     let main = Symbol::new(main);
     let (mut reporting, mut main_calls) = (Sites::default(), Vec::new());
-    let mut errors = Vec::new();
+    let mut errors = Diagnostics::new();
     for name in callees_first(module) {
         let Some(item) = module.items.get_mut(&name) else { continue };
         let lowered = sites.remove(&name);

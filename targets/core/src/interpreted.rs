@@ -1,6 +1,6 @@
 //! Kernels without a compiler: their loops, interpreted.
 
-use ir_core::{Diagnostic, Module, Symbol, Verified};
+use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Verified};
 use te::interpreter::run_kernel;
 use te::loops::{KERNEL, outputs, parameters};
 
@@ -37,16 +37,16 @@ impl Executable for Interpreted {
         &self.kernels
     }
 
-    fn call(&self, name: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic> {
+    fn call(&self, name: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostics> {
         let misfit = |message: String| Diagnostic::error("E0907", message);
         let kernel = self.kernels.iter().find(|kernel| kernel.name == name);
         let body = self.module.body(Symbol::new(name));
         let (Some(kernel), Some(body)) = (kernel, body) else {
-            return Err(misfit(format!("no kernel `@{name}`")));
+            return Err(misfit(format!("no kernel `@{name}`")).into());
         };
         if buffers.len() != kernel.params.len() {
             let (expected, found) = (kernel.params.len(), buffers.len());
-            return Err(misfit(format!("`@{name}` takes {expected} buffers, found {found}")));
+            return Err(misfit(format!("`@{name}` takes {expected} buffers, found {found}")).into());
         }
         let inputs = buffers.len() - kernel.outputs;
         let mut values = Vec::with_capacity(inputs);
@@ -60,7 +60,7 @@ impl Executable for Interpreted {
         let outputs = outputs.map_err(|error| error.diagnostic(None))?;
         for (buffer, output) in buffers.iter_mut().skip(inputs).zip(&outputs) {
             if buffer.len() != output.bytes().len() {
-                return Err(misfit(format!("a buffer of `@{name}` is no {}", output.ty())));
+                return Err(misfit(format!("a buffer of `@{name}` is no {}", output.ty())).into());
             }
             buffer.as_mut().copy_from_slice(output.bytes());
         }

@@ -22,7 +22,7 @@ pub mod program;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};
-use ir_core::{CostsByName, Diagnostic, Module, Registry, Type, Verified};
+use ir_core::{CostsByName, Diagnostic, Diagnostics, Module, Registry, Type, Verified};
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use calibration::Calibration;
@@ -42,26 +42,26 @@ pub trait Target: Send + Sync {
     /// What kernels cost. The default follows from the capabilities alone, and is the same whatever
     /// was measured; measured costs are for targets whose options ask for them. Errors where these
     /// are missing.
-    fn costs(&self) -> Result<CostTable, Diagnostic> {
+    fn costs(&self) -> Result<CostTable, Diagnostics> {
         Ok(self.capabilities().costs())
     }
 
     /// Where costs that are measured on this machine are kept. Errors where the target keeps none,
     /// or nothing can be measured here.
-    fn calibration(&self) -> Result<Calibration, Diagnostic> {
+    fn calibration(&self) -> Result<Calibration, Diagnostics> {
         let message = format!("the target `{}` keeps no measured costs", self.name());
-        Err(Diagnostic::error("E0912", message).help("its costs follow from its options"))
+        Err(Diagnostic::error("E0912", message).help("its costs follow from its options").into())
     }
 
     /// The kernels of `module` as text. Errors are what the target cannot express.
-    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Vec<Diagnostic>>;
+    fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Diagnostics>;
 
     /// Whether the tools of the target accept `artifacts`. The error holds what they say.
-    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostic>;
+    fn validate(&self, artifacts: &[Artifact]) -> Result<(), Diagnostics>;
 
     /// The kernels of `module`, ready to be called. Errors are those of
     /// [`codegen`](Target::codegen), or say what is missing to run its result here.
-    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Vec<Diagnostic>>;
+    fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Diagnostics>;
 
     /// The files of `model`, whose kernels are `module`, for use without us. Errors are those of
     /// [`codegen`](Target::codegen).
@@ -69,7 +69,7 @@ pub trait Target: Send + Sync {
         &self,
         module: Verified<'_, Module>,
         model: &Model,
-    ) -> Result<Vec<File>, Vec<Diagnostic>>;
+    ) -> Result<Vec<File>, Diagnostics>;
 }
 
 /// A file of generated code.
@@ -110,7 +110,7 @@ pub trait Executable: Send + Sync {
 
     /// Runs `kernel` on its buffers, inputs first, results last. Errors say which buffer does not
     /// fit.
-    fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostic>;
+    fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostics>;
 }
 
 /// Makes a target from `key=value` options. The error is a message.
@@ -184,7 +184,7 @@ impl Targets {
 
     /// The target that `text` names, `name{key=value,flag}`. The error lies in a file called
     /// `<target>` that holds `text`, and suggests what may be meant.
-    pub fn parse(&self, text: &str) -> Result<Box<dyn Target>, Diagnostic> {
+    pub fn parse(&self, text: &str) -> Result<Box<dyn Target>, Diagnostics> {
         let choices: Vec<Choice<Box<dyn Target>>> = self
             .0
             .iter()

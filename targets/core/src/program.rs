@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use ir_core::{Attr, AttrDict, Diagnostic, Item, Module, Symbol, TensorData, Type, ValueId};
+use ir_core::{
+    Attr, AttrDict, Diagnostic, Diagnostics, Item, Module, Symbol, TensorData, Type, ValueId,
+};
 use rustc_hash::FxHashMap;
 use te::checks::{Site, spell_out};
 use te::compute::{EXTERN, FUNC, UPDATE, updates};
@@ -51,7 +53,7 @@ pub fn lower_functions(
     module: &mut Module,
     machine: &Capabilities,
     threads: usize,
-) -> Result<Sites, Vec<Diagnostic>> {
+) -> Result<Sites, Diagnostics> {
     let functions: Vec<Symbol> = module
         .items
         .iter()
@@ -79,7 +81,7 @@ pub fn lower_functions(
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(index, _)| *index);
-    let (mut sites, mut errors) = (Sites::default(), Vec::new());
+    let (mut sites, mut errors) = (Sites::default(), Diagnostics::new());
     for (index, result) in results {
         let name = functions[index];
         match result {
@@ -121,12 +123,12 @@ pub fn lay_out(
     module: &mut Module,
     main: &str,
     checks: Vec<CheckedCall>,
-) -> Result<Layout, Diagnostic> {
+) -> Result<Layout, Diagnostics> {
     let name = Symbol::new(main);
     let missing = || Diagnostic::error("E0910", format!("there is no kernel `@{main}`"));
     let item = module.items.get_mut(&name).ok_or_else(missing)?;
     if item.signature.op.as_str() != KERNEL {
-        return Err(missing());
+        return Err(missing().into());
     }
     let outputs = te::loops::outputs(&item.signature);
     let span = item.signature.span;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
-use ir_core::{Diagnostic, Item, Module, Registry, Signatures, Span, Spread, Type, TypeData};
+use ir_core::{
+    Diagnostic, Diagnostics, Item, Module, Registry, Signatures, Span, Spread, Type, TypeData,
+};
 use relay::arrays::{self, Arrays};
 use relay::interpreter::{Value, check_type, random_value, spreads};
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -100,12 +102,8 @@ impl Parameters {
     ///
     /// # Errors
     /// When the file cannot be read, or arrays do not fit their parameters.
-    pub fn load(
-        &self,
-        path: &Path,
-        found: &mut Vec<Diagnostic>,
-    ) -> Result<Arrays, Vec<Diagnostic>> {
-        let mut errors = Vec::new();
+    pub fn load(&self, path: &Path, found: &mut Diagnostics) -> Result<Arrays, Diagnostics> {
+        let mut errors = Diagnostics::new();
         let mut wanted = |array: &str, ty: Type| {
             let Some(parameter) = self.find(array) else {
                 found.push(self.unknown(array));
@@ -121,7 +119,7 @@ impl Parameters {
             }
             fits
         };
-        let arrays = arrays::load_where(path, &mut wanted).map_err(|error| vec![error])?;
+        let arrays = arrays::load_where(path, &mut wanted)?;
         if errors.is_empty() { Ok(arrays) } else { Err(errors) }
     }
 
@@ -142,8 +140,8 @@ impl Parameters {
         &self,
         given: Given<'_>,
         signatures: &Signatures,
-        found: &mut Vec<Diagnostic>,
-    ) -> Result<Vec<Argument>, Diagnostic> {
+        found: &mut Diagnostics,
+    ) -> Result<Vec<Argument>, Diagnostics> {
         let Given { arrays, constants, seed } = given;
         let mut used = vec![false; arrays.len()];
         let (mut missing, mut arguments) = (Vec::new(), Vec::new());
@@ -180,10 +178,10 @@ impl Parameters {
         let unused = arrays.keys().zip(&used).filter(|(_, used)| !**used);
         found.extend(unused.map(|(array, _)| self.unknown(array)));
         if !missing.is_empty() {
-            return Err(self.missing(missing));
+            return Err(self.missing(missing).into());
         }
         match found.iter().rposition(Diagnostic::is_error) {
-            Some(last) => Err(found.remove(last)),
+            Some(last) => Err(found.remove(last).into()),
             None => Ok(arguments),
         }
     }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use ir_core::{CostTable, DType, Diagnostic, Registry, TensorData, verify};
+use ir_core::{CostTable, DType, Diagnostic, Diagnostics, Registry, TensorData, verify};
 use relay::inference::infer_module;
 use target_core::Target;
 
@@ -37,11 +37,11 @@ const SECONDS: f64 = 0.1;
 const RUNS: usize = 5;
 
 /// Measures the costs of `target`. Errors are those of building and loading kernels.
-pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Measured, Vec<Diagnostic>> {
+pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Measured, Diagnostics> {
     let (launch, copies) = memory(target, registry)?;
-    let rate = |text: &str, operations: usize| -> Result<f64, Vec<Diagnostic>> {
+    let rate = |text: &str, operations: usize| -> Result<f64, Diagnostics> {
         let mut program = program(text, target, registry)?;
-        let seconds = fastest(|| program.run()).map_err(|error| vec![error])?;
+        let seconds = fastest(|| program.run())?;
         Ok(operations as f64 / (seconds - launch * 1e-6).max(1e-9) / 1e9)
     };
     let vector = format!("Tensor[({ELEMENTS}), float32]");
@@ -81,7 +81,7 @@ fn chain() -> String {
 fn memory(
     target: &dyn Target,
     registry: &Registry,
-) -> Result<(f64, Vec<(usize, f64)>), Vec<Diagnostic>> {
+) -> Result<(f64, Vec<(usize, f64)>), Diagnostics> {
     let machine = target.capabilities();
     let (lanes, threads) = (machine.lanes(32), machine.threads.max(1));
     // Larger than all caches, and not so large that a small machine suffers.
@@ -99,7 +99,7 @@ fn memory(
     let loaded = target.load(verify(&module, registry)?)?;
     let kernel = |name: &str, numbers: usize| {
         let mut buffers = buffers(&[numbers, numbers]);
-        fastest(|| loaded.call(name, &mut buffers)).map_err(|error| vec![error])
+        fastest(|| loaded.call(name, &mut buffers))
     };
     let launch = kernel("launches", threads)? * 1e6 / LAUNCHES as f64;
     let mut copies = Vec::new();
@@ -124,15 +124,10 @@ fn launches(threads: usize) -> String {
 }
 
 /// The program `text`, with a constant for its parameter `w`, and numbers for the others.
-fn program(
-    text: &str,
-    target: &dyn Target,
-    registry: &Registry,
-) -> Result<Program, Vec<Diagnostic>> {
-    let one = |error: Diagnostic| vec![error];
+fn program(text: &str, target: &dyn Target, registry: &Registry) -> Result<Program, Diagnostics> {
     let (mut module, mut found) = ir_core::text::module::parse("<calibrate>", text, registry);
     found.extend(infer_module(&mut module, registry));
-    if found.iter().any(Diagnostic::is_error) {
+    if found.has_errors() {
         return Err(found);
     }
     let columns = PRODUCT.1 as i64;
@@ -151,13 +146,14 @@ fn program(
         TensorData::from_f64(DType::FLOAT32, &shape, &numbers)
     });
     let inputs: Result<Vec<TensorData>, _> = inputs.collect();
-    let inputs = inputs.map_err(|message| vec![Diagnostic::error("E0733", message.to_string())])?;
-    program.set_inputs(&inputs).map_err(one)?;
+    let inputs = inputs
+        .map_err(|message| Diagnostics::from(Diagnostic::error("E0733", message.to_string())))?;
+    program.set_inputs(&inputs)?;
     Ok(program)
 }
 
 /// The seconds of the shortest run.
-fn fastest(mut run: impl FnMut() -> Result<(), Diagnostic>) -> Result<f64, Diagnostic> {
+fn fastest(mut run: impl FnMut() -> Result<(), Diagnostics>) -> Result<f64, Diagnostics> {
     run()?;
     let (begin, mut runs, mut least) = (Instant::now(), 0, f64::INFINITY);
     while runs < RUNS || begin.elapsed().as_secs_f64() < SECONDS {

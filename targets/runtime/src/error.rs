@@ -4,21 +4,21 @@ use std::fmt;
 
 use ir_core::diagnostics::render::human;
 use ir_core::tensor::TensorSizeError;
-use ir_core::{Diagnostic, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, SourceMap};
 
 /// Why a program is not compiled, or does not run: prints as for people, with the places that it is
 /// about where the sources are known.
 #[derive(Clone)]
 pub struct Error {
     /// What was found.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
     /// The texts that it is about.
     pub sources: SourceMap,
 }
 
 impl Error {
     /// `diagnostics` about `sources`.
-    pub fn new(diagnostics: Vec<Diagnostic>, sources: &SourceMap) -> Error {
+    pub fn new(diagnostics: Diagnostics, sources: &SourceMap) -> Error {
         Error { diagnostics, sources: sources.clone() }
     }
 }
@@ -40,15 +40,15 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-impl From<Vec<Diagnostic>> for Error {
-    fn from(diagnostics: Vec<Diagnostic>) -> Error {
+impl From<Diagnostics> for Error {
+    fn from(diagnostics: Diagnostics) -> Error {
         Error { diagnostics, sources: SourceMap::default() }
     }
 }
 
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Error {
-        vec![diagnostic].into()
+        Diagnostics::from(diagnostic).into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What runs a function: compiled kernels, the loops of the kernels, interpreted, or the reference
 //! interpreter, which runs every program.
 
-use ir_core::{Diagnostic, Module, Registry, Symbol};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, Symbol};
 use passes::codes::OPEN;
 use relay::interpreter::{Interpreter, Options, Value};
 use target_core::checks::FAILED;
@@ -27,8 +27,7 @@ pub enum Executor {
 }
 
 /// Builds a program, to be interpreted where the flag says so; warnings and remarks go to the list.
-pub type Build<'a> =
-    dyn Fn(Module, bool, &mut Vec<Diagnostic>) -> Result<Program, Vec<Diagnostic>> + 'a;
+pub type Build<'a> = dyn Fn(Module, bool, &mut Diagnostics) -> Result<Program, Diagnostics> + 'a;
 
 /// A function with what it runs on.
 pub struct Runner<'a> {
@@ -63,11 +62,7 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// When the program is none that `executor` runs, does not fit into memory, or fails.
-    pub fn run(
-        &self,
-        executor: Executor,
-        found: &mut Vec<Diagnostic>,
-    ) -> Result<Ran, Vec<Diagnostic>> {
+    pub fn run(&self, executor: Executor, found: &mut Diagnostics) -> Result<Ran, Diagnostics> {
         match executor {
             Executor::Interpreter => self.interpret(),
             Executor::Graph => self.compiled(false, found),
@@ -77,13 +72,13 @@ impl Runner<'_> {
         }
     }
 
-    fn first_that_can(&self, found: &mut Vec<Diagnostic>) -> Result<Ran, Vec<Diagnostic>> {
+    fn first_that_can(&self, found: &mut Diagnostics) -> Result<Ran, Diagnostics> {
         let mut errors = match self.compiled(false, found) {
             Ok(ran) => return Ok(ran),
             Err(errors) => errors,
         };
         let has = |errors: &[Diagnostic], code: &str| errors.iter().any(|e| e.code == code);
-        let remark = |message: &str, errors: Vec<Diagnostic>| {
+        let remark = |message: &str, errors: Diagnostics| {
             let mut remark = Diagnostic::remark("E0733", message);
             let open = errors.iter().find(|error| error.code == OPEN);
             remark.help = open.and_then(|error| error.help.clone());
@@ -107,37 +102,32 @@ impl Runner<'_> {
     }
 
     /// Runs the reference interpreter.
-    fn interpret(&self) -> Result<Ran, Vec<Diagnostic>> {
+    fn interpret(&self) -> Result<Ran, Diagnostics> {
         if let Some(body) = self.module.body(Symbol::new(self.function)) {
             // What branches and inner functions compute may never be.
             let results = body.block_ops(body.entry()).flat_map(|op| body.results(op));
             for value in results {
-                memory::check(memory::bytes_of(body.ty(value)), "values of the program")
-                    .map_err(|error| vec![error])?;
+                memory::check(memory::bytes_of(body.ty(value)), "values of the program")?;
             }
         }
         let options = Options { step_limit: self.step_limit, ..Options::default() };
         let values = self.arguments.iter().map(|argument| argument.value.clone()).collect();
         let interpreter = Interpreter::new(self.module, self.registry).options(options);
-        let value = interpreter.call(self.function, values).map_err(|error| vec![error])?;
+        let value = interpreter.call(self.function, values)?;
         Ok(Ran { value, executor: "interp", profile: None })
     }
 
     /// Compiles the function and runs it, or interprets its loops.
-    fn compiled(
-        &self,
-        interpret: bool,
-        found: &mut Vec<Diagnostic>,
-    ) -> Result<Ran, Vec<Diagnostic>> {
+    fn compiled(&self, interpret: bool, found: &mut Diagnostics) -> Result<Ran, Diagnostics> {
         let name = self.function;
         if name != MAIN {
             let message = format!("compiled programs start at @main, not at @{name}");
-            return Err(vec![Diagnostic::error("E0733", message)]);
+            return Err(Diagnostic::error("E0733", message).into());
         }
         let mut module = self.module.clone();
         let (mut constants, mut inputs) = (Vec::new(), Vec::new());
         for Argument { name, value, constant } in self.arguments.iter().cloned() {
-            let Value::Tensor(tensor) = value else { return Err(vec![no_tensor(&name)]) };
+            let Value::Tensor(tensor) = value else { return Err(no_tensor(&name).into()) };
             match constant {
                 true => constants.push((name, tensor)),
                 false => inputs.push(tensor),
@@ -150,9 +140,9 @@ impl Runner<'_> {
             program.run()?;
             let outputs = program.outputs()?;
             let profile = self.profile.map(|seconds| program.profile(seconds)).transpose()?;
-            Ok((outputs, profile))
+            Ok::<_, Diagnostics>((outputs, profile))
         };
-        let (mut outputs, profile) = run(&mut program).map_err(|error| vec![error])?;
+        let (mut outputs, profile) = run(&mut program)?;
         let value = match outputs.len() {
             1 => Value::Tensor(outputs.swap_remove(0)),
             _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),

@@ -3,7 +3,7 @@
 //! Each step looks at what the module is by now and runs what is missing.
 
 use ir_core::pipeline::Pipeline;
-use ir_core::{Diagnostic, Item, Module, Registry, Symbol, verify};
+use ir_core::{Diagnostic, Diagnostics, Item, Module, Registry, Symbol, verify};
 use passes::pipelines;
 use relay::language::{FUNC, Fn, is_primitive};
 use rustc_hash::FxHashSet;
@@ -50,7 +50,7 @@ impl Step {
         module: &mut Module,
         target: &dyn Target,
         print_steps: bool,
-    ) -> Result<Pipeline, Vec<Diagnostic>> {
+    ) -> Result<Pipeline, Diagnostics> {
         let is_te = |item: &Item| item.signature.op.as_str().starts_with("te.");
         match self {
             Step::Functions => Ok(match module.get(MAIN) {
@@ -103,7 +103,7 @@ fn drop_lowered(module: &mut Module) {
 
 /// Gives each compute function of `module` that has no schedule the default one of `target`, as an
 /// item behind it.
-fn add_schedules(module: &mut Module, target: &dyn Target) -> Result<(), Vec<Diagnostic>> {
+fn add_schedules(module: &mut Module, target: &dyn Target) -> Result<(), Diagnostics> {
     let function_of = |item: &Item| item.signature.attrs.value::<Symbol>(FUNCTION);
     let scheduled: FxHashSet<Symbol> = module
         .items
@@ -111,7 +111,7 @@ fn add_schedules(module: &mut Module, target: &dyn Target) -> Result<(), Vec<Dia
         .filter(|item| item.signature.op == SCHEDULE)
         .filter_map(function_of)
         .collect();
-    let mut errors = Vec::new();
+    let mut errors = Diagnostics::new();
     let mut schedules = Vec::new();
     for (name, item) in &module.items {
         if item.signature.op != te::compute::FUNC || scheduled.contains(name) {
@@ -145,10 +145,10 @@ pub fn code(
     registry: &Registry,
     target: &dyn Target,
     checked: bool,
-) -> Result<String, Vec<Diagnostic>> {
+) -> Result<String, Diagnostics> {
     let checks = report_checks(module, MAIN, Sites::default(), checked)?;
     if module.get(MAIN).is_some_and(|main| main.signature.op == KERNEL) {
-        lay_out(module, MAIN, checks).map_err(|error| vec![error])?;
+        lay_out(module, MAIN, checks)?;
     }
     let artifacts = target.codegen(verify(module, registry)?)?;
     Ok(artifacts.into_iter().next().map(|artifact| artifact.text).unwrap_or_default())

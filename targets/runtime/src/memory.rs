@@ -2,7 +2,7 @@
 
 use ir_core::memory::{available, human};
 use ir_core::tensor::tensor_bytes;
-use ir_core::{Diagnostic, Module, Type};
+use ir_core::{Diagnostic, Diagnostics, Module, Type};
 
 /// The code of programs that need more memory than there is.
 pub const TOO_LITTLE: &str = "E0735";
@@ -26,18 +26,20 @@ pub fn bytes_of(ty: Type) -> Option<usize> {
 
 /// An error where `bytes`, which `what` needs, are more than there are; `None` is more than can be
 /// counted.
-pub fn check(bytes: Option<usize>, what: &str) -> Result<(), Diagnostic> {
+pub fn check(bytes: Option<usize>, what: &str) -> Result<(), Diagnostics> {
     let available = available().unwrap_or(isize::MAX as usize);
     if bytes.is_some_and(|bytes| bytes <= available) {
         return Ok(());
     }
     let needed = bytes.map_or_else(|| "more than 8 EiB".to_string(), human);
     let message = format!("{what} need {needed} of memory, and {} are available", human(available));
-    Err(Diagnostic::error(TOO_LITTLE, message).help("make the extents smaller, such as the batch"))
+    Err(Diagnostic::error(TOO_LITTLE, message)
+        .help("make the extents smaller, such as the batch")
+        .into())
 }
 
 /// An error where the parameters and the result of the function `name` do not fit into memory.
-pub fn check_function(name: &str, module: &Module) -> Result<(), Diagnostic> {
+pub fn check_function(name: &str, module: &Module) -> Result<(), Diagnostics> {
     let function = module.get(name).and_then(|item| item.signature.ty.as_function());
     let Some(function) = function else { return Ok(()) };
     let types = function.params.iter().copied().chain([function.result]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, run};
-use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
 use relay::inference::infer_module;
 
 use crate::{BuildOptions, Error, Program, bind};
@@ -14,7 +14,7 @@ pub struct Model<'r> {
     module: Module,
     registry: &'r Registry,
     /// Warnings and remarks so far.
-    found: Vec<Diagnostic>,
+    found: Diagnostics,
 }
 
 impl<'r> Model<'r> {
@@ -44,13 +44,13 @@ impl<'r> Model<'r> {
     /// # Errors
     /// When it has no types, or is not well formed.
     pub fn new(module: Module, registry: &'r Registry) -> Result<Model<'r>, Error> {
-        Model::checked(module, registry, vec![])
+        Model::checked(module, registry, Diagnostics::new())
     }
 
     fn checked(
         mut module: Module,
         registry: &'r Registry,
-        mut found: Vec<Diagnostic>,
+        mut found: Diagnostics,
     ) -> Result<Model<'r>, Error> {
         let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
         if !failed(&found) {
@@ -82,7 +82,7 @@ impl<'r> Model<'r> {
         let report = run(pipeline, module, registry, options, &mut [], &mut std::io::sink())
             .map_err(|error| Diagnostic::error("E0733", error.to_string()))?;
         let failed = !matches!(report.outcome, Outcome::Done);
-        if failed || report.diagnostics.iter().any(Diagnostic::is_error) {
+        if failed || report.diagnostics.has_errors() {
             return Err(Error::new(report.diagnostics, &self.module.sources));
         }
         self.found.extend(report.diagnostics);

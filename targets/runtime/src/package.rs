@@ -1,6 +1,6 @@
 //! Programs as folders of files that others build and use, without us.
 
-use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
+use ir_core::{Diagnostics, Module, Registry, TensorData, verify};
 use relay::language::output_names;
 use target_core::package::{File, Input, Model};
 
@@ -31,13 +31,13 @@ pub fn package(
     registry: &Registry,
     package: Package,
     options: &BuildOptions<'_>,
-    found: &mut Vec<Diagnostic>,
-) -> Result<Vec<File>, Vec<Diagnostic>> {
+    found: &mut Diagnostics,
+) -> Result<Vec<File>, Diagnostics> {
     let Package { name, source, mut examples, seed } = package;
     let mut inputs = Vec::new();
     for Parameter { name, ty, spread } in Parameters::of_main(&module, registry).all {
         if ty.as_tensor().is_none() {
-            return Err(vec![no_tensor(&name)]);
+            return Err(no_tensor(&name).into());
         }
         let place = examples.iter().position(|(example, _)| *example == name);
         let example = place.map(|place| examples.swap_remove(place).1);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use ir_core::{Diagnostic, Registry, verify};
+use ir_core::{Diagnostics, Registry, verify};
 use target_core::{Buffer, Executable, Target};
 
 /// What a machine can do at best.
@@ -23,7 +23,7 @@ const STEPS: usize = 1 << 20;
 const RUNS: usize = 7;
 
 /// Measures the peak of `target` here. Errors are those of loading kernels.
-pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Peak, Vec<Diagnostic>> {
+pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Peak, Diagnostics> {
     let machine = target.capabilities();
     let (lanes, threads) = (machine.lanes(32), machine.threads.max(1));
     // Larger than all caches, and not so large that a small machine suffers.
@@ -37,15 +37,15 @@ pub fn measure(target: &dyn Target, registry: &Registry) -> Result<Peak, Vec<Dia
     let loaded = target.load(verify(&module, registry)?)?;
     let operations = (2 * threads * ACCUMULATORS * lanes * STEPS) as f64;
     let buffers = [ACCUMULATORS * lanes, threads * ACCUMULATORS * lanes];
-    let flops = operations / best(&*loaded, "multiply_add", &buffers).map_err(|e| vec![e])?;
+    let flops = operations / best(&*loaded, "multiply_add", &buffers)?;
     let moved = (2 * 4 * threads * row) as f64;
     let buffers = [threads * row, threads * row];
-    let copied = moved / best(&*loaded, "copy", &buffers).map_err(|e| vec![e])?;
+    let copied = moved / best(&*loaded, "copy", &buffers)?;
     Ok(Peak { flops, copied })
 }
 
 /// The seconds of the fastest run of `kernel` on buffers of so many numbers.
-fn best(loaded: &dyn Executable, kernel: &str, numbers: &[usize]) -> Result<f64, Diagnostic> {
+fn best(loaded: &dyn Executable, kernel: &str, numbers: &[usize]) -> Result<f64, Diagnostics> {
     let mut buffers = buffers(numbers);
     let mut best = f64::INFINITY;
     for _ in 0..RUNS {

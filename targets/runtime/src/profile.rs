@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use ir_core::{Diagnostic, EntityId, Loc, LocData, Module, SourceMap, Span, Symbol, Type};
+use ir_core::{
+    Diagnostic, Diagnostics, EntityId, Loc, LocData, Module, SourceMap, Span, Symbol, Type,
+};
 use target_core::{Buffer, Executable};
 use te::compute::{FUNC, Work, Yield, work};
 use te::loops::{Alloc, Call};
@@ -175,10 +177,10 @@ pub(super) fn profile(
     executable: &dyn Executable,
     params: &mut Vec<Buffer>,
     seconds: f64,
-) -> Result<Profile, Diagnostic> {
+) -> Result<Profile, Diagnostics> {
     if calls.is_opaque {
         let message = "the main kernel does more than calling kernels: it cannot be profiled";
-        return Err(Diagnostic::error("E0733", message));
+        return Err(Diagnostic::error("E0733", message).into());
     }
     let mut slots: Vec<Option<Buffer>> = params.drain(..).map(Some).collect();
     let mut pool = Pool::default();
@@ -226,7 +228,7 @@ fn run_once(
     params: &mut [Option<Buffer>],
     pool: &mut Pool,
     mut times: Option<&mut Vec<Vec<f64>>>,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     let missing = || Diagnostic::error("E0733", "a buffer of the main kernel is missing");
     let mut locals: Vec<Option<Buffer>> = calls.locals.iter().map(|_| None).collect();
     for (index, site) in calls.sites.iter().enumerate() {

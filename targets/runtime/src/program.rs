@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
 use ir_core::{
-    AttrDict, Diagnostic, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts, Registry,
-    SourceMap, Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
+    AttrDict, Diagnostic, Diagnostics, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts,
+    Registry, SourceMap, Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
 use passes::pipelines::{self, Compile, Fusion};
 use relay::language::{Constant, FUNC};
@@ -138,8 +138,8 @@ pub fn lower(
     module: &mut Module,
     registry: &Registry,
     options: &BuildOptions<'_>,
-    found: &mut Vec<Diagnostic>,
-) -> Result<Lowered, Vec<Diagnostic>> {
+    found: &mut Diagnostics,
+) -> Result<Lowered, Diagnostics> {
     let &BuildOptions { target, fusion, threads, checked, progress, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
@@ -152,8 +152,8 @@ pub fn lower(
     let options = RunOptions { threads, backtraces: true, ..RunOptions::default() };
     let mut log = Vec::new();
     let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
-        .map_err(|error| vec![Diagnostic::error("E0733", error.to_string())])?;
-    let failed = report.diagnostics.iter().any(Diagnostic::is_error);
+        .map_err(|error| Diagnostics::from(Diagnostic::error("E0733", error.to_string())))?;
+    let failed = report.diagnostics.has_errors();
     if failed || !matches!(report.outcome, Outcome::Done) {
         return Err(report.diagnostics);
     }
@@ -166,7 +166,7 @@ pub fn lower(
     let sites = lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
     let checks = report_checks(module, MAIN, sites, checked)?;
-    let layout = lay_out(module, MAIN, checks).map_err(|error| vec![error])?;
+    let layout = lay_out(module, MAIN, checks)?;
     times.lower = start.elapsed();
     Ok(Lowered { layout, works, times })
 }
@@ -179,8 +179,8 @@ impl Program {
         mut module: Module,
         registry: &Registry,
         options: &BuildOptions<'_>,
-        found: &mut Vec<Diagnostic>,
-    ) -> Result<(Program, BuildTimes), Vec<Diagnostic>> {
+        found: &mut Diagnostics,
+    ) -> Result<(Program, BuildTimes), Diagnostics> {
         let Lowered { layout, works, mut times } = lower(&mut module, registry, options, found)?;
         let start = Instant::now();
         let &BuildOptions { target, interpret, progress, .. } = options;
@@ -195,7 +195,7 @@ impl Program {
             let all = bytes.and_then(|bytes| bytes.checked_add(planned?)?.checked_add(more));
             memory::check(all, "the inputs, constants, results and buffers of the program")
         };
-        fits(0).map_err(|error| vec![error])?;
+        fits(0)?;
         let verified = verify(&module, registry)?;
         times.lower += start.elapsed();
 
@@ -206,10 +206,10 @@ impl Program {
             false => target.load(verified)?,
         };
         times.compile = start.elapsed();
-        found.extend_from_slice(executable.remarks());
+        found.extend(executable.remarks().iter().cloned());
         let kernel = executable.kernels().iter().find(|kernel| kernel.name == MAIN);
         let scratch = kernel.map_or(0, |kernel| kernel.workspace);
-        fits(scratch.saturating_sub(planned.unwrap_or(0))).map_err(|error| vec![error])?;
+        fits(scratch.saturating_sub(planned.unwrap_or(0)))?;
         let params = kernel.map(|kernel| kernel.params.clone()).unwrap_or_default();
         let mut buffers = Vec::with_capacity(params.len());
         for ty in &params {
@@ -217,7 +217,7 @@ impl Program {
                 Some(buffer) => buffers.push(buffer),
                 None => {
                     let message = format!("there is no buffer of type {ty}");
-                    return Err(vec![Diagnostic::error("E0733", message)]);
+                    return Err(Diagnostic::error("E0733", message).into());
                 }
             }
         }
@@ -250,20 +250,20 @@ impl Program {
     pub fn call(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Error> {
         let ran = self.set_inputs(inputs).and_then(|()| self.run());
         let results = ran.and_then(|()| self.outputs());
-        results.map_err(|error| Error::new(vec![error], &self.sources))
+        results.map_err(|error| Error::new(error.into(), &self.sources))
     }
 
     /// Sets the inputs. Errors where their number or types do not fit.
-    pub fn set_inputs(&mut self, inputs: &[TensorData]) -> Result<(), Diagnostic> {
+    pub fn set_inputs(&mut self, inputs: &[TensorData]) -> Result<(), Diagnostics> {
         if inputs.len() != self.layout.inputs {
             let (expected, found) = (self.layout.inputs, inputs.len());
             let message = format!("expected {expected} inputs, found {found}");
-            return Err(Diagnostic::error("E0733", message));
+            return Err(Diagnostic::error("E0733", message).into());
         }
         for ((input, ty), buffer) in inputs.iter().zip(&self.params).zip(&mut self.buffers) {
             if input.ty() != *ty {
                 let message = format!("expected an input of type {ty}, found {}", input.ty());
-                return Err(Diagnostic::error("E0733", message));
+                return Err(Diagnostic::error("E0733", message).into());
             }
             buffer.as_mut().copy_from_slice(input.bytes());
         }
@@ -272,11 +272,11 @@ impl Program {
 
     /// Runs on the inputs that were set. Errors where a check fails: the first, in the order of the
     /// program. Then the results are nothing in particular.
-    pub fn run(&mut self) -> Result<(), Diagnostic> {
+    pub fn run(&mut self) -> Result<(), Diagnostics> {
         self.executable.call(MAIN, &mut self.buffers)?;
         let statuses = &self.buffers[self.first_output() + self.layout.outputs..];
         let failure = first_failure(&self.layout.checks, statuses, self.span);
-        failure.map_or(Ok(()), |failure| Err(failure.help(UNCHECKED_HELP)))
+        failure.map_or(Ok(()), |failure| Err(failure.help(UNCHECKED_HELP).into()))
     }
 
     /// Which of the parameters is the first result.
@@ -286,13 +286,13 @@ impl Program {
 
     /// Where the time of a run on the inputs that were set goes, measured for some seconds. Errors
     /// where the main kernel does more than calling others.
-    pub fn profile(&mut self, seconds: f64) -> Result<Profile, Diagnostic> {
+    pub fn profile(&mut self, seconds: f64) -> Result<Profile, Diagnostics> {
         let Program { executable, buffers, calls, works, .. } = self;
         profile::profile(calls, works, &**executable, buffers, seconds)
     }
 
     /// The results of the last run.
-    pub fn outputs(&self) -> Result<Vec<TensorData>, Diagnostic> {
+    pub fn outputs(&self) -> Result<Vec<TensorData>, Diagnostics> {
         let (first, count) = (self.first_output(), self.layout.outputs);
         let mut outputs = Vec::new();
         for (ty, buffer) in self.params.iter().zip(&self.buffers).skip(first).take(count) {

@@ -2,7 +2,7 @@
 
 mod program;
 
-use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
+use ir_core::{Diagnostics, Module, Registry, TensorData, verify};
 use relay::interpreter::{Interpreter, Value, flatten};
 use runtime::{BuildOptions, Program};
 use target_core::targets;
@@ -57,7 +57,7 @@ fn interpreted(
     assert!(verify(module, registry).is_ok(), "an inferred program verifies");
     let args = inputs.iter().cloned().map(Value::from).collect();
     let value = Interpreter::new(module, registry).call("main", args);
-    flatten(&value.map_err(|error| error.message)?)
+    flatten(&value.map_err(|found| found.to_string())?)
 }
 
 /// What the program gives as loops that are interpreted, or compiled.
@@ -67,12 +67,12 @@ fn run(
     target: &str,
     interpret: bool,
     registry: &Registry,
-) -> Result<Vec<TensorData>, Vec<Diagnostic>> {
-    let target = targets(registry).parse(target).map_err(|error| vec![error])?;
+) -> Result<Vec<TensorData>, Diagnostics> {
+    let target = targets(registry).parse(target)?;
     let options = BuildOptions { threads: 1, interpret, ..BuildOptions::new(&*target) };
-    let (mut program, _) = Program::build(module, registry, &options, &mut Vec::new())?;
+    let (mut program, _) = Program::build(module, registry, &options, &mut Diagnostics::new())?;
     let run = program.set_inputs(inputs).and_then(|()| program.run());
-    run.and_then(|()| program.outputs()).map_err(|error| vec![error])
+    run.and_then(|()| program.outputs())
 }
 
 /// Where `found` is not `expected`: floats may be off by `tolerance` of the largest one, and are

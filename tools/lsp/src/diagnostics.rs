@@ -4,7 +4,7 @@ use analysis::Checks;
 use ir_core::diagnostics::codes::{self, Code};
 use ir_core::diagnostics::{Label, Severity};
 use ir_core::text::Form;
-use ir_core::{Diagnostic, Registry, SourceMap, Span};
+use ir_core::{Diagnostic, Diagnostics, Registry, SourceMap, Span};
 use serde_json::{Value, json};
 
 use super::documents::View;
@@ -28,7 +28,7 @@ pub(super) fn all(view: &View, registry: &Registry) -> Vec<Value> {
 }
 
 /// What is wrong with a text in the generic form.
-fn generic(view: &View, registry: &Registry) -> Vec<Diagnostic> {
+fn generic(view: &View, registry: &Registry) -> Diagnostics {
     let snapshot = &view.snapshot;
     let file = snapshot.file();
     let (module, found) = Form::Generic.parse(file.as_str(), snapshot.text(), registry);

@@ -1,8 +1,8 @@
 //! Formatting.
 
+use ir_core::Registry;
 use ir_core::text::lexer::{Lexer, TokenKind};
 use ir_core::text::{Form, item_text};
-use ir_core::{Diagnostic, Registry};
 use relay::language::FUNC;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(super) fn format(view: &View, registry: &Registry) -> Result<Value, Failure>
     if Form::of(snapshot.text()) == Form::Generic {
         return Err(Failure::new(REQUEST_FAILED, "only Relay text can be formatted"));
     }
-    if snapshot.diagnostics(analysis::Checks::Everything).iter().any(Diagnostic::is_error) {
+    if snapshot.diagnostics(analysis::Checks::Everything).has_errors() {
         return Err(Failure::new(REQUEST_FAILED, "the text has errors; correct them first"));
     }
     // As it is written: inference would add types.

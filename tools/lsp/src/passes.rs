@@ -2,7 +2,7 @@
 
 use ir_core::pipeline::{DiffForm, Pipeline, write_diff};
 use ir_core::text::item_text;
-use ir_core::{Diagnostic, Registry, Symbol, fingerprint};
+use ir_core::{Registry, Symbol, fingerprint};
 use relay::language::FUNC;
 use relay_operators::describe;
 use serde_json::{Value, json};
@@ -115,16 +115,17 @@ fn run_pass(
     {
         return Err(failed(format!("unknown function `@{function}`")));
     }
-    let pipeline = Pipeline::parse(pass, registry).map_err(|error| {
-        let help = error.help.map_or(String::new(), |help| format!("; {help}"));
-        failed(format!("{}{help}", error.message))
+    let pipeline = Pipeline::parse(pass, registry).map_err(|found| {
+        let help = found.iter().filter_map(|error| error.help.as_ref());
+        let help: String = help.map(|help| format!("; {help}")).collect();
+        failed(format!("{found}{help}"))
     })?;
     let found = snapshot.diagnostics(analysis::Checks::UntilError);
-    if found.iter().any(Diagnostic::is_error) {
+    if found.has_errors() {
         return Err(failed("the program has errors; correct them first".to_string()));
     }
     let optimized = snapshot.optimize(&pipeline, 1);
-    if !optimized.done || optimized.diagnostics.iter().any(Diagnostic::is_error) {
+    if !optimized.done || optimized.diagnostics.has_errors() {
         let sources = &optimized.module.sources;
         return Err(failed(diagnostics::text(&optimized.diagnostics, sources)));
     }

@@ -4,7 +4,9 @@ use std::io;
 use std::time::Instant;
 
 use clap::{ArgAction, Args};
-use ir_core::{Diagnostic, Module, Random, Registry, SourceMap, Spread, TensorData, Type};
+use ir_core::{
+    Diagnostic, Diagnostics, Module, Random, Registry, SourceMap, Spread, TensorData, Type,
+};
 use relay::arrays;
 use runtime::peak::{self, Peak};
 use runtime::profile::Profile;
@@ -71,17 +73,17 @@ pub(crate) fn bench_model(
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     let measured = load(&args.model, &args.options, registry, &mut reporter, &mut found, io)
         .and_then(|module| {
             let measured = measure(args, module, registry, &mut found, io);
-            let failed = |mut errors: Vec<Diagnostic>| {
+            let failed = |mut errors: Diagnostics| {
                 name_extents(&mut errors, &args.model, &args.options, &io.directory);
                 found.extend(errors);
             };
             measured.map_err(failed).ok()
         });
-    let failed = found.iter().any(Diagnostic::is_error);
+    let failed = found.has_errors();
     reporter.report(found, io)?;
     reporter.finish(io)?;
     match measured {
@@ -94,10 +96,10 @@ fn measure(
     args: &BenchModel,
     mut module: Module,
     registry: &Registry,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Diagnostics,
     io: &Io<'_>,
-) -> Result<Measured, Vec<Diagnostic>> {
-    let one = |error: Diagnostic| vec![name_unchecked(error)];
+) -> Result<Measured, Diagnostics> {
+    let one = |found: Diagnostics| found.map(name_unchecked);
     let target = target(&args.kernels.machine, registry).map_err(one)?;
     memory::check_function(MAIN, &module).map_err(one)?;
     let parameters = Parameters::of_main(&module, registry);
@@ -127,7 +129,7 @@ fn measure(
     let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);
-    let inputs: Result<Vec<TensorData>, Diagnostic> = program
+    let inputs: Result<Vec<TensorData>, Diagnostics> = program
         .inputs()
         .iter()
         .zip(inputs)
@@ -150,14 +152,14 @@ fn measure(
     Ok(Measured { program, times, runs, profile, peak })
 }
 
-fn random(ty: Type, spread: Spread, seed: u64) -> Result<TensorData, Diagnostic> {
+fn random(ty: Type, spread: Spread, seed: u64) -> Result<TensorData, Diagnostics> {
     let tensor = ty.as_tensor().and_then(|tensor| Some((tensor.known_shape()?, tensor.dtype)));
     let Some((shape, dtype)) = tensor else {
         let message = format!("there are no random numbers of type {ty}");
-        return Err(Diagnostic::error("E0733", message));
+        return Err(Diagnostic::error("E0733", message).into());
     };
     let made = Random::new(seed).tensor_within(&shape, dtype, spread);
-    made.map_err(|message| Diagnostic::error("E0733", message))
+    made.map_err(|message| Diagnostic::error("E0733", message)).map_err(Diagnostics::from)
 }
 
 fn print(

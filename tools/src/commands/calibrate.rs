@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ir_core::{Diagnostic, Registry};
+use ir_core::{Diagnostic, Diagnostics, Registry};
 use runtime::calibrate::{Measured, measure};
 use serde_json::{Map, json};
 use target_core::Calibration;
@@ -35,7 +35,7 @@ pub(crate) struct Calibrate {
 pub(crate) fn calibrate(args: &Calibrate, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
     reporter.source("<target>", &args.machine.target);
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     let kept = keep(args, registry, &mut found);
     let kept = kept.map_err(|errors| found.extend(errors));
     reporter.report(found, io)?;
@@ -51,19 +51,19 @@ pub(crate) fn calibrate(args: &Calibrate, registry: &Registry, io: &mut Io<'_>) 
 fn keep(
     args: &Calibrate,
     registry: &Registry,
-    found: &mut Vec<Diagnostic>,
-) -> Result<(Calibration, Measured, PathBuf), Vec<Diagnostic>> {
-    let one = |error: Diagnostic| vec![error];
-    let target = target(&args.machine, registry).map_err(one)?;
-    let calibration = target.calibration().map_err(one)?;
+    found: &mut Diagnostics,
+) -> Result<(Calibration, Measured, PathBuf), Diagnostics> {
+    let target = target(&args.machine, registry)?;
+    let calibration = target.calibration()?;
     // What was there was of no use until now.
     if calibration.path().exists()
         && let Err(ignored) = calibration.find()
     {
-        found.push(Diagnostic::remark(ignored.code, ignored.message).help("it is measured again"));
+        let remark = |error: Diagnostic| Diagnostic::remark(error.code, error.message);
+        found.extend(ignored.map(|error| remark(error).help("it is measured again")));
     }
     let measured = measure(&*target, registry)?;
-    let path = calibration.keep(&measured.costs).map_err(one)?;
+    let path = calibration.keep(&measured.costs)?;
     Ok((calibration, measured, path))
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostics, Module, Registry};
 use runtime::{BuildOptions, Package, Parameters};
 use target_core::package::File;
 
@@ -63,25 +63,25 @@ pub(crate) fn compile(
     io: &mut Io<'_>,
 ) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     let output = io.directory.join(&args.output);
     // Before the work, since the answer needs none of it.
-    let allowed = folder::check(&output, args.force).map_err(|error| found.push(error));
+    let allowed = folder::check(&output, args.force).map_err(|errors| found.extend(errors));
     let module = allowed
         .ok()
         .and_then(|()| load(&args.model, &args.options, registry, &mut reporter, &mut found, io));
     let files = module.and_then(|module| {
         let progress = Bar::on_terminal(io.styled);
         let files = package(args, module, registry, &mut found, &io.directory, &progress);
-        let failed = |mut errors: Vec<Diagnostic>| {
+        let failed = |mut errors: Diagnostics| {
             name_extents(&mut errors, &args.model, &args.options, &io.directory);
             found.extend(errors);
         };
         files.map_err(failed).ok()
     });
-    let written = files.filter(|_| !found.iter().any(Diagnostic::is_error)).and_then(|files| {
+    let written = files.filter(|_| !found.has_errors()).and_then(|files| {
         let written = folder::write(&output, &files, args.force);
-        written.map_err(|error| found.push(error)).ok().map(|()| files.len())
+        written.map_err(|errors| found.extend(errors)).ok().map(|()| files.len())
     });
     reporter.report(found, io)?;
     reporter.finish(io)?;
@@ -96,24 +96,23 @@ fn package(
     args: &CompileModel,
     mut module: Module,
     registry: &Registry,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Diagnostics,
     directory: &Path,
     progress: &Bar,
-) -> Result<Vec<File>, Vec<Diagnostic>> {
-    let one = |error: Diagnostic| vec![error];
-    let target = target(&args.kernels.machine, registry).map_err(one)?;
+) -> Result<Vec<File>, Diagnostics> {
+    let target = target(&args.kernels.machine, registry)?;
     let parameters = Parameters::of_main(&module, registry);
     let mut read = |path: &Option<String>| {
         let path = path.as_ref().map(|path| directory.join(path));
         let arrays = path.map(|path| parameters.load(&path, found)).transpose()?;
-        Ok::<_, Vec<Diagnostic>>(parameters.named(arrays.unwrap_or_default()))
+        Ok::<_, Diagnostics>(parameters.named(arrays.unwrap_or_default()))
     };
     let constants = read(&args.params)?;
     let examples = read(&args.inputs)?;
     runtime::bind(&mut module, &constants);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     // The program may be for a machine with fewer than this one.
-    let options = args.kernels.build_options(&*target, progress).map_err(one)?;
+    let options = args.kernels.build_options(&*target, progress)?;
     let options = BuildOptions { threads, ..options };
     let source = match args.model.as_str() {
         "-" => "standard input".into(),

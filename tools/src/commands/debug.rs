@@ -68,9 +68,9 @@ pub(crate) fn debug(args: &DebugPasses, registry: &Registry, io: &mut Io<'_>) ->
             drop(trial);
             return session.fail(diagnostic, io);
         }
-        Err(diagnostic) => {
+        Err(found) => {
             drop(trial);
-            return session.fail(diagnostic, io);
+            return session.fail(found, io);
         }
     };
     let what = reduced.finding.what.clone();

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use ir_core::Diagnostic;
 use ir_core::diagnostics::did_you_mean;
+use ir_core::{Diagnostic, Diagnostics};
 use rewrites::extraction::{
     Extraction, NONE, Options, STRATEGIES, Strategy, gym, missing, strategy,
 };
@@ -96,16 +96,16 @@ fn checked(
     args: &ExtractEgraph,
     reporter: &mut Reporter,
     io: &mut Io<'_>,
-) -> Result<(&'static Strategy, usize, Extraction, f64), Vec<Diagnostic>> {
+) -> Result<(&'static Strategy, usize, Extraction, f64), Diagnostics> {
     let Some(strategy) = strategy(&args.strategy) else {
         let names = STRATEGIES.iter().map(|strategy| strategy.name);
         let message = format!("unknown extraction strategy `{}`", args.strategy);
         let help = missing(&args.strategy).map(str::to_string);
         let help = help.or_else(|| did_you_mean(&args.strategy, names));
         let list = || "`relay-opt egraph extract --list-strategies` lists them".to_string();
-        return Err(vec![Diagnostic::error("E0943", message).help(help.unwrap_or_else(list))]);
+        return Err(Diagnostic::error("E0943", message).help(help.unwrap_or_else(list)).into());
     };
-    let input = input::read(&args.input, io).map_err(|error| vec![error])?;
+    let input = input::read(&args.input, io)?;
     reporter.source(&input.file, &input.text);
     let gym = gym::read(&input.file, &input.text)?;
     let interrupt = io.interrupt();
@@ -113,13 +113,13 @@ fn checked(
     let start = Instant::now();
     let extraction = strategy
         .extract(&gym.problem, options)
-        .map_err(|unavailable| vec![gym.unavailable(unavailable)])?;
+        .map_err(|unavailable| gym.unavailable(unavailable))?;
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &args.output {
         let text = format!("{:#}\n", gym.choice_to_json(&extraction));
         ir_core::files::write(&io.directory.join(path), text).map_err(|error| {
             let message = format!("cannot write `{path}`: {}", plain(&error));
-            vec![Diagnostic::error("E0724", message)]
+            Diagnostics::from(Diagnostic::error("E0724", message))
         })?;
     }
     Ok((strategy, gym.problem.node_count(), extraction, seconds))

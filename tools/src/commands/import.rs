@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use ir_core::files::OutputFile;
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry};
 use onnx_frontend::{Import, Options};
 use relay::arrays;
 
@@ -47,7 +47,7 @@ pub(crate) fn import(args: &ImportModel, registry: &Registry, io: &mut Io<'_>) -
             let path = io.directory.join(&args.output);
             write_text(&path, &module, registry).map_err(|error| {
                 let message = format!("cannot write `{}`: {}", args.output, plain(&error));
-                vec![Diagnostic::error("E0724", message)]
+                Diagnostics::from(Diagnostic::error("E0724", message))
             })
         }
         Err(diagnostics) => Err(diagnostics),
@@ -66,7 +66,7 @@ fn checked(
     args: &ImportModel,
     registry: &Registry,
     directory: &Path,
-) -> Result<Import, Vec<Diagnostic>> {
+) -> Result<Import, Diagnostics> {
     let params = match (&args.params, args.output.as_str()) {
         (Some(path), _) => Some(directory.join(path)),
         (None, "-") => None,
@@ -84,7 +84,7 @@ fn checked(
         return Err(found);
     }
     if let Some(path) = params.filter(|_| !import.weights.is_empty()) {
-        arrays::save(&path, &import.weights).map_err(|error| vec![error])?;
+        arrays::save(&path, &import.weights)?;
     }
     Ok(import)
 }

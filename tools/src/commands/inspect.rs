@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use indexmap::IndexMap;
-use ir_core::{Diagnostic, Module, Registry, TensorData, Traits, Type};
+use ir_core::{Diagnostics, Module, Registry, TensorData, Traits, Type};
 use onnx_frontend::{Summary, SummaryValue};
 use relay::language::{output_names, short_name};
 use runtime::Parameters;
@@ -41,10 +41,10 @@ pub(crate) fn inspect(
         return inspect_model(args, io);
     }
     let mut reporter = Reporter::new(DiagnosticForm::Human, 100);
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     let options = ModelOptions::default();
     let module = load(&args.model, &options, registry, &mut reporter, &mut found, io);
-    let module = module.filter(|_| !found.iter().any(Diagnostic::is_error));
+    let module = module.filter(|_| !found.has_errors());
     reporter.report(found, io)?;
     reporter.finish(io)?;
     let Some(module) = module else { return Ok(DIAGNOSTICS) };
@@ -174,7 +174,7 @@ fn inspect_model(args: &InspectModel, io: &mut Io<'_>) -> io::Result<i32> {
         Ok(summary) if args.json => write_json(&summary, io.stdout).map(|()| OK),
         Ok(summary) => write_summary(&summary, io.stdout).map(|()| OK),
         Err(error) => {
-            Reporter::new(DiagnosticForm::Human, 0).report(vec![error], io)?;
+            Reporter::new(DiagnosticForm::Human, 0).report(error.into(), io)?;
             Ok(DIAGNOSTICS)
         }
     }

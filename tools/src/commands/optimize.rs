@@ -7,7 +7,7 @@ use std::io;
 
 use ir_core::diagnostics::did_you_mean;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, Selection, TraceFilter};
-use ir_core::{Diagnostic, Registry, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, Registry, SourceMap};
 use rewrites::library::Library;
 use runtime::lowering::Level;
 use target_core::targets;
@@ -39,7 +39,7 @@ pub(crate) fn optimize(
     let repeated = args.run_reproducer.as_ref().map(|path| repeated(path, args, io));
     let repeated = match repeated.transpose() {
         Ok(repeated) => repeated,
-        Err(diagnostic) => return Ended::input(diagnostic).tell(reporter, io),
+        Err(found) => return Ended::input(found).tell(reporter, io),
     };
     let (plan, input) = match plan(args, pipeline, repeated.as_ref(), registry, &mut reporter, io) {
         Ok(planned) => planned,
@@ -107,11 +107,12 @@ fn plan<'a>(
 }
 
 /// The input. Where there is none, its name may be that of a command, misspelt.
-pub(crate) fn read(args: &Optimize, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
-    input::read(&args.input, io).map_err(|error| match &args.meant {
+pub(crate) fn read(args: &Optimize, io: &mut Io<'_>) -> Result<Input, Diagnostics> {
+    let meant = |error: Diagnostic| match &args.meant {
         Some(command) if error.help.as_deref() == Some(SEE_COMMANDS) => error.help(command.clone()),
         _ => error,
-    })
+    };
+    input::read(&args.input, io).map_err(|found| found.map(meant))
 }
 
 /// The passes; those of a reproducer run no program unless that is allowed.
@@ -125,9 +126,9 @@ fn parse(
         true => consent::parse(text, registry),
         false => Pipeline::parse(text, registry),
     };
-    parsed.map_err(|diagnostic| match repeated {
-        Some(repeated) => Ended::usage(repeated.recorded.explain(diagnostic)),
-        None => Ended::usage(diagnostic),
+    parsed.map_err(|found| match repeated {
+        Some(repeated) => Ended::usage(found.map(|error| repeated.recorded.explain(error))),
+        None => Ended::usage(found),
     })
 }
 
@@ -245,7 +246,7 @@ struct Repeated {
 }
 
 /// The run that the reproducer at `path` repeats.
-fn repeated(path: &str, args: &Optimize, io: &mut Io<'_>) -> Result<Repeated, Diagnostic> {
+fn repeated(path: &str, args: &Optimize, io: &mut Io<'_>) -> Result<Repeated, Diagnostics> {
     /// As for `--verify-semantics` without a number.
     const TRIALS: u32 = 3;
     let input = input::read(path, io)?;
@@ -261,7 +262,7 @@ fn repeated(path: &str, args: &Optimize, io: &mut Io<'_>) -> Result<Repeated, Di
         Some(_) => {
             let message = format!("the fault of `{path}` shows where the program is compiled");
             let help = format!("`relay-opt bisect {path}` and `reduce` look for it");
-            return Err(Diagnostic::error("E0725", message).help(help));
+            return Err(Diagnostic::error("E0725", message).help(help).into());
         }
     }
     if args.rules.is_empty() {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::{Args, Subcommand};
-use ir_core::Diagnostic;
 use ir_core::files::{self, OutputFile};
+use ir_core::{Diagnostic, Diagnostics};
 
 use crate::driver::plugin::check;
 use crate::driver::report::refuse;
@@ -96,13 +96,13 @@ fn new(
     folder: &str,
     source: Option<&str>,
     io: &mut Io<'_>,
-) -> Result<String, Diagnostic> {
+) -> Result<String, Diagnostics> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !(name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(known)) {
         let message = format!("`{name}` is no name for a plugin");
-        return Err(
-            failed(message).help("expected small letters, digits and `-`, starting with a letter")
-        );
+        return Err(failed(message)
+            .help("expected small letters, digits and `-`, starting with a letter")
+            .into());
     }
     let source = match source {
         Some(path) => io.directory.join(path),
@@ -121,7 +121,8 @@ fn new(
     };
     if fs::read_dir(&target).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(failed(format!("`{folder}` holds files already"))
-            .help("choose another folder with `--output DIR`"));
+            .help("choose another folder with `--output DIR`")
+            .into());
     }
     let crate_name = name.replace('-', "_");
     let source = source.display().to_string();
@@ -169,18 +170,20 @@ fn build(
     release: bool,
     output: Option<&str>,
     io: &mut Io<'_>,
-) -> Result<String, Diagnostic> {
+) -> Result<String, Diagnostics> {
     let path = io.directory.join(folder);
     if !path.join("Cargo.toml").is_file() {
         return Err(failed(format!("there is no plugin in `{folder}`: it has no Cargo.toml"))
-            .help("`relay-opt plugin new NAME` makes one"));
+            .help("`relay-opt plugin new NAME` makes one")
+            .into());
     }
     let found = rustc(&["--version"], &path)?;
     if found != COMPILER {
         return Err(failed("a plugin needs the compiler that built relay-opt")
             .note(format!("relay-opt was built by {COMPILER}"))
             .note(format!("here is {found}"))
-            .help("install that compiler, or build relay-opt with this one"));
+            .help("install that compiler, or build relay-opt with this one")
+            .into());
     }
     lock(&own_source(), &path);
     let mut command = Command::new("cargo");
@@ -202,7 +205,7 @@ fn build(
     let messages = messages.and_then(|thread| thread.join().ok()).unwrap_or_default();
     let status = child.wait().map_err(unrunnable)?;
     if !status.success() {
-        return Err(failed("the plugin does not compile"));
+        return Err(failed("the plugin does not compile").into());
     }
     let library = library(&messages, &path).ok_or_else(|| {
         failed(format!("`{folder}` makes no shared library"))
@@ -222,7 +225,7 @@ fn build(
 }
 
 /// What `rustc` in `folder` answers.
-fn rustc(args: &[&str], folder: &Path) -> Result<String, Diagnostic> {
+fn rustc(args: &[&str], folder: &Path) -> Result<String, Diagnostics> {
     let output = Command::new("rustc").args(args).current_dir(folder).output();
     let output = output.map_err(|error| {
         failed(format!("cannot run rustc: {}", plain(&error)))
@@ -246,7 +249,7 @@ fn library(messages: &str, folder: &Path) -> Option<PathBuf> {
 }
 
 /// Copies a plugin and what it is linked with to `folder`; where the plugin is then.
-fn copy(library: &Path, folder: &Path, sources: &Path) -> Result<PathBuf, Diagnostic> {
+fn copy(library: &Path, folder: &Path, sources: &Path) -> Result<PathBuf, Diagnostics> {
     let unwritable = |error: io::Error| {
         let message = format!("cannot write `{}`: {}", folder.display(), plain(&error));
         Diagnostic::error("E0724", message)
@@ -288,5 +291,5 @@ fn copy(library: &Path, folder: &Path, sources: &Path) -> Result<PathBuf, Diagno
             copied.get_or_insert(to);
         }
     }
-    copied.ok_or_else(|| failed("nothing was built"))
+    copied.ok_or_else(|| failed("nothing was built")).map_err(Diagnostics::from)
 }

@@ -7,7 +7,7 @@ mod strategies;
 use std::io;
 
 use ir_core::diagnostics::did_you_mean;
-use ir_core::{Diagnostic, Registry, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, Registry, SourceMap};
 use rewrites::library::Library;
 use rewrites::rule::{FloatClass, Rule};
 use rewrites_check::{check, example};
@@ -49,7 +49,7 @@ pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::R
         match input::read(path, io) {
             Ok(input) => _ = sources.add(input.file.as_str(), input.text),
             Err(diagnostic) => {
-                reporter.report(vec![diagnostic], io)?;
+                reporter.report(diagnostic.into(), io)?;
                 return Ok(DIAGNOSTICS);
             }
         }
@@ -77,7 +77,7 @@ pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::R
         | RulesCommand::Compare { .. }
         | RulesCommand::Replay { .. } => {}
     }
-    let failed = found.iter().any(Diagnostic::is_error);
+    let failed = found.has_errors();
     reporter.report(found, io)?;
     reporter.finish(io)?;
     Ok(if failed { DIAGNOSTICS } else { OK })
@@ -89,8 +89,8 @@ fn write_verdicts(
     trials: u32,
     registry: &Registry,
     io: &mut Io<'_>,
-) -> io::Result<Vec<Diagnostic>> {
-    let mut found = Vec::new();
+) -> io::Result<Diagnostics> {
+    let mut found = Diagnostics::new();
     let width = rules.iter().map(|rule| rule.name.as_str().len()).max().unwrap_or(0);
     for rule in rules {
         let verdict = check(rule, registry, trials);

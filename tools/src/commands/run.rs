@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use ir_core::diagnostics::did_you_mean_with;
-use ir_core::{Diagnostic, Item, Module, Registry, Scalar, TensorData};
+use ir_core::{Diagnostic, Diagnostics, Item, Module, Registry, Scalar, TensorData};
 use relay::arrays::{self, Arrays};
 use relay::interpreter::Value;
 use relay::language::{FUNC, output_names};
@@ -80,10 +80,10 @@ const PROFILE_SECONDS: f64 = 0.5;
 /// Those of writing to the streams.
 pub(crate) fn run_model(args: &RunModel, registry: &Registry, io: &mut Io<'_>) -> io::Result<i32> {
     let mut reporter = Reporter::new(DiagnosticForm::Human, args.max_errors);
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     let mut profile = None;
     let outputs = run(args, registry, &mut reporter, &mut found, &mut profile, io);
-    let failed = found.iter().any(Diagnostic::is_error);
+    let failed = found.has_errors();
     reporter.report(found, io)?;
     reporter.finish(io)?;
     match outputs {
@@ -103,23 +103,23 @@ fn run(
     args: &RunModel,
     registry: &Registry,
     reporter: &mut Reporter,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Diagnostics,
     profile: &mut Option<Profile>,
     io: &mut Io<'_>,
 ) -> Option<Vec<(String, Value)>> {
     let module = load(&args.model, &args.options, registry, reporter, found, io)?;
     let name = args.function.trim_start_matches('@');
-    let item = find_function(&module, name).map_err(|error| found.push(error)).ok()?;
+    let item = find_function(&module, name).map_err(|errors| found.extend(errors)).ok()?;
     let parameters = Parameters::of(name, item, registry);
     let (arrays, constants) = given_arrays(args, &parameters, found, &io.directory);
-    if found.iter().any(Diagnostic::is_error) {
+    if found.has_errors() {
         return None;
     }
-    memory::check_function(name, &module).map_err(|error| found.push(error)).ok()?;
+    memory::check_function(name, &module).map_err(|errors| found.extend(errors)).ok()?;
     let given = Given { arrays: &arrays, constants: &constants, seed: args.fill };
     let arguments = parameters.arguments(given, &module.signatures(), found);
-    let arguments = arguments.map_err(|error| found.push(name_inputs(error))).ok()?;
-    let build = |module: Module, interpret: bool, found: &mut Vec<Diagnostic>| {
+    let arguments = arguments.map_err(|errors| found.extend(errors.map(name_inputs))).ok()?;
+    let build = |module: Module, interpret: bool, found: &mut Diagnostics| {
         build(args, module, interpret, registry, found, io)
     };
     let runner = Runner {
@@ -131,7 +131,7 @@ fn run(
         profile: args.profile.then_some(PROFILE_SECONDS),
         build: &build,
     };
-    let run = |executor: Executor, found: &mut Vec<Diagnostic>| {
+    let run = |executor: Executor, found: &mut Diagnostics| {
         let ran = runner.run(executor.into(), found);
         ran.map_err(|errors| found.extend(errors.into_iter().map(name_unchecked))).ok()
     };
@@ -163,7 +163,7 @@ fn run(
 fn given_arrays(
     args: &RunModel,
     parameters: &Parameters,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Diagnostics,
     directory: &Path,
 ) -> (Arrays, FxHashSet<String>) {
     let (mut arrays, mut constants) = (Arrays::default(), FxHashSet::default());
@@ -191,13 +191,13 @@ fn build(
     module: Module,
     interpret: bool,
     registry: &Registry,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Diagnostics,
     io: &Io<'_>,
-) -> Result<Program, Vec<Diagnostic>> {
-    let target = target(&args.kernels.machine, registry).map_err(|error| vec![error])?;
+) -> Result<Program, Diagnostics> {
+    let target = target(&args.kernels.machine, registry)?;
     let progress = Bar::on_terminal(io.styled);
     let options = args.kernels.build_options(&*target, &progress);
-    let options = BuildOptions { interpret, ..options.map_err(|error| vec![error])? };
+    let options = BuildOptions { interpret, ..options? };
     let built = Program::build(module, registry, &options, found);
     built.map(|(program, _)| program).map_err(|mut errors| {
         model::name_extents(&mut errors, &args.model, &args.options, &io.directory);
@@ -218,7 +218,7 @@ fn agreement((value, other): (&Value, &Value), (first, second): (&str, &str)) ->
 }
 
 /// Writes the results to the file at `path`, unless something failed.
-fn save(outputs: &[(String, Value)], path: &Path, found: &mut Vec<Diagnostic>) {
+fn save(outputs: &[(String, Value)], path: &Path, found: &mut Diagnostics) {
     let mut arrays = Arrays::default();
     for (name, value) in outputs {
         match value {
@@ -231,10 +231,10 @@ fn save(outputs: &[(String, Value)], path: &Path, found: &mut Vec<Diagnostic>) {
             }
         }
     }
-    if !found.iter().any(Diagnostic::is_error)
-        && let Err(error) = arrays::save(path, &arrays)
+    if !found.has_errors()
+        && let Err(errors) = arrays::save(path, &arrays)
     {
-        found.push(error);
+        found.extend(errors);
     }
 }
 
@@ -284,7 +284,7 @@ fn compare(found: &Value, expected: &Value) -> Result<String, String> {
     })
 }
 
-fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnostic> {
+fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnostics> {
     match module.get(name) {
         Some(item) if item.signature.op == FUNC && item.body.is_some() => Ok(item),
         _ => {
@@ -292,9 +292,9 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
             let names: Vec<&str> = functions.map(|(name, _)| name.as_str()).collect();
             let error = Diagnostic::error("E0730", format!("there is no function @{name}"));
             Err(match did_you_mean_with("@", name, names.iter().copied()) {
-                Some(help) => error.help(help),
-                None if names.is_empty() => error.help("the module has no functions"),
-                None => error.help(format!("the module has @{}", names.join(", @"))),
+                Some(help) => error.help(help).into(),
+                None if names.is_empty() => error.help("the module has no functions").into(),
+                None => error.help(format!("the module has @{}", names.join(", @"))).into(),
             })
         }
     }

@@ -10,7 +10,7 @@ use ir_core::pipeline::{
     Instrument, Outcome, PIPELINE_FILE, Pipeline, RunOptions, Stages, StepCx, StepResult,
     VerifyEach, run,
 };
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry};
 use serde_json::{Map, Value, json};
 
 use crate::driver::input;
@@ -65,12 +65,12 @@ pub(crate) fn view(args: &ViewModel, registry: &Registry, io: &mut Io<'_>) -> io
     let pipeline = match Pipeline::parse(&text, registry) {
         Ok(pipeline) => pipeline,
         Err(diagnostic) => {
-            reporter.report(vec![diagnostic], io)?;
+            reporter.report(diagnostic.into(), io)?;
             reporter.finish(io)?;
             return Ok(USAGE);
         }
     };
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     let page = data(args, &pipeline, registry, &mut reporter, &mut found, io);
     let written = match page {
         Ok(Some((data, status))) => {
@@ -124,15 +124,15 @@ fn data(
     pipeline: &Pipeline,
     registry: &Registry,
     reporter: &mut Reporter,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Diagnostics,
     io: &mut Io<'_>,
 ) -> io::Result<Option<(Value, i32)>> {
     let profile = match &args.profile {
         None => Value::Null,
         Some(path) => match input::read(path, io).and_then(|input| profile(path, &input.text)) {
             Ok(profile) => profile,
-            Err(error) => {
-                found.push(error);
+            Err(errors) => {
+                found.extend(errors);
                 return Ok(None);
             }
         },
@@ -178,7 +178,7 @@ fn data(
 }
 
 /// What `relay-opt bench --json --profile` wrote.
-fn profile(path: &str, text: &str) -> Result<Value, Diagnostic> {
+fn profile(path: &str, text: &str) -> Result<Value, Diagnostics> {
     let wrong = |what: String| {
         Diagnostic::error("E0737", format!("`{path}` is no profile: {what}"))
             .help("`relay-opt bench MODEL --json --profile` writes one")
@@ -189,7 +189,7 @@ fn profile(path: &str, text: &str) -> Result<Value, Diagnostic> {
     let is_kernel = |kernel: &Value| kernel["name"].is_string() && kernel["seconds"].is_number();
     match kernels.is_some_and(|kernels| kernels.iter().all(is_kernel)) {
         true => Ok(profile),
-        false => Err(wrong("it has no times of kernels".to_string())),
+        false => Err(wrong("it has no times of kernels".to_string()).into()),
     }
 }
 
@@ -250,9 +250,9 @@ impl Instrument for Recorder<'_> {
         module: &Module,
         result: &StepResult<'_>,
         _: &mut dyn Write,
-    ) -> io::Result<Vec<Diagnostic>> {
+    ) -> io::Result<Diagnostics> {
         let time = result.wall.as_secs_f64() * 1e3;
         self.record(&cx.step.to_string(), Some(time), module)?;
-        Ok(vec![])
+        Ok(Diagnostics::new())
     }
 }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use analysis::cache::{Cache, Found};
 use ir_core::fingerprint::{Fingerprint, of_bytes};
-use ir_core::{Diagnostic, FilesRead, Registry, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, FilesRead, Registry, SourceMap};
 use object::{Object, ReadCache};
 use target_core::Target;
 
@@ -40,7 +40,7 @@ impl Results {
         rules: &SourceMap,
         registry: &Registry,
         io: &Io<'_>,
-    ) -> Result<Option<Results>, Diagnostic> {
+    ) -> Result<Option<Results>, Diagnostics> {
         let Some(folder) = &args.cache else { return Ok(None) };
         let watched = !args.print_ir_before.is_empty()
             || !args.print_ir_after.is_empty()

@@ -1,7 +1,7 @@
 //! Pipelines that a file brings, which may be anybody's.
 
 use ir_core::pipeline::Pipeline;
-use ir_core::{CostTable, CostsByName, Diagnostic, Pass, Registry};
+use ir_core::{CostTable, CostsByName, Diagnostic, Diagnostics, Pass, Registry};
 use passes::exec::Exec;
 use target_core::targets;
 
@@ -9,7 +9,7 @@ use target_core::targets;
 ///
 /// # Errors
 /// Those of [`Pipeline::parse`], and where it runs one.
-pub(crate) fn parse(text: &str, registry: &Registry) -> Result<Pipeline, Diagnostic> {
+pub(crate) fn parse(text: &str, registry: &Registry) -> Result<Pipeline, Diagnostics> {
     let mut registry = registry.clone();
     *registry.extension_mut() = CostsByName(Some(costs));
     let pipeline = Pipeline::parse(text, &registry)?;
@@ -17,16 +17,18 @@ pub(crate) fn parse(text: &str, registry: &Registry) -> Result<Pipeline, Diagnos
     match pipeline.steps().iter().find(|step| step.def.name == exec) {
         Some(step) => {
             let message = format!("the pass `{exec}` of this file runs a program");
-            Err(refused(message).at(step.span))
+            Err(refused(message).at(step.span).into())
         }
         None => Ok(pipeline),
     }
 }
 
 /// The costs of a target that names no compiler, which would be asked for its version.
-fn costs(registry: &Registry, target: &str) -> Result<CostTable, Diagnostic> {
+fn costs(registry: &Registry, target: &str) -> Result<CostTable, Diagnostics> {
     if target.contains("compiler") {
-        return Err(refused("the target of this file runs a program, its compiler".to_string()));
+        return Err(
+            refused("the target of this file runs a program, its compiler".to_string()).into()
+        );
     }
     targets(registry).parse(target)?.costs()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ir_core::{Diagnostic, Severity, SourceMap, Span, Symbol};
+use ir_core::{Diagnostic, Diagnostics, Severity, SourceMap, Span, Symbol};
 use regex::Regex;
 
 /// A diagnostic that a comment announces.
@@ -47,7 +47,7 @@ pub(crate) fn check(
     part: &str,
     reported: &[Diagnostic],
     sources: &SourceMap,
-) -> Vec<Diagnostic> {
+) -> Diagnostics {
     let file = Symbol::new(file);
     let (mut expected, mut differences) = expectations(file, part);
     let mut found = Vec::new();
@@ -125,8 +125,8 @@ impl Kind {
 }
 
 /// The announcements in `part`, and what is wrong with them.
-fn expectations(file: Symbol, part: &str) -> (Vec<Expectation>, Vec<Diagnostic>) {
-    let (mut expected, mut errors): (Vec<Expectation>, _) = (Vec::new(), Vec::new());
+fn expectations(file: Symbol, part: &str) -> (Vec<Expectation>, Diagnostics) {
+    let (mut expected, mut errors) = (Vec::<Expectation>::new(), Diagnostics::new());
     let Ok(designator) = &*DESIGNATOR else { return (expected, errors) };
     // The last line that announces nothing, and the announcements for the next such line.
     let mut above = None;

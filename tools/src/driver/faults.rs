@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ir_core::files;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, Reproducer, catch_panic};
-use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, Interrupt, Module, Registry, SourceMap};
 use regex::Regex;
 use runtime::progress::Progress;
 
@@ -147,7 +147,7 @@ fn asked(fault: &Fault, reporter: &mut Reporter, io: &mut Io<'_>) -> Result<Aske
 
 impl Asked {
     /// Takes over what `reproducer` says, where the arguments leave it open.
-    fn repeat(&mut self, reproducer: Reproducer) -> Result<(), Diagnostic> {
+    fn repeat(&mut self, reproducer: Reproducer) -> Result<(), Diagnostics> {
         let earlier = Recorded::read(&reproducer.settings)?;
         self.pipeline = reproducer.pipeline;
         self.predicate = self.predicate.take().or(earlier.miscompile.map(Predicate::Miscompile));
@@ -156,7 +156,7 @@ impl Asked {
             self.recorded.rules.clone_from(&earlier.rules);
         }
         if let (Some(limit), None) = (earlier.pass_time_limit, &self.predicate) {
-            return Err(endless(limit));
+            return Err(endless(limit).into());
         }
         self.recorded.timeout = self.recorded.timeout.or(earlier.timeout);
         self.earlier = Some(earlier);
@@ -172,8 +172,10 @@ impl Asked {
         };
         match (parsed, &self.earlier) {
             (Ok(pipeline), _) => Ok(pipeline.to_string()),
-            (Err(diagnostic), Some(earlier)) => Err(Ended::usage(earlier.explain(diagnostic))),
-            (Err(diagnostic), None) => Err(Ended::usage(diagnostic)),
+            (Err(found), Some(earlier)) => {
+                Err(Ended::usage(found.map(|error| earlier.explain(error))))
+            }
+            (Err(found), None) => Err(Ended::usage(found)),
         }
     }
 }
@@ -200,7 +202,7 @@ fn program(
         }
         (module, found)
     });
-    let (module, found) = read.map_err(|message| Ended::Found(vec![crash(&message)], INTERNAL))?;
+    let (module, found) = read.map_err(|message| Ended::Found(crash(&message).into(), INTERNAL))?;
     reporter.sources(&module.sources);
     if failed(&found) { Err(Ended::Found(found, DIAGNOSTICS)) } else { Ok(module) }
 }
@@ -237,8 +239,12 @@ impl Session {
         sources
     }
 
-    pub(crate) fn fail(&mut self, diagnostic: Diagnostic, io: &mut Io<'_>) -> io::Result<i32> {
-        self.reporter.report(vec![diagnostic], io)?;
+    pub(crate) fn fail(
+        &mut self,
+        found: impl Into<Diagnostics>,
+        io: &mut Io<'_>,
+    ) -> io::Result<i32> {
+        self.reporter.report(found.into(), io)?;
         self.reporter.finish(io)?;
         Ok(DIAGNOSTICS)
     }
@@ -314,7 +320,7 @@ pub(crate) fn search(
     limits: &Limits,
     file: Option<&Path>,
     io: &Io<'_>,
-) -> Result<Option<Reduced>, Diagnostic> {
+) -> Result<Option<Reduced>, Diagnostics> {
     let progress = Bar::on_terminal(io.styled);
     progress.step("the program as it is");
     let mut written = Ok(());

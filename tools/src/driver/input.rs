@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use ir_core::{Diagnostic, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, SourceMap};
 
 use super::report::Reporter;
 use crate::process::io::{Io, plain};
@@ -28,7 +28,7 @@ pub(crate) struct Input {
 ///
 /// # Errors
 /// A diagnostic where it cannot be read, is too large, or is not UTF-8.
-pub(crate) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
+pub(crate) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostics> {
     let unreadable = |error: io::Error| {
         let message = format!("cannot read `{path}`: {}", plain(&error));
         let diagnostic = Diagnostic::error("E0720", message);
@@ -44,17 +44,19 @@ pub(crate) fn read(path: &str, io: &mut Io<'_>) -> Result<Input, Diagnostic> {
     } else {
         let file = File::open(io.directory.join(path)).map_err(unreadable)?;
         if file.metadata().is_ok_and(|metadata| metadata.len() >= LIMIT) {
-            return Err(too_large(path));
+            return Err(too_large(path).into());
         }
         file.take(LIMIT).read_to_end(&mut bytes).map_err(unreadable)?;
         path.to_string()
     };
     if bytes.len() as u64 >= LIMIT {
-        return Err(too_large(&file));
+        return Err(too_large(&file).into());
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Input { file, text }),
-        Err(error) => Err(not_text(&file, error.as_bytes(), error.utf8_error().valid_up_to())),
+        Err(error) => {
+            Err(not_text(&file, error.as_bytes(), error.utf8_error().valid_up_to()).into())
+        }
     }
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn read_rules(
     paths: &[String],
     reporter: &mut Reporter,
     io: &mut Io<'_>,
-) -> Result<SourceMap, Diagnostic> {
+) -> Result<SourceMap, Diagnostics> {
     let mut rules = SourceMap::default();
     for path in paths {
         let Input { file, text } = read(path, io)?;

@@ -1,7 +1,7 @@
 //! Reading and checking programs, with what relay-opt says about them.
 
 pub(crate) use ir_core::text::{Form, Style};
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostics, Module, Registry};
 
 use crate::driver::input;
 
@@ -12,7 +12,7 @@ pub(crate) fn parse(
     file: &str,
     text: &str,
     registry: &Registry,
-) -> (Module, Vec<Diagnostic>) {
+) -> (Module, Diagnostics) {
     let (module, mut found) = form.parse(file, text, registry);
     let error = found.iter_mut().find(|found| found.is_error());
     if let (Some(error), Some(purpose)) = (error, input::purpose(file)) {
@@ -22,11 +22,11 @@ pub(crate) fn parse(
 }
 
 /// Infers the types of `module` and returns what is wrong with them.
-pub(crate) fn infer(module: &mut Module, registry: &Registry) -> Vec<Diagnostic> {
+pub(crate) fn infer(module: &mut Module, registry: &Registry) -> Diagnostics {
     relay::inference::infer_module(module, registry)
 }
 
 /// What is wrong with `module`.
-pub(crate) fn verify(module: &Module, registry: &Registry) -> Vec<Diagnostic> {
+pub(crate) fn verify(module: &Module, registry: &Registry) -> Diagnostics {
     ir_core::verify::verify(module, registry).err().unwrap_or_default()
 }

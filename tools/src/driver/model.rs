@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry};
 use onnx_frontend::Summary;
 use passes::codes::OPEN_HELP;
 
@@ -27,9 +27,9 @@ pub(crate) fn read(
     options: &ModelOptions,
     registry: &Registry,
     directory: &Path,
-) -> (Module, Vec<Diagnostic>) {
+) -> (Module, Diagnostics) {
     match onnx_frontend::import(&directory.join(path), &options.options(), registry) {
-        Ok(import) => (import.module, vec![]),
+        Ok(import) => (import.module, Diagnostics::new()),
         Err(diagnostics) => (Module::new(), diagnostics),
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn load(
     options: &ModelOptions,
     registry: &Registry,
     reporter: &mut Reporter,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Diagnostics,
     io: &mut Io<'_>,
 ) -> Option<Module> {
     let (form, mut module, diagnostics);
@@ -72,7 +72,7 @@ pub(crate) fn load(
         form = Form::Readable;
         (module, diagnostics) = read(path, options, registry, &io.directory);
     } else {
-        let input = input::read(path, io).map_err(|error| found.push(error)).ok()?;
+        let input = input::read(path, io).map_err(|errors| found.extend(errors)).ok()?;
         reporter.source(&input.file, &input.text);
         form = Form::of(&input.text);
         (module, diagnostics) = language::parse(form, &input.file, &input.text, registry);

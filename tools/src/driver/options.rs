@@ -6,7 +6,7 @@ pub(crate) mod optimize;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use ir_core::Diagnostic;
+use ir_core::{Diagnostic, Diagnostics};
 use runtime::codes::UNCHECKED_HELP;
 use runtime::progress::Progress;
 use runtime::{BuildOptions, Fusion};
@@ -56,7 +56,7 @@ impl Kernels {
         &self,
         target: &'a dyn Target,
         progress: &'a dyn Progress,
-    ) -> Result<BuildOptions<'a>, Diagnostic> {
+    ) -> Result<BuildOptions<'a>, Diagnostics> {
         let fusion = match self.fuse {
             Fuse::Dominator => Fusion::Dominator,
             Fuse::Search => Fusion::Search(target.costs()?),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ir_core::Diagnostic;
+use ir_core::{Diagnostic, Diagnostics};
 use object::{Object, ObjectSegment};
 
 use crate::process::io::plain;
@@ -32,11 +32,11 @@ pub(crate) fn failed(path: &Path, what: impl std::fmt::Display) -> Diagnostic {
 ///
 /// # Errors
 /// When it is not, with both versions where they differ.
-pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
+pub(crate) fn check(path: &Path) -> Result<(), Diagnostics> {
     let failed = |what: String| failed(path, what);
     // A pipe or device may have no end, and none can be loaded.
     if fs::metadata(path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
-        return Err(failed("it is no regular file".to_string()));
+        return Err(failed("it is no regular file".to_string()).into());
     }
     let bytes = fs::read(path).map_err(|error| failed(plain(&error)))?;
     let found = description(&bytes).ok_or_else(|| {
@@ -49,13 +49,14 @@ pub(crate) fn check(path: &Path) -> Result<(), Diagnostic> {
         return Err(Diagnostic::error("E0741", message)
             .note(format!("the plugin is for version {}", shown(&found)))
             .note(format!("this is version {}", shown(DESCRIPTION)))
-            .help(REBUILD));
+            .help(REBUILD)
+            .into());
     }
     // The system's loader maps segments without a look at the length of the file.
     let whole = object::File::parse(&*bytes)
         .is_ok_and(|file| file.segments().all(|segment| segment.data().is_ok()));
     if !whole {
-        return Err(failed("the file is not complete".to_string()).help(REBUILD));
+        return Err(failed("the file is not complete".to_string()).help(REBUILD).into());
     }
     Ok(())
 }

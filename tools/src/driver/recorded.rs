@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use ir_core::Diagnostic;
+use ir_core::{Diagnostic, Diagnostics};
 
 use crate::driver::options::{Executor, seconds};
 
@@ -59,7 +59,7 @@ impl Recorded {
     ///
     /// # Errors
     /// Those that mean nothing.
-    pub(crate) fn read(settings: &[(String, String)]) -> Result<Recorded, Diagnostic> {
+    pub(crate) fn read(settings: &[(String, String)]) -> Result<Recorded, Diagnostics> {
         let mut recorded = Recorded::default();
         for (name, value) in settings {
             let wrong = || {
@@ -80,7 +80,7 @@ impl Recorded {
                 ("pass-time-limit", text) => {
                     recorded.pass_time_limit = Some(seconds(text).map_err(|_| wrong())?);
                 }
-                _ => return Err(wrong()),
+                _ => return Err(wrong().into()),
             }
         }
         Ok(recorded)

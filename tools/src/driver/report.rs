@@ -3,7 +3,7 @@
 use std::io;
 
 use ir_core::diagnostics::render::{self, Omitted};
-use ir_core::{Diagnostic, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, SourceMap};
 
 use crate::driver::options::DiagnosticForm;
 use crate::process::exit::{DIAGNOSTICS, OK, USAGE, finish};
@@ -16,7 +16,7 @@ pub(crate) struct Reporter {
     /// How many errors are written, and how many warnings and notes; 0 is all.
     limit: usize,
     sources: SourceMap,
-    pending: Vec<Diagnostic>,
+    pending: Diagnostics,
     /// Errors, and warnings and notes, that were written.
     written: [usize; 2],
     omitted: Omitted,
@@ -28,7 +28,7 @@ impl Reporter {
             form,
             limit,
             sources: SourceMap::default(),
-            pending: vec![],
+            pending: Diagnostics::new(),
             written: [0; 2],
             omitted: Omitted::default(),
         }
@@ -60,7 +60,7 @@ impl Reporter {
     /// Those of writing to standard error.
     pub(crate) fn report(
         &mut self,
-        mut diagnostics: Vec<Diagnostic>,
+        mut diagnostics: Diagnostics,
         io: &mut Io<'_>,
     ) -> io::Result<()> {
         if self.limit > 0 {
@@ -126,7 +126,7 @@ pub(crate) enum Ended {
     /// What is wrong with the command line.
     Misused(String),
     /// What is wrong, and the exit status.
-    Found(Vec<Diagnostic>, i32),
+    Found(Diagnostics, i32),
 }
 
 impl From<String> for Ended {
@@ -137,13 +137,13 @@ impl From<String> for Ended {
 
 impl Ended {
     /// An error of the input.
-    pub(crate) fn input(diagnostic: Diagnostic) -> Ended {
-        Ended::Found(vec![diagnostic], DIAGNOSTICS)
+    pub(crate) fn input(found: impl Into<Diagnostics>) -> Ended {
+        Ended::Found(found.into(), DIAGNOSTICS)
     }
 
     /// An error of the command line that has a place in a text of it.
-    pub(crate) fn usage(diagnostic: Diagnostic) -> Ended {
-        Ended::Found(vec![diagnostic], USAGE)
+    pub(crate) fn usage(found: impl Into<Diagnostics>) -> Ended {
+        Ended::Found(found.into(), USAGE)
     }
 
     /// Says why; the exit status.
@@ -164,7 +164,7 @@ impl Ended {
 }
 
 /// Reports an error that ends the program.
-pub(crate) fn refuse(error: Diagnostic, io: &mut Io<'_>) -> i32 {
-    let reported = render::human(&[error], &SourceMap::default(), io.styled, io.stderr);
+pub(crate) fn refuse(found: impl Into<Diagnostics>, io: &mut Io<'_>) -> i32 {
+    let reported = render::human(&found.into(), &SourceMap::default(), io.styled, io.stderr);
     finish(reported.map(|()| DIAGNOSTICS), io)
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use indexmap::IndexMap;
 use ir_core::pipeline::Oracle;
 use ir_core::{
-    Diagnostic, FunctionType, Item, Magnitudes, Module, Registry, Signatures, Spread, Symbol,
-    TensorData,
+    Diagnostic, Diagnostics, FunctionType, Item, Magnitudes, Module, Registry, Signatures, Spread,
+    Symbol, TensorData,
 };
 use relay::interpreter::{
     Interpreter, Mismatch, Options, Value, approx_equal, approx_equal_where_finite,
@@ -93,7 +93,7 @@ impl Call {
 type Results = IndexMap<usize, (Symbol, Value)>;
 
 /// Runs the item that a call names on arguments; `None` for one that is not run.
-type Runner<'r> = dyn FnMut(&Call, &Item, Vec<Value>) -> Result<Option<Value>, Diagnostic> + 'r;
+type Runner<'r> = dyn FnMut(&Call, &Item, Vec<Value>) -> Result<Option<Value>, Diagnostics> + 'r;
 
 /// How an item is run.
 enum Kind {
@@ -135,7 +135,7 @@ impl Trials {
         Trials { step_limit: steps, ..self }
     }
 
-    fn choose(&self, module: &Module, registry: &Registry) -> Result<Plan, Diagnostic> {
+    fn choose(&self, module: &Module, registry: &Registry) -> Result<Plan, Diagnostics> {
         let signatures = module.signatures();
         let main = module.items.get_key_value(&Symbol::new("main"));
         let others = module.items.iter().filter(|_| main.is_none());
@@ -161,7 +161,9 @@ impl Trials {
                     Ok(_) => calls.push(call),
                     Err(message) if main.is_some() => {
                         let message = format!("cannot run @{name}: {message}");
-                        return Err(Diagnostic::error("E0730", message).at(item.signature.span));
+                        return Err(Diagnostic::error("E0730", message)
+                            .at(item.signature.span)
+                            .into());
                     }
                     Err(_) => break,
                 }
@@ -177,7 +179,7 @@ impl Trials {
         module: &Module,
         registry: &Registry,
         run: &mut Runner<'_>,
-    ) -> Result<Results, Diagnostic> {
+    ) -> Result<Results, Diagnostics> {
         if self.plan.is_none() {
             self.plan = Some(self.choose(module, registry)?);
         }
@@ -187,7 +189,9 @@ impl Trials {
             let name = &call.name;
             let Some(item) = module.items.get(name) else {
                 if name.as_str() == "main" {
-                    return Err(Diagnostic::error("E0730", "there is no function @main any more"));
+                    return Err(
+                        Diagnostic::error("E0730", "there is no function @main any more").into()
+                    );
                 }
                 continue;
             };
@@ -218,14 +222,14 @@ impl Trials {
         module: &Module,
         registry: &Registry,
         interpret: bool,
-    ) -> Result<Results, Diagnostic> {
-        let first = |errors: Vec<Diagnostic>| {
+    ) -> Result<Results, Diagnostics> {
+        let first = |errors: Diagnostics| {
             let unknown = || Diagnostic::error("E0733", "the program cannot be compiled");
             errors.into_iter().next().unwrap_or_else(unknown)
         };
         let target = targets(registry).parse("c{threads=1}")?;
         let options = BuildOptions { interpret, ..BuildOptions::new(&*target) };
-        let built = Program::build(module.clone(), registry, &options, &mut vec![]);
+        let built = Program::build(module.clone(), registry, &options, &mut Diagnostics::new());
         let (mut program, _) = built.map_err(first)?;
         self.run(module, registry, &mut |call, _, arguments| {
             if call.name.as_str() != "main" {
@@ -239,7 +243,7 @@ impl Trials {
 }
 
 /// The tensors of `values`, those of tuples in their order.
-fn tensors(values: &[Value]) -> Result<Vec<TensorData>, Diagnostic> {
+fn tensors(values: &[Value]) -> Result<Vec<TensorData>, Diagnostics> {
     let mut found = Vec::new();
     let mut pending: Vec<&Value> = values.iter().rev().collect();
     while let Some(value) = pending.pop() {
@@ -248,7 +252,7 @@ fn tensors(values: &[Value]) -> Result<Vec<TensorData>, Diagnostic> {
             (_, Some(fields)) => pending.extend(fields.iter().rev()),
             _ => {
                 let message = format!("expected tensors, found {}", value.describe());
-                return Err(Diagnostic::error("E0730", message));
+                return Err(Diagnostic::error("E0730", message).into());
             }
         }
     }
@@ -266,7 +270,7 @@ fn together(mut tensors: Vec<TensorData>) -> Value {
 impl Oracle for Trials {
     type Results = Results;
 
-    fn evaluate(&mut self, module: &Module, registry: &Registry) -> Result<Results, Diagnostic> {
+    fn evaluate(&mut self, module: &Module, registry: &Registry) -> Result<Results, Diagnostics> {
         let interpreter = |steps: u64| {
             let options = Options { step_limit: Some(steps), ..Options::default() };
             Interpreter::new(module, registry).options(options)

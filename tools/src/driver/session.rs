@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ir_core::files::{self, OutputFile};
 use ir_core::pipeline::{Outcome, Pipeline, Selection, Timing, TraceFilter, catch_panic};
-use ir_core::{Diagnostic, FilesRead, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, FilesRead, Module, Registry, SourceMap};
 use rewrites::proof::replay::HEADER;
 use runtime::lowering::{self, Level};
 use target_core::Target;
@@ -180,7 +180,7 @@ impl Session<'_> {
         }
         let Err(error) = files::write(&io.directory.join(path), text) else { return Ok(true) };
         let message = format!("cannot write `{path}`: {}", plain(&error));
-        self.reporter.report(vec![Diagnostic::error("E0724", message)], io)?;
+        self.reporter.report(Diagnostics::from(Diagnostic::error("E0724", message)), io)?;
         Ok(false)
     }
 
@@ -244,7 +244,7 @@ impl Session<'_> {
         if let Some(message) = crashed {
             return self.crashed(found, message, io);
         }
-        let mut failed = found.iter().any(Diagnostic::is_error);
+        let mut failed = found.has_errors();
         if !failed {
             let (diagnostics, outcome) = self.passes(&mut module, form, timing, io)?;
             found.extend(diagnostics);
@@ -293,7 +293,7 @@ impl Session<'_> {
         form: Form,
         timing: &mut Timing,
         directory: &Path,
-    ) -> (Module, Vec<Diagnostic>, Option<String>) {
+    ) -> (Module, Diagnostics, Option<String>) {
         let Plan { args, registry, is_model, .. } = self.plan;
         let read = timing.phase(if is_model { "import" } else { "parse" }, || {
             catch_panic(|| match is_model {
@@ -303,17 +303,17 @@ impl Session<'_> {
         });
         let (mut module, mut found) = match read {
             Ok(read) => read,
-            Err(message) => return (Module::new(), vec![], Some(message)),
+            Err(message) => return (Module::new(), Diagnostics::new(), Some(message)),
         };
         self.reporter.sources(&module.sources);
-        if !found.iter().any(Diagnostic::is_error) && form == Form::Readable {
+        if !found.has_errors() && form == Form::Readable {
             let infer = || catch_panic(|| infer(&mut module, registry));
             match timing.phase("infer types", infer) {
                 Ok(more) => found.extend(more),
                 Err(message) => return (module, found, Some(message)),
             }
         }
-        if !found.iter().any(Diagnostic::is_error) {
+        if !found.has_errors() {
             match timing.phase("verify", || catch_panic(|| verify(&module, registry))) {
                 Ok(more) => found.extend(more),
                 Err(message) => return (module, found, Some(message)),
@@ -329,7 +329,7 @@ impl Session<'_> {
         &self,
         module: &mut Module,
         timing: &mut Timing,
-    ) -> Result<Result<Option<String>, Vec<Diagnostic>>, String> {
+    ) -> Result<Result<Option<String>, Diagnostics>, String> {
         let Some(Lowering { level: Level::Code, target, .. }) = &self.plan.lowering else {
             return Ok(Ok(None));
         };
@@ -341,7 +341,7 @@ impl Session<'_> {
     /// Reports a crash behind what was `found`.
     fn crashed(
         &mut self,
-        mut found: Vec<Diagnostic>,
+        mut found: Diagnostics,
         message: String,
         io: &mut Io<'_>,
     ) -> io::Result<PartResult> {
@@ -398,7 +398,7 @@ impl Session<'_> {
             }
             Ok(Err(error)) => Err(error),
             Err(message) => {
-                self.reporter.report(vec![crash(&message)], io)?;
+                self.reporter.report(crash(&message).into(), io)?;
                 Ok(Some(PartResult::Internal(message)))
             }
         }
@@ -431,7 +431,7 @@ impl Session<'_> {
 
     fn cannot_write(&mut self, error: &io::Error, io: &mut Io<'_>) -> io::Result<()> {
         let message = format!("cannot write `{}`: {}", self.plan.args.output, plain(error));
-        self.reporter.report(vec![Diagnostic::error("E0724", message)], io)
+        self.reporter.report(Diagnostics::from(Diagnostic::error("E0724", message)), io)
     }
 }
 

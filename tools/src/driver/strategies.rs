@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 use indexmap::IndexMap;
-use ir_core::{Diagnostic, FuncMut, Interrupt, Module, Registry, SourceMap, Symbol};
+use ir_core::{Diagnostics, FuncMut, Interrupt, Module, Registry, SourceMap, Symbol};
 use rewrites::cost::CostModel;
 use rewrites::eqsat::Report;
 use rewrites::library::Library;
@@ -47,10 +47,10 @@ pub fn prepare(
     name: &str,
     without: Option<&str>,
     registry: &Registry,
-) -> Result<Prepared, (Vec<Diagnostic>, SourceMap)> {
+) -> Result<Prepared, (Diagnostics, SourceMap)> {
     let (mut library, found) = Library::new(registry, &SourceMap::default());
     let mut sources = SourceMap::default();
-    if found.iter().any(Diagnostic::is_error) {
+    if found.has_errors() {
         return Err((found, library.sources));
     }
     let prepared = find(name, registry, &mut sources, &mut library.read)
@@ -69,7 +69,7 @@ pub fn measure(
     model: CostModel,
     registry: &Registry,
     interrupt: Interrupt,
-) -> Result<Measured, Diagnostic> {
+) -> Result<Measured, Diagnostics> {
     let mut module = module.clone();
     let signatures = module.signatures();
     let mut measured = Measured {
@@ -89,7 +89,7 @@ pub fn measure(
         let mut f = FuncMut { name: *name, signature, body, signatures: &signatures, registry };
         let start = ThreadTime::now();
         let told = Told { model, dump: false, interrupt };
-        let report = apply(&mut f, prepared, told).map_err(|e| *e)?;
+        let report = apply(&mut f, prepared, told)?;
         measured.time += start.elapsed();
         measured.add(&report, prepared);
     }

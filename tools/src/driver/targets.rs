@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ir_core::{Diagnostic, Registry};
+use ir_core::{Diagnostics, Registry};
 use target_core::{Target, targets};
 
 use crate::driver::options::Machine;
@@ -12,7 +12,7 @@ use crate::driver::reference;
 pub(crate) fn target(
     machine: &Machine,
     registry: &Registry,
-) -> Result<Box<dyn Target>, Diagnostic> {
+) -> Result<Box<dyn Target>, Diagnostics> {
     let Machine { target: text, threads } = machine;
     let Some(threads) = threads else { return targets(registry).parse(text) };
     let text = match text.strip_suffix('}') {

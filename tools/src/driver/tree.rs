@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ir_core::files;
 use ir_core::pipeline::{Instrument, PrintModule, StepCx, StepResult};
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry};
 
 use crate::process::io::plain;
 
@@ -59,8 +59,8 @@ impl Instrument for Tree<'_> {
         module: &Module,
         _: &StepResult<'_>,
         _: &mut dyn io::Write,
-    ) -> io::Result<Vec<Diagnostic>> {
+    ) -> io::Result<Diagnostics> {
         self.write(cx.step.def.name, module, cx.registry);
-        Ok(vec![])
+        Ok(Diagnostics::new())
     }
 }

@@ -83,7 +83,7 @@ impl LastWords {
         let (mut stdin, mut stdout) = (io::empty(), io::sink());
         let mut io = Io::new(&mut stdin, &mut stdout, &mut stderr, Path::new(""));
         io.styled = self.styled;
-        self.reporter.report(vec![clock.diagnostic(late)], &mut io)?;
+        self.reporter.report(clock.diagnostic(late).into(), &mut io)?;
         self.reporter.finish(&mut io)?;
         let reason = clock.message(late);
         self.reproducers.write(self.pipeline, &self.program, reason, io.stderr)

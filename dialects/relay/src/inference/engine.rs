@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use ir_core::types::{MAX_TYPE_DEPTH, MAX_TYPE_PARTS};
 use ir_core::{
-    Attr, Body, Diagnostic, Dim, InferCx, Loc, OpId, OpInfo, Signature, SmallVec, Span, Stop,
-    Symbol, Type, TypeData, ValueDef, ValueId,
+    Attr, Body, Diagnostic, Diagnostics, Dim, InferCx, Loc, OpId, OpInfo, Signature, SmallVec,
+    Span, Stop, Symbol, Type, TypeData, ValueDef, ValueId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -51,7 +51,7 @@ pub(super) struct Engine<'e, 'a> {
     pub(super) units: Vec<Unit<'e>>,
     pub(super) solver: Solver<'e>,
     pub(super) kinds: Kinds<'e>,
-    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) diagnostics: Diagnostics,
     /// Where values are checked at run time, with what is expected of them.
     pub(super) checks: Vec<(Place, Type)>,
     relations: Vec<Relation<'a>>,
@@ -86,7 +86,7 @@ impl<'e, 'a> Engine<'e, 'a> {
             solver: Solver::new(&env.types),
             checks: Vec::new(),
             kinds: Kinds::new(&env.types),
-            diagnostics: Vec::new(),
+            diagnostics: Diagnostics::new(),
             relations: Vec::new(),
             queue: VecDeque::new(),
             visits: 0,

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::{
-    Diagnostic, FunctionType, OpInfo, Registry, Signature, Signatures, Span, Symbol, Type,
-    TypeData, TypeParam,
+    Diagnostic, Diagnostics, FunctionType, OpInfo, Registry, Signature, Signatures, Span, Symbol,
+    Type, TypeData, TypeParam,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
@@ -168,13 +168,13 @@ impl DataTypes {
     }
 
     /// Checks the declaration of data type `name` against the others.
-    pub fn check(&self, name: Symbol) -> Vec<Diagnostic> {
-        self.adts.get(&name).map_or_else(Vec::new, |adt| self.check_declaration(name, adt))
+    pub fn check(&self, name: Symbol) -> Diagnostics {
+        self.adts.get(&name).map_or_else(Diagnostics::new, |adt| self.check_declaration(name, adt))
     }
 
     /// Checks the declaration `adt` of data type `name`.
-    pub(crate) fn check_declaration(&self, name: Symbol, adt: &Adt) -> Vec<Diagnostic> {
-        let mut diagnostics = Vec::new();
+    pub(crate) fn check_declaration(&self, name: Symbol, adt: &Adt) -> Diagnostics {
+        let mut diagnostics = Diagnostics::new();
         let mut problems = Vec::new();
         let mut kinds = Kinds::new(self);
         let mut scope = Scope::default();
@@ -214,7 +214,7 @@ impl DataTypes {
     }
 
     /// Checks that what the type of function `name` mentions is declared.
-    pub(crate) fn check_function(&self, name: Symbol, signature: &Signature) -> Vec<Diagnostic> {
+    pub(crate) fn check_function(&self, name: Symbol, signature: &Signature) -> Diagnostics {
         let mut problems = Vec::new();
         Kinds::new(self).check(signature.ty, &mut Scope::default(), &mut problems);
         let subject = format!("`@{name}`");

@@ -107,7 +107,7 @@ impl Engine<'_, '_> {
                 }
             }
         }
-        if !self.diagnostics.iter().any(Diagnostic::is_error) {
+        if !self.diagnostics.has_errors() {
             self.insert_checks();
         }
     }

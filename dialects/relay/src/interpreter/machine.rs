@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use ir_core::diagnostics::did_you_mean_with;
 use ir_core::tensor::tensor_bytes;
 use ir_core::{
-    AttrDict, Body, Diagnostic, InferCx, Loc, Module, OpId, Registry, Signatures, SmallVec, Span,
-    Stop, Symbol, Type, TypeData, ValueId, memory,
+    AttrDict, Body, Diagnostic, Diagnostics, InferCx, Loc, Module, OpId, Registry, Signatures,
+    SmallVec, Span, Stop, Symbol, Type, TypeData, ValueId, memory,
 };
 use rustc_hash::FxHashMap;
 
@@ -118,12 +118,16 @@ impl<'r> Interpreter<'r> {
     }
 
     /// Calls function `function` of the module.
-    pub fn call(&self, function: impl Into<Symbol>, args: Vec<Value>) -> Result<Value, Diagnostic> {
+    pub fn call(
+        &self,
+        function: impl Into<Symbol>,
+        args: Vec<Value>,
+    ) -> Result<Value, Diagnostics> {
         self.apply(&Value::Global(function.into()), args)
     }
 
     /// Calls a function value.
-    pub fn apply(&self, callee: &Value, args: Vec<Value>) -> Result<Value, Diagnostic> {
+    pub fn apply(&self, callee: &Value, args: Vec<Value>) -> Result<Value, Diagnostics> {
         let mut machine = Machine::new(self);
         let mut current = Frame::outside();
         let args = args.into_iter().collect();
@@ -137,7 +141,7 @@ impl<'r> Interpreter<'r> {
                     Value::Global(name) => self.functions.get(name),
                     _ => None,
                 };
-                Err(failure.at(item.and_then(|item| item.span)))
+                Err(failure.at(item.and_then(|item| item.span)).into())
             }
         }
     }
@@ -150,7 +154,7 @@ impl<'r> Interpreter<'r> {
         op: OpId,
         base: Option<Span>,
         environment: &dyn Fn(ValueId) -> Option<Value>,
-    ) -> Result<Value, Diagnostic> {
+    ) -> Result<Value, Diagnostics> {
         let unit = Arc::new(compile_op(base, body, op, self.registry));
         let mut machine = Machine::new(self);
         for &value in &unit.free {
@@ -159,7 +163,7 @@ impl<'r> Interpreter<'r> {
                 None => {
                     let name = body.op_name(op);
                     let message = format!("`{name}` takes a value that is not known here");
-                    return Err(Failure::new("E0504", message).at(body.loc(op).span(base)));
+                    return Err(Failure::new("E0504", message).at(body.loc(op).span(base)).into());
                 }
             }
         }
@@ -175,11 +179,12 @@ impl<'r> Interpreter<'r> {
         operands: &[Value],
         attrs: AttrDict,
         result: Type,
-    ) -> Result<Value, Diagnostic> {
+    ) -> Result<Value, Diagnostics> {
         let name = name.into();
         let evaluate = self.registry.hook::<Evaluate>(name).copied();
         self.evaluate(&Operation { name, evaluate, attrs, result }, operands)
             .map_err(|failure| failure.at(None))
+            .map_err(Diagnostics::from)
     }
 
     fn unit(&self, name: Symbol) -> Outcome<Arc<Unit>> {
@@ -394,7 +399,7 @@ impl<'a, 'r> Machine<'a, 'r> {
         Machine { interpreter, stack: Vec::new(), callers: Vec::new(), steps: 0 }
     }
 
-    fn run(&mut self, mut current: Frame) -> Result<Value, Diagnostic> {
+    fn run(&mut self, mut current: Frame) -> Result<Value, Diagnostics> {
         loop {
             let unit = current.unit.clone();
             let code = &unit.functions[current.function].code;
@@ -407,7 +412,7 @@ impl<'a, 'r> Machine<'a, 'r> {
                     Ok(Next::Go) => {}
                     Ok(Next::Switch) => break,
                     Ok(Next::Done(value)) => return Ok(value),
-                    Err(failure) => return Err(self.locate(&current, *failure)),
+                    Err(failure) => return Err(self.locate(&current, *failure).into()),
                 }
             }
         }

@@ -2,7 +2,9 @@
 //! its parts ask for.
 
 use ir_core::registry::{ItemCx, VerifyCx};
-use ir_core::{DType, Diagnostic, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId};
+use ir_core::{
+    DType, Diagnostic, Diagnostics, InferCx, OpId, Stop, Type, TypeData, TypeParam, ValueId,
+};
 
 use super::{
     Call, Construct, Constructor, Fn, Global, If, Match, Pattern, RefCreate, RefRead, RefWrite,
@@ -45,16 +47,16 @@ fn region_value(cx: &VerifyCx<'_>, index: usize) -> Result<ValueId, String> {
 }
 
 /// A function item has a function type, of types that are declared.
-pub(super) fn function_item(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+pub(super) fn function_item(cx: &ItemCx<'_>) -> Diagnostics {
     let (name, signature) = (cx.name, &cx.item.signature);
     let ty = signature.ty;
     if ty.facts().has_unknown || ty.facts().has_variable {
         // It is yet to be inferred, which is said elsewhere.
-        return Vec::new();
+        return Diagnostics::new();
     }
     if ty.as_function().is_none() {
         let message = format!("`@{name}` is a function, but its type is {}", shown(ty));
-        return vec![Diagnostic::error("E0128", message).at(signature.span)];
+        return Diagnostics::from(Diagnostic::error("E0128", message).at(signature.span));
     }
     let mut problems = data_types(cx.signatures).check_function(name, signature);
     problems.extend(function_result(cx, ty));
@@ -74,10 +76,10 @@ fn function_result(cx: &ItemCx<'_>, ty: Type) -> Option<Diagnostic> {
 }
 
 /// A data type item is a declaration, and what it mentions is declared.
-pub(super) fn type_item(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+pub(super) fn type_item(cx: &ItemCx<'_>) -> Diagnostics {
     let name = cx.name;
     let wrong = |message: String, help: &str| {
-        vec![Diagnostic::error("E0122", message).at(cx.item.signature.span).help(help)]
+        Diagnostics::from(Diagnostic::error("E0122", message).at(cx.item.signature.span).help(help))
     };
     if cx.item.body.is_some() {
         return wrong(format!("the data type `{name}` has a body"), "leave the braces out");

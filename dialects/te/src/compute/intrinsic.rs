@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ir_core::registry::ItemCx;
-use ir_core::{Body, Diagnostic, Item, OpId, Symbol, ValueId};
+use ir_core::{Body, Diagnostic, Diagnostics, Item, OpId, Symbol, ValueId};
 
 use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Stage};
 use crate::schedule::codes;
@@ -77,9 +77,9 @@ pub(crate) fn combiner(body: &Body, stage: OpId) -> Option<Combiner> {
 }
 
 /// Checks the attributes of a compute function.
-pub(super) fn verify(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+pub(super) fn verify(cx: &ItemCx<'_>) -> Diagnostics {
     let (name, signature) = (cx.name, &cx.item.signature);
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     let mut report = |message: String| {
         found.push(Diagnostic::error(codes::INTRINSIC, message).at(signature.span));
     };

@@ -1,7 +1,7 @@
 //! What makes a kernel well formed.
 
 use ir_core::registry::{ItemCx, VerifyCx};
-use ir_core::{AttrValue, DType, Diagnostic, Type, ValueId};
+use ir_core::{AttrValue, DType, Diagnostic, Diagnostics, Type, ValueId};
 
 use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
 use crate::compute::{Combiner, FUNC};
@@ -16,20 +16,21 @@ pub(crate) const THREADS: [&str; 6] =
     ["blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"];
 
 /// Checks the type of a kernel, and how many results it says it has.
-pub(super) fn kernel(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+pub(super) fn kernel(cx: &ItemCx<'_>) -> Diagnostics {
     let (name, signature) = (cx.name, &cx.item.signature);
-    let error =
-        |message: String| vec![Diagnostic::error(codes::KERNEL, message).at(signature.span)];
+    let error = |message: String| {
+        Diagnostics::from(Diagnostic::error(codes::KERNEL, message).at(signature.span))
+    };
     let Some(function) = signature.ty.as_function() else {
         return error(format!(
             "expected `@{name}` to be a function of buffers, found {}",
             signature.ty
         ));
     };
-    let Some(outputs) = signature.attrs.get(OUTPUTS) else { return vec![] };
+    let Some(outputs) = signature.attrs.get(OUTPUTS) else { return Diagnostics::new() };
     let count = i64::from_attr(outputs).and_then(|count| usize::try_from(count).ok());
     match count.filter(|count| *count <= function.params.len()) {
-        Some(_) => vec![],
+        Some(_) => Diagnostics::new(),
         None => {
             let most = function.params.len();
             error(format!("expected `{OUTPUTS}` of `@{name}` to be a number from 0 to {most}"))

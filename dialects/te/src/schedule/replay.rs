@@ -1,7 +1,7 @@
 //! Applying the primitives of an item.
 
 use ir_core::diagnostics::did_you_mean;
-use ir_core::{Diagnostic, Item, Module, OpId, Registry, Span, Symbol, ValueId};
+use ir_core::{Diagnostic, Diagnostics, Item, Module, OpId, Registry, Span, Symbol, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::ops::{Apply, Call, FUNCTION, Handle, SCHEDULE};
@@ -37,7 +37,7 @@ impl Failure {
 
 /// The schedule that `item`, of kind [`SCHEDULE`], describes: that of the function it names in
 /// `module`, with its primitives applied in order. The error lies at the primitive at fault.
-pub fn replay(item: &Item, module: &Module, registry: &Registry) -> Result<Schedule, Diagnostic> {
+pub fn replay(item: &Item, module: &Module, registry: &Registry) -> Result<Schedule, Diagnostics> {
     replay_steps(item, module, registry, &mut |_, _| {})
 }
 
@@ -48,16 +48,18 @@ pub fn replay_steps(
     module: &Module,
     registry: &Registry,
     on_step: &mut dyn FnMut(&Schedule, OpId),
-) -> Result<Schedule, Diagnostic> {
+) -> Result<Schedule, Diagnostics> {
     let base = item.signature.span;
     let fail = |message: String| Diagnostic::error(codes::SCHEDULE, message).at(base);
     let body = item.body.as_ref().filter(|_| item.signature.op == SCHEDULE);
     let Some(body) = body else {
-        return Err(fail(format!("expected a `{SCHEDULE}`, found a `{}`", item.signature.op)));
+        return Err(
+            fail(format!("expected a `{SCHEDULE}`, found a `{}`", item.signature.op)).into()
+        );
     };
     let function = item.signature.attrs.value::<Symbol>(FUNCTION);
     let Some(function) = function.and_then(|function| module.get(function)) else {
-        return Err(fail("the function of the schedule does not exist".to_string()));
+        return Err(fail("the function of the schedule does not exist".to_string()).into());
     };
     let mut replay = Replay {
         schedule: Schedule::new(function).map_err(fail)?,
@@ -71,29 +73,29 @@ pub fn replay_steps(
             Diagnostic::error(code, format!("`{name}`: {message}")).at((replay.place)(op))
         };
         if let Err(problem) = verify::primitive(body, op, registry) {
-            return Err(problem.at((replay.place)(op)));
+            return Err(problem.at((replay.place)(op)).into());
         }
         // What is left without the hook is the end.
         let Some(apply) = registry.hook::<Apply>(name) else { break };
         let operands: Option<Vec<Handle>> =
             body.operands(op).map(|value| replay.handles.get(&value).copied()).collect();
         let Some(operands) = operands else {
-            return Err(error(codes::PRIMITIVE, "an operand is not defined".to_string()));
+            return Err(error(codes::PRIMITIVE, "an operand is not defined".to_string()).into());
         };
         let call = Call { module, operands: &operands, attrs: body.attrs(op) };
         let before = replay.loops(&operands);
         let results = match (apply.apply)(&mut replay.schedule, &call) {
             Ok(results) => results,
-            Err(failure) => return Err(replay.explain(op, name, &operands, failure)),
+            Err(failure) => return Err(replay.explain(op, name, &operands, failure).into()),
         };
         if let Err(message) = replay.schedule.check_tensorized() {
-            return Err(replay.explain(op, name, &operands, message.into()));
+            return Err(replay.explain(op, name, &operands, message.into()).into());
         }
         if results.len() != body.result_count(op) {
             let (expected, found) = (results.len(), body.result_count(op));
             let message = format!("expected {expected} results here, found {found}");
             let found = error(codes::PRIMITIVE, message);
-            return Err(found.help(format!("its results are {}", replay.list(&results))));
+            return Err(found.help(format!("its results are {}", replay.list(&results))).into());
         }
         replay.handles.extend(body.results(op).zip(results));
         let after = replay.loops(&operands);

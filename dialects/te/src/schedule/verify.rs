@@ -2,7 +2,7 @@
 
 use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
 use ir_core::registry::ItemCx;
-use ir_core::{Body, Diagnostic, OpId, Registry, Signatures, Symbol, Type};
+use ir_core::{Body, Diagnostic, Diagnostics, OpId, Registry, Signatures, Symbol, Type};
 
 use super::codes;
 use super::ops::{Apply, FUNCTION, Kind};
@@ -10,9 +10,9 @@ use crate::compute::{FUNC, Yield};
 
 /// Checks that a schedule names a compute function, and lists primitives on handles of the right
 /// kinds.
-pub(super) fn schedule(cx: &ItemCx<'_>) -> Vec<Diagnostic> {
+pub(super) fn schedule(cx: &ItemCx<'_>) -> Diagnostics {
     let signature = &cx.item.signature;
-    let mut found = Vec::new();
+    let mut found = Diagnostics::new();
     if let Err(problem) = function(signature.attrs.value(FUNCTION), cx.name, cx.signatures) {
         found.push(problem.at(signature.span));
     }

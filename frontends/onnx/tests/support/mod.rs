@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use bytes::Bytes;
-use ir_core::{Diagnostic, Module, Registry};
+use ir_core::{Diagnostics, Module, Registry};
 use onnx_frontend::{Import, Options};
 
 /// A message: its bytes so far.
@@ -152,11 +152,11 @@ pub(crate) fn registry() -> Registry {
     Registry::from([relay_operators::dialect()])
 }
 
-pub(crate) fn import(model: &Bytes) -> Result<Import, Vec<Diagnostic>> {
+pub(crate) fn import(model: &Bytes) -> Result<Import, Diagnostics> {
     import_with(model, &Options::default())
 }
 
-pub(crate) fn import_with(model: &Bytes, options: &Options) -> Result<Import, Vec<Diagnostic>> {
+pub(crate) fn import_with(model: &Bytes, options: &Options) -> Result<Import, Diagnostics> {
     onnx_frontend::import_bytes(model, None, options, &registry())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::intern::Symbol;
 use crate::location::Span;
 use crate::text::cursor::Failed;
@@ -38,7 +38,7 @@ pub struct Cursor<'t> {
     open: Vec<Open>,
     /// Where the token before the current one ended.
     previous_end: u32,
-    diagnostics: Vec<Diagnostic>,
+    diagnostics: Diagnostics,
     /// Set when reading was given up; from then on every token is the end.
     stopped: bool,
     /// Set while a part is skipped after an error: nobody looks at its tokens.
@@ -57,7 +57,7 @@ impl<'t> Cursor<'t> {
             ahead: VecDeque::new(),
             open: Vec::new(),
             previous_end: 0,
-            diagnostics: Vec::new(),
+            diagnostics: Diagnostics::new(),
             stopped: false,
             skipping: false,
         };
@@ -75,7 +75,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Takes the diagnostics found so far.
-    pub fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+    pub fn take_diagnostics(&mut self) -> Diagnostics {
         std::mem::take(&mut self.diagnostics)
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::Diagnostics;
 use crate::module::Module;
 use crate::registry::Registry;
 use crate::text;
@@ -60,7 +60,7 @@ impl Form {
 
     /// The module that `text` describes and what is wrong with it. Types that readable text leaves
     /// out stay unknown until they are inferred.
-    pub fn parse(self, file: &str, text: &str, registry: &Registry) -> (Module, Vec<Diagnostic>) {
+    pub fn parse(self, file: &str, text: &str, registry: &Registry) -> (Module, Diagnostics) {
         match self {
             Form::Readable => super::parse(file, text, registry),
             Form::Generic => text::parse(file, text, registry),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::codes;
 use super::reading::{Part, ReadItem};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::intern::Symbol;
 use crate::location::Span;
 use crate::module::{Item, Signatures};
@@ -42,14 +42,14 @@ pub struct Linking<'a> {
     /// The other items.
     pub scope: &'a dyn Scope,
     /// What is wrong with it, in any order.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
 }
 
 /// An item with everything checked that can be told without types.
 #[derive(Clone, Default, Debug)]
 pub struct Linked {
     /// What is wrong, by place.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
     /// The item, where the module has it.
     pub item: Option<(Symbol, Item)>,
 }

@@ -10,7 +10,7 @@ use super::codes;
 use super::cursor::Cursor;
 use super::linking::References;
 use super::syntax::{Around, ItemReader, Metadata, MetadataSource, Read, Start};
-use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::intern::Symbol;
 use crate::location::Span;
 use crate::module::Item;
@@ -32,12 +32,12 @@ pub struct Part {
     /// The item.
     pub item: Option<ReadItem>,
     /// What is wrong with it by itself.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Diagnostics,
     /// What it refers to.
     pub(super) references: Option<Arc<dyn References>>,
     /// For text outside of any item that stands for one: what is wrong where there is such an item
     /// already.
-    pub(super) instead: Option<Vec<Diagnostic>>,
+    pub(super) instead: Option<Diagnostics>,
 }
 
 /// An item that was read.
@@ -227,7 +227,7 @@ impl<'t> Reader<'t> {
 
     /// What to report at the current token where no item may start like this; nothing at a
     /// malformed one, which has been reported.
-    fn expected_item(&mut self) -> Vec<Diagnostic> {
+    fn expected_item(&mut self) -> Diagnostics {
         let before = self.cursor.take_diagnostics();
         self.unexpected_item();
         let mut found = before.clone();

@@ -4,7 +4,7 @@
 //! e-graph once more, in the same way, and this time each step is noted with the values that the
 //! window has there.
 
-use ir_core::{Diagnostic, FuncMut, Interrupt, Registry};
+use ir_core::{Diagnostics, FuncMut, Interrupt, Registry};
 use relay::language::Tuple;
 use rewrites::egraph::Class;
 use rewrites::proof::Recorder;
@@ -81,11 +81,7 @@ impl<'r> Notes<'r> {
     ///
     /// # Errors
     /// When the right side of a rewrite rule does not type.
-    pub(super) fn window(
-        &mut self,
-        part: &Part,
-        solver: &Solver<'_>,
-    ) -> Result<(), Box<Diagnostic>> {
+    pub(super) fn window(&mut self, part: &Part, solver: &Solver<'_>) -> Result<(), Diagnostics> {
         let Some(rules) = solver.rules else { return Ok(()) };
         let (window, registry) = (&part.window, solver.registry);
         let (mut graph, entry) = enter(window, registry);

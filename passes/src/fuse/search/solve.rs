@@ -1,7 +1,7 @@
 //! The cheapest kernels of a window: a kernel is a node in the class of its result, its children are
 //! the classes that it reads, so that choosing kernels is extraction.
 
-use ir_core::{Diagnostic, Interrupt, Registry};
+use ir_core::{Diagnostics, Interrupt, Registry};
 use rewrites::egraph::Graph;
 use rewrites::extraction::{self, Builder, NONE, STRATEGIES};
 use rewrites::library::RuleSet;
@@ -123,7 +123,7 @@ impl Solver<'_> {
     }
 
     /// Chooses kernels for `window`, which cost less than `cost`.
-    pub(super) fn solve(&self, window: &Window, cost: f64) -> Result<Found, Box<Diagnostic>> {
+    pub(super) fn solve(&self, window: &Window, cost: f64) -> Result<Found, Diagnostics> {
         let (mut graph, entry) = enter(window, self.registry);
         let mut work = 0;
         if let Some(rules) = self.rules {
@@ -226,7 +226,7 @@ impl Solver<'_> {
         ops: usize,
         interrupt: Interrupt,
         recorder: Option<&mut Recorder>,
-    ) -> Result<u64, Box<Diagnostic>> {
+    ) -> Result<u64, Diagnostics> {
         let budget = Budget {
             nodes: graph.made() + NODES * ops,
             work: WORK * ops as u64,

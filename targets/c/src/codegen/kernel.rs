@@ -4,7 +4,7 @@ mod memory;
 mod parallel;
 
 use indexmap::IndexMap;
-use ir_core::diagnostics::Diagnostic;
+use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::{BlockId, Body, DType, EntityId, Item, OpId, Symbol, ValueId};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use te::compute::Yield;
@@ -144,7 +144,7 @@ pub(super) struct Emitter<'a> {
     /// Functions of parallel loops, and constant arrays.
     functions: String,
     constants: String,
-    errors: Vec<Diagnostic>,
+    errors: Diagnostics,
 }
 
 /// A kernel in C.
@@ -187,7 +187,7 @@ pub(super) fn write(
     symbol: &str,
     style: &Style,
     callees: &Callees,
-) -> Result<Written, Vec<Diagnostic>> {
+) -> Result<Written, Diagnostics> {
     let ranges = Ranges::of(body);
     let affine = Affine::of(body, &ranges);
     let plan = Plan::of(body, &affine);
@@ -223,7 +223,7 @@ pub(super) fn write(
         threads: None,
         functions: String::new(),
         constants: String::new(),
-        errors: Vec::new(),
+        errors: Diagnostics::new(),
     };
     // No variable hides a function that is called.
     for call in body.walk().filter_map(|op| body.view::<Call>(op)) {

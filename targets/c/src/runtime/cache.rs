@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use indexmap::IndexSet;
-use ir_core::diagnostics::Diagnostic;
+use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::files;
 
 use super::compiler::Compiler;
@@ -43,7 +43,7 @@ impl Cache {
     ///
     /// # Errors
     /// `E0905` where it cannot be made, and where other users may write to it.
-    pub fn at(folder: impl Into<PathBuf>) -> Result<Cache, Diagnostic> {
+    pub fn at(folder: impl Into<PathBuf>) -> Result<Cache, Diagnostics> {
         let folder = folder.into();
         files::own_folder(&folder).map_err(|error| unusable(&folder, &error))?;
         let secret = secret_of(&folder).map_err(|error| unwritable(&folder, &error))?;
@@ -55,7 +55,7 @@ impl Cache {
     ///
     /// # Errors
     /// `E0905` where there is none to use.
-    pub fn find() -> Result<Cache, Diagnostic> {
+    pub fn find() -> Result<Cache, Diagnostics> {
         if let Some(folder) = variable("RELAY_CACHE_DIR") {
             return Cache::at(folder);
         }
@@ -86,7 +86,7 @@ impl Cache {
         compiler: &Compiler,
         flags: &[String],
         sources: &[&str],
-    ) -> Result<PathBuf, Diagnostic> {
+    ) -> Result<PathBuf, Diagnostics> {
         let parts = flags.iter().map(String::as_str).chain([compiler.identity(), &*MACHINE]);
         let parts = parts.chain(sources.iter().copied()).map(str::as_bytes);
         let key = format!("{:032x}", self.secret.hash(parts));
@@ -102,7 +102,7 @@ impl Cache {
         flags: &[String],
         sources: &[&str],
         key: &str,
-    ) -> Result<PathBuf, Diagnostic> {
+    ) -> Result<PathBuf, Diagnostics> {
         let scratch = tempfile::Builder::new().prefix("making-").tempdir_in(&self.folder);
         let scratch = scratch.map_err(|error| unwritable(&self.folder, &error))?;
         let scratch = scratch.path();
@@ -110,31 +110,30 @@ impl Cache {
             let file = scratch.join(format!("kernels{index}.c"));
             fs::write(&file, source).map_err(|error| unwritable(&file, &error))?;
         }
-        let compile = |index: usize| -> Result<(), Diagnostic> {
+        let compile = |index: usize| -> Result<(), Diagnostics> {
             let mut arguments = flags.to_vec();
             let (object, source) = (format!("kernels{index}.o"), format!("kernels{index}.c"));
             arguments.extend(["-fPIC", "-c", "-o", &object, &source].map(String::from));
             let ran = compiler.run(&arguments, scratch);
             ran.map_err(|messages| self.refused(sources[index], key, &messages))
+                .map_err(Diagnostics::from)
         };
         in_threads(sources.len(), &compile)?;
         let mut arguments: Vec<String> = ["-shared", "-o", "kernels.so"].map(String::from).into();
         arguments.extend((0..sources.len()).map(|index| format!("kernels{index}.o")));
         arguments.push("-lm".to_string());
         if let Err(messages) = compiler.run(&arguments, scratch) {
-            return Err(self.refused(&sources.concat(), key, &messages));
+            return Err(self.refused(&sources.concat(), key, &messages).into());
         }
         let made = scratch.join("kernels.so");
         let bytes = match fs::read(&made) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(self.refused(
-                    &sources.concat(),
-                    key,
-                    "it ended well, and wrote no file",
-                ));
+                return Err(self
+                    .refused(&sources.concat(), key, "it ended well, and wrote no file")
+                    .into());
             }
-            Err(error) => return Err(unwritable(&made, &error)),
+            Err(error) => return Err(unwritable(&made, &error).into()),
         };
         let folder = self.folder.join(key);
         fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
@@ -183,8 +182,8 @@ impl Cache {
 /// by number.
 fn in_threads(
     count: usize,
-    work: &(dyn Fn(usize) -> Result<(), Diagnostic> + Sync),
-) -> Result<(), Diagnostic> {
+    work: &(dyn Fn(usize) -> Result<(), Diagnostics> + Sync),
+) -> Result<(), Diagnostics> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count);
     let next = AtomicUsize::new(0);
     let errors = Mutex::new(BTreeMap::new());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ir_core::diagnostics::Diagnostic;
+use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::fingerprint::of_bytes;
 
 use super::command::run;
@@ -36,32 +36,34 @@ const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
 impl Compiler {
     /// The compiler that `CC` names, else the first of `cc`, `gcc` and `clang` that runs. Without
     /// one the error is `E0903`, which callers may answer with the interpreter.
-    pub fn find() -> Result<Compiler, Diagnostic> {
+    pub fn find() -> Result<Compiler, Diagnostics> {
         if let Some(command) = std::env::var("CC").ok().filter(|text| !text.trim().is_empty()) {
             return Compiler::named(&command);
         }
         let found = USUAL.iter().find_map(|command| Compiler::named(command).ok());
-        found.ok_or_else(|| {
-            Diagnostic::error("E0903", "no C compiler: none of `cc`, `gcc` and `clang` runs")
-                .help("install one, or name it in `CC`; the interpreter needs none")
-        })
+        found
+            .ok_or_else(|| {
+                Diagnostic::error("E0903", "no C compiler: none of `cc`, `gcc` and `clang` runs")
+                    .help("install one, or name it in `CC`; the interpreter needs none")
+            })
+            .map_err(Diagnostics::from)
     }
 
     /// The compiler that `command` runs; words after the first are arguments.
-    pub fn named(command: &str) -> Result<Compiler, Diagnostic> {
+    pub fn named(command: &str) -> Result<Compiler, Diagnostics> {
         let words: Vec<String> = command.split_whitespace().map(str::to_string).collect();
         let missing = |why: String| {
             Diagnostic::error("E0903", format!("no C compiler: `{command}` does not run: {why}"))
                 .help("install it, or name another in `CC`; the interpreter needs none")
         };
         let Some((program, arguments)) = words.split_first() else {
-            return Err(missing("the name is empty".to_string()));
+            return Err(missing("the name is empty".to_string()).into());
         };
         let mut command = Command::new(program);
         let ran = run(command.args(arguments).arg("--version"), LIMIT_OF_VERSION);
         let ran = ran.map_err(missing)?;
         if !ran.status.success() {
-            return Err(missing(ran.status.to_string()));
+            return Err(missing(ran.status.to_string()).into());
         }
         let identity = identity(&words, &ran.out);
         Ok(Compiler { command: words, version: ran.out, identity })

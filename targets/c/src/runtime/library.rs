@@ -11,7 +11,7 @@
 use std::ffi::c_void;
 use std::path::Path;
 
-use ir_core::diagnostics::Diagnostic;
+use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use target_core::{ALIGNMENT, Buffer, Kernel};
 
 use super::threads;
@@ -28,7 +28,11 @@ pub(crate) struct Library {
 impl Library {
     /// Loads `path` and finds the entries of `kernels`, and sets the parallel loop, where `hook`
     /// names one.
-    pub(crate) fn load(path: &Path, kernels: &[Kernel], hook: &str) -> Result<Library, Diagnostic> {
+    pub(crate) fn load(
+        path: &Path,
+        kernels: &[Kernel],
+        hook: &str,
+    ) -> Result<Library, Diagnostics> {
         let failed = |what: String| {
             Diagnostic::error("E0906", format!("`{}` cannot be loaded: {what}", path.display()))
         };
@@ -63,10 +67,10 @@ impl Library {
         index: usize,
         buffers: &mut [Buffer],
         workspace: &mut Buffer,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<(), Diagnostics> {
         let misfit = |message: String| Err(Diagnostic::error("E0907", message));
         let Some((kernel, sizes, entry)) = self.entries.get(index) else {
-            return misfit(format!("there is no kernel {index}"));
+            return misfit(format!("there is no kernel {index}")).map_err(Diagnostics::from);
         };
         if buffers.len() != sizes.len() {
             return misfit(format!(
@@ -74,7 +78,8 @@ impl Library {
                 kernel.name,
                 sizes.len(),
                 buffers.len()
-            ));
+            ))
+            .map_err(Diagnostics::from);
         }
         for (number, (buffer, size)) in buffers.iter().zip(sizes).enumerate() {
             if buffer.len() != *size {
@@ -83,7 +88,8 @@ impl Library {
                     kernel.name,
                     kernel.params[number],
                     buffer.len()
-                ));
+                ))
+                .map_err(Diagnostics::from);
             }
         }
         if workspace.len() < kernel.workspace {
@@ -92,14 +98,16 @@ impl Library {
                 kernel.name,
                 kernel.workspace,
                 workspace.len()
-            ));
+            ))
+            .map_err(Diagnostics::from);
         }
         let addresses: Vec<*mut c_void> =
             buffers.iter_mut().map(|buffer| buffer.as_mut().as_mut_ptr().cast()).collect();
         let scratch = workspace.as_mut().as_mut_ptr();
         let aligned = addresses.iter().all(|address| address.addr() % ALIGNMENT == 0);
         if !aligned || scratch.addr() % ALIGNMENT != 0 {
-            return misfit(format!("buffers of `@{}` are not aligned", kernel.name));
+            return misfit(format!("buffers of `@{}` are not aligned", kernel.name))
+                .map_err(Diagnostics::from);
         }
         // SAFETY: `entry` has this type (see `load`), its object is loaded, there is one address
         // for each parameter, each of memory of the parameter's size, aligned, exclusively borrowed

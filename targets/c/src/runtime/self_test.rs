@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use ir_core::text::cursor::Cursor;
-use ir_core::{Diagnostic, Module, Registry, TensorData, verify};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
 use rustc_hash::FxHashMap;
 use target_core::{Buffer, Executable, Interpreted, Kernel};
 
@@ -31,7 +31,7 @@ pub(crate) fn remedy(
     target: &CTarget,
     compiler: &Compiler,
     cache: &Cache,
-) -> Result<Option<&'static str>, Diagnostic> {
+) -> Result<Option<&'static str>, Diagnostics> {
     let way = (compiler.clone(), target.flags());
     let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = found().as_ref().and_then(|found| found.get(&way)) {
@@ -47,7 +47,7 @@ fn look_for_remedy(
     compiler: &Compiler,
     cache: &Cache,
     flags: &[String],
-) -> Result<Option<&'static str>, Diagnostic> {
+) -> Result<Option<&'static str>, Diagnostics> {
     let mut registry = Registry::new();
     registry.add_dialect(te::dialect());
     let kernels = kernels(&registry);
@@ -65,7 +65,8 @@ fn look_for_remedy(
     Err(Diagnostic::error("E0913", format!("`{command}` translates C wrongly"))
         .note(format!("a kernel of kind `{wrong}` gives other numbers than its loops"))
         .note(format!("the flags are {}", flags.join(" ")))
-        .help("install another compiler, or name one in `CC`; the interpreter needs none"))
+        .help("install another compiler, or name one in `CC`; the interpreter needs none")
+        .into())
 }
 
 /// What to say of a compiler that needs `remedy`.
@@ -96,11 +97,10 @@ fn first_wrong(
     compiler: &Compiler,
     flags: &[String],
     cache: &Cache,
-) -> Result<Option<String>, Diagnostic> {
-    let first = |mut errors: Vec<Diagnostic>| errors.swap_remove(0);
-    let verified = verify(module, registry).map_err(first)?;
+) -> Result<Option<String>, Diagnostics> {
+    let verified = verify(module, registry)?;
     let loops = Interpreted::new(verified);
-    let compiled = target.load_by(verified, compiler, flags, cache).map_err(first)?;
+    let compiled = target.load_by(verified, compiler, flags, cache)?;
     for kernel in compiled.kernels() {
         if results(&compiled, kernel)? != results(&loops, kernel)? {
             return Ok(Some(kernel.name.clone()));
@@ -110,7 +110,7 @@ fn first_wrong(
 }
 
 /// What `kernel` gives for small numbers of either sign, as bytes.
-fn results(kernels: &dyn Executable, kernel: &Kernel) -> Result<Vec<u8>, Diagnostic> {
+fn results(kernels: &dyn Executable, kernel: &Kernel) -> Result<Vec<u8>, Diagnostics> {
     let no_buffer = || Diagnostic::error("E0907", format!("`@{}` takes no buffers", kernel.name));
     let mut buffers = Vec::with_capacity(kernel.params.len());
     let inputs = kernel.params.len().saturating_sub(kernel.outputs);

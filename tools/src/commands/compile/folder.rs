@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Component, Path};
 
-use ir_core::Diagnostic;
+use ir_core::{Diagnostic, Diagnostics};
 use serde_json::Value;
 use target_core::package::File;
 
@@ -24,11 +24,11 @@ const GENERATOR: &str = "relay-opt compile";
 ///
 /// # Errors
 /// A diagnostic that says why not.
-pub(crate) fn check(folder: &Path, force: bool) -> Result<(), Diagnostic> {
+pub(crate) fn check(folder: &Path, force: bool) -> Result<(), Diagnostics> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(unwritable(folder, &error)),
+        Err(error) => return Err(unwritable(folder, &error).into()),
     };
     let mut names = entries.flatten().map(|entry| entry.file_name());
     let other = names.find(|name| !name.to_string_lossy().starts_with(PARTIAL));
@@ -37,7 +37,7 @@ pub(crate) fn check(folder: &Path, force: bool) -> Result<(), Diagnostic> {
             let (folder, name) = (folder.display(), name.to_string_lossy().into_owned());
             let message = format!("`{folder}` holds other files, such as `{name}`");
             let help = "name a new folder, or replace files in this one with --force";
-            Err(Diagnostic::error("E0736", message).help(help))
+            Err(Diagnostic::error("E0736", message).help(help).into())
         }
         _ => Ok(()),
     }
@@ -48,7 +48,7 @@ pub(crate) fn check(folder: &Path, force: bool) -> Result<(), Diagnostic> {
 ///
 /// # Errors
 /// A diagnostic; what was there before is unchanged then, unless renaming failed.
-pub(crate) fn write(folder: &Path, files: &[File], force: bool) -> Result<(), Diagnostic> {
+pub(crate) fn write(folder: &Path, files: &[File], force: bool) -> Result<(), Diagnostics> {
     check(folder, force)?;
     let stale = earlier_files(folder).unwrap_or_default();
     let is_new = !folder.exists();
@@ -58,7 +58,7 @@ pub(crate) fn write(folder: &Path, files: &[File], force: bool) -> Result<(), Di
             // Holds nothing of worth, and is left where it holds something.
             let _ = fs::remove_dir(folder);
         }
-        return Err(unwritable(folder, &error));
+        return Err(unwritable(folder, &error).into());
     }
     for name in stale.iter().filter(|name| files.iter().all(|file| file.name != **name)) {
         // What cannot be removed does no harm.

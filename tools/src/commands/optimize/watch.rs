@@ -14,7 +14,9 @@ use indexmap::IndexMap;
 use ir_core::files::contents;
 use ir_core::pipeline::{PIPELINE_FILE, Pipeline, catch_panic, write_diff};
 use ir_core::text::item_text;
-use ir_core::{Diagnostic, FilesRead, Interrupt, Item, Module, Registry, Symbol, fingerprint};
+use ir_core::{
+    Diagnostic, Diagnostics, FilesRead, Interrupt, Item, Module, Registry, Symbol, fingerprint,
+};
 use passes::incremental::Relay;
 use rustc_hash::FxBuildHasher;
 
@@ -81,7 +83,7 @@ pub(crate) fn watch(
         Err(diagnostic) => {
             let mut reporter = Reporter::new(args.diagnostic_format, args.max_errors);
             reporter.source(PIPELINE_FILE, pipeline);
-            reporter.report(vec![diagnostic], io)?;
+            reporter.report(diagnostic.into(), io)?;
             reporter.finish(io)?;
             return Ok(USAGE);
         }
@@ -131,12 +133,12 @@ impl Watch<'_> {
     fn update(&mut self, io: &mut Io<'_>) -> io::Result<()> {
         let text = match read(self.args, io) {
             Ok(input) => input.text,
-            Err(diagnostic) => {
+            Err(found) => {
                 // It may come back.
                 self.status = DIAGNOSTICS;
-                if self.unreadable.as_ref() != Some(&diagnostic.message) {
-                    self.unreadable = Some(diagnostic.message.clone());
-                    self.report(vec![diagnostic], io)?;
+                if self.unreadable.as_ref() != Some(&found.to_string()) {
+                    self.unreadable = Some(found.to_string());
+                    self.report(found, io)?;
                 }
                 return Ok(());
             }
@@ -158,7 +160,7 @@ impl Watch<'_> {
         if Form::of(&text) == Form::Generic {
             self.status = DIAGNOSTICS;
             let message = "`--watch` reads Relay text, not the generic form";
-            return self.report(vec![Diagnostic::error("E0720", message)], io);
+            return self.report(Diagnostics::from(Diagnostic::error("E0720", message)), io);
         }
         let (found, compiled, [checking, passing]) = self.compile(text);
         self.status = if compiled.is_some() { OK } else { DIAGNOSTICS };
@@ -178,7 +180,7 @@ impl Watch<'_> {
 
     /// Checks `text` and runs the passes: what was found, what came of it where nothing is wrong, and
     /// how long both took.
-    fn compile(&mut self, text: String) -> (Vec<Diagnostic>, Option<Module>, [Duration; 2]) {
+    fn compile(&mut self, text: String) -> (Diagnostics, Option<Module>, [Duration; 2]) {
         let start = Instant::now();
         let threads = self.args.threads.map(usize::from).unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -189,11 +191,11 @@ impl Watch<'_> {
             database.prepare(threads);
             database.diagnostics(Checks::UntilError)
         });
-        let mut found = checked.unwrap_or_else(|message| vec![crash(&message)]);
+        let mut found = checked.unwrap_or_else(|message| crash(&message).into());
         let checking = start.elapsed();
         let mut compiled = None;
         let start = Instant::now();
-        if !found.iter().any(Diagnostic::is_error) {
+        if !found.has_errors() {
             let optimized = catch_panic(|| database.optimize(pipeline, threads));
             match optimized {
                 Err(message) => found.push(crash(&message)),
@@ -203,7 +205,7 @@ impl Watch<'_> {
                     if optimized.done && self.args.verify_each == Switch::On {
                         found.extend(self.changed_is_wrong(&optimized.module, registry));
                     }
-                    let failed = !optimized.done || found.iter().any(Diagnostic::is_error);
+                    let failed = !optimized.done || found.has_errors();
                     compiled = (!failed).then_some(optimized.module);
                 }
             }
@@ -211,7 +213,7 @@ impl Watch<'_> {
         (found, compiled, [checking, start.elapsed()])
     }
 
-    fn report(&self, found: Vec<Diagnostic>, io: &mut Io<'_>) -> io::Result<()> {
+    fn report(&self, found: Diagnostics, io: &mut Io<'_>) -> io::Result<()> {
         if found.is_empty() {
             return Ok(());
         }
@@ -222,9 +224,9 @@ impl Watch<'_> {
     }
 
     /// What is wrong with the items that passes made and that were not there before.
-    fn changed_is_wrong(&self, module: &Module, registry: &Registry) -> Vec<Diagnostic> {
+    fn changed_is_wrong(&self, module: &Module, registry: &Registry) -> Diagnostics {
         match self.pipeline.is_empty() || self.changed(module).is_empty() {
-            true => Vec::new(),
+            true => Diagnostics::new(),
             false => verify(module, registry),
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ir_core::fingerprint::{Fingerprint, fingerprint, of_op, of_signature};
 use ir_core::{
-    BlockId, Body, Diagnostic, FuncMut, Item, Module, OpId, Registry, SourceMap, Span, Symbol,
-    ValueId,
+    BlockId, Body, Diagnostic, Diagnostics, FuncMut, Item, Module, OpId, Registry, SourceMap, Span,
+    Symbol, ValueId,
 };
 use passes::fuse::expand_kernels;
 use relay::language::{fn_attributes, is_primitive};
@@ -62,14 +62,14 @@ fn all(
     registry: &Registry,
     io: &mut Io<'_>,
 ) -> Result<Vec<String>, Failure> {
-    let failure = |error: Diagnostic| (vec![error], SourceMap::default());
+    let failure = |found: Diagnostics| (found, SourceMap::default());
     let mut given = SourceMap::default();
     for path in files.rules {
         let input = input::read(path, io).map_err(failure)?;
         given.add(input.file.as_str(), input.text);
     }
     let (library, found) = Library::new(registry, &given);
-    if found.iter().any(Diagnostic::is_error) {
+    if found.has_errors() {
         return Err((found, library.sources));
     }
     reporter.sources(&library.sources);
@@ -93,7 +93,7 @@ fn all(
         if seen.contains(&part.name) {
             let message = format!("the certificate explains two passes on @{}", part.name);
             let error = Diagnostic::error(UNPROVEN, message).at(part.span());
-            return Err(failure(error.help("run one pass at a time")));
+            return Err(failure(error.help("run one pass at a time").into()));
         }
         seen.push(part.name);
         let verdict = one(part, &module, result.as_ref(), &rules, registry).map_err(failure)?;
@@ -101,7 +101,7 @@ fn all(
         lines.push(format!("@{} holds: steps {steps}, replaced results {results}", part.name));
     }
     if let Some(result) = &result {
-        unexplained(&seen, &module, result).map_or(Ok(()), |error| Err(failure(error)))?;
+        unexplained(&seen, &module, result).map_or(Ok(()), |error| Err(failure(error.into())))?;
     }
     Ok(lines)
 }
@@ -193,18 +193,18 @@ fn one(
     result: Option<&Module>,
     rules: &RuleSet,
     registry: &Registry,
-) -> Result<Verdict, Diagnostic> {
+) -> Result<Verdict, Diagnostics> {
     let (body, _) = body(part, module)?;
     let rewritten = result.map(|result| self::body(part, result)).transpose()?;
     check(part, body, rewritten, rules, registry)
 }
 
 /// The body that a part of a certificate is about, and where its source begins.
-fn body<'m>(part: &Part<'_>, module: &'m Module) -> Result<(&'m Body, Option<Span>), Diagnostic> {
+fn body<'m>(part: &Part<'_>, module: &'m Module) -> Result<(&'m Body, Option<Span>), Diagnostics> {
     let item = module.items.get(&part.name);
     let body = item.and_then(|item| Some((&**item.body.as_ref()?, item.signature.span)));
     body.ok_or_else(|| {
         let message = format!("the program has no function @{}", part.name);
-        Diagnostic::error(UNPROVEN, message).at(part.span())
+        Diagnostic::error(UNPROVEN, message).at(part.span()).into()
     })
 }

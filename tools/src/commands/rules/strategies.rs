@@ -3,7 +3,7 @@
 use std::io;
 
 use ir_core::files;
-use ir_core::{Diagnostic, Interrupt, Module, Registry, SourceMap};
+use ir_core::{Diagnostic, Diagnostics, Interrupt, Module, Registry, SourceMap};
 use rewrites::cost::CostModel;
 
 use crate::driver::language::{self, Form, infer};
@@ -18,7 +18,7 @@ use crate::process::io::{Io, plain};
 type Table = Vec<Vec<String>>;
 
 /// What went wrong, and the texts that it is about.
-pub(crate) type Failure = (Vec<Diagnostic>, SourceMap);
+pub(crate) type Failure = (Diagnostics, SourceMap);
 
 /// `rules count`.
 ///
@@ -152,7 +152,7 @@ fn run(
 ) -> Result<Measured, Failure> {
     let prepared = prepare(strategy, without, registry)?;
     measure(module, &prepared, CostModel::default(), registry, interrupt)
-        .map_err(|error| (vec![error], SourceMap::default()))
+        .map_err(|error| (error.into(), SourceMap::default()))
 }
 
 /// The typed program or model at `path`.
@@ -160,7 +160,7 @@ pub(crate) fn read(path: &str, registry: &Registry, io: &mut Io<'_>) -> Result<M
     let (mut module, found) = if model::is_onnx(path) {
         model::read(path, &ModelOptions::default(), registry, &io.directory)
     } else {
-        let input = input::read(path, io).map_err(|error| (vec![error], SourceMap::default()))?;
+        let input = input::read(path, io).map_err(|error| (error.into(), SourceMap::default()))?;
         language::parse(Form::of(&input.text), &input.file, &input.text, registry)
     };
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);
@@ -206,7 +206,7 @@ fn write(table: Result<Table, Failure>, csv: Option<&str>, io: &mut Io<'_>) -> i
     let lines = table.iter().map(|row| row.join(",") + "\n");
     if let Err(error) = files::write(&io.directory.join(path), lines.collect::<String>()) {
         let message = format!("cannot write `{path}`: {}", plain(&error));
-        reporter.report(vec![Diagnostic::error("E0724", message)], io)?;
+        reporter.report(Diagnostics::from(Diagnostic::error("E0724", message)), io)?;
         return Ok(DIAGNOSTICS);
     }
     Ok(OK)

@@ -18,7 +18,7 @@ use ir_core::pipeline::{
     Instrument, Outcome, Pipeline, Report, RunOptions, StepCx, is_left_alone, run,
 };
 use ir_core::{
-    Body, Decoder, Diagnostic, Encoder, FilesRead, Item, Module, Registry, Signature, Symbol,
+    Body, Decoder, Diagnostics, Encoder, FilesRead, Item, Module, Registry, Signature, Symbol,
 };
 use passes::incremental::Relay;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -34,7 +34,7 @@ pub(crate) struct Items<'c> {
     encoder: Encoder,
     decoder: Decoder,
     /// What is wrong with the cache.
-    wrong: Vec<Diagnostic>,
+    wrong: Diagnostics,
 }
 
 /// What a function goes by.
@@ -71,7 +71,7 @@ impl<'c> Items<'c> {
     pub(crate) fn new(cache: &'c Cache, settings: Fingerprint, registry: &Registry) -> Items<'c> {
         let language = Relay::new(registry.clone());
         let (encoder, decoder) = (Encoder::default(), Decoder::default());
-        Items { cache, settings, language, encoder, decoder, wrong: vec![] }
+        Items { cache, settings, language, encoder, decoder, wrong: Diagnostics::new() }
     }
 
     /// Runs the passes of `pipeline` in order, rows of function passes only on functions whose
@@ -103,7 +103,8 @@ impl<'c> Items<'c> {
                 break;
             }
         }
-        whole.diagnostics.splice(0..0, self.wrong);
+        let later = std::mem::replace(&mut whole.diagnostics, self.wrong);
+        whole.diagnostics.extend(later);
         Ok(whole)
     }
 
@@ -165,7 +166,7 @@ impl<'c> Items<'c> {
         let pipeline = match Pipeline::parse(text, registry) {
             Ok(pipeline) => pipeline,
             Err(diagnostic) => {
-                let diagnostics = vec![diagnostic];
+                let diagnostics = diagnostic.into();
                 return Ok(Report { diagnostics, ..Report::new(Outcome::Failed) });
             }
         };

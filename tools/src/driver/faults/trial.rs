@@ -188,7 +188,7 @@ impl Trial {
         Notes { watch, explain }: Notes,
     ) -> Result<Ran, String> {
         let pipeline = Pipeline::parse(&self.pipeline, &self.registry);
-        let pipeline = pipeline.map_err(|error| error.message)?;
+        let pipeline = pipeline.map_err(|found| found.to_string())?;
         let mut module = module.clone();
         let mut part = Part { extent, executions: vec![], rewrites: vec![] };
         // A trial that is cut short would tell nothing; searches look at Ctrl-C between trials.
@@ -290,13 +290,13 @@ impl Trial {
         let registry = &self.registry;
         let read = catch_panic(|| {
             let (mut module, mut found) = self.form.parse("reduced", text, registry);
-            if self.form == Form::Readable && !found.iter().any(Diagnostic::is_error) {
+            if self.form == Form::Readable && !found.has_errors() {
                 found.extend(infer(&mut module, registry));
             }
-            if !found.iter().any(Diagnostic::is_error) {
+            if !found.has_errors() {
                 found.extend(verify(&module, registry));
             }
-            (!found.iter().any(Diagnostic::is_error)).then_some(module)
+            (!found.has_errors()).then_some(module)
         });
         read.ok().flatten()
     }
@@ -334,7 +334,7 @@ pub(crate) fn difference(
         Ok(now) => ("result", oracle.difference(expected, &now, finite)?),
         // What cannot be compiled is not compiled wrongly.
         Err(_) if executor == Executor::Graph || executor == Executor::Loops => return None,
-        Err(error) => ("no result", format!("there is no result any more: {}", error.message)),
+        Err(found) => ("no result", format!("there is no result any more: {found}")),
     };
     Some(Finding { key: key.to_string(), what })
 }

@@ -8,7 +8,7 @@ use ir_core::pipeline::{
     BisectLimit, Clock, Instrument, Outcome, Pipeline, PrintIr, PrintModule, RunOptions, Selection,
     Timing, TraceRewrites, VerifyEach, VerifySemantics, run, write_statistics,
 };
-use ir_core::{Diagnostic, FilesRead, Interrupt, Module, Registry, WatchOptions};
+use ir_core::{Diagnostics, FilesRead, Interrupt, Module, Registry, WatchOptions};
 use runtime::lowering;
 use runtime::progress::{PassProgress, Progress};
 
@@ -36,7 +36,7 @@ impl Session<'_> {
         form: Form,
         timing: &mut Timing,
         io: &mut Io<'_>,
-    ) -> io::Result<(Vec<Diagnostic>, Outcome)> {
+    ) -> io::Result<(Diagnostics, Outcome)> {
         let plan = &self.plan;
         let (args, style, form) = (plan.args, plan.style, plan.text_form(form));
         let print = |module: &Module, registry: &Registry, out: &mut dyn Write| {
@@ -74,7 +74,7 @@ impl Session<'_> {
             files: &mut self.files,
             certificate: &mut self.certificate,
             lowered_by: &mut self.lowered_by,
-            found: vec![],
+            found: Diagnostics::new(),
         };
         let mut outcome = runner.run_all(module, &mut instruments, io.stderr)?;
         let mut found = runner.found;
@@ -166,7 +166,7 @@ struct Runner<'s> {
     files: &'s mut FilesRead,
     certificate: &'s mut String,
     lowered_by: &'s mut Vec<String>,
-    found: Vec<Diagnostic>,
+    found: Diagnostics,
 }
 
 impl Runner<'_> {
