@@ -63,7 +63,7 @@ fn a_database_answers_after_an_edit() {
     let start = text.find("exq").expect("it stands there");
     let (before, after) = examples::editing::edited(text, start..start + 3, examples::registry());
     assert!(!before.is_empty());
-    assert_eq!(after, Some(vec![]));
+    assert_eq!(after, Some(ir_core::Diagnostics::new()));
 }
 
 /// A custom pass takes at most 25 lines and one registration.

@@ -117,7 +117,7 @@ fn a_pass_edits_a_function() {
     f.build(InsertPoint::End(entry), Loc::UNKNOWN, &scale).unwrap();
     let error = f.build(InsertPoint::End(entry), Loc::UNKNOWN, &Scale { axes: vec![], ..scale });
     let error = error.unwrap_err();
-    assert_eq!((error.code, error.message.as_str()), ("E0101", "`t.scale`: no axes"));
+    assert_eq!((error[0].code, error[0].message.as_str()), ("E0101", "`t.scale`: no axes"));
     let edits = f.body.edits();
     let mut cx = PassContext::new(&registry, 1);
     let def = registry.find_pass("double-scales").unwrap();

@@ -244,16 +244,16 @@ fn pipeline_errors_lie_where_they_are() {
         ("weigh{target={arithmetic=NaN}}", "{arith", "E0703", "found `arithmetic=NaN`", ""),
     ] {
         let error = Pipeline::parse(text, &registry).unwrap_err();
-        let span = error.primary.as_ref().unwrap().span;
+        let span = error[0].primary.as_ref().unwrap().span;
         assert_eq!(span.file, "<pipeline>");
         let found = &text[span.start as usize..];
         assert!(found.starts_with(place), "{text}: at {found:?}");
-        assert_eq!(error.code, code, "{text}: {}", error.message);
-        assert!(error.message.contains(message), "{text}: {}", error.message);
-        assert!(error.help.unwrap_or_default().contains(help), "{text}");
+        assert_eq!(error[0].code, code, "{text}: {}", error[0].message);
+        assert!(error[0].message.contains(message), "{text}: {}", error[0].message);
+        assert!(error[0].help.unwrap_or_default().contains(help), "{text}");
     }
     let error = Pipeline::parse("pop, stale", &registry).unwrap_err();
-    assert_eq!(error.notes, ["pipeline `stale` stands for `grow,gone`"]);
+    assert_eq!(error[0].notes, ["pipeline `stale` stands for `grow,gone`"]);
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn bisection_counts_executions() {
 #[test]
 fn verification_names_the_pass() {
     let check = |module: &Module, _: &Registry| match module.op_count() {
-        0..=4 => vec![],
+        0..=4 => Diagnostics::new(),
         count => Diagnostics::from(Diagnostic::error("E9998", format!("{count} operations"))),
     };
     let mut verify = VerifyEach::new(&check);

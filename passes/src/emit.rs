@@ -158,6 +158,6 @@ mod tests {
             registry: &registry,
         };
         let error = Emit::before(&mut f, end, "test").scalar(1.0, x).unwrap_err();
-        assert_eq!(error.code, "E0601");
+        assert_eq!(error[0].code, "E0601");
     }
 }

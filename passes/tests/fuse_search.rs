@@ -51,7 +51,7 @@ fn check(mut original: Module, machine: &str, registry: &Registry, seed: u64) ->
         return nothing;
     };
     let value = Interpreter::new(&fused, registry).call("main", args);
-    let value = value.unwrap_or_else(|error| panic!("seed {seed}: {}", error.message));
+    let value = value.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     if let Err(mismatch) = approx_equal(&value, &expected, 0.0, 0.0) {
         panic!("seed {seed}: {mismatch}");
     }

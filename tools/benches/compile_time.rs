@@ -43,7 +43,7 @@ fn compile(weights: &str) {
     let options = ir_core::Options::read(&[]).expect("no option is required");
     let target = target_c::CTarget::new(options).expect("the default is the machine at hand");
     let options = BuildOptions::new(&target);
-    let mut found = Vec::new();
+    let mut found = ir_core::Diagnostics::new();
     let built = Program::build(module, &registry, &options, &mut found);
     assert!(!built.expect("it compiles").0.kernels().is_empty());
 }

@@ -79,7 +79,7 @@ fn build(name: &str, fuse: &str, registry: &Registry) -> Program {
     let ran = run(&passes, &mut module, registry, options, &mut [], &mut Vec::new());
     assert!(ran.expect("nothing is written").diagnostics.is_empty());
     let options = BuildOptions { threads: 1, ..BuildOptions::new(&target) };
-    let built = Program::build(module, registry, &options, &mut Vec::new());
+    let built = Program::build(module, registry, &options, &mut ir_core::Diagnostics::new());
     let (mut program, _) = built.unwrap_or_else(|found| panic!("{name}: {found:?}"));
     program.set_inputs(&inputs).expect("they have the types of the parameters");
     program.run().expect("it runs");

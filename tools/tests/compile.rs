@@ -453,7 +453,7 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
     let module: &mut Module = &mut module;
     assert!(runtime::bind(module, &[("w3".to_string(), constant)]).is_empty());
     let options = BuildOptions { threads: workers, ..BuildOptions::new(&*target) };
-    let lowered = runtime::lower(module, registry, &options, &mut vec![]);
+    let lowered = runtime::lower(module, registry, &options, &mut ir_core::Diagnostics::new());
     let layout = lowered.expect("kernels").layout;
     let names = ["x", "w0", "b0", "w1", "w2"];
     let inputs = names.map(|name| Input {

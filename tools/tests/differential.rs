@@ -48,7 +48,7 @@ fn case_after(
     seed: u64,
 ) -> Result<Case, String> {
     let mut case = case(module, registry, seed)?;
-    let pipeline = Pipeline::parse(passes, registry).map_err(|error| error.message)?;
+    let pipeline = Pipeline::parse(passes, registry).map_err(|found| found.to_string())?;
     let (options, mut log) = (RunOptions::default(), Vec::new());
     let report = pipeline::run(&pipeline, &mut case.module, registry, options, &mut [], &mut log);
     let report = report.map_err(|error| error.to_string())?;

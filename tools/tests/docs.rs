@@ -124,7 +124,7 @@ fn example(pass: &PassDef, registry: &Registry) -> Result<(), String> {
         None => pass.name.to_string(),
     };
     let mut result = module(before, registry)?;
-    let pipeline = Pipeline::parse(&text, registry).map_err(|error| error.message)?;
+    let pipeline = Pipeline::parse(&text, registry).map_err(|found| found.to_string())?;
     let (options, log) = (RunOptions::default(), &mut std::io::sink());
     let report = run(&pipeline, &mut result, registry, options, &mut [], log);
     let errors = messages(&report.map_err(|error| error.to_string())?.diagnostics);

@@ -234,7 +234,7 @@ fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Val
 }
 
 fn passed(module: &Module, pipeline: &str, registry: &Registry) -> Result<Module, String> {
-    let steps = Pipeline::parse(pipeline, registry).map_err(|error| error.message)?;
+    let steps = Pipeline::parse(pipeline, registry).map_err(|found| found.to_string())?;
     let (mut module, mut log) = (module.clone(), Vec::new());
     let options = RunOptions::default();
     let report = run(&steps, &mut module, registry, options, &mut [], &mut log);

@@ -106,7 +106,7 @@ fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Val
 
 /// Runs `pipeline` over `module`.
 fn passed(module: &Module, pipeline: &str, registry: &Registry) -> Result<Module, String> {
-    let steps = Pipeline::parse(pipeline, registry).map_err(|error| error.message)?;
+    let steps = Pipeline::parse(pipeline, registry).map_err(|found| found.to_string())?;
     let mut module = module.clone();
     let options = RunOptions::default();
     let mut log = Vec::new();

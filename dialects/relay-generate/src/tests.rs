@@ -353,9 +353,9 @@ fn run_dynamic(module: &Module, registry: &Registry, seed: u64) -> Result<Value,
     }
     args.push(Value::Tensor(random.tensor(&[], ir_core::DType::BOOL)?));
     let value = Interpreter::new(module, registry).call("main", args);
-    value.map_err(|error| match error.primary {
-        Some(_) => error.code.to_string(),
-        None => format!("no place: {}", error.message),
+    value.map_err(|error| match error[0].primary {
+        Some(_) => error[0].code.to_string(),
+        None => format!("no place: {}", error[0].message),
     })
 }
 

@@ -27,7 +27,7 @@ fn run(module: &Module, registry: &Registry, args: Vec<Value>) -> Result<Vec<Ten
     let interpreter = Interpreter::new(module, registry);
     let value = interpreter
         .call("main", args)
-        .map_err(|error| format!("{}: {} {:?}", error.code, error.message, error.notes))?;
+        .map_err(|error| format!("{}: {} {:?}", error[0].code, error[0].message, error[0].notes))?;
     flatten(&value)
 }
 
@@ -56,7 +56,7 @@ fn compare(found: &[TensorData], arrays: &Arrays, prefix: &str) -> Result<(), St
 
 /// A model: arrays are matched to parameters by name.
 fn check_model(path: &Path, registry: &Registry) -> Result<(), String> {
-    let arrays = load(&path.with_extension("npz")).map_err(|error| error.message)?;
+    let arrays = load(&path.with_extension("npz")).map_err(|found| found.to_string())?;
     let module = read(path, registry)?;
     let body = module.body("main").ok_or("there is no `@main`")?;
     let mut args = Vec::new();
@@ -73,7 +73,7 @@ fn check_pair(path: &Path, registry: &Registry) -> Result<(), String> {
     let text = path.to_string_lossy();
     let npz =
         text.trim_end_matches(".in.relay").trim_end_matches(".out.relay").to_string() + ".npz";
-    let arrays = load(Path::new(&npz)).map_err(|error| error.message)?;
+    let arrays = load(Path::new(&npz)).map_err(|found| found.to_string())?;
     let prefix = if text.ends_with(".in.relay") { "out_before_" } else { "out_after_" };
     if arrays.get(&format!("{prefix}0")).is_none() {
         return Ok(());

@@ -69,7 +69,7 @@ fn run(module: &Module, function: &str, args: Vec<Value>) -> Result<String, Stri
     let result = Interpreter::new(module, &registry).call(function, args);
     result
         .map(|value| value.to_string())
-        .map_err(|error| format!("{}: {}", error.code, error.message))
+        .map_err(|error| format!("{}: {}", error[0].code, error[0].message))
 }
 
 /// `@f(n) = if (n == 0) { base } else { step(@f, n - 1) }`.
@@ -146,7 +146,7 @@ fn bounds_end_a_run_with_an_error() {
     let interpreter = Interpreter::new(&module, &registry).options(options);
     let error = interpreter.call("sum", vec![int(-1), int(0)]).unwrap_err();
     assert_eq!(
-        (error.code, error.message.as_str()),
+        (error[0].code, error[0].message.as_str()),
         ("E0506", "the run takes more than 1000 steps")
     );
 
@@ -159,8 +159,8 @@ fn bounds_end_a_run_with_an_error() {
     let options = Options { stack_limit: 1 << 20, ..Options::default() };
     let error =
         Interpreter::new(&module, &registry).options(options).call("loop", vec![]).unwrap_err();
-    assert_eq!(error.code, "E0507");
-    assert!(error.notes.iter().any(|note| note.ends_with("more pending calls")), "{error:?}");
+    assert_eq!(error[0].code, "E0507");
+    assert!(error[0].notes.iter().any(|note| note.ends_with("more pending calls")), "{error:?}");
 }
 
 #[test]
@@ -285,8 +285,8 @@ fn nested_patterns_take_the_first_clause_that_fits() {
     assert_eq!(run(&module, "second", vec![cons(int(5), nil.clone())]), Ok("5".to_string()));
     let registry = registry();
     let error = Interpreter::new(&module, &registry).call("second", vec![nil]).unwrap_err();
-    assert_eq!(error.code, "E0501");
-    assert_eq!(error.notes, ["the value is Nil", "while running `@second`"]);
+    assert_eq!(error[0].code, "E0501");
+    assert_eq!(error[0].notes, ["the value is Nil", "while running `@second`"]);
 }
 
 #[test]
@@ -347,9 +347,9 @@ fn dynamic_shapes_are_checked_when_they_run() {
     let registry = registry();
     let interpreter = Interpreter::new(&module, &registry);
     let error = interpreter.call("main", vec![row(3).into(), row(4).into()]).unwrap_err();
-    assert!(matches!(error.code, "E0505" | "E0502"), "{error:?}");
+    assert!(matches!(error[0].code, "E0505" | "E0502"), "{error:?}");
     let operands = "operands: Tensor[(3), float32], Tensor[(4), float32]";
-    assert!(error.notes.iter().any(|note| note == operands), "{error:?}");
+    assert!(error[0].notes.iter().any(|note| note == operands), "{error:?}");
 }
 
 #[test]
@@ -392,7 +392,10 @@ fn an_operator_without_evaluator_is_named() {
     let module = Module::new();
     let interpreter = Interpreter::new(&module, &registry);
     let evaluate = |name: &str| {
-        interpreter.evaluate_operator(name, &[], AttrDict::empty(), UNKNOWN()).unwrap_err().message
+        interpreter
+            .evaluate_operator(name, &[], AttrDict::empty(), UNKNOWN())
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(evaluate("test.mute"), "operator `test.mute` has no evaluator");
     assert_eq!(evaluate("relay.nothing"), "unknown operator `nothing`");
@@ -429,7 +432,7 @@ fn one_operation_is_evaluated_with_its_regions() {
     let op = b.body.defining_op(sum).unwrap();
     let value = interpreter.evaluate_op(&b.body, op, None, &environment).unwrap();
     assert_eq!(value.to_string(), "10");
-    assert_eq!(interpreter.evaluate_op(&b.body, op, None, &|_| None).unwrap_err().code, "E0504");
+    assert_eq!(interpreter.evaluate_op(&b.body, op, None, &|_| None).unwrap_err()[0].code, "E0504");
 }
 
 #[test]

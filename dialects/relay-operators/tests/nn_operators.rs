@@ -45,7 +45,7 @@ fn run_on(
     let ty = module.get("main").unwrap().signature.ty.as_function().unwrap().result;
     let args = operands.iter().cloned().map(Value::from).collect();
     let value = Interpreter::new(&module, registry).call("main", args);
-    let value = value.map_err(|diagnostic| diagnostic.message)?;
+    let value = value.map_err(|found| found.to_string())?;
     check_definition(registry, &module, operands, &value);
     Ok((ty, value))
 }

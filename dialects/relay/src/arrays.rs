@@ -585,11 +585,11 @@ mod tests {
 
     #[test]
     fn files_are_told_by_extension() {
-        assert_eq!(load(Path::new("weights.bin")).unwrap_err().code, "E0521");
-        assert_eq!(load(Path::new("does/not/exist.npz")).unwrap_err().code, "E0520");
+        assert_eq!(load(Path::new("weights.bin")).unwrap_err()[0].code, "E0521");
+        assert_eq!(load(Path::new("does/not/exist.npz")).unwrap_err()[0].code, "E0520");
         let error = save(Path::new("weights.bin"), &Arrays::default()).unwrap_err();
         assert_eq!(
-            error.help.as_deref(),
+            error[0].help.as_deref(),
             Some("use a file that ends in `.npz`, `.npy` or `.safetensors`")
         );
     }

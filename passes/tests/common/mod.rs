@@ -66,7 +66,7 @@ pub(crate) fn run(module: &mut Module, pass: &str, registry: &Registry) -> Resul
         }
     };
     let mut found = messages(&cx.diagnostics);
-    found.extend(result.err().iter().flat_map(|error| messages(std::slice::from_ref(error))));
+    found.extend(result.err().iter().flat_map(|found| messages(found)));
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 

@@ -200,7 +200,7 @@ fn what_others_provide_reports_no_check() {
     let program = RATIOS.replace("{update = True}", "{update = True, extern = \"vendor_ratio\"}");
     let (module, _) = kernels(&program, "ratios", "ratio");
     let errors = report_checks(&mut module.clone(), "ratios", Sites::default(), true).unwrap_err();
-    let [error] = errors.as_slice() else { panic!("{errors:#?}") };
+    let [error] = &errors[..] else { panic!("{errors:#?}") };
     assert_eq!(error.code, "E0910");
     assert!(error.message.contains("`@ratio`"), "{error:#?}");
     assert!(report_checks(&mut module.clone(), "ratios", Sites::default(), false).is_ok());

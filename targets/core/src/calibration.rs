@@ -131,8 +131,8 @@ mod tests {
         };
         let why = |calibration: &Calibration| {
             let error = calibration.find().expect_err("no costs");
-            assert_eq!(error.code, "E0912");
-            error.message.replace(&*calibration.path().to_string_lossy(), "FILE")
+            assert_eq!(error[0].code, "E0912");
+            error[0].message.replace(&*calibration.path().to_string_lossy(), "FILE")
         };
         let costs = CostTable { launch: 0.25, transcendental: 1.5, ..CostTable::NOMINAL };
         assert!(why(&here).ends_with("nothing was measured on this machine"));

@@ -185,6 +185,9 @@ mod tests {
     #[test]
     fn a_program_has_a_main_kernel() {
         let error = lay_out(&mut Module::new(), "main", vec![]).unwrap_err();
-        assert_eq!((error.code, error.message.as_str()), ("E0910", "there is no kernel `@main`"));
+        assert_eq!(
+            (error[0].code, error[0].message.as_str()),
+            ("E0910", "there is no kernel `@main`")
+        );
     }
 }

@@ -60,6 +60,6 @@ mod tests {
         assert_eq!(bytes_of(huge), Some((1 << 42) + 256));
         assert_eq!(bytes_of(tensor(1 << 40)), None);
         let error = check(None, "inputs").unwrap_err();
-        assert!(error.message.starts_with("inputs need more than 8 EiB of memory"), "{error:?}");
+        assert!(error[0].message.starts_with("inputs need more than 8 EiB of memory"), "{error:?}");
     }
 }

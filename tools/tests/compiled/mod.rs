@@ -109,7 +109,7 @@ pub(crate) fn case_of(
         inputs.extend(flatten(arg)?);
     }
     let expected = Interpreter::new(&module, registry).call("main", args);
-    let expected = expected.map_err(|error| format!("interpreter: {}", error.message))?;
+    let expected = expected.map_err(|found| format!("interpreter: {found}"))?;
     Ok(Case { seed, module, inputs, expected: flatten(&expected)? })
 }
 
@@ -127,7 +127,8 @@ pub(crate) fn lowered(
 ) -> Result<(Module, Layout), String> {
     let mut module = case.module.clone();
     let options = BuildOptions { threads: 1, ..BuildOptions::new(target) };
-    let result = catch_panic(|| lower(&mut module, registry, &options, &mut Vec::new()));
+    let result =
+        catch_panic(|| lower(&mut module, registry, &options, &mut ir_core::Diagnostics::new()));
     let lowered = result.map_err(|panic| format!("panic: {panic}"))?;
     let Lowered { layout, .. } =
         lowered.map_err(|errors| format!("lowering: {}", messages(&errors)))?;
@@ -221,7 +222,7 @@ fn compare(found: &TensorData, expected: &TensorData, tolerance: f64) -> Result<
 pub(crate) fn interpreted(case: &Case, registry: &Registry) -> Result<(), String> {
     let args = case.inputs.iter().cloned().map(Value::from).collect();
     let found = Interpreter::new(&case.module, registry).call("main", args);
-    let found = flatten(&found.map_err(|error| format!("interpreter: {}", error.message))?)?;
+    let found = flatten(&found.map_err(|found| format!("interpreter: {found}"))?)?;
     let tolerances = tolerances(case).ok_or("there is no result")?;
     for (index, (found, expected)) in found.iter().zip(&case.expected).enumerate() {
         compare(found, expected, tolerances[index])
@@ -238,7 +239,7 @@ fn check(kernels: &dyn Executable, case: &Case, layout: &Layout) -> Result<(), S
     let statuses = buffers.len();
     buffers.extend(layout.checks.iter().map(|call| Buffer::zeroed(4 * call.sites.len())));
     let main = prefixed(case.seed, Symbol::new("main"));
-    kernels.call(main.as_str(), &mut buffers).map_err(|error| error.message)?;
+    kernels.call(main.as_str(), &mut buffers).map_err(|found| found.to_string())?;
     if let Some(failure) = first_failure(&layout.checks, &buffers[statuses..], None) {
         return Err(failure.message);
     }

@@ -129,6 +129,6 @@ mod tests {
     #[test]
     fn a_file_that_is_no_library_is_refused() {
         let error = Library::load(Path::new(file!()), &[], "hook").err();
-        assert_eq!(error.map(|error| error.code), Some("E0906"));
+        assert_eq!(error.map(|error| error[0].code), Some("E0906"));
     }
 }
