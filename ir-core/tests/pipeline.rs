@@ -250,7 +250,7 @@ fn pipeline_errors_lie_where_they_are() {
         assert!(found.starts_with(place), "{text}: at {found:?}");
         assert_eq!(error[0].code, code, "{text}: {}", error[0].message);
         assert!(error[0].message.contains(message), "{text}: {}", error[0].message);
-        assert!(error[0].help.unwrap_or_default().contains(help), "{text}");
+        assert!(error[0].help.as_deref().unwrap_or_default().contains(help), "{text}");
     }
     let error = Pipeline::parse("pop, stale", &registry).unwrap_err();
     assert_eq!(error[0].notes, ["pipeline `stale` stands for `grow,gone`"]);

@@ -21,6 +21,11 @@ impl Diagnostics {
         Diagnostics::default()
     }
 
+    /// All findings.
+    pub fn as_slice(&self) -> &[Diagnostic] {
+        &self.0
+    }
+
     /// Adds a finding.
     pub fn push(&mut self, found: Diagnostic) {
         self.0.push(found);
