@@ -3,12 +3,12 @@
 //! The main kernel is a list of calls on buffers. Instead of that kernel, which stays as it is, the
 //! profiler calls what it calls, through [`Executable`], with a clock around each.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use ir_core::{
     Diagnostic, Diagnostics, EntityId, Loc, LocData, Module, SourceMap, Span, Symbol, Type,
 };
+use rustc_hash::FxHashMap;
 use target_core::{Buffer, Executable};
 use te::compute::{FUNC, Work, Yield, work};
 use te::loops::{Alloc, Call};
@@ -42,7 +42,7 @@ pub(super) struct Calls {
 }
 
 /// The work of each compute function of `module`.
-pub(super) fn works(module: &Module) -> HashMap<Symbol, Work> {
+pub(super) fn works(module: &Module) -> FxHashMap<Symbol, Work> {
     let functions = module.items.iter().filter(|(_, item)| item.signature.op == FUNC);
     functions.map(|(name, item)| (*name, work(item))).collect()
 }
@@ -156,7 +156,7 @@ impl Profile {
 
 /// Buffers that no call uses at the moment, by their size.
 #[derive(Default)]
-struct Pool(HashMap<usize, Vec<Buffer>>);
+struct Pool(FxHashMap<usize, Vec<Buffer>>);
 
 impl Pool {
     fn take(&mut self, bytes: usize) -> Buffer {
@@ -173,7 +173,7 @@ impl Pool {
 /// times after a first one that is not measured.
 pub(super) fn profile(
     calls: &Calls,
-    works: &HashMap<Symbol, Work>,
+    works: &FxHashMap<Symbol, Work>,
     executable: &dyn Executable,
     params: &mut Vec<Buffer>,
     seconds: f64,

@@ -4,7 +4,6 @@
 //! for the target and compiled, and a main kernel calls them on buffers whose places were planned.
 //! What comes out is one call.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
@@ -14,6 +13,7 @@ use ir_core::{
 };
 use passes::pipelines::{self, Compile, Fusion};
 use relay::language::{Constant, FUNC};
+use rustc_hash::FxHashMap;
 use target_core::checks::{first_failure, report_checks};
 use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Interpreted, Target};
@@ -44,7 +44,7 @@ pub struct Program {
     /// Inputs, constants, results, statuses of checks: the parameters of the main kernel.
     buffers: Vec<Buffer>,
     calls: Calls,
-    works: HashMap<Symbol, Work>,
+    works: FxHashMap<Symbol, Work>,
 }
 
 /// How a program is built.
@@ -126,7 +126,7 @@ pub struct Lowered {
     /// What surrounds the kernels.
     pub layout: Layout,
     /// What each kernel does, by name.
-    pub works: HashMap<Symbol, Work>,
+    pub works: FxHashMap<Symbol, Work>,
     /// Where the time went.
     pub times: BuildTimes,
 }
@@ -250,7 +250,7 @@ impl Program {
     pub fn call(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Error> {
         let ran = self.set_inputs(inputs).and_then(|()| self.run());
         let results = ran.and_then(|()| self.outputs());
-        results.map_err(|error| Error::new(error.into(), &self.sources))
+        results.map_err(|error| Error::new(error, &self.sources))
     }
 
     /// Sets the inputs. Errors where their number or types do not fit.

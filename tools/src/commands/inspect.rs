@@ -174,7 +174,7 @@ fn inspect_model(args: &InspectModel, io: &mut Io<'_>) -> io::Result<i32> {
         Ok(summary) if args.json => write_json(&summary, io.stdout).map(|()| OK),
         Ok(summary) => write_summary(&summary, io.stdout).map(|()| OK),
         Err(error) => {
-            Reporter::new(DiagnosticForm::Human, 0).report(error.into(), io)?;
+            Reporter::new(DiagnosticForm::Human, 0).report(error, io)?;
             Ok(DIAGNOSTICS)
         }
     }

@@ -49,7 +49,7 @@ pub(crate) fn rules(args: &Rules, registry: &Registry, io: &mut Io<'_>) -> io::R
         match input::read(path, io) {
             Ok(input) => _ = sources.add(input.file.as_str(), input.text),
             Err(diagnostic) => {
-                reporter.report(diagnostic.into(), io)?;
+                reporter.report(diagnostic, io)?;
                 return Ok(DIAGNOSTICS);
             }
         }

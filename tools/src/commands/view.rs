@@ -65,7 +65,7 @@ pub(crate) fn view(args: &ViewModel, registry: &Registry, io: &mut Io<'_>) -> io
     let pipeline = match Pipeline::parse(&text, registry) {
         Ok(pipeline) => pipeline,
         Err(diagnostic) => {
-            reporter.report(diagnostic.into(), io)?;
+            reporter.report(diagnostic, io)?;
             reporter.finish(io)?;
             return Ok(USAGE);
         }

@@ -324,7 +324,6 @@ impl Session<'_> {
 
     /// The code of a target, where that is asked for, or what is wrong; the error is the message of
     /// a crash.
-    #[expect(clippy::type_complexity, reason = "a result of each kind")]
     fn code(
         &self,
         module: &mut Module,

@@ -83,7 +83,7 @@ pub(crate) fn watch(
         Err(diagnostic) => {
             let mut reporter = Reporter::new(args.diagnostic_format, args.max_errors);
             reporter.source(PIPELINE_FILE, pipeline);
-            reporter.report(diagnostic.into(), io)?;
+            reporter.report(diagnostic, io)?;
             reporter.finish(io)?;
             return Ok(USAGE);
         }

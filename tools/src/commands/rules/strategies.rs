@@ -152,7 +152,7 @@ fn run(
 ) -> Result<Measured, Failure> {
     let prepared = prepare(strategy, without, registry)?;
     measure(module, &prepared, CostModel::default(), registry, interrupt)
-        .map_err(|error| (error.into(), SourceMap::default()))
+        .map_err(|error| (error, SourceMap::default()))
 }
 
 /// The typed program or model at `path`.
@@ -160,7 +160,7 @@ pub(crate) fn read(path: &str, registry: &Registry, io: &mut Io<'_>) -> Result<M
     let (mut module, found) = if model::is_onnx(path) {
         model::read(path, &ModelOptions::default(), registry, &io.directory)
     } else {
-        let input = input::read(path, io).map_err(|error| (error.into(), SourceMap::default()))?;
+        let input = input::read(path, io).map_err(|error| (error, SourceMap::default()))?;
         language::parse(Form::of(&input.text), &input.file, &input.text, registry)
     };
     let failed = |found: &[Diagnostic]| found.iter().any(Diagnostic::is_error);

@@ -166,7 +166,7 @@ impl<'c> Items<'c> {
         let pipeline = match Pipeline::parse(text, registry) {
             Ok(pipeline) => pipeline,
             Err(diagnostic) => {
-                let diagnostics = diagnostic.into();
+                let diagnostics = diagnostic;
                 return Ok(Report { diagnostics, ..Report::new(Outcome::Failed) });
             }
         };
