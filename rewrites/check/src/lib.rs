@@ -8,7 +8,7 @@
 //!
 //! let registry = Registry::from([te::dialect(), relay_operators::dialect()]);
 //! let check = |rule: &str| rewrites_check::faults("my.rules", rule, &registry, 50);
-//! assert_eq!(check("rule twice exact: negative(negative(%x)) => %x;"), []);
+//! assert!(check("rule twice exact: negative(negative(%x)) => %x;").is_empty());
 //! let wrong = check("rule zero exact: subtract(%x, %x) => 0;");
 //! assert!(wrong[0].message.starts_with("rule `zero` is wrong"));
 //! ```
