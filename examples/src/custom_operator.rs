@@ -1,7 +1,7 @@
 //! An operator.
 
 // ANCHOR: operator
-use ir_core::{InferCx, Op, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{InferCx, Op, Type, ValueId};
 use relay::define::{self, Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use relay_operators::{FusionPattern, LayoutRule};
@@ -11,7 +11,7 @@ use te::scalar::ScalarOp;
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "relay.contrib.swish",
-    infer = swish_relation,
+    infer = |_: Swish<Type>, cx: &mut InferCx<'_>| cx.floats(0),
     hooks(
         FusionPattern::Elementwise,
         LayoutRule::Pointwise,
@@ -27,19 +27,9 @@ pub struct Swish<V = ValueId> {
     pub beta: f64,
 }
 
-fn swish_relation(op: Swish<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    match cx.tensor(0)?.dtype.is_float() {
-        true => Ok(op.data),
-        false => Err(Stop::error(format!("expected a tensor of floats, found {}", op.data))),
-    }
-}
-
 fn evaluate_swish(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let beta = cx.fields::<Swish<Value>>()?.beta;
-    let data = cx.tensor(0)?;
-    let swish = |x: f64| x / (1.0 + (-beta * x).exp());
-    let values = data.elements().map(|x| Scalar::Float(swish(x.as_f64())));
-    Ok(TensorData::from_scalars(data.dtype(), data.shape(), values)?.into())
+    cx.map(|x| x / (1.0 + (-beta * x).exp()))
 }
 
 fn define_swish(cx: &mut DefineCx<'_>) -> Defined {

@@ -1,6 +1,7 @@
 //! A target.
 
 // ANCHOR: target
+use ir_core::text::Form;
 use ir_core::{Diagnostic, Diagnostics, Module, Options, Registry, Verified};
 use target_core::package::{Contents, File, Model};
 use target_core::{
@@ -58,10 +59,9 @@ impl Target for Listing {
 
     fn codegen(&self, module: Verified<'_, Module>) -> Result<Vec<Artifact>, Diagnostics> {
         let registry = Registry::from([te::dialect()]);
-        let options = ir_core::text::Style::default();
         let mut text = Vec::new();
-        ir_core::text::module::print(module.get(), &registry, &options, &mut text)
-            .map_err(|error| Diagnostics::from(Diagnostic::error("E0902", error.to_string())))?;
+        let printed = Form::Readable.print(module.get(), &registry, None, &mut text);
+        printed.map_err(|error| Diagnostic::error("E0902", error.to_string()))?;
         let text = String::from_utf8_lossy(&text).into_owned();
         Ok(vec![Artifact { name: "kernels.txt".to_string(), text }])
     }
@@ -70,11 +70,7 @@ impl Target for Listing {
         // A target with tools, such as a compiler or a validator, asks them here.
         let registry = Registry::from([te::dialect()]);
         for artifact in artifacts {
-            let (_, found) =
-                ir_core::text::module::parse(&artifact.name, &artifact.text, &registry);
-            if let Some(error) = found.into_iter().find(Diagnostic::is_error) {
-                return Err(error.into());
-            }
+            Form::Readable.parse(&artifact.name, &artifact.text, &registry).1.or(())?;
         }
         Ok(())
     }
@@ -88,13 +84,10 @@ impl Target for Listing {
         module: Verified<'_, Module>,
         model: &Model,
     ) -> Result<Vec<File>, Diagnostics> {
-        let files = self.codegen(module)?.into_iter();
-        Ok(files
-            .map(|file| File {
-                name: format!("{}.txt", model.name),
-                contents: Contents::Text(file.text),
-            })
-            .collect())
+        let name = format!("{}.txt", model.name);
+        let file =
+            |made: Artifact| File { name: name.clone(), contents: Contents::Text(made.text) };
+        Ok(self.codegen(module)?.into_iter().map(file).collect())
     }
 }
 // ANCHOR_END: target

@@ -90,6 +90,16 @@ impl<'a> InferCx<'a> {
         tensor(self.operands[index])
     }
 
+    /// The type of operand `index`, a tensor of floats: stuck while it is unknown, an error when it
+    /// is none.
+    pub fn floats(&self, index: usize) -> Result<Type, Stop> {
+        let ty = self.operands[index];
+        match tensor(ty)?.dtype.is_float() {
+            true => Ok(ty),
+            false => Err(Stop::error(format!("expected a tensor of floats, found {ty}"))),
+        }
+    }
+
     /// Says that operand `index` must have type `ty`. Inference uses this to find the types of
     /// parameters without annotation; where the type is known already, it is checked.
     pub fn refine(&mut self, index: usize, ty: Type) {

@@ -1,6 +1,6 @@
 //! The hook through which an operator says what it computes.
 
-use ir_core::{AttrDict, OpFields, Stop, TensorData, Type};
+use ir_core::{AttrDict, OpFields, Scalar, Stop, TensorData, Type};
 use smallvec::SmallVec;
 
 use super::Value;
@@ -83,6 +83,14 @@ impl EvalCx<'_> {
             Some(None) => Err(EvalError(format!("operand {index} is not a tensor"))),
             None => Err(EvalError(format!("operand {index} is missing"))),
         }
+    }
+
+    /// The first operand, a tensor, with `number` of each of its elements in their place, rounded to
+    /// its type.
+    pub fn map(&self, number: impl Fn(f64) -> f64) -> Result<Value, EvalError> {
+        let data = self.tensor(0)?;
+        let numbers = data.elements().map(|x| Scalar::Float(number(x.as_f64())));
+        Ok(TensorData::from_scalars(data.dtype(), data.shape(), numbers)?.into())
     }
 }
 
