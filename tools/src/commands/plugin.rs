@@ -139,7 +139,9 @@ fn new(
         fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;
         files::write(&path, bytes).map_err(|error| unwritable(&path, &error))?;
     }
-    lock(Path::new(&source), &target);
+    for name in ["Cargo.lock", "rust-toolchain.toml"] {
+        inherit(Path::new(&source), &target, name);
+    }
     Ok(format!(
         "made the plugin `{name}` in `{folder}`; the pass is in `{folder}/src/lib.rs`\n\
          build it:  relay-opt plugin build {folder}\n\
@@ -147,15 +149,13 @@ fn new(
     ))
 }
 
-/// Gives a plugin that does not say which versions of its dependencies and of the compiler it needs
-/// those that relay-opt is built with, so that they are here already and known to work. Without
-/// them, the newest are taken.
-fn lock(source: &Path, folder: &Path) {
-    for name in ["Cargo.lock", "rust-toolchain.toml"] {
-        let file = folder.join(name);
-        if !file.exists() {
-            let _ = fs::read(source.join(name)).and_then(|text| files::write(&file, text));
-        }
+/// Gives a plugin the file `name` of the sources where it has none: the versions of its dependencies
+/// or of the compiler that relay-opt is built with, so that they are here already and known to work.
+/// Without it, the newest are taken.
+fn inherit(source: &Path, folder: &Path, name: &str) {
+    let file = folder.join(name);
+    if !file.exists() {
+        let _ = fs::read(source.join(name)).and_then(|text| files::write(&file, text));
     }
 }
 
@@ -185,7 +185,7 @@ fn build(
             .help("install that compiler, or build relay-opt with this one")
             .into());
     }
-    lock(&own_source(), &path);
+    inherit(&own_source(), &path, "Cargo.lock");
     let mut command = Command::new("cargo");
     command.args(["build", "--lib", "--message-format=json-render-diagnostics"]);
     command.args(release.then_some("--release"));
