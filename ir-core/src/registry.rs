@@ -45,6 +45,8 @@ bitflags::bitflags! {
         const NO_TERMINATOR = 1 << 7;
         /// Its result is its operand: it says something to passes.
         const IDENTITY = 1 << 8;
+        /// Ends its function, not only its block: its operands are no results of either.
+        const LEAVES = 1 << 9;
     }
 }
 

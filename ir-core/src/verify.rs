@@ -183,7 +183,7 @@ impl Verifier<'_> {
             );
         }
         let end = body.last_op(body.entry()).filter(|op| body.operand_count(*op) > 0);
-        if let Some(end) = end.filter(|op| self.is_terminator(*op)) {
+        if let Some(end) = end.filter(|op| self.is_terminator(*op) && !self.leaves(*op)) {
             let types: Vec<Type> = body.operands(end).map(|value| body.ty(value)).collect();
             // Several values are the fields of a tuple.
             let found = match types[..] {
@@ -233,6 +233,10 @@ impl Verifier<'_> {
     fn is_terminator(&mut self, op: OpId) -> bool {
         // An unknown operation is reported as such, and could be a terminator.
         self.def(op).is_none_or(|def| def.traits.contains(Traits::TERMINATOR))
+    }
+
+    fn leaves(&mut self, op: OpId) -> bool {
+        self.def(op).is_some_and(|def| def.traits.contains(Traits::LEAVES))
     }
 
     fn check_op(&mut self, op: OpId) {

@@ -1,0 +1,259 @@
+//! Whole programs, below the functional language and above kernels: functions that call one another,
+//! data types, mutable cells, and who owns what.
+//!
+//! A program is first-order and has one type for each value. Functions are items of kind [`FUNC`],
+//! data types items of kind [`DATA`]; what computes numbers are compute functions and kernels of
+//! `te`, called by [`Kernel`]. Tuples do not exist: functions, branches and constructors take and
+//! give several values.
+//!
+//! Values are of three sorts. Tensors of rank 0 are *scalars*. All others are *counted*
+//! ([`is_counted`]): tensors, data and cells are shared, and their memory is free when nobody owns
+//! them any more. **Every value that a block owns is consumed exactly once on each path**: by an
+//! operation that takes it, such as a call, or by [`Drop`]; [`Dup`] makes one owner two. Kernels and
+//! cells that are read or written borrow. [`ownership::insert`] adds what is missing, and the verifier
+//! checks it.
+//!
+//! ```
+//! use ir_core::text::Form;
+//! use ir_core::{Registry, verify};
+//!
+//! let registry = Registry::from([te::dialect(), prog::dialect()]);
+//! let text = r#"
+//! "prog.func" @twice : fn (Tensor[(4), float32]) -> (Tensor[(4), float32], Tensor[(4), float32]) {
+//! ^(%x: Tensor[(4), float32]):
+//!   "prog.dup"(%x) : (Tensor[(4), float32]) -> ()
+//!   "prog.yield"(%x, %x) : (Tensor[(4), float32], Tensor[(4), float32]) -> ()
+//! }"#;
+//! let (module, found) = Form::Generic.parse("twice", text, &registry);
+//! assert!(found.is_empty(), "{found:?}");
+//! assert!(verify(&module, &registry).is_ok());
+//! ```
+
+pub mod data;
+pub mod ownership;
+pub mod sites;
+mod verify;
+
+use ir_core::{Dialect, ItemDef, Op, Registry, Symbol, TensorData, Type, TypeData, ValueId};
+
+/// The kind of a function. Its type is `fn (parameters) -> result`, where several [`results`], or none,
+/// are a tuple; the parameters are the arguments of its body's block, which owns them.
+pub const FUNC: &str = "prog.func";
+
+/// The kind of a data type; its attributes are a [`data::Declaration`].
+pub const DATA: &str = "prog.data";
+
+/// Whether values of type `ty` are counted, so that their owners matter: all but scalars.
+pub fn is_counted(ty: Type) -> bool {
+    ty.as_tensor().is_none_or(|tensor| tensor.rank() > 0)
+}
+
+/// The types of the values that a function with the result type `ty` gives.
+pub fn results(ty: &Type) -> &[Type] {
+    ty.as_tuple().unwrap_or(std::slice::from_ref(ty))
+}
+
+/// The result type of a function that gives values of `types`.
+pub fn result_type(types: impl IntoIterator<Item = Type>) -> Type {
+    let types: Vec<Type> = types.into_iter().collect();
+    match types[..] {
+        [one] => one,
+        _ => Type::tuple(types),
+    }
+}
+
+/// The types of what a cell of type `ty` holds; `None` of other types.
+pub fn contents(ty: Type) -> Option<Vec<Type>> {
+    match ty.data() {
+        TypeData::Ref(content) => Some(match content.as_tuple() {
+            Some(fields) => fields.to_vec(),
+            None => vec![*content],
+        }),
+        _ => None,
+    }
+}
+
+/// A constant tensor, which lives as long as the program: the owners of its result own nothing.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.constant", traits(CONSTANT), infer = |c: Constant, _: &mut _| Ok(c.value.ty()))]
+pub struct Constant {
+    /// The elements.
+    pub value: TensorData,
+}
+
+/// Calls a function. It consumes its arguments.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "prog.call",
+    effects(ALLOCATE, READ, WRITE, DIVERGE),
+    results(values..),
+    verify = verify::call
+)]
+pub struct Call<V = ValueId> {
+    /// The function.
+    pub function: Symbol,
+    /// Its parameters.
+    pub arguments: Vec<V>,
+}
+
+/// Ends a block, and the function with it, by calling a function whose results are those of this one.
+/// It consumes its arguments, so that nothing of the calling function is left: however many calls
+/// follow one another like this, they take the memory of one.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "prog.tail",
+    traits(TERMINATOR, LEAVES),
+    effects(ALLOCATE, READ, WRITE, DIVERGE),
+    results = 0,
+    verify = verify::tail
+)]
+pub struct Tail<V = ValueId> {
+    /// The function.
+    pub function: Symbol,
+    /// Its parameters.
+    pub arguments: Vec<V>,
+}
+
+/// The values of one of two blocks, by a scalar `bool`; only that block runs.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "prog.if",
+    traits(RECURSIVE_EFFECTS),
+    regions(then_branch, else_branch),
+    results(values..),
+    verify = verify::branches
+)]
+pub struct If<V = ValueId> {
+    /// The condition.
+    pub condition: V,
+}
+
+/// The values of the block for the constructor that `data` was made by; the block takes the fields. It
+/// consumes `data`, and the block owns the fields.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "prog.switch",
+    traits(RECURSIVE_EFFECTS),
+    regions(cases..),
+    results(values..),
+    verify = verify::switch
+)]
+pub struct Switch<V = ValueId> {
+    /// What is taken apart.
+    pub data: V,
+    /// By block: the number of its constructor. One more block, if there is one, is for all others; it
+    /// takes nothing.
+    pub tags: Vec<i64>,
+}
+
+/// Makes data. It consumes the fields.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.construct", effects(ALLOCATE), verify = verify::construct)]
+pub struct Construct<V = ValueId> {
+    /// The number of the constructor.
+    pub tag: i64,
+    /// Its fields.
+    pub fields: Vec<V>,
+}
+
+/// Calls a compute function or a kernel on tensors; its results are new ones. It borrows.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.kernel", effects(DIVERGE), results(tensors..), verify = verify::kernel)]
+pub struct Kernel<V = ValueId> {
+    /// The compute function or kernel.
+    pub function: Symbol,
+    /// Its inputs.
+    pub inputs: Vec<V>,
+}
+
+/// A new mutable cell. It consumes what the cell holds.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.cell", effects(ALLOCATE), verify = verify::cell)]
+pub struct Cell<V = ValueId> {
+    /// What it holds.
+    pub values: Vec<V>,
+}
+
+/// What a cell holds, with owners of its own. It borrows the cell.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.read", effects(READ), results(values..), verify = verify::read)]
+pub struct Read<V = ValueId> {
+    /// The cell.
+    pub cell: V,
+}
+
+/// Replaces what a cell holds, and drops what it held. It borrows the cell and consumes the values.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.write", effects(WRITE), results = 0, verify = verify::write)]
+pub struct Write<V = ValueId> {
+    /// The cell.
+    pub cell: V,
+    /// What it holds from now on.
+    pub values: Vec<V>,
+}
+
+/// One more owner of a counted value.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.dup", effects(WRITE), results = 0, verify = verify::counted)]
+pub struct Dup<V = ValueId> {
+    /// The value.
+    pub value: V,
+}
+
+/// One owner less of a counted value; its memory is free when none is left.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.drop", effects(WRITE), results = 0, verify = verify::counted)]
+pub struct Drop<V = ValueId> {
+    /// The value.
+    pub value: V,
+}
+
+/// Ends the program with an error at its place.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.fail", traits(TERMINATOR, LEAVES), effects(DIVERGE), results = 0)]
+pub struct Fail {
+    /// What is wrong, as a message that starts in lower case.
+    pub message: String,
+}
+
+/// Ends a block with its values. It consumes them.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.yield", traits(TERMINATOR), results = 0, verify = verify::yielded)]
+pub struct Yield<V = ValueId> {
+    /// The values.
+    pub values: Vec<V>,
+}
+
+/// The dialect, for [`Registry::add_dialect`](ir_core::Registry::add_dialect).
+pub fn dialect() -> Dialect {
+    Dialect {
+        name: "prog",
+        doc: "Whole programs: functions, data, cells, and who owns what.",
+        register,
+    }
+}
+
+fn register(registry: &mut Registry) {
+    registry.add_item(ItemDef {
+        verify: Some(verify::function),
+        ..ItemDef::new(FUNC, "A function: its parameters are the arguments of its body's block.")
+    });
+    registry.add_item(ItemDef {
+        verify: Some(verify::declaration),
+        ..ItemDef::new(DATA, "A data type: its attributes name constructors.")
+    });
+    registry.op::<Constant>();
+    registry.op::<Call>();
+    registry.op::<Tail>();
+    registry.op::<If>();
+    registry.op::<Switch>();
+    registry.op::<Construct>();
+    registry.op::<Kernel>();
+    registry.op::<Cell>();
+    registry.op::<Read>();
+    registry.op::<Write>();
+    registry.op::<Dup>();
+    registry.op::<Drop>();
+    registry.op::<Fail>();
+    registry.op::<Yield>();
+}
