@@ -8,7 +8,7 @@
 //! use ir_core::text::{Form, item_text};
 //! use ir_core::Registry;
 //!
-//! let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+//! let mut registry = Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
 //! passes::register(&mut registry);
 //! let text = "def @main(%x: Tensor[(2), float32]) { add(%x, multiply(2f, 3f)) }";
 //! let (mut module, found) = Form::Readable.parse("add.relay", text, &registry);
@@ -50,6 +50,7 @@ pub mod inline;
 pub mod lambda_lift;
 pub mod layouts;
 pub mod loops;
+pub mod lower_prog;
 pub mod lower_schedule;
 pub mod lower_te;
 pub mod math;
@@ -93,6 +94,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<inline::Inline>();
     registry.pass::<lambda_lift::LambdaLift>();
     registry.pass::<lower_schedule::LowerSchedule>();
+    registry.pass::<lower_prog::LowerProg>();
     registry.pass::<lower_te::LowerTe>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<rewrite::Rewrite>();

@@ -1,7 +1,7 @@
 //! From programs of kernels to tensor expressions.
 
-mod function;
-mod problems;
+pub(crate) mod function;
+pub(crate) mod problems;
 
 use std::ops::Range;
 
@@ -31,7 +31,8 @@ use problems::{Problem, Problems};
 /// tuples count on their own.
 ///
 /// `@main` must be straight-line code on tensors of known extents. What cannot be lowered is
-/// reported all at once. Run `fuse` first; other functions are left as they are.
+/// reported all at once. Run `fuse` first; other functions are left as they are, and so is what
+/// `lower-prog` made.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(4), float32]) {
@@ -59,6 +60,9 @@ pub struct LowerTe {}
 impl ModulePass for LowerTe {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         let main = Symbol::new("main");
+        if module.get(main).is_some_and(|item| item.signature.op == prog::FUNC) {
+            return Ok(());
+        }
         let item = module.get(main).filter(|item| item.signature.op == FUNC);
         let Some((signature, body)) =
             item.and_then(|item| Some((item.signature.clone(), item.body.clone()?)))

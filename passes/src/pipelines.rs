@@ -9,12 +9,14 @@ use crate::alter_op_layout::AlterOpLayout;
 use crate::canonicalize::Canonicalize;
 use crate::cse::Cse;
 use crate::dce::Dce;
+use crate::defunctionalize::Defunctionalize;
 use crate::fold_constant::FoldConstant;
 use crate::fold_explicit_padding::FoldExplicitPadding;
 use crate::fold_scale_axis::FoldScaleAxis;
 use crate::fuse::{Fuse, Strategy};
 use crate::inline::Inline;
 use crate::loops::{SimplifyLoops, TidyLoops, UnrollLoops, VectorizeLoops};
+use crate::lower_prog::LowerProg;
 use crate::lower_schedule::LowerSchedule;
 use crate::lower_te::LowerTe;
 use crate::math::CanonicalizeCast;
@@ -114,7 +116,16 @@ pub fn compile(options: &Compile) -> Pipeline {
 
 /// The passes of [`compile`] but the last, for vectors of `lanes` numbers of 32 bits.
 pub fn before_fusion(lanes: usize) -> Pipeline {
-    Pipeline::from([Step::of::<Inline>().flag("all")]).then(simplifications()).then([
+    inlined().then(behind_inlining(lanes))
+}
+
+fn inlined() -> Pipeline {
+    Pipeline::from([Step::of::<Inline>().flag("all")])
+}
+
+/// The passes of [`before_fusion`] but the first.
+fn behind_inlining(lanes: usize) -> impl Iterator<Item = Step> {
+    simplifications().into_iter().chain([
         Step::of::<FoldExplicitPadding>(),
         Step::of::<FoldConstant>(),
         Step::of::<AlterOpLayout>().with("width", lanes),
@@ -125,12 +136,18 @@ pub fn before_fusion(lanes: usize) -> Pipeline {
 
 /// From kernels of Relay to tensor expressions.
 pub fn to_tensor_expressions() -> Pipeline {
-    Pipeline::from([Step::of::<LowerTe>()])
+    Pipeline::from([Step::of::<LowerProg>(), Step::of::<LowerTe>()])
 }
 
-/// [`compile`], and from kernels to tensor expressions.
+/// [`compile`], with functions that are values made data, and from kernels to tensor expressions.
 pub fn lower(options: &Compile) -> Pipeline {
-    compile(options).then([Step::of::<LowerTe>()])
+    // Functions that are known where they are called are inlined before they become data.
+    let first_order = [Step::of::<Defunctionalize>(), Step::of::<Inline>().flag("all")];
+    inlined()
+        .then(first_order)
+        .then(behind_inlining(options.lanes))
+        .then([options.fusion.step()])
+        .then([Step::of::<LowerProg>(), Step::of::<LowerTe>()])
 }
 
 /// From scheduled tensor expressions to loops; the steps of schedules print where `print_steps` says so.
@@ -174,7 +191,8 @@ mod tests {
 
     #[test]
     fn names_stand_for_the_values() {
-        let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+        let mut registry =
+            Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
         crate::register(&mut registry);
         let compile = compile(&Compile::default());
         let named = [("O0", o0()), ("O1", o1()), ("O2", o2()), ("O3", o3()), ("compile", compile)];
@@ -187,7 +205,8 @@ mod tests {
     /// What is printed reads back: reproducers and keys of results hold it.
     #[test]
     fn options_reach_the_passes() {
-        let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+        let mut registry =
+            Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
         crate::register(&mut registry);
         let costs = CostTable { launch: 2.5, ..CostTable::NOMINAL };
         let lowered = lower(&Compile { lanes: 4, fusion: Fusion::Search(costs) }).to_string();

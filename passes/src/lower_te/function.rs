@@ -13,18 +13,18 @@ use super::problems::Problem;
 const LONGEST_NAME: usize = 100;
 
 /// A compute function.
-pub(super) struct Function {
+pub(crate) struct Function {
     /// What it should be called.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The function. It takes the tensors of its operands, then `constants`.
-    pub(super) item: Item,
+    pub(crate) item: Item,
     /// Constants that are no scalars.
-    pub(super) constants: Vec<TensorData>,
+    pub(crate) constants: Vec<TensorData>,
 }
 
 impl Function {
     /// The function of `kernel`, a `relay.fn` of straight-line code.
-    pub(super) fn of_kernel(
+    pub(crate) fn of_kernel(
         registry: &Registry,
         body: &Body,
         kernel: OpId,
@@ -48,7 +48,7 @@ impl Function {
     }
 
     /// The function of the operator `op` alone, and the values that it takes.
-    pub(super) fn of_operator(
+    pub(crate) fn of_operator(
         registry: &Registry,
         body: &Body,
         op: OpId,
@@ -67,7 +67,7 @@ impl Function {
     }
 
     /// The function that copies a tensor of type `ty`.
-    pub(super) fn copy(ty: Type) -> Result<Function, Problem> {
+    pub(crate) fn copy(ty: Type) -> Result<Function, Problem> {
         let mut builder = ComputeBuilder::new();
         let tensor = input(&mut builder, "data", ty)?;
         let copy = builder.compute("copy", &tensor.shape, |e, i| e.load(&tensor, i));

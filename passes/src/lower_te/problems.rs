@@ -14,7 +14,7 @@ use crate::codes::{OPEN, OPEN_HELP};
 
 /// A reason why something cannot be lowered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     /// An operator without a definition.
     Undefined(String),
     /// An operator whose result has a shape that is known at run time only.
@@ -31,6 +31,10 @@ pub(super) enum Problem {
     Parameters(Vec<String>),
     /// A value that is no tensor of known extents.
     Type(Type),
+    /// A value of a data type that is made outside, or that is none.
+    Data(Type),
+    /// A call of a function whose types the call chooses.
+    Polymorphic(String),
     /// A tensor of vectors.
     Vectors(Type),
     /// A tensor that no memory holds.
@@ -39,7 +43,7 @@ pub(super) enum Problem {
 
 /// Problems in the order in which they were found, and where.
 #[derive(Default)]
-pub(super) struct Problems {
+pub(crate) struct Problems {
     found: IndexMap<Problem, Vec<Loc>, FxBuildHasher>,
 }
 
@@ -48,17 +52,17 @@ const MOST_LABELS: usize = 3;
 
 impl Problems {
     /// Adds a problem at `loc`.
-    pub(super) fn add(&mut self, problem: Problem, loc: Loc) {
+    pub(crate) fn add(&mut self, problem: Problem, loc: Loc) {
         self.found.entry(problem).or_default().push(loc);
     }
 
     /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
     /// Reports each problem once, with its places. `base` is where the function starts.
-    pub(super) fn report(self, base: Option<Span>, cx: &mut PassContext<'_>) {
+    pub(crate) fn report(self, base: Option<Span>, cx: &mut PassContext<'_>) {
         for (problem, locs) in self.found {
             let (code, message, help) = problem.text();
             let mut diagnostic = Diagnostic::error(code, message).help(help);
@@ -127,6 +131,16 @@ impl Problem {
                 "run `dynamic-to-static` where constants say the extents, or run the program in the \
                  interpreter, `--executor interp`",
             ),
+            Problem::Data(ty) => (
+                "E0623",
+                format!("a value of type {ty} cannot be taken apart in compiled code"),
+                "declare the constructors of the data type",
+            ),
+            Problem::Polymorphic(name) => (
+                "E0623",
+                format!("the call of `@{name}`, whose types it chooses, cannot be lowered"),
+                "run `defunctionalize` first, which copies such functions",
+            ),
             Problem::Vectors(ty) => (
                 OPEN,
                 format!("expected elements of one lane, found {ty}"),
@@ -143,7 +157,7 @@ impl Problem {
 
 /// What in the body of `@main` cannot be lowered. Of values of unknown extents those are named that
 /// others follow from.
-pub(super) fn check(body: &Body, registry: &Registry) -> Problems {
+pub(crate) fn check(body: &Body, registry: &Registry) -> Problems {
     let mut problems = Problems::default();
     let mut open = Vec::new();
     for (index, &param) in body.block_args(body.entry()).iter().enumerate() {
@@ -196,7 +210,7 @@ fn type_problem(ty: Type) -> Option<Problem> {
 }
 
 /// What is wrong with `tensor`, which is part of `whole`.
-fn tensor_problem(tensor: Type, whole: Type) -> Option<Problem> {
+pub(crate) fn tensor_problem(tensor: Type, whole: Type) -> Option<Problem> {
     let Some((shape, dtype)) =
         tensor.as_tensor().and_then(|tensor| Some((tensor.known_shape()?, tensor.dtype)))
     else {

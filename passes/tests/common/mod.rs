@@ -11,7 +11,7 @@ use ir_core::{Diagnostic, FuncMut, Item, Module, PassContext, Registry, Symbol};
 
 /// All dialects and passes.
 pub(crate) fn registry() -> Registry {
-    let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+    let mut registry = Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
     passes::register(&mut registry);
     registry
 }

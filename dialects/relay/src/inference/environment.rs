@@ -16,7 +16,7 @@ use super::codes;
 use super::kinds::{Kinds, Scope};
 use super::rebuild::for_each_part;
 use super::solver::{Substitution, substitute};
-use crate::language::items::{AdtDecl, TYPE};
+use crate::language::items::{AdtDecl, ConstructorDecl, TYPE};
 
 /// The forms of the language whose types unification finds; everything else has a relation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,6 +152,19 @@ impl DataTypes {
     pub(crate) fn constructor(&self, name: Symbol) -> Option<(Symbol, &Adt, usize)> {
         let (adt, tag) = *self.constructors.get(&name)?;
         Some((adt, self.adts.get(&adt)?, tag))
+    }
+
+    /// The constructors of the data type `ty`, in the order of their tags, with the types of their
+    /// fields in it; `None` of other types, and of data that is made outside.
+    pub fn constructors_of(&self, ty: Type) -> Option<Vec<ConstructorDecl>> {
+        let TypeData::Named { name, params } = ty.data() else { return None };
+        let adt = self.adts.get(name).filter(|adt| !adt.decl.is_extern)?;
+        let constructors = adt.decl.constructors.iter().enumerate();
+        let constructor = |(tag, declared): (usize, &ConstructorDecl)| ConstructorDecl {
+            name: declared.name,
+            fields: adt.fields(tag, params),
+        };
+        Some(constructors.map(constructor).collect())
     }
 
     /// The names of all constructors.

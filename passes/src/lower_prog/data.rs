@@ -1,0 +1,127 @@
+//! What becomes of types: data types of one sort each, and tuples taken apart.
+
+use indexmap::IndexMap;
+use ir_core::module::FreshNames;
+use ir_core::{Item, Symbol, Type, TypeData};
+use prog::data::{Constructor, Declaration};
+use relay::inference::DataTypes;
+use relay::language::ConstructorDecl;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+
+use crate::lower_te::problems::{Problem, tensor_problem};
+
+/// The data types of a program.
+#[derive(Default)]
+pub(super) struct Data {
+    /// By type in Relay, what it became.
+    instances: IndexMap<Type, Instance, FxBuildHasher>,
+    names: FreshNames,
+    taken: FxHashSet<Symbol>,
+    /// What types become.
+    flat: FxHashMap<Type, Vec<Type>>,
+}
+
+/// A data type for one choice of its parameters.
+struct Instance {
+    name: Symbol,
+    /// Its constructors in Relay.
+    source: Vec<ConstructorDecl>,
+    /// By constructor: the types of its fields.
+    fields: Vec<Vec<Type>>,
+}
+
+impl Data {
+    /// The types of the values that a value of type `ty` becomes.
+    pub(super) fn flat(&mut self, ty: Type, types: &DataTypes) -> Result<Vec<Type>, Problem> {
+        if let Some(flat) = self.flat.get(&ty) {
+            return Ok(flat.clone());
+        }
+        // What data consists of comes later, since it may consist of itself.
+        let mut new = Vec::new();
+        let flat = self.shallow(ty, types, &mut new)?;
+        while let Some(instance) = new.pop() {
+            let mut fields = Vec::new();
+            for constructor in self.instances[&instance].source.clone() {
+                let mut flat = Vec::new();
+                for field in constructor.fields {
+                    flat.extend(self.shallow(field, types, &mut new)?);
+                }
+                fields.push(flat);
+            }
+            self.instances[&instance].fields = fields;
+        }
+        self.flat.insert(ty, flat.clone());
+        Ok(flat)
+    }
+
+    /// The same, without what is in new data types, which are added to `new`. Types nest within a
+    /// limit.
+    fn shallow(
+        &mut self,
+        ty: Type,
+        types: &DataTypes,
+        new: &mut Vec<Type>,
+    ) -> Result<Vec<Type>, Problem> {
+        match ty.data() {
+            TypeData::Tensor(_) => match tensor_problem(ty, ty) {
+                Some(problem) => Err(problem),
+                None => Ok(vec![ty]),
+            },
+            TypeData::Tuple(fields) => {
+                let mut flat = Vec::new();
+                for field in fields {
+                    flat.extend(self.shallow(*field, types, new)?);
+                }
+                Ok(flat)
+            }
+            TypeData::Ref(content) => {
+                let content = self.shallow(*content, types, new)?;
+                Ok(vec![Type::reference(match content[..] {
+                    [one] => one,
+                    _ => Type::tuple(content),
+                })])
+            }
+            TypeData::Named { name, .. } => {
+                if !self.instances.contains_key(&ty) {
+                    let source = types.constructors_of(ty).ok_or(Problem::Data(ty))?;
+                    let taken = &self.taken;
+                    let name = self.names.fresh(name.as_str(), "_", |name| taken.contains(&name));
+                    self.taken.insert(name);
+                    let instance = Instance { name, source, fields: Vec::new() };
+                    self.instances.insert(ty, instance);
+                    new.push(ty);
+                }
+                Ok(vec![Type::named(self.instances[&ty].name, [])])
+            }
+            TypeData::Function(_) => Err(Problem::FunctionValue),
+            _ => Err(Problem::Type(ty)),
+        }
+    }
+
+    /// Constructor `name` of the data type `ty`, which was seen before: its tag, the types of its
+    /// fields in Relay, and those of the values that they become.
+    pub(super) fn constructor(&self, ty: Type, name: Symbol) -> Option<(usize, &[Type], &[Type])> {
+        let instance = self.instances.get(&ty)?;
+        let tag = instance.source.iter().position(|constructor| constructor.name == name)?;
+        Some((tag, &instance.source[tag].fields, instance.fields.get(tag)?))
+    }
+
+    /// How many constructors the data type `ty` has.
+    pub(super) fn constructors(&self, ty: Type) -> usize {
+        self.instances.get(&ty).map_or(0, |instance| instance.source.len())
+    }
+
+    /// The data types, in the order in which they were seen.
+    pub(super) fn into_items(self) -> impl Iterator<Item = (Symbol, Item)> {
+        self.instances.into_values().map(|Instance { name, source, fields }| {
+            let constructor = |(source, fields): (ConstructorDecl, Vec<Type>)| Constructor {
+                name: source.name.to_string(),
+                fields,
+            };
+            let constructors = source.into_iter().zip(fields).map(constructor).collect();
+            let mut item = Item::new(prog::DATA, Type::unit(), None);
+            item.signature.attrs = Declaration { constructors }.to_attrs();
+            (name, item)
+        })
+    }
+}

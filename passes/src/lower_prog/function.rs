@@ -1,0 +1,324 @@
+//! From the body of a function in Relay to one in `prog`.
+
+use ir_core::{
+    BlockId, Body, InsertPoint, Loc, NameHint, OpFields, OpId, OpParts, Symbol, Type, ValueId,
+};
+use relay::language::{
+    Call, Constant, Construct, Fn, Global, If, Match, RefCreate, RefRead, RefWrite, Tuple,
+    TupleGet, fn_attributes, is_primitive, yielded,
+};
+use rustc_hash::FxHashMap;
+
+use super::Lowering;
+use super::matches::{Clauses, Leaf};
+use crate::lower_te::function::Function;
+use crate::lower_te::problems::{Problem, Problems};
+
+/// What is left to write. What was added last is written first, so that all of a copy of a block is
+/// written before the next copy gives the values in it other meanings.
+struct Work {
+    /// What is lowered: the operations of this block from `next` on.
+    from: BlockId,
+    next: Option<OpId>,
+    /// Where to.
+    to: BlockId,
+    /// What arguments of the block are.
+    bound: Vec<(ValueId, Vec<ValueId>)>,
+    /// The value that the block's becomes, where it is not yielded.
+    result: Option<ValueId>,
+}
+
+/// Writes a function.
+pub(super) struct Writer<'w, 'a> {
+    pub(super) lowering: &'w mut Lowering<'a>,
+    /// The function in Relay.
+    pub(super) body: &'w Body,
+    /// The function as it becomes.
+    pub(super) new: Body,
+    /// What each value became.
+    values: FxHashMap<ValueId, Vec<ValueId>>,
+    pending: Vec<Work>,
+    callees: Vec<Symbol>,
+}
+
+impl<'w, 'a> Writer<'w, 'a> {
+    pub(super) fn new(lowering: &'w mut Lowering<'a>, body: &'w Body) -> Writer<'w, 'a> {
+        let (values, pending, callees) = (FxHashMap::default(), Vec::new(), Vec::new());
+        Writer { lowering, body, new: Body::new(), values, pending, callees }
+    }
+
+    /// Adds the parameters; their types, or none where there are problems.
+    pub(super) fn parameters(&mut self, problems: &mut Problems) -> Option<Vec<Type>> {
+        let (entry, mut types) = (self.new.entry(), Vec::new());
+        for &param in self.body.block_args(self.body.entry()) {
+            match self.lowering.flat(self.body.ty(param)) {
+                Ok(flat) => {
+                    let args: Vec<ValueId> =
+                        flat.iter().map(|ty| self.new.add_block_arg(entry, *ty)).collect();
+                    types.extend(flat);
+                    self.define(param, args);
+                }
+                Err(problem) => problems.add(problem, Loc::UNKNOWN),
+            }
+        }
+        problems.is_empty().then_some(types)
+    }
+
+    /// Writes all blocks.
+    pub(super) fn blocks(&mut self, problems: &mut Problems) {
+        let (from, to) = (self.body.entry(), self.new.entry());
+        let next = self.body.first_op(from);
+        self.pending.push(Work { from, next, to, bound: vec![], result: None });
+        while let Some(work) = self.pending.pop() {
+            self.block(work, problems);
+        }
+    }
+
+    /// The function, and those that it calls.
+    pub(super) fn finish(mut self) -> (Body, Vec<Symbol>) {
+        // Most constants have become part of compute functions.
+        for op in self.new.walk().collect::<Vec<_>>() {
+            if self.new.is::<prog::Constant>(op) && self.new.is_unused(self.new.result(op, 0)) {
+                self.new.erase(op);
+            }
+        }
+        (self.new, self.callees)
+    }
+
+    fn block(&mut self, work: Work, problems: &mut Problems) {
+        let Work { from, next, to, bound, result } = work;
+        for (argument, values) in bound {
+            self.define(argument, values);
+        }
+        let mut next = next;
+        while let Some(op) = next {
+            next = self.body.next_op(op);
+            match self.operation(op, to) {
+                Ok(None) => {}
+                // The rest comes behind the block that takes the operation's place.
+                Ok(Some(instead)) => {
+                    self.pending.push(Work { from, next, to, bound: vec![], result });
+                    self.pending.push(instead);
+                    return;
+                }
+                Err(problem) => {
+                    problems.add(problem, self.body.loc(op));
+                    self.stand_in(op, to);
+                }
+            }
+        }
+        let Some(value) = yielded(self.body, from) else { return };
+        let values = self.of(value).to_vec();
+        match result {
+            Some(result) => self.define(result, values),
+            None => {
+                let loc = self.body.last_op(from).map_or(Loc::UNKNOWN, |op| self.body.loc(op));
+                self.insert(to, OpParts::new(prog::Yield::<ValueId>::NAME, &values, &[]).at(loc));
+            }
+        }
+    }
+
+    /// What `value` became.
+    pub(super) fn of(&self, value: ValueId) -> &[ValueId] {
+        let values = self.values.get(&value);
+        values.unwrap_or_else(|| panic!("{value:?} is used before it is lowered"))
+    }
+
+    /// `values` are what `value` became; they are called like it.
+    pub(super) fn define(&mut self, value: ValueId, values: Vec<ValueId>) {
+        if let Some(name) = self.body.name_hint(value).name {
+            for (number, &new) in values.iter().enumerate() {
+                if self.new.name_hint(new).name.is_none() {
+                    let name = match values.len() {
+                        1 => name,
+                        _ => Symbol::new(&format!("{name}_{number}")),
+                    };
+                    let hint = NameHint { name: Some(name), ..NameHint::default() };
+                    self.new.set_name_hint(new, hint);
+                }
+            }
+        }
+        self.values.insert(value, values);
+    }
+
+    /// Adds an operation at the end of `to`.
+    pub(super) fn insert(&mut self, to: BlockId, parts: OpParts<'_>) -> OpId {
+        self.new.insert_op(InsertPoint::End(to), parts)
+    }
+
+    /// The blocks of the regions of `op`.
+    pub(super) fn region_blocks(&self, op: OpId) -> Vec<BlockId> {
+        let regions = self.new.regions(op).iter();
+        regions.map(|region| self.new.block_of(*region)).collect()
+    }
+
+    /// Gives `op`, which could not be lowered, values of its types, for those that use it.
+    fn stand_in(&mut self, op: OpId, to: BlockId) {
+        for result in self.body.results(op) {
+            let types = self.lowering.flat(self.body.ty(result)).unwrap_or_default();
+            let parts = OpParts::new("prog.call", &[], &types);
+            let call = self.insert(to, parts);
+            let values = self.new.results(call).collect();
+            self.values.insert(result, values);
+        }
+    }
+
+    /// Lowers `op` to the end of `to`. Where a block takes its place, that is written next.
+    fn operation(&mut self, op: OpId, to: BlockId) -> Result<Option<Work>, Problem> {
+        let body = self.body;
+        if body.result_count(op) == 0 || body.is::<Global>(op) || body.is::<Fn>(op) {
+            return Ok(None);
+        }
+        let (value, loc) = (body.result(op, 0), body.loc(op));
+        if let Some(Match { data, patterns, .. }) = body.view(op) {
+            return self.take_apart(op, data, &patterns, to);
+        }
+        let values: Vec<ValueId> = if let Some(Tuple { fields }) = body.view(op) {
+            fields.iter().flat_map(|field| self.of(*field)).copied().collect()
+        } else if let Some(TupleGet { tuple, index }) = body.view(op) {
+            self.field(tuple, index)?
+        } else if let Some(constant) = body.view::<Constant>(op) {
+            let constant = prog::Constant { value: constant.value };
+            let ty = constant.value.ty();
+            vec![self.new.add(InsertPoint::End(to), loc, &constant, ty)]
+        } else if let Some(If { condition }) = body.view(op) {
+            let types = self.lowering.flat(body.ty(value))?;
+            let condition = self.of(condition).to_vec();
+            let parts = OpParts::new(prog::If::<ValueId>::NAME, &condition, &types).regions(2);
+            let branches = self.insert(to, parts.at(loc));
+            for (region, to) in self.region_blocks(branches).into_iter().enumerate().rev() {
+                let from = body.region_block(op, region);
+                let next = body.first_op(from);
+                self.pending.push(Work { from, next, to, bound: vec![], result: None });
+            }
+            self.new.results(branches).collect()
+        } else if let Some(Construct { name, fields }) = body.view(op) {
+            let types = self.lowering.flat(body.ty(value))?;
+            let found = self.lowering.data.constructor(body.ty(value), Symbol::new(&name));
+            let (tag, ..) = found.ok_or(Problem::Data(body.ty(value)))?;
+            let fields = fields.iter().flat_map(|field| self.of(*field)).copied().collect();
+            let construct = prog::Construct { tag: tag as i64, fields };
+            vec![self.new.add(InsertPoint::End(to), loc, &construct, types[0])]
+        } else if let Some(RefCreate { value: content }) = body.view(op) {
+            let types = self.lowering.flat(body.ty(value))?;
+            let cell = prog::Cell { values: self.of(content).to_vec() };
+            vec![self.new.add(InsertPoint::End(to), loc, &cell, types[0])]
+        } else if let Some(RefRead { reference }) = body.view(op) {
+            let types = self.lowering.flat(body.ty(value))?;
+            let cell = self.of(reference).to_vec();
+            let read = OpParts::new(prog::Read::<ValueId>::NAME, &cell, &types).at(loc);
+            let read = self.insert(to, read);
+            self.new.results(read).collect()
+        } else if let Some(RefWrite { reference, value: content }) = body.view(op) {
+            let operands = [self.of(reference), self.of(content)].concat();
+            self.insert(to, OpParts::new(prog::Write::<ValueId>::NAME, &operands, &[]).at(loc));
+            vec![]
+        } else if let Some(Call { callee, args, .. }) = body.view(op) {
+            self.call(op, callee, &args, to)?
+        } else {
+            let (function, args) = Function::of_operator(self.lowering.registry, body, op)?;
+            self.kernel(op, function, &args, to)?
+        };
+        self.define(value, values);
+        Ok(None)
+    }
+
+    /// The values of field `index` of a tuple.
+    fn field(&mut self, tuple: ValueId, index: i64) -> Result<Vec<ValueId>, Problem> {
+        let fields = self.body.ty(tuple).as_tuple().expect("a projection is one of a tuple");
+        let index = usize::try_from(index).expect("a projection is of one of the fields");
+        let mut first = 0;
+        for field in &fields[..index] {
+            first += self.lowering.flat(*field)?.len();
+        }
+        let count = self.lowering.flat(fields[index])?.len();
+        Ok(self.of(tuple)[first..first + count].to_vec())
+    }
+
+    fn call(
+        &mut self,
+        op: OpId,
+        callee: ValueId,
+        args: &[ValueId],
+        to: BlockId,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let (body, loc) = (self.body, self.body.loc(op));
+        if let Some((_, Global { name })) = body.view_def(callee) {
+            let is_polymorphic = body
+                .ty(callee)
+                .as_function()
+                .is_some_and(|function| !function.type_params.is_empty());
+            if is_polymorphic {
+                return Err(Problem::Polymorphic(name.to_string()));
+            }
+            self.callees.push(name);
+            let types = self.lowering.flat(body.ty(body.result(op, 0)))?;
+            let arguments = args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
+            let call = prog::Call { function: name, arguments };
+            let parts = OpParts::new(prog::Call::<ValueId>::NAME, &call.arguments, &types);
+            let parts = parts.attrs(call.attrs()).at(loc);
+            let call = self.insert(to, parts);
+            return Ok(self.new.results(call).collect());
+        }
+        let function = body.defining_op(callee).filter(|op| body.is::<Fn>(*op));
+        let kernel = function.filter(|op| is_primitive(fn_attributes(body, *op)));
+        let kernel = kernel.ok_or(Problem::FunctionValue)?;
+        let function = Function::of_kernel(self.lowering.registry, body, kernel)?;
+        self.kernel(op, function, args, to)
+    }
+
+    /// Calls a compute function on the values of `args`, and on its constants.
+    fn kernel(
+        &mut self,
+        op: OpId,
+        function: Function,
+        args: &[ValueId],
+        to: BlockId,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let loc = self.body.loc(op);
+        let types = self.lowering.flat(self.body.ty(self.body.result(op, 0)))?;
+        let constants = function.constants.clone();
+        let name = self.lowering.add(function);
+        let mut inputs: Vec<ValueId> = args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
+        for value in constants {
+            let ty = value.ty();
+            inputs.push(self.new.add(InsertPoint::End(to), loc, &prog::Constant { value }, ty));
+        }
+        let kernel = prog::Kernel { function: name, inputs };
+        let parts = OpParts::new(prog::Kernel::<ValueId>::NAME, &kernel.inputs, &types);
+        let parts = parts.attrs(kernel.attrs()).at(loc);
+        let kernel = self.insert(to, parts);
+        Ok(self.new.results(kernel).collect())
+    }
+
+    /// Chooses a clause of the match `op`, on `data`. Where there is nothing to choose, its block
+    /// takes the place of the match.
+    fn take_apart(
+        &mut self,
+        op: OpId,
+        data: ValueId,
+        patterns: &[relay::language::Pattern],
+        to: BlockId,
+    ) -> Result<Option<Work>, Problem> {
+        let body = self.body;
+        let value = body.result(op, 0);
+        let types = self.lowering.flat(body.ty(value))?;
+        let whole = (self.of(data).to_vec(), body.ty(data));
+        let chosen = Clauses { loc: body.loc(op), types }.choose(self, whole, patterns, to)?;
+        self.define(value, chosen.values);
+        let mut works = Vec::new();
+        for Leaf { clause, to, bound } in chosen.leaves {
+            let from = body.region_block(op, clause);
+            let arguments = body.block_args(from).iter().copied();
+            let bound = arguments.zip(bound).collect();
+            let next = body.first_op(from);
+            works.push(Work { from, next, to, bound, result: None });
+        }
+        if chosen.is_inline {
+            let only = works.pop().map(|only| Work { result: Some(value), ..only });
+            return Ok(only);
+        }
+        self.pending.extend(works.into_iter().rev());
+        Ok(None)
+    }
+}
