@@ -22,6 +22,7 @@ mod layout;
 mod math;
 mod names;
 mod plan;
+mod program;
 mod ranges;
 mod values;
 
@@ -100,14 +101,28 @@ pub fn generate_parts(
     let module = module.get();
     let kernels = kernels_of(module, style);
     let written = write_kernels(&kernels, style)?;
+    let program = match program::is_program(module) {
+        true => Some(write_program(module, style, &kernels, &written)?),
+        false => None,
+    };
     let sizes: Vec<usize> = written.keys().map(|name| kernels[name].body.op_count()).collect();
     let parts = parts.min(sizes.iter().sum::<usize>() / WORTHWHILE + 1).max(1);
     // The largest first, each into the part that is smallest so far.
     let mut largest_first: Vec<usize> = (0..sizes.len()).collect();
     largest_first.sort_by_key(|kernel| std::cmp::Reverse(sizes[*kernel]));
+    // The program is the first file, with the kernels of scalars, so that these can be inlined.
+    const PROGRAM: usize = 0;
     let mut loads = vec![0usize; parts];
+    if program.is_some() && parts > 1 {
+        loads[PROGRAM] = usize::MAX;
+    }
     let mut part_of = vec![0usize; sizes.len()];
     for kernel in largest_first {
+        let (name, one) = written.get_index(kernel).expect("all kernels have sizes");
+        if program.is_some() && program::is_scalar(one, parameters(&kernels[name].item.signature)) {
+            part_of[kernel] = PROGRAM;
+            continue;
+        }
         let part = (0..parts).min_by_key(|part| loads[*part]).expect("there is a part");
         loads[part] += sizes[kernel];
         part_of[kernel] = part;
@@ -118,9 +133,25 @@ pub fn generate_parts(
     let sources = (0..parts).map(|part| {
         let mine = written.iter().zip(&part_of).filter(|(_, of)| **of == part);
         let mine = mine.map(|((name, one), _)| (*name, one)).collect();
-        assemble(&kernels, style, mine, &written, holder == Some(part))
+        let program = program.as_ref().filter(|_| part == PROGRAM);
+        assemble(&kernels, style, mine, &written, holder == Some(part), program)
     });
     Ok(sources.collect())
+}
+
+/// The functions of a program that calls the kernels `written`.
+fn write_program(
+    module: &Module,
+    style: &Style,
+    kernels: &Kernels<'_>,
+    written: &IndexMap<Symbol, Written, FxBuildHasher>,
+) -> Result<program::Text, Diagnostics> {
+    let called = |name: Symbol| {
+        let (symbol, workspace) =
+            (kernels.get(&name)?.symbol.clone(), written.get(&name)?.workspace);
+        Some(program::Called { symbol, workspace })
+    };
+    program::write(module, style, &called)
 }
 
 /// A kernel to write.
@@ -145,7 +176,12 @@ fn kernels_of<'m>(module: &'m Module, style: &Style) -> Kernels<'m> {
         names.fresh_public(&name);
     }
     let kernel = |(name, item, body): (Symbol, &'m Item, &'m Body)| {
-        let own = || names.fresh_public(&format!("{}{}", style.prefix, name.as_str()));
+        let base = format!("{}{}", style.prefix, name.as_str());
+        let base = match program::is_own_name(&style.prefix, &base) {
+            true => format!("{}kernel_{}", style.prefix, name.as_str()),
+            false => base,
+        };
+        let own = || names.fresh_public(&base);
         let symbol = kernel::external(item, style).unwrap_or_else(own);
         (name, Unwritten { item, body, symbol })
     };
@@ -217,6 +253,7 @@ fn assemble(
     written: IndexMap<Symbol, &Written, FxBuildHasher>,
     all: &IndexMap<Symbol, Written, FxBuildHasher>,
     holds_hook: bool,
+    program: Option<&program::Text>,
 ) -> Source {
     let prefix = &style.prefix;
     let mut text = preamble(style, &written, holds_hook);
@@ -250,10 +287,14 @@ fn assemble(
     let elsewhere: IndexSet<Symbol, FxBuildHasher> = written
         .values()
         .flat_map(|one| one.callees.iter().copied())
+        .chain(program.into_iter().flat_map(|program| program.callees.iter().copied()))
         .filter(|name| !written.contains_key(name))
         .collect();
     for one in elsewhere.iter().filter_map(|name| all.get(name)) {
         text += &format!("{};\n", one.prototype);
+    }
+    if program.is_some() {
+        text += &inlined(written.values().copied());
     }
     for (name, one) in written.iter().filter(|(_, one)| !one.is_external) {
         text += "\n";
@@ -266,8 +307,25 @@ fn assemble(
             text += &entry(symbol, one);
         }
     }
+    if let Some(program) = program {
+        text += &program.text;
+        entries.push(program.kernel.clone());
+    }
     let header = header(prefix, &entries, &provided, &prototypes);
     Source { text, header, kernels: entries, take_threads, externals }
+}
+
+/// Tells a compiler that makes shared objects that nobody replaces these kernels, so that it may
+/// inline them.
+fn inlined<'w>(written: impl Iterator<Item = &'w Written>) -> String {
+    let mut text = String::new();
+    for one in written.filter(|one| !one.is_external && !one.prototype.starts_with("static")) {
+        text += &format!("__attribute__((visibility(\"hidden\"))) {};\n", one.prototype);
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("#ifdef __GNUC__\n{text}#endif\n"),
+    }
 }
 
 /// What stands before the kernels `written`: the functions that they call.

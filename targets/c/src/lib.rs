@@ -301,20 +301,35 @@ impl Executable for Loaded {
     }
 
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostics> {
-        let Some(index) = self.kernels.iter().position(|one| one.name == kernel) else {
-            let names = self.kernels.iter().map(|kernel| kernel.name.as_str());
-            let help = ir_core::diagnostics::did_you_mean_with("@", kernel, names);
-            let mut error = Diagnostic::error("E0907", format!("no kernel `@{kernel}`"));
-            error.help = help;
-            return Err(error.into());
-        };
-        let bytes = self.kernels[index].workspace;
+        let bytes = self.kernels[self.find(kernel)?].workspace;
         let free = || self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let reused = free().pop().filter(|buffer| buffer.len() >= bytes);
         let mut workspace = reused.unwrap_or_else(|| Buffer::zeroed(bytes));
-        let call = || self.library.call(index, buffers, &mut workspace);
-        let result = runtime::with_threads(self.threads, call);
+        let result = self.call_in(kernel, buffers, &mut workspace);
         free().push(workspace);
         result
+    }
+
+    fn call_in(
+        &self,
+        kernel: &str,
+        buffers: &mut [Buffer],
+        block: &mut Buffer,
+    ) -> Result<(), Diagnostics> {
+        let index = self.find(kernel)?;
+        runtime::with_threads(self.threads, || self.library.call(index, buffers, block))
+    }
+}
+
+impl Loaded {
+    /// Which of the kernels is `name`.
+    fn find(&self, name: &str) -> Result<usize, Diagnostics> {
+        if let Some(index) = self.kernels.iter().position(|one| one.name == name) {
+            return Ok(index);
+        }
+        let names = self.kernels.iter().map(|kernel| kernel.name.as_str());
+        let mut error = Diagnostic::error("E0907", format!("no kernel `@{name}`"));
+        error.help = ir_core::diagnostics::did_you_mean_with("@", name, names);
+        Err(error.into())
     }
 }

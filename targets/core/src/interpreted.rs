@@ -66,4 +66,11 @@ impl Executable for Interpreted {
         }
         Ok(())
     }
+
+    fn call_in(&self, kernel: &str, _: &mut [Buffer], _: &mut Buffer) -> Result<(), Diagnostics> {
+        let message =
+            format!("the loops of `@{kernel}` are not interpreted: it is a whole program");
+        let help = "run it in the interpreter, `--executor interp`, or compile it";
+        Err(Diagnostic::error("E0907", message).help(help).into())
+    }
 }

@@ -111,6 +111,15 @@ pub trait Executable: Send + Sync {
     /// Runs `kernel` on its buffers, inputs first, results last. Errors say which buffer does not
     /// fit.
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostics>;
+
+    /// The same, for a program that takes all its memory from `block`, whose size its last buffer
+    /// tells.
+    fn call_in(
+        &self,
+        kernel: &str,
+        buffers: &mut [Buffer],
+        block: &mut Buffer,
+    ) -> Result<(), Diagnostics>;
 }
 
 /// Makes a target from `key=value` options. The error is a message.

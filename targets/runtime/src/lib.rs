@@ -41,6 +41,7 @@ pub mod peak;
 pub mod profile;
 mod program;
 pub mod progress;
+mod whole;
 
 use target_core::{AddTarget, Target, targets};
 
@@ -58,7 +59,7 @@ pub use program::{BuildOptions, BuildTimes, Lowered, MAIN, Program, bind, lower,
 /// Everything that comes with this compiler: the dialects, the passes with their named pipelines, and
 /// the targets. A program of your own starts from this and adds to it.
 pub fn registry() -> Registry {
-    let mut registry = Registry::from([te::dialect(), relay_operators::dialect()]);
+    let mut registry = Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
     passes::register(&mut registry);
     registry.add_target(target_c::registration());
     registry

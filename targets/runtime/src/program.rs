@@ -18,10 +18,12 @@ use target_core::checks::{first_failure, report_checks};
 use target_core::program::{Layout, lay_out, lower_functions};
 use target_core::{Buffer, Executable, Interpreted, Target};
 use te::compute::Work;
+use te::loops::MemoryPlan;
 
 use crate::codes::UNCHECKED_HELP;
 use crate::profile::{self, Calls, Profile};
 use crate::progress::{PassProgress, Progress};
+use crate::whole::Whole;
 use crate::{Error, memory};
 
 /// The passes that a program goes through for `target`.
@@ -45,6 +47,8 @@ pub struct Program {
     buffers: Vec<Buffer>,
     calls: Calls,
     works: FxHashMap<Symbol, Work>,
+    /// What it runs on where it is more than a list of kernels.
+    whole: Option<Whole>,
 }
 
 /// How a program is built.
@@ -166,9 +170,25 @@ pub fn lower(
     let sites = lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
     let checks = report_checks(module, MAIN, sites, checked)?;
-    let layout = lay_out(module, MAIN, checks)?;
+    let layout = match module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC) {
+        true => whole_layout(module),
+        false => lay_out(module, MAIN, checks)?,
+    };
     times.lower = start.elapsed();
     Ok(Lowered { layout, works, times })
+}
+
+/// What surrounds a whole program: its constants, and how many tensors it takes and gives. Its state
+/// comes behind its results.
+fn whole_layout(module: &Module) -> Layout {
+    let ty = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
+    Layout {
+        data: prog::sites::constants(module).into_values().collect(),
+        inputs: ty.map_or(0, |ty| ty.params.len()),
+        outputs: ty.map_or(0, |ty| prog::results(&ty.result).len()),
+        checks: vec![],
+        memory: MemoryPlan::default(),
+    }
 }
 
 impl Program {
@@ -224,7 +244,10 @@ impl Program {
         for (buffer, value) in buffers.iter_mut().skip(layout.inputs).zip(&layout.data) {
             buffer.as_mut().copy_from_slice(value.bytes());
         }
-        let program = Program { executable, layout, params, span, sources, buffers, calls, works };
+        let is_whole = module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC);
+        let whole = is_whole.then(|| Whole::new(&module, scratch));
+        let program =
+            Program { executable, layout, params, span, sources, buffers, calls, works, whole };
         Ok((program, times))
     }
 
@@ -273,6 +296,9 @@ impl Program {
     /// Runs on the inputs that were set. Errors where a check fails: the first, in the order of the
     /// program. Then the results are nothing in particular.
     pub fn run(&mut self) -> Result<(), Diagnostics> {
+        if let Some(whole) = &mut self.whole {
+            return whole.run(&*self.executable, &mut self.buffers);
+        }
         self.executable.call(MAIN, &mut self.buffers)?;
         let statuses = &self.buffers[self.first_output() + self.layout.outputs..];
         let failure = first_failure(&self.layout.checks, statuses, self.span);
@@ -281,7 +307,8 @@ impl Program {
 
     /// Which of the parameters is the first result.
     fn first_output(&self) -> usize {
-        self.params.len().saturating_sub(self.layout.outputs + self.layout.checks.len())
+        let behind = self.layout.checks.len() + usize::from(self.whole.is_some());
+        self.params.len().saturating_sub(self.layout.outputs + behind)
     }
 
     /// Where the time of a run on the inputs that were set goes, measured for some seconds. Errors

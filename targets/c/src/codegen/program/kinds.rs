@@ -1,0 +1,170 @@
+//! Kinds of objects, and what they look like.
+
+use indexmap::IndexMap;
+use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Type};
+use prog::data::Declaration;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::{TYPES, c_type, tensor_bytes};
+
+/// What stands before the elements of a tensor.
+pub(super) const HEADER: usize = 64;
+
+/// The kinds of a program. The constructors of a data type have numbers one after the other, in order,
+/// so that the number of an object's kind tells its constructor.
+pub(super) struct Kinds {
+    /// The first kind of each data type, and its constructors.
+    data: IndexMap<Symbol, (usize, Declaration), FxBuildHasher>,
+    /// The kinds of cells, by what they hold.
+    cells: IndexMap<Vec<Type>, usize, FxBuildHasher>,
+    /// The kinds of tensors, by their bytes.
+    tensors: FxHashMap<usize, usize>,
+    /// By kind: how many addresses of objects follow its header.
+    parts: Vec<usize>,
+}
+
+/// The name of field `index` of an object, and the address that owns its tensor.
+pub(super) fn field(index: usize) -> String {
+    format!("f{index}")
+}
+
+/// What is an address of an object in a field of type `ty`: all of it, its owner, or nothing.
+fn is_object(ty: Type) -> bool {
+    prog::is_counted(ty)
+}
+
+impl Kinds {
+    pub(super) fn of(module: &Module) -> Result<Kinds, Diagnostics> {
+        let mut kinds = Kinds {
+            data: IndexMap::default(),
+            cells: IndexMap::default(),
+            tensors: FxHashMap::default(),
+            parts: Vec::new(),
+        };
+        for (name, item) in &module.items {
+            if let Some(declaration) = Declaration::of_item(&item.signature) {
+                let first = kinds.parts.len();
+                for constructor in &declaration.constructors {
+                    kinds.parts.push(parts(&constructor.fields));
+                }
+                kinds.data.insert(*name, (first, declaration));
+            }
+        }
+        let mut errors = Diagnostics::new();
+        for (name, body) in prog::sites::functions(module) {
+            let blocks = body.walk_blocks().flat_map(|block| body.block_args(block).to_vec());
+            let results = body.walk().flat_map(|op| body.results(op));
+            for value in blocks.chain(results) {
+                let ty = body.ty(value);
+                if let Some(held) = prog::contents(ty) {
+                    kinds.cell(&held);
+                } else if ty.as_tensor().is_some() {
+                    let Some(bytes) = tensor_bytes(ty) else {
+                        let message = format!(
+                            "`@{name}` has a value of type {ty}, and C takes \
+                                               tensors of known extents"
+                        );
+                        errors.push(Diagnostic::error("E0902", message));
+                        continue;
+                    };
+                    let next = kinds.parts.len();
+                    let bytes = bytes.next_multiple_of(HEADER);
+                    if *kinds.tensors.entry(bytes).or_insert(next) == next {
+                        kinds.parts.push(0);
+                    }
+                }
+            }
+        }
+        for (_, declaration) in kinds.data.clone().into_values() {
+            let fields = declaration.constructors.iter().flat_map(|one| &one.fields);
+            fields.filter_map(|ty| prog::contents(*ty)).for_each(|held| kinds.cell(&held));
+        }
+        if errors.is_empty() { Ok(kinds) } else { Err(errors) }
+    }
+
+    /// Gives cells that hold `held`, and those in them, kinds.
+    fn cell(&mut self, held: &[Type]) {
+        let mut pending = vec![held.to_vec()];
+        while let Some(held) = pending.pop() {
+            if !self.cells.contains_key(&held) {
+                pending.extend(held.iter().filter_map(|ty| prog::contents(*ty)));
+                self.cells.insert(held.clone(), self.parts.len());
+                self.parts.push(parts(&held));
+            }
+        }
+    }
+
+    /// How many kinds there are.
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The first kind of data of type `ty`, and its constructors.
+    ///
+    /// # Panics
+    /// Of types that the program does not declare, which the verifier refuses.
+    pub(super) fn data(&self, ty: Type) -> (usize, &Declaration) {
+        let name = prog::data::name(ty);
+        let found = name.and_then(|name| self.data.get(&name));
+        let (first, declaration) = found.expect("data is of a data type that is declared");
+        (*first, declaration)
+    }
+
+    /// The kind of a cell that holds `held`.
+    pub(super) fn of_cell(&self, held: &[Type]) -> usize {
+        *self.cells.get(held).expect("all cells have kinds")
+    }
+
+    /// The kind of tensors of `bytes` bytes, and the bytes that one takes.
+    pub(super) fn of_tensor(&self, bytes: usize) -> (usize, usize) {
+        let bytes = bytes.next_multiple_of(HEADER);
+        (*self.tensors.get(&bytes).expect("all tensors have kinds"), HEADER + bytes)
+    }
+
+    /// What objects look like.
+    pub(super) fn declarations(&self, prefix: &str) -> String {
+        let mut text = TYPES.replace("P_", prefix);
+        for (name, (first, declaration)) in &self.data {
+            for (tag, constructor) in declaration.constructors.iter().enumerate() {
+                let comment = super::super::comment(&format!("{} of {name}", constructor.name));
+                text += &format!("\n/* {comment} */\n");
+                text += &structure(prefix, first + tag, &constructor.fields);
+            }
+        }
+        for (held, kind) in &self.cells {
+            text += "\n/* A cell. */\n";
+            text += &structure(prefix, *kind, held);
+        }
+        let parts: Vec<String> = self.parts.iter().map(usize::to_string).collect();
+        let parts = if parts.is_empty() { "0".to_string() } else { parts.join(", ") };
+        text += "\n/* By kind: how many addresses of other objects it starts with. */\n";
+        text += &format!("static const uint32_t {prefix}parts[] = {{{parts}}};\n");
+        text
+    }
+}
+
+/// How many addresses of objects the fields have.
+fn parts(fields: &[Type]) -> usize {
+    fields.iter().filter(|ty| is_object(**ty)).count()
+}
+
+/// The structure of an object of `kind` with `fields`: addresses of objects come first. Of a tensor
+/// that is the owner, and its data comes later.
+fn structure(prefix: &str, kind: usize, fields: &[Type]) -> String {
+    let mut text = format!("typedef struct {prefix}kind_{kind} {{\n    {prefix}object head;\n");
+    for (index, ty) in fields.iter().enumerate().filter(|(_, ty)| is_object(**ty)) {
+        let name = if ty.as_tensor().is_some() { "owner" } else { "f" };
+        text += &format!("    {prefix}object *{name}{index};\n");
+    }
+    for (index, ty) in fields.iter().enumerate().filter(|(_, ty)| ty.as_tensor().is_some()) {
+        match is_object(*ty) {
+            true => text += &format!("    unsigned char *f{index};\n"),
+            false => text += &format!("    {} f{index};\n", c_type(prefix, *ty)),
+        }
+    }
+    if parts(fields) == 0 {
+        // The memory of what is free holds an address.
+        text += &format!("    {prefix}object *unused;\n");
+    }
+    text + &format!("}} {prefix}kind_{kind};\n")
+}

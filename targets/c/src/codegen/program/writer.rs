@@ -1,0 +1,538 @@
+//! Functions of programs as C functions.
+
+mod calls;
+mod frames;
+mod scalars;
+
+use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueId};
+use prog::{
+    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Read, Switch, Tail, Write, Yield,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::kinds::field;
+use super::{Context, c_type, tensor_bytes};
+use frames::Waits;
+
+/// What a function of the program is called in C.
+pub(super) fn function_name(cx: &Context<'_>, name: Symbol) -> String {
+    let place = cx.module.items.get_index_of(&name).unwrap_or(0);
+    format!("{}function_{place}", cx.prefix)
+}
+
+/// The functions of `group` as C functions. The kernels that they call are added to `callees`.
+pub(super) fn group(
+    cx: &Context<'_>,
+    group: &[Symbol],
+    numbers: &FxHashMap<Symbol, usize>,
+    callees: &mut Vec<Symbol>,
+) -> Result<String, Diagnostics> {
+    let mut writer = Writer {
+        cx,
+        members: group.iter().copied().collect(),
+        first: group.iter().filter_map(|name| numbers.get(name)).min().copied().unwrap_or(0),
+        functions: Vec::new(),
+        names: FxHashMap::default(),
+        variables: String::new(),
+        count: 0,
+        out: String::new(),
+        depth: 1,
+        jumps: false,
+        waits: Waits::default(),
+        registers: Vec::new(),
+        callees,
+    };
+    Ok(writer.group(group))
+}
+
+/// A function of a group.
+struct Function<'m> {
+    name: Symbol,
+    body: &'m Body,
+    params: Vec<Type>,
+    results: Vec<Type>,
+}
+
+/// What is left to write.
+enum Step {
+    /// The operations of a block from here on.
+    From(Option<OpId>),
+    /// A line of its own.
+    Line(String),
+    /// Lines, and one level further in.
+    Open(Vec<String>),
+    /// One level back out, then a line.
+    Close(String),
+}
+
+struct Writer<'w, 'a> {
+    cx: &'w Context<'a>,
+    members: FxHashSet<Symbol>,
+    /// Tells the names of this group from those of others.
+    first: usize,
+    functions: Vec<Function<'w>>,
+    /// The variable of each value, by function.
+    names: FxHashMap<(usize, ValueId), String>,
+    /// Their declarations.
+    variables: String,
+    count: usize,
+    out: String,
+    depth: usize,
+    /// Whether a function of the group is jumped to.
+    jumps: bool,
+    waits: Waits,
+    /// Variables for the results of a function that something of the group waits for, by their types.
+    registers: Vec<(Vec<Type>, Vec<String>)>,
+    callees: &'w mut Vec<Symbol>,
+}
+
+impl<'w> Writer<'w, '_> {
+    fn group(&mut self, group: &[Symbol]) -> String {
+        let module = self.cx.module;
+        for &name in group {
+            let item = module.get(name).expect("groups are of functions of the module");
+            let body = item.body.as_deref().expect("functions of programs have bodies");
+            let ty = item.signature.ty.as_function().expect("functions have their types");
+            let (params, results) = (ty.params.to_vec(), prog::results(&ty.result).to_vec());
+            self.functions.push(Function { name, body, params, results });
+        }
+        for number in 0..self.functions.len() {
+            let body = self.functions[number].body;
+            for block in body.walk_blocks() {
+                for &argument in body.block_args(block) {
+                    self.declare(number, argument);
+                }
+            }
+            for op in body.walk() {
+                for result in body.results(op) {
+                    self.declare(number, result);
+                }
+                let is_member = |name: &Symbol| self.members.contains(name);
+                self.jumps |= body.view::<Tail>(op).is_some_and(|op| is_member(&op.function));
+                self.jumps |= body.view::<Call>(op).is_some_and(|op| is_member(&op.function));
+            }
+        }
+        for number in 0..self.functions.len() {
+            self.waits.find(number, self.functions[number].body, &self.members);
+        }
+        for number in 0..self.functions.len() {
+            self.function(number);
+        }
+        self.assemble()
+    }
+
+    /// The members of the group, and the functions that others call.
+    fn assemble(&mut self) -> String {
+        let p = &self.cx.prefix;
+        let frames = self.frame_types();
+        let variables = std::mem::take(&mut self.variables);
+        let body = std::mem::take(&mut self.out);
+        let mut text = String::new();
+        for (number, function) in self.functions.iter().enumerate() {
+            let comment = super::super::comment(&format!("@{}", function.name));
+            if let [_] = self.functions[..] {
+                let leave = self.leave(number);
+                text += &format!("\n/* {comment} */\n{frames}{}\n{{\n", self.prototype(number));
+                text += &format!("{variables}{}{body}{leave}}}\n", self.start(&[number]));
+            } else {
+                text += &self.wrapper(number, &comment);
+            }
+        }
+        if self.functions.len() > 1 {
+            let numbers: Vec<usize> = (0..self.functions.len()).collect();
+            let mut leave = String::new();
+            if self.waits.any() {
+                leave += "leave:\n";
+            }
+            leave += "    switch (entry) {\n";
+            for number in numbers.iter().copied() {
+                leave += &format!("    case {number}:\n{}", self.stores(number, "        "));
+                leave += "        break;\n";
+            }
+            leave += "    }\n    return 0;\n";
+            let returned = self.returned();
+            let types: String = numbers.iter().map(|number| self.call_type(*number)).collect();
+            let head =
+                format!("static int {p}group_{}({p}state *p, int entry, void *call)", self.first);
+            text = format!(
+                "\n{types}{frames}{head};\n{text}\n{head}\n{{\n{variables}{}{body}{returned}{leave}}}\n",
+                self.start(&numbers)
+            );
+        }
+        text
+    }
+
+    fn declare(&mut self, function: usize, value: ValueId) {
+        let name = format!("v{}", self.count);
+        self.count += 1;
+        let ty = self.functions[function].body.ty(value);
+        self.variables += &format!("    {} {name};\n", c_type(&self.cx.prefix, ty));
+        self.names.insert((function, value), name);
+    }
+
+    fn name(&self, function: usize, value: ValueId) -> &str {
+        &self.names[&(function, value)]
+    }
+
+    fn line(&mut self, text: &str) {
+        for _ in 0..self.depth {
+            self.out += "    ";
+        }
+        self.out += text;
+        self.out.push('\n');
+    }
+
+    fn ty(&self, function: usize, value: ValueId) -> Type {
+        self.functions[function].body.ty(value)
+    }
+
+    /// The address of the object that `value` is or that owns it; none of a scalar.
+    fn object(&self, function: usize, value: ValueId) -> Option<String> {
+        let name = self.name(function, value);
+        let ty = self.ty(function, value);
+        let object =
+            if ty.as_tensor().is_some() { format!("{name}.owner") } else { name.to_string() };
+        prog::is_counted(ty).then_some(object)
+    }
+
+    fn function(&mut self, number: usize) {
+        let body = self.functions[number].body;
+        if self.jumps {
+            self.out += &format!("enter_{number}:;\n");
+        }
+        let mut pending = vec![Step::From(body.first_op(body.entry()))];
+        while let Some(step) = pending.pop() {
+            match step {
+                Step::Line(line) => self.line(&line),
+                Step::Open(lines) => {
+                    lines.iter().for_each(|line| self.line(line));
+                    self.depth += 1;
+                }
+                Step::Close(line) => {
+                    self.depth -= 1;
+                    if !line.is_empty() {
+                        self.line(&line);
+                    }
+                }
+                Step::From(None) => {}
+                Step::From(Some(op)) => {
+                    pending.push(Step::From(body.next_op(op)));
+                    self.operation(number, op, &mut pending);
+                }
+            }
+        }
+    }
+
+    fn operation(&mut self, number: usize, op: OpId, pending: &mut Vec<Step>) {
+        let body = self.functions[number].body;
+        let p = self.cx.prefix.clone();
+        if let Some(Constant { value }) = body.view(op) {
+            let name = self.name(number, body.result(op, 0)).to_string();
+            match value.rank() {
+                0 => {
+                    let text = scalars::text(&value);
+                    let c = c_type(&p, value.ty());
+                    self.line(&scalars::assign(&name, &c, &text));
+                }
+                _ => {
+                    let index = self.cx.constants[&Attr::of(&value)];
+                    let data = format!("(unsigned char *)p->constants[{index}]");
+                    self.line(&format!("{name} = ({p}tensor){{{data}, {p}NOBODY}};"));
+                }
+            }
+        } else if let Some(Kernel { function, inputs }) = body.view(op) {
+            self.kernel(number, op, function, &inputs);
+        } else if let Some(Call { function, arguments }) = body.view(op) {
+            self.call(number, op, function, &arguments);
+        } else if let Some(Tail { function, arguments }) = body.view(op) {
+            self.tail(number, function, &arguments);
+        } else if let Some(If { condition }) = body.view(op) {
+            let condition = self.name(number, condition).to_string();
+            let blocks = self.blocks(number, op);
+            pending.push(Step::Close("}".to_string()));
+            pending.push(Step::From(body.first_op(blocks[1])));
+            pending.push(Step::Open(vec!["} else {".to_string()]));
+            pending.push(Step::Close(String::new()));
+            pending.push(Step::From(body.first_op(blocks[0])));
+            pending.push(Step::Open(vec![format!("if ({condition}) {{")]));
+        } else if let Some(switch) = body.view::<Switch>(op) {
+            self.switch(number, op, &switch, pending);
+        } else if let Some(Construct { tag, fields }) = body.view(op) {
+            let result = body.result(op, 0);
+            let (first, _) = self.cx.kinds.data(body.ty(result));
+            match fields.is_empty() {
+                true => {
+                    let name = self.name(number, result).to_string();
+                    let value = (tag as u64) << 1 | 1;
+                    self.line(&format!("{name} = ({p}object *)(uintptr_t){value}u;"));
+                }
+                false => self.object_of(number, result, first + tag as usize, &fields),
+            }
+        } else if let Some(Cell { values }) = body.view(op) {
+            let result = body.result(op, 0);
+            let held: Vec<Type> = values.iter().map(|value| body.ty(*value)).collect();
+            self.object_of(number, result, self.cx.kinds.of_cell(&held), &values);
+        } else if let Some(Read { cell }) = body.view(op) {
+            let results: Vec<ValueId> = body.results(op).collect();
+            let kind = self.cell_kind(number, cell);
+            self.load(number, &results, cell, kind);
+            for result in results {
+                self.dup(number, result);
+            }
+        } else if let Some(Write { cell, values }) = body.view(op) {
+            let kind = self.cell_kind(number, cell);
+            let of = format!("(({p}kind_{kind} *)(void *){})", self.name(number, cell));
+            self.line("{");
+            self.depth += 1;
+            let mut old = Vec::new();
+            for (index, &value) in values.iter().enumerate() {
+                let owner = self.owner_field(number, index, value);
+                if let Some(owner) = owner {
+                    self.line(&format!("{p}object *old{index} = {of}->{owner};"));
+                    old.push(index);
+                }
+            }
+            self.store(number, &of, &values);
+            for index in old {
+                self.line(&format!("{p}drop(p, old{index});"));
+            }
+            self.depth -= 1;
+            self.line("}");
+        } else if let Some(Dup { value }) = body.view(op) {
+            self.dup(number, value);
+        } else if let Some(Drop { value }) = body.view(op) {
+            self.drop(number, value);
+        } else if body.is::<Fail>(op) {
+            let site = self.cx.sites.get(&(self.functions[number].name, op)).copied().unwrap_or(0);
+            self.line(&format!("return {p}fail(p, 2, {site});"));
+        } else if let Some(Yield { values }) = body.view(op) {
+            self.end(number, op, &values);
+        }
+    }
+
+    fn blocks(&self, number: usize, op: OpId) -> Vec<BlockId> {
+        let body = self.functions[number].body;
+        body.regions(op).iter().map(|region| body.block_of(*region)).collect()
+    }
+
+    fn is_constant(&self, number: usize, value: ValueId) -> bool {
+        self.functions[number].body.view_def::<Constant>(value).is_some()
+    }
+
+    fn dup(&mut self, number: usize, value: ValueId) {
+        if let Some(object) =
+            self.object(number, value).filter(|_| !self.is_constant(number, value))
+        {
+            let p = &self.cx.prefix;
+            self.line(&format!("{p}dup({object});"));
+        }
+    }
+
+    fn drop(&mut self, number: usize, value: ValueId) {
+        if let Some(object) =
+            self.object(number, value).filter(|_| !self.is_constant(number, value))
+        {
+            let p = &self.cx.prefix;
+            self.line(&format!("{p}drop(p, {object});"));
+        }
+    }
+
+    /// Ends a block with `values`.
+    fn end(&mut self, number: usize, op: OpId, values: &[ValueId]) {
+        let body = self.functions[number].body;
+        let around = body.op_block(op).and_then(|block| body.block_parent(block));
+        if let Some(around) = around {
+            for (result, value) in body.results(around).zip(values) {
+                let (to, from) = (self.name(number, result), self.name(number, *value));
+                self.line(&format!("{to} = {from};"));
+            }
+            return;
+        }
+        self.give(number, values);
+    }
+
+    /// A new object of `kind` with `fields`, as `result`.
+    fn object_of(&mut self, number: usize, result: ValueId, kind: usize, fields: &[ValueId]) {
+        let p = self.cx.prefix.clone();
+        let name = self.name(number, result).to_string();
+        let size = format!("sizeof({p}kind_{kind})");
+        self.line(&format!("{name} = {p}allocate(p, {kind}, {size}, 16);"));
+        self.line(&format!("if (!{name}) {{ return 1; }}"));
+        let of = format!("(({p}kind_{kind} *)(void *){name})");
+        self.store(number, &of, fields);
+    }
+
+    /// The field for the address that owns what field `index` holds, `value`; none for a scalar.
+    fn owner_field(&self, number: usize, index: usize, value: ValueId) -> Option<String> {
+        let ty = self.ty(number, value);
+        match (prog::is_counted(ty), ty.as_tensor().is_some()) {
+            (false, _) => None,
+            (true, true) => Some(format!("owner{index}")),
+            (true, false) => Some(field(index)),
+        }
+    }
+
+    /// Stores `values` into the fields of the object `of`.
+    fn store(&mut self, number: usize, of: &str, values: &[ValueId]) {
+        for (index, &value) in values.iter().enumerate() {
+            let name = self.name(number, value).to_string();
+            let is_tensor = self.ty(number, value).as_tensor().is_some();
+            match self.owner_field(number, index, value).filter(|_| is_tensor) {
+                Some(owner) => {
+                    self.line(&format!("{of}->{owner} = {name}.owner;"));
+                    self.line(&format!("{of}->f{index} = {name}.data;"));
+                }
+                None => self.line(&format!("{of}->f{index} = {name};")),
+            }
+        }
+    }
+
+    /// Loads the fields of `object`, which is of `kind`, into `values`.
+    fn load(&mut self, number: usize, values: &[ValueId], object: ValueId, kind: usize) {
+        let p = &self.cx.prefix;
+        let of = format!("(({p}kind_{kind} *)(void *){})", self.name(number, object));
+        for (index, &value) in values.iter().enumerate() {
+            let name = self.name(number, value).to_string();
+            let is_tensor = self.ty(number, value).as_tensor().is_some();
+            match self.owner_field(number, index, value).filter(|_| is_tensor) {
+                Some(owner) => {
+                    self.line(&format!("{name}.owner = {of}->{owner};"));
+                    self.line(&format!("{name}.data = {of}->f{index};"));
+                }
+                None => self.line(&format!("{name} = {of}->f{index};")),
+            }
+        }
+    }
+
+    fn cell_kind(&self, number: usize, cell: ValueId) -> usize {
+        let held = prog::contents(self.ty(number, cell)).expect("cells are read and written");
+        self.cx.kinds.of_cell(&held)
+    }
+
+    /// Jumps to the block for the constructor of some data.
+    fn switch(&mut self, number: usize, op: OpId, switch: &Switch, pending: &mut Vec<Step>) {
+        let body = self.functions[number].body;
+        let p = self.cx.prefix.clone();
+        let name = self.name(number, switch.data).to_string();
+        let (first, declaration) = self.cx.kinds.data(body.ty(switch.data));
+        let constructors = &declaration.constructors;
+        let with_fields: Vec<usize> =
+            (0..constructors.len()).filter(|tag| !constructors[*tag].fields.is_empty()).collect();
+        let tag_of_object = match with_fields[..] {
+            [only] => only.to_string(),
+            _ => format!("(uintptr_t)({name}->kind - {first}u)"),
+        };
+        let tag = match with_fields.len() {
+            0 => format!("(uintptr_t){name} >> 1"),
+            count if count == constructors.len() => tag_of_object,
+            _ => format!("{p}is_object({name}) ? {tag_of_object} : (uintptr_t){name} >> 1"),
+        };
+        let blocks = self.blocks(number, op);
+        pending.push(Step::Close("}".to_string()));
+        for (index, &block) in blocks.iter().enumerate().rev() {
+            pending.push(Step::Close("}".to_string()));
+            pending.push(Step::Line("break;".to_string()));
+            pending.push(Step::From(body.first_op(block)));
+            // The last block is for whatever is left, so that C sees that one is taken.
+            let is_last = index + 1 == blocks.len();
+            let label = match switch.tags.get(index).filter(|_| !is_last) {
+                Some(tag) => format!("case {tag}: {{"),
+                None => "default: {".to_string(),
+            };
+            if let Some(&tag) = switch.tags.get(index) {
+                let args = body.block_args(block).to_vec();
+                let start = self.captured(|writer| {
+                    writer.take(number, switch.data, first + tag as usize, &args);
+                });
+                pending.extend(start.into_iter().rev().map(Step::Line));
+            } else {
+                let start = self.captured(|writer| writer.drop(number, switch.data));
+                pending.extend(start.into_iter().rev().map(Step::Line));
+            }
+            pending.push(Step::Open(vec![label]));
+        }
+        pending.push(Step::Open(vec![format!("switch ({tag}) {{")]));
+    }
+
+    /// The lines that `write` writes.
+    fn captured(&mut self, write: impl FnOnce(&mut Self)) -> Vec<String> {
+        let (out, depth) = (std::mem::take(&mut self.out), std::mem::take(&mut self.depth));
+        write(self);
+        self.depth = depth;
+        let text = std::mem::replace(&mut self.out, out);
+        text.lines().map(str::to_string).collect()
+    }
+
+    /// Takes the fields of `data`, an object of `kind`, as `fields`, and one owner from it.
+    fn take(&mut self, number: usize, data: ValueId, kind: usize, fields: &[ValueId]) {
+        if fields.is_empty() {
+            return;
+        }
+        let p = self.cx.prefix.clone();
+        let name = self.name(number, data).to_string();
+        self.load(number, fields, data, kind);
+        self.line(&format!("if ({name}->owners == 1) {{"));
+        self.line(&format!("    {p}free(p, {name});"));
+        self.line("} else {");
+        self.line(&format!("    {name}->owners--;"));
+        self.depth += 1;
+        for &value in fields {
+            self.dup(number, value);
+        }
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    /// Calls a kernel. Its results are new tensors.
+    fn kernel(&mut self, number: usize, op: OpId, function: Symbol, inputs: &[ValueId]) {
+        let body = self.functions[number].body;
+        let p = self.cx.prefix.clone();
+        self.callees.push(function);
+        let called = (self.cx.kernels)(function).expect("kernels are written before");
+        let mut arguments = Vec::new();
+        for &input in inputs {
+            arguments.push(self.argument(number, input));
+        }
+        for result in body.results(op) {
+            let (name, ty) = (self.name(number, result).to_string(), body.ty(result));
+            if prog::is_counted(ty) {
+                let bytes = tensor_bytes(ty).expect("tensors have known extents");
+                let (kind, bytes) = self.cx.kinds.of_tensor(bytes);
+                self.line(&format!("{name}.owner = {p}allocate(p, {kind}, {bytes}u, 64);"));
+                self.line(&format!("if (!{name}.owner) {{ return 1; }}"));
+                let header = super::kinds::HEADER;
+                self.line(&format!("{name}.data = (unsigned char *){name}.owner + {header};"));
+            }
+            arguments.push(self.argument(number, result));
+        }
+        let checks = prog::sites::checks(self.cx.module, function).len();
+        if checks > 0 {
+            self.line("{");
+            self.depth += 1;
+            self.line(&format!("int32_t failed[{checks}];"));
+            arguments.push("failed".to_string());
+        }
+        if called.workspace > 0 {
+            arguments.push("p->scratch".to_string());
+        }
+        self.line(&format!("{}({});", called.symbol, arguments.join(", ")));
+        if checks > 0 {
+            let name = self.functions[number].name;
+            let site = self.cx.sites.get(&(name, op)).copied().unwrap_or(0);
+            self.line(&format!("for (int i = 0; i < {checks}; i++) {{"));
+            self.line(&format!("    if (failed[i]) {{ return {p}fail(p, 2, {site} + i); }}"));
+            self.line("}");
+            self.depth -= 1;
+            self.line("}");
+        }
+    }
+
+    /// `value` as a buffer of a kernel.
+    fn argument(&self, number: usize, value: ValueId) -> String {
+        let name = self.name(number, value);
+        match prog::is_counted(self.ty(number, value)) {
+            true => format!("(void *){name}.data"),
+            false => format!("&{name}"),
+        }
+    }
+}

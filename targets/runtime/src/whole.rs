@@ -1,0 +1,96 @@
+//! Running programs that own what they compute with.
+
+use ir_core::{Diagnostic, Diagnostics, LocData, Module};
+use prog::sites::Site;
+use target_core::checks::FAILED;
+use target_core::{Buffer, Executable};
+
+use crate::{MAIN, memory};
+
+/// How much larger a block is than the one that was too small.
+const GROWTH: usize = 4;
+
+/// The largest block: addresses in it are counted in 32 bits, in multiples of 16 bytes, and so are the
+/// owners of anything.
+const LARGEST: usize = 1 << 35;
+
+/// What a program runs on besides its buffers, of which the last one is its state.
+pub(crate) struct Whole {
+    /// Where it may fail.
+    sites: Vec<Site>,
+    /// The memory that it takes all of its own from.
+    block: Buffer,
+}
+
+impl Whole {
+    /// For the program of `module`, which needs `block` bytes at least.
+    pub(crate) fn new(module: &Module, block: usize) -> Whole {
+        Whole { sites: prog::sites::of(module), block: Buffer::zeroed(block) }
+    }
+
+    /// Runs the program on `buffers`, in a larger block where one is too small.
+    ///
+    /// # Errors
+    /// Where it fails, and where it needs more memory than there is.
+    pub(crate) fn run(
+        &mut self,
+        executable: &dyn Executable,
+        buffers: &mut [Buffer],
+    ) -> Result<(), Diagnostics> {
+        loop {
+            let bytes = self.block.len() as i64;
+            let (size, ..) = state(buffers)?.split_at_mut(8);
+            size.copy_from_slice(&bytes.to_ne_bytes());
+            executable.call_in(MAIN, buffers, &mut self.block)?;
+            let state = state(buffers)?;
+            match number(state, 1) {
+                0 => return Ok(()),
+                1 => self.grow()?,
+                _ => return Err(self.failure(number(state, 2)).into()),
+            }
+        }
+    }
+
+    fn grow(&mut self) -> Result<(), Diagnostics> {
+        let bytes = self.block.len().saturating_mul(GROWTH).min(LARGEST);
+        let found = memory::check(Some(bytes), "the values of the program and its pending calls");
+        if self.block.len() >= LARGEST || found.is_err() {
+            let message = "the program ran out of memory".to_string();
+            let block = ir_core::memory::human(self.block.len());
+            let mut error = Diagnostic::error(memory::TOO_LITTLE, message)
+                .note(format!("its values and pending calls take more than {block}"))
+                .help("does every recursion end? If so, make the input smaller");
+            error.notes.extend(found.err().into_iter().flatten().map(|error| error.message));
+            return Err(error.into());
+        }
+        // The old one is not needed meanwhile.
+        self.block = Buffer::zeroed(0);
+        self.block = Buffer::zeroed(bytes);
+        Ok(())
+    }
+
+    fn failure(&self, site: i64) -> Diagnostic {
+        let site = usize::try_from(site).ok().and_then(|site| self.sites.get(site));
+        let Some(site) = site else {
+            return Diagnostic::error(FAILED, "the program failed at an unknown place");
+        };
+        let message = format!("`@{}` failed: {}", site.function, site.message);
+        let mut error = Diagnostic::error(FAILED, message).at(site.loc.span(site.base));
+        if let LocData::Imported(node) = site.loc.data() {
+            error = error.note(format!("made of the node `{node}`"));
+        }
+        error
+    }
+}
+
+/// The bytes of the state of a program.
+fn state(buffers: &mut [Buffer]) -> Result<&mut [u8], Diagnostics> {
+    let last = buffers.last_mut().filter(|state| state.len() == 32);
+    let missing = || Diagnostic::error("E0907", format!("`@{MAIN}` takes a state"));
+    last.map(AsMut::as_mut).ok_or_else(|| missing().into())
+}
+
+fn number(state: &[u8], index: usize) -> i64 {
+    let (numbers, _) = state.as_chunks::<8>();
+    numbers.get(index).map_or(0, |bytes| i64::from_ne_bytes(*bytes))
+}
