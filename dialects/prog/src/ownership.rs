@@ -4,9 +4,9 @@
 //! owns it down to its uses. So they take as long as there are uses, times how deep they lie.
 
 use ir_core::{BlockId, Body, InsertPoint, OpId, OpParts, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{Drop, Dup, If, Kernel, Read, Tail, Write, Yield, is_counted};
+use crate::{Drop, Dup, Fail, If, Kernel, Read, Tail, Write, Yield, is_counted};
 
 /// Whether operand `index` of `op` goes over to it.
 pub fn consumes(body: &Body, op: OpId, index: usize) -> bool {
@@ -37,14 +37,14 @@ struct Ways {
 impl Ways {
     fn to(body: &Body, value: ValueId, owner: BlockId) -> Ways {
         let mut ways = Ways { ops: FxHashMap::default(), blocks: Vec::new() };
+        let mut known: FxHashSet<OpId> = FxHashSet::default();
         let mut depths: FxHashMap<BlockId, usize> = FxHashMap::from_iter([(owner, 0)]);
         for (user, _) in body.uses(value) {
             let (mut op, mut passed) = (user, Vec::new());
             while let Some(block) = body.op_block(op) {
-                let list = ways.ops.entry(block).or_default();
-                let is_known = list.contains(&op);
+                let is_known = !known.insert(op);
                 if !is_known {
-                    list.push(op);
+                    ways.ops.entry(block).or_default().push(op);
                 }
                 passed.push(block);
                 if is_known || block == owner {
@@ -157,28 +157,42 @@ pub struct Leak {
 
 /// The first fault of each value of `body`.
 pub fn check(body: &Body) -> Vec<Leak> {
-    let faults = counted_values(body).into_iter().filter_map(|value| check_value(body, value));
-    faults.collect()
+    let endless = endless(body);
+    let faults = counted_values(body).into_iter();
+    faults.filter_map(|value| check_value(body, value, &endless)).collect()
 }
 
-fn check_value(body: &Body, value: ValueId) -> Option<Leak> {
+/// The blocks of `body` whose end is never reached: the function ends before, in all cases.
+fn endless(body: &Body) -> FxHashSet<BlockId> {
+    let mut endless = FxHashSet::default();
+    for op in body.post_order() {
+        let mut blocks = body.regions(op).iter().map(|region| body.block_of(*region));
+        let leaves = body.is::<Tail>(op) || body.is::<Fail>(op);
+        if leaves || (body.has_regions(op) && blocks.all(|block| endless.contains(&block))) {
+            endless.extend(body.op_block(op));
+        }
+    }
+    endless
+}
+
+fn check_value(body: &Body, value: ValueId, endless: &FxHashSet<BlockId>) -> Option<Leak> {
     let owner = body.def_block(value)?;
     let ways = Ways::to(body, value, owner);
     let leak = |op, message| Some(Leak { op, value, message });
     if ways.ops.is_empty() {
         let last = body.last_op(owner)?;
-        return match body.is::<crate::Fail>(last) {
+        return match body.is::<Fail>(last) || endless.contains(&owner) {
             true => None,
             false => leak(last, "is never consumed: drop it"),
         };
     }
-    // How many owners each block adds, inner ones first; none where it does not end in a yield.
+    // How many owners each block adds, inner ones first.
     let mut nets: FxHashMap<BlockId, i64> = FxHashMap::default();
     for &block in ways.blocks.iter().rev() {
         let mut net = 0;
         for &op in &ways.ops[&block] {
-            match change(body, &ways, &nets, op, value) {
-                Ok(change) => net += change,
+            match change(body, &ways, &nets, endless, (op, value)) {
+                Ok(change) => net += change.unwrap_or(0),
                 Err(()) => return leak(op, "is consumed in some of the blocks, and not in others"),
             }
         }
@@ -186,14 +200,20 @@ fn check_value(body: &Body, value: ValueId) -> Option<Leak> {
     }
     // How many owners there are where each block begins, outer ones first.
     let mut before: FxHashMap<BlockId, i64> = FxHashMap::from_iter([(owner, 1)]);
-    for &block in &ways.blocks {
+    'blocks: for &block in &ways.blocks {
         let mut count = *before.get(&block)?;
         for &op in &ways.ops[&block] {
             if count < 1 {
                 return leak(op, "is used after it was consumed");
             }
-            before.extend(ways.inner(body, op).map(|inner| (inner, count)));
-            count += change(body, &ways, &nets, op, value).ok()?;
+            // What the operation itself takes is gone in its blocks.
+            let inside = count - taken(body, op, value) as i64;
+            before.extend(ways.inner(body, op).map(|inner| (inner, inside)));
+            // Where nothing comes back from, nothing more happens.
+            let Some(change) = change(body, &ways, &nets, endless, (op, value)).ok()? else {
+                continue 'blocks;
+            };
+            count += change;
             if count < 0 {
                 return leak(op, "is consumed more often than it has owners");
             }
@@ -207,25 +227,26 @@ fn check_value(body: &Body, value: ValueId) -> Option<Leak> {
     None
 }
 
-/// How many owners of `value` `op` adds. An error where its blocks do not agree.
+/// How many owners of `value` `op` adds; none where it does not come back. An error where its blocks
+/// do not agree.
 fn change(
     body: &Body,
     ways: &Ways,
     nets: &FxHashMap<BlockId, i64>,
-    op: OpId,
-    value: ValueId,
-) -> Result<i64, ()> {
+    endless: &FxHashSet<BlockId>,
+    (op, value): (OpId, ValueId),
+) -> Result<Option<i64>, ()> {
     let own = if body.is::<Dup>(op) { 1 } else { 0 };
     let direct = own - taken(body, op, value) as i64;
     if ways.inner(body, op).next().is_none() {
-        return Ok(direct);
+        return Ok(Some(direct));
     }
     let blocks = body.regions(op).iter().map(|region| body.block_of(*region));
-    let yields = |block: &BlockId| body.last_op(*block).is_some_and(|op| body.is::<Yield>(op));
-    let mut changes = blocks.filter(yields).map(|block| nets.get(&block).copied().unwrap_or(0));
-    let Some(first) = changes.next() else { return Ok(direct) };
+    let ends = |block: &BlockId| !endless.contains(block);
+    let mut changes = blocks.filter(ends).map(|block| nets.get(&block).copied().unwrap_or(0));
+    let Some(first) = changes.next() else { return Ok(None) };
     if changes.any(|other| other != first) {
         return Err(());
     }
-    Ok(direct + first)
+    Ok(Some(direct + first))
 }

@@ -1,0 +1,93 @@
+//! Whole programs, with calls, branches, recursion, data types and cells, compiled to C as they are,
+//! give what the interpreter gives.
+//!
+//! `PROPTEST_CASES` sets how many random programs, `PROPTEST_RNG_SEED` the first. How many could not be
+//! compiled is printed, with the reasons.
+
+mod compiled;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use compiled::{Case, as_expected, case, compiler, messages, number, target};
+use ir_core::pipeline::catch_panic;
+use ir_core::text::module::{Style, print};
+use ir_core::{Diagnostics, Registry};
+use relay_generate::random_module;
+use runtime::{BuildOptions, Program};
+use target_c::CTarget;
+
+/// What became of a program.
+enum Outcome {
+    Agrees,
+    /// It cannot be compiled, for that reason.
+    Refused(String),
+}
+
+/// Why a program cannot be compiled, without its names.
+fn reason(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let words = line.split('`').enumerate();
+    words.map(|(index, part)| if index % 2 == 0 { part } else { "…" }).collect()
+}
+
+fn run(case: &Case, registry: &Registry, target: &CTarget) -> Result<Outcome, String> {
+    let options = BuildOptions { threads: 1, ..BuildOptions::new(target) };
+    let module = case.module.clone();
+    let built = catch_panic(|| {
+        Program::build(module, registry, &options, &mut Diagnostics::new())
+    });
+    let mut program = match built.map_err(|panic| format!("panic: {panic}"))? {
+        Ok((program, _)) => program,
+        Err(errors) => {
+            let refused = errors.iter().all(|error| {
+                matches!(error.code, "E0621" | "E0622" | "E0623" | "E0624" | "E0902" | "E0610")
+            });
+            return match refused {
+                true => Ok(Outcome::Refused(reason(&errors[0].message))),
+                false => Err(messages(&errors)),
+            };
+        }
+    };
+    let results = program.call(&case.inputs).map_err(|error| error.to_string())?;
+    as_expected(case, &results).map(|()| Outcome::Agrees)
+}
+
+/// Writes a program to a file, for who looks for what is wrong with it.
+fn keep(case: &Case, registry: &Registry) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("whole-{}.relay", case.seed));
+    let mut text = Vec::new();
+    print(&case.module, registry, &Style::default(), &mut text).unwrap();
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn registry() -> Registry {
+    tools::registry()
+}
+
+#[test]
+fn random_programs_agree() {
+    let registry = registry();
+    let Some(compiler) = compiler() else { return };
+    let target = target(&format!("c{{threads=1,compiler={}}}", compiler.command()));
+    let (cases, first) = (number("PROPTEST_CASES", 48), number("PROPTEST_RNG_SEED", 1));
+    let (mut agree, mut refused, mut wrong) = (0, BTreeMap::<String, usize>::new(), Vec::new());
+    for seed in first..first + cases {
+        let module = random_module(&registry, seed, 60);
+        let Ok(case) = case(module, &registry, seed) else {
+            *refused.entry("the interpreter fails, or takes no tensors".to_string()).or_default() += 1;
+            continue;
+        };
+        match run(&case, &registry, &target) {
+            Ok(Outcome::Agrees) => agree += 1,
+            Ok(Outcome::Refused(reason)) => *refused.entry(reason).or_default() += 1,
+            Err(error) => {
+                let kept = keep(&case, &registry);
+                wrong.push(format!("seed {seed}, {}: {error}", kept.display()));
+            }
+        }
+    }
+    println!("{agree} of {cases} programs agree; not compiled: {refused:#?}");
+    assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
+}
