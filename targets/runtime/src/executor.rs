@@ -127,26 +127,21 @@ impl Runner<'_> {
         let mut module = self.module.clone();
         let (mut constants, mut inputs) = (Vec::new(), Vec::new());
         for Argument { name, value, constant } in self.arguments.iter().cloned() {
-            let Value::Tensor(tensor) = value else { return Err(no_tensor(&name).into()) };
-            match constant {
-                true => constants.push((name, tensor)),
-                false => inputs.push(tensor),
+            match (constant, value) {
+                (true, Value::Tensor(tensor)) => constants.push((name, tensor)),
+                (_, value) => inputs.push(value),
             }
         }
         crate::bind(&mut module, &constants);
         let mut program = (self.build)(module, interpret, found)?;
         let run = |program: &mut Program| {
-            program.set_inputs(&inputs)?;
+            program.set_arguments(&inputs)?;
             program.run()?;
-            let outputs = program.outputs()?;
+            let value = program.result()?;
             let profile = self.profile.map(|seconds| program.profile(seconds)).transpose()?;
-            Ok::<_, Diagnostics>((outputs, profile))
+            Ok::<_, Diagnostics>((value, profile))
         };
-        let (mut outputs, profile) = run(&mut program)?;
-        let value = match outputs.len() {
-            1 => Value::Tensor(outputs.swap_remove(0)),
-            _ => Value::tuple(outputs.into_iter().map(Value::Tensor)),
-        };
+        let (value, profile) = run(&mut program)?;
         let executor = if interpret { "loops" } else { "graph" };
         Ok(Ran { value, executor, profile })
     }

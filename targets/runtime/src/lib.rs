@@ -33,6 +33,7 @@ pub mod calibrate;
 pub mod codes;
 mod error;
 pub mod executor;
+mod interface;
 pub mod lowering;
 pub mod memory;
 mod model;

@@ -12,6 +12,7 @@ use ir_core::{
     Registry, SourceMap, Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
 use passes::pipelines::{self, Compile, Fusion};
+use relay::interpreter::Value;
 use relay::language::{Constant, FUNC};
 use rustc_hash::FxHashMap;
 use target_core::checks::{first_failure, report_checks};
@@ -21,6 +22,7 @@ use te::compute::Work;
 use te::loops::MemoryPlan;
 
 use crate::codes::UNCHECKED_HELP;
+use crate::interface::{Encoded, Interface};
 use crate::profile::{self, Calls, Profile};
 use crate::progress::{PassProgress, Progress};
 use crate::whole::Whole;
@@ -49,6 +51,7 @@ pub struct Program {
     works: FxHashMap<Symbol, Work>,
     /// What it runs on where it is more than a list of kernels.
     whole: Option<Whole>,
+    interface: Interface,
 }
 
 /// How a program is built.
@@ -182,10 +185,12 @@ pub fn lower(
 /// comes behind its results.
 fn whole_layout(module: &Module) -> Layout {
     let ty = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
+    // Data has no buffers.
+    let tensors = |types: &[Type]| types.iter().filter(|ty| ty.as_tensor().is_some()).count();
     Layout {
         data: prog::sites::constants(module).into_values().collect(),
-        inputs: ty.map_or(0, |ty| ty.params.len()),
-        outputs: ty.map_or(0, |ty| prog::results(&ty.result).len()),
+        inputs: ty.map_or(0, |ty| tensors(&ty.params)),
+        outputs: ty.map_or(0, |ty| tensors(prog::results(&ty.result))),
         checks: vec![],
         memory: MemoryPlan::default(),
     }
@@ -201,6 +206,7 @@ impl Program {
         options: &BuildOptions<'_>,
         found: &mut Diagnostics,
     ) -> Result<(Program, BuildTimes), Diagnostics> {
+        let interface = Interface::of(&module);
         let Lowered { layout, works, mut times } = lower(&mut module, registry, options, found)?;
         let start = Instant::now();
         let &BuildOptions { target, interpret, progress, .. } = options;
@@ -246,8 +252,18 @@ impl Program {
         }
         let is_whole = module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC);
         let whole = is_whole.then(|| Whole::new(&module, scratch));
-        let program =
-            Program { executable, layout, params, span, sources, buffers, calls, works, whole };
+        let program = Program {
+            executable,
+            layout,
+            params,
+            span,
+            sources,
+            buffers,
+            calls,
+            works,
+            whole,
+            interface,
+        };
         Ok((program, times))
     }
 
@@ -276,7 +292,29 @@ impl Program {
         results.map_err(|error| Error::new(error, &self.sources))
     }
 
-    /// Sets the inputs. Errors where their number or types do not fit.
+    /// Sets the values of the parameters that are no constants.
+    ///
+    /// # Errors
+    /// When their number or types do not fit, and when they are functions or cells.
+    pub fn set_arguments(&mut self, values: &[Value]) -> Result<(), Diagnostics> {
+        let Encoded { tensors, bytes } = self.interface.encode(values)?;
+        if let Some(whole) = &mut self.whole {
+            whole.set_data(bytes);
+        }
+        self.set_inputs(&tensors)
+    }
+
+    /// What the last run gave.
+    ///
+    /// # Errors
+    /// When it is not what the program said.
+    pub fn result(&self) -> Result<Value, Diagnostics> {
+        let data = self.whole.as_ref().map_or(&[][..], Whole::data);
+        self.interface.decode(self.outputs()?, data)
+    }
+
+    /// Sets the tensors among the inputs, also those in tuples. Errors where their number or types do
+    /// not fit.
     pub fn set_inputs(&mut self, inputs: &[TensorData]) -> Result<(), Diagnostics> {
         if inputs.len() != self.layout.inputs {
             let (expected, found) = (self.layout.inputs, inputs.len());
@@ -318,7 +356,7 @@ impl Program {
         profile::profile(calls, works, &**executable, buffers, seconds)
     }
 
-    /// The results of the last run.
+    /// The tensors among the results of the last run, also those in tuples.
     pub fn outputs(&self) -> Result<Vec<TensorData>, Diagnostics> {
         let (first, count) = (self.first_output(), self.layout.outputs);
         let mut outputs = Vec::new();

@@ -1,9 +1,11 @@
 //! Running programs that own what they compute with.
 
+use std::ops::Range;
+
 use ir_core::{Diagnostic, Diagnostics, LocData, Module};
 use prog::sites::Site;
 use target_core::checks::FAILED;
-use target_core::{Buffer, Executable};
+use target_core::{ALIGNMENT, Buffer, Executable};
 
 use crate::{MAIN, memory};
 
@@ -16,6 +18,12 @@ const LARGEST: usize = 1 << 35;
 
 /// What a program runs on besides its buffers, of which the last one is its state.
 pub(crate) struct Whole {
+    /// How much of the block is its own; then comes the data that it takes.
+    own: usize,
+    /// The data that it takes.
+    taken: Vec<u8>,
+    /// Where in the block data is that it gave.
+    given: Range<usize>,
     /// Where it may fail.
     sites: Vec<Site>,
     /// The memory that it takes all of its own from.
@@ -25,7 +33,28 @@ pub(crate) struct Whole {
 impl Whole {
     /// For the program of `module`, which needs `block` bytes at least.
     pub(crate) fn new(module: &Module, block: usize) -> Whole {
-        Whole { sites: prog::sites::of(module), block: Buffer::zeroed(block) }
+        let own = block.next_multiple_of(ALIGNMENT);
+        let (taken, given, block) = (Vec::new(), 0..0, Buffer::zeroed(own));
+        Whole { own, taken, given, sites: prog::sites::of(module), block }
+    }
+
+    /// Sets the data that it takes.
+    pub(crate) fn set_data(&mut self, bytes: Vec<u8>) {
+        self.taken = bytes;
+        self.allocate(self.own);
+    }
+
+    /// The data that it gave.
+    pub(crate) fn data(&self) -> &[u8] {
+        self.block.as_ref().get(self.given.clone()).unwrap_or_default()
+    }
+
+    fn allocate(&mut self, own: usize) {
+        // The old one is not needed meanwhile.
+        self.block = Buffer::zeroed(0);
+        self.block = Buffer::zeroed(own + self.taken.len());
+        self.own = own;
+        self.block.as_mut()[own..].copy_from_slice(&self.taken);
     }
 
     /// Runs the program on `buffers`, in a larger block where one is too small.
@@ -38,13 +67,18 @@ impl Whole {
         buffers: &mut [Buffer],
     ) -> Result<(), Diagnostics> {
         loop {
-            let bytes = self.block.len() as i64;
+            let bytes = self.own as i64;
             let (size, ..) = state(buffers)?.split_at_mut(8);
             size.copy_from_slice(&bytes.to_ne_bytes());
             executable.call_in(MAIN, buffers, &mut self.block)?;
             let state = state(buffers)?;
             match number(state, 1) {
-                0 => return Ok(()),
+                0 => {
+                    let place = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+                    let (start, bytes) = (place(number(state, 2)), place(number(state, 3)));
+                    self.given = start..start.saturating_add(bytes);
+                    return Ok(());
+                }
                 1 => self.grow()?,
                 _ => return Err(self.failure(number(state, 2)).into()),
             }
@@ -52,20 +86,18 @@ impl Whole {
     }
 
     fn grow(&mut self) -> Result<(), Diagnostics> {
-        let bytes = self.block.len().saturating_mul(GROWTH).min(LARGEST);
+        let bytes = self.own.saturating_mul(GROWTH).min(LARGEST);
         let found = memory::check(Some(bytes), "the values of the program and its pending calls");
-        if self.block.len() >= LARGEST || found.is_err() {
+        if self.own >= LARGEST || found.is_err() {
             let message = "the program ran out of memory".to_string();
-            let block = ir_core::memory::human(self.block.len());
+            let block = ir_core::memory::human(self.own);
             let mut error = Diagnostic::error(memory::TOO_LITTLE, message)
                 .note(format!("its values and pending calls take more than {block}"))
                 .help("does every recursion end? If so, make the input smaller");
             error.notes.extend(found.err().into_iter().flatten().map(|error| error.message));
             return Err(error.into());
         }
-        // The old one is not needed meanwhile.
-        self.block = Buffer::zeroed(0);
-        self.block = Buffer::zeroed(bytes);
+        self.allocate(bytes);
         Ok(())
     }
 

@@ -235,9 +235,9 @@ impl Trials {
             if call.name.as_str() != "main" {
                 return Ok(None);
             }
-            program.set_inputs(&tensors(&arguments)?)?;
+            program.set_arguments(&arguments)?;
             program.run()?;
-            Ok(Some(together(program.outputs()?)))
+            program.result().map(Some)
         })
     }
 }

@@ -142,69 +142,249 @@ fn entry(
     let item = cx.module.get(main).and_then(|item| Some((item, item.signature.ty.as_function()?)));
     let (item, ty) = item.expect("a program starts at a function");
     let results = prog::results(&ty.result);
+    let is_tensor = |ty: &&Type| ty.as_tensor().is_some();
     let mut errors = Diagnostics::new();
-    for part in ty.params.iter().chain(results).filter(|ty| tensor_bytes(**ty).is_none()) {
-        let message =
-            format!("`@{MAIN}` takes or gives {part}, and C takes tensors of known extents");
-        errors.push(Diagnostic::error("E0902", message).at(item.signature.span));
+    for part in ty.params.iter().chain(results) {
+        if tensor_bytes(*part).is_none() && cx.kinds.data_type(*part).is_none() {
+            let message = format!("`@{MAIN}` takes or gives {part}, and C takes tensors and data");
+            errors.push(Diagnostic::error("E0902", message).at(item.signature.span));
+        }
     }
     if !errors.is_empty() {
         return Err(errors);
     }
+    let inputs: Vec<Type> = ty.params.iter().filter(is_tensor).copied().collect();
+    let outputs: Vec<Type> = results.iter().filter(is_tensor).copied().collect();
     let constants: Vec<Type> = constants.collect();
-    let (inputs, first) = (ty.params.len(), ty.params.len() + constants.len());
-    let last = first + results.len();
+    let first = inputs.len() + constants.len();
+    let last = first + outputs.len();
     let is_scalar = |ty: &Type| ty.as_tensor().is_some_and(|tensor| tensor.rank() == 0);
     let mut arguments = vec!["p".to_string()];
-    let (mut declared, mut stores) = (String::new(), String::new());
+    let (mut declared, mut reads, mut stores) = (String::new(), String::new(), String::new());
+    let (mut input, mut output) = (0, first);
     for (index, ty) in ty.params.iter().enumerate() {
-        arguments.push(match is_scalar(ty) {
-            true => format!("*(const {} *)buffers[{index}]", c_type(p, *ty)),
-            false => format!("({p}tensor){{(unsigned char *)buffers[{index}], {p}NOBODY}}"),
-        });
+        let c = c_type(p, *ty);
+        declared += &format!("    {c} a{index};\n");
+        arguments.push(format!("a{index}"));
+        if let Some(data) = cx.kinds.data_type(*ty) {
+            reads += &format!("    failed = failed || {p}decode(p, {data}, &a{index});\n");
+            continue;
+        }
+        reads += &match is_scalar(ty) {
+            true => format!("    a{index} = *(const {c} *)buffers[{input}];\n"),
+            false => format!(
+                "    a{index}.data = (unsigned char *)buffers[{input}];\n    a{index}.owner = {p}NOBODY;\n"
+            ),
+        };
+        input += 1;
     }
     for (index, ty) in results.iter().enumerate() {
-        let (place, c) = (first + index, c_type(p, *ty));
+        let c = c_type(p, *ty);
         declared += &format!("    {c} r{index};\n");
         arguments.push(format!("&r{index}"));
+        if let Some(data) = cx.kinds.data_type(*ty) {
+            stores += &format!("        failed = failed || {p}encode(p, {data}, r{index});\n");
+            continue;
+        }
         let bytes = tensor_bytes(*ty).unwrap_or(0);
         stores += &match is_scalar(ty) {
-            true => format!("            *({c} *)buffers[{place}] = r{index};\n"),
-            false => format!("            memcpy(buffers[{place}], r{index}.data, {bytes}u);\n"),
+            true => format!("        *({c} *)buffers[{output}] = r{index};\n"),
+            false => format!("        memcpy(buffers[{output}], r{index}.data, {bytes}u);\n"),
         };
+        output += 1;
     }
+    let has_data = results.iter().chain(&ty.params).any(|ty| cx.kinds.data_type(*ty).is_some());
+    if has_data {
+        // Where data starts, a tensor may start.
+        stores = format!(
+            "        failed = {p}write(p, block, 0, 64);\n        p->written = p->heap;\n{stores}"
+        );
+    }
+    let walks = match has_data {
+        true => cx.kinds.descriptions(p) + &WALKS.replace("P_", p),
+        false => String::new(),
+    };
     let symbol = format!("{}{MAIN}", style.prefix);
     let (name, function) = (entry_name(&symbol), writer::function_name(cx, main));
+    let inputs_count = inputs.len();
     let text = format!(
-        "
-/* Runs the program. Buffers are inputs, constants, results, and four numbers: the bytes of the block
-   that `block` is; then the status, which is 0 where it ended well, 1 where the block is too small,
-   and 2 where it failed; and in the last case where. */
+        "{walks}
+/* Runs the program. Buffers are inputs, constants, results, and four numbers: the bytes of `block` that
+   it may use, behind which data that it takes is written; then the status, which is 0 where it ended
+   well, 1 where the block is too small, and 2 where it failed; and in the last case where. Where it
+   ended well, data that it gives is written in the block; the last two numbers are where, and its
+   bytes. */
 void {name}(void *const *buffers, unsigned char *block);
 void {name}(void *const *buffers, unsigned char *block)
 {{
     int64_t *state = (int64_t *)buffers[{last}];
-    {p}state *p = {p}start(block, (size_t)state[0], buffers + {inputs});
+    {p}state *p = {p}start(block, (size_t)state[0], buffers + {inputs_count});
+    int failed = 0;
 {declared}    state[1] = 1;
     state[2] = 0;
-    if (p) {{
-        if (!{function}({})) {{
-{stores}        }}
-        state[1] = p->status;
+    state[3] = 0;
+    if (!p) {{
+        return;
+    }}
+    p->read = block + state[0];
+{reads}    failed = failed || {function}({});
+    if (!failed) {{
+{stores}        state[2] = p->written - block;
+        state[3] = p->heap - p->written;
+    }}
+    if (p->status) {{
         state[2] = p->site;
     }}
+    state[1] = p->status;
 }}
 ",
         arguments.join(", ")
     );
     let state = Type::tensor([4], ir_core::DType::INT64);
-    let params = ty.params.iter().chain(&constants).chain(results).copied();
+    let params = inputs.iter().chain(&constants).chain(&outputs).copied();
     let params: Vec<Type> = params.chain([state]).collect();
     let names = (0..params.len()).map(|index| format!("buffer_{index}")).collect();
-    let outputs = results.len() + 1;
+    let outputs = outputs.len() + 1;
     let name = MAIN.to_string();
     Ok((text, Kernel { name, symbol, names, params, outputs, workspace: 0 }))
 }
+
+/// Data as bytes, in pre-order: of data the number of its constructor, in 8 bytes, then its fields; of a
+/// scalar its bytes, and so of a tensor, which starts at a multiple of 64. Everything else starts at a
+/// multiple of 8. What is left to walk over is a stack of frames.
+const WALKS: &str = "
+typedef struct P_walk {
+    P_object *object;
+    uint64_t field;
+} P_walk;
+
+/* Goes on with the fields of `o` later. */
+static int P_descend(P_state *p, P_object *o)
+{
+    P_walk *walk = (P_walk *)P_push(p, sizeof(P_walk));
+    if (!walk) {
+        return 1;
+    }
+    walk->object = o;
+    walk->field = P_first_field[o->kind];
+    return 0;
+}
+
+/* The next field to walk over, and the object that has it; null where there is none. */
+static const P_field *P_next(P_state *p, unsigned char *bottom, P_object **o)
+{
+    while (p->frames != bottom) {
+        P_walk *walk = (P_walk *)(void *)p->frames;
+        uint64_t end = P_first_field[walk->object->kind + 1];
+        const P_field *field = P_fields + walk->field;
+        *o = walk->object;
+        walk->field++;
+        if (walk->field >= end) {
+            p->frames += sizeof(P_walk);
+        }
+        if (walk->field <= end) {
+            return field;
+        }
+    }
+    return 0;
+}
+
+static int P_write(P_state *p, const void *from, size_t bytes, size_t alignment)
+{
+    size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & (alignment - 1);
+    size_t room = (bytes + 7) / 8 * 8;
+    if ((size_t)(p->frames - p->heap) < skipped + room) {
+        return P_fail(p, 1, 0);
+    }
+    memset(p->heap, 0, skipped + room);
+    memcpy(p->heap + skipped, from, bytes);
+    p->heap += skipped + room;
+    return 0;
+}
+
+static int P_encode_one(P_state *p, uint32_t type, P_object *o)
+{
+    int is_object = P_is_object(o);
+    uint64_t tag = is_object ? o->kind - P_first_kind[type] : (uint64_t)((uintptr_t)o >> 1);
+    return P_write(p, &tag, sizeof tag, 8) || (is_object && P_descend(p, o));
+}
+
+/* Writes data of a type to the end of the heap. */
+static int P_encode(P_state *p, uint32_t type, P_object *root)
+{
+    unsigned char *const bottom = p->frames;
+    const P_field *field;
+    P_object *o;
+    if (P_encode_one(p, type, root)) {
+        return 1;
+    }
+    while ((field = P_next(p, bottom, &o))) {
+        unsigned char *at = (unsigned char *)o + field->at;
+        int failed;
+        switch (field->sort) {
+        case 0:
+            failed = P_write(p, at, field->bytes, 8);
+            break;
+        case 1:
+            failed = P_write(p, *(unsigned char **)(void *)at, field->bytes, 64);
+            break;
+        case 2:
+            failed = P_encode_one(p, field->type, *(P_object **)(void *)at);
+            break;
+        default:
+            failed = P_descend(p, *(P_object **)(void *)at);
+            break;
+        }
+        if (failed) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int P_decode_one(P_state *p, uint32_t type, P_object **to)
+{
+    uint64_t tag;
+    uint32_t kind;
+    memcpy(&tag, p->read, sizeof tag);
+    p->read += sizeof tag;
+    kind = P_first_kind[type] + (uint32_t)tag;
+    if (P_first_field[kind] == P_first_field[kind + 1]) {
+        *to = (P_object *)(uintptr_t)(tag << 1 | 1);
+        return 0;
+    }
+    *to = P_allocate(p, kind, P_sizes[kind], 16);
+    return !*to || P_descend(p, *to);
+}
+
+/* Makes data of a type of what is read next. */
+static int P_decode(P_state *p, uint32_t type, P_object **root)
+{
+    unsigned char *const bottom = p->frames;
+    const P_field *field;
+    P_object *o;
+    if (P_decode_one(p, type, root)) {
+        return 1;
+    }
+    while ((field = P_next(p, bottom, &o))) {
+        unsigned char *at = (unsigned char *)o + field->at;
+        if (field->sort == 1) {
+            p->read += (size_t)(0 - (uintptr_t)p->read) & 63;
+            *(unsigned char **)(void *)at = p->read;
+            *(P_object **)(void *)((unsigned char *)o + field->owner) = P_NOBODY;
+        } else if (field->sort == 2) {
+            if (P_decode_one(p, field->type, (P_object **)(void *)at)) {
+                return 1;
+            }
+            continue;
+        } else {
+            memcpy(at, p->read, field->bytes);
+        }
+        p->read += (field->bytes + 7) / 8 * 8;
+    }
+    return 0;
+}
+";
 
 /// The names of what a program consists of, and the functions on them.
 fn runtime(p: &str, kinds: usize, scratch: usize) -> String {
@@ -243,6 +423,8 @@ typedef struct P_state {
     unsigned char *frames;
     unsigned char *scratch;
     void *const *constants;
+    unsigned char *read;
+    unsigned char *written;
     int64_t status;
     int64_t site;
     P_object *unused[KINDS];
@@ -345,15 +527,16 @@ static P_state *P_start(unsigned char *block, size_t bytes, void *const *constan
 {
     const size_t first = (sizeof(P_state) + 63) / 64 * 64;
     P_state *p = (P_state *)(void *)block;
-    if (bytes < first + SCRATCH) {
+    if (bytes < first + SCRATCH || bytes % 64) {
         return 0;
     }
     memset(p, 0, sizeof *p);
     p->block = block;
     p->scratch = block + first;
     p->heap = block + first + SCRATCH;
-    p->frames = block + bytes / 64 * 64;
+    p->frames = block + bytes;
     p->constants = constants;
+    p->written = p->heap;
     return p;
 }
 ";

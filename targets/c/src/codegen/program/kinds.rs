@@ -23,6 +23,25 @@ pub(super) struct Kinds {
     parts: Vec<usize>,
 }
 
+/// See [`Kinds::descriptions`].
+const DESCRIPTIONS: &str = "
+/* A field: a scalar (0), a tensor (1), data of a type (2), or a cell (3). */
+typedef struct P_field {
+    uint32_t sort;
+    size_t at;
+    size_t owner;
+    size_t bytes;
+    uint32_t type;
+} P_field;
+
+static const size_t P_sizes[] = {SIZES};
+static const uint32_t P_first_field[] = {FIRSTS};
+static const P_field P_fields[] = {
+    FIELDS
+};
+static const uint32_t P_first_kind[] = {TYPES};
+";
+
 /// The name of field `index` of an object, and the address that owns its tensor.
 pub(super) fn field(index: usize) -> String {
     format!("f{index}")
@@ -119,6 +138,64 @@ impl Kinds {
     pub(super) fn of_tensor(&self, bytes: usize) -> (usize, usize) {
         let bytes = bytes.next_multiple_of(HEADER);
         (*self.tensors.get(&bytes).expect("all tensors have kinds"), HEADER + bytes)
+    }
+
+    /// Which of the data types `ty` is.
+    pub(super) fn data_type(&self, ty: Type) -> Option<usize> {
+        self.data.get_index_of(&prog::data::name(ty)?)
+    }
+
+    /// What walks over data need to know: of each kind its size and its fields, and the first kind of
+    /// each data type.
+    pub(super) fn descriptions(&self, prefix: &str) -> String {
+        let of_data = self.data.values().flat_map(|(first, declaration)| {
+            let constructors = declaration.constructors.iter().enumerate();
+            constructors.map(move |(tag, constructor)| (first + tag, constructor.fields.clone()))
+        });
+        let of_cells = self.cells.iter().map(|(held, kind)| (*kind, held.clone()));
+        let known: FxHashMap<usize, Vec<Type>> = of_data.chain(of_cells).collect();
+        let (mut sizes, mut firsts, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        for kind in 0..self.count() {
+            firsts.push(fields.len().to_string());
+            let Some(types) = known.get(&kind) else {
+                sizes.push("0".to_string());
+                continue;
+            };
+            let name = format!("{prefix}kind_{kind}");
+            sizes.push(format!("sizeof({name})"));
+            for (index, ty) in types.iter().enumerate() {
+                fields.push(self.description(&name, index, *ty));
+            }
+        }
+        firsts.push(fields.len().to_string());
+        let types: Vec<String> = self.data.values().map(|(first, _)| first.to_string()).collect();
+        let list = |items: Vec<String>| match items.is_empty() {
+            true => "0".to_string(),
+            false => items.join(", "),
+        };
+        let fields = if fields.is_empty() { vec!["{0, 0, 0, 0, 0}".to_string()] } else { fields };
+        DESCRIPTIONS
+            .replace("SIZES", &list(sizes))
+            .replace("FIRSTS", &list(firsts))
+            .replace("FIELDS", &fields.join(",\n    "))
+            .replace("TYPES", &list(types))
+            .replace("P_", prefix)
+    }
+
+    /// What field `index` of the structure `name` is.
+    fn description(&self, name: &str, index: usize, ty: Type) -> String {
+        let at = format!("offsetof({name}, f{index})");
+        match (ty.as_tensor(), self.data_type(ty)) {
+            (Some(_), _) => {
+                let bytes = tensor_bytes(ty).unwrap_or(0);
+                match is_object(ty) {
+                    true => format!("{{1, {at}, offsetof({name}, owner{index}), {bytes}u, 0}}"),
+                    false => format!("{{0, {at}, 0, {bytes}u, 0}}"),
+                }
+            }
+            (None, Some(data)) => format!("{{2, {at}, 0, 0, {data}}}"),
+            (None, None) => format!("{{3, {at}, 0, 0, 0}}"),
+        }
     }
 
     /// What objects look like.
