@@ -45,7 +45,9 @@ enum Outcome {
 fn reason(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let words = line.split('`').enumerate();
-    words.map(|(index, part)| if index % 2 == 0 { part } else { "…" }).collect()
+    words
+        .map(|(index, part)| if index % 2 == 0 || line.contains("definition") { part } else { "…" })
+        .collect()
 }
 
 fn run(case: &Case, registry: &Registry, target: &CTarget) -> Result<Outcome, String> {

@@ -4,8 +4,8 @@ use ir_core::{
     BlockId, Body, InsertPoint, Loc, NameHint, OpFields, OpId, OpParts, Symbol, Type, ValueId,
 };
 use relay::language::{
-    Call, Constant, Construct, Fn, Global, If, Match, RefCreate, RefRead, RefWrite, Tuple,
-    TupleGet, fn_attributes, is_primitive, yielded,
+    Call, Constant, Construct, Constructor, Fn, Global, If, Match, Operator, RefCreate, RefRead,
+    RefWrite, Tuple, TupleGet, fn_attributes, is_primitive, operator, yielded,
 };
 use rustc_hash::FxHashMap;
 
@@ -26,6 +26,11 @@ struct Work {
     bound: Vec<(ValueId, Vec<ValueId>)>,
     /// The value that the block's becomes, where it is not yielded.
     result: Option<ValueId>,
+}
+
+/// Whether values of type `ty` are functions, which exist only where they are called.
+fn is_function(ty: Type) -> bool {
+    ty.as_function().is_some()
 }
 
 /// Writes a function.
@@ -108,6 +113,9 @@ impl<'w, 'a> Writer<'w, 'a> {
             }
         }
         let Some(value) = yielded(self.body, from) else { return };
+        if is_function(self.body.ty(value)) {
+            return problems.add(Problem::FunctionValue, Loc::UNKNOWN);
+        }
         let values = self.of(value).to_vec();
         match result {
             Some(result) => self.define(result, values),
@@ -166,8 +174,13 @@ impl<'w, 'a> Writer<'w, 'a> {
     /// Lowers `op` to the end of `to`. Where a block takes its place, that is written next.
     fn operation(&mut self, op: OpId, to: BlockId) -> Result<Option<Work>, Problem> {
         let body = self.body;
-        if body.result_count(op) == 0 || body.is::<Global>(op) || body.is::<Fn>(op) {
+        if body.result_count(op) == 0 || is_function(body.ty(body.result(op, 0))) {
             return Ok(None);
+        }
+        // What is called may be a function.
+        let mut data = body.operands(op).skip(usize::from(body.is::<Call>(op)));
+        if data.any(|operand| is_function(body.ty(operand))) {
+            return Err(Problem::FunctionValue);
         }
         let (value, loc) = (body.result(op, 0), body.loc(op));
         if let Some(Match { data, patterns, .. }) = body.view(op) {
@@ -193,12 +206,7 @@ impl<'w, 'a> Writer<'w, 'a> {
             }
             self.new.results(branches).collect()
         } else if let Some(Construct { name, fields }) = body.view(op) {
-            let types = self.lowering.flat(body.ty(value))?;
-            let found = self.lowering.data.constructor(body.ty(value), Symbol::new(&name));
-            let (tag, ..) = found.ok_or(Problem::Data(body.ty(value)))?;
-            let fields = fields.iter().flat_map(|field| self.of(*field)).copied().collect();
-            let construct = prog::Construct { tag: tag as i64, fields };
-            vec![self.new.add(InsertPoint::End(to), loc, &construct, types[0])]
+            self.construct(op, Symbol::new(&name), &fields, to)?
         } else if let Some(RefCreate { value: content }) = body.view(op) {
             let types = self.lowering.flat(body.ty(value))?;
             let cell = prog::Cell { values: self.of(content).to_vec() };
@@ -235,6 +243,45 @@ impl<'w, 'a> Writer<'w, 'a> {
         Ok(self.of(tuple)[first..first + count].to_vec())
     }
 
+    /// Makes data, the result of `op`.
+    fn construct(
+        &mut self,
+        op: OpId,
+        name: Symbol,
+        fields: &[ValueId],
+        to: BlockId,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let (ty, loc) = (self.body.ty(self.body.result(op, 0)), self.body.loc(op));
+        let types = self.lowering.flat(ty)?;
+        let found = self.lowering.data.constructor(ty, name);
+        let (tag, ..) = found.ok_or(Problem::Data(ty))?;
+        let fields = fields.iter().flat_map(|field| self.of(*field)).copied().collect();
+        let construct = prog::Construct { tag: tag as i64, fields };
+        Ok(vec![self.new.add(InsertPoint::End(to), loc, &construct, types[0])])
+    }
+
+    /// Computes `name` of `args`, the result of the call `op`: an operator that was a value.
+    fn operator(
+        &mut self,
+        op: OpId,
+        name: &str,
+        args: &[ValueId],
+        to: BlockId,
+    ) -> Result<Vec<ValueId>, Problem> {
+        // As if it had been written as a call of the operator.
+        let mut alone = Body::new();
+        let entry = alone.entry();
+        let operands: Vec<ValueId> =
+            args.iter().map(|arg| alone.add_block_arg(entry, self.body.ty(*arg))).collect();
+        let types = [self.body.ty(self.body.result(op, 0))];
+        let parts = OpParts::new(operator(name), &operands, &types).at(self.body.loc(op));
+        let computed = alone.insert_op(InsertPoint::End(entry), parts);
+        let (function, used) = Function::of_operator(self.lowering.registry, &alone, computed)?;
+        let place = |used: &ValueId| operands.iter().position(|operand| operand == used);
+        let args: Vec<ValueId> = used.iter().filter_map(place).map(|place| args[place]).collect();
+        self.kernel(op, function, &args, to)
+    }
+
     fn call(
         &mut self,
         op: OpId,
@@ -259,6 +306,12 @@ impl<'w, 'a> Writer<'w, 'a> {
             let parts = parts.attrs(call.attrs()).at(loc);
             let call = self.insert(to, parts);
             return Ok(self.new.results(call).collect());
+        }
+        if let Some((_, Operator { name })) = body.view_def(callee) {
+            return self.operator(op, &name, args, to);
+        }
+        if let Some((_, Constructor { name })) = body.view_def(callee) {
+            return self.construct(op, Symbol::new(&name), args, to);
         }
         let function = body.defining_op(callee).filter(|op| body.is::<Fn>(*op));
         let kernel = function.filter(|op| is_primitive(fn_attributes(body, *op)));
