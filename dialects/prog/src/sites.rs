@@ -6,9 +6,10 @@ use ir_core::{Attr, Body, Loc, Module, OpId, Span, Symbol, TensorData};
 use rustc_hash::FxBuildHasher;
 use te::checks::CHECKS;
 
-use crate::{Constant, FUNC, Fail, Kernel};
+use crate::{Call, Constant, FUNC, Fail, Kernel};
 
-/// An operation at which a program may fail for a reason of its own, and not for want of memory.
+/// An operation at which a program may fail: for a reason of its own, or, at a call, for want of memory
+/// for what waits for its results.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The function that the operation belongs to.
@@ -42,10 +43,14 @@ pub fn of(module: &Module) -> Vec<Site> {
     for (function, body) in functions(module) {
         let base = module.get(function).and_then(|item| item.signature.span);
         for op in body.walk() {
-            let messages = match (body.view::<Fail>(op), body.view::<Kernel>(op)) {
-                (Some(fail), _) => vec![fail.message],
-                (_, Some(kernel)) => checks(module, kernel.function),
-                _ => continue,
+            let messages = if let Some(fail) = body.view::<Fail>(op) {
+                vec![fail.message]
+            } else if let Some(kernel) = body.view::<Kernel>(op) {
+                checks(module, kernel.function)
+            } else if let Some(call) = body.view::<Call>(op) {
+                vec![format!("`@{}` calls too deeply", call.function)]
+            } else {
+                continue;
             };
             let loc = body.loc(op);
             let site = |message| Site { function, op, loc, base, message };

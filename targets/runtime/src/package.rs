@@ -1,6 +1,6 @@
 //! Programs as folders of files that others build and use, without us.
 
-use ir_core::{Diagnostics, Module, Registry, TensorData, verify};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
 use relay::language::output_names;
 use target_core::package::{File, Input, Model};
 
@@ -46,6 +46,12 @@ pub fn package(
     let signature = module.get(MAIN).map(|main| main.signature.clone());
     let Lowered { layout, .. } = lower(&mut module, registry, options, found)?;
     let base = module.get(MAIN).and_then(|main| main.signature.span);
+    if module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC) {
+        let message =
+            "a program with calls, branches or data that is not inlined is no package yet";
+        let help = "run it, with `relay-opt run`, or make a package of its parts without them";
+        return Err(Diagnostic::error("E0733", message).at(base).help(help).into());
+    }
     let messages = layout.checks.iter().flat_map(|call| call.messages(base, &module.sources));
     let messages = messages.collect();
     let verified = verify(&module, registry)?;

@@ -79,31 +79,41 @@ impl Whole {
                     self.given = start..start.saturating_add(bytes);
                     return Ok(());
                 }
-                1 => self.grow()?,
+                1 => self.grow(number(state, 2))?,
                 _ => return Err(self.failure(number(state, 2)).into()),
             }
         }
     }
 
-    fn grow(&mut self) -> Result<(), Diagnostics> {
-        let bytes = self.own.saturating_mul(GROWTH).min(LARGEST);
-        let found = memory::check(Some(bytes), "the values of the program and its pending calls");
-        if self.own >= LARGEST || found.is_err() {
+    /// Takes a larger block, after the program failed at `site` for want of memory.
+    fn grow(&mut self, site: i64) -> Result<(), Diagnostics> {
+        let bytes = self.own.saturating_mul(GROWTH);
+        // The rest is for everything else that runs, and for what the program does outside of it.
+        let most = ir_core::memory::available().map_or(LARGEST, |bytes| LARGEST.min(bytes / 2));
+        if bytes > most {
             let message = "the program ran out of memory".to_string();
             let block = ir_core::memory::human(self.own);
             let mut error = Diagnostic::error(memory::TOO_LITTLE, message)
                 .note(format!("its values and pending calls take more than {block}"))
                 .help("does every recursion end? If so, make the input smaller");
-            error.notes.extend(found.err().into_iter().flatten().map(|error| error.message));
+            if let Some(site) = self.site(site) {
+                let function = site.function;
+                error = error.at(site.loc.span(site.base));
+                error =
+                    error.note(format!("`@{function}` waits for the call that was one too many"));
+            }
             return Err(error.into());
         }
         self.allocate(bytes);
         Ok(())
     }
 
+    fn site(&self, number: i64) -> Option<&Site> {
+        usize::try_from(number).ok().and_then(|number| self.sites.get(number))
+    }
+
     fn failure(&self, site: i64) -> Diagnostic {
-        let site = usize::try_from(site).ok().and_then(|site| self.sites.get(site));
-        let Some(site) = site else {
+        let Some(site) = self.site(site) else {
             return Diagnostic::error(FAILED, "the program failed at an unknown place");
         };
         let message = format!("`@{}` failed: {}", site.function, site.message);

@@ -211,8 +211,7 @@ fn entry(
         "{walks}
 /* Runs the program. Buffers are inputs, constants, results, and four numbers: the bytes of `block` that
    it may use, behind which data that it takes is written; then the status, which is 0 where it ended
-   well, 1 where the block is too small, and 2 where it failed; and in the last case where. Where it
-   ended well, data that it gives is written in the block; the last two numbers are where, and its
+   well, 1 where the block is too small, and 2 where it failed; and where, or -1. Where it ended well, data that it gives is written in the block; the last two numbers are where, and its
    bytes. */
 void {name}(void *const *buffers, unsigned char *block);
 void {name}(void *const *buffers, unsigned char *block)
@@ -221,7 +220,7 @@ void {name}(void *const *buffers, unsigned char *block)
     {p}state *p = {p}start(block, (size_t)state[0], buffers + {inputs_count});
     int failed = 0;
 {declared}    state[1] = 1;
-    state[2] = 0;
+    state[2] = -1;
     state[3] = 0;
     if (!p) {{
         return;
@@ -261,7 +260,7 @@ typedef struct P_walk {
 /* Goes on with the fields of `o` later. */
 static int P_descend(P_state *p, P_object *o)
 {
-    P_walk *walk = (P_walk *)P_push(p, sizeof(P_walk));
+    P_walk *walk = (P_walk *)P_push(p, sizeof(P_walk), -1);
     if (!walk) {
         return 1;
     }
@@ -294,7 +293,7 @@ static int P_write(P_state *p, const void *from, size_t bytes, size_t alignment)
     size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & (alignment - 1);
     size_t room = (bytes + 7) / 8 * 8;
     if ((size_t)(p->frames - p->heap) < skipped + room) {
-        return P_fail(p, 1, 0);
+        return P_fail(p, 1, -1);
     }
     memset(p->heap, 0, skipped + room);
     memcpy(p->heap + skipped, from, bytes);
@@ -457,7 +456,7 @@ static inline P_object *P_allocate(P_state *p, uint32_t kind, size_t bytes, size
     } else {
         size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & (alignment - 1);
         if ((size_t)(p->frames - p->heap) < bytes + skipped) {
-            P_fail(p, 1, 0);
+            P_fail(p, 1, -1);
             return 0;
         }
         o = (P_object *)(void *)(p->heap + skipped);
@@ -512,11 +511,11 @@ static inline void P_drop(P_state *p, P_object *o)
     }
 }
 
-/* A frame of so many bytes; null where there is no memory. */
-static inline void *P_push(P_state *p, size_t bytes)
+/* A frame of so many bytes, for a call at a site; null where there is no memory. */
+static inline void *P_push(P_state *p, size_t bytes, int64_t site)
 {
     if ((size_t)(p->frames - p->heap) < bytes) {
-        P_fail(p, 1, 0);
+        P_fail(p, 1, site);
         return 0;
     }
     p->frames -= bytes;

@@ -247,7 +247,8 @@ impl Writer<'_, '_> {
             .map(|value| self.name(number, *value).to_string())
             .collect();
         self.line("{");
-        self.line(&format!("    {frame} *frame = ({frame} *){p}push(p, {size});"));
+        let site = self.cx.sites.get(&(self.functions[number].name, op)).copied().unwrap_or(0);
+        self.line(&format!("    {frame} *frame = ({frame} *){p}push(p, {size}, {site});"));
         self.line("    if (!frame) { return 1; }");
         self.line(&format!("    frame->state = {wait};"));
         for (index, name) in kept.iter().enumerate() {
