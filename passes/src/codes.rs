@@ -47,9 +47,11 @@ pub const CODES: &[Code] = &[
     },
     Code {
         code: "E0623",
-        title: "not straight-line code",
-        explanation: "`lower-te` makes a list of calls of `@main`. Functions as values, calls of \
-                      other functions, branches, data types and mutable cells have no place in it.",
+        title: "a form that cannot be lowered",
+        explanation: "`lower-te` makes a list of calls of `@main`: functions as values, calls of other \
+                      functions, branches, data types and mutable cells have no place in it. \
+                      `lower-prog` lowers programs with all of these but functions as values, which \
+                      `defunctionalize` makes data.",
     },
     Code {
         code: OPEN,

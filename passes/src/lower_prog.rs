@@ -29,7 +29,7 @@ use data::Data;
 /// (`te.func`), as `lower-te` writes them. Data types become one for each choice of their parameters.
 ///
 /// The program must be first-order, and each value of one type: run `defunctionalize` first. A program
-/// that `lower-te` lowers is left to it. What cannot be lowered is reported all at once.
+/// that is a list of kernels is left to `lower-te`. What cannot be lowered is reported all at once.
 ///
 /// ```relay
 /// def @count(%i: int32) -> int32 {
@@ -54,7 +54,7 @@ impl ModulePass for LowerProg {
                 .help("call the function to lower `@main`")
                 .into());
         };
-        if problems::check(&body, cx.registry).is_empty() {
+        if problems::check(&body, cx.registry).are_of_kernels() {
             return Ok(());
         }
         let signatures = module.signatures();

@@ -3,6 +3,7 @@
 use ir_core::{
     BlockId, Body, InsertPoint, Loc, NameHint, OpFields, OpId, OpParts, Symbol, Type, ValueId,
 };
+use relay::define::tensor_types;
 use relay::language::{
     Call, Constant, Construct, Constructor, Fn, Global, If, Match, Operator, RefCreate, RefRead,
     RefWrite, Tuple, TupleGet, fn_attributes, is_primitive, operator, yielded,
@@ -12,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::Lowering;
 use super::matches::{Clauses, Leaf};
 use crate::lower_te::function::Function;
-use crate::lower_te::problems::{Problem, Problems};
+use crate::lower_te::problems::{Problem, Problems, declared};
 
 /// What is left to write. What was added last is written first, so that all of a copy of a block is
 /// written before the next copy gives the values in it other meanings.
@@ -54,8 +55,8 @@ impl<'w, 'a> Writer<'w, 'a> {
 
     /// Adds the parameters; their types, or none where there are problems.
     pub(super) fn parameters(&mut self, problems: &mut Problems) -> Option<Vec<Type>> {
-        let (entry, mut types) = (self.new.entry(), Vec::new());
-        for &param in self.body.block_args(self.body.entry()) {
+        let (entry, mut types, mut open) = (self.new.entry(), Vec::new(), Vec::new());
+        for (index, &param) in self.body.block_args(self.body.entry()).iter().enumerate() {
             match self.lowering.flat(self.body.ty(param)) {
                 Ok(flat) => {
                     let args: Vec<ValueId> =
@@ -63,8 +64,14 @@ impl<'w, 'a> Writer<'w, 'a> {
                     types.extend(flat);
                     self.define(param, args);
                 }
+                Err(Problem::Type(_)) if tensor_types(self.body.ty(param)).is_some() => {
+                    open.push(declared(self.body, index));
+                }
                 Err(problem) => problems.add(problem, Loc::UNKNOWN),
             }
+        }
+        if !open.is_empty() {
+            problems.add(Problem::Parameters(open), Loc::UNKNOWN);
         }
         problems.is_empty().then_some(types)
     }

@@ -61,6 +61,14 @@ impl Problems {
         self.found.is_empty()
     }
 
+    /// Whether no problem asks for more than a list of kernels.
+    pub(crate) fn are_of_kernels(&self) -> bool {
+        let is_form = |problem: &Problem| {
+            matches!(problem, Problem::Form(_) | Problem::FunctionValue | Problem::Call(_))
+        };
+        !self.found.keys().any(is_form)
+    }
+
     /// Reports each problem once, with its places. `base` is where the function starts.
     pub(crate) fn report(self, base: Option<Span>, cx: &mut PassContext<'_>) {
         for (problem, locs) in self.found {
@@ -106,19 +114,19 @@ impl Problem {
             Problem::Form(form) => (
                 "E0623",
                 format!("{form} cannot be lowered to tensor expressions"),
-                "`@main` must be straight-line code: operators, tuples, and calls of kernels",
+                "`lower-te` takes straight-line code: operators, tuples, and calls of kernels; run \
+                 `lower-prog` for the rest of the language",
             ),
             Problem::FunctionValue => (
                 "E0623",
                 "a function value cannot be lowered to tensor expressions".to_string(),
-                "run `inline{all}` first; functions that call themselves and those that are chosen at run time \
-                 run in the interpreter: `relay-opt run --executor interp`",
+                "run `defunctionalize` first, which makes data of functions, or run the program in the \
+                 interpreter, `--executor interp`",
             ),
             Problem::Call(name) => (
                 "E0623",
                 format!("the call of `@{name}` cannot be lowered to tensor expressions"),
-                "run `inline{all}` first; functions that call themselves run in the interpreter: \
-                 `relay-opt run --executor interp`",
+                "run `inline{all}` first, or `lower-prog`, which lowers calls",
             ),
             Problem::Parameters(declared) => (
                 OPEN,
@@ -164,9 +172,7 @@ pub(crate) fn check(body: &Body, registry: &Registry) -> Problems {
         let ty = body.ty(param);
         match type_problem(ty) {
             Some(Problem::Type(_)) if tensor_types(ty).is_some() => {
-                let name = body.name_hint(param).name;
-                let name = name.map_or_else(|| format!("arg{index}"), |name| name.to_string());
-                open.push(format!("`%{name}: {ty}`"));
+                open.push(declared(body, index))
             }
             Some(problem) => problems.add(problem, Loc::UNKNOWN),
             None => {}
@@ -193,6 +199,14 @@ pub(crate) fn check(body: &Body, registry: &Registry) -> Problems {
         }
     }
     problems
+}
+
+/// Parameter `index` of `body` as it is declared.
+pub(crate) fn declared(body: &Body, index: usize) -> String {
+    let param = body.block_args(body.entry())[index];
+    let name = body.name_hint(param).name;
+    let name = name.map_or_else(|| format!("arg{index}"), |name| name.to_string());
+    format!("`%{name}: {}`", body.ty(param))
 }
 
 /// Whether values of type `ty` are data other than tensors of known extents, or functions.
