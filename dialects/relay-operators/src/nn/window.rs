@@ -11,6 +11,16 @@ use crate::layout::Layout;
 /// The largest stride, dilation, window and padding: sums and products of two fit `i64`.
 const MAX_EXTENT: i64 = i32::MAX as i64;
 
+/// Letters of `rank` spatial axes, outermost first.
+pub(super) fn spatial_axes(rank: usize) -> &'static str {
+    &"DHW"[3 - rank..]
+}
+
+/// The order of a tensor's axes where nothing else is said, such as `NCHW`.
+pub(super) fn data_order(rank: usize) -> String {
+    format!("NC{}", spatial_axes(rank))
+}
+
 /// `values` with one entry per spatial axis; a single one counts for all. Errors when there are
 /// more or fewer, or one is below `least`.
 pub(crate) fn per_axis(
