@@ -383,6 +383,13 @@ fn a_pipe_as_an_input_is_refused() {
         let plugin = ["model.relay", "--load-plugin", "pipe.npz"];
         refused(&mut place.relay_opt(&plugin), &["E0740", "it is no regular file"]);
     }
+    // Opened, it would be waited for until somebody writes to it.
+    let made = Command::new("mkfifo").arg(place.0.join("pipe.onnx")).status();
+    if made.is_ok_and(|status| status.success()) {
+        for command in [&["pipe.onnx"][..], &["import", "pipe.onnx"], &["run", "pipe.onnx"]] {
+            refused(&mut place.relay_opt(command), &["E0800", "it is no regular file"]);
+        }
+    }
 }
 
 #[test]
