@@ -393,6 +393,18 @@ fn a_pipe_as_an_input_is_refused() {
 }
 
 #[test]
+fn a_program_ends_with_the_process_whose_pass_waits_for_it() {
+    let place = Place::new("left-behind");
+    fs::write(place.0.join("wait.sh"), "echo $$ > pid\nexec sleep 60\n").unwrap();
+    let args = ["model.relay", "--pass", "exec{cmd=\"sh wait.sh\"}", "--pass-time-limit", "0.5"];
+    let (status, _, err) = ran(&mut place.relay_opt(&args));
+    assert!(status == Some(3) && err.contains("E0715"), "{err}");
+    let id = fs::read_to_string(place.0.join("pid")).unwrap();
+    let probe = Command::new("kill").args(["-0", id.trim()]).output().unwrap();
+    assert!(!probe.status.success(), "process {id} is still there");
+}
+
+#[test]
 fn a_file_that_does_not_end_is_refused() {
     let place = Place::new("endless");
     for (name, pass) in [("a.rules", "rewrite{rules"), ("a.strategy", "eqsat{strategy")] {
