@@ -660,7 +660,7 @@ fn evaluate_pad(op: &Pad<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
             let place = number / result_strides[axis] as usize % shape[axis] as usize;
             at = at.zip(source[place]).map(|(at, place)| at + place as isize * strides[axis]);
         }
-        at.and_then(|at| data.element(at as usize)).unwrap_or(value)
+        at.map_or(value, |at| data.element(at as usize).expect(elements::WITHIN))
     });
     Ok(TensorData::from_scalars(data.dtype(), &shape, values)?.into())
 }

@@ -84,7 +84,9 @@ impl Axes {
         let mut values = Vec::new();
         for _ in 0..elements::count(&shape)? {
             group.clear();
-            group.extend(offsets.by_ref().take(size).filter_map(|at| data.element(at)));
+            group.extend(
+                offsets.by_ref().take(size).map(|at| data.element(at).expect(elements::WITHIN)),
+            );
             values.push(f(&group)?);
         }
         Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
@@ -443,7 +445,7 @@ fn evaluate_variance(op: &Variance<Value>, cx: &EvalCx<'_>) -> Result<Value, Eva
     let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
     let means = Offsets::broadcast(mean.shape(), data.shape())?;
     let squares: Vec<f64> = (data.elements().zip(means))
-        .map(|(v, at)| (v.as_f64() - mean.element(at).map_or(0.0, Scalar::as_f64)).powi(2))
+        .map(|(v, at)| (v.as_f64() - mean.element(at).expect(elements::WITHIN).as_f64()).powi(2))
         .collect();
     let squares = TensorData::from_f64(DType::FLOAT64, data.shape(), &squares)?;
     op.axes.evaluate(&squares, data.dtype(), |group| {

@@ -227,7 +227,7 @@ impl AdaptivePool {
         let extents: Vec<i64> = axes.iter().map(|&(input, parts)| longest(input, parts)).collect();
         let outside = if self.maximum { least(dtype)? } else { ir_core::Scalar::Int(0) };
         let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
-            let mut place = out_layout.logical_indices(e, order, &shape, i);
+            let mut place = out_layout.logical_indices(order, &shape, i);
             let mut inside = None;
             for (axis, &(extent, parts)) in axes.iter().enumerate() {
                 let part = place[axis + 2].value(e);
@@ -260,7 +260,7 @@ impl AdaptivePool {
         });
         cx.compute(|e, i| {
             let x = e.load(&sum, i);
-            let places = out_layout.logical_indices(e, order, &shape, i);
+            let places = out_layout.logical_indices(order, &shape, i);
             let mut count = e.index(1);
             for (place, &(extent, parts)) in places[2..].iter().zip(&axes) {
                 let inside = match extent % parts {

@@ -297,7 +297,7 @@ fn define_convolution(
     let extents: Vec<i64> = channels.iter().chain(&kernel[2..]).copied().collect();
     let sums = accumulator(data.dtype, weight.dtype, dtype);
     cx.reduce(&extents, Combiner::Sum, |e, i, r| {
-        let out = out_layout.logical_indices(e, order, &shape, i);
+        let out = out_layout.logical_indices(order, &shape, i);
         let (r, taps) = r.split_at(channels.len());
         let channel = Index::row_major(r, &channels);
         let group = out[1].digit(e, group_outputs, groups);

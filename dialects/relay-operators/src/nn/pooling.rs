@@ -418,7 +418,7 @@ impl Pool {
         let margin = if maximum { Margin::Least } else { Margin::Zero };
         let padded = pad_stage(cx, data, layout, order, &reaches, margin)?;
         let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
-            let mut place = out_layout.logical_indices(e, order, &shape, i);
+            let mut place = out_layout.logical_indices(order, &shape, i);
             for (axis, (step, reach)) in steps.iter().zip(&reaches).enumerate() {
                 let window = place[axis + 2].value(e);
                 let start = strided(e, window, reach.shift(), step.stride);
@@ -440,7 +440,7 @@ impl Pool {
         });
         cx.compute(|e, i| {
             let x = e.load(&sum, i);
-            let windows = out_layout.logical_indices(e, order, &shape, i);
+            let windows = out_layout.logical_indices(order, &shape, i);
             let divisor = self.divisor(e, &windows[2..], &reaches);
             let divisor = e.cast(divisor, sums);
             let mean = e.div(x, divisor);
@@ -462,7 +462,7 @@ impl Pool {
             let name = cx.stage_of("largest");
             let combiner = Combiner::ArgMax;
             cx.builder.reduce_many(&name, &grad.shape, sizes, combiner, 2, |e, i, r| {
-                let mut place = out_layout.logical_indices(e, order, &grad.shape, i);
+                let mut place = out_layout.logical_indices(order, &grad.shape, i);
                 let mut bounds = Vec::new();
                 for (axis, step) in steps.iter().enumerate() {
                     let window = place[axis + 2].value(e);
@@ -486,7 +486,7 @@ impl Pool {
         });
         let sums = means_of(dtype);
         cx.reduce(sizes, Combiner::Sum, |e, i, r| {
-            let mut place = layout.logical_indices(e, order, &shape, i);
+            let mut place = layout.logical_indices(order, &shape, i);
             let (mut bounds, mut met) = (Vec::new(), None);
             for (axis, step) in steps.iter().enumerate() {
                 let at = place[axis + 2].value(e);

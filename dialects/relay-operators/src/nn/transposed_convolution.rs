@@ -424,7 +424,7 @@ fn define_transposed(
     let sizes: Vec<i64> = [group_inputs].iter().chain(&kernel[2..]).copied().collect();
     let sums = accumulator(data.dtype, weight.dtype, dtype);
     cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
-        let out = out_layout.logical_indices(e, order, &shape, i);
+        let out = out_layout.logical_indices(order, &shape, i);
         let group = Index::new(out[1].digit(e, group_outputs, groups), groups);
         let channel = group.then(&Index::new(r[0], group_inputs));
         let mut at = vec![out[0].value(e), channel.value(e)];
@@ -460,7 +460,7 @@ fn define_backward_weight(cx: &mut DefineCx<'_>) -> Defined {
     let extents = [output[0], output[2], output[3]];
     let sums = accumulator(grad.dtype, data.dtype, dtype);
     cx.reduce(&extents, Combiner::Sum, |e, i, r| {
-        let tap = out_layout.logical_indices(e, "OIHW", &shape, i);
+        let tap = out_layout.logical_indices("OIHW", &shape, i);
         let group = Index::new(tap[0].digit(e, group_outputs, groups), groups);
         let batch = Index::new(r[0], output[0]);
         let mut place = vec![batch.clone(), group.then(&tap[1])];

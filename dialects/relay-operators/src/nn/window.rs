@@ -256,7 +256,8 @@ impl Windows {
             }
             taps = next;
         }
-        Windows { taps, stride: steps.last().map_or(1, |step| step.stride as usize) }
+        let innermost = steps.last().expect("windows slide along an axis");
+        Windows { taps, stride: innermost.stride as usize }
     }
 }
 
@@ -354,10 +355,10 @@ pub(super) fn pad_stage(
         Margin::Least => least(data.dtype)?,
     };
     let tensor = cx.builder.compute("pad", &shape, |e, i| {
-        let mut logical = target.logical_indices(e, order, &shape, i);
+        let mut logical = target.logical_indices(order, &shape, i);
         let mut bounds = Vec::new();
         for (axis, reach) in reaches.iter().enumerate() {
-            let Some(index) = logical.get_mut(axis + 2) else { continue };
+            let index = &mut logical[axis + 2];
             let place = index.value(e);
             let place = e.add_index(place, -reach.before.max(0));
             *index = Index::new(place, reach.input);
