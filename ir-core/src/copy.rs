@@ -84,6 +84,17 @@ fn copy(
     top
 }
 
+/// What stands for `value` in a copy. Within a body, what was not copied stays itself.
+fn copied(value: ValueId, map: &ValueMap, is_foreign: bool) -> ValueId {
+    match map.get(&value) {
+        Some(copy) => *copy,
+        None => {
+            assert!(!is_foreign, "{value:?} of another body is used before it is copied");
+            value
+        }
+    }
+}
+
 /// Copies one operation with empty regions, whose blocks get their arguments.
 fn copy_shallow(
     target: &mut Body,
@@ -94,7 +105,7 @@ fn copy_shallow(
 ) -> OpId {
     let body = source.map_or(&*target, |(body, _)| body);
     let operands: SmallVec<[ValueId; 8]> =
-        body.operands(op).map(|value| map.get(&value).copied().unwrap_or(value)).collect();
+        body.operands(op).map(|value| copied(value, map, source.is_some())).collect();
     let results: SmallVec<[Type; 2]> = body.results(op).map(|value| body.ty(value)).collect();
     let moved = |loc: Loc| match source {
         Some((_, base)) => loc.outside(base),

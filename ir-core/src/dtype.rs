@@ -84,6 +84,14 @@ impl DType {
     pub fn with_lanes(self, lanes: u16) -> Option<DType> {
         DType::new(self.kind, self.bits, lanes)
     }
+    /// The same type with the lanes of `other`.
+    pub fn with_lanes_of(self, other: DType) -> DType {
+        DType { lanes: other.lanes, ..self }
+    }
+    /// The type of one lane.
+    pub fn lane(self) -> DType {
+        DType { lanes: 1, ..self }
+    }
     /// Bytes that one element takes in memory (a lane rounded up to a power of two of bytes).
     pub fn bytes(self) -> usize {
         usize::from(self.bits).div_ceil(8).next_power_of_two() * usize::from(self.lanes)

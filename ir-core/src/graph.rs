@@ -41,7 +41,8 @@ pub fn strongly_connected(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
                         low[*parent] = low[*parent].min(low[node]);
                     }
                     if low[node] == order[node] {
-                        let start = stack.iter().rposition(|n| *n == node).unwrap_or(0);
+                        let start = stack.iter().rposition(|n| *n == node);
+                        let start = start.expect("the root of a component is still open");
                         let mut component = stack.split_off(start);
                         component.iter().for_each(|n| on_stack[*n] = false);
                         component.sort_unstable();

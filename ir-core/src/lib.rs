@@ -94,7 +94,7 @@ pub use intern::Symbol;
 pub use interrupt::Interrupt;
 pub use location::{Loc, LocData, SourceMap, Span};
 pub use module::{Item, Module, Signature, Signatures};
-pub use op::{Op, OpFields};
+pub use op::{AttrGroup, Op, OpFields};
 pub use pass::{FunctionPass, ModulePass, Options, Pass, PassContext, PassResult};
 pub use random::{Magnitudes, Random, Spread};
 pub use registry::{Dialect, Effects, ItemDef, OpDef, OpInfo, Registry, Traits};
@@ -107,6 +107,8 @@ pub use types::{
 };
 pub use verify::{Verified, verify};
 
+/// Derives [`AttrGroup`](trait@AttrGroup) from a struct of attributes.
+pub use ir_macros::AttrGroup;
 /// Derives [`Op`](trait@Op) and [`OpFields`] from a struct of operands and attributes.
 pub use ir_macros::Op;
 /// Derives [`Options`](trait@Options) from a struct of options.

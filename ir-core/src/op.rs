@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 
-use crate::attributes::AttrDict;
+use crate::attributes::{Attr, AttrDict};
 use crate::body::{Body, InsertPoint, OpParts};
 use crate::ids::{OpId, ValueId};
+use crate::intern::Symbol;
 use crate::location::Loc;
-use crate::registry::OpInfo;
+use crate::registry::{AttrField, OpInfo};
 use crate::types::Type;
 
 /// A struct of the fields of an operation, with operands of type `V`.
@@ -33,6 +34,136 @@ pub trait OpFields<V>: Sized {
 pub trait Op: OpFields<ValueId> {
     /// Definition and hooks, for [`Registry::op`](crate::Registry::op).
     fn info() -> OpInfo;
+}
+
+/// A struct of attributes that several operations have: a field of theirs that is marked
+/// `#[flatten]`. Derive it with `#[derive(AttrGroup)]`.
+///
+/// ```
+/// use ir_core::{AttrGroup, Op, ValueId};
+///
+/// /// Where windows are.
+/// #[derive(AttrGroup, Clone, Debug)]
+/// struct Windows {
+///     /// Distance of neighbouring windows.
+///     #[default(1)]
+///     stride: i64,
+/// }
+///
+/// /// The greatest element of each window.
+/// #[derive(Op, Clone, Debug)]
+/// #[op(name = "toy.greatest")]
+/// struct Greatest<V = ValueId> {
+///     /// The input.
+///     data: V,
+///     #[flatten]
+///     windows: Windows,
+/// }
+///
+/// let attributes = <Greatest as Op>::info().def.attrs;
+/// assert_eq!(attributes.iter().map(|field| field.name).collect::<Vec<_>>(), ["stride"]);
+/// ```
+///
+/// What has two attributes of one name does not compile:
+///
+/// ```compile_fail
+/// # use ir_core::{AttrGroup, Op, ValueId};
+/// # #[derive(AttrGroup, Clone, Debug)]
+/// # struct Windows {
+/// #     #[default(1)]
+/// #     stride: i64,
+/// # }
+/// #[derive(Op, Clone, Debug)]
+/// #[op(name = "toy.greatest")]
+/// struct Greatest<V = ValueId> {
+///     data: V,
+///     stride: i64,
+///     #[flatten]
+///     windows: Windows,
+/// }
+/// # <Greatest as Op>::info();
+/// ```
+pub trait AttrGroup: Sized {
+    /// The attributes, in printing order.
+    const PARTS: &'static [AttrPart];
+
+    /// What `attrs`, the attributes of the operation `op`, say. The error is a message that names the
+    /// one that is missing or of the wrong type.
+    fn decode(op: &str, attrs: AttrDict) -> Result<Self, String>;
+
+    /// Adds the attributes to `entries`, those equal to their default left out.
+    fn encode(&self, entries: &mut Vec<(Symbol, Attr)>);
+}
+
+/// What a field of an operation or of a group declares.
+#[derive(Clone, Copy, Debug)]
+pub enum AttrPart {
+    /// One attribute.
+    Field(AttrField),
+    /// The attributes of a group.
+    Group(&'static [AttrPart]),
+}
+
+impl AttrPart {
+    /// The number of attributes of `parts`.
+    pub const fn count(parts: &[AttrPart]) -> usize {
+        let (mut total, mut part) = (0, 0);
+        while part < parts.len() {
+            total += match parts[part] {
+                AttrPart::Field(_) => 1,
+                AttrPart::Group(group) => AttrPart::count(group),
+            };
+            part += 1;
+        }
+        total
+    }
+
+    /// The attributes of `parts`, as many as [`count`](AttrPart::count) says, in order. Panics, which
+    /// is while the operation is compiled, where two have one name.
+    pub const fn flatten<const COUNT: usize>(parts: &[AttrPart]) -> [AttrField; COUNT] {
+        const BLANK: AttrField =
+            AttrField { name: "", expects: "", normalize: |_| None, default: None, doc: "" };
+        let mut fields = [BLANK; COUNT];
+        fill(&mut fields, 0, parts);
+        fields
+    }
+}
+
+/// Writes the attributes of `parts` from place `at` on; the place behind them.
+const fn fill(fields: &mut [AttrField], mut at: usize, parts: &[AttrPart]) -> usize {
+    let mut part = 0;
+    while part < parts.len() {
+        match parts[part] {
+            AttrPart::Group(group) => at = fill(fields, at, group),
+            AttrPart::Field(field) => {
+                assert!(!has(fields, at, field.name), "two attributes have one name");
+                fields[at] = field;
+                at += 1;
+            }
+        }
+        part += 1;
+    }
+    at
+}
+
+/// Whether one of the first `count` of `fields` is called `name`.
+const fn has(fields: &[AttrField], count: usize, name: &str) -> bool {
+    let mut at = 0;
+    while at < count {
+        if is_same(fields[at].name.as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
 }
 
 impl Body {

@@ -207,9 +207,9 @@ impl TensorData {
     /// All elements as `f64` (64-bit integers may round).
     pub fn to_f64(&self) -> Vec<f64> {
         // Weights are read so at every call of an operator: the element type is looked at once.
-        match self.dtype.with_lanes(1) {
-            Some(DType::FLOAT32) => self.read(|bytes| f32::from_ne_bytes(bytes).into()),
-            Some(DType::FLOAT64) => self.read(f64::from_ne_bytes),
+        match self.dtype.lane() {
+            DType::FLOAT32 => self.read(|bytes| f32::from_ne_bytes(bytes).into()),
+            DType::FLOAT64 => self.read(f64::from_ne_bytes),
             _ => {
                 let dtype = self.dtype;
                 let number = |element| match element {
@@ -223,10 +223,10 @@ impl TensorData {
 
     /// All elements as `i64` (floats truncate and saturate, `uint64` wraps).
     pub fn to_i64(&self) -> Vec<i64> {
-        match self.dtype.with_lanes(1) {
-            Some(DType::INT8) => self.read(|bytes| i8::from_ne_bytes(bytes).into()),
-            Some(DType::INT32) => self.read(|bytes| i32::from_ne_bytes(bytes).into()),
-            Some(DType::INT64) => self.read(i64::from_ne_bytes),
+        match self.dtype.lane() {
+            DType::INT8 => self.read(|bytes| i8::from_ne_bytes(bytes).into()),
+            DType::INT32 => self.read(|bytes| i32::from_ne_bytes(bytes).into()),
+            DType::INT64 => self.read(i64::from_ne_bytes),
             _ => self.elements().map(Scalar::as_i64).collect(),
         }
     }
@@ -371,10 +371,10 @@ impl Scalar {
         }
     }
 
-    /// Reads the first lane of one element; missing bytes read as zero.
+    /// Reads the first lane of one element.
     fn read(dtype: DType, bytes: &[u8]) -> Scalar {
         fn take<const N: usize>(bytes: &[u8]) -> [u8; N] {
-            bytes.first_chunk().copied().unwrap_or([0; N])
+            *bytes.first_chunk().expect("an element has as many bytes as its type")
         }
         let signed = dtype.is_signed();
         match (dtype.kind(), dtype.bytes() / dtype.lanes() as usize) {

@@ -2,9 +2,9 @@
 
 use ir_core::pass::PassInstance;
 use ir_core::{
-    Attr, AttrDict, AttrValue, Body, DType, FuncMut, FunctionPass, InferCx, InsertPoint, Loc,
-    Module, Op, OpFields, Pass, PassContext, PassResult, Registry, Signature, Stop, Symbol, Type,
-    ValueId,
+    Attr, AttrDict, AttrGroup, AttrValue, Body, DType, FuncMut, FunctionPass, InferCx, InsertPoint,
+    Loc, Module, Op, OpFields, Pass, PassContext, PassResult, Registry, Signature, Stop, Symbol,
+    Type, ValueId,
 };
 
 /// Scales.
@@ -63,6 +63,60 @@ fn definitions_normalize_attributes() {
             "`t.scale` needs the attribute `axes`, a list",
         ]
     );
+}
+
+/// Where windows are.
+#[derive(AttrGroup, Clone, Debug, PartialEq)]
+struct Windows<const RANK: usize> {
+    /// Their distance.
+    #[default(vec![1; RANK])]
+    strides: Vec<i64>,
+    #[flatten]
+    margins: Margins,
+    /// Whether a last one may be cut off.
+    #[default(false)]
+    #[key = "ceil-mode"]
+    ceil_mode: bool,
+}
+
+/// What is around them.
+#[derive(AttrGroup, Clone, Debug, PartialEq)]
+struct Margins {
+    /// How much.
+    padding: i64,
+}
+
+/// The greatest element of each window.
+#[derive(Op, Debug, PartialEq)]
+#[op(name = "t.greatest")]
+struct Greatest<V = ValueId> {
+    data: V,
+    #[default(0)]
+    least: i64,
+    #[flatten]
+    windows: Windows<2>,
+    #[default(None)]
+    out_dtype: Option<DType>,
+}
+
+#[test]
+fn the_attributes_of_a_group_stand_in_its_place() {
+    let def = <Greatest as Op>::info().def;
+    let names: Vec<&str> = def.attrs.iter().map(|field| field.name).collect();
+    assert_eq!(names, ["least", "strides", "padding", "ceil-mode", "out_dtype"]);
+    assert_eq!(def.attr("padding").map(|field| field.doc), Some("How much."));
+
+    let windows = Windows { strides: vec![1, 1], margins: Margins { padding: 0 }, ceil_mode: true };
+    let greatest = Greatest { data: 1, least: 0, windows, out_dtype: None };
+    let attrs = greatest.attrs();
+    assert_eq!(attrs.get("strides"), None, "the default of two axes is left out: {attrs:?}");
+    assert_eq!(attrs.entries().len(), 2, "{attrs:?}");
+    assert_eq!(Greatest::decode(&[1], attrs), Ok(greatest));
+
+    let error = Greatest::decode(&[1], AttrDict::empty()).unwrap_err();
+    assert_eq!(error, "`t.greatest` needs the attribute `padding`, an integer");
+    let error = Greatest::decode(&[1], attrs.with("padding", &"x".to_string())).unwrap_err();
+    assert_eq!(error, "attribute `padding` of `t.greatest` expects an integer");
 }
 
 /// Doubles every scale.

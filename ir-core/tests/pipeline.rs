@@ -129,7 +129,10 @@ fn registry() -> Registry {
     let mut registry = Registry::new();
     *registry.extension_mut() = CostsByName(Some(|_, name| match name {
         "snail{old}" => Ok(CostTable::new(100.0, 0.5, 16.0)),
-        _ => Err(Diagnostic::error("E9998", format!("no `{name}`")).help("take a snail").into()),
+        _ => {
+            let unknown = Diagnostic::error("E9998", format!("no `{name}`")).help("take a snail");
+            Err([unknown, Diagnostic::error("E9997", "nor another")].into_iter().collect())
+        }
     }));
     registry.pass::<Weigh>();
     registry.pass::<Grow>();
@@ -252,6 +255,9 @@ fn pipeline_errors_lie_where_they_are() {
         assert!(error[0].message.contains(message), "{text}: {}", error[0].message);
         assert!(error[0].help.as_deref().unwrap_or_default().contains(help), "{text}");
     }
+    let error = Pipeline::parse("pop,weigh{target=x}", &registry).unwrap_err();
+    let codes: Vec<&str> = error.iter().map(|found| found.code).collect();
+    assert_eq!(codes, ["E9998", "E9997"], "all that is wrong with a value");
     let error = Pipeline::parse("pop, stale", &registry).unwrap_err();
     assert_eq!(error[0].notes, ["pipeline `stale` stands for `grow,gone`"]);
 }

@@ -81,8 +81,9 @@ impl AlterOpLayout {
 
     fn conv2d(&self, f: &FuncMut<'_>, op: OpId, data: Option<&Change>) -> Option<Plan> {
         let conv: Conv2d = f.view(op)?;
-        let plain = conv.data_layout == "NCHW" && ["", "NCHW"].contains(&&*conv.out_layout);
-        if !plain || conv.kernel_layout != "OIHW" {
+        let told = &conv.convolution.kernel;
+        let plain = told.data_layout == "NCHW" && ["", "NCHW"].contains(&&*told.out_layout);
+        if !plain || told.kernel_layout != "OIHW" {
             return None;
         }
         let extents = |value: ValueId| {
@@ -93,7 +94,7 @@ impl AlterOpLayout {
         let inputs = channels(conv.data)?;
         let outputs = channels(f.body.result(op, 0))?;
         let kernels = extents(conv.weight)?;
-        let groups = conv.groups;
+        let groups = told.groups;
         // The block that the data is in already serves as well as another.
         let own = data.filter(|change| change.from.names() == "NCHW").map(|x| x.to.block('C'));
         let own = |channels: i64| own.filter(|block| *block > 1 && channels % block == 0);

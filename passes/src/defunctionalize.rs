@@ -77,14 +77,14 @@ impl ModulePass for Defunctionalize {
             .map(|(name, _)| *name)
             .collect();
         for name in &functions {
-            let Some(item) = module.items.get_mut(name) else { continue };
+            let item = module.items.get_mut(name).expect("no function was taken away");
             let base = item.signature.span;
             let Some(body) = item.body_mut() else { continue };
             conversion.convert(body, base)?;
         }
         // Types come last: until here a function's type tells which data type it belongs to.
         for name in &functions {
-            let Some(item) = module.items.get_mut(name) else { continue };
+            let item = module.items.get_mut(name).expect("no function was taken away");
             item.signature.ty = conversion.signature(item.signature.ty)?;
             let Some(body) = &item.body else { continue };
             if conversion.changes(body)
@@ -309,7 +309,7 @@ impl Conversion {
     fn application(&mut self, body: &mut Body, op: OpId, ty: Type) -> PassResult {
         let apply = self.closure(ty)?.apply;
         let args: Vec<ValueId> = body.operands(op).collect();
-        let Some(function) = ty.as_function() else { return Ok(()) };
+        let function = ty.as_function().expect("closures are of function types");
         let params = std::iter::once(ty).chain(function.params.iter().copied());
         let apply_ty = Type::function(params, function.result);
         let (loc, value) = (body.loc(op), body.result(op, 0));
@@ -353,7 +353,7 @@ impl Conversion {
     }
 
     fn declaration(&mut self, item: &mut Item) -> PassResult {
-        let Some(mut adt) = AdtDecl::from_attrs(item.signature.attrs) else { return Ok(()) };
+        let mut adt = AdtDecl::from_attrs(item.signature.attrs).expect("data types are declared");
         for field in adt.constructors.iter_mut().flat_map(|c| &mut c.fields) {
             if types::has_function(*field) {
                 *field = self.ty(*field).map_err(|error| error.at(item.signature.span))?;
@@ -371,7 +371,7 @@ impl Conversion {
             index += 1;
             let (ty, name, apply) = (*ty, closure.name, closure.apply);
             let arms = std::mem::take(&mut closure.arms);
-            let Some(function) = ty.as_function() else { continue };
+            let function = ty.as_function().expect("closures are of function types");
             let mut adt = AdtDecl::default();
             let mut body = Body::new();
             let entry = body.entry();

@@ -126,7 +126,7 @@ fn make_static(f: &mut FuncMut<'_>, op: OpId) -> Result<OpId, Diagnostics> {
         let loc = f.body.loc(op).by_pass("dynamic-to-static");
         let value = f.build_named(InsertPoint::Before(op), loc, name, &operands, attrs)?;
         emit::replace(f, op, value);
-        return Ok(f.body.defining_op(value).unwrap_or(op));
+        return Ok(f.body.defining_op(value).expect("an operation was built"));
     }
     if f.body.result_count(op) == 1 && !f.body.has_regions(op) {
         let value = f.body.result(op, 0);

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -160,12 +161,13 @@ fn pipe(
     timeout: Duration,
 ) -> (Result<Vec<u8>, Failure>, Option<String>) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
+    let program = match command.spawn() {
+        Ok(child) => Running::new(child),
         Err(error) => return (Err(Failure::System(error)), None),
     };
-    let stderr = child.stderr.take().map(|stream| read_on(stream, MOST_SHOWN as u64));
-    let output = answer(&mut child, input, timeout);
+    let stderr = program.child().stderr.take();
+    let stderr = stderr.map(|stream| read_on(stream, MOST_SHOWN as u64));
+    let output = answer(&program, input, timeout);
     let said = stderr.and_then(|stream| stream.recv_timeout(REST).ok()).unwrap_or_default();
     let said = String::from_utf8_lossy(&said).trim_end().to_string();
     (output, (!said.is_empty()).then_some(said))
@@ -175,13 +177,17 @@ fn pipe(
 const REST: Duration = Duration::from_secs(1);
 
 /// What a program writes to its standard output.
-fn answer(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Failure> {
-    if let Some(mut stdin) = child.stdin.take() {
+fn answer(program: &Running, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Failure> {
+    let (stdin, stdout) = {
+        let mut child = program.child();
+        (child.stdin.take(), child.stdout.take())
+    };
+    if let Some(mut stdin) = stdin {
         // A program may answer without reading all, which is no error.
         thread::spawn(move || stdin.write_all(&input));
     }
-    let stdout = child.stdout.take().map(|stream| read_on(stream, MOST_OUTPUT + 1));
-    let status = wait(child, timeout)?;
+    let stdout = stdout.map(|stream| read_on(stream, MOST_OUTPUT + 1));
+    let status = wait(program, timeout)?;
     if !status.success() {
         return Err(Failure::Status(status));
     }
@@ -210,20 +216,61 @@ fn read_on(stream: impl Read + Send + 'static, limit: u64) -> std::sync::mpsc::R
 }
 
 /// Waits for a program, and stops it after `timeout`.
-fn wait(child: &mut Child, timeout: Duration) -> Result<ExitStatus, Failure> {
+fn wait(program: &Running, timeout: Duration) -> Result<ExitStatus, Failure> {
     let start = Instant::now();
     let mut pause = Duration::from_micros(100);
     loop {
-        match child.try_wait().map_err(Failure::System)? {
+        let status = program.child().try_wait().map_err(Failure::System)?;
+        match status {
             Some(status) => return Ok(status),
             None if start.elapsed() >= timeout => {
-                // It may have ended in between.
-                let _ = child.kill();
-                let _ = child.wait();
+                stop(&mut program.child());
                 return Err(Failure::Timeout(timeout.as_secs()));
             }
             None => thread::sleep(pause),
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// The programs that passes wait for.
+static RUNNING: Mutex<Vec<Arc<Mutex<Child>>>> = Mutex::new(Vec::new());
+
+/// A program that a pass waits for, as long as this lives.
+struct Running(Arc<Mutex<Child>>);
+
+impl Running {
+    fn new(child: Child) -> Running {
+        let child = Arc::new(Mutex::new(child));
+        running().push(child.clone());
+        Running(child)
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        running().retain(|child| !Arc::ptr_eq(child, &self.0));
+    }
+}
+
+fn running() -> MutexGuard<'static, Vec<Arc<Mutex<Child>>>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stops the programs that passes of this process wait for: for a process that ends before its passes
+/// do.
+pub fn stop_programs() {
+    for child in running().drain(..) {
+        stop(&mut child.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn stop(child: &mut Child) {
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
 }

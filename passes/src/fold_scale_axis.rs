@@ -446,6 +446,7 @@ fn fold_backward(
     scale: &Scale,
     nodes: Vec<(OpId, Role)>,
 ) -> Result<ValueId, Diagnostics> {
+    // What carries the factor is made before what uses it.
     let mut made: FxHashMap<ValueId, ValueId> = FxHashMap::default();
     let mut emit = Emit::before(f, product, "backward-fold-scale-axis");
     let factor = squeezed(&mut emit, scale)?;
@@ -456,7 +457,7 @@ fn fold_backward(
                 let rank = rank_of(emit.f, operands[1]);
                 operands[1] = scaled(&mut emit, operands[1], factor, rank, axis)?;
             }
-            Role::Through => operands[0] = made.get(&operands[0]).copied().unwrap_or(operands[0]),
+            Role::Through => operands[0] = made[&operands[0]],
             Role::Sum(carries) => {
                 let rank = rank_of(emit.f, emit.f.body.result(op, 0));
                 for index in [0, 1] {
@@ -470,7 +471,7 @@ fn fold_backward(
         let value = emit.again(op, &operands)?;
         made.insert(emit.f.body.result(op, 0), value);
     }
-    Ok(made.get(&data).copied().unwrap_or(data))
+    Ok(made[&data])
 }
 
 /// The operations to make again so that nothing needs the factor of `product`, in program order;
@@ -525,6 +526,7 @@ fn fold_forward(
     nodes: Vec<(OpId, Role)>,
 ) -> Result<(), Diagnostics> {
     const PASS: &str = "forward-fold-scale-axis";
+    // What carries the factor is made before what uses it.
     let mut made: FxHashMap<ValueId, ValueId> = FxHashMap::default();
     made.insert(f.body.result(product, 0), data);
     let factor = squeezed(&mut Emit::before(f, product, PASS), scale)?;
@@ -537,13 +539,12 @@ fn fold_forward(
             Role::Layer(axis) => {
                 let rank = rank_of(emit.f, operands[1]);
                 operands[1] = scaled(&mut emit, operands[1], factor, rank, axis)?;
-                operands[0] = made.get(&operands[0]).copied().unwrap_or(operands[0]);
+                operands[0] = made[&operands[0]];
             }
-            Role::Through => operands[0] = made.get(&operands[0]).copied().unwrap_or(operands[0]),
+            Role::Through => operands[0] = made[&operands[0]],
             Role::Sum(carries) => {
                 let carried = usize::from(carries[1]);
-                operands[carried] =
-                    made.get(&operands[carried]).copied().unwrap_or(operands[carried]);
+                operands[carried] = made[&operands[carried]];
                 let rhs = spread(&mut emit, factor, rank, scale.axis)?;
                 operands[1 - carried] = emit.op(&Divide { lhs: operands[1 - carried], rhs })?;
             }

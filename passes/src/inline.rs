@@ -238,6 +238,9 @@ fn recursive_functions(references: &[Vec<usize>]) -> Vec<bool> {
     recursive
 }
 
+/// Why the block of a function has a value.
+const YIELDS: &str = "the block of a function ends with its value";
+
 /// Replaces the call `op` by the operations of `source`, an item that starts at `base`. Whether it
 /// could: not where the number of arguments is another.
 fn inline(
@@ -248,7 +251,7 @@ fn inline(
     signatures: &Signatures,
 ) -> bool {
     let entry = source.entry();
-    let Some(result) = yielded(source, entry) else { return false };
+    let result = yielded(source, entry).expect(YIELDS);
     splice(body, op, source.block_args(entry), result, signatures, |body, map| {
         for inner in source.block_ops(entry) {
             if Some(inner) != source.last_op(entry) {
@@ -281,7 +284,7 @@ fn move_local(body: &mut Body, op: OpId, function: OpId) -> (bool, Vec<OpId>) {
         let argument = body.operand(op, index + 1);
         body.replace_all_uses(param, argument);
     }
-    let Some(result) = yielded(body, block) else { return (false, vec![]) };
+    let result = yielded(body, block).expect(YIELDS);
     body.erase(end);
     body.move_block_ops(block, InsertPoint::Before(op));
     finish(body, op, result);
@@ -292,7 +295,7 @@ fn move_local(body: &mut Body, op: OpId, function: OpId) -> (bool, Vec<OpId>) {
 fn copy_local(body: &mut Body, op: OpId, function: OpId, signatures: &Signatures) -> bool {
     let block = body.region_block(function, 0);
     let params = body.block_args(block).to_vec();
-    let Some(result) = yielded(body, block) else { return false };
+    let result = yielded(body, block).expect(YIELDS);
     splice(body, op, &params, result, signatures, |body, map| {
         let inner: Vec<OpId> = body.block_ops(block).collect();
         for inner in inner.iter().take(inner.len() - 1) {

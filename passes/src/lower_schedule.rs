@@ -69,7 +69,8 @@ impl ModulePass for LowerSchedule {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         let mut schedules: IndexMap<Symbol, Symbol, FxBuildHasher> = IndexMap::default();
         for (name, item) in module.items.iter().filter(|(_, item)| item.signature.op == SCHEDULE) {
-            let Some(function) = item.signature.attrs.value::<Symbol>(FUNCTION) else { continue };
+            let function = item.signature.attrs.value::<Symbol>(FUNCTION);
+            let function = function.expect("a verified schedule names its function");
             if let Some(first) = schedules.insert(function, *name) {
                 let message = format!("`@{function}` has two schedules, `@{first}` and `@{name}`");
                 let first = module.get(first).and_then(|item| item.signature.span);

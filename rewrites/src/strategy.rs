@@ -155,7 +155,8 @@ impl Prepared {
 
     /// How the best program is found.
     pub fn extraction(&self) -> &'static extraction::Strategy {
-        extraction::strategy(self.strategy.extract).unwrap_or(&STRATEGIES[0])
+        extraction::strategy(self.strategy.extract)
+            .expect("what was read is one of those there are")
     }
 }
 

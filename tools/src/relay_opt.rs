@@ -58,7 +58,12 @@ pub(crate) fn main_loaded(registry: &Registry, args: &[String], io: &mut Io<'_>)
 /// Runs relay-opt on the arguments and streams of this process, with what `registry` holds. The
 /// whole `main` of a tool of one's own.
 pub fn run_process(registry: &Registry) -> ExitCode {
-    process::run_process(|args, io| main_with(registry, args, io))
+    process::run_process(|args, io| {
+        let status = main_with(registry, args, io);
+        // A thread whose time was over may still wait for one.
+        passes::exec::stop_programs();
+        status
+    })
 }
 
 /// Runs relay-opt over `registry` within this process, as from the folder `directory`, with `stdin`

@@ -81,7 +81,15 @@ fn zsh_completes() {
         return;
     }
     let folder = folder("zsh", "_relay-opt");
-    let typed: String = LINES.iter().map(|(line, _)| format!("{line}\n")).collect();
+    // In zsh, a brace opens alternatives, of which each is a word of its own.
+    let braces = [
+        ("relay-opt --pass fuse{stra", "fuse{strategy"),
+        ("relay-opt --pass cse,fuse{stra", "cse\\,fuse{strategy"),
+        ("relay-opt --pass=fuse{stra", "--pass=fuse{strategy"),
+        ("relay-opt --target c{is", "c{isa"),
+    ];
+    let lines: Vec<(&str, &str)> = LINES.iter().copied().chain(braces).collect();
+    let typed: String = lines.iter().map(|(line, _)| format!("{line}\n")).collect();
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shells/drive.zsh");
     let mut zsh = Command::new("zsh");
     zsh.arg("-f").arg(driver).arg(&folder);
@@ -94,7 +102,7 @@ fn zsh_completes() {
         let quote = if last.starts_with('\'') { "'" } else { "" };
         format!("{before} {quote}{wanted}")
     };
-    assert_eq!(became, LINES.iter().map(whole).collect::<Vec<_>>());
+    assert_eq!(became, lines.iter().map(whole).collect::<Vec<_>>());
 }
 
 /// What bash offers after `words`.

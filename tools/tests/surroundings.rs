@@ -383,6 +383,25 @@ fn a_pipe_as_an_input_is_refused() {
         let plugin = ["model.relay", "--load-plugin", "pipe.npz"];
         refused(&mut place.relay_opt(&plugin), &["E0740", "it is no regular file"]);
     }
+    // Opened, it would be waited for until somebody writes to it.
+    let made = Command::new("mkfifo").arg(place.0.join("pipe.onnx")).status();
+    if made.is_ok_and(|status| status.success()) {
+        for command in [&["pipe.onnx"][..], &["import", "pipe.onnx"], &["run", "pipe.onnx"]] {
+            refused(&mut place.relay_opt(command), &["E0800", "it is no regular file"]);
+        }
+    }
+}
+
+#[test]
+fn a_program_ends_with_the_process_whose_pass_waits_for_it() {
+    let place = Place::new("left-behind");
+    fs::write(place.0.join("wait.sh"), "echo $$ > pid\nexec sleep 60\n").unwrap();
+    let args = ["model.relay", "--pass", "exec{cmd=\"sh wait.sh\"}", "--pass-time-limit", "0.5"];
+    let (status, _, err) = ran(&mut place.relay_opt(&args));
+    assert!(status == Some(3) && err.contains("E0715"), "{err}");
+    let id = fs::read_to_string(place.0.join("pid")).unwrap();
+    let probe = Command::new("kill").args(["-0", id.trim()]).output().unwrap();
+    assert!(!probe.status.success(), "process {id} is still there");
 }
 
 #[test]

@@ -11,13 +11,15 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use super::FusionPattern::{Broadcast, Elementwise, Injective, Opaque, OutFusable};
 use super::attributes::{Integers, keywords};
 use super::elements::{self, Shape};
-use super::image::{Method, Resize, Rounding, Transformation, spatial_axes};
+use super::image::{
+    Method, Resize, Rounding, Sampling, Transformation, infer_resized, spatial_axes,
+};
 use super::index::slice::{SliceMode, slice_specs, sliced_dims, sliced_offsets};
 use super::relation::{self, Dims};
 use super::shape::{
     evaluate_broadcast, evaluate_tile, expect_broadcasts_to, expect_new_axes, reshaped_dims,
 };
-use super::sort::{TopKResult, evaluate_top_k, infer_top_k};
+use super::sort::{Ranking, evaluate_top_k, infer_top_k};
 use super::{Fill, ReshapeOnly, create};
 use crate::work::nothing;
 
@@ -356,11 +358,11 @@ fn evaluate_strided_slice(op: &StridedSlice<Value>, cx: &EvalCx<'_>) -> Result<V
     infer = |op: TopK<Type>, cx: &mut InferCx<'_>| {
         relation::expect_integers(cx.tensor(1)?)?;
         let k = constant_scalar(cx, 1).map_or(Dim::Any, Dim::Known);
-        infer_top_k(cx, Some(k), op.axis, op.ret_type, op.dtype)
+        infer_top_k(cx, Some(k), &op.ranking)
     },
     hooks(Opaque, Evaluate(|cx| {
         let (op, k) = (cx.fields::<TopK<Value>>()?, scalar(cx, 1)?.as_i64());
-        evaluate_top_k(cx.tensor(0)?, Some(k), op.axis, op.ret_type, op.is_ascend, op.dtype)
+        evaluate_top_k(cx.tensor(0)?, Some(k), &op.ranking)
     }))
 )]
 pub struct TopK<V = ValueId> {
@@ -368,18 +370,9 @@ pub struct TopK<V = ValueId> {
     pub data: V,
     /// How many, an integer scalar; less than 1 means all, and so does more than there are.
     pub k: V,
-    /// The axis; negative ones count from the back.
-    #[default(-1)]
-    pub axis: i64,
-    /// What to return: "both", "values" or "indices".
-    #[default(TopKResult::Both)]
-    pub ret_type: TopKResult,
-    /// Whether the least elements are wanted.
-    #[default(false)]
-    pub is_ascend: bool,
-    /// Element type of the places.
-    #[default(DType::INT32)]
-    pub dtype: DType,
+    /// Which elements, and what of them.
+    #[flatten]
+    pub ranking: Ranking,
 }
 
 /// `one_hot` with a depth computed at run time.
@@ -429,12 +422,13 @@ pub struct OneHot<V = ValueId> {
         if size.len() != 2 {
             return Err(Stop::Error(format!("expected a size of 2 extents, found {}", size.len())));
         }
-        op.resize(vec![]).infer(cx, &size, op.out_dtype)
+        infer_resized(cx, &op.layout, &size, op.out_dtype)
     },
     hooks(Injective, Evaluate(|cx| {
         let op = cx.fields::<Resize2d<Value>>()?;
         let (size, roi) = (cx.tensor(1)?.to_i64(), cx.tensor(2)?.to_f64());
-        op.resize(roi).evaluate(cx.tensor(0)?, &size, op.out_dtype)
+        let resize = Resize { layout: &op.layout, sampling: op.sampling, roi: &roi };
+        resize.evaluate(cx.tensor(0)?, &size, op.out_dtype)
     }))
 )]
 pub struct Resize2d<V = ValueId> {
@@ -447,42 +441,12 @@ pub struct Resize2d<V = ValueId> {
     /// The order of the axes.
     #[default("NCHW".to_string())]
     pub layout: String,
-    /// "nearest_neighbor", "linear" or "cubic".
-    #[default(Method::Linear)]
-    pub method: Method,
-    /// Where a pixel of the result stands on the source.
-    #[default(Transformation::HalfPixel)]
-    pub coordinate_transformation_mode: Transformation,
-    /// Which pixel is the nearest.
-    #[default(Rounding::Round)]
-    pub rounding_method: Rounding,
-    /// The parameter of cubic convolution.
-    #[default(-0.5)]
-    pub cubic_alpha: f64,
-    /// Whether cubic convolution leaves out pixels past an edge.
-    #[default(0)]
-    pub cubic_exclude: i64,
-    /// Pixels outside of the image with "tf_crop_and_resize".
-    #[default(0.0)]
-    pub extrapolation_value: f64,
+    /// How a pixel of the result is made.
+    #[flatten]
+    pub sampling: Sampling,
     /// Element type of the result; none means that of `data`.
     #[default(None)]
     pub out_dtype: Option<DType>,
-}
-
-impl<V> Resize2d<V> {
-    fn resize(&self, roi: Vec<f64>) -> Resize {
-        Resize {
-            layout: self.layout.clone(),
-            method: self.method,
-            transformation: self.coordinate_transformation_mode,
-            rounding: self.rounding_method,
-            cubic_alpha: self.cubic_alpha,
-            cubic_exclude: self.cubic_exclude != 0,
-            extrapolation_value: self.extrapolation_value,
-            roi,
-        }
-    }
 }
 
 keywords! {
@@ -500,21 +464,20 @@ keywords! {
 }
 
 impl UpsamplingMethod {
-    fn resize(self, layout: &str, transformation: Transformation) -> Resize {
-        Resize {
-            layout: layout.to_string(),
+    fn resize(self, layout: &str, transformation: Transformation) -> Resize<'_> {
+        let sampling = Sampling {
             method: match self {
                 UpsamplingMethod::Nearest => Method::Nearest,
                 UpsamplingMethod::Bilinear | UpsamplingMethod::Trilinear => Method::Linear,
                 UpsamplingMethod::Bicubic => Method::Cubic,
             },
-            transformation,
-            rounding: Rounding::Usual,
+            coordinate_transformation_mode: transformation,
+            rounding_method: Rounding::Usual,
             cubic_alpha: -0.5,
-            cubic_exclude: false,
+            cubic_exclude: 0,
             extrapolation_value: 0.0,
-            roi: vec![],
-        }
+        };
+        Resize { layout, sampling, roi: &[] }
     }
 }
 
@@ -697,7 +660,7 @@ fn evaluate_pad(op: &Pad<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
             let place = number / result_strides[axis] as usize % shape[axis] as usize;
             at = at.zip(source[place]).map(|(at, place)| at + place as isize * strides[axis]);
         }
-        at.and_then(|at| data.element(at as usize)).unwrap_or(value)
+        at.map_or(value, |at| data.element(at as usize).expect(elements::WITHIN))
     });
     Ok(TensorData::from_scalars(data.dtype(), &shape, values)?.into())
 }

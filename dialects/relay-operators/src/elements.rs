@@ -16,6 +16,9 @@ pub use relay::interpreter::{Shape, shape_of};
 /// The most elements that an evaluator makes. It guards against shapes that no machine holds.
 pub const MAX_ELEMENTS: usize = 1 << 31;
 
+/// Why an element that an offset names is there.
+pub(crate) const WITHIN: &str = "offsets are within the shape that they were made for";
+
 /// The number of elements of a shape. Errors on negative extents, absurd sizes, and where there is no
 /// memory for them.
 pub fn count(shape: &[i64]) -> Result<usize, EvalError> {
@@ -292,7 +295,6 @@ pub fn zip(
     mut f: impl FnMut(Scalar, Scalar) -> Result<Scalar, EvalError>,
 ) -> Result<Value, EvalError> {
     let (lhs, rhs) = (cx.tensor(0)?, cx.tensor(1)?);
-    let zero = Scalar::Int(0);
     if lhs.shape() == rhs.shape() {
         let values: Result<Vec<Scalar>, EvalError> =
             lhs.elements().zip(rhs.elements()).map(|(a, b)| f(a, b)).collect();
@@ -303,7 +305,10 @@ pub fn zip(
     let rhs_at = Offsets::broadcast(rhs.shape(), &shape)?;
     let values: Result<Vec<Scalar>, EvalError> = lhs_at
         .zip(rhs_at)
-        .map(|(i, j)| f(lhs.element(i).unwrap_or(zero), rhs.element(j).unwrap_or(zero)))
+        .map(|(i, j)| {
+            let element = |tensor: &TensorData, at| tensor.element(at).expect(WITHIN);
+            f(element(lhs, i), element(rhs, j))
+        })
         .collect();
     Ok(TensorData::from_scalars(dtype, &shape, values?)?.into())
 }

@@ -1,6 +1,8 @@
 //! Image operators: `image.resize2d` ….
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    AttrGroup, DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
+};
 use relay::define::{Define, DefineCx, Defined, Operand, Tap, resampled};
 use relay::interpreter::{EvalError, Evaluate, Value};
 
@@ -61,16 +63,35 @@ keywords! {
     }
 }
 
+/// How a pixel of a resized image is made.
+#[derive(AttrGroup, Clone, Copy, Debug)]
+pub struct Sampling {
+    /// "nearest_neighbor", "linear" or "cubic".
+    #[default(Method::Linear)]
+    pub method: Method,
+    /// Where a pixel of the result stands on the source.
+    #[default(Transformation::HalfPixel)]
+    pub coordinate_transformation_mode: Transformation,
+    /// Which pixel is the nearest.
+    #[default(Rounding::Round)]
+    pub rounding_method: Rounding,
+    /// The parameter of cubic convolution.
+    #[default(-0.5)]
+    pub cubic_alpha: f64,
+    /// Whether cubic convolution leaves out pixels past an edge.
+    #[default(0)]
+    pub cubic_exclude: i64,
+    /// Pixels outside of the image with "tf_crop_and_resize".
+    #[default(0.0)]
+    pub extrapolation_value: f64,
+}
+
 /// What the resizing operators have in common.
-pub(super) struct Resize {
-    pub(super) layout: String,
-    pub(super) method: Method,
-    pub(super) transformation: Transformation,
-    pub(super) rounding: Rounding,
-    pub(super) cubic_alpha: f64,
-    pub(super) cubic_exclude: bool,
-    pub(super) extrapolation_value: f64,
-    pub(super) roi: Vec<f64>,
+pub(super) struct Resize<'a> {
+    pub(super) layout: &'a str,
+    pub(super) sampling: Sampling,
+    /// The region of interest: begins, then ends, of all spatial axes.
+    pub(super) roi: &'a [f64],
 }
 
 /// The axes of a layout such as `NCHW` that stand for space, in the order depth, height, width.
@@ -92,26 +113,33 @@ pub(super) fn spatial_axes(layout: &str, count: usize, rank: usize) -> Result<Ve
 /// region of interest.
 type Taps = Vec<(usize, f64)>;
 
-impl Resize {
-    /// The shape with `size` on the spatial axes.
-    pub(super) fn infer(
-        &self,
-        cx: &InferCx<'_>,
-        size: &[Dim],
-        out_dtype: Option<DType>,
-    ) -> Result<Type, Stop> {
-        let data = cx.tensor(0)?;
-        let axes = spatial_axes(&self.layout, size.len(), data.rank())?;
-        let mut shape: Dims = data.shape.clone();
-        for (&axis, &extent) in axes.iter().zip(size) {
-            if extent.known().is_some_and(|n| n < 1) {
-                return Err(Stop::Error(format!("expected sizes of at least 1, found {extent}")));
-            }
-            shape[axis] = extent;
+/// The shape with `size` on the spatial axes.
+pub(super) fn infer_resized(
+    cx: &InferCx<'_>,
+    layout: &str,
+    size: &[Dim],
+    out_dtype: Option<DType>,
+) -> Result<Type, Stop> {
+    let data = cx.tensor(0)?;
+    let axes = spatial_axes(layout, size.len(), data.rank())?;
+    let mut shape: Dims = data.shape.clone();
+    for (&axis, &extent) in axes.iter().zip(size) {
+        if extent.known().is_some_and(|n| n < 1) {
+            return Err(Stop::Error(format!("expected sizes of at least 1, found {extent}")));
         }
-        Ok(Type::tensor(shape, out_dtype.unwrap_or(data.dtype)))
+        shape[axis] = extent;
     }
+    Ok(Type::tensor(shape, out_dtype.unwrap_or(data.dtype)))
+}
 
+impl Sampling {
+    /// Whether cubic convolution leaves out pixels past an edge.
+    fn excludes(&self) -> bool {
+        self.cubic_exclude != 0
+    }
+}
+
+impl Resize<'_> {
     /// `data` resized to `size` on the spatial axes. Weights are computed in `f64`; integers round
     /// to nearest. The nearest pixels stay as they are.
     pub(super) fn evaluate(
@@ -121,7 +149,7 @@ impl Resize {
         out_dtype: Option<DType>,
     ) -> Result<Value, EvalError> {
         let dtype = out_dtype.unwrap_or(data.dtype());
-        let axes = spatial_axes(&self.layout, size.len(), data.rank())?;
+        let axes = spatial_axes(self.layout, size.len(), data.rank())?;
         let mut resized_shape = data.shape().to_vec();
         for (&axis, &wanted) in axes.iter().zip(size) {
             resized_shape[axis] = wanted;
@@ -129,7 +157,7 @@ impl Resize {
         elements::count(&resized_shape)?;
         let from = data.dtype();
         // Nothing is computed with the nearest pixels, so that their places are resized.
-        let picks = self.method == Method::Nearest && from == dtype;
+        let picks = self.sampling.method == Method::Nearest && from == dtype;
         let mut values: Vec<f64> = match picks {
             true => (0..data.len()).map(|place| place as f64).collect(),
             false => data.elements().map(|v| elements::real(v, from)).collect(),
@@ -168,7 +196,7 @@ impl Resize {
         }
         let values = values.into_iter().zip(outside).map(|(value, outside)| {
             let pixel = if picks && !outside { data.element(value as usize) } else { None };
-            let value = if outside { self.extrapolation_value } else { value };
+            let value = if outside { self.sampling.extrapolation_value } else { value };
             pixel.unwrap_or(Scalar::Float(if dtype.is_float() { value } else { value.round() }))
         });
         Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
@@ -177,13 +205,13 @@ impl Resize {
     /// As [`evaluate`](Resize::evaluate), as tensor expressions.
     fn define(&self, cx: &mut DefineCx<'_>, size: &[i64]) -> Defined {
         let (data, (_, dtype)) = (cx.tensor(0)?, cx.result()?);
-        let axes = spatial_axes(&self.layout, size.len(), data.shape.len())?;
+        let axes = spatial_axes(self.layout, size.len(), data.shape.len())?;
         let mut regions = Vec::new();
         for number in 0..axes.len() {
             regions.push(self.region(number, size.len())?);
         }
         let real = match data.dtype {
-            from if from == dtype && self.method == Method::Nearest => dtype,
+            from if from == dtype && self.sampling.method == Method::Nearest => dtype,
             from if from.is_float() && from.bits() <= 32 => DType::FLOAT32,
             _ => DType::FLOAT64,
         };
@@ -192,7 +220,7 @@ impl Resize {
             for (number, &axis) in axes.iter().enumerate() {
                 let extents = (data.shape[axis], size[number]);
                 let place = self.define_place(e, i[axis], extents, regions[number]);
-                if self.transformation == Transformation::TfCropAndResize {
+                if self.sampling.coordinate_transformation_mode == Transformation::TfCropAndResize {
                     let last = (e.number(DType::FLOAT64, 0.0), real_of(e, extents.0 - 1));
                     let (after, before) = (e.ge(place, last.0), e.le(place, last.1));
                     let here = e.and(after, before);
@@ -214,7 +242,7 @@ impl Resize {
             let value = e.cast(value, dtype);
             match inside {
                 Some(inside) => {
-                    let outside = self.extrapolation_value;
+                    let outside = self.sampling.extrapolation_value;
                     let outside = if dtype.is_float() { outside } else { outside.round() };
                     let outside = e.number(dtype, outside);
                     e.select(inside, value, outside)
@@ -241,7 +269,7 @@ impl Resize {
             e.div(product, n)
         };
         let half = number(e, 0.5);
-        match self.transformation {
+        match self.sampling.coordinate_transformation_mode {
             Transformation::AlignCorners | Transformation::PytorchHalfPixel if wanted <= 1 => {
                 number(e, 0.0)
             }
@@ -278,10 +306,13 @@ impl Resize {
             let x = e.min(x, most);
             e.cast(x, DType::INT64)
         };
-        if self.method == Method::Nearest {
+        if self.sampling.method == Method::Nearest {
             const SLACK: f64 = 1e-5;
-            let (summand, op) = match self.rounding {
-                Rounding::Usual if self.transformation == Transformation::AlignCorners => {
+            let (summand, op) = match self.sampling.rounding_method {
+                Rounding::Usual
+                    if self.sampling.coordinate_transformation_mode
+                        == Transformation::AlignCorners =>
+                {
                     (0.0, ScalarOp::Round)
                 }
                 Rounding::Round => (0.0, ScalarOp::Round),
@@ -297,7 +328,7 @@ impl Resize {
         }
         let low = e.scalar(ScalarOp::Floor, &[place]);
         let one = number(e, 1.0);
-        if self.method == Method::Linear {
+        if self.sampling.method == Method::Linear {
             let (part, high) = (e.sub(place, low), e.add(low, one));
             let rest = e.sub(one, part);
             return vec![(pixel(e, low), Some(rest)), (pixel(e, high), Some(part))];
@@ -308,7 +339,7 @@ impl Resize {
             let x = e.add(low, step);
             let distance = e.sub(place, x);
             let mut weight = self.define_weight(e, distance);
-            if self.cubic_exclude {
+            if self.sampling.excludes() {
                 let (first, last) = (number(e, 0.0), real_of(e, extent - 1));
                 let (after, before) = (e.ge(x, first), e.le(x, last));
                 let kept = e.and(after, before);
@@ -316,7 +347,7 @@ impl Resize {
             }
             taps.push((pixel(e, x), Some(weight)));
         }
-        if self.cubic_exclude {
+        if self.sampling.excludes() {
             let weights = taps.iter().filter_map(|(_, weight)| *weight);
             let sum = weights.reduce(|a, b| e.add(a, b));
             for (_, weight) in &mut taps {
@@ -328,7 +359,7 @@ impl Resize {
 
     /// The weight of cubic convolution at `distance`.
     fn define_weight(&self, e: &mut Expression<'_>, distance: ValueId) -> ValueId {
-        let a = self.cubic_alpha;
+        let a = self.sampling.cubic_alpha;
         let number = |e: &mut Expression<'_>, value: f64| e.number(DType::FLOAT64, value);
         let d = e.scalar(ScalarOp::Abs, &[distance]);
         // Horner's scheme on the coefficients from the highest.
@@ -350,7 +381,7 @@ impl Resize {
 
     /// Begin and end of the region of interest on a spatial axis, as parts of the whole.
     fn region(&self, number: usize, count: usize) -> Result<(f64, f64), EvalError> {
-        if self.transformation != Transformation::TfCropAndResize {
+        if self.sampling.coordinate_transformation_mode != Transformation::TfCropAndResize {
             return Ok((0.0, 1.0));
         }
         match (self.roi.get(number), self.roi.get(number + count)) {
@@ -365,7 +396,7 @@ impl Resize {
 
     fn taps(&self, x: f64, extent: i64, wanted: i64, (begin, end): (f64, f64)) -> Taps {
         let (last, m, n) = ((extent - 1) as f64, extent as f64, wanted as f64);
-        let place = match self.transformation {
+        let place = match self.sampling.coordinate_transformation_mode {
             Transformation::HalfPixel => (x + 0.5) * m / n - 0.5,
             Transformation::AlignCorners if wanted > 1 => x * last / (n - 1.0),
             Transformation::AlignCorners => 0.0,
@@ -378,12 +409,13 @@ impl Resize {
             }
             Transformation::TfCropAndResize => 0.5 * (begin + end) * last,
         };
-        if self.transformation == Transformation::TfCropAndResize && !(0.0..=last).contains(&place)
+        if self.sampling.coordinate_transformation_mode == Transformation::TfCropAndResize
+            && !(0.0..=last).contains(&place)
         {
             return Taps::new();
         }
         let pixel = |x: f64| x.clamp(0.0, last.max(0.0)) as usize;
-        match self.method {
+        match self.sampling.method {
             Method::Nearest => vec![(pixel(self.nearest(place)), 1.0)],
             Method::Linear => {
                 let part = place - place.floor();
@@ -396,8 +428,12 @@ impl Resize {
     fn nearest(&self, place: f64) -> f64 {
         // A place that should be an integer may be off by rounding.
         const SLACK: f64 = 1e-5;
-        match self.rounding {
-            Rounding::Usual if self.transformation == Transformation::AlignCorners => place.round(),
+        match self.sampling.rounding_method {
+            Rounding::Usual
+                if self.sampling.coordinate_transformation_mode == Transformation::AlignCorners =>
+            {
+                place.round()
+            }
             Rounding::Round => place.round(),
             Rounding::RoundPreferFloor => (place - 0.5).ceil(),
             Rounding::RoundPreferCeil => (place + 0.5).floor(),
@@ -408,7 +444,7 @@ impl Resize {
 
     /// Cubic convolution (Keys 1981) with the parameter `cubic_alpha`.
     fn cubic_taps(&self, place: f64, last: f64, pixel: impl Fn(f64) -> usize) -> Taps {
-        let a = self.cubic_alpha;
+        let a = self.sampling.cubic_alpha;
         let weight = |distance: f64| {
             let d = distance.abs();
             match d {
@@ -420,10 +456,10 @@ impl Resize {
         let mut taps = Taps::new();
         for step in -1..=2 {
             let x = place.floor() + f64::from(step);
-            let kept = !self.cubic_exclude || (0.0..=last).contains(&x);
+            let kept = !self.sampling.excludes() || (0.0..=last).contains(&x);
             taps.push((pixel(x), if kept { weight(place - x) } else { 0.0 }));
         }
-        if self.cubic_exclude {
+        if self.sampling.excludes() {
             let sum: f64 = taps.iter().map(|(_, weight)| weight).sum();
             taps.iter_mut().for_each(|(_, weight)| *weight /= sum);
         }
@@ -445,7 +481,7 @@ macro_rules! resizes {
             infer = |op: $name<Type>, cx: &mut InferCx<'_>| {
                 let size = op.sizes()?;
                 let size: Dims = size.into_iter().map(Dim::Known).collect();
-                op.resize().infer(cx, &size, op.out_dtype)
+                infer_resized(cx, &op.layout, &size, op.out_dtype)
             },
             hooks(Injective, LayoutRule::Named { blocks: false }, Evaluate(|cx| {
                 let op = cx.fields::<$name<Value>>()?;
@@ -467,41 +503,18 @@ macro_rules! resizes {
             /// The order of the axes.
             #[default($layout.to_string())]
             pub layout: String,
-            /// "nearest_neighbor", "linear" or "cubic".
-            #[default(Method::Linear)]
-            pub method: Method,
-            /// Where a pixel of the result stands on the source.
-            #[default(Transformation::HalfPixel)]
-            pub coordinate_transformation_mode: Transformation,
-            /// Which pixel is the nearest.
-            #[default(Rounding::Round)]
-            pub rounding_method: Rounding,
-            /// The parameter of cubic convolution.
-            #[default(-0.5)]
-            pub cubic_alpha: f64,
-            /// Whether cubic convolution leaves out pixels past an edge.
-            #[default(0)]
-            pub cubic_exclude: i64,
-            /// Pixels outside of the image with "tf_crop_and_resize".
-            #[default(0.0)]
-            pub extrapolation_value: f64,
+            /// How a pixel of the result is made.
+            #[flatten]
+            pub sampling: Sampling,
             /// Element type of the result; none means that of `data`.
             #[default(None)]
             pub out_dtype: Option<DType>,
         }
 
         impl<V> $name<V> {
-            fn resize(&self) -> Resize {
-                Resize {
-                    layout: self.layout.clone(),
-                    method: self.method,
-                    transformation: self.coordinate_transformation_mode,
-                    rounding: self.rounding_method,
-                    cubic_alpha: self.cubic_alpha,
-                    cubic_exclude: self.cubic_exclude != 0,
-                    extrapolation_value: self.extrapolation_value,
-                    roi: self.roi.clone().unwrap_or_default(),
-                }
+            fn resize(&self) -> Resize<'_> {
+                let roi = self.roi.as_deref().unwrap_or_default();
+                Resize { layout: &self.layout, sampling: self.sampling, roi }
             }
 
             fn sizes(&self) -> Result<Vec<i64>, String> {

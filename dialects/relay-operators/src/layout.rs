@@ -14,6 +14,9 @@ use super::FusionPattern;
 /// The largest block of a layout.
 const MAX_BLOCK: i64 = 1 << 20;
 
+/// Why a layout has the axes that its indices are asked for.
+const COMPLETE: &str = "the type relation checked the axes of the layout";
+
 /// How the logical axes of a tensor lie in memory, written as in `NCHW`, `NCHW16c`, `OIHW4i8o`.
 ///
 /// An upper-case letter is an axis; a lower-case letter with a number is a block of the axis of
@@ -211,7 +214,7 @@ impl Layout {
                 return Ok(Dim::Known(block));
             }
             let index = order.chars().position(|name| name == axis.name);
-            let extent = index.and_then(|i| extents.get(i)).copied().unwrap_or(Dim::Any);
+            let extent = extents[index.expect(COMPLETE)];
             let block = self.block(axis.name);
             match extent {
                 Dim::Known(extent) if extent % block != 0 => Err(format!(
@@ -226,17 +229,8 @@ impl Layout {
 
     /// The logical indices, in `order`, of the element at indices `i` of a tensor of `shape` in
     /// this layout.
-    pub(crate) fn logical_indices(
-        &self,
-        e: &mut Expression<'_>,
-        order: &str,
-        shape: &[i64],
-        i: &[ValueId],
-    ) -> Vec<Index> {
-        let groups = self.digits(order).unwrap_or_else(|error| {
-            e.fail(error);
-            vec![]
-        });
+    pub(crate) fn logical_indices(&self, order: &str, shape: &[i64], i: &[ValueId]) -> Vec<Index> {
+        let groups = self.digits(order).expect(COMPLETE);
         let index = |group: &SmallVec<[usize; 2]>| {
             group.iter().fold(Index::default(), |index, &axis| {
                 index.then(&Index::new(i[axis], shape[axis]))
@@ -252,10 +246,7 @@ impl Layout {
         order: &str,
         logical: &[Index],
     ) -> Vec<ValueId> {
-        let groups = self.digits(order).unwrap_or_else(|error| {
-            e.fail(error);
-            vec![]
-        });
+        let groups = self.digits(order).expect(COMPLETE);
         let mut indices = vec![None; self.rank()];
         for (group, index) in groups.iter().zip(logical) {
             let mut divisor = 1i64;
@@ -265,7 +256,8 @@ impl Layout {
                 divisor = divisor.saturating_mul(extent);
             }
         }
-        indices.into_iter().flatten().collect()
+        let index = |index: Option<ValueId>| index.expect(COMPLETE);
+        indices.into_iter().map(index).collect()
     }
 
     /// Reorders `data` of `shape` in this layout to row-major order of the logical axes in
@@ -413,7 +405,7 @@ fn define_layout_transform(cx: &mut DefineCx<'_>) -> Defined {
     let (shape, _) = cx.result()?;
     relay::define::moved(cx, |e, i| {
         let order = source.names();
-        let logical = target.logical_indices(e, &order, &shape, i);
+        let logical = target.logical_indices(&order, &shape, i);
         source.physical_indices(e, &order, &logical)
     })
 }

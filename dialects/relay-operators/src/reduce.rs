@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 
 use ir_core::{
-    AttrDict, DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type, ValueId,
+    AttrDict, AttrGroup, DType, InferCx, Op, Registry, Scalar, SmallVec, Stop, TensorData, Type,
+    ValueId,
 };
 use relay::define::{
     Define, DefineCx, Defined, Index, Operand, Reduction, load_broadcast, nonzero, sums_of,
@@ -20,10 +21,17 @@ use super::shape::expect_broadcasts_to;
 use super::{LayoutRule, Rows};
 
 /// Which axes a reduction runs over and whether they stay.
-struct Axes {
-    axis: Option<Integers>,
-    keepdims: bool,
-    exclude: bool,
+#[derive(AttrGroup, Clone, Debug)]
+pub struct Axes {
+    /// The axes to reduce; none (or an empty list) reduces all.
+    #[default(None)]
+    pub axis: Option<Integers>,
+    /// Whether reduced axes stay, with extent 1.
+    #[default(false)]
+    pub keepdims: bool,
+    /// Whether the axes that are not in `axis` are reduced instead.
+    #[default(false)]
+    pub exclude: bool,
 }
 
 impl Axes {
@@ -76,7 +84,9 @@ impl Axes {
         let mut values = Vec::new();
         for _ in 0..elements::count(&shape)? {
             group.clear();
-            group.extend(offsets.by_ref().take(size).filter_map(|at| data.element(at)));
+            group.extend(
+                offsets.by_ref().take(size).map(|at| data.element(at).expect(elements::WITHIN)),
+            );
             values.push(f(&group)?);
         }
         Ok(TensorData::from_scalars(dtype, &shape, values)?.into())
@@ -94,34 +104,22 @@ macro_rules! reductions {
         #[derive(Op, Clone, Debug)]
         #[op(
             name = $text,
-            infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes().infer(cx, None),
+            infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.axes.infer(cx, None),
             hooks(Reduce, LayoutRule::Reduced, Rows(rows), Evaluate(|cx| {
                 let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
                 let dtype = data.dtype();
-                op.axes().evaluate(data, dtype, |group| $function(group, dtype))
+                op.axes.evaluate(data, dtype, |group| $function(group, dtype))
             }), Define(|cx| {
-                let reduction = cx.fields::<$name<Operand>>()?.axes().reduction(cx)?;
+                let reduction = cx.fields::<$name<Operand>>()?.axes.reduction(cx)?;
                 $define(cx, &reduction, Combiner::$combiner)
             }))
         )]
         pub struct $name<V = ValueId> {
             /// Any shape.
             pub data: V,
-            /// The axes to reduce; none (or an empty list) reduces all.
-            #[default(None)]
-            pub axis: Option<Integers>,
-            /// Whether reduced axes stay, with extent 1.
-            #[default(false)]
-            pub keepdims: bool,
-            /// Whether the axes that are not in `axis` are reduced instead.
-            #[default(false)]
-            pub exclude: bool,
-        }
-
-        impl<V> $name<V> {
-            fn axes(&self) -> Axes {
-                Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
-            }
+            /// Which axes are reduced.
+            #[flatten]
+            pub axes: Axes,
         }
     )* };
 }
@@ -425,24 +423,12 @@ pub struct Variance<V = ValueId> {
     /// The mean of `data` over the same axes, with reduced axes kept at extent 1, or of any shape
     /// that broadcasts to `data`.
     pub mean: V,
-    /// The axes to reduce; none (or an empty list) reduces all.
-    #[default(None)]
-    pub axis: Option<Integers>,
-    /// Whether reduced axes stay, with extent 1.
-    #[default(false)]
-    pub keepdims: bool,
-    /// Whether the axes that are not in `axis` are reduced instead.
-    #[default(false)]
-    pub exclude: bool,
+    /// Which axes are reduced.
+    #[flatten]
+    pub axes: Axes,
     /// Whether to divide by `n - 1`.
     #[default(false)]
     pub unbiased: bool,
-}
-
-impl<V> Variance<V> {
-    fn axes(&self) -> Axes {
-        Axes { axis: self.axis.clone(), keepdims: self.keepdims, exclude: self.exclude }
-    }
 }
 
 fn infer_variance(op: Variance<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
@@ -452,17 +438,17 @@ fn infer_variance(op: Variance<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop
         return Err(Stop::Error(format!("expected floats, found {}", data.dtype)));
     }
     expect_broadcasts_to(cx, &mean.shape, &data.shape)?;
-    op.axes().infer(cx, None)
+    op.axes.infer(cx, None)
 }
 
 fn evaluate_variance(op: &Variance<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
     let means = Offsets::broadcast(mean.shape(), data.shape())?;
     let squares: Vec<f64> = (data.elements().zip(means))
-        .map(|(v, at)| (v.as_f64() - mean.element(at).map_or(0.0, Scalar::as_f64)).powi(2))
+        .map(|(v, at)| (v.as_f64() - mean.element(at).expect(elements::WITHIN).as_f64()).powi(2))
         .collect();
     let squares = TensorData::from_f64(DType::FLOAT64, data.shape(), &squares)?;
-    op.axes().evaluate(&squares, data.dtype(), |group| {
+    op.axes.evaluate(&squares, data.dtype(), |group| {
         let count = group.len() as f64 - f64::from(u8::from(op.unbiased));
         Ok(Scalar::Float(group.iter().map(|v| v.as_f64()).sum::<f64>() / count))
     })
@@ -471,7 +457,7 @@ fn evaluate_variance(op: &Variance<Value>, cx: &EvalCx<'_>) -> Result<Value, Eva
 fn define_variance(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<Variance<Operand>>()?;
     let (data, mean) = (cx.tensor(0)?, cx.tensor(1)?);
-    let (reduction, name) = (op.axes().reduction(cx)?, cx.stage_of("sum"));
+    let (reduction, name) = (op.axes.reduction(cx)?, cx.stage_of("sum"));
     let (shape, real) = (data.shape.clone(), sums_of(data.dtype));
     let sum = reduction.stage(cx, &name, Combiner::Sum, &data, |e, i, x| {
         let mean = load_broadcast(e, &mean, i, &shape);

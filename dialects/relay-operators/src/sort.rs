@@ -4,7 +4,9 @@ mod scan;
 
 use std::cmp::Ordering;
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    AttrGroup, DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
+};
 use relay::define::{Define, DefineCx, Defined, Operand};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
@@ -370,35 +372,9 @@ keywords! {
     }
 }
 
-/// The `k` greatest elements along `axis` (the least with `is_ascend`), best first, and their
-/// places. Equal elements keep their order; NaN counts as the greatest.
-///
-/// Relay operator level 6.
-#[derive(Op, Clone, Debug)]
-#[op(
-    name = "relay.topk",
-    infer = |op: TopK<Type>, cx: &mut InferCx<'_>| {
-        infer_top_k(cx, op.k.map(Dim::Known), op.axis, op.ret_type, op.dtype)
-    },
-    hooks(Opaque, Evaluate(|cx| {
-        let op = cx.fields::<TopK<Value>>()?;
-        evaluate_top_k(cx.tensor(0)?, op.k, op.axis, op.ret_type, op.is_ascend, op.dtype)
-    }), Define(|cx| {
-        let op = cx.fields::<TopK<Operand>>()?;
-        let order = define_order(cx, op.axis, op.is_ascend)?;
-        Ok(match op.ret_type {
-            TopKResult::Both => vec![order.values(cx)?, order.places(cx, op.dtype)?],
-            TopKResult::Values => vec![order.values(cx)?],
-            TopKResult::Indices => vec![order.places(cx, op.dtype)?],
-        })
-    }))
-)]
-pub struct TopK<V = ValueId> {
-    /// Rank at least 1.
-    pub data: V,
-    /// How many; less than 1 means all, and so does more than there are.
-    #[default(Some(1))]
-    pub k: Option<i64>,
+/// Which elements `topk` wants, and what of them.
+#[derive(AttrGroup, Clone, Copy, Debug)]
+pub struct Ranking {
     /// The axis; negative ones count from the back.
     #[default(-1)]
     pub axis: i64,
@@ -413,15 +389,47 @@ pub struct TopK<V = ValueId> {
     pub dtype: DType,
 }
 
+/// The `k` greatest elements along `axis` (the least with `is_ascend`), best first, and their
+/// places. Equal elements keep their order; NaN counts as the greatest.
+///
+/// Relay operator level 6.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.topk",
+    infer = |op: TopK<Type>, cx: &mut InferCx<'_>| {
+        infer_top_k(cx, op.k.map(Dim::Known), &op.ranking)
+    },
+    hooks(Opaque, Evaluate(|cx| {
+        let op = cx.fields::<TopK<Value>>()?;
+        evaluate_top_k(cx.tensor(0)?, op.k, &op.ranking)
+    }), Define(|cx| {
+        let Ranking { axis, ret_type, is_ascend, dtype } = cx.fields::<TopK<Operand>>()?.ranking;
+        let order = define_order(cx, axis, is_ascend)?;
+        Ok(match ret_type {
+            TopKResult::Both => vec![order.values(cx)?, order.places(cx, dtype)?],
+            TopKResult::Values => vec![order.values(cx)?],
+            TopKResult::Indices => vec![order.places(cx, dtype)?],
+        })
+    }))
+)]
+pub struct TopK<V = ValueId> {
+    /// Rank at least 1.
+    pub data: V,
+    /// How many; less than 1 means all, and so does more than there are.
+    #[default(Some(1))]
+    pub k: Option<i64>,
+    /// Which elements, and what of them.
+    #[flatten]
+    pub ranking: Ranking,
+}
+
 pub(super) fn infer_top_k(
     cx: &InferCx<'_>,
     k: Option<Dim>,
-    axis: i64,
-    ret_type: TopKResult,
-    dtype: DType,
+    ranking: &Ranking,
 ) -> Result<Type, Stop> {
     let data = cx.tensor(0)?;
-    let axis = relation::axis(axis, data.rank())?;
+    let axis = relation::axis(ranking.axis, data.rank())?;
     let mut shape = data.shape.clone();
     shape[axis] = match (k, shape[axis]) {
         (None, extent) => extent,
@@ -430,8 +438,8 @@ pub(super) fn infer_top_k(
         _ => Dim::Any,
     };
     let values = Type::tensor(shape.iter().copied(), data.dtype);
-    let places = Type::tensor(shape, dtype);
-    Ok(match ret_type {
+    let places = Type::tensor(shape, ranking.dtype);
+    Ok(match ranking.ret_type {
         TopKResult::Both => Type::tuple([values, places]),
         TopKResult::Values => values,
         TopKResult::Indices => places,
@@ -441,11 +449,9 @@ pub(super) fn infer_top_k(
 pub(super) fn evaluate_top_k(
     data: &TensorData,
     k: Option<i64>,
-    axis: i64,
-    ret_type: TopKResult,
-    is_ascend: bool,
-    dtype: DType,
+    ranking: &Ranking,
 ) -> Result<Value, EvalError> {
+    let Ranking { axis, ret_type, is_ascend, dtype } = *ranking;
     let (values, places) = sorted(data, axis, is_ascend, k.filter(|&k| k >= 1), dtype)?;
     Ok(match ret_type {
         TopKResult::Both => Value::tuple([values.into(), places.into()]),

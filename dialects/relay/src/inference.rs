@@ -72,7 +72,8 @@ pub fn infer_counted(module: &mut Module, registry: &Registry) -> (Diagnostics, 
     for group in order::groups(module) {
         let mut functions: Vec<(Symbol, Signature, Arc<Body>)> = Vec::new();
         for name in group {
-            let Some(item) = module.items.get_mut(&name) else { continue };
+            let item =
+                module.items.get_mut(&name).expect("groups are of the functions of the module");
             if let Some(body) = item.body.take() {
                 functions.push((name, item.signature.clone(), body));
             }

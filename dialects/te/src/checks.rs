@@ -163,7 +163,7 @@ pub const CHECKS: &str = "checks";
 /// to 0 where all do. Loops stay as they are: a check only notes that it did not hold, in a
 /// variable of the parallel loop or kernel around it, and the end of that stores it.
 pub fn report(item: &mut Item, sites: &[Site]) {
-    let Some(body) = item.body_mut() else { return };
+    let body = item.body_mut().expect("what checks has a body");
     let entry = body.entry();
     let result = add_result(body, sites.len());
 
@@ -171,7 +171,7 @@ pub fn report(item: &mut Item, sites: &[Site]) {
     for op in body.walk().collect::<Vec<_>>() {
         let Some(check) = body.view::<Check>(op) else { continue };
         let block = surroundings(body, op);
-        let site = check.site.unwrap_or(0);
+        let site = check.site.expect("checks are numbered before they report");
         let checked = dtype_of(body.ty(check.a)).expect("checks are of scalars and vectors");
         let dtype = note_dtype(checked);
         let note =
@@ -204,7 +204,8 @@ pub fn add_result(body: &mut Body, sites: usize) -> ValueId {
 /// Passes a buffer to `op`, a call of a kernel that [reports](report) `sites`, and makes a check of
 /// each number that is in it then. They are numbered from `first`.
 pub fn hand_on(body: &mut Body, op: OpId, sites: &[Site], first: usize) {
-    let Some((call, block)) = body.view::<Call>(op).zip(body.op_block(op)) else { return };
+    let call: Call = body.view(op).expect("a call hands on what is reported to it");
+    let block = body.op_block(op).expect("a call is in a block");
     let before = InsertPoint::Before(op);
     let shape = vec![sites.len() as i64];
     let ty = Type::tensor(shape.clone(), STATUS);
@@ -253,18 +254,19 @@ fn is_concurrent(kind: ForKind) -> bool {
 /// so that vectors of them need no conversion.
 fn note_dtype(checked: DType) -> DType {
     let bits = if checked.lanes() == 1 { 32 } else { checked.bits().clamp(8, 64) };
-    DType::new(DTypeKind::Int, bits as u8, checked.lanes() as u16).unwrap_or(DType::INT32)
+    let lane = DType::new(DTypeKind::Int, bits as u8, 1).expect("integers have 1 to 64 bits");
+    lane.with_lanes_of(checked)
 }
 
 /// A variable of `block` that notes failures, in as many lanes as `dtype` has. None so far.
 fn new_note(body: &mut Body, block: BlockId, dtype: DType) -> ValueId {
     let shape: Vec<i64> = lane_shape(dtype);
-    let lane = dtype.with_lanes(1).unwrap_or(dtype);
+    let lane = dtype.lane();
     let alloc = Alloc { shape: shape.clone(), dtype: lane, scope: Scope::Register, offset: None };
     let note = insert(body, InsertPoint::Start(block), &alloc, Type::tensor(shape, lane));
     let hint = NameHint { name: Some(Symbol::new("unmet")), ..NameHint::default() };
     body.set_name_hint(note, hint);
-    let Some(op) = body.defining_op(note) else { return note };
+    let op = body.defining_op(note).expect("an operation allocates the note");
     let after = body.next_op(op).map_or(InsertPoint::End(block), InsertPoint::Before);
     let zero = constant(body, after, Type::scalar(dtype), 0);
     let indices = lane_indices(body, after, dtype);
@@ -283,7 +285,7 @@ fn lane_indices(body: &mut Body, at: InsertPoint, dtype: DType) -> Vec<ValueId> 
     if lanes == 1 {
         return vec![];
     }
-    let index = DType::INT64.with_lanes(lanes as u16).unwrap_or(DType::INT64);
+    let index = DType::INT64.with_lanes_of(dtype);
     let base = constant(body, at, Type::scalar(DType::INT64), 0);
     vec![insert(body, at, &Ramp { base, stride: 1, lanes: lanes.into() }, Type::scalar(index))]
 }
@@ -325,7 +327,7 @@ fn store_note(
 ) {
     let last = body.last_op(block).filter(|op| body.view::<Yield>(*op).is_some());
     let at = last.map_or(InsertPoint::End(block), InsertPoint::Before);
-    let lane = Type::scalar(dtype.with_lanes(1).unwrap_or(dtype));
+    let lane = Type::scalar(dtype.lane());
     let indices = lane_indices(body, at, dtype);
     let mut noted = insert(body, at, &Load { tensor: note, indices }, Type::scalar(dtype));
     if dtype.lanes() > 1 {
@@ -335,7 +337,7 @@ fn store_note(
         noted = lanes
             .into_iter()
             .reduce(|a, b| scalar(body, at, ScalarOp::Or, &[a, b], lane))
-            .unwrap_or(noted);
+            .expect("a vector has lanes");
     }
     let zero = constant(body, at, lane, 0);
     let condition = scalar(body, at, ScalarOp::Ne, &[noted, zero], Type::scalar(DType::BOOL));
@@ -374,8 +376,8 @@ fn index(body: &mut Body, at: InsertPoint, value: i64) -> ValueId {
 
 /// The integer `value` in all lanes of a value of type `ty`.
 fn constant(body: &mut Body, at: InsertPoint, ty: Type, value: i64) -> ValueId {
-    let dtype = dtype_of(ty).unwrap_or(DType::INT64);
-    let lane = dtype.with_lanes(1).unwrap_or(dtype);
+    let dtype = dtype_of(ty).expect("an integer is a scalar or a vector");
+    let lane = dtype.lane();
     let value = TensorData::scalar(lane, Scalar::Int(value));
     let a = insert(body, at, &Constant { value }, Type::scalar(lane));
     match dtype.lanes() {

@@ -16,7 +16,7 @@
 
 mod build;
 mod intrinsic;
-mod verify;
+pub(crate) mod verify;
 mod work;
 
 use ir_core::text::ItemSyntax;
@@ -134,7 +134,7 @@ impl AttrValue for Combiner {
 /// lanes, that many elements. Reading outside of the tensor is an error, also where the value is
 /// not selected in the end: see [`LoadIf`].
 #[derive(Op, Clone, Debug)]
-#[op(name = "te.load", effects(READ), infer = verify::load)]
+#[op(name = "te.load", effects(READ), infer = verify::load, verify = verify::loads_within)]
 pub struct Load<V = ValueId> {
     /// The tensor.
     pub tensor: V,

@@ -345,9 +345,9 @@ fn widened(cx: &mut InferCx<'_>, lanes: i64) -> Result<Type, Stop> {
 
 fn extract_type(op: Extract<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let dtype = scalar_type(cx, 0)?;
-    match dtype.with_lanes(1).filter(|_| (0..i64::from(dtype.lanes())).contains(&op.lane)) {
-        Some(lane) => Ok(Type::scalar(lane)),
-        None => Err(Stop::error(format!("no lane {} in {dtype}", op.lane))),
+    match (0..i64::from(dtype.lanes())).contains(&op.lane) {
+        true => Ok(Type::scalar(dtype.lane())),
+        false => Err(Stop::error(format!("no lane {} in {dtype}", op.lane))),
     }
 }
 

@@ -216,13 +216,14 @@ impl ScalarOp {
     /// rounded or wrapped to the result type. The error is a message that starts in lower case.
     pub fn evaluate(self, dtype: DType, operands: &[Scalar]) -> Result<Scalar, String> {
         let a = operands[0];
-        let b = operands.get(1).copied().unwrap_or(a);
+        let b = operands.get(1).copied().unwrap_or(a); // What takes one operand looks at one.
         let value = if dtype.is_float() {
             self.on_floats(a.as_f64(), b.as_f64(), dtype)
         } else {
             self.on_integers(integer(a, dtype), integer(b, dtype), dtype)?
         };
-        Ok(value.cast(self.result_dtype(dtype).unwrap_or(dtype)))
+        let result = self.result_dtype(dtype);
+        Ok(value.cast(result.unwrap_or_else(|| panic!("`{}` takes no {dtype}", self.name()))))
     }
 
     fn on_floats(self, a: f64, b: f64, dtype: DType) -> Scalar {
@@ -379,7 +380,7 @@ fn power(base: i128, exponent: i128) -> Result<i128, String> {
 
 /// `bool` with as many lanes as `dtype`.
 pub fn bool_like(dtype: DType) -> DType {
-    DType::BOOL.with_lanes(dtype.lanes() as u16).unwrap_or(DType::BOOL)
+    DType::BOOL.with_lanes_of(dtype)
 }
 
 /// The type of a scalar or a vector.
@@ -441,9 +442,7 @@ pub struct Cast<V = ValueId> {
 }
 
 fn cast_type(op: Cast<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-    let lanes = scalar_type(cx, 0)?.lanes() as u16;
-    let dtype = op.dtype.with_lanes(lanes).filter(|_| op.dtype.lanes() == 1);
-    dtype.map(Type::scalar).ok_or_else(|| Stop::error("expected an element type of one lane"))
+    with_lanes(op.dtype, scalar_type(cx, 0)?)
 }
 
 /// The bits of `a` read as another element type of the same width. Integers of one width wrap; the
@@ -463,8 +462,15 @@ fn reinterpret_type(op: Reinterpret<Type>, cx: &mut InferCx<'_>) -> Result<Type,
         let message = format!("expected an element type as wide as {from}, found {}", op.dtype);
         return Err(Stop::error(message));
     }
-    let to = op.dtype.with_lanes(from.lanes() as u16).filter(|_| op.dtype.lanes() == 1);
-    to.map(Type::scalar).ok_or_else(|| Stop::error("expected an element type of one lane"))
+    with_lanes(op.dtype, from)
+}
+
+/// `dtype`, of one lane, with the lanes of `from`.
+fn with_lanes(dtype: DType, from: DType) -> Result<Type, Stop> {
+    match dtype.lanes() {
+        1 => Ok(Type::scalar(dtype.with_lanes_of(from))),
+        _ => Err(Stop::error("expected an element type of one lane")),
+    }
 }
 
 /// Whether the bits of `from` may be read as `to`; lanes are ignored.
@@ -474,14 +480,13 @@ pub fn is_reinterpretable(from: DType, to: DType) -> bool {
 
 /// The number of element type `to` that has the bits of `value`, which is one of `from`.
 pub fn reinterpret(value: Scalar, from: DType, to: DType) -> Scalar {
-    let lane = |dtype: DType| dtype.with_lanes(1).unwrap_or(dtype);
-    let (from, to) = (lane(from), lane(to));
+    let (from, to) = (from.lane(), to.lane());
     if from.is_integer() && to.is_integer() {
         return value.cast(to);
     }
     let bytes = TensorData::scalar(from, value).bytes().to_vec();
-    let read = TensorData::from_bytes(to, &[], bytes).ok();
-    read.and_then(|number| number.element(0)).unwrap_or(value)
+    let read = TensorData::from_bytes(to, &[], bytes).expect("both types are equally wide");
+    read.element(0).expect("a scalar has one element")
 }
 
 /// `a` where `condition` holds, else `b`. Both are evaluated.

@@ -6,14 +6,6 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-/// As [`map`], of a regular file: who named it may not be who runs this, and a pipe may never end.
-pub(crate) fn map_regular(path: &Path) -> io::Result<Bytes> {
-    match std::fs::metadata(path)?.is_file() {
-        true => map(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
-    }
-}
-
 /// The bytes of the file at `path`, mapped into memory: what is never looked at is never read, and
 /// tensors share the pages.
 ///
@@ -22,16 +14,20 @@ pub(crate) fn map_regular(path: &Path) -> io::Result<Bytes> {
 /// imported may be no text any more.
 ///
 /// # Errors
-/// Those of opening and mapping it.
+/// Those of opening and mapping it, and where it is no regular file: a pipe may never end.
 #[allow(unsafe_code)]
 pub(crate) fn map(path: &Path) -> io::Result<Bytes> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
+    // To open a pipe waits for who writes to it.
+    let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
-    if metadata.len() == 0 || !metadata.is_file() {
-        // Nothing to map, or a pipe: read what comes.
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    let file = File::open(path)?;
+    if metadata.len() == 0 {
+        // Nothing to map; some files of the system have contents nevertheless.
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut { file }, &mut bytes)?;
         return Ok(Bytes::from(bytes));

@@ -141,7 +141,7 @@ impl<'a> Files<'a> {
         if !self.allowed.iter().any(|folder| real.starts_with(folder)) {
             return Err(outside());
         }
-        let bytes = file::map_regular(&real).map_err(cannot)?;
+        let bytes = file::map(&real).map_err(cannot)?;
         self.mapped.insert(path, bytes.clone());
         Ok(bytes)
     }

@@ -6,6 +6,7 @@
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
+mod attributes;
 mod fields;
 mod op;
 mod pass;
@@ -29,8 +30,9 @@ mod pass;
 ///
 /// Fields of type `V` are operands, and so are a last `Option<V>` (optional) or `Vec<V>` (any
 /// number); all others are attributes of a type that implements `AttrValue`, required unless they
-/// carry `#[default(…)]`, under their own name unless they carry `#[key = "…"]`. The struct's type
-/// parameter, if it has one, is the type of operands.
+/// carry `#[default(…)]`, under their own name unless they carry `#[key = "…"]`. A field that carries
+/// `#[flatten]` is a group of attributes, of a type that implements `AttrGroup`; its attributes stand
+/// in its place. The struct's type parameter, if it has one, is the type of operands.
 ///
 /// Keys of `#[op(…)]`: `name` (required); `traits(…)` and `effects(…)`, constants of `Traits` and
 /// `Effects`; `infer`, a function `fn(Struct<Type>, &mut InferCx) -> Result<Type, Stop>`; `verify`
@@ -38,10 +40,40 @@ mod pass;
 /// any number; `results(name, …)` likewise, or `results = 0`, for an operation that has not one
 /// result; `open_attrs` to allow undeclared attributes; `hooks(…)`, expressions whose values are
 /// attached as hooks.
-#[proc_macro_derive(Op, attributes(op, default, key))]
+#[proc_macro_derive(Op, attributes(op, default, key, flatten))]
 pub fn derive_op(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     op::expand(input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Makes a struct a group of attributes that several operations have.
+///
+/// ```ignore
+/// /// Where the windows of an operation are.
+/// #[derive(AttrGroup, Clone, Debug)]
+/// pub struct Windows<const RANK: usize> {
+///     /// Distance of neighbouring windows, per axis.
+///     #[default(vec![1; RANK])]
+///     pub strides: Vec<i64>,
+/// }
+///
+/// /// The greatest element of each window.
+/// #[derive(Op)]
+/// #[op(name = "toy.greatest")]
+/// pub struct Greatest<V = ValueId> {
+///     /// The input.
+///     pub data: V,
+///     #[flatten]
+///     pub windows: Windows<2>,
+/// }
+/// ```
+///
+/// The fields are attributes as those of an operation are, and further groups. In text, in messages
+/// and on reference pages there are no groups: the operation has their attributes.
+#[proc_macro_derive(AttrGroup, attributes(default, key, flatten))]
+pub fn derive_attr_group(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    attributes::expand(input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
 /// Makes a struct a pass whose options are its fields.

@@ -5,10 +5,11 @@ use quote::quote;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{
-    DeriveInput, Error, Expr, Field, GenericArgument, GenericParam, Ident, Meta, PathArguments,
-    Result, Token, Type,
+    DeriveInput, Error, Expr, GenericArgument, GenericParam, Ident, Meta, PathArguments, Result,
+    Token, Type,
 };
 
+use crate::attributes::Attributes;
 use crate::fields;
 
 /// What `#[op(…)]` says.
@@ -91,13 +92,6 @@ fn kind(ty: &Type, operand: Option<&Ident>) -> Kind {
     }
 }
 
-fn key(field: &Field, ident: &Ident) -> Result<String> {
-    match field.attrs.iter().find(|attr| attr.path().is_ident("key")) {
-        Some(attr) => fields::string(&attr.meta.require_name_value()?.value),
-        None => Ok(ident.to_string().trim_start_matches("r#").to_string()),
-    }
-}
-
 /// The declaration of a region or result: `name`, or `names..` for any number.
 fn field(declared: &Expr) -> TokenStream {
     let (name, arity) = match declared {
@@ -127,8 +121,9 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
     };
 
     let mut idents = Vec::new();
-    let (mut operand_fields, mut attr_fields) = (Vec::new(), Vec::new());
-    let (mut decode, mut push_operands, mut push_attrs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut operand_fields, mut take_operands) = (Vec::new(), Vec::new());
+    let mut push_operands = Vec::new();
+    let mut attributes = Attributes::default();
     let mut last_operand: Option<&Ident> = None;
     for field in fields::named_fields(&input)? {
         let Some(field_ident) = &field.ident else { continue };
@@ -150,7 +145,7 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
         match kind {
             Kind::Operand => {
                 operand_field(quote!(One));
-                decode.push(quote! {
+                take_operands.push(quote! {
                     let #field_ident = match __operands.next() {
                         ::core::option::Option::Some(value) => value,
                         ::core::option::Option::None => {
@@ -164,77 +159,18 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
             Kind::OptionalOperand => {
                 operand_field(quote!(Optional));
                 last_operand = Some(field_ident);
-                decode.push(quote!(let #field_ident = __operands.next();));
+                take_operands.push(quote!(let #field_ident = __operands.next();));
                 push_operands.push(quote!(__out.extend(self.#field_ident.clone());));
             }
             Kind::OperandList => {
                 operand_field(quote!(Many));
                 last_operand = Some(field_ident);
-                decode.push(quote! {
+                take_operands.push(quote! {
                     let #field_ident = ::core::iter::Iterator::collect(__operands.by_ref());
                 });
                 push_operands.push(quote!(__out.extend(self.#field_ident.iter().cloned());));
             }
-            Kind::Attribute => {
-                let key = key(field, field_ident)?;
-                let default = fields::default(field)?;
-                let (default_attr, missing) = match &default {
-                    Some(value) => (
-                        quote!(::core::option::Option::Some(|| {
-                            let value: #ty = #value;
-                            ::ir_core::AttrValue::to_attr(&value)
-                        })),
-                        quote!(#value),
-                    ),
-                    None => (
-                        quote!(::core::option::Option::None),
-                        quote!(
-                            return ::core::result::Result::Err(::std::format!(
-                            "`{}` needs the attribute `{}`, {}",
-                            #name, #key, <#ty as ::ir_core::AttrValue>::EXPECTS))
-                        ),
-                    ),
-                };
-                attr_fields.push(quote!(::ir_core::registry::AttrField {
-                    name: #key,
-                    expects: <#ty as ::ir_core::AttrValue>::EXPECTS,
-                    normalize: |attr| {
-                        let value = <#ty as ::ir_core::AttrValue>::from_attr(attr)?;
-                        ::core::option::Option::Some(::ir_core::AttrValue::to_attr(&value))
-                    },
-                    default: #default_attr,
-                    doc: #doc,
-                }));
-                decode.push(quote! {
-                    let #field_ident: #ty = match __attrs.get(#key) {
-                        ::core::option::Option::Some(attr) => {
-                            match <#ty as ::ir_core::AttrValue>::from_attr(attr) {
-                                ::core::option::Option::Some(value) => value,
-                                ::core::option::Option::None => {
-                                    return ::core::result::Result::Err(::std::format!(
-                                        "attribute `{}` of `{}` expects {}",
-                                        #key, #name, <#ty as ::ir_core::AttrValue>::EXPECTS));
-                                }
-                            }
-                        }
-                        ::core::option::Option::None => #missing,
-                    };
-                });
-                let push = quote! {
-                    __entries.push((::ir_core::Symbol::new(#key), __attr));
-                };
-                push_attrs.push(match &default {
-                    Some(value) => quote! {
-                        let __default: #ty = #value;
-                        let __attr = ::ir_core::AttrValue::to_attr(&self.#field_ident);
-                        if __attr != ::ir_core::AttrValue::to_attr(&__default) { #push }
-                    },
-                    None => quote! {
-                        let __attr = ::ir_core::AttrValue::to_attr(&self.#field_ident);
-                        #push
-                    },
-                });
-            }
+            Kind::Attribute => attributes.add(field, &quote!(#name))?,
         }
     }
 
@@ -263,6 +199,7 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
             quote!(&[#(#results),*])
         }
     };
+    let Attributes { declared, decode, encode } = &attributes;
     let view = with(quote!(::ir_core::ValueId));
     let generic = with(quote!(__V));
     Ok(quote! {
@@ -275,6 +212,7 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
             ) -> ::core::result::Result<Self, ::std::string::String> {
                 #[allow(unused_mut)]
                 let mut __operands = operands.iter().cloned();
+                #(#take_operands)*
                 #(#decode)*
                 if __operands.next().is_some() {
                     return ::core::result::Result::Err(::std::format!(
@@ -294,7 +232,11 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
                 #[allow(unused_mut)]
                 let mut __entries: ::std::vec::Vec<(::ir_core::Symbol, ::ir_core::Attr)> =
                     ::std::vec::Vec::new();
-                #(#push_attrs)*
+                {
+                    #[allow(unused_variables)]
+                    let __entries = &mut __entries;
+                    #(#encode)*
+                }
                 ::ir_core::AttrDict::new(__entries)
             }
         }
@@ -306,11 +248,14 @@ pub(crate) fn expand(input: DeriveInput) -> Result<TokenStream> {
 
         impl ::ir_core::Op for #view {
             fn info() -> ::ir_core::OpInfo {
+                use ::ir_core::{op::AttrPart as __Part, registry::AttrField as __Field};
+                const __PARTS: &[__Part] = &[#(#declared),*];
+                const __ATTRS: [__Field; __Part::count(__PARTS)] = __Part::flatten(__PARTS);
                 ::ir_core::OpInfo::new(::ir_core::OpDef {
                     traits: ::ir_core::Traits::empty() #(.union(::ir_core::Traits::#traits))*,
                     effects: ::ir_core::Effects::empty() #(.union(::ir_core::Effects::#effects))*,
                     operands: &[#(#operand_fields),*],
-                    attrs: &[#(#attr_fields),*],
+                    attrs: &__ATTRS,
                     open_attrs: #open_attrs,
                     results: #results,
                     regions: &[#(#regions),*],

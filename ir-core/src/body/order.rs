@@ -124,7 +124,7 @@ impl Body {
             let stride = (mask / (count + 1)).max(1);
             let (mut next, mut order) = (Some(first), low);
             for _ in 0..count {
-                let Some(op) = next else { break };
+                let op = next.expect("as many operations follow as were counted");
                 order += stride;
                 self.links[op.index()].order = order;
                 next = self.links[op.index()].next;

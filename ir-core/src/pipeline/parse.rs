@@ -114,7 +114,10 @@ impl Pipeline {
             let Some(alias) = registry.find_pipeline(name) else {
                 let at = place.map_or(&entry.name, |(_, _, origin)| origin);
                 let step = resolve(text, &entry, at, registry);
-                steps.push(step.map_err(|mistake| located(place, mistake))?);
+                let located = |mistake| located(place, mistake);
+                steps.push(
+                    step.map_err(|found| found.into_iter().map(located).collect::<Diagnostics>())?,
+                );
                 continue;
             };
             let fault = if let Some(option) = entry.options.first() {
@@ -178,18 +181,18 @@ fn resolve(
     entry: &Entry,
     at: &Range<usize>,
     registry: &Registry,
-) -> Result<Step, Mistake> {
+) -> Result<Step, Vec<Mistake>> {
     let name = &text[entry.name.clone()];
     let Some(def) = registry.find_pass(name) else {
         let passes = registry.passes().map(|pass| pass.name);
         let known = passes.chain(registry.pipelines().map(|pipeline| pipeline.name));
         let listing = || "`--list-passes` prints all passes and pipelines".to_string();
-        return Err(Mistake {
+        return Err(vec![Mistake {
             at: entry.name.clone(),
             code: "E0701",
             message: format!("unknown pass `{name}`"),
             help: Some(did_you_mean(name, known).unwrap_or_else(listing)),
-        });
+        }]);
     };
     let owner = format!("pass `{name}`");
     let (options, pass) = configure(text, entry, &owner, def.options, Some(registry), def.make)?;
@@ -205,12 +208,12 @@ fn configure<T>(
     fields: &[OptionField],
     registry: Option<&Registry>,
     make: impl Fn(&[(String, String)]) -> Result<T, String>,
-) -> Result<(Vec<(String, String)>, T), Mistake> {
+) -> Result<(Vec<(String, String)>, T), Vec<Mistake>> {
     let mut options: Vec<(String, String)> = Vec::with_capacity(entry.options.len());
     for setting in &entry.options {
         let key = &text[setting.key.clone()];
         let fault = |at: &Range<usize>, code, message| {
-            Err(Mistake { at: at.clone(), code, message, help: None })
+            Err(vec![Mistake { at: at.clone(), code, message, help: None }])
         };
         let Some(field) = fields.iter().find(|option| option.name == key) else {
             return fault(&setting.key, "E0702", unknown_option(owner, fields, key));
@@ -224,9 +227,14 @@ fn configure<T>(
             None => Ok(setting.value.clone()),
         };
         let value = settled.map_err(|found| {
-            let error = found.into_iter().next().expect("a value is refused for a reason");
-            let Diagnostic { code, message, help, .. } = error;
-            Mistake { at: setting.value_at.clone(), code, message, help }
+            assert!(!found.is_empty(), "a value is refused for a reason");
+            let mistake = |Diagnostic { code, message, help, .. }| Mistake {
+                at: setting.value_at.clone(),
+                code,
+                message,
+                help,
+            };
+            found.into_iter().map(mistake).collect::<Vec<_>>()
         })?;
         let option = (key.to_string(), value);
         // Each option is tried on its own, so that the error lies at the option at fault.
@@ -237,7 +245,9 @@ fn configure<T>(
     }
     match make(&options) {
         Ok(made) => Ok((options, made)),
-        Err(message) => Err(Mistake { at: entry.name.clone(), code: "E0703", message, help: None }),
+        Err(message) => {
+            Err(vec![Mistake { at: entry.name.clone(), code: "E0703", message, help: None }])
+        }
     }
 }
 
@@ -260,28 +270,28 @@ pub fn choose<T>(
     unknown: &'static str,
     choices: &[Choice<T>],
 ) -> Result<T, Diagnostics> {
-    let made = entries(text).and_then(|entries| {
+    let made = entries(text).map_err(|mistake| vec![mistake]).and_then(|entries| {
         let names = choices.iter().map(|choice| choice.name);
         let listing = || format!("there are {}", names.clone().collect::<Vec<_>>().join(", "));
         let [entry] = entries.as_slice() else {
             let at = entries.get(1).map_or(0..text.len(), |second| second.name.clone());
             let message = format!("expected one {kind}, found {}", entries.len());
-            return Err(Mistake { at, code: "E0704", message, help: Some(listing()) });
+            return Err(vec![Mistake { at, code: "E0704", message, help: Some(listing()) }]);
         };
         let name = &text[entry.name.clone()];
         let Some(choice) = choices.iter().find(|choice| choice.name == name) else {
-            return Err(Mistake {
+            return Err(vec![Mistake {
                 at: entry.name.clone(),
                 code: unknown,
                 message: format!("unknown {kind} `{name}`"),
                 help: Some(did_you_mean(name, names.clone()).unwrap_or_else(listing)),
-            });
+            }]);
         };
         configure(text, entry, &format!("{kind} `{name}`"), choice.options, None, choice.make)
     });
+    let file = format!("<{kind}>");
     made.map(|(_, made)| made)
-        .map_err(|mistake| mistake.diagnostic(&format!("<{kind}>")))
-        .map_err(Diagnostics::from)
+        .map_err(|found| found.into_iter().map(|mistake| mistake.diagnostic(&file)).collect())
 }
 
 /// A position in a pipeline text.

@@ -459,7 +459,7 @@ fn run_function_pass(
     let signatures = module.signatures();
     let mut jobs = Vec::with_capacity(names.len());
     for &name in names {
-        let Some(item) = module.items.get_mut(&name) else { continue };
+        let item = module.items.get_mut(&name).expect("the names are those of items");
         // The body leaves the module while it is edited, so that it is copied only where someone
         // else holds a snapshot of it.
         let Some(body) = item.body.take() else { continue };

@@ -95,7 +95,7 @@ impl Line {
                 }
                 Mark::Close => {
                     let inner = doc.nest(2).append(arena.line_()).group();
-                    doc = outer.pop().unwrap_or_else(|| arena.nil()).append(inner);
+                    doc = outer.pop().expect("what closes was opened").append(inner);
                 }
             }
         }

@@ -103,7 +103,7 @@ impl Database {
             layout.outlines.remove(&slot.file);
         }
         for slot in &slots {
-            let text = layout.text.get(slot.start..slot.end).unwrap_or("");
+            let text = &layout.text[slot.start..slot.end];
             if slot.piece.text(db) != text {
                 slot.piece.set_text(db).to(text.into());
             }
@@ -191,7 +191,7 @@ impl Database {
             let slot = slot.or_else(|| self.removed.pop()).unwrap_or_else(|| {
                 self.pieces += 1;
                 let file = Symbol::new(&format!("<piece {}>", self.pieces));
-                let text = layout.text.get(*start..*end).unwrap_or("").into();
+                let text = layout.text[*start..*end].into();
                 let piece = Piece::new(&self.now.db, text, file);
                 Slot { piece, file, start: 0, end: 0 }
             });

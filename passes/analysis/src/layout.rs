@@ -10,6 +10,9 @@ use rustc_hash::FxHashMap;
 
 use crate::queries::Piece;
 
+/// Why a piece behind an edit has a place afterwards.
+const BEHIND: &str = "what is behind an edit stays behind what it puts there";
+
 /// A piece and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
@@ -72,6 +75,7 @@ impl Layout {
         registry: &Registry,
     ) -> Change {
         let shift = replacement.len() as isize - range.len() as isize;
+        // What is inside of what was replaced may be before the start.
         let moved = |place: usize| place.checked_add_signed(shift).unwrap_or(0);
         self.text.replace_range(range.clone(), replacement);
         // What is before the last piece that starts before the edit, and is no head of that piece,
@@ -131,8 +135,8 @@ impl Layout {
         let behind = change.replaced.start + slots.len();
         self.slots.splice(change.replaced.clone(), slots);
         for slot in &mut self.slots[behind..] {
-            slot.start = slot.start.checked_add_signed(change.shift).unwrap_or(0);
-            slot.end = slot.end.checked_add_signed(change.shift).unwrap_or(0);
+            slot.start = slot.start.checked_add_signed(change.shift).expect(BEHIND);
+            slot.end = slot.end.checked_add_signed(change.shift).expect(BEHIND);
         }
         if !same {
             self.by_file =
@@ -150,7 +154,7 @@ impl Layout {
 
     /// The text of `slot`.
     pub(crate) fn text_of(&self, slot: &Slot) -> &str {
-        self.text.get(slot.start..slot.end).unwrap_or("")
+        &self.text[slot.start..slot.end]
     }
 
     /// The metadata section.

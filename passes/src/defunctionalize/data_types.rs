@@ -299,7 +299,7 @@ impl Copies<'_> {
 
     /// Makes a data type that stays hold copies.
     fn declaration(&mut self, item: &mut Item) -> PassResult {
-        let Some(mut adt) = AdtDecl::from_attrs(item.signature.attrs) else { return Ok(()) };
+        let mut adt = AdtDecl::from_attrs(item.signature.attrs).expect("data types are declared");
         let mut changes = false;
         for field in adt.constructors.iter_mut().flat_map(|constructor| &mut constructor.fields) {
             let new = self.ty(*field)?;

@@ -59,9 +59,9 @@ fn expand(f: &mut FuncMut<'_>, call: OpId, kernel: OpId, args: &[ValueId]) {
     let block = f.body.region_block(kernel, 0);
     let mut copies: FxHashMap<ValueId, ValueId> =
         fn_params(f.body, kernel).iter().copied().zip(args.iter().copied()).collect();
-    let Some(result) = yielded(f.body, block) else { return };
+    let result = yielded(f.body, block).expect("a kernel yields a value");
     let ops: Vec<OpId> = f.body.block_ops(block).collect();
-    let Some((_, ops)) = ops.split_last() else { return };
+    let (_, ops) = ops.split_last().expect("a kernel ends with its yield");
     for &op in ops {
         let operands: Vec<ValueId> =
             f.body.operands(op).map(|v| copies.get(&v).copied().unwrap_or(v)).collect();
@@ -88,8 +88,6 @@ fn project(f: &mut FuncMut<'_>, call: OpId, value: ValueId) {
     let users: Vec<OpId> = f.body.uses(f.body.result(call, 0)).map(|(user, _)| user).collect();
     for user in users {
         let Some(TupleGet { index, .. }) = f.view::<TupleGet>(user) else { continue };
-        if let Some(&field) = usize::try_from(index).ok().and_then(|index| fields.get(index)) {
-            f.replace(user, field);
-        }
+        f.replace(user, fields[index as usize]);
     }
 }

@@ -140,7 +140,7 @@ impl<'a> Program<'a> {
         }
         let mut offset: usize = 0;
         for index in 0..layout.data.len() {
-            let Some((name, ty)) = params.next() else { break };
+            let (name, ty) = params.next().expect("each weight is a parameter");
             let tensor = Tensor::new(name, format!("{}_weight_{index}", model.name), *ty)?;
             let bytes = tensor.bytes;
             weights.push(Weight { tensor, offset });

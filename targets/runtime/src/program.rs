@@ -234,9 +234,9 @@ impl Program {
         times.compile = start.elapsed();
         found.extend(executable.remarks().iter().cloned());
         let kernel = executable.kernels().iter().find(|kernel| kernel.name == MAIN);
-        let scratch = kernel.map_or(0, |kernel| kernel.workspace);
-        fits(scratch.saturating_sub(planned.unwrap_or(0)))?;
-        let params = kernel.map(|kernel| kernel.params.clone()).unwrap_or_default();
+        let kernel = kernel.expect("what runs has a main kernel");
+        fits(kernel.workspace.saturating_sub(planned.unwrap_or(0)))?;
+        let params = kernel.params.clone();
         let mut buffers = Vec::with_capacity(params.len());
         for ty in &params {
             match Buffer::of_type(*ty) {

@@ -255,7 +255,15 @@ fn compare(found: &Value, expected: &Value) -> Result<String, String> {
     }
     let (mut tensors, mut elements, mut most) = (0, 0, 0.0_f64);
     for ((name, found), (_, expected)) in found.iter().zip(&expected) {
-        let (Value::Tensor(found), Value::Tensor(expected)) = (found, expected) else { continue };
+        let (found, expected) = match (found, expected) {
+            (Value::Tensor(found), Value::Tensor(expected)) => (found, expected),
+            // What is no tensor is not compared.
+            (found, expected) if found.describe() == expected.describe() => continue,
+            (found, expected) => {
+                let (found, expected) = (found.describe(), expected.describe());
+                return Err(format!("{name} is {found}, and to compare with {expected}"));
+            }
+        };
         if found.ty() != expected.ty() {
             return Err(format!("{name} is {}, and to compare with {}", found.ty(), expected.ty()));
         }

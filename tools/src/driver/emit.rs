@@ -181,7 +181,8 @@ fn json_block(
         None => write!(out, "{{\"parent\":null,\"region\":0")?,
         Some(parent) => {
             let region = body.region_of(block);
-            let place = body.regions(parent).iter().position(|r| *r == region).unwrap_or(0);
+            let place = body.regions(parent).iter().position(|r| *r == region);
+            let place = place.expect("a region is one of its operation's");
             write!(out, "{{\"parent\":{},\"region\":{place}", ops[parent.index()])?;
         }
     }

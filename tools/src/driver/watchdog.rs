@@ -46,6 +46,7 @@ impl Watchdog {
             if let Some(late) = wait(&clock, &ours) {
                 // Whoever reads standard error may be gone.
                 let _ = words.say(&clock, &late);
+                passes::exec::stop_programs();
                 // What other threads do is not waited for, nor what would run at the end of `main`.
                 signal_hook::low_level::exit(INTERNAL);
             }

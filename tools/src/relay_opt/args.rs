@@ -5,7 +5,7 @@ mod words;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use self::words::{command_help, misspelt, plugins_behind};
+use self::words::{asked_help, command_help, misspelt, plugins_behind};
 use crate::commands::bench::BenchModel;
 use crate::commands::bisect::BisectPasses;
 use crate::commands::calibrate::Calibrate;
@@ -103,7 +103,7 @@ impl Command {
 
 /// The parsed command line and the pipeline text that its options make, in their order.
 pub(super) fn parse(args: &[String]) -> Result<(Cli, String), clap::Error> {
-    let args = plugins_behind(args);
+    let args = asked_help(plugins_behind(args))?;
     let words = std::iter::once("relay-opt").chain(args.iter().copied());
     let matches = match Cli::command().try_get_matches_from(words) {
         Err(error)

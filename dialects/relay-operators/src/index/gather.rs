@@ -139,7 +139,8 @@ fn evaluate_take(op: &Take<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> 
     let offsets: Result<Vec<usize>, EvalError> = Offsets::new(&shape, &along_data, 0)?
         .zip(Offsets::new(&shape, &along_indices, 0)?)
         .map(|(base, at)| {
-            let index = indices.element(at).map_or(0, |index| index_of(index, indices.dtype()));
+            let index = indices.element(at).expect(elements::WITHIN);
+            let index = index_of(index, indices.dtype());
             Ok((base as isize + place(index)? * stride) as usize)
         })
         .collect();
@@ -412,8 +413,8 @@ pub(super) fn slice_offsets(
     for axis in 0..count as usize {
         let (extent, stride) = (data[axis + batch], strides[axis + batch] as usize);
         for (tuple, offset) in offsets.iter_mut().enumerate() {
-            let index = indices.element(axis * total + tuple);
-            let index = index.map_or(0, |index| index_of(index, indices.dtype()));
+            let index = indices.element(axis * total + tuple).expect(elements::WITHIN);
+            let index = index_of(index, indices.dtype());
             *offset += position(index, extent)? * stride;
         }
     }
@@ -471,7 +472,8 @@ fn evaluate_adv_index(op: &AdvIndex<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
     for (axis, index) in indices.iter().enumerate() {
         let walk = Offsets::broadcast(index.shape(), common)?;
         for (offset, at) in offsets.iter_mut().zip(walk) {
-            let found = index.element(at).map_or(0, |found| index_of(found, index.dtype()));
+            let found = index.element(at).expect(elements::WITHIN);
+            let found = index_of(found, index.dtype());
             *offset += position(found, data.shape()[axis])? * strides[axis] as usize;
         }
     }

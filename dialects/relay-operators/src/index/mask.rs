@@ -45,7 +45,8 @@ fn expect_matrices(rank: usize) -> Result<(), String> {
 fn evaluate_trilu(op: &Trilu<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let data = cx.tensor(0)?;
     expect_matrices(data.rank())?;
-    let k = cx.tensor(1)?.element(0).map_or(0, Scalar::as_i64);
+    let k = cx.tensor(1)?.element(0);
+    let k = k.ok_or_else(|| EvalError::new("expected a scalar `k`, found no elements"))?.as_i64();
     let (rows, columns) = (data.shape()[data.rank() - 2], data.shape()[data.rank() - 1]);
     let values = data.elements().enumerate().map(|(at, value)| {
         let (row, column) = (at as i64 / columns % rows, at as i64 % columns);
@@ -152,7 +153,7 @@ fn evaluate_matrix_set_diag(
         let right = if d >= 0 { op.super_diag_right_align } else { op.sub_diag_right_align };
         let padding = if right { longest - diagonal_length(rows, columns, d) } else { 0 };
         let place = (matrix * count + op.k2 - d) * longest + row.min(column) + padding;
-        diagonal.element(place as usize).unwrap_or(value)
+        diagonal.element(place as usize).expect(elements::WITHIN)
     });
     Ok(TensorData::from_scalars(input.dtype(), input.shape(), values)?.into())
 }
@@ -267,9 +268,14 @@ fn places(
         let axis = relation::axis(op.seq_axis, data.rank())?;
         let stride = elements::strides(data.shape())[axis];
         let lengths = cx.tensor(1)?.to_i64();
+        let batches = data.shape()[relation::axis(op.batch_axis, data.rank())?];
+        if lengths.len() as i64 != batches {
+            let found = lengths.len();
+            return Err(EvalError(format!("expected {batches} lengths, found {found}")));
+        }
         let places = places(data, op.seq_axis, op.batch_axis)?;
         let offsets = places.enumerate().map(|(at, (time, batch))| {
-            let given = lengths.get(batch).copied().unwrap_or(0);
+            let given = lengths[batch];
             let length = given.clamp(0, data.shape()[axis]) as usize;
             let from = if time < length { length - 1 - time } else { time };
             (at as isize + (from as isize - time as isize) * stride) as usize

@@ -6,28 +6,28 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Combiner, Expression};
 
 use super::numeric::{Number, dispatch, result_shape, size};
-use super::relation::layout_or;
-use super::window::{least, per_axis};
+use super::pooling::PoolLayouts;
+use super::window::{data_order, least, per_axis};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule};
 
-/// The attributes of an adaptive or global pool of any spatial rank.
+/// What the attributes of an adaptive or global pool say.
 struct AdaptivePool {
-    /// Letters of the spatial axes.
-    spatial: &'static str,
+    /// The order of the axes that is computed in.
+    order: String,
     maximum: bool,
     /// Spatial extents of the result; empty for those of the input.
     output_size: Vec<i64>,
-    layout: String,
-    out_layout: String,
+    layout: Layout,
+    out_layout: Layout,
 }
 
-/// Declares a pool; what is before the name is its doc comment.
+/// Declares a pool to the extents that the attribute `output_size` says, or, where it is not named, to
+/// extents of 1; what is before the name is its doc comment.
 macro_rules! adaptive_pool {
     (
         $(#[doc = $doc:tt])*
-        $name:ident = $text:tt, $spatial:literal, $layout:literal, maximum = $maximum:literal,
-        $($output_size:ident)?
+        $name:ident = $text:tt, $rank:literal, maximum = $maximum:literal, $($output_size:ident)?
     ) => {
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
@@ -49,36 +49,27 @@ macro_rules! adaptive_pool {
                 #[default(vec![])]
                 pub $output_size: Vec<i64>,
             )?
-            /// Layout of the input.
-            #[default($layout.to_string())]
-            pub layout: String,
-            /// Layout of the result; empty for that of the input.
-            #[default(String::new())]
-            pub out_layout: String,
+            /// What the layouts are.
+            #[flatten]
+            pub layouts: PoolLayouts<$rank>,
         }
 
-        impl<V: Clone> $name<V> {
-            fn pool(&self) -> AdaptivePool {
-                let output_size = [vec![1; $spatial.len()] $(, self.$output_size.clone())?];
-                AdaptivePool {
-                    spatial: $spatial,
-                    maximum: $maximum,
-                    output_size: output_size.into_iter().next_back().unwrap_or_default(),
-                    layout: self.layout.clone(),
-                    out_layout: self.out_layout.clone(),
-                }
+        impl<V> $name<V> {
+            fn pool(&self) -> Result<AdaptivePool, String> {
+                let sizes: &[&[i64]] = &[$(&self.$output_size,)? &[1; $rank]];
+                AdaptivePool::new($maximum, sizes[0], &self.layouts)
             }
         }
 
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                Ok(self.pool().result(cx.tensor(0)?)?)
+                Ok(self.pool()?.result(cx.tensor(0)?)?)
             }
         }
 
         impl $name<Value> {
             fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-                let op = cx.fields::<$name<Value>>()?.pool();
+                let op = cx.fields::<$name<Value>>()?.pool()?;
                 let (shape, dtype) = result_shape::<$name>(cx)?;
                 dispatch!(dtype, pool(&op, cx, &shape, dtype))
             }
@@ -86,7 +77,7 @@ macro_rules! adaptive_pool {
 
         impl $name<Operand> {
             fn define(cx: &mut DefineCx<'_>) -> Defined {
-                let op = cx.fields::<$name<Operand>>()?.pool();
+                let op = cx.fields::<$name<Operand>>()?.pool()?;
                 op.define(cx)
             }
         }
@@ -98,7 +89,7 @@ adaptive_pool! {
     ///
     /// `out[n, c, 0, 0] = mean_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
     /// Relay operator level 2.
-    GlobalAvgPool2d = "relay.nn.global_avg_pool2d", "HW", "NCHW", maximum = false,
+    GlobalAvgPool2d = "relay.nn.global_avg_pool2d", 2, maximum = false,
 }
 
 adaptive_pool! {
@@ -106,7 +97,7 @@ adaptive_pool! {
     ///
     /// `out[n, c, 0, 0] = max_{y, x} data[n, c, y, x]`: data `(N, C, H, W)` gives `(N, C, 1, 1)`.
     /// Relay operator level 2.
-    GlobalMaxPool2d = "relay.nn.global_max_pool2d", "HW", "NCHW", maximum = true,
+    GlobalMaxPool2d = "relay.nn.global_max_pool2d", 2, maximum = true,
 }
 
 adaptive_pool! {
@@ -115,21 +106,21 @@ adaptive_pool! {
     /// `out[n, c, x]` is the mean of `data[n, c, start..end]` with `start = x * W / OW` rounded
     /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
     /// operator level 10.
-    AdaptiveAvgPool1d = "relay.nn.adaptive_avg_pool1d", "W", "NCW", maximum = false, output_size
+    AdaptiveAvgPool1d = "relay.nn.adaptive_avg_pool1d", 1, maximum = false, output_size
 }
 
 adaptive_pool! {
     /// The means over `output_size` parts of two axes.
     ///
     /// As `nn.adaptive_avg_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
-    AdaptiveAvgPool2d = "relay.nn.adaptive_avg_pool2d", "HW", "NCHW", maximum = false, output_size
+    AdaptiveAvgPool2d = "relay.nn.adaptive_avg_pool2d", 2, maximum = false, output_size
 }
 
 adaptive_pool! {
     /// The means over `output_size` parts of three axes.
     ///
     /// As `nn.adaptive_avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
-    AdaptiveAvgPool3d = "relay.nn.adaptive_avg_pool3d", "DHW", "NCDHW", maximum = false, output_size
+    AdaptiveAvgPool3d = "relay.nn.adaptive_avg_pool3d", 3, maximum = false, output_size
 }
 
 adaptive_pool! {
@@ -138,42 +129,43 @@ adaptive_pool! {
     /// `out[n, c, x]` is the maximum of `data[n, c, start..end]` with `start = x * W / OW` rounded
     /// down and `end = (x + 1) * W / OW` rounded up: data `(N, C, W)` gives `(N, C, OW)`. Relay
     /// operator level 10.
-    AdaptiveMaxPool1d = "relay.nn.adaptive_max_pool1d", "W", "NCW", maximum = true, output_size
+    AdaptiveMaxPool1d = "relay.nn.adaptive_max_pool1d", 1, maximum = true, output_size
 }
 
 adaptive_pool! {
     /// The largest elements of `output_size` parts of two axes.
     ///
     /// As `nn.adaptive_max_pool1d` on data `(N, C, H, W)`. Relay operator level 10.
-    AdaptiveMaxPool2d = "relay.nn.adaptive_max_pool2d", "HW", "NCHW", maximum = true, output_size
+    AdaptiveMaxPool2d = "relay.nn.adaptive_max_pool2d", 2, maximum = true, output_size
 }
 
 adaptive_pool! {
     /// The largest elements of `output_size` parts of three axes.
     ///
     /// As `nn.adaptive_max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 10.
-    AdaptiveMaxPool3d = "relay.nn.adaptive_max_pool3d", "DHW", "NCDHW", maximum = true, output_size
+    AdaptiveMaxPool3d = "relay.nn.adaptive_max_pool3d", 3, maximum = true, output_size
 }
 
 impl AdaptivePool {
-    fn order(&self) -> String {
-        format!("NC{}", self.spatial)
-    }
-
-    fn layouts(&self) -> Result<(Layout, Layout), String> {
-        let layout = Layout::parse(&self.layout)?;
-        let out_layout = layout_or(&self.out_layout, &layout)?;
-        Ok((layout, out_layout))
+    fn new<const RANK: usize>(
+        maximum: bool,
+        output_size: &[i64],
+        layouts: &PoolLayouts<RANK>,
+    ) -> Result<AdaptivePool, String> {
+        let (layout, out_layout) = layouts.read()?;
+        let output_size = match output_size {
+            [] => vec![],
+            sizes => per_axis("output_size", sizes, RANK, 1)?,
+        };
+        Ok(AdaptivePool { order: data_order(RANK), maximum, output_size, layout, out_layout })
     }
 
     fn result(&self, data: &TensorType) -> Result<Type, String> {
-        let (layout, out_layout) = self.layouts()?;
-        let mut extents = layout.logical(&self.order(), &data.shape)?;
+        let mut extents = self.layout.logical(&self.order, &data.shape)?;
         if !self.output_size.is_empty() {
-            let sizes = per_axis("output_size", &self.output_size, self.spatial.len(), 1)?;
-            extents.splice(2.., sizes.into_iter().map(Dim::Known));
+            extents.splice(2.., self.output_size.iter().map(|size| Dim::Known(*size)));
         }
-        Ok(Type::tensor(out_layout.physical(&self.order(), &extents)?, data.dtype))
+        Ok(Type::tensor(self.out_layout.physical(&self.order, &extents)?, data.dtype))
     }
 }
 
@@ -202,10 +194,9 @@ fn pool<T: Number>(
     dtype: DType,
 ) -> Result<Value, EvalError> {
     let data = cx.tensor(0)?;
-    let (layout, out_layout) = op.layouts()?;
-    let order = op.order();
-    let (input, data) = layout.unpack(&order, data.shape(), T::read(data))?;
-    let output = out_layout.logical_extents(&order, shape)?;
+    let AdaptivePool { order, layout, out_layout, .. } = op;
+    let (input, data) = layout.unpack(order, data.shape(), T::read(data))?;
+    let output = out_layout.logical_extents(order, shape)?;
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let planes = size(&output[..2]);
     let mut result = vec![T::ZERO; size(&output)];
@@ -220,7 +211,7 @@ fn pool<T: Number>(
             };
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, result)?;
+    let (shape, result) = out_layout.pack(order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 
@@ -228,16 +219,15 @@ impl AdaptivePool {
     fn define(&self, cx: &mut DefineCx<'_>) -> Defined {
         let data = cx.tensor(0)?;
         let (shape, dtype) = cx.result()?;
-        let (layout, out_layout) = self.layouts()?;
-        let order = self.order();
-        let input = layout.logical_extents(&order, &data.shape)?;
-        let output = out_layout.logical_extents(&order, &shape)?;
+        let AdaptivePool { order, layout, out_layout, .. } = self;
+        let input = layout.logical_extents(order, &data.shape)?;
+        let output = out_layout.logical_extents(order, &shape)?;
         let axes: Vec<(i64, i64)> =
             input[2..].iter().copied().zip(output[2..].iter().copied()).collect();
         let extents: Vec<i64> = axes.iter().map(|&(input, parts)| longest(input, parts)).collect();
         let outside = if self.maximum { least(dtype)? } else { ir_core::Scalar::Int(0) };
         let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
-            let mut place = out_layout.logical_indices(e, &order, &shape, i);
+            let mut place = out_layout.logical_indices(order, &shape, i);
             let mut inside = None;
             for (axis, &(extent, parts)) in axes.iter().enumerate() {
                 let part = place[axis + 2].value(e);
@@ -249,7 +239,7 @@ impl AdaptivePool {
                 }
                 place[axis + 2] = Index::new(at, extent);
             }
-            let at = layout.physical_indices(e, &order, &place);
+            let at = layout.physical_indices(e, order, &place);
             match inside {
                 Some(inside) => {
                     let otherwise = e.constant(dtype, outside);
@@ -270,7 +260,7 @@ impl AdaptivePool {
         });
         cx.compute(|e, i| {
             let x = e.load(&sum, i);
-            let places = out_layout.logical_indices(e, &order, &shape, i);
+            let places = out_layout.logical_indices(order, &shape, i);
             let mut count = e.index(1);
             for (place, &(extent, parts)) in places[2..].iter().zip(&axes) {
                 let inside = match extent % parts {

@@ -1,53 +1,88 @@
 //! Convolutions over one, two and three spatial axes.
 
-use ir_core::{DType, Dim, DimOp, InferCx, KernelRole, Op, Registry, Stop, Type, ValueId, Work};
+use ir_core::{
+    AttrGroup, DType, Dim, DimOp, InferCx, KernelRole, Op, Registry, Stop, Type, ValueId, Work,
+};
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 use te::compute::{Combiner, Tensor};
 
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
-use super::window::{Margin, Step, Windows, margins, pad_stage};
+use super::window::{Margin, Step, Windows, data_order, margins, pad_stage, spatial_axes};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule, multiply_adds, random};
 
-/// The attributes of a convolution of any spatial rank.
-struct Convolution {
-    /// Letters of the spatial axes.
-    spatial: &'static str,
-    strides: Vec<i64>,
-    padding: Vec<i64>,
-    dilation: Vec<i64>,
-    groups: i64,
-    channels: Option<i64>,
-    kernel_size: Option<Vec<i64>>,
-    data_layout: String,
-    kernel_layout: String,
-    out_layout: String,
-    out_dtype: Option<DType>,
+/// The attributes of a convolution over `RANK` spatial axes.
+#[derive(AttrGroup, Clone, Debug)]
+pub struct Convolution<const RANK: usize> {
+    /// Distance of neighbouring windows, per spatial axis.
+    #[default(vec![1; RANK])]
+    pub strides: Vec<i64>,
+    /// Zeros around the input: one number for all sides, one per axis, or all numbers
+    /// before and then all numbers after.
+    #[default(vec![0; RANK])]
+    pub padding: Vec<i64>,
+    /// The attributes of the kernel, and layouts.
+    #[flatten]
+    pub kernel: Kernel<RANK>,
+    /// Element type of the result; that of the input where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
+}
+
+/// What a convolution over `RANK` spatial axes is told of its kernel, and of layouts.
+#[derive(AttrGroup, Clone, Debug)]
+pub struct Kernel<const RANK: usize> {
+    /// Distance of neighbouring kernel elements, per spatial axis.
+    #[default(vec![1; RANK])]
+    pub dilation: Vec<i64>,
+    /// Number of groups that input and output channels are split into.
+    #[default(1)]
+    pub groups: i64,
+    /// Number of output channels; the weight's, where absent.
+    #[default(None)]
+    pub channels: Option<i64>,
+    /// Spatial extents of the kernel; the weight's, where absent.
+    #[default(None)]
+    pub kernel_size: Option<Vec<i64>>,
+    /// Layout of the input.
+    #[default(data_order(RANK))]
+    pub data_layout: String,
+    /// Layout of the kernel.
+    #[default(kernel_order(RANK))]
+    pub kernel_layout: String,
+    /// Layout of the result; empty for that of the input.
+    #[default(String::new())]
+    pub out_layout: String,
 }
 
 /// Declares a convolution; what is before the name is its doc comment.
 macro_rules! convolution {
-    (
-        $(#[doc = $doc:tt])*
-        $name:ident = $text:tt, $spatial:literal, $data_layout:literal, $kernel_layout:literal
-    ) => {
+    ($(#[doc = $doc:tt])* $name:ident = $text:tt, $rank:literal) => {
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
         #[op(
             name = $text,
-            infer = $name::infer,
+            infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.convolution.infer(cx),
             hooks(
                 FusionPattern::OutFusable,
                 KernelRole::Anchor,
                 Work(multiply_adds::<$name>),
                 LayoutRule::Convolution,
                 RandomOperand(|operand, types, attributes| {
-                    random::kernel(operand, types, attributes, $kernel_layout)
+                    random::kernel(operand, types, attributes, &kernel_order($rank))
                 }),
-                Evaluate($name::evaluate),
-                Define($name::define)
+                Evaluate(|cx| {
+                    let geometry = cx.fields::<$name<Value>>()?.convolution.geometry()?;
+                    let (shape, dtype) = result_shape::<$name>(cx)?;
+                    dispatch!(compute_dtype(cx, dtype)?, convolve(&geometry, cx, &shape, dtype))
+                }),
+                Define(|cx| {
+                    let geometry = cx.fields::<$name<Operand>>()?.convolution.geometry()?;
+                    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+                    define_convolution(&geometry, cx, &data, &weight)
+                })
             )
         )]
         pub struct $name<V = ValueId> {
@@ -55,77 +90,9 @@ macro_rules! convolution {
             pub data: V,
             /// The kernel, in `kernel_layout`.
             pub weight: V,
-            /// Distance of neighbouring windows, per spatial axis.
-            #[default(vec![1; $spatial.len()])]
-            pub strides: Vec<i64>,
-            /// Zeros around the input: one number for all sides, one per axis, or all numbers
-            /// before and then all numbers after.
-            #[default(vec![0; $spatial.len()])]
-            pub padding: Vec<i64>,
-            /// Distance of neighbouring kernel elements, per spatial axis.
-            #[default(vec![1; $spatial.len()])]
-            pub dilation: Vec<i64>,
-            /// Number of groups that input and output channels are split into.
-            #[default(1)]
-            pub groups: i64,
-            /// Number of output channels; the weight's, where absent.
-            #[default(None)]
-            pub channels: Option<i64>,
-            /// Spatial extents of the kernel; the weight's, where absent.
-            #[default(None)]
-            pub kernel_size: Option<Vec<i64>>,
-            /// Layout of the input.
-            #[default($data_layout.to_string())]
-            pub data_layout: String,
-            /// Layout of the kernel.
-            #[default($kernel_layout.to_string())]
-            pub kernel_layout: String,
-            /// Layout of the result; empty for that of the input.
-            #[default(String::new())]
-            pub out_layout: String,
-            /// Element type of the result; that of the input where absent.
-            #[default(None)]
-            pub out_dtype: Option<DType>,
-        }
-
-        impl<V: Clone> $name<V> {
-            fn convolution(&self) -> Convolution {
-                Convolution {
-                    spatial: $spatial,
-                    strides: self.strides.clone(),
-                    padding: self.padding.clone(),
-                    dilation: self.dilation.clone(),
-                    groups: self.groups,
-                    channels: self.channels,
-                    kernel_size: self.kernel_size.clone(),
-                    data_layout: self.data_layout.clone(),
-                    kernel_layout: self.kernel_layout.clone(),
-                    out_layout: self.out_layout.clone(),
-                    out_dtype: self.out_dtype,
-                }
-            }
-        }
-
-        impl $name<Type> {
-            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                self.convolution().infer(cx)
-            }
-        }
-
-        impl $name<Value> {
-            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-                let op = cx.fields::<$name<Value>>()?.convolution();
-                let (shape, dtype) = result_shape::<$name>(cx)?;
-                dispatch!(compute_dtype(cx, dtype)?, convolve(&op, cx, &shape, dtype))
-            }
-        }
-
-        impl $name<Operand> {
-            fn define(cx: &mut DefineCx<'_>) -> Defined {
-                let op = cx.fields::<$name<Operand>>()?;
-                let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-                op.convolution().define(cx, &data, &weight)
-            }
+            /// The attributes.
+            #[flatten]
+            pub convolution: Convolution<$rank>,
         }
     };
 }
@@ -137,7 +104,7 @@ convolution! {
     /// where `i` runs over the input channels of the group of `o`. With data `(N, C, W)` and
     /// weight `(O, C / groups, KW)` the result is `(N, O, (W + padding - (KW - 1) * dilation - 1)
     /// / stride + 1)`. Relay operator level 2.
-    Conv1d = "relay.nn.conv1d", "W", "NCW", "OIW"
+    Conv1d = "relay.nn.conv1d", 1
 }
 
 convolution! {
@@ -149,7 +116,7 @@ convolution! {
     /// `OH = (H + padding - (KH - 1) * dilation - 1) / stride + 1`. A depthwise convolution has as
     /// many groups as input channels; its weight may also be `(C, multiplier, KH, KW)` with
     /// `O = C * multiplier`. Relay operator level 2.
-    Conv2d = "relay.nn.conv2d", "HW", "NCHW", "OIHW"
+    Conv2d = "relay.nn.conv2d", 2
 }
 
 convolution! {
@@ -157,7 +124,7 @@ convolution! {
     ///
     /// As `nn.conv2d` with a depth axis: data `(N, C, D, H, W)`, weight `(O, C / groups, KD, KH,
     /// KW)`. Relay operator level 2.
-    Conv3d = "relay.nn.conv3d", "DHW", "NCDHW", "OIDHW"
+    Conv3d = "relay.nn.conv3d", 3
 }
 
 convolution! {
@@ -165,7 +132,7 @@ convolution! {
     ///
     /// Computes `nn.conv2d`; data is in a layout such as `NCHW16c`, the weight in one such as
     /// `OIHW16i16o`. Relay operator level 10.
-    ContribConv2dNchwc = "relay.nn.contrib_conv2d_NCHWc", "HW", "NCHW", "OIHW"
+    ContribConv2dNchwc = "relay.nn.contrib_conv2d_NCHWc", 2
 }
 
 convolution! {
@@ -173,40 +140,61 @@ convolution! {
     ///
     /// Computes `nn.conv2d` with as many groups as channels; data is in a layout such as
     /// `NCHW16c`, the weight in one such as `OIHW1i16o`. Relay operator level 10.
-    ContribDepthwiseConv2dNchwc = "relay.nn.contrib_depthwise_conv2d_NCHWc", "HW", "NCHW", "OIHW"
+    ContribDepthwiseConv2dNchwc = "relay.nn.contrib_depthwise_conv2d_NCHWc", 2
 }
 
-impl Convolution {
-    fn data_order(&self) -> String {
-        format!("NC{}", self.spatial)
-    }
+/// The order of a kernel's axes where nothing else is said, such as `OIHW`.
+fn kernel_order(rank: usize) -> String {
+    format!("OI{}", spatial_axes(rank))
+}
 
-    fn kernel_order(&self) -> String {
-        format!("OI{}", self.spatial)
+/// What the attributes of a convolution, or of a transposed one, say about its loops.
+pub(super) struct Geometry {
+    /// The orders of the axes that are computed in.
+    pub(super) order: String,
+    pub(super) kernel_order: String,
+    pub(super) steps: Vec<Step>,
+    pub(super) groups: i64,
+    pub(super) data_layout: Layout,
+    pub(super) kernel_layout: Layout,
+    pub(super) out_layout: Layout,
+}
+
+impl<const RANK: usize> Convolution<RANK> {
+    fn geometry(&self) -> Result<Geometry, String> {
+        let kernel = &self.kernel;
+        let data_layout = Layout::parse(&kernel.data_layout)?;
+        Ok(Geometry {
+            order: data_order(RANK),
+            kernel_order: kernel_order(RANK),
+            kernel_layout: Layout::parse(&kernel.kernel_layout)?,
+            out_layout: layout_or(&kernel.out_layout, &data_layout)?,
+            data_layout,
+            steps: Step::all(RANK, &self.strides, &kernel.dilation, &self.padding)?,
+            groups: kernel.groups,
+        })
     }
 
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
         let data = cx.tensor(0)?;
-        let rank = self.spatial.len();
-        let data_layout = Layout::parse(&self.data_layout)?;
-        let kernel_layout = Layout::parse(&self.kernel_layout)?;
-        let out_layout = layout_or(&self.out_layout, &data_layout)?;
-        let steps = Step::all(rank, &self.strides, &self.dilation, &self.padding)?;
-        let input = data_layout.logical(&self.data_order(), &data.shape)?;
-        let kernel = kernel(cx, &kernel_layout, &self.kernel_order(), &self.kernel_size, || {
-            let Some(channels) = self.channels else { return Err(Stop::Stuck) };
-            Ok([channels.into(), divide("a number of input channels", input[1], self.groups)?])
+        let (geometry, attributes) = (self.geometry()?, &self.kernel);
+        let Geometry { order, kernel_order, steps, groups, .. } = &geometry;
+        let input = geometry.data_layout.logical(order, &data.shape)?;
+        let sizes = &attributes.kernel_size;
+        let kernel = kernel(cx, &geometry.kernel_layout, kernel_order, sizes, || {
+            let Some(channels) = attributes.channels else { return Err(Stop::Stuck) };
+            Ok([channels.into(), divide("a number of input channels", input[1], *groups)?])
         })?;
-        let channels = match self.is_depthwise(input[1], kernel[0]) {
+        let channels = match geometry.is_depthwise(input[1], kernel[0]) {
             true => Dim::binary(DimOp::Mul, kernel[0], kernel[1]),
             false => {
-                let inputs = divide("a number of input channels", input[1], self.groups)?;
+                let inputs = divide("a number of input channels", input[1], *groups)?;
                 require(cx, "input channels of the weight", inputs, kernel[1])?;
                 kernel[0]
             }
         };
-        divide("a number of output channels", channels, self.groups)?;
-        if let Some(expected) = self.channels {
+        divide("a number of output channels", channels, *groups)?;
+        if let Some(expected) = attributes.channels {
             require(cx, "output channels", Dim::Known(expected), channels)?;
         }
         let mut output = vec![input[0], channels];
@@ -214,10 +202,12 @@ impl Convolution {
             let windows = step.windows(input[axis + 2], kernel[axis + 2], false);
             output.push(windows?);
         }
-        let shape = out_layout.physical(&self.data_order(), &output)?;
+        let shape = geometry.out_layout.physical(order, &output)?;
         Ok(Type::tensor(shape, self.out_dtype.unwrap_or(data.dtype)))
     }
+}
 
+impl Geometry {
     /// Whether the weight is `(C, multiplier, …)`.
     fn is_depthwise(&self, inputs: Dim, kernels: Dim) -> bool {
         let groups = Dim::Known(self.groups);
@@ -226,25 +216,22 @@ impl Convolution {
 }
 
 fn convolve<T: Number>(
-    op: &Convolution,
+    geometry: &Geometry,
     cx: &EvalCx<'_>,
     shape: &[i64],
     dtype: DType,
 ) -> Result<Value, EvalError> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-    let data_layout = Layout::parse(&op.data_layout)?;
-    let out_layout = layout_or(&op.out_layout, &data_layout)?;
-    let kernel_layout = Layout::parse(&op.kernel_layout)?;
-    let order = op.data_order();
-    let (input, data) = data_layout.unpack(&order, data.shape(), T::read(data))?;
+    let Geometry { order, kernel_order, steps, out_layout, .. } = geometry;
+    let (input, data) = geometry.data_layout.unpack(order, data.shape(), T::read(data))?;
     let (kernel, weight) =
-        kernel_layout.unpack(&op.kernel_order(), weight.shape(), T::read(weight))?;
-    let output = out_layout.logical_extents(&order, shape)?;
-    let steps = Step::all(op.spatial.len(), &op.strides, &op.dilation, &op.padding)?;
-    let windows = Windows::new(&steps, &input[2..], &output[2..], &kernel[2..]);
+        geometry.kernel_layout.unpack(kernel_order, weight.shape(), T::read(weight))?;
+    let output = out_layout.logical_extents(order, shape)?;
+    let windows = Windows::new(steps, &input[2..], &output[2..], &kernel[2..]);
 
     let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
-    let (inputs, outputs, groups) = (input[1] as usize, output[1] as usize, op.groups as usize);
+    let (inputs, outputs, groups) =
+        (input[1] as usize, output[1] as usize, geometry.groups as usize);
     let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);
     let mut result = vec![T::ZERO; size(&output)];
     if result.is_empty() {
@@ -276,65 +263,66 @@ fn convolve<T: Number>(
             }
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, result)?;
+    let (shape, result) = out_layout.pack(order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 
-impl Convolution {
-    /// The padded input, where there is padding, and the sum over input channels of a group and
-    /// places of the kernel.
-    fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor, weight: &Tensor) -> Defined {
-        let (shape, dtype) = cx.result()?;
-        let (order, kernel_order) = (self.data_order(), self.kernel_order());
-        let data_layout = Layout::parse(&self.data_layout)?;
-        let out_layout = layout_or(&self.out_layout, &data_layout)?;
-        let kernel_layout = Layout::parse(&self.kernel_layout)?;
-        let input = data_layout.logical_extents(&order, &data.shape)?;
-        let output = out_layout.logical_extents(&order, &shape)?;
-        let kernel = kernel_layout.logical_extents(&kernel_order, &weight.shape)?;
-        let steps = Step::all(self.spatial.len(), &self.strides, &self.dilation, &self.padding)?;
-        let margins = margins(&steps, &input[2..], &output[2..], &kernel[2..]);
-        let padded = pad_stage(cx, data, &data_layout, &order, &margins, Margin::Zero)?;
+/// The padded input, where there is padding, and the sum over input channels of a group and
+/// places of the kernel.
+fn define_convolution(
+    geometry: &Geometry,
+    cx: &mut DefineCx<'_>,
+    data: &Tensor,
+    weight: &Tensor,
+) -> Defined {
+    let (shape, dtype) = cx.result()?;
+    let Geometry { order, kernel_order, steps, data_layout, kernel_layout, out_layout, .. } =
+        geometry;
+    let groups = geometry.groups.max(1);
+    let input = data_layout.logical_extents(order, &data.shape)?;
+    let output = out_layout.logical_extents(order, &shape)?;
+    let kernel = kernel_layout.logical_extents(kernel_order, &weight.shape)?;
+    let margins = margins(steps, &input[2..], &output[2..], &kernel[2..]);
+    let padded = pad_stage(cx, data, data_layout, order, &margins, Margin::Zero)?;
 
-        let group_inputs = input[1] / self.groups.max(1);
-        let group_outputs = output[1] / self.groups.max(1);
-        // Channels in blocks are summed block by block, where blocks do not cross groups.
-        let block = data_layout.block('C');
-        let channels = match block {
-            2.. if group_inputs % block == 0 => vec![group_inputs / block, block],
-            _ if group_inputs == 1 => vec![],
-            _ => vec![group_inputs],
-        };
-        let extents: Vec<i64> = channels.iter().chain(&kernel[2..]).copied().collect();
-        let sums = accumulator(data.dtype, weight.dtype, dtype);
-        cx.reduce(&extents, Combiner::Sum, |e, i, r| {
-            let out = out_layout.logical_indices(e, &order, &shape, i);
-            let (r, taps) = r.split_at(channels.len());
-            let channel = Index::row_major(r, &channels);
-            let group = out[1].digit(e, group_outputs, self.groups);
-            let mut place = vec![out[0].clone(), Index::new(group, self.groups).then(&channel)];
-            // Of a depthwise weight, output channels are those of all kernels.
-            let kernels = out[1].clone().then(&channel);
-            let mut tap_place = vec![
-                Index::new(kernels.digit(e, kernel[1], kernel[0]), kernel[0]),
-                Index::new(kernels.digit(e, 1, kernel[1]), kernel[1]),
-            ];
-            for (axis, step) in steps.iter().enumerate() {
-                let window = out[axis + 2].value(e);
-                let start = strided(e, window, margins[axis].shift(), step.stride);
-                let reach = e.mul_index(taps[axis], step.dilation);
-                place.push(Index::new(e.add(start, reach), margins[axis].extent()));
-                tap_place.push(Index::new(taps[axis], kernel[axis + 2]));
-            }
-            let at = padded.layout.physical_indices(e, &order, &place);
-            let x = e.load(&padded.tensor, &at);
-            let x = e.cast(x, sums);
-            let at = kernel_layout.physical_indices(e, &kernel_order, &tap_place);
-            let w = e.load(weight, &at);
-            let w = e.cast(w, sums);
-            e.mul(x, w)
-        })
-    }
+    let group_inputs = input[1] / groups;
+    let group_outputs = output[1] / groups;
+    // Channels in blocks are summed block by block, where blocks do not cross groups.
+    let block = data_layout.block('C');
+    let channels = match block {
+        2.. if group_inputs % block == 0 => vec![group_inputs / block, block],
+        _ if group_inputs == 1 => vec![],
+        _ => vec![group_inputs],
+    };
+    let extents: Vec<i64> = channels.iter().chain(&kernel[2..]).copied().collect();
+    let sums = accumulator(data.dtype, weight.dtype, dtype);
+    cx.reduce(&extents, Combiner::Sum, |e, i, r| {
+        let out = out_layout.logical_indices(order, &shape, i);
+        let (r, taps) = r.split_at(channels.len());
+        let channel = Index::row_major(r, &channels);
+        let group = out[1].digit(e, group_outputs, groups);
+        let mut place = vec![out[0].clone(), Index::new(group, groups).then(&channel)];
+        // Of a depthwise weight, output channels are those of all kernels.
+        let kernels = out[1].clone().then(&channel);
+        let mut tap_place = vec![
+            Index::new(kernels.digit(e, kernel[1], kernel[0]), kernel[0]),
+            Index::new(kernels.digit(e, 1, kernel[1]), kernel[1]),
+        ];
+        for (axis, step) in steps.iter().enumerate() {
+            let window = out[axis + 2].value(e);
+            let start = strided(e, window, margins[axis].shift(), step.stride);
+            let reach = e.mul_index(taps[axis], step.dilation);
+            place.push(Index::new(e.add(start, reach), margins[axis].extent()));
+            tap_place.push(Index::new(taps[axis], kernel[axis + 2]));
+        }
+        let at = padded.layout.physical_indices(e, order, &place);
+        let x = e.load(&padded.tensor, &at);
+        let x = e.cast(x, sums);
+        let at = kernel_layout.physical_indices(e, kernel_order, &tap_place);
+        let w = e.load(weight, &at);
+        let w = e.cast(w, sums);
+        e.mul(x, w)
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

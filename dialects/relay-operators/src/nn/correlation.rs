@@ -349,7 +349,7 @@ fn define_dilation(cx: &mut DefineCx<'_>) -> Defined {
     let sums = accumulator(data.dtype, weight.dtype, dtype);
     let name = cx.stage_of("max");
     let largest = cx.builder.reduce(&name, &shape, &kernel[1..], Combiner::Max, |e, i, r| {
-        let mut place = layout.logical_indices(e, "NCHW", &shape, i);
+        let mut place = layout.logical_indices("NCHW", &shape, i);
         let channel = place[1].clone();
         for (axis, (step, reach)) in steps.iter().zip(&reaches).enumerate() {
             let window = place[axis + 2].value(e);

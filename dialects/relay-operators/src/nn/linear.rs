@@ -132,7 +132,8 @@ fn multiply<T: Number>(
 ) {
     let (rows, length) = if transposed { (columns, inner) } else { (inner, columns) };
     for row in 0..rows {
-        let read = right.part(row * length, length).map_or(vec![], |part| T::read(&part));
+        let read = right.part(row * length, length).expect("the matrix has as many rows");
+        let read = T::read(&read);
         for (start, out) in left.starts.iter().zip(out.chunks_exact_mut(columns.max(1))) {
             if transposed {
                 out[row] = left.dot(*start, &read, out[row]);

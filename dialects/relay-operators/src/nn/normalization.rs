@@ -1,6 +1,8 @@
 //! Normalizations.
 
-use ir_core::{AttrDict, DType, InferCx, Op, Registry, Spread, Stop, TensorData, Type, ValueId};
+use ir_core::{
+    AttrDict, AttrGroup, DType, InferCx, Op, Registry, Spread, Stop, TensorData, Type, ValueId,
+};
 use relay::define::{
     Define, DefineCx, Defined, Index, Operand, Reduction, along, reals_of, within,
 };
@@ -11,6 +13,21 @@ use te::scalar::ScalarOp;
 use super::numeric::{Number, size};
 use super::relation::{divide, vectors_along};
 use crate::{FusionPattern, relation};
+
+/// What a normalization does to numbers whose mean is 0: a division and, for each channel, a factor
+/// and a summand.
+#[derive(AttrGroup, Clone, Debug)]
+pub struct Rescaling {
+    /// Added to the variance.
+    #[default(1e-5)]
+    pub epsilon: f64,
+    /// Whether `beta` is added.
+    #[default(true)]
+    pub center: bool,
+    /// Whether `gamma` is multiplied.
+    #[default(true)]
+    pub scale: bool,
+}
 
 /// Normalizes by given statistics of every channel: `out = (data - moving_mean) /
 /// sqrt(moving_var + epsilon) * gamma + beta`.
@@ -43,15 +60,9 @@ pub struct BatchNorm<V = ValueId> {
     /// The axis of channels; counted from the end where negative.
     #[default(1)]
     pub axis: i64,
-    /// Added to the variance.
-    #[default(1e-5)]
-    pub epsilon: f64,
-    /// Whether `beta` is added.
-    #[default(true)]
-    pub center: bool,
-    /// Whether `gamma` is multiplied.
-    #[default(true)]
-    pub scale: bool,
+    /// What is done after the mean is taken off.
+    #[flatten]
+    pub rescaling: Rescaling,
 }
 
 fn batch_norm_relation(op: BatchNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
@@ -66,7 +77,7 @@ fn batch_norm_operand(operand: usize, _: &[Type], _: AttrDict) -> Option<Spread>
 
 fn evaluate_batch_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<BatchNorm<Value>>()?;
-    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let affine = Affine::new(cx, op.axis, &op.rescaling)?;
     let (mean, variance) = (cx.tensor(3)?.to_f64(), cx.tensor(4)?.to_f64());
     if mean.len() != affine.channels || variance.len() != affine.channels {
         return Err(EvalError::new("expected as many means and variances as channels"));
@@ -74,7 +85,7 @@ fn evaluate_batch_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let mut out = cx.tensor(0)?.to_f64();
     for (i, x) in out.iter_mut().enumerate() {
         let c = affine.channel(i);
-        *x = (*x - mean[c]) / (variance[c] + op.epsilon).sqrt();
+        *x = (*x - mean[c]) / (variance[c] + op.rescaling.epsilon).sqrt();
     }
     Ok(Value::tuple([affine.finish(out)?, cx.operands[3].clone(), cx.operands[4].clone()]))
 }
@@ -82,13 +93,13 @@ fn evaluate_batch_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
 fn define_batch_norm(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<BatchNorm<Operand>>()?;
     let (data, mean, variance) = (cx.tensor(0)?, cx.tensor(3)?, cx.tensor(4)?);
-    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let scaling = Scaling::new(cx, op.axis, &op.rescaling)?;
     let name = cx.stage();
     let normalized = cx.builder.compute(&name, &data.shape, |e, i| {
         let x = e.load(&data, i);
         let (mean, variance) =
             (along(e, &mean, i, scaling.axis), along(e, &variance, i, scaling.axis));
-        let scale = scaling.scale(e, variance, op.epsilon);
+        let scale = scaling.scale(e, variance, op.rescaling.epsilon);
         scaling.normalized(e, i, x, mean, scale)
     });
     Ok(vec![normalized, mean, variance])
@@ -104,13 +115,13 @@ struct Scaling {
 
 impl Scaling {
     /// The step for operands `data`, `gamma`, `beta`.
-    fn new(cx: &DefineCx<'_>, axis: i64, scale: bool, center: bool) -> Result<Scaling, String> {
+    fn new(cx: &DefineCx<'_>, axis: i64, rescaling: &Rescaling) -> Result<Scaling, String> {
         let data = cx.tensor(0)?;
         Ok(Scaling {
             axis: relation::axis(axis, data.shape.len())?,
             dtype: data.dtype,
-            gamma: if scale { Some(cx.tensor(1)?) } else { None },
-            beta: if center { Some(cx.tensor(2)?) } else { None },
+            gamma: if rescaling.scale { Some(cx.tensor(1)?) } else { None },
+            beta: if rescaling.center { Some(cx.tensor(2)?) } else { None },
         })
     }
 
@@ -225,18 +236,13 @@ struct Affine<'a> {
 
 impl<'a> Affine<'a> {
     /// The step for operands `data`, `gamma`, `beta`.
-    fn new(
-        cx: &'a EvalCx<'_>,
-        axis: i64,
-        scale: bool,
-        center: bool,
-    ) -> Result<Affine<'a>, EvalError> {
+    fn new(cx: &'a EvalCx<'_>, axis: i64, rescaling: &Rescaling) -> Result<Affine<'a>, EvalError> {
         let data = cx.tensor(0)?;
         let axis = relation::axis(axis, data.rank())?;
         let channels = data.shape()[axis] as usize;
         let inner = size(&data.shape()[axis + 1..]);
-        let gamma = if scale { cx.tensor(1)?.to_f64() } else { vec![1.0; channels] };
-        let beta = if center { cx.tensor(2)?.to_f64() } else { vec![0.0; channels] };
+        let gamma = if rescaling.scale { cx.tensor(1)?.to_f64() } else { vec![1.0; channels] };
+        let beta = if rescaling.center { cx.tensor(2)?.to_f64() } else { vec![0.0; channels] };
         if gamma.len() != channels || beta.len() != channels {
             return Err(EvalError::new(format!("expected {channels} factors and summands")));
         }
@@ -312,31 +318,25 @@ pub struct LayerNorm<V = ValueId> {
     /// The axis; counted from the end where negative.
     #[default(-1)]
     pub axis: i64,
-    /// Added to the variance.
-    #[default(1e-5)]
-    pub epsilon: f64,
-    /// Whether `beta` is added.
-    #[default(true)]
-    pub center: bool,
-    /// Whether `gamma` is multiplied.
-    #[default(true)]
-    pub scale: bool,
+    /// What is done after the mean is taken off.
+    #[flatten]
+    pub rescaling: Rescaling,
 }
 
 fn evaluate_layer_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<LayerNorm<Value>>()?;
-    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let affine = Affine::new(cx, op.axis, &op.rescaling)?;
     let (inner, channels) = (affine.inner, affine.channels);
     let groups = affine.data.len() / channels.max(1);
-    affine.normalize(op.epsilon, groups, |i| i / (inner * channels) * inner + i % inner)
+    affine.normalize(op.rescaling.epsilon, groups, |i| i / (inner * channels) * inner + i % inner)
 }
 
 fn define_layer_norm(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<LayerNorm<Operand>>()?;
-    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let scaling = Scaling::new(cx, op.axis, &op.rescaling)?;
     let shape = cx.tensor(0)?.shape;
     let reduced: Vec<bool> = (0..shape.len()).map(|axis| axis == scaling.axis).collect();
-    scaling.define(cx, op.epsilon, &shape, &reduced)
+    scaling.define(cx, op.rescaling.epsilon, &shape, &reduced)
 }
 
 /// Normalizes every channel of every example: `out = (data - mean) / sqrt(variance + epsilon) *
@@ -360,15 +360,9 @@ pub struct InstanceNorm<V = ValueId> {
     /// The axis of channels, not the first; counted from the end where negative.
     #[default(1)]
     pub axis: i64,
-    /// Added to the variance.
-    #[default(1e-5)]
-    pub epsilon: f64,
-    /// Whether `beta` is added.
-    #[default(true)]
-    pub center: bool,
-    /// Whether `gamma` is multiplied.
-    #[default(true)]
-    pub scale: bool,
+    /// What is done after the mean is taken off.
+    #[flatten]
+    pub rescaling: Rescaling,
 }
 
 /// Errors when the axis of channels is that of the batch.
@@ -386,21 +380,21 @@ fn instance_norm_relation(op: InstanceNorm<Type>, cx: &mut InferCx<'_>) -> Resul
 
 fn evaluate_instance_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<InstanceNorm<Value>>()?;
-    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let affine = Affine::new(cx, op.axis, &op.rescaling)?;
     let batch = affine.data.shape()[0] as usize;
     let example = (affine.data.len() / batch.max(1)).max(1);
-    affine.normalize(op.epsilon, batch * affine.channels, |i| {
+    affine.normalize(op.rescaling.epsilon, batch * affine.channels, |i| {
         i / example * affine.channels + affine.channel(i)
     })
 }
 
 fn define_instance_norm(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<InstanceNorm<Operand>>()?;
-    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let scaling = Scaling::new(cx, op.axis, &op.rescaling)?;
     let shape = cx.tensor(0)?.shape;
     let reduced: Vec<bool> =
         (0..shape.len()).map(|axis| axis != 0 && axis != scaling.axis).collect();
-    scaling.define(cx, op.epsilon, &shape, &reduced)
+    scaling.define(cx, op.rescaling.epsilon, &shape, &reduced)
 }
 
 /// Normalizes groups of channels of every example: `out = (data - mean) / sqrt(variance +
@@ -428,15 +422,9 @@ pub struct GroupNorm<V = ValueId> {
     /// The axis of channels, not the first; counted from the end where negative.
     #[default(1)]
     pub axis: i64,
-    /// Added to the variance.
-    #[default(1e-5)]
-    pub epsilon: f64,
-    /// Whether `beta` is added.
-    #[default(true)]
-    pub center: bool,
-    /// Whether `gamma` is multiplied.
-    #[default(true)]
-    pub scale: bool,
+    /// What is done after the mean is taken off.
+    #[flatten]
+    pub rescaling: Rescaling,
 }
 
 fn group_norm_relation(op: GroupNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
@@ -454,25 +442,26 @@ fn group_norm_relation(op: GroupNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type
 
 fn evaluate_group_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let op = cx.fields::<GroupNorm<Value>>()?;
-    let affine = Affine::new(cx, op.axis, op.scale, op.center)?;
+    let affine = Affine::new(cx, op.axis, &op.rescaling)?;
     let batch = affine.data.shape()[0] as usize;
     let example = (affine.data.len() / batch.max(1)).max(1);
     let groups = op.num_groups.max(1) as usize;
     let size = (affine.channels / groups).max(1);
-    affine
-        .normalize(op.epsilon, batch * groups, |i| i / example * groups + affine.channel(i) / size)
+    affine.normalize(op.rescaling.epsilon, batch * groups, |i| {
+        i / example * groups + affine.channel(i) / size
+    })
 }
 
 fn define_group_norm(cx: &mut DefineCx<'_>) -> Defined {
     let op = cx.fields::<GroupNorm<Operand>>()?;
-    let scaling = Scaling::new(cx, op.axis, op.scale, op.center)?;
+    let scaling = Scaling::new(cx, op.axis, &op.rescaling)?;
     let (mut view, groups) = (cx.tensor(0)?.shape, op.num_groups.max(1));
     // The axis of channels as one of groups and one of the channels of a group.
     view[scaling.axis] /= groups;
     view.insert(scaling.axis, groups);
     let reduced: Vec<bool> =
         (0..view.len()).map(|axis| axis != 0 && axis != scaling.axis).collect();
-    scaling.define(cx, op.epsilon, &view, &reduced)
+    scaling.define(cx, op.rescaling.epsilon, &view, &reduced)
 }
 
 /// Divides by the Euclidean norm: `out = data / sqrt(max(Σ data², eps))`.

@@ -151,8 +151,8 @@ pub(crate) fn result_shape<T: Op>(cx: &EvalCx<'_>) -> Result<(Vec<i64>, DType), 
     };
     let shape = elements::shape_of(ty)?;
     elements::count(&shape)?;
-    let dtype = ty.as_tensor().map_or(DType::FLOAT32, |tensor| tensor.dtype);
-    Ok((shape.to_vec(), dtype))
+    let tensor = ty.as_tensor().expect("what has a shape is a tensor");
+    Ok((shape.to_vec(), tensor.dtype))
 }
 
 /// `data` with every element replaced by `function` of it and the element of `vector` with the

@@ -2,28 +2,77 @@
 
 use std::ops::Range;
 
-use ir_core::{DType, Dim, InferCx, Op, Registry, SmallVec, Stop, TensorType, Type, ValueId};
+use ir_core::{
+    AttrGroup, DType, Dim, InferCx, Op, Registry, SmallVec, Stop, TensorType, Type, ValueId,
+};
 use relay::define::{Define, DefineCx, Defined, Index, Operand, means_of, strided, within};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Combiner, Expression, Tensor};
 
 use super::numeric::{Number, dispatch, result_shape, size};
 use super::relation::layout_or;
-use super::window::{Margin, Reach, Step, Windows, least, margins, pad_stage, per_axis};
+use super::window::{
+    Margin, Reach, Step, Windows, data_order, least, margins, pad_stage, per_axis,
+};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule};
 
-/// The attributes of a pool of any spatial rank.
+/// The attributes of a pool over `RANK` spatial axes.
+#[derive(AttrGroup, Clone, Debug)]
+pub struct Windowing<const RANK: usize> {
+    /// Extents of a window.
+    #[default(vec![1; RANK])]
+    pub pool_size: Vec<i64>,
+    /// Distance of neighbouring windows, per spatial axis.
+    #[default(vec![1; RANK])]
+    pub strides: Vec<i64>,
+    /// Distance of neighbouring elements of a window, per spatial axis.
+    #[default(vec![1; RANK])]
+    pub dilation: Vec<i64>,
+    /// Padding around the input: one number for all sides, one per axis, or all numbers
+    /// before and then all numbers after.
+    #[default(vec![0; RANK])]
+    pub padding: Vec<i64>,
+    /// What the layouts are.
+    #[flatten]
+    pub layouts: PoolLayouts<RANK>,
+    /// Whether a last window may reach over the padded end.
+    #[default(false)]
+    pub ceil_mode: bool,
+}
+
+/// The layouts of a pool over `RANK` spatial axes.
+#[derive(AttrGroup, Clone, Debug)]
+pub struct PoolLayouts<const RANK: usize> {
+    /// Layout of the input.
+    #[default(data_order(RANK))]
+    pub layout: String,
+    /// Layout of the result; empty for that of the input.
+    #[default(String::new())]
+    pub out_layout: String,
+}
+
+/// The attributes of a pool that takes means, over `RANK` spatial axes.
+#[derive(AttrGroup, Clone, Debug)]
+pub struct Averaging<const RANK: usize> {
+    /// The windows.
+    #[flatten]
+    pub windowing: Windowing<RANK>,
+    /// Whether the divisor is the number of elements of the window inside the padded
+    /// input, not inside the input.
+    #[default(false)]
+    pub count_include_pad: bool,
+}
+
+/// What the attributes of a pool say.
 struct Pool {
-    /// Letters of the spatial axes.
-    spatial: &'static str,
+    /// The order of the axes that is computed in.
+    order: String,
     kind: PoolKind,
-    pool_size: Vec<i64>,
-    strides: Vec<i64>,
-    dilation: Vec<i64>,
-    padding: Vec<i64>,
-    layout: String,
-    out_layout: String,
+    sizes: Vec<i64>,
+    steps: Vec<Step>,
+    layout: Layout,
+    out_layout: Layout,
     ceil_mode: bool,
 }
 
@@ -36,13 +85,48 @@ enum PoolKind {
     Average { include_padding: bool },
 }
 
-/// Declares a pool; what is before the name is its doc comment.
+impl<const RANK: usize> PoolLayouts<RANK> {
+    /// Layouts of the input and the result.
+    pub(super) fn read(&self) -> Result<(Layout, Layout), String> {
+        let layout = Layout::parse(&self.layout)?;
+        let out_layout = layout_or(&self.out_layout, &layout)?;
+        Ok((layout, out_layout))
+    }
+}
+
+impl<const RANK: usize> Windowing<RANK> {
+    fn pool(&self, kind: PoolKind) -> Result<Pool, String> {
+        let (layout, out_layout) = self.layouts.read()?;
+        Ok(Pool {
+            order: data_order(RANK),
+            kind,
+            steps: Step::all(RANK, &self.strides, &self.dilation, &self.padding)?,
+            sizes: per_axis("pool_size", &self.pool_size, RANK, 1)?,
+            layout,
+            out_layout,
+            ceil_mode: self.ceil_mode,
+        })
+    }
+
+    /// A pool that takes the largest elements.
+    fn maxima(&self) -> Result<Pool, String> {
+        self.pool(PoolKind::Max)
+    }
+}
+
+impl<const RANK: usize> Averaging<RANK> {
+    /// A pool that takes means.
+    fn means(&self) -> Result<Pool, String> {
+        self.windowing.pool(PoolKind::Average { include_padding: self.count_include_pad })
+    }
+}
+
+/// Declares a pool whose attributes are a group, of which a method makes the pool; what is before the
+/// name is its doc comment.
 macro_rules! pool {
     (
         $(#[doc = $doc:tt])*
-        $name:ident = $text:tt ($operand:ident, $($before:ident: $before_doc:tt)?),
-        $spatial:literal, $layout:literal, $kind:expr
-        $(, $include:ident)? $(; $define:path)?
+        $name:ident = $text:tt ($($before:ident: $before_doc:tt)?), $group:ty, $pool:ident
     ) => {
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
@@ -51,58 +135,23 @@ macro_rules! pool {
             infer = $name::infer,
             hooks(
                 FusionPattern::OutFusable,
-                LayoutRule::Named { blocks: true }, Evaluate($name::evaluate)
-                $(, Define($define))?
+                LayoutRule::Named { blocks: true },
+                Evaluate($name::evaluate),
+                Define($name::define)
             )
         )]
         pub struct $name<V = ValueId> {
             $(#[doc = $before_doc] pub $before: V,)?
             /// The input, in `layout`.
-            pub $operand: V,
-            /// Extents of a window.
-            #[default(vec![1; $spatial.len()])]
-            pub pool_size: Vec<i64>,
-            /// Distance of neighbouring windows, per spatial axis.
-            #[default(vec![1; $spatial.len()])]
-            pub strides: Vec<i64>,
-            /// Distance of neighbouring elements of a window, per spatial axis.
-            #[default(vec![1; $spatial.len()])]
-            pub dilation: Vec<i64>,
-            /// Padding around the input: one number for all sides, one per axis, or all numbers
-            /// before and then all numbers after.
-            #[default(vec![0; $spatial.len()])]
-            pub padding: Vec<i64>,
-            /// Layout of the input.
-            #[default($layout.to_string())]
-            pub layout: String,
-            /// Layout of the result; empty for that of the input.
-            #[default(String::new())]
-            pub out_layout: String,
-            /// Whether a last window may reach over the padded end.
-            #[default(false)]
-            pub ceil_mode: bool,
-            $(
-                /// Whether the divisor is the number of elements of the window inside the padded
-                /// input, not inside the input.
-                #[default(false)]
-                pub $include: bool,
-            )?
+            pub data: V,
+            /// The attributes.
+            #[flatten]
+            pub attributes: $group,
         }
 
-        impl<V: Clone> $name<V> {
-            fn pool(&self) -> Pool {
-                let kind: fn(&$name<V>) -> PoolKind = $kind;
-                Pool {
-                    spatial: $spatial,
-                    kind: kind(self),
-                    pool_size: self.pool_size.clone(),
-                    strides: self.strides.clone(),
-                    dilation: self.dilation.clone(),
-                    padding: self.padding.clone(),
-                    layout: self.layout.clone(),
-                    out_layout: self.out_layout.clone(),
-                    ceil_mode: self.ceil_mode,
-                }
+        impl<V> $name<V> {
+            fn pool(&self) -> Result<Pool, String> {
+                self.attributes.$pool()
             }
         }
     };
@@ -113,13 +162,13 @@ macro_rules! forward {
     ($($name:ident),*) => {$(
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                Ok(self.pool().result(cx.tensor(0)?)?)
+                Ok(self.pool()?.result(cx.tensor(0)?)?)
             }
         }
 
         impl $name<Value> {
             fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-                let op = cx.fields::<$name<Value>>()?.pool();
+                let op = cx.fields::<$name<Value>>()?.pool()?;
                 let (shape, dtype) = result_shape::<$name>(cx)?;
                 dispatch!(dtype, pool(&op, cx, &shape, dtype))
             }
@@ -127,7 +176,7 @@ macro_rules! forward {
 
         impl $name<Operand> {
             fn define(cx: &mut DefineCx<'_>) -> Defined {
-                let op = cx.fields::<$name<Operand>>()?.pool();
+                let op = cx.fields::<$name<Operand>>()?.pool()?;
                 let data = cx.tensor(0)?;
                 op.define(cx, &data)
             }
@@ -141,7 +190,7 @@ macro_rules! backward {
         impl $name<Type> {
             fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
                 let data = cx.tensor(1)?;
-                let pool = self.pool().result(data)?;
+                let pool = self.pool()?.result(data)?;
                 // The gradient has the shape of the pool's result and its own element type.
                 let grad = match cx.tensor(0) {
                     Ok(grad) => match pool.as_tensor() {
@@ -158,7 +207,7 @@ macro_rules! backward {
 
         impl $name<Value> {
             fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-                let op = cx.fields::<$name<Value>>()?.pool();
+                let op = cx.fields::<$name<Value>>()?.pool()?;
                 let (shape, dtype) = result_shape::<$name>(cx)?;
                 dispatch!(dtype, pool_gradient(&op, cx, &shape, dtype))
             }
@@ -166,7 +215,7 @@ macro_rules! backward {
 
         impl $name<Operand> {
             fn define(cx: &mut DefineCx<'_>) -> Defined {
-                let op = cx.fields::<$name<Operand>>()?.pool();
+                let op = cx.fields::<$name<Operand>>()?.pool()?;
                 let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
                 op.define_gradient(cx, &grad, &data)
             }
@@ -183,21 +232,21 @@ pool! {
     /// `out[n, c, x] = max_k data[n, c, x * stride + k * dilation - padding]`. With data `(N, C,
     /// W)` the result is `(N, C, (W + padding - (K - 1) * dilation - 1) / stride + 1)`, rounded
     /// down, or up with `ceil_mode`. Relay operator level 2.
-    MaxPool1d = "relay.nn.max_pool1d" (data,), "W", "NCW", |_| PoolKind::Max; MaxPool1d::define
+    MaxPool1d = "relay.nn.max_pool1d" (), Windowing<1>, maxima
 }
 
 pool! {
     /// The largest element of every window along two axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
-    MaxPool2d = "relay.nn.max_pool2d" (data,), "HW", "NCHW", |_| PoolKind::Max; MaxPool2d::define
+    MaxPool2d = "relay.nn.max_pool2d" (), Windowing<2>, maxima
 }
 
 pool! {
     /// The largest element of every window along three axes.
     ///
     /// As `nn.max_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
-    MaxPool3d = "relay.nn.max_pool3d" (data,), "DHW", "NCDHW", |_| PoolKind::Max; MaxPool3d::define
+    MaxPool3d = "relay.nn.max_pool3d" (), Windowing<3>, maxima
 }
 
 pool! {
@@ -207,24 +256,21 @@ pool! {
     /// inside the input, or with `count_include_pad` over those inside the padded input, whose
     /// padding is zero; what a last window has beyond, with `ceil_mode`, never counts.
     /// The shape is that of `nn.max_pool1d`; integers truncate. Relay operator level 2.
-    AvgPool1d = "relay.nn.avg_pool1d" (data,), "W", "NCW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool1d::define
+    AvgPool1d = "relay.nn.avg_pool1d" (), Averaging<1>, means
 }
 
 pool! {
     /// The mean of every window along two axes.
     ///
     /// As `nn.avg_pool1d` on data `(N, C, H, W)`. Relay operator level 2.
-    AvgPool2d = "relay.nn.avg_pool2d" (data,), "HW", "NCHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool2d::define
+    AvgPool2d = "relay.nn.avg_pool2d" (), Averaging<2>, means
 }
 
 pool! {
     /// The mean of every window along three axes.
     ///
     /// As `nn.avg_pool1d` on data `(N, C, D, H, W)`. Relay operator level 2.
-    AvgPool3d = "relay.nn.avg_pool3d" (data,), "DHW", "NCDHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool3d::define
+    AvgPool3d = "relay.nn.avg_pool3d" (), Averaging<3>, means
 }
 
 pool! {
@@ -232,8 +278,8 @@ pool! {
     ///
     /// Adds the gradient of every window to its largest element, of several the first. The result
     /// has the type of `data`. Relay operator level 2.
-    MaxPool2dGrad = "relay.nn.max_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
-    |_| PoolKind::Max; MaxPool2dGrad::define
+    MaxPool2dGrad = "relay.nn.max_pool2d_grad" (out_grad: "Gradient of the pool's result."),
+    Windowing<2>, maxima
 }
 
 pool! {
@@ -241,60 +287,43 @@ pool! {
     ///
     /// Spreads the gradient of every window evenly over its elements. The result has the type of
     /// `data`. Relay operator level 2.
-    AvgPool2dGrad = "relay.nn.avg_pool2d_grad" (data, out_grad: "Gradient of the pool's result."), "HW", "NCHW",
-    |op| PoolKind::Average { include_padding: op.count_include_pad }, count_include_pad; AvgPool2dGrad::define
+    AvgPool2dGrad = "relay.nn.avg_pool2d_grad" (out_grad: "Gradient of the pool's result."),
+    Averaging<2>, means
 }
 
 impl Pool {
-    fn order(&self) -> String {
-        format!("NC{}", self.spatial)
-    }
-
-    /// Layouts of the input and the result.
-    fn layouts(&self) -> Result<(Layout, Layout), String> {
-        let layout = Layout::parse(&self.layout)?;
-        let out_layout = layout_or(&self.out_layout, &layout)?;
-        Ok((layout, out_layout))
-    }
-
-    fn steps(&self) -> Result<Vec<Step>, String> {
-        Step::all(self.spatial.len(), &self.strides, &self.dilation, &self.padding)
-    }
-
-    fn sizes(&self) -> Result<Vec<i64>, String> {
-        per_axis("pool_size", &self.pool_size, self.spatial.len(), 1)
-    }
-
     fn result(&self, data: &TensorType) -> Result<Type, String> {
-        let (layout, out_layout) = self.layouts()?;
-        let input = layout.logical(&self.order(), &data.shape)?;
+        let input = self.layout.logical(&self.order, &data.shape)?;
         let mut output = input[..2].to_vec();
-        for ((step, size), extent) in self.steps()?.iter().zip(self.sizes()?).zip(&input[2..]) {
-            output.push(step.windows(*extent, Dim::Known(size), self.ceil_mode)?);
+        for ((step, size), extent) in self.steps.iter().zip(&self.sizes).zip(&input[2..]) {
+            output.push(step.windows(*extent, Dim::Known(*size), self.ceil_mode)?);
         }
-        Ok(Type::tensor(out_layout.physical(&self.order(), &output)?, data.dtype))
+        Ok(Type::tensor(self.out_layout.physical(&self.order, &output)?, data.dtype))
     }
 
     /// The places along every axis whose elements the mean of a window is taken of.
-    fn places(&self, steps: &[Step], input: &[i64]) -> Vec<Range<i64>> {
+    fn places(&self, input: &[i64]) -> Vec<Range<i64>> {
         let with_padding = matches!(self.kind, PoolKind::Average { include_padding: true });
-        steps.iter().zip(input).map(|(step, &input)| step.places(input, with_padding)).collect()
+        self.steps
+            .iter()
+            .zip(input)
+            .map(|(step, &input)| step.places(input, with_padding))
+            .collect()
     }
 
     /// The divisor of every window's mean, for spatial extents `input` and `output`.
-    fn divisors(&self, input: &[i64], output: &[i64]) -> Result<Vec<i64>, String> {
-        let (steps, sizes) = (self.steps()?, self.sizes()?);
-        let axes = steps.iter().zip(sizes).zip(self.places(&steps, input)).zip(output);
+    fn divisors(&self, input: &[i64], output: &[i64]) -> Vec<i64> {
+        let axes = self.steps.iter().zip(&self.sizes).zip(self.places(input)).zip(output);
         let mut divisors = vec![1];
         for (((step, size), places), &windows) in axes {
             let counts: Vec<i64> =
-                (0..windows).map(|window| step.elements_in(&places, window, size)).collect();
+                (0..windows).map(|window| step.elements_in(&places, window, *size)).collect();
             let grown = divisors.iter().flat_map(|divisor: &i64| {
                 counts.iter().map(|count| divisor.saturating_mul(*count))
             });
             divisors = grown.collect();
         }
-        Ok(divisors.into_iter().map(|divisor| divisor.max(1)).collect())
+        divisors.into_iter().map(|divisor| divisor.max(1)).collect()
     }
 }
 
@@ -305,14 +334,13 @@ fn pool<T: Number>(
     dtype: DType,
 ) -> Result<Value, EvalError> {
     let data = cx.tensor(0)?;
-    let (layout, out_layout) = op.layouts()?;
-    let order = op.order();
-    let (input, data) = layout.unpack(&order, data.shape(), T::read(data))?;
-    let output = out_layout.logical_extents(&order, shape)?;
-    let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
+    let Pool { order, layout, out_layout, .. } = op;
+    let (input, data) = layout.unpack(order, data.shape(), T::read(data))?;
+    let output = out_layout.logical_extents(order, shape)?;
+    let windows = Windows::new(&op.steps, &input[2..], &output[2..], &op.sizes);
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
     let start = if op.kind == PoolKind::Max { T::lowest(dtype) } else { T::ZERO };
-    let divisors = op.divisors(&input[2..], &output[2..])?;
+    let divisors = op.divisors(&input[2..], &output[2..]);
     let mut result = vec![start; size(&output)];
     if result.is_empty() || data.is_empty() {
         return T::write(dtype, shape, &result);
@@ -333,7 +361,7 @@ fn pool<T: Number>(
             }
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, result)?;
+    let (shape, result) = out_layout.pack(order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 
@@ -344,13 +372,12 @@ fn pool_gradient<T: Number>(
     dtype: DType,
 ) -> Result<Value, EvalError> {
     let (grad, data) = (cx.tensor(0)?, cx.tensor(1)?);
-    let (layout, out_layout) = op.layouts()?;
-    let order = op.order();
-    let (input, data) = layout.unpack(&order, data.shape(), T::read(data))?;
-    let (output, grad) = out_layout.unpack(&order, grad.shape(), T::read(grad))?;
-    let windows = Windows::new(&op.steps()?, &input[2..], &output[2..], &op.sizes()?);
+    let Pool { order, layout, out_layout, .. } = op;
+    let (input, data) = layout.unpack(order, data.shape(), T::read(data))?;
+    let (output, grad) = out_layout.unpack(order, grad.shape(), T::read(grad))?;
+    let windows = Windows::new(&op.steps, &input[2..], &output[2..], &op.sizes);
     let (in_size, out_size) = (size(&input[2..]), size(&output[2..]));
-    let divisors = op.divisors(&input[2..], &output[2..])?;
+    let divisors = op.divisors(&input[2..], &output[2..]);
     let mut result = vec![T::ZERO; data.len()];
     if result.is_empty() || grad.is_empty() {
         return T::write(dtype, shape, &result);
@@ -375,7 +402,7 @@ fn pool_gradient<T: Number>(
             }
         }
     }
-    let (shape, result) = layout.pack(&order, &input, result)?;
+    let (shape, result) = layout.pack(order, &input, result)?;
     T::write(dtype, &shape, &result)
 }
 
@@ -383,39 +410,38 @@ impl Pool {
     /// The padded input, where windows reach over it, and what the pool computes of windows.
     fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor) -> Defined {
         let (shape, dtype) = cx.result()?;
-        let (layout, out_layout) = self.layouts()?;
-        let (order, steps, sizes) = (self.order(), self.steps()?, self.sizes()?);
-        let input = layout.logical_extents(&order, &data.shape)?;
-        let output = out_layout.logical_extents(&order, &shape)?;
-        let reaches = margins(&steps, &input[2..], &output[2..], &sizes);
+        let Pool { order, steps, sizes, layout, out_layout, .. } = self;
+        let input = layout.logical_extents(order, &data.shape)?;
+        let output = out_layout.logical_extents(order, &shape)?;
+        let reaches = margins(steps, &input[2..], &output[2..], sizes);
         let maximum = self.kind == PoolKind::Max;
         let margin = if maximum { Margin::Least } else { Margin::Zero };
-        let padded = pad_stage(cx, data, &layout, &order, &reaches, margin)?;
+        let padded = pad_stage(cx, data, layout, order, &reaches, margin)?;
         let element = |e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]| {
-            let mut place = out_layout.logical_indices(e, &order, &shape, i);
+            let mut place = out_layout.logical_indices(order, &shape, i);
             for (axis, (step, reach)) in steps.iter().zip(&reaches).enumerate() {
                 let window = place[axis + 2].value(e);
                 let start = strided(e, window, reach.shift(), step.stride);
                 let within = e.mul_index(r[axis], step.dilation);
                 place[axis + 2] = Index::new(e.add(start, within), reach.extent());
             }
-            let at = padded.layout.physical_indices(e, &order, &place);
+            let at = padded.layout.physical_indices(e, order, &place);
             e.load(&padded.tensor, &at)
         };
         if maximum {
-            return cx.reduce(&sizes, Combiner::Max, element);
+            return cx.reduce(sizes, Combiner::Max, element);
         }
         // Sums of integers do not wrap.
         let sums = means_of(dtype);
         let name = cx.stage_of("sum");
-        let sum = cx.builder.reduce(&name, &shape, &sizes, Combiner::Sum, |e, i, r| {
+        let sum = cx.builder.reduce(&name, &shape, sizes, Combiner::Sum, |e, i, r| {
             let x = element(e, i, r);
             e.cast(x, sums)
         });
         cx.compute(|e, i| {
             let x = e.load(&sum, i);
-            let windows = out_layout.logical_indices(e, &order, &shape, i);
-            let divisor = self.divisor(e, &windows[2..], &steps, &sizes, &reaches);
+            let windows = out_layout.logical_indices(order, &shape, i);
+            let divisor = self.divisor(e, &windows[2..], &reaches);
             let divisor = e.cast(divisor, sums);
             let mean = e.div(x, divisor);
             e.cast(mean, dtype)
@@ -426,18 +452,17 @@ impl Pool {
     /// over the places that an element has in windows, of what these windows give it.
     fn define_gradient(&self, cx: &mut DefineCx<'_>, grad: &Tensor, data: &Tensor) -> Defined {
         let (shape, dtype) = cx.result()?;
-        let (layout, out_layout) = self.layouts()?;
-        let (order, steps, sizes) = (self.order(), self.steps()?, self.sizes()?);
-        let input = layout.logical_extents(&order, &data.shape)?;
-        let output = out_layout.logical_extents(&order, &grad.shape)?;
-        let reaches = margins(&steps, &input[2..], &output[2..], &sizes);
+        let Pool { order, steps, sizes, layout, out_layout, .. } = self;
+        let input = layout.logical_extents(order, &data.shape)?;
+        let output = out_layout.logical_extents(order, &grad.shape)?;
+        let reaches = margins(steps, &input[2..], &output[2..], sizes);
         let count = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
         let outside = least(data.dtype)?;
         let largest = (self.kind == PoolKind::Max).then(|| {
             let name = cx.stage_of("largest");
             let combiner = Combiner::ArgMax;
-            cx.builder.reduce_many(&name, &grad.shape, &sizes, combiner, 2, |e, i, r| {
-                let mut place = out_layout.logical_indices(e, &order, &grad.shape, i);
+            cx.builder.reduce_many(&name, &grad.shape, sizes, combiner, 2, |e, i, r| {
+                let mut place = out_layout.logical_indices(order, &grad.shape, i);
                 let mut bounds = Vec::new();
                 for (axis, step) in steps.iter().enumerate() {
                     let window = place[axis + 2].value(e);
@@ -447,8 +472,8 @@ impl Pool {
                     bounds.push((at, input[axis + 2]));
                     place[axis + 2] = Index::new(at, input[axis + 2]);
                 }
-                let at = layout.physical_indices(e, &order, &place);
-                let (tap, none) = (Index::row_major(r, &sizes).value(e), e.index(count));
+                let at = layout.physical_indices(e, order, &place);
+                let (tap, none) = (Index::row_major(r, sizes).value(e), e.index(count));
                 let outside = e.constant(data.dtype, outside);
                 match within(e, bounds) {
                     Some(inside) => {
@@ -460,8 +485,8 @@ impl Pool {
             })
         });
         let sums = means_of(dtype);
-        cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
-            let mut place = layout.logical_indices(e, &order, &shape, i);
+        cx.reduce(sizes, Combiner::Sum, |e, i, r| {
+            let mut place = layout.logical_indices(order, &shape, i);
             let (mut bounds, mut met) = (Vec::new(), None);
             for (axis, step) in steps.iter().enumerate() {
                 let at = place[axis + 2].value(e);
@@ -476,7 +501,7 @@ impl Pool {
                 place[axis + 2] = Index::new(window, output[axis + 2]);
             }
             let windows = place[2..].to_vec();
-            let at = out_layout.physical_indices(e, &order, &place);
+            let at = out_layout.physical_indices(e, order, &place);
             let inside = within(e, bounds);
             let mut chosen = match (inside, met) {
                 (Some(inside), Some(met)) => e.and(inside, met),
@@ -487,7 +512,7 @@ impl Pool {
             };
             let zero = e.number(grad.dtype, 0.0);
             if let Some(largest) = largest.as_ref().and_then(|stages| stages.first()) {
-                let (tap, none) = (Index::row_major(r, &sizes).value(e), e.index(-1));
+                let (tap, none) = (Index::row_major(r, sizes).value(e), e.index(-1));
                 let best = e.load_if(chosen, largest, &at, none);
                 chosen = e.eq(best, tap);
                 let value = e.load_if(chosen, grad, &at, zero);
@@ -495,23 +520,17 @@ impl Pool {
             }
             let value = e.load_if(chosen, grad, &at, zero);
             let value = e.cast(value, sums);
-            let divisor = self.divisor(e, &windows, &steps, &sizes, &reaches);
+            let divisor = self.divisor(e, &windows, &reaches);
             let divisor = e.cast(divisor, sums);
             e.div(value, divisor)
         })
     }
 
     /// The number of elements that the mean of a window is taken of.
-    fn divisor(
-        &self,
-        e: &mut Expression<'_>,
-        windows: &[Index],
-        steps: &[Step],
-        sizes: &[i64],
-        reaches: &[Reach],
-    ) -> ValueId {
+    fn divisor(&self, e: &mut Expression<'_>, windows: &[Index], reaches: &[Reach]) -> ValueId {
+        let Pool { steps, sizes, .. } = self;
         let input: Vec<i64> = reaches.iter().map(Reach::input).collect();
-        let places = self.places(steps, &input);
+        let places = self.places(&input);
         if reaches.iter().zip(&places).all(|(reach, places)| reach.is_in(places)) {
             let whole = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
             return e.index(whole);

@@ -103,7 +103,7 @@ fn define_depth_to_space(cx: &mut DefineCx<'_>) -> Defined {
     let (layout, b) = (Layout::parse(&op.layout)?, op.block_size);
     let channels = layout.logical_extents("NCHW", &shape)?[1];
     define::moved(cx, |e, i| {
-        let out = layout.logical_indices(e, "NCHW", &shape, i);
+        let out = layout.logical_indices("NCHW", &shape, i);
         let [y, x] = [2, 3].map(|axis| out[axis].digit(e, 1, b));
         let place = Index::row_major(&[y, x], &[b, b]);
         let channel = match op.mode.as_str() {
@@ -175,7 +175,7 @@ fn define_space_to_depth(cx: &mut DefineCx<'_>) -> Defined {
     let (layout, b, data) = (Layout::parse(&op.layout)?, op.block_size, cx.tensor(0)?);
     let input = layout.logical_extents("NCHW", &data.shape)?;
     define::moved(cx, |e, i| {
-        let out = layout.logical_indices(e, "NCHW", &shape, i);
+        let out = layout.logical_indices("NCHW", &shape, i);
         let channel = out[1].split(e, &[b, b, input[1]]);
         let mut at = vec![out[0].clone(), Index::new(channel[2], input[1])];
         for axis in [2, 3] {

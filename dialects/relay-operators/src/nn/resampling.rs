@@ -167,7 +167,7 @@ fn define_resampling(
         _ => DType::FLOAT64,
     };
     cx.compute(|e, i| {
-        let out = layout.logical_indices(e, &order, &shape, i);
+        let out = layout.logical_indices(&order, &shape, i);
         let mut taps = Vec::new();
         for axis in 2..out.len() {
             let x = out[axis].value(e);

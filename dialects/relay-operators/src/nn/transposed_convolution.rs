@@ -1,58 +1,85 @@
 //! The adjoints of convolution: with respect to its input (`nn.conv*_transpose`) and to its
 //! weight (`nn.conv2d_backward_weight`).
 
-use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId, Work};
+use ir_core::{AttrGroup, DType, Dim, DimOp, InferCx, Op, Registry, Stop, Type, ValueId, Work};
 use relay::define::{Define, DefineCx, Defined, Index, Operand, accumulator, strided};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 
 use te::compute::{Combiner, Tensor};
 
+use super::convolution::Geometry;
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
-use super::window::{Margin, Step, Windows, margins, offset, pad_stage, per_axis};
+use super::window::{Margin, Step, Windows, data_order, margins, offset, pad_stage, per_axis};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule, multiply_adds, random};
 
-/// The attributes of a transposed convolution of any spatial rank.
-struct Transposed {
-    /// Letters of the spatial axes.
-    spatial: &'static str,
-    /// Letters of the kernel: input channels, output channels of a group, spatial axes.
-    kernel_order: &'static str,
-    channels: Option<i64>,
-    kernel_size: Option<Vec<i64>>,
-    strides: Vec<i64>,
-    padding: Vec<i64>,
-    output_padding: Vec<i64>,
-    dilation: Vec<i64>,
-    groups: i64,
-    data_layout: String,
-    kernel_layout: String,
-    out_layout: String,
-    out_dtype: Option<DType>,
+/// The attributes of a transposed convolution over `RANK` spatial axes.
+#[derive(AttrGroup, Clone, Debug)]
+pub struct Transposed<const RANK: usize> {
+    /// Number of output channels; the weight's, where absent.
+    #[default(None)]
+    pub channels: Option<i64>,
+    /// Spatial extents of the kernel; the weight's, where absent.
+    #[default(None)]
+    pub kernel_size: Option<Vec<i64>>,
+    /// Distance in the result of neighbouring input elements, per spatial axis.
+    #[default(vec![1; RANK])]
+    pub strides: Vec<i64>,
+    /// How much of the full result is left out: one number for all sides, one per axis,
+    /// or all numbers before and then all numbers after.
+    #[default(vec![0; RANK])]
+    pub padding: Vec<i64>,
+    /// How much longer the result is at its end, per spatial axis; below the stride or
+    /// the dilation.
+    #[default(vec![0; RANK])]
+    pub output_padding: Vec<i64>,
+    /// Distance of neighbouring kernel elements, per spatial axis.
+    #[default(vec![1; RANK])]
+    pub dilation: Vec<i64>,
+    /// Number of groups that input and output channels are split into.
+    #[default(1)]
+    pub groups: i64,
+    /// Layout of the input.
+    #[default(data_order(RANK))]
+    pub data_layout: String,
+    /// Layout of the kernel.
+    #[default(kernel_order(RANK).to_string())]
+    pub kernel_layout: String,
+    /// Layout of the result; empty for that of the input.
+    #[default(String::new())]
+    pub out_layout: String,
+    /// Element type of the result; that of the input where absent.
+    #[default(None)]
+    pub out_dtype: Option<DType>,
 }
 
 /// Declares a transposed convolution; what is before the name is its doc comment.
 macro_rules! transposed {
-    (
-        $(#[doc = $doc:tt])*
-        $name:ident = $text:tt, $spatial:literal, $data_layout:literal, $kernel_layout:literal,
-        $order:literal
-    ) => {
+    ($(#[doc = $doc:tt])* $name:ident = $text:tt, $rank:literal) => {
         #[derive(Op, Clone, Debug)]
         $(#[doc = $doc])*
         #[op(
             name = $text,
-            infer = $name::infer,
+            infer = |op: $name<Type>, cx: &mut InferCx<'_>| op.transposed.infer(cx),
             hooks(
                 FusionPattern::OutFusable,
                 Work(multiply_adds::<$name>),
                 LayoutRule::Convolution,
                 RandomOperand(|operand, types, attributes| {
-                    random::kernel(operand, types, attributes, $kernel_layout)
+                    random::kernel(operand, types, attributes, kernel_order($rank))
                 }),
-                Evaluate($name::evaluate),
-                Define($name::define)
+                Evaluate(|cx| {
+                    let geometry = cx.fields::<$name<Value>>()?.transposed.geometry()?;
+                    let (shape, dtype) = result_shape::<$name>(cx)?;
+                    let sums = compute_dtype(cx, dtype)?;
+                    dispatch!(sums, convolve_transposed(&geometry, cx, &shape, dtype))
+                }),
+                Define(|cx| {
+                    let geometry = cx.fields::<$name<Operand>>()?.transposed.geometry()?;
+                    let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
+                    define_transposed(&geometry, cx, &data, &weight)
+                })
             )
         )]
         pub struct $name<V = ValueId> {
@@ -60,83 +87,9 @@ macro_rules! transposed {
             pub data: V,
             /// The kernel, in `kernel_layout`.
             pub weight: V,
-            /// Number of output channels; the weight's, where absent.
-            #[default(None)]
-            pub channels: Option<i64>,
-            /// Spatial extents of the kernel; the weight's, where absent.
-            #[default(None)]
-            pub kernel_size: Option<Vec<i64>>,
-            /// Distance in the result of neighbouring input elements, per spatial axis.
-            #[default(vec![1; $spatial.len()])]
-            pub strides: Vec<i64>,
-            /// How much of the full result is left out: one number for all sides, one per axis,
-            /// or all numbers before and then all numbers after.
-            #[default(vec![0; $spatial.len()])]
-            pub padding: Vec<i64>,
-            /// How much longer the result is at its end, per spatial axis; below the stride or
-            /// the dilation.
-            #[default(vec![0; $spatial.len()])]
-            pub output_padding: Vec<i64>,
-            /// Distance of neighbouring kernel elements, per spatial axis.
-            #[default(vec![1; $spatial.len()])]
-            pub dilation: Vec<i64>,
-            /// Number of groups that input and output channels are split into.
-            #[default(1)]
-            pub groups: i64,
-            /// Layout of the input.
-            #[default($data_layout.to_string())]
-            pub data_layout: String,
-            /// Layout of the kernel.
-            #[default($kernel_layout.to_string())]
-            pub kernel_layout: String,
-            /// Layout of the result; empty for that of the input.
-            #[default(String::new())]
-            pub out_layout: String,
-            /// Element type of the result; that of the input where absent.
-            #[default(None)]
-            pub out_dtype: Option<DType>,
-        }
-
-        impl<V: Clone> $name<V> {
-            fn transposed(&self) -> Transposed {
-                Transposed {
-                    spatial: $spatial,
-                    kernel_order: $order,
-                    channels: self.channels,
-                    kernel_size: self.kernel_size.clone(),
-                    strides: self.strides.clone(),
-                    padding: self.padding.clone(),
-                    output_padding: self.output_padding.clone(),
-                    dilation: self.dilation.clone(),
-                    groups: self.groups,
-                    data_layout: self.data_layout.clone(),
-                    kernel_layout: self.kernel_layout.clone(),
-                    out_layout: self.out_layout.clone(),
-                    out_dtype: self.out_dtype,
-                }
-            }
-        }
-
-        impl $name<Type> {
-            fn infer(self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
-                self.transposed().infer(cx)
-            }
-        }
-
-        impl $name<Value> {
-            fn evaluate(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
-                let op = cx.fields::<$name<Value>>()?.transposed();
-                let (shape, dtype) = result_shape::<$name>(cx)?;
-                dispatch!(compute_dtype(cx, dtype)?, convolve_transposed(&op, cx, &shape, dtype))
-            }
-        }
-
-        impl $name<Operand> {
-            fn define(cx: &mut DefineCx<'_>) -> Defined {
-                let op = cx.fields::<$name<Operand>>()?.transposed();
-                let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-                op.define(cx, &data, &weight)
-            }
+            /// The attributes.
+            #[flatten]
+            pub transposed: Transposed<$rank>,
         }
     };
 }
@@ -148,7 +101,7 @@ transposed! {
     /// stride - padding + (KW - 1) * dilation + 1 + output_padding)`. In `kernel_layout` the
     /// letter `O` stands for the axis of input channels and `I` for that of output channels, as
     /// in the original. Relay operator level 2.
-    Conv1dTranspose = "relay.nn.conv1d_transpose", "W", "NCW", "OIW", "OIW"
+    Conv1dTranspose = "relay.nn.conv1d_transpose", 1
 }
 
 transposed! {
@@ -158,7 +111,7 @@ transposed! {
     /// k]`. With data `(N, C, H, W)` and weight `(C, O / groups, KH, KW)` the result is `(N, O,
     /// OH, OW)`, where `OH = (H - 1) * stride - padding + (KH - 1) * dilation + 1 +
     /// output_padding`. Relay operator level 2.
-    Conv2dTranspose = "relay.nn.conv2d_transpose", "HW", "NCHW", "IOHW", "IOHW"
+    Conv2dTranspose = "relay.nn.conv2d_transpose", 2
 }
 
 transposed! {
@@ -166,26 +119,34 @@ transposed! {
     ///
     /// As `nn.conv2d_transpose` with a depth axis: data `(N, C, D, H, W)`, weight `(C, O / groups,
     /// KD, KH, KW)`. Relay operator level 2.
-    Conv3dTranspose = "relay.nn.conv3d_transpose", "DHW", "NCDHW", "IODHW", "IODHW"
+    Conv3dTranspose = "relay.nn.conv3d_transpose", 3
 }
 
-impl Transposed {
-    fn data_order(&self) -> String {
-        format!("NC{}", self.spatial)
-    }
+/// The order of a kernel's axes: input channels, output channels of a group, spatial axes. The
+/// original has the letters of channels exchanged where there are several spatial axes.
+fn kernel_order(rank: usize) -> &'static str {
+    ["OIW", "IOHW", "IODHW"][rank - 1]
+}
 
-    fn steps(&self) -> Result<Vec<Step>, String> {
-        Step::all(self.spatial.len(), &self.strides, &self.dilation, &self.padding)
+impl<const RANK: usize> Transposed<RANK> {
+    fn geometry(&self) -> Result<Geometry, String> {
+        let data_layout = Layout::parse(&self.data_layout)?;
+        Ok(Geometry {
+            order: data_order(RANK),
+            kernel_order: kernel_order(RANK).to_string(),
+            kernel_layout: Layout::parse(&self.kernel_layout)?,
+            out_layout: layout_or(&self.out_layout, &data_layout)?,
+            data_layout,
+            steps: Step::all(RANK, &self.strides, &self.dilation, &self.padding)?,
+            groups: self.groups,
+        })
     }
 
     fn infer(&self, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
         let data = cx.tensor(0)?;
-        let rank = self.spatial.len();
-        let data_layout = Layout::parse(&self.data_layout)?;
-        let kernel_layout = Layout::parse(&self.kernel_layout)?;
-        let out_layout = layout_or(&self.out_layout, &data_layout)?;
-        let steps = self.steps()?;
-        let extra = per_axis("output_padding", &self.output_padding, rank, 0)?;
+        let geometry = self.geometry()?;
+        let Geometry { order, kernel_order, steps, .. } = &geometry;
+        let extra = per_axis("output_padding", &self.output_padding, RANK, 0)?;
         for (step, &extra) in steps.iter().zip(&extra) {
             let limit = step.stride.max(step.dilation);
             if extra >= limit {
@@ -194,9 +155,9 @@ impl Transposed {
                 )));
             }
         }
-        let input = data_layout.logical(&self.data_order(), &data.shape)?;
+        let input = geometry.data_layout.logical(order, &data.shape)?;
         divide("a number of input channels", input[1], self.groups)?;
-        let kernel = kernel(cx, &kernel_layout, self.kernel_order, &self.kernel_size, || {
+        let kernel = kernel(cx, &geometry.kernel_layout, kernel_order, &self.kernel_size, || {
             let Some(channels) = self.channels else { return Err(Stop::Stuck) };
             let outputs = divide("a number of output channels", channels.into(), self.groups)?;
             Ok([input[1], outputs])
@@ -207,7 +168,7 @@ impl Transposed {
             require(cx, "output channels", Dim::Known(expected), channels)?;
         }
         let mut output = vec![input[0], channels];
-        for axis in 0..rank {
+        for axis in 0..RANK {
             let (step, extra) = (steps[axis], extra[axis]);
             let margin = extra + 1 - step.padding.0 - step.padding.1;
             let spread =
@@ -226,31 +187,29 @@ impl Transposed {
             }
             output.push(extent);
         }
-        let shape = out_layout.physical(&self.data_order(), &output)?;
+        let shape = geometry.out_layout.physical(order, &output)?;
         Ok(Type::tensor(shape, self.out_dtype.unwrap_or(data.dtype)))
     }
 }
 
 fn convolve_transposed<T: Number>(
-    op: &Transposed,
+    geometry: &Geometry,
     cx: &EvalCx<'_>,
     shape: &[i64],
     dtype: DType,
 ) -> Result<Value, EvalError> {
     let (data, weight) = (cx.tensor(0)?, cx.tensor(1)?);
-    let data_layout = Layout::parse(&op.data_layout)?;
-    let out_layout = layout_or(&op.out_layout, &data_layout)?;
-    let kernel_layout = Layout::parse(&op.kernel_layout)?;
-    let order = op.data_order();
-    let (input, data) = data_layout.unpack(&order, data.shape(), T::read(data))?;
+    let Geometry { order, kernel_order, steps, out_layout, .. } = geometry;
+    let (input, data) = geometry.data_layout.unpack(order, data.shape(), T::read(data))?;
     let (kernel, weight) =
-        kernel_layout.unpack(op.kernel_order, weight.shape(), T::read(weight))?;
-    let output = out_layout.logical_extents(&order, shape)?;
+        geometry.kernel_layout.unpack(kernel_order, weight.shape(), T::read(weight))?;
+    let output = out_layout.logical_extents(order, shape)?;
     // The windows of the convolution whose adjoint this is slide over the result.
-    let windows = Windows::new(&op.steps()?, &output[2..], &input[2..], &kernel[2..]);
+    let windows = Windows::new(steps, &output[2..], &input[2..], &kernel[2..]);
 
     let (in_size, out_size, taps) = (size(&input[2..]), size(&output[2..]), size(&kernel[2..]));
-    let (inputs, outputs, groups) = (input[1] as usize, output[1] as usize, op.groups as usize);
+    let (inputs, outputs, groups) =
+        (input[1] as usize, output[1] as usize, geometry.groups as usize);
     let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);
     let mut result = vec![T::ZERO; size(&output)];
     if result.is_empty() {
@@ -274,7 +233,7 @@ fn convolve_transposed<T: Number>(
             }
         }
     }
-    let (shape, result) = out_layout.pack(&order, &output, result)?;
+    let (shape, result) = out_layout.pack(order, &output, result)?;
     T::write(dtype, &shape, &result)
 }
 
@@ -415,75 +374,75 @@ fn backward_weight<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
-impl Transposed {
-    /// The input with its elements moved apart and padded, and the convolution of that with the
-    /// mirrored kernel.
-    fn define(&self, cx: &mut DefineCx<'_>, data: &Tensor, weight: &Tensor) -> Defined {
-        let (shape, dtype) = cx.result()?;
-        let order = self.data_order();
-        let data_layout = Layout::parse(&self.data_layout)?;
-        let out_layout = layout_or(&self.out_layout, &data_layout)?;
-        let kernel_layout = Layout::parse(&self.kernel_layout)?;
-        let input = data_layout.logical_extents(&order, &data.shape)?;
-        let output = out_layout.logical_extents(&order, &shape)?;
-        let kernel = kernel_layout.logical_extents(self.kernel_order, &weight.shape)?;
-        let steps = self.steps()?;
+/// The input with its elements moved apart and padded, and the convolution of that with the
+/// mirrored kernel.
+fn define_transposed(
+    geometry: &Geometry,
+    cx: &mut DefineCx<'_>,
+    data: &Tensor,
+    weight: &Tensor,
+) -> Defined {
+    let (shape, dtype) = cx.result()?;
+    let Geometry { order, kernel_order, steps, data_layout, kernel_layout, out_layout, .. } =
+        geometry;
+    let input = data_layout.logical_extents(order, &data.shape)?;
+    let output = out_layout.logical_extents(order, &shape)?;
+    let kernel = kernel_layout.logical_extents(kernel_order, &weight.shape)?;
 
-        // Output `y` meets input `x` through tap `k` where `x · stride = y + padding - k ·
-        // dilation`; with the last tap first, that is element `y + k' · dilation` of this stage.
-        let reach: Vec<i64> = steps
-            .iter()
-            .zip(&kernel[2..])
-            .map(|(step, size)| (size - 1).max(0) * step.dilation)
-            .collect();
-        let mut extents = input[..2].to_vec();
-        extents.extend(output[2..].iter().zip(&reach).map(|(extent, reach)| extent + reach));
-        let spread = cx.builder.compute("pad", &extents, |e, i| {
-            let mut at = vec![Index::new(i[0], input[0]), Index::new(i[1], input[1])];
-            let mut inside = None;
-            for (axis, step) in steps.iter().enumerate() {
-                let shift = step.padding.0 - reach[axis];
-                let place = e.add_index(i[axis + 2], shift);
-                let (by, zero) = (e.index(step.stride), e.index(0));
-                let (element, rest) = (e.floor_div(place, by), e.floor_mod(place, by));
-                let end = e.index(input[axis + 2]);
-                for condition in [e.eq(rest, zero), e.ge(element, zero), e.lt(element, end)] {
-                    inside = Some(inside.map_or(condition, |inside| e.and(inside, condition)));
-                }
-                at.push(Index::new(element, input[axis + 2]));
+    // Output `y` meets input `x` through tap `k` where `x · stride = y + padding - k ·
+    // dilation`; with the last tap first, that is element `y + k' · dilation` of this stage.
+    let reach: Vec<i64> = steps
+        .iter()
+        .zip(&kernel[2..])
+        .map(|(step, size)| (size - 1).max(0) * step.dilation)
+        .collect();
+    let mut extents = input[..2].to_vec();
+    extents.extend(output[2..].iter().zip(&reach).map(|(extent, reach)| extent + reach));
+    let spread = cx.builder.compute("pad", &extents, |e, i| {
+        let mut at = vec![Index::new(i[0], input[0]), Index::new(i[1], input[1])];
+        let mut inside = None;
+        for (axis, step) in steps.iter().enumerate() {
+            let shift = step.padding.0 - reach[axis];
+            let place = e.add_index(i[axis + 2], shift);
+            let (by, zero) = (e.index(step.stride), e.index(0));
+            let (element, rest) = (e.floor_div(place, by), e.floor_mod(place, by));
+            let end = e.index(input[axis + 2]);
+            for condition in [e.eq(rest, zero), e.ge(element, zero), e.lt(element, end)] {
+                inside = Some(inside.map_or(condition, |inside| e.and(inside, condition)));
             }
-            let at = data_layout.physical_indices(e, &order, &at);
-            let outside = e.number(data.dtype, 0.0);
-            match inside {
-                Some(inside) => e.load_if(inside, data, &at, outside),
-                None => e.load(data, &at),
-            }
-        });
-        let groups = self.groups.max(1);
-        let (group_inputs, group_outputs) = (input[1] / groups, output[1] / groups);
-        let sizes: Vec<i64> = [group_inputs].iter().chain(&kernel[2..]).copied().collect();
-        let sums = accumulator(data.dtype, weight.dtype, dtype);
-        cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
-            let out = out_layout.logical_indices(e, &order, &shape, i);
-            let group = Index::new(out[1].digit(e, group_outputs, groups), groups);
-            let channel = group.then(&Index::new(r[0], group_inputs));
-            let mut at = vec![out[0].value(e), channel.value(e)];
-            let unit = out[1].digit(e, 1, group_outputs);
-            let mut tap = vec![channel, Index::new(unit, group_outputs)];
-            for (axis, step) in steps.iter().enumerate() {
-                let (y, within) = (out[axis + 2].value(e), e.mul_index(r[axis + 1], step.dilation));
-                at.push(e.add(y, within));
-                let last = e.index(kernel[axis + 2] - 1);
-                tap.push(Index::new(e.sub(last, r[axis + 1]), kernel[axis + 2]));
-            }
-            let x = e.load(&spread, &at);
-            let x = e.cast(x, sums);
-            let at = kernel_layout.physical_indices(e, self.kernel_order, &tap);
-            let w = e.load(weight, &at);
-            let w = e.cast(w, sums);
-            e.mul(x, w)
-        })
-    }
+            at.push(Index::new(element, input[axis + 2]));
+        }
+        let at = data_layout.physical_indices(e, order, &at);
+        let outside = e.number(data.dtype, 0.0);
+        match inside {
+            Some(inside) => e.load_if(inside, data, &at, outside),
+            None => e.load(data, &at),
+        }
+    });
+    let groups = geometry.groups.max(1);
+    let (group_inputs, group_outputs) = (input[1] / groups, output[1] / groups);
+    let sizes: Vec<i64> = [group_inputs].iter().chain(&kernel[2..]).copied().collect();
+    let sums = accumulator(data.dtype, weight.dtype, dtype);
+    cx.reduce(&sizes, Combiner::Sum, |e, i, r| {
+        let out = out_layout.logical_indices(order, &shape, i);
+        let group = Index::new(out[1].digit(e, group_outputs, groups), groups);
+        let channel = group.then(&Index::new(r[0], group_inputs));
+        let mut at = vec![out[0].value(e), channel.value(e)];
+        let unit = out[1].digit(e, 1, group_outputs);
+        let mut tap = vec![channel, Index::new(unit, group_outputs)];
+        for (axis, step) in steps.iter().enumerate() {
+            let (y, within) = (out[axis + 2].value(e), e.mul_index(r[axis + 1], step.dilation));
+            at.push(e.add(y, within));
+            let last = e.index(kernel[axis + 2] - 1);
+            tap.push(Index::new(e.sub(last, r[axis + 1]), kernel[axis + 2]));
+        }
+        let x = e.load(&spread, &at);
+        let x = e.cast(x, sums);
+        let at = kernel_layout.physical_indices(e, kernel_order, &tap);
+        let w = e.load(weight, &at);
+        let w = e.cast(w, sums);
+        e.mul(x, w)
+    })
 }
 
 fn define_backward_weight(cx: &mut DefineCx<'_>) -> Defined {
@@ -501,7 +460,7 @@ fn define_backward_weight(cx: &mut DefineCx<'_>) -> Defined {
     let extents = [output[0], output[2], output[3]];
     let sums = accumulator(grad.dtype, data.dtype, dtype);
     cx.reduce(&extents, Combiner::Sum, |e, i, r| {
-        let tap = out_layout.logical_indices(e, "OIHW", &shape, i);
+        let tap = out_layout.logical_indices("OIHW", &shape, i);
         let group = Index::new(tap[0].digit(e, group_outputs, groups), groups);
         let batch = Index::new(r[0], output[0]);
         let mut place = vec![batch.clone(), group.then(&tap[1])];

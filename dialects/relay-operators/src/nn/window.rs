@@ -11,6 +11,16 @@ use crate::layout::Layout;
 /// The largest stride, dilation, window and padding: sums and products of two fit `i64`.
 const MAX_EXTENT: i64 = i32::MAX as i64;
 
+/// Letters of `rank` spatial axes, outermost first.
+pub(super) fn spatial_axes(rank: usize) -> &'static str {
+    &"DHW"[3 - rank..]
+}
+
+/// The order of a tensor's axes where nothing else is said, such as `NCHW`.
+pub(super) fn data_order(rank: usize) -> String {
+    format!("NC{}", spatial_axes(rank))
+}
+
 /// `values` with one entry per spatial axis; a single one counts for all. Errors when there are
 /// more or fewer, or one is below `least`.
 pub(crate) fn per_axis(
@@ -246,7 +256,8 @@ impl Windows {
             }
             taps = next;
         }
-        Windows { taps, stride: steps.last().map_or(1, |step| step.stride as usize) }
+        let innermost = steps.last().expect("windows slide along an axis");
+        Windows { taps, stride: innermost.stride as usize }
     }
 }
 
@@ -344,10 +355,10 @@ pub(super) fn pad_stage(
         Margin::Least => least(data.dtype)?,
     };
     let tensor = cx.builder.compute("pad", &shape, |e, i| {
-        let mut logical = target.logical_indices(e, order, &shape, i);
+        let mut logical = target.logical_indices(order, &shape, i);
         let mut bounds = Vec::new();
         for (axis, reach) in reaches.iter().enumerate() {
-            let Some(index) = logical.get_mut(axis + 2) else { continue };
+            let index = &mut logical[axis + 2];
             let place = index.value(e);
             let place = e.add_index(place, -reach.before.max(0));
             *index = Index::new(place, reach.input);

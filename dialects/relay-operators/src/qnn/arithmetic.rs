@@ -14,7 +14,8 @@ use super::{
     parameter, requantize, saturated, scale_and_zero_point,
 };
 use crate::elements::{self, Offsets};
-use crate::nn::{activation, pooling};
+use crate::nn::activation;
+use crate::nn::pooling::{self, Windowing};
 use crate::{FusionPattern, join, relation};
 
 // ---- two tensors -------------------------------------------------------------------------------
@@ -461,28 +462,9 @@ quantized! {
         )
     )]
     AvgPool2d(data) {
-        /// Extents of a window.
-        #[default(vec![1, 1])]
-        pool_size: Vec<i64>,
-        /// Distance of neighbouring windows, per spatial axis.
-        #[default(vec![1, 1])]
-        strides: Vec<i64>,
-        /// Distance of neighbouring elements of a window, per spatial axis.
-        #[default(vec![1, 1])]
-        dilation: Vec<i64>,
-        /// Padding around the input: one number for all sides, one per axis, or all numbers
-        /// before and then all numbers after.
-        #[default(vec![0, 0])]
-        padding: Vec<i64>,
-        /// Layout of the input.
-        #[default("NCHW".to_string())]
-        layout: String,
-        /// Layout of the result; empty for that of the input.
-        #[default(String::new())]
-        out_layout: String,
-        /// Whether a last window may reach over the padded end.
-        #[default(false)]
-        ceil_mode: bool,
+        /// The windows, as those of `nn.avg_pool2d`.
+        #[flatten]
+        windowing: Windowing<2>,
         /// Whether the divisor is the number of elements of the window inside the padded input,
         /// not inside the input.
         #[default(false)]

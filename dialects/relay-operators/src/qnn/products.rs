@@ -9,7 +9,8 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 use super::{Spread, define_as, evaluate_as, infer_as, load_spread, parameter};
 use crate::layout::Layout;
-use crate::nn::{convolution, linear, transposed_convolution};
+use crate::nn::convolution::{self, Kernel};
+use crate::nn::{linear, transposed_convolution};
 use crate::{FusionPattern, LayoutRule, multiply_adds};
 
 /// Declares a product; what is before the name are its doc comment and `#[op(…)]`, what is in
@@ -116,16 +117,16 @@ product! {
     #[op(
         name = "relay.qnn.conv2d",
         infer = |op: Conv2d<Type>, cx: &mut InferCx<'_>| {
-            let axis = output_channels(&op.kernel_layout, 'O');
+            let axis = output_channels(&op.kernel.kernel_layout, 'O');
             product_relation::<convolution::Conv2d>(cx, op.out_dtype, axis)
         },
         hooks(FusionPattern::OutFusable, LayoutRule::Convolution, Work(multiply_adds::<Conv2d>), Evaluate(|cx| {
             let op = cx.fields::<Conv2d<Value>>()?;
-            let axis = output_channels(&op.kernel_layout, 'O');
+            let axis = output_channels(&op.kernel.kernel_layout, 'O');
             evaluate_product::<convolution::Conv2d>(cx, axis)
         }), Define(|cx| {
             let op = cx.fields::<Conv2d<Operand>>()?;
-            let axis = output_channels(&op.kernel_layout, 'O');
+            let axis = output_channels(&op.kernel.kernel_layout, 'O');
             define_product::<convolution::Conv2d>(cx, axis)
         }))
     )]
@@ -137,27 +138,9 @@ product! {
         /// before and then all numbers after.
         #[default(vec![0, 0])]
         padding: Vec<i64>,
-        /// Distance of neighbouring kernel elements, per spatial axis.
-        #[default(vec![1, 1])]
-        dilation: Vec<i64>,
-        /// Number of groups that input and output channels are split into.
-        #[default(1)]
-        groups: i64,
-        /// Number of output channels; the weight's, where absent.
-        #[default(None)]
-        channels: Option<i64>,
-        /// Spatial extents of the kernel; the weight's, where absent.
-        #[default(None)]
-        kernel_size: Option<Vec<i64>>,
-        /// Layout of the input.
-        #[default("NCHW".to_string())]
-        data_layout: String,
-        /// Layout of the kernel.
-        #[default("OIHW".to_string())]
-        kernel_layout: String,
-        /// Layout of the result; empty for that of the input.
-        #[default(String::new())]
-        out_layout: String,
+        /// As that of `nn.conv2d`.
+        #[flatten]
+        kernel: Kernel<2>,
     }
 }
 

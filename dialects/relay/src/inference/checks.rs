@@ -112,11 +112,11 @@ fn check(body: &mut Body, at: InsertPoint, loc: Loc, value: ValueId, narrowed: T
                 _ => done.push(value),
             },
             Step::Build(ty) => {
-                let count = ty.as_tuple().map_or(0, <[Type]>::len);
+                let count = ty.as_tuple().expect("what is built is a tuple").len();
                 let fields = done.split_off(done.len() - count);
                 done.push(insert(body, "relay.tuple", &fields, AttrDict::empty(), ty));
             }
         }
     }
-    done.pop().unwrap_or(value)
+    done.pop().expect("what was visited was built")
 }

@@ -230,7 +230,7 @@ impl Solver<'_> {
                 }
             }
         }
-        done.pop().unwrap_or(a)
+        done.pop().expect("what was visited was built")
     }
 
     /// The parts of `a` and `b` of which bounds are looked for; `None` where `a` stays as it is.
@@ -283,7 +283,9 @@ fn with_parts(a: Type, b: Type, bound: Bound, parts: &[Type]) -> Type {
         (TypeData::Named { name, params: xs }, TypeData::Named { params: ys, .. }) => {
             let mut parts = parts.iter();
             let params = xs.iter().zip(ys).map(|(x, y)| match (*x, *y) {
-                (TypeParam::Type(x), _) => TypeParam::Type(*parts.next().unwrap_or(&x)),
+                (TypeParam::Type(_), _) => {
+                    TypeParam::Type(*parts.next().expect("each parameter is a part"))
+                }
                 (TypeParam::Dim(x), TypeParam::Dim(y)) => TypeParam::Dim(bound.dim(x, y)),
                 (x, _) => x,
             });

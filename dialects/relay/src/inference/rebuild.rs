@@ -98,7 +98,7 @@ pub(super) fn rebuild_with<R: Rebuild>(
             }
         }
     }
-    done.pop().unwrap_or(ty)
+    done.pop().expect("what was visited was built")
 }
 
 /// Calls `visit` with the types directly inside `ty`, in order.
@@ -201,5 +201,5 @@ pub(super) fn rebuild_dim<R: Rebuild>(dim: Dim, rules: &mut R) -> Dim {
             Err(missing) => steps.push(missing),
         }
     }
-    memo.get(&root).copied().unwrap_or(dim)
+    memo[&root]
 }

@@ -441,9 +441,7 @@ impl<'a, 'r> Machine<'a, 'r> {
             Operand::Last(slot) => {
                 std::mem::replace(&mut self.stack[current.base + slot as usize], Value::unit())
             }
-            Operand::Constant(index) => {
-                current.unit.constants.get(index as usize).cloned().unwrap_or_else(Value::unit)
-            }
+            Operand::Constant(index) => current.unit.constants[index as usize].clone(),
         }
     }
 

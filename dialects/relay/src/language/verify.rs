@@ -170,7 +170,9 @@ pub(super) fn call(cx: &VerifyCx<'_>) -> Result<(), String> {
     let given: Vec<TypeParam> = call.type_args.iter().map(|ty| TypeParam::Type(*ty)).collect();
     let args: Vec<Type> = call.args.iter().map(|arg| ty(cx, *arg)).collect();
     let callee = solver.instance(callee, &given, &args, result(cx));
-    let Some(function) = callee.as_function() else { return Ok(()) };
+    let Some(function) = callee.as_function() else {
+        return Err(format!("expected a function to call, found {}", shown(callee)));
+    };
     if function.params.len() != call.args.len() {
         let (expected, found) = (function.params.len(), call.args.len());
         return Err(format!("expected {expected} arguments, found {found}"));

@@ -382,19 +382,18 @@ impl<'b> Expression<'b> {
     /// `a` as element type `dtype`.
     pub fn cast(&mut self, a: ValueId, dtype: DType) -> ValueId {
         let from = self.dtype(a);
-        match dtype.with_lanes(from.lanes() as u16) {
-            Some(to) if to == from => a,
-            Some(to) => self.write(&Cast { a, dtype }, to),
-            None => a,
+        match dtype.with_lanes_of(from) {
+            to if to == from => a,
+            to => self.write(&Cast { a, dtype }, to),
         }
     }
 
     /// The bits of `a` as element type `dtype`, which is as wide.
     pub fn reinterpret(&mut self, a: ValueId, dtype: DType) -> ValueId {
         let from = self.dtype(a);
-        match dtype.with_lanes(from.lanes() as u16) {
-            Some(to) if to == from => a,
-            Some(to) if is_reinterpretable(from, to) => self.write(&Reinterpret { a, dtype }, to),
+        match dtype.with_lanes_of(from) {
+            to if to == from => a,
+            to if is_reinterpretable(from, to) => self.write(&Reinterpret { a, dtype }, to),
             _ => {
                 self.fail(format!("the bits of {from} as {dtype}"));
                 a

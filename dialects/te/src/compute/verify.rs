@@ -1,10 +1,10 @@
 //! What makes a compute function well formed.
 
 use ir_core::registry::VerifyCx;
-use ir_core::{BlockId, Body, DType, InferCx, Stop, Type, ValueId};
+use ir_core::{BlockId, Body, DType, Dim, InferCx, OpId, Scalar, Stop, Type, ValueId};
 
 use super::{Combiner, Compute, Load, LoadIf, Reduce, Return, Stage, Yield};
-use crate::scalar::{bool_like, dtype_of, scalar_type};
+use crate::scalar::{Constant, bool_like, dtype_of, scalar_type};
 
 pub(super) fn load(op: Load<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     element(op.tensor, cx, 1)
@@ -39,7 +39,7 @@ pub(crate) fn element(tensor: Type, cx: &InferCx<'_>, first: usize) -> Result<Ty
     let mut lanes = 1;
     for index in first..cx.operands.len() {
         let dtype = scalar_type(cx, index)?;
-        if dtype.with_lanes(1) != Some(DType::INT64) {
+        if dtype.lane() != DType::INT64 {
             return Err(Stop::error(format!("expected int64 indices, found {dtype}")));
         }
         match (lanes, dtype.lanes()) {
@@ -55,6 +55,50 @@ pub(crate) fn element(tensor: Type, cx: &InferCx<'_>, first: usize) -> Result<Ty
     dtype
         .map(Type::scalar)
         .ok_or_else(|| Stop::error(format!("no {lanes} lanes of {}", data.dtype)))
+}
+
+pub(super) fn loads_within(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Load>(cx.op) else { return Ok(()) };
+    is_within(cx, op.tensor, &op.indices)
+}
+
+/// An error where whatever runs `cx.op` accesses `tensor` at a constant index that is outside of it.
+/// What some branch keeps from running is found out then.
+pub(crate) fn is_within(
+    cx: &VerifyCx<'_>,
+    tensor: ValueId,
+    indices: &[ValueId],
+) -> Result<(), String> {
+    let Some(tensor) = cx.body.ty(tensor).as_tensor() else { return Ok(()) };
+    for (dimension, (index, extent)) in indices.iter().zip(&tensor.shape).enumerate() {
+        let constant = cx.body.view_def::<Constant>(*index);
+        let index = constant.and_then(|(_, constant)| constant.value.element(0));
+        if let (Some(Scalar::Int(index)), Dim::Known(extent)) = (index, *extent)
+            && !(0..extent).contains(&index)
+            && always_runs(cx.body, cx.op)
+        {
+            return Err(format!("index {index} is outside of dimension {dimension}, of {extent}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `op` runs whenever its function does: only stages and loops of at least one iteration are
+/// around it.
+fn always_runs(body: &Body, op: OpId) -> bool {
+    let mut inner = op;
+    while let Some(outer) = body.op_block(inner).and_then(|block| body.block_parent(block)) {
+        let runs = match Stage::of(body, outer) {
+            Some(stage) => stage.shape.iter().chain(&stage.reduction).all(|extent| *extent > 0),
+            // Of what else is around others, a loop has an extent.
+            None => body.attrs(outer).value::<i64>("extent").is_some_and(|extent| extent > 0),
+        };
+        if !runs {
+            return false;
+        }
+        inner = outer;
+    }
+    true
 }
 
 /// Whether `block` takes `count` indices; an error says what it takes.

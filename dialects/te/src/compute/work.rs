@@ -61,7 +61,9 @@ pub fn work(function: &Item) -> Work {
         } else if let Some(tensor) = ty.as_tensor() {
             let shape = tensor.known_shape();
             let bytes = shape.and_then(|shape| ir_core::tensor::tensor_bytes(&shape, tensor.dtype));
-            work.bytes = work.bytes.saturating_add(bytes.unwrap_or(0) as u64);
+            // What is larger than any memory is as much as can be counted.
+            let bytes = bytes.map_or(u64::MAX, |bytes| bytes as u64);
+            work.bytes = work.bytes.saturating_add(bytes);
         }
     }
     work

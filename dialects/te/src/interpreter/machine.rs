@@ -94,7 +94,7 @@ impl<'c> Machine<'c> {
         let frame = self.execute(self.frame(0, params))?;
         let result = |&buffer: &u32| {
             let at = frame.places[buffer as usize];
-            let contents = self.memory.heap.get(at.contents).map_or(&[][..], Vec::as_slice);
+            let contents = self.memory.heap[at.contents].as_slice();
             result(&code.buffers[buffer as usize], contents)
         };
         code.results.iter().map(result).collect()
@@ -539,7 +539,8 @@ fn check_inputs(code: &Code, inputs: &[TensorData]) -> Result<(), Error> {
 /// A result of the run; every element must be stored.
 fn result(buffer: &Buffer, contents: &[Option<Scalar>]) -> Result<TensorData, Error> {
     let Some(elements) = contents.iter().copied().collect::<Option<Vec<Scalar>>>() else {
-        let missing = contents.iter().position(Option::is_none).unwrap_or_default();
+        let missing = contents.iter().position(Option::is_none);
+        let missing = missing.expect("some element has no value");
         let mut rest = missing;
         let mut indices: Vec<usize> = Vec::new();
         for &extent in buffer.shape.iter().rev() {

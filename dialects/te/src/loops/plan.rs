@@ -84,7 +84,7 @@ pub fn plan_memory(body: &mut Body) -> Result<MemoryPlan, String> {
     }
     plan.planned = memory.end;
     for (value, (op, _)) in sizes {
-        let Some(mut alloc) = body.view::<Alloc>(op) else { continue };
+        let mut alloc: Alloc = body.view(op).expect("buffers that are planned are allocated");
         // What nothing uses needs no place of its own.
         alloc.offset = Some(offsets.get(&value).copied().unwrap_or(0));
         let attrs = <Alloc as ir_core::OpFields<ValueId>>::attrs(&alloc);

@@ -8,7 +8,7 @@ use ir_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::scalar::{Check, Constant, ScalarOp, Select, dtype_of};
+use crate::scalar::{Check, Constant, ScalarOp, Select, dtype_of, number_of};
 
 /// Simplifies `body`; returns how many operations went away.
 pub fn simplify(body: &mut Body) -> u64 {
@@ -153,7 +153,7 @@ impl Simplifier<'_> {
     }
 
     fn write_constant(&mut self, before: OpId, value: Scalar) -> ValueId {
-        let dtype = dtype_of(self.body.ty(self.body.result(before, 0))).unwrap_or(DType::INT64);
+        let dtype = number_of(self.body, self.body.result(before, 0));
         let constant = Constant { value: TensorData::scalar(dtype, value) };
         let types = [Type::scalar(dtype)];
         let attrs = <Constant as OpFields<ValueId>>::attrs(&constant);

@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 
 use super::{Broadcast, Extract, For, ForKind, If, Ramp, Store};
 use crate::compute::{Load, LoadIf};
-use crate::scalar::{Cast, Check, Constant, Reinterpret, ScalarOp, Select, dtype_of, insert};
+use crate::scalar::{
+    Cast, Check, Constant, Reinterpret, ScalarOp, Select, dtype_of, insert, number_of,
+};
 
 /// Vectors have at most this many lanes.
 pub const MAX_LANES: i64 = 64;
@@ -25,7 +27,7 @@ pub fn vectorize(body: &mut Body) -> u64 {
     let mut count = 0;
     // Inner loops come later in program order.
     for op in loops.into_iter().rev() {
-        let Some(fields) = body.view::<For>(op) else { continue };
+        let fields: For = body.view(op).expect("an inner loop is written before an outer one");
         let lanes = fields.extent;
         let fits = (2..=MAX_LANES).contains(&lanes) && lanes & (lanes - 1) == 0;
         if fits && has_vector_form(body, op) {
@@ -190,8 +192,8 @@ impl Widener<'_> {
     }
 
     fn wide(&self, value: ValueId) -> Type {
-        let dtype = dtype_of(self.body.ty(value)).unwrap_or(DType::INT64);
-        Type::scalar(dtype.with_lanes(self.lanes as u16).unwrap_or(dtype))
+        let wide = number_of(self.body, value).with_lanes(self.lanes as u16);
+        Type::scalar(wide.expect("a vectorized loop has iterations"))
     }
 
     /// `value` as a vector.

@@ -4,6 +4,7 @@ use ir_core::registry::{ItemCx, VerifyCx};
 use ir_core::{AttrValue, DType, Diagnostic, Diagnostics, Type, ValueId};
 
 use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
+use crate::compute::verify::is_within;
 use crate::compute::{Combiner, FUNC};
 use crate::scalar::dtype_of;
 use crate::schedule::codes;
@@ -104,8 +105,13 @@ fn fits(
     let mut lanes = 1;
     for &index in indices {
         let ty = cx.body.ty(index);
-        match dtype_of(ty).filter(|dtype| dtype.with_lanes(1) == Some(DType::INT64)) {
-            Some(dtype) => lanes = lanes.max(dtype.lanes()),
+        match dtype_of(ty).filter(|dtype| dtype.lane() == DType::INT64) {
+            Some(dtype) if [1, lanes].contains(&dtype.lanes()) => {}
+            Some(dtype) if lanes == 1 => lanes = dtype.lanes(),
+            Some(dtype) => {
+                let other = dtype.lanes();
+                return Err(format!("indices of {lanes} and of {other} lanes"));
+            }
             None => return Err(format!("expected int64 indices, found {ty}")),
         }
     }
@@ -113,7 +119,7 @@ fn fits(
     let expected = tensor.dtype.with_lanes(lanes as u16).map(Type::scalar);
     match expected.filter(|expected| *expected != found) {
         Some(expected) => Err(format!("expected a value of type {expected}, found {found}")),
-        None => Ok(()),
+        None => is_within(cx, buffer, indices),
     }
 }
 

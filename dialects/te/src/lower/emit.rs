@@ -134,7 +134,8 @@ impl Emitter<'_> {
             if self.flat.outputs.contains(&result) {
                 continue;
             }
-            let Some(tensor) = self.flat.body.ty(result).as_tensor() else { continue };
+            let ty = self.flat.body.ty(result);
+            let tensor = ty.as_tensor().expect("stages give tensors");
             let default = match state.attach {
                 Attach::Root => Scope::Global,
                 _ => Scope::Local,
@@ -324,7 +325,7 @@ impl Emitter<'_> {
         plain: bool,
     ) -> Result<(), Refused> {
         let level = &nest.loops[position];
-        let Some(var) = level.var else { return Ok(()) };
+        let var = level.var.expect("a loop that is cut in ranges has an index");
         let extent = range.high - range.low + 1;
         let mut inner = block;
         let mut index = None;
@@ -429,7 +430,8 @@ impl Emitter<'_> {
 
     /// Writes the identity of a reduction to its element.
     fn identity(&mut self, nest: &Nest, block: BlockId) -> Result<(), Refused> {
-        let Some(reduce) = self.flat.body.view::<Reduce>(nest.op) else { return Ok(()) };
+        let reduce: Reduce =
+            self.flat.body.view(nest.op).expect("only reductions have an identity");
         let results: SmallVec<[ValueId; 2]> = self.flat.body.results(nest.op).collect();
         let dtypes: SmallVec<[DType; 2]> =
             results.iter().filter_map(|r| Some(self.flat.body.ty(*r).as_tensor()?.dtype)).collect();

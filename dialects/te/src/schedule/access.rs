@@ -44,7 +44,7 @@ impl Schedule {
     /// then from vector to vector. An index such as `⌊j / 16⌋` is regular only so.
     pub fn accesses_in_vectors(&self, stage: Stage, axis: usize, lanes: i64) -> Vec<Access> {
         let body = self.body();
-        let Some(view) = StageView::of(body, self.stage_op(stage)) else { return vec![] };
+        let view = StageView::of(body, self.stage_op(stage)).expect("a handle names a stage");
         let mut indices = Indices::default();
         let lane = indices.var(lanes);
         let mut vars: Vec<Var> = Vec::new();
@@ -71,7 +71,7 @@ impl Schedule {
                 .or_else(|| body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices, true)));
             let Some((tensor, places, conditional)) = load else { continue };
             let shape = body.ty(tensor).as_tensor().and_then(|tensor| tensor.known_shape());
-            let shape = shape.unwrap_or_default();
+            let shape = shape.expect("tensors that stages read have known extents");
             let by_dimension: Vec<Vec<Option<i64>>> = places
                 .iter()
                 .map(|place| {

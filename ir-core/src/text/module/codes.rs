@@ -17,7 +17,9 @@ pub const CODES: &[Code] = &[
     Code {
         code: VERSION,
         title: "unknown version",
-        explanation: "Only version 0.0.5 of the text format is read.",
+        explanation: "\
+            The first line of a text tells a version that nothing reads; the message lists those that are \
+            read. The line may be left out.",
     },
     Code {
         code: DUPLICATE,

@@ -184,7 +184,8 @@ impl<'t> Reader<'t> {
             known.dedup();
             let message = format!("expected version {}, found \"{version}\"", known.join(" or "));
             let place = self.cursor.span(token);
-            self.cursor.report(Diagnostic::error(codes::VERSION, message).at(place));
+            let unknown = Diagnostic::error(codes::VERSION, message).at(place);
+            self.cursor.report(unknown.help("the line may be left out"));
         }
         self.cursor.expect(TokenKind::RightBracket)?;
         Ok(())

@@ -87,7 +87,7 @@ impl Affine {
 
     fn of_op(&self, body: &Body, ranges: &Ranges, op: OpId, result: ValueId) -> Option<Linear> {
         let dtype = dtype_of(body.ty(result))?;
-        if dtype.with_lanes(1) != Some(DType::INT64) {
+        if dtype.lane() != DType::INT64 {
             return None;
         }
         if let Some(constant) = ranges.get(body, result).constant() {

@@ -121,7 +121,7 @@ pub(super) fn computed(dtype: DType) -> DType {
 
 /// `dtype` without lanes.
 pub(super) fn scalar(dtype: DType) -> DType {
-    dtype.with_lanes(1).expect("one lane of a type is a type")
+    dtype.lane()
 }
 
 /// The type of a scalar or vector.

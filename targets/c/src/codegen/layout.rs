@@ -116,7 +116,7 @@ impl Layout {
         let mut steps: Vec<Step> = body.first_op(body.entry()).map(Step::Op).into_iter().collect();
         while let Some(step) = steps.pop() {
             let frame_count = frames.len();
-            let Some(frame) = frames.last_mut() else { break };
+            let frame = frames.last_mut().expect("the first frame is never left");
             match step {
                 Step::Leave(top) => frame.top = top,
                 Step::Join(op, extent) => {

@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use ir_core::diagnostics::did_you_mean;
 
 use super::Cli;
+use crate::driver::input::SEE_COMMANDS;
 
 /// The arguments, where options `--load-plugin` that stand before the name of a command stand behind
 /// it: what else stands there is for optimizing.
@@ -24,16 +25,41 @@ pub(super) fn plugins_behind(args: &[String]) -> Vec<&str> {
     words
 }
 
+/// The arguments, where `help COMMAND` asks for what `COMMAND --help` prints.
+///
+/// # Errors
+/// Where there is no such command.
+pub(super) fn asked_help(mut words: Vec<&str>) -> Result<Vec<&str>, clap::Error> {
+    if words.first() != Some(&"help") {
+        return Ok(words);
+    }
+    let program = Cli::command();
+    let mut command = &program;
+    for word in &words[1..] {
+        command = match command.find_subcommand(word) {
+            Some(inner) => inner,
+            None => return Err(no_command(word)),
+        };
+    }
+    words.rotate_left(1);
+    words.pop();
+    words.push("--help");
+    Ok(words)
+}
+
+fn no_command(word: &str) -> clap::Error {
+    let help = command_help(word).unwrap_or_else(|| SEE_COMMANDS.to_string());
+    let message = format!("there is no command `{word}`; {help}\n");
+    Cli::command().error(ErrorKind::InvalidSubcommand, message)
+}
+
 /// The error for a first word that is nearly the name of a command.
 pub(super) fn misspelt(args: &[&str]) -> Option<clap::Error> {
-    let mut command = Cli::command();
     let word = args.first().filter(|word| !word.contains(['/', '.', '-']))?;
-    if command.find_subcommand(word).is_some() {
+    if Cli::command().find_subcommand(word).is_some() {
         return None;
     }
-    let help = command_help(word)?;
-    let message = format!("there is no command `{word}`; {help}\n");
-    Some(command.error(ErrorKind::InvalidSubcommand, message))
+    command_help(word).map(|_| no_command(word))
 }
 
 /// Which command `word` may be meant to be.

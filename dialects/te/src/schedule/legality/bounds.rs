@@ -66,7 +66,7 @@ pub(crate) fn bounds(schedule: &Schedule, flat: &Flat) -> Result<Nests, Refused>
         reads: FxHashMap::default(),
     };
     for &(stage, op) in flat.stages.iter().rev() {
-        let Some(view) = StageView::of(&flat.body, op) else { continue };
+        let view = StageView::of(&flat.body, op).expect("what has loops is a stage");
         let nest = bounds.nest(stage, &view)?;
         bounds.note_reads(&nest);
         bounds.nests.insert(stage, nest);
