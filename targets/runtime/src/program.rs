@@ -251,7 +251,7 @@ impl Program {
             buffer.as_mut().copy_from_slice(value.bytes());
         }
         let is_whole = module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC);
-        let whole = is_whole.then(|| Whole::new(&module, scratch));
+        let whole = is_whole.then(|| Whole::new(&module, kernel.workspace));
         let program = Program {
             executable,
             layout,
