@@ -1,9 +1,5 @@
 //! First-order programs from higher-order ones.
 
-mod data_types;
-mod specialize;
-mod types;
-
 use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
@@ -18,8 +14,9 @@ use relay::types::free_parameters;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::lambda_lift::{captures, insert_call, is_copied};
-use specialize::specialize;
-use types::with_parts;
+use crate::specialize::functions::specialize;
+use crate::specialize::types::with_parts;
+use crate::specialize::{data_types, types};
 
 /// Turns functions that are values into data (Reynolds 1972).
 ///
@@ -101,7 +98,7 @@ impl ModulePass for Defunctionalize {
     }
 }
 
-fn is_monomorphic(item: &Item) -> bool {
+pub(crate) fn is_monomorphic(item: &Item) -> bool {
     item.signature.ty.as_function().is_some_and(|function| function.type_params.is_empty())
 }
 

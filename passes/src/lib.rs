@@ -60,6 +60,7 @@ pub mod remove_unused_functions;
 pub mod rewrite;
 pub mod simplify_expr;
 pub mod simplify_inference;
+mod specialize;
 pub mod worklist;
 
 /// Adds all passes to `registry`, in alphabetical order, and the named pipelines.

@@ -4,10 +4,10 @@ use ir_core::{Dim, DimExprData, FunctionType, Symbol, TensorType, Type, TypeData
 use rustc_hash::FxHashMap;
 
 /// What type and shape parameters stand for.
-pub(super) type Substitution = FxHashMap<Symbol, TypeParam>;
+pub(crate) type Substitution = FxHashMap<Symbol, TypeParam>;
 
 /// `ty` with its direct parts replaced. Parameters that `ty` binds are kept.
-pub(super) fn with_parts(ty: Type, part: &mut dyn FnMut(Type) -> Type) -> Type {
+pub(crate) fn with_parts(ty: Type, part: &mut dyn FnMut(Type) -> Type) -> Type {
     match ty.data() {
         TypeData::Unknown
         | TypeData::Variable(_)
@@ -34,7 +34,7 @@ pub(super) fn with_parts(ty: Type, part: &mut dyn FnMut(Type) -> Type) -> Type {
 }
 
 /// `ty` with parameters replaced. Recursion is bounded by the depth of types.
-pub(super) fn substitute(ty: Type, map: &Substitution) -> Type {
+pub(crate) fn substitute(ty: Type, map: &Substitution) -> Type {
     if !ty.facts().has_parameter {
         return ty;
     }
@@ -85,7 +85,7 @@ fn substitute_dim(dim: Dim, map: &Substitution) -> Dim {
 
 /// Extends `map` so that `pattern` becomes `actual`, as far as `actual` says; parts that are
 /// polymorphic or unknown say nothing. Whether the rest fits.
-pub(super) fn matches(
+pub(crate) fn matches(
     pattern: Type,
     actual: Type,
     params: &[Symbol],
@@ -143,7 +143,7 @@ pub(super) fn matches(
 
 /// Whether `is_it` says so of `ty` or of a part of it; it sees all of them. Recursion is bounded by the
 /// depth of types.
-pub(super) fn any_part(ty: Type, is_it: &mut dyn FnMut(Type) -> bool) -> bool {
+pub(crate) fn any_part(ty: Type, is_it: &mut dyn FnMut(Type) -> bool) -> bool {
     let mut found = is_it(ty);
     with_parts(ty, &mut |part| {
         found |= any_part(part, is_it);
@@ -153,6 +153,6 @@ pub(super) fn any_part(ty: Type, is_it: &mut dyn FnMut(Type) -> bool) -> bool {
 }
 
 /// Whether a function type occurs in `ty`.
-pub(super) fn has_function(ty: Type) -> bool {
+pub(crate) fn has_function(ty: Type) -> bool {
     any_part(ty, &mut |part| part.as_function().is_some())
 }

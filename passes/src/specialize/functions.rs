@@ -37,7 +37,7 @@ struct Copies {
 
 /// Gives every use of a polymorphic function that is or takes a function a copy for its types.
 /// Removes those originals that are higher-order, by themselves or by the data types `dependent`.
-pub(super) fn specialize(
+pub(crate) fn specialize(
     module: &mut Module,
     dependent: &FxHashSet<Symbol>,
 ) -> Result<(), Diagnostics> {

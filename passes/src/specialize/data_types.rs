@@ -9,8 +9,8 @@ use ir_core::{
 use relay::language::{AdtDecl, Construct, Constructor, FUNC, Match, Pattern, TYPE};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::is_monomorphic;
 use super::types::{Substitution, any_part, substitute, with_parts};
+use crate::defunctionalize::is_monomorphic;
 
 /// Copies of one data type, at most.
 const MAX_COPIES: usize = 4096;
@@ -21,7 +21,7 @@ const MAX_DEPTH: u32 = 500;
 
 /// The data types of `module` in which a function has a type that depends on a parameter, as a part of
 /// a field, or of a field of such a data type.
-pub(super) fn dependent(module: &Module) -> FxHashSet<Symbol> {
+pub(crate) fn dependent(module: &Module) -> FxHashSet<Symbol> {
     let mut found: FxHashSet<Symbol> = FxHashSet::default();
     let mut pending: Vec<Symbol> = vec![];
     // By data type, those that hold it for what depends on their parameters.
@@ -56,7 +56,7 @@ fn declarations(module: &Module) -> impl Iterator<Item = (Symbol, AdtDecl)> + '_
 
 /// Gives every use of a data type of `dependent` a copy for what its parameters stand for there; the
 /// originals go. All functions that use them have no type parameters.
-pub(super) fn specialize(module: &mut Module, dependent: &FxHashSet<Symbol>) -> PassResult {
+pub(crate) fn specialize(module: &mut Module, dependent: &FxHashSet<Symbol>) -> PassResult {
     if dependent.is_empty() {
         return Ok(());
     }
