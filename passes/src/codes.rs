@@ -19,11 +19,11 @@ pub const CODES: &[Code] = &[
     Code {
         code: "E0610",
         title: "a polymorphic function has no single type here",
-        explanation: "`defunctionalize` copies a polymorphic function for the types of each use; \
-                      this use does not fix them. Give the function type arguments or its \
-                      parameters types. Data types that hold functions of their parameters' types \
-                      are copied likewise: one that uses itself with ever larger types has no end \
-                      of copies.",
+        explanation: "`specialize`, which `defunctionalize` begins with, copies polymorphic \
+                      functions and data types for the types of each use. A use has to fix these: \
+                      give the function type arguments or its parameters types. A function or a \
+                      data type that uses itself with larger and larger types has no end of \
+                      copies, and what is called from outside has no use that fixes its types.",
     },
     Code {
         code: "E0620",

@@ -14,9 +14,8 @@ use relay::types::free_parameters;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::lambda_lift::{captures, insert_call, is_copied};
-use crate::specialize::functions::specialize;
+use crate::specialize::types;
 use crate::specialize::types::with_parts;
-use crate::specialize::{data_types, types};
 
 /// Turns functions that are values into data (Reynolds 1972).
 ///
@@ -63,9 +62,7 @@ pub struct Defunctionalize {}
 
 impl ModulePass for Defunctionalize {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
-        let dependent = data_types::dependent(module);
-        specialize(module, &dependent)?;
-        data_types::specialize(module, &dependent)?;
+        crate::specialize::specialize(module, false, &[], cx)?;
         let mut conversion = Conversion::new(module);
         let functions: Vec<Symbol> = module
             .items
@@ -402,7 +399,7 @@ impl Conversion {
                 body.import_block_ops(&arm.body, None, source, InsertPoint::End(block), &mut map);
                 let fields = arm.fields.iter().map(|field| self.ty(*field));
                 let fields = fields.collect::<Result<Vec<_>, _>>()?;
-                adt.constructors.push(ConstructorDecl { name: arm.constructor, fields });
+                adt.constructors.push(ConstructorDecl::new(arm.constructor, fields));
             }
             let value = body.result(choice, 0);
             end_block(&mut body, entry, value);

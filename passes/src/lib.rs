@@ -60,7 +60,7 @@ pub mod remove_unused_functions;
 pub mod rewrite;
 pub mod simplify_expr;
 pub mod simplify_inference;
-mod specialize;
+pub mod specialize;
 pub mod worklist;
 
 /// Adds all passes to `registry`, in alphabetical order, and the named pipelines.
@@ -102,6 +102,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<simplify_expr::SimplifyExpr>();
     registry.pass::<simplify_inference::SimplifyInference>();
     registry.pass::<loops::SimplifyLoops>();
+    registry.pass::<specialize::Specialize>();
     registry.pass::<loops::TidyLoops>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();

@@ -97,7 +97,7 @@ impl Generator<'_> {
 
     fn declare_types(&mut self) {
         let a = Type::parameter("A");
-        let constructor = |name: &str, fields| ConstructorDecl { name: name.into(), fields };
+        let constructor = |name: &str, fields| ConstructorDecl::new(name, fields);
         let list =
             vec![constructor("Cons", vec![a, applied("List", a)]), constructor("Nil", vec![])];
         let option = vec![constructor("Some", vec![a]), constructor("None", vec![])];

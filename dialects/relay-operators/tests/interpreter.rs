@@ -56,7 +56,7 @@ fn add_function(
 fn add_list(module: &mut Module) {
     let a = Type::parameter("A");
     let tail = Type::named("List", [TypeParam::Type(a)]);
-    let constructor = |name: &str, fields| ConstructorDecl { name: name.into(), fields };
+    let constructor = |name: &str, fields| ConstructorDecl::new(name, fields);
     let constructors = vec![constructor("Cons", vec![a, tail]), constructor("Nil", vec![])];
     let decl = AdtDecl { params: vec!["A".into()], constructors, is_extern: false };
     let mut item = Item::new(TYPE, Type::unknown(), None);

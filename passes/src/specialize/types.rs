@@ -1,10 +1,98 @@
 //! Rewriting and matching types.
 
-use ir_core::{Dim, DimExprData, FunctionType, Symbol, TensorType, Type, TypeData, TypeParam};
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use ir_core::{
+    Dim, DimExprData, FunctionType, Module, Symbol, TensorType, Type, TypeData, TypeParam,
+};
+use relay::language::{AdtDecl, TYPE};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 /// What type and shape parameters stand for.
 pub(crate) type Substitution = FxHashMap<Symbol, TypeParam>;
+
+/// The data types that a module declares.
+pub(crate) struct Declarations {
+    pub(crate) types: IndexMap<Symbol, AdtDecl, FxBuildHasher>,
+    /// The place of each constructor in the declaration that has it.
+    places: FxHashMap<Symbol, usize>,
+}
+
+impl Declarations {
+    pub(crate) fn new(module: &Module) -> Declarations {
+        let items = module.items.iter().filter(|(_, item)| item.signature.op == TYPE);
+        let types: IndexMap<Symbol, AdtDecl, FxBuildHasher> = items
+            .filter_map(|(name, item)| Some((*name, AdtDecl::from_attrs(item.signature.attrs)?)))
+            .collect();
+        let constructors = types.values().flat_map(|adt| adt.constructors.iter().enumerate());
+        let places = constructors.map(|(place, made)| (made.name, place)).collect();
+        Declarations { types, places }
+    }
+
+    /// The place of constructor `name` in the declaration that has it.
+    pub(crate) fn place(&self, name: Symbol) -> Option<usize> {
+        self.places.get(&name).copied()
+    }
+
+    /// The types of the fields of constructor `name` of the data type `ty`.
+    pub(crate) fn fields(&self, ty: Type, name: Symbol) -> Vec<Type> {
+        let (Some(place), TypeData::Named { name: adt, params }) = (self.place(name), ty.data())
+        else {
+            return vec![];
+        };
+        let Some(adt) = self.types.get(adt) else { return vec![] };
+        let map: Substitution = adt.params.iter().copied().zip(params.iter().copied()).collect();
+        let fields = adt.constructors.get(place).into_iter().flat_map(|made| &made.fields);
+        fields.map(|field| substitute(*field, &map)).collect()
+    }
+}
+
+/// The parameters that are extents in `ty`; its others are types.
+pub(crate) fn extents(ty: Type) -> FxHashSet<Symbol> {
+    let mut found = FxHashSet::default();
+    let mut seen: FxHashSet<Type> = FxHashSet::default();
+    let mut pending = vec![ty];
+    while let Some(ty) = pending.pop() {
+        if !ty.facts().has_parameter || !seen.insert(ty) {
+            continue;
+        }
+        match ty.data() {
+            TypeData::Tensor(tensor) => {
+                tensor.shape.iter().for_each(|dim| note_extents(*dim, &mut found));
+            }
+            TypeData::Named { params, .. } => {
+                params.iter().for_each(|param| match param {
+                    TypeParam::Dim(dim) => note_extents(*dim, &mut found),
+                    TypeParam::Type(ty) => pending.push(*ty),
+                    _ => {}
+                });
+            }
+            _ => {
+                with_parts(ty, &mut |part| {
+                    pending.push(part);
+                    part
+                });
+            }
+        }
+    }
+    found
+}
+
+fn note_extents(dim: Dim, found: &mut FxHashSet<Symbol>) {
+    let mut pending = vec![dim];
+    while let Some(dim) = pending.pop() {
+        let Dim::Expr(expr) = dim else { continue };
+        match expr.data() {
+            DimExprData::Parameter(name) => _ = found.insert(name),
+            DimExprData::Variable(_) => {}
+            DimExprData::Binary(_, a, b) => pending.extend([a, b]),
+        }
+    }
+}
+
+/// The function type without the parameters that it binds.
+pub(crate) fn plain(function: &FunctionType) -> Type {
+    Type::function(function.params.iter().copied(), function.result)
+}
 
 /// `ty` with its direct parts replaced. Parameters that `ty` binds are kept.
 pub(crate) fn with_parts(ty: Type, part: &mut dyn FnMut(Type) -> Type) -> Type {
@@ -102,16 +190,11 @@ pub(crate) fn matches(
         }
         (TypeData::Tensor(pattern), TypeData::Tensor(actual)) => {
             pattern.rank() == actual.rank()
-                && pattern.shape.iter().zip(&actual.shape).all(|(pattern, actual)| {
-                    let Dim::Expr(expr) = pattern else { return true };
-                    match expr.data() {
-                        DimExprData::Parameter(name) if params.contains(&name) => {
-                            matches!(map.entry(name).or_insert(TypeParam::Dim(*actual)),
-                                TypeParam::Dim(known) if known == actual)
-                        }
-                        _ => true,
-                    }
-                })
+                && pattern
+                    .shape
+                    .iter()
+                    .zip(&actual.shape)
+                    .all(|(pattern, actual)| extent_matches(*pattern, *actual, params, map))
         }
         (TypeData::Tuple(pattern), TypeData::Tuple(actual)) => {
             pattern.len() == actual.len()
@@ -134,8 +217,20 @@ pub(crate) fn matches(
             name == other
                 && pattern.iter().zip(actual).all(|(pattern, actual)| match (pattern, actual) {
                     (TypeParam::Type(p), TypeParam::Type(a)) => matches(*p, *a, params, map),
+                    (TypeParam::Dim(p), TypeParam::Dim(a)) => extent_matches(*p, *a, params, map),
                     _ => true,
                 })
+        }
+        _ => true,
+    }
+}
+
+fn extent_matches(pattern: Dim, actual: Dim, params: &[Symbol], map: &mut Substitution) -> bool {
+    let Dim::Expr(expr) = pattern else { return true };
+    match expr.data() {
+        DimExprData::Parameter(name) if params.contains(&name) => {
+            matches!(map.entry(name).or_insert(TypeParam::Dim(actual)),
+                TypeParam::Dim(known) if *known == actual)
         }
         _ => true,
     }

@@ -161,8 +161,8 @@ impl DataTypes {
         let adt = self.adts.get(name).filter(|adt| !adt.decl.is_extern)?;
         let constructors = adt.decl.constructors.iter().enumerate();
         let constructor = |(tag, declared): (usize, &ConstructorDecl)| ConstructorDecl {
-            name: declared.name,
             fields: adt.fields(tag, params),
+            ..declared.clone()
         };
         Some(constructors.map(constructor).collect())
     }

@@ -1,6 +1,8 @@
 //! Types of values that come from several places: what all of them fit.
 
-use ir_core::{Body, Dim, FunctionType, OpId, Signatures, TensorType, Type, TypeData, TypeParam};
+use ir_core::{
+    Body, Dim, FunctionType, OpId, Signatures, Symbol, TensorType, Type, TypeData, TypeParam,
+};
 use rustc_hash::FxHashMap;
 
 use super::rebuild::for_each_part;
@@ -24,17 +26,27 @@ impl TypeArguments {
     /// Those of the call `op`; `None` where they are not all known, or are themselves in terms of
     /// type parameters, which may have the same names.
     pub fn of_call(body: &Body, op: OpId, signatures: &Signatures) -> Option<TypeArguments> {
-        let call = body.view::<Call>(op)?;
-        let args: Vec<Type> = call.args.iter().map(|arg| body.ty(*arg)).collect();
-        let (callee, result) = (body.ty(call.callee), body.ty(body.result(op, 0)));
-        let mut solver = Solver::new(signatures);
-        let found = solver.type_arguments(callee, &call.type_args, &args, result)?;
-        let closed = found.values().all(|param| match param {
+        let found = TypeArguments::open_of_call(body, op, signatures)?;
+        let closed = found.0.values().all(|param| match param {
             TypeParam::Type(ty) => free_parameters(*ty).is_empty(),
             TypeParam::Dim(dim) => !dim.facts().has_parameter,
             _ => true,
         });
-        closed.then_some(TypeArguments(found))
+        closed.then_some(found)
+    }
+
+    /// The same, where they may be in terms of the type parameters of the caller.
+    pub fn open_of_call(body: &Body, op: OpId, signatures: &Signatures) -> Option<TypeArguments> {
+        let call = body.view::<Call>(op)?;
+        let args: Vec<Type> = call.args.iter().map(|arg| body.ty(*arg)).collect();
+        let (callee, result) = (body.ty(call.callee), body.ty(body.result(op, 0)));
+        let mut solver = Solver::new(signatures);
+        solver.type_arguments(callee, &call.type_args, &args, result).map(TypeArguments)
+    }
+
+    /// What type parameter `name` of the function stands for.
+    pub fn get(&self, name: Symbol) -> Option<TypeParam> {
+        self.0.get(&name).copied()
     }
 
     /// Whether the function has no type parameters.

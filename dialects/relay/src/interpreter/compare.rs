@@ -34,7 +34,7 @@ struct Step {
 }
 
 /// Whether `found` equals `expected`: floats within `atol + rtol · |expected|`, integers exactly,
-/// NaN equal to NaN, cells by their content. Functions have no content to compare: two of them
+/// NaN equal to NaN, data by tag and fields, cells by their content. Functions have no content to compare: two of them
 /// are equal.
 pub fn approx_equal(found: &Value, expected: &Value, rtol: f64, atol: f64) -> Result<(), Mismatch> {
     compare(found, expected, |a, b| close(a, b, rtol, atol))
@@ -74,7 +74,7 @@ fn compare(
                 None
             }
             (Value::Data(a), Value::Data(b))
-                if a.constructor == b.constructor && a.fields.len() == b.fields.len() =>
+                if a.tag == b.tag && a.fields.len() == b.fields.len() =>
             {
                 push_fields(&mut steps, &mut pending, at, &a.fields, &b.fields);
                 None

@@ -210,13 +210,14 @@ impl<'r> Interpreter<'r> {
             let message = format!("there is no constructor `{constructor}`");
             return Err(Failure::new("E0508", message));
         };
-        let (expected, found) = (adt.decl.constructors[tag].fields.len(), fields.len());
+        let declared = &adt.decl.constructors[tag];
+        let (expected, found) = (declared.fields.len(), fields.len());
         if found != expected {
             let message =
                 format!("`{constructor}` takes {expected} fields, and {found} were given");
             return Err(Failure::new("E0509", message));
         }
-        Ok(Value::data(constructor, tag as u32, fields.iter().cloned()))
+        Ok(Value::data(declared.shown(), tag as u32, fields.iter().cloned()))
     }
 
     fn evaluate(&self, operation: &Operation, operands: &[Value]) -> Outcome<Value> {
@@ -532,8 +533,9 @@ impl<'a, 'r> Machine<'a, 'r> {
             Instruction::Match { data, clauses } => {
                 let value = self.read(current, *data);
                 let mut bound = Values::new();
+                let types = &*self.interpreter.types;
                 let clause =
-                    clauses.iter().find(|clause| fits(&clause.pattern, &value, &mut bound));
+                    clauses.iter().find(|clause| fits(&clause.pattern, &value, types, &mut bound));
                 let Some(clause) = clause else {
                     let failure = Failure::new("E0501", "no clause of the `match` fits the value");
                     return Err(failure
@@ -690,8 +692,8 @@ fn expected(what: &str, found: &Value) -> Box<Failure> {
 }
 
 /// Whether `value` fits `pattern`; then `bound` holds the values of its variables from left to
-/// right.
-fn fits(pattern: &Pattern, value: &Value, bound: &mut Values) -> bool {
+/// right. Constructors are told by their tags: a copy of a data type has others of these names.
+fn fits(pattern: &Pattern, value: &Value, types: &DataTypes, bound: &mut Values) -> bool {
     bound.clear();
     let mut pending: SmallVec<[(&Pattern, &Value); 8]> = SmallVec::new();
     pending.push((pattern, value));
@@ -704,7 +706,7 @@ fn fits(pattern: &Pattern, value: &Value, bound: &mut Values) -> bool {
             }
             (Pattern::Tuple(patterns), Value::Tuple(fields)) => (patterns, fields),
             (Pattern::Constructor(name, patterns), Value::Data(data))
-                if *name == data.constructor =>
+                if types.constructor(*name).is_some_and(|(_, _, tag)| tag == data.tag as usize) =>
             {
                 (patterns, &data.fields)
             }

@@ -195,7 +195,7 @@ impl<'a> Maker<'a> {
         };
         let fields = constructor.fields.iter();
         let fields = fields.map(|field| self.value(substitute(*field, &types), depth + 1));
-        Ok(Value::data(constructor.name, tag as u32, fields.collect::<Result<Vec<_>, _>>()?))
+        Ok(Value::data(constructor.shown(), tag as u32, fields.collect::<Result<Vec<_>, _>>()?))
     }
 }
 
@@ -233,8 +233,8 @@ mod tests {
         let decl = AdtDecl {
             params: vec!["A".into()],
             constructors: vec![
-                ConstructorDecl { name: "Cons".into(), fields: vec![a, tail] },
-                ConstructorDecl { name: "Nil".into(), fields: vec![] },
+                ConstructorDecl::new("Cons", vec![a, tail]),
+                ConstructorDecl::new("Nil", vec![]),
             ],
             is_extern: false,
         };

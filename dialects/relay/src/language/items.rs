@@ -34,6 +34,20 @@ pub struct ConstructorDecl {
     pub name: Symbol,
     /// Types of the fields, in terms of the data type's parameters.
     pub fields: Vec<Type>,
+    /// What it is a copy of, where a pass copied its data type: values are printed with that name.
+    pub original: Option<Symbol>,
+}
+
+impl ConstructorDecl {
+    /// A constructor that is no copy.
+    pub fn new(name: impl Into<Symbol>, fields: Vec<Type>) -> ConstructorDecl {
+        ConstructorDecl { name: name.into(), fields, original: None }
+    }
+
+    /// The name with which its values are printed.
+    pub fn shown(&self) -> Symbol {
+        self.original.unwrap_or(self.name)
+    }
 }
 
 impl AdtDecl {
@@ -43,7 +57,14 @@ impl AdtDecl {
         let constructors: Vec<AttrDict> = self
             .constructors
             .iter()
-            .map(|c| AttrDict::empty().with("name", &c.name.to_string()).with("fields", &c.fields))
+            .map(|c| {
+                let attrs = AttrDict::empty().with("name", &c.name.to_string());
+                let attrs = attrs.with("fields", &c.fields);
+                match c.original {
+                    Some(original) => attrs.with("original", &original.to_string()),
+                    None => attrs,
+                }
+            })
             .collect();
         AttrDict::empty()
             .with("params", &names(&self.params))
@@ -59,7 +80,11 @@ impl AdtDecl {
             .into_iter()
             .map(|c| {
                 let name: String = c.value("name")?;
-                Some(ConstructorDecl { name: Symbol::new(&name), fields: c.value("fields")? })
+                let original = c.value::<String>("original").map(|name| Symbol::new(&name));
+                Some(ConstructorDecl {
+                    original,
+                    ..ConstructorDecl::new(name.as_str(), c.value("fields")?)
+                })
             })
             .collect::<Option<_>>()?;
         Some(AdtDecl {

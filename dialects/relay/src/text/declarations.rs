@@ -280,7 +280,7 @@ impl Parser<'_> {
             }
         }
         let span = self.cursor.span(token);
-        Ok((ConstructorDecl { name, fields }, span))
+        Ok((ConstructorDecl::new(name, fields), span))
     }
 }
 
