@@ -2,6 +2,9 @@
 
 use ir_core::diagnostics::codes::Code;
 
+/// What `defunctionalize` says of functions that `@main` takes or gives.
+pub const FROM_OUTSIDE: &str = "E0611";
+
 /// What `lower-te` says of values of unknown extents.
 pub const OPEN: &str = "E0624";
 
@@ -24,6 +27,13 @@ pub const CODES: &[Code] = &[
                       give the function type arguments or its parameters types. A function or a \
                       data type that uses itself with larger and larger types has no end of \
                       copies, and what is called from outside has no use that fixes its types.",
+    },
+    Code {
+        code: FROM_OUTSIDE,
+        title: "the program takes or gives a function",
+        explanation: "After `defunctionalize` a program is first-order, and so is what it is given \
+                      and gives: `@main` takes and gives tensors, tuples, cells and data. Pass data \
+                      that tells the functions apart.",
     },
     Code {
         code: "E0620",

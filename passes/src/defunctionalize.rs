@@ -1,31 +1,36 @@
 //! First-order programs from higher-order ones.
 
+mod flow;
+
 use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
-    AttrDict, Body, Diagnostic, Diagnostics, InsertPoint, Item, Loc, Module, ModulePass, OpFields,
-    OpId, OpParts, Pass, PassContext, PassResult, Span, Symbol, Type, ValueId, ValueMap,
+    AttrDict, Body, Diagnostic, Diagnostics, FunctionType, InsertPoint, Item, Loc, Module,
+    ModulePass, OpFields, OpId, OpParts, Pass, PassContext, PassResult, Span, Symbol, Type,
+    TypeData, ValueId, ValueMap,
 };
 use relay::language::{
     AdtDecl, Call, Construct, Constructor, ConstructorDecl, FUNC, Fn, Global, Match, Operator,
     Pattern, TYPE, end_block, fn_attributes, fn_params, fn_self, is_primitive,
 };
-use relay::types::free_parameters;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
+use crate::codes::FROM_OUTSIDE;
 use crate::lambda_lift::{captures, insert_call, is_copied};
-use crate::specialize::types;
-use crate::specialize::types::with_parts;
+use crate::specialize::types::{Declarations, with_parts};
+use crate::specialize::{Mode, specialize};
+use flow::{Flow, Place, is_callee};
 
 /// Turns functions that are values into data (Reynolds 1972).
 ///
-/// Polymorphic functions that take functions are first copied for the types that they are used
-/// with, and so are data types that hold functions of the types that their parameters stand for.
-/// Then every function type becomes a data type with a constructor for each function of that type
-/// that the program makes, holding what it captures, and a function that applies such data. So
-/// functions may be passed, returned, bound and stored in data types. Kernels (`Primitive=1`) stay.
+/// Functions and data types are first copied for the types that they are used with, as `specialize` does,
+/// and local functions that are called become functions of the module. Then the functions that may come
+/// to the same places become a data type, with a constructor for each of them that holds what it
+/// captures, and a function that applies such data. So functions may be passed, returned, bound and
+/// stored in data types, and what never meets stays apart. Kernels (`Primitive=1`) stay.
 ///
-/// A function value whose type depends on a type parameter that no use fixes is an error.
+/// A function value whose type depends on a type parameter that no use fixes is an error, and so is a
+/// `@main` that takes or gives functions.
 ///
 /// ```relay
 /// def @app(%f: fn (float32) -> float32, %x: float32) -> float32 { %f(%x) }
@@ -62,44 +67,82 @@ pub struct Defunctionalize {}
 
 impl ModulePass for Defunctionalize {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
-        crate::specialize::specialize(module, false, &[], cx)?;
-        let mut conversion = Conversion::new(module);
+        specialize(module, Mode::LocalCalls, &[], cx)?;
+        refuse_functions_from_outside(module)?;
+        let flow = Flow::of(module);
+        let widened = flow.widened;
+        let mut conversion = Conversion::new(module, flow);
         let functions: Vec<Symbol> = module
             .items
             .iter()
-            .filter(|(_, item)| item.signature.op == FUNC && is_monomorphic(item))
+            .filter(|(_, item)| item.signature.op == FUNC && item.body.is_some())
             .map(|(name, _)| *name)
             .collect();
-        for name in &functions {
-            let item = module.items.get_mut(name).expect("no function was taken away");
+        for name in functions {
+            let item = module.items.get_mut(&name).expect("no function was taken away");
             let base = item.signature.span;
-            let Some(body) = item.body_mut() else { continue };
-            conversion.convert(body, base)?;
-        }
-        // Types come last: until here a function's type tells which data type it belongs to.
-        for name in &functions {
-            let item = module.items.get_mut(name).expect("no function was taken away");
-            item.signature.ty = conversion.signature(item.signature.ty)?;
-            let Some(body) = &item.body else { continue };
-            if conversion.changes(body)
-                && let Some(body) = item.body_mut()
-            {
-                conversion.retype(body)?;
+            item.signature.ty = conversion.signature(name, item.signature.ty);
+            let Some(shared) = &item.body else { continue };
+            if !conversion.changes(name, shared) {
+                continue;
             }
+            let plan = conversion.plan(name, shared, base)?;
+            let Some(body) = item.body_mut() else { continue };
+            conversion.retype(name, body);
+            conversion.convert(body, base, &plan);
         }
         for item in module.items.values_mut().filter(|item| item.signature.op == TYPE) {
-            conversion.declaration(item)?;
+            conversion.declaration(item);
         }
         cx.count("closures", conversion.constructed);
-        conversion.finish(module)
+        conversion.finish(module);
+        if widened {
+            // What several functions give has the extents that all of them know: others are checked.
+            let found = relay::inference::infer_module(module, cx.registry);
+            found.into_iter().filter(|d| d.is_error()).for_each(|error| cx.report(error));
+        }
+        Ok(())
     }
 }
 
-pub(crate) fn is_monomorphic(item: &Item) -> bool {
-    item.signature.ty.as_function().is_some_and(|function| function.type_params.is_empty())
+/// What a program is given and gives is data.
+fn refuse_functions_from_outside(module: &Module) -> PassResult {
+    let Some(item) = module.get("main") else { return Ok(()) };
+    let Some(function) = item.signature.ty.as_function() else { return Ok(()) };
+    let declarations = Declarations::new(module);
+    let mut seen: FxHashSet<Type> = FxHashSet::default();
+    let mut pending: Vec<Type> = function.params.iter().copied().chain([function.result]).collect();
+    while let Some(ty) = pending.pop() {
+        if !seen.insert(ty) {
+            continue;
+        }
+        let mut parts = vec![];
+        with_parts(ty, &mut |part| {
+            parts.push(part);
+            part
+        });
+        match ty.data() {
+            TypeData::Function(_) => {
+                let message = format!("`@main` takes or gives a function, of type `{ty}`");
+                return Err(Diagnostic::error(FROM_OUTSIDE, message)
+                    .at(item.signature.span)
+                    .help("pass data that tells the functions apart, and match it")
+                    .into());
+            }
+            TypeData::Named { name, .. } => {
+                let adt = declarations.types.get(name);
+                pending.extend(
+                    adt.into_iter().flat_map(|adt| &adt.constructors).flat_map(|c| &c.fields),
+                );
+            }
+            _ => {}
+        }
+        pending.extend(parts);
+    }
+    Ok(())
 }
 
-/// The data type that stands for a function type.
+/// The data type that stands for the functions that come to a place.
 struct ClosureType {
     /// The data type.
     name: Symbol,
@@ -117,30 +160,33 @@ struct Arm {
     body: Body,
 }
 
+/// The place of the functions that an operation makes or calls, of those operations that change.
+type Plan = FxHashMap<OpId, Place>;
+
 struct Conversion {
-    closures: IndexMap<Type, ClosureType, FxBuildHasher>,
-    /// Constructors of functions that capture nothing and have a name: by type, operation and
+    flow: Flow,
+    closures: IndexMap<Place, ClosureType, FxBuildHasher>,
+    /// Constructors of functions that capture nothing and have a name: by place, operation and
     /// attributes.
-    named: FxHashMap<(Type, Symbol, AttrDict), Symbol>,
+    named: FxHashMap<(Place, Symbol, AttrDict), Symbol>,
     /// Names of items and constructors that are taken.
     taken: FxHashSet<Symbol>,
     names: FreshNames,
-    memo: FxHashMap<Type, Type>,
     constructed: u64,
 }
 
 impl Conversion {
-    fn new(module: &Module) -> Conversion {
+    fn new(module: &Module, flow: Flow) -> Conversion {
         let declarations = module.items.values().filter_map(|item| {
             AdtDecl::from_attrs(item.signature.attrs).filter(|_| item.signature.op == TYPE)
         });
         let constructors = declarations.flat_map(|adt| adt.constructors).map(|c| c.name);
         Conversion {
+            flow,
             closures: IndexMap::default(),
             named: FxHashMap::default(),
             taken: module.items.keys().copied().chain(constructors).collect(),
             names: FreshNames::default(),
-            memo: FxHashMap::default(),
             constructed: 0,
         }
     }
@@ -152,101 +198,166 @@ impl Conversion {
         name
     }
 
-    /// The data type for function type `ty`, made where it is new. Errors when `ty` depends on a
-    /// type parameter.
-    fn closure(&mut self, ty: Type) -> Result<&mut ClosureType, Diagnostics> {
-        if !self.closures.contains_key(&ty) {
+    /// The data type for the functions at `place`, made where it is new.
+    fn closure(&mut self, place: Place) -> &mut ClosureType {
+        if !self.closures.contains_key(&place) {
+            let (name, apply) = (self.fresh("Closure"), self.fresh("apply"));
+            self.closures.insert(place, ClosureType { name, apply, arms: vec![] });
+        }
+        self.closures.get_mut(&place).expect("it was inserted above")
+    }
+
+    /// `ty`, of what comes to `place`, with function types replaced.
+    fn ty(&mut self, ty: Type, place: Option<Place>) -> Type {
+        if place.is_none() {
+            return ty;
+        }
+        let mut places = vec![];
+        self.flow.ty(ty, place, &mut |place| {
+            places.push(place);
+            ty
+        });
+        for place in places {
+            self.closure(place);
+        }
+        let closures = &self.closures;
+        self.flow.ty(ty, place, &mut |place| Type::named(closures[&place].name, []))
+    }
+
+    /// The type `ty` of function `name`, which is called by name: its parts replaced, not the whole.
+    fn signature(&mut self, name: Symbol, ty: Type) -> Type {
+        let (params, result) = self.flow.border(name);
+        let (params, result) = (params.to_vec(), result);
+        self.function(ty, &params, result)
+    }
+
+    fn function(&mut self, ty: Type, params: &[Option<Place>], result: Option<Place>) -> Type {
+        let Some(function) = ty.as_function() else { return ty };
+        if params.iter().all(Option::is_none) && result.is_none() {
+            return ty;
+        }
+        let own = function.params.iter().zip(params);
+        let own = own.map(|(param, place)| self.ty(*param, *place)).collect();
+        let result = self.ty(function.result, result);
+        let type_params = function.type_params.clone();
+        Type::new(TypeData::Function(FunctionType { type_params, params: own, result }))
+    }
+
+    /// The functions that come to `place`, as the function that applies their data: that type, with the
+    /// data first.
+    fn applied(&mut self, place: Place) -> Type {
+        let (ty, params, result) = self.flow.function(place);
+        let ty = self.function(ty, &params, result);
+        let data = Type::named(self.closure(place).name, []);
+        match ty.as_function() {
+            Some(function) => {
+                let params = std::iter::once(data).chain(function.params.iter().copied());
+                Type::function(params, function.result)
+            }
+            None => ty,
+        }
+    }
+
+    /// The places of functions that operations of `body` make, pass or call. Errors where their types
+    /// depend on parameters.
+    fn plan(&self, inside: Symbol, body: &Body, base: Option<Span>) -> Result<Plan, Diagnostics> {
+        let mut plan = Plan::default();
+        for op in body.walk() {
+            let value = match body.op_name(op).as_str() {
+                Call::<ValueId>::NAME => {
+                    let callee = body.operand(op, 0);
+                    Some(callee).filter(|callee| {
+                        body.defining_op(*callee).is_none_or(|op| !flow::is_name(body, op))
+                    })
+                }
+                Fn::NAME | Global::NAME | Operator::NAME | Constructor::NAME => {
+                    Some(body.result(op, 0))
+                }
+                _ => None,
+            };
+            let Some(place) = value.and_then(|value| self.flow.of_value(inside, value)) else {
+                continue;
+            };
+            let (ty, ..) = self.flow.function(place);
             let polymorphic = ty.as_function().is_none_or(|f| !f.type_params.is_empty());
-            if polymorphic || !free_parameters(ty).is_empty() {
+            if polymorphic || ty.facts().has_parameter {
                 return Err(Diagnostic::error(
                     "E0610",
                     format!("expected function values of a type without parameters, found `{ty}`"),
                 )
+                .at(body.loc(op).span(base))
                 .help("give the data type or function that holds it concrete types")
                 .into());
             }
-            let (name, apply) = (self.fresh("Closure"), self.fresh("apply"));
-            self.closures.insert(ty, ClosureType { name, apply, arms: vec![] });
+            plan.insert(op, place);
         }
-        match self.closures.get_mut(&ty) {
-            Some(closure) => Ok(closure),
-            None => unreachable!("it was inserted above"),
-        }
+        Ok(plan)
     }
 
-    /// `ty` with function types replaced. Recursion is bounded by the depth of types.
-    fn ty(&mut self, ty: Type) -> Result<Type, Diagnostics> {
-        if let Some(known) = self.memo.get(&ty) {
-            return Ok(*known);
-        }
-        let new = match ty.as_function() {
-            Some(_) => Type::named(self.closure(ty)?.name, []),
-            None => self.parts(ty)?,
+    /// Whether something in `body` changes.
+    fn changes(&self, inside: Symbol, body: &Body) -> bool {
+        let args = body.walk_blocks().flat_map(|block| body.block_args(block).iter().copied());
+        let results = body.walk().flat_map(|op| body.results(op));
+        let is_changed = |value: ValueId| {
+            self.flow.of_value(inside, value).is_some() || body.ty(value).as_function().is_some()
         };
-        self.memo.insert(ty, new);
-        Ok(new)
+        args.chain(results).any(is_changed)
     }
 
-    /// The type of a function that is called by name: its parts replaced, not the whole.
-    fn signature(&mut self, ty: Type) -> Result<Type, Diagnostics> {
-        self.parts(ty)
-    }
-
-    fn parts(&mut self, ty: Type) -> Result<Type, Diagnostics> {
-        let mut error = None;
-        let new = with_parts(ty, &mut |part| {
-            self.ty(part).unwrap_or_else(|found| {
-                error.get_or_insert(found);
-                part
-            })
-        });
-        error.map_or(Ok(new), Err)
+    /// Gives all values of `body` the types that they have in the end.
+    fn retype(&mut self, inside: Symbol, body: &mut Body) {
+        let blocks: Vec<_> = body.walk_blocks().collect();
+        let args = blocks.into_iter().flat_map(|block| body.block_args(block).to_vec());
+        for arg in args.collect::<Vec<ValueId>>() {
+            let ty = self.ty(body.ty(arg), self.flow.of_value(inside, arg));
+            body.set_ty(arg, ty);
+        }
+        let ops: Vec<OpId> = body.walk().collect();
+        for op in ops {
+            for value in body.results(op) {
+                let ty = body.ty(value);
+                let ty = match body.op_name(op).as_str() {
+                    Global::NAME => match body.view::<Global>(op) {
+                        Some(global) => self.signature(global.name, ty),
+                        None => ty,
+                    },
+                    // They go, or stay as what is called.
+                    Fn::NAME | Operator::NAME | Constructor::NAME => ty,
+                    _ => self.ty(ty, self.flow.of_value(inside, value)),
+                };
+                body.set_ty(value, ty);
+            }
+        }
     }
 
     /// Replaces function values by data and calls of them by applications, inner ones first.
-    fn convert(&mut self, body: &mut Body, base: Option<Span>) -> PassResult {
+    fn convert(&mut self, body: &mut Body, base: Option<Span>, plan: &Plan) {
         for op in body.post_order() {
-            if !body.is_live(op) {
-                continue;
-            }
-            let at = |found: Diagnostics| found.at(body.loc(op).span(base));
+            let Some(place) = plan.get(&op).filter(|_| body.is_live(op)) else { continue };
             match body.op_name(op).as_str() {
+                Call::<ValueId>::NAME => self.application(body, op, *place),
                 Fn::NAME if !is_primitive(fn_attributes(body, op)) => {
-                    let ty = body.ty(body.result(op, 0));
-                    self.closure(ty).map_err(at)?;
-                    self.lambda(body, base, op)?;
+                    self.lambda(body, base, op, *place);
                 }
-                Global::NAME | Operator::NAME | Constructor::NAME => {
-                    let value = body.result(op, 0);
-                    if body.uses(value).any(|used| !is_callee(body, used)) {
-                        self.closure(body.ty(value)).map_err(at)?;
-                        self.atom(body, base, op)?;
-                    }
-                }
-                Call::NAME if is_unknown_callee(body, body.operand(op, 0)) => {
-                    let ty = body.ty(body.operand(op, 0));
-                    self.closure(ty).map_err(at)?;
-                    self.application(body, op, ty)?;
-                }
-                _ => {}
+                _ => self.name(body, base, op, *place),
             }
         }
-        Ok(())
     }
 
-    /// Adds a constructor for a function of type `ty`.
-    fn add_arm(&mut self, ty: Type, fields: Vec<Type>, body: Body) -> Result<Symbol, Diagnostics> {
+    /// Adds a constructor for a function at `place`.
+    fn add_arm(&mut self, place: Place, fields: Vec<Type>, body: Body) -> Symbol {
         let constructor = self.fresh("Lambda");
         self.constructed += 1;
-        self.closure(ty)?.arms.push(Arm { constructor, fields, body });
-        Ok(constructor)
+        self.closure(place).arms.push(Arm { constructor, fields, body });
+        constructor
     }
 
-    fn lambda(&mut self, body: &mut Body, base: Option<Span>, op: OpId) -> PassResult {
+    fn lambda(&mut self, body: &mut Body, base: Option<Span>, op: OpId, place: Place) {
         let value = body.result(op, 0);
-        let ty = body.ty(value);
-        let (copied, captured): (Vec<ValueId>, Vec<ValueId>) =
-            captures(body, op).into_iter().partition(|value| is_copied(body, *value).is_some());
+        let data = Type::named(self.closure(place).name, []);
+        let (copied, captured): (Vec<ValueId>, Vec<ValueId>) = captures(body, op)
+            .into_iter()
+            .partition(|value| is_copied_here(body, *value).is_some());
         let mut arm = Body::new();
         let entry = arm.entry();
         let mut map = ValueMap::default();
@@ -257,121 +368,94 @@ impl Conversion {
             arm.set_name_hint(arg, body.name_hint(value));
             map.insert(value, arg);
         }
-        let own = arm.add_block_arg(entry, ty);
+        let own = arm.add_block_arg(entry, data);
         if let Some(itself) = itself {
             map.insert(itself, own);
         }
         for value in copied {
-            if let Some(atom) = is_copied(body, value) {
-                arm.import_op(body, base, atom, InsertPoint::End(entry), &mut map);
+            if let Some(op) = is_copied_here(body, value) {
+                arm.import_op(body, base, op, InsertPoint::End(entry), &mut map);
             }
         }
         let block = body.region_block(op, 0);
         arm.import_block_ops(body, base, block, InsertPoint::End(entry), &mut map);
         let fields = captured.iter().map(|value| body.ty(*value)).collect();
-        let constructor = self.add_arm(ty, fields, arm)?;
-        let data = insert_construct(body, op, constructor, captured, ty);
+        let constructor = self.add_arm(place, fields, arm);
+        let data = insert_construct(body, op, constructor, captured, data);
         body.set_name_hint(data, body.name_hint(value));
         body.replace_all_uses(value, data);
         body.erase(op);
-        Ok(())
     }
 
-    /// Makes the uses of a named function as a value uses of data.
-    fn atom(&mut self, body: &mut Body, base: Option<Span>, op: OpId) -> PassResult {
+    /// Makes the uses of a named function, or a kernel, as a value uses of data.
+    fn name(&mut self, body: &mut Body, base: Option<Span>, op: OpId, place: Place) {
         let value = body.result(op, 0);
-        let ty = body.ty(value);
-        let key = (ty, body.op_name(op), body.attrs(op));
-        let constructor = match self.named.get(&key) {
+        let key = (place, body.op_name(op), body.attrs(op));
+        let is_kernel = body.is::<Fn>(op);
+        let constructor = match self.named.get(&key).filter(|_| !is_kernel) {
             Some(constructor) => *constructor,
             None => {
-                let arm = call_atom(body, base, op, ty);
-                let constructor = self.add_arm(ty, vec![], arm)?;
+                let ty = self.applied(place);
+                let arm = call_name(body, base, op, ty);
+                let constructor = self.add_arm(place, vec![], arm);
                 self.named.insert(key, constructor);
                 constructor
             }
         };
-        let data = insert_construct(body, op, constructor, vec![], ty);
+        let data = Type::named(self.closure(place).name, []);
+        let data = insert_construct(body, op, constructor, vec![], data);
         body.replace_uses_where(value, data, |body, used| !is_callee(body, used));
         if body.is_unused(value) {
             body.erase(op);
         }
-        Ok(())
     }
 
-    /// Calls the function that applies data of type `ty`.
-    fn application(&mut self, body: &mut Body, op: OpId, ty: Type) -> PassResult {
-        let apply = self.closure(ty)?.apply;
+    /// Calls the function that applies the data at `place`.
+    fn application(&mut self, body: &mut Body, op: OpId, place: Place) {
+        let ty = self.applied(place);
+        let name = self.closure(place).apply;
         let args: Vec<ValueId> = body.operands(op).collect();
-        let function = ty.as_function().expect("closures are of function types");
-        let params = std::iter::once(ty).chain(function.params.iter().copied());
-        let apply_ty = Type::function(params, function.result);
         let (loc, value) = (body.loc(op), body.result(op, 0));
         let at = InsertPoint::Before(op);
-        let global = body.add(at, loc, &Global { name: apply }, apply_ty);
+        let global = body.add(at, loc, &Global { name }, ty);
         let new = insert_call(body, at, loc, global, args, body.ty(value));
         body.set_name_hint(new, body.name_hint(value));
         body.replace_all_uses(value, new);
         body.erase(op);
-        Ok(())
     }
 
-    /// Whether a value of `body` has a type that changes.
-    fn changes(&self, body: &Body) -> bool {
-        let args = body.walk_blocks().flat_map(|block| body.block_args(block).iter().copied());
-        let results = body.walk().flat_map(|op| body.results(op));
-        args.chain(results).any(|value| types::has_function(body.ty(value)))
-    }
-
-    fn retype(&mut self, body: &mut Body) -> PassResult {
-        let blocks: Vec<_> = body.walk_blocks().collect();
-        for block in blocks {
-            for arg in body.block_args(block).to_vec() {
-                let ty = self.ty(body.ty(arg))?;
-                body.set_ty(arg, ty);
-            }
-        }
-        let ops: Vec<OpId> = body.walk().collect();
-        for op in ops {
-            let called = [Global::NAME, Operator::NAME, Constructor::NAME, Fn::NAME];
-            let is_called = called.contains(&body.op_name(op).as_str());
-            for value in body.results(op) {
-                let ty = match is_called {
-                    true => self.signature(body.ty(value))?,
-                    false => self.ty(body.ty(value))?,
-                };
-                body.set_ty(value, ty);
-            }
-        }
-        Ok(())
-    }
-
-    fn declaration(&mut self, item: &mut Item) -> PassResult {
+    fn declaration(&mut self, item: &mut Item) {
         let mut adt = AdtDecl::from_attrs(item.signature.attrs).expect("data types are declared");
-        for field in adt.constructors.iter_mut().flat_map(|c| &mut c.fields) {
-            if types::has_function(*field) {
-                *field = self.ty(*field).map_err(|error| error.at(item.signature.span))?;
+        let mut changes = false;
+        for made in &mut adt.constructors {
+            let places = self.flow.fields(made.name).to_vec();
+            for (field, place) in made.fields.iter_mut().zip(places) {
+                let new = self.ty(*field, place);
+                changes |= new != *field;
+                *field = new;
             }
         }
-        item.signature.attrs = adt.to_attrs();
-        Ok(())
+        if changes {
+            item.signature.attrs = adt.to_attrs();
+        }
     }
 
     /// Adds the data types and the functions that apply them. Their types may ask for further data
     /// types.
-    fn finish(mut self, module: &mut Module) -> PassResult {
+    fn finish(mut self, module: &mut Module) {
         let mut index = 0;
-        while let Some((ty, closure)) = self.closures.get_index_mut(index) {
+        while let Some((place, closure)) = self.closures.get_index_mut(index) {
             index += 1;
-            let (ty, name, apply) = (*ty, closure.name, closure.apply);
+            let (place, name, apply) = (*place, closure.name, closure.apply);
             let arms = std::mem::take(&mut closure.arms);
+            let ty = self.applied(place);
             let function = ty.as_function().expect("closures are of function types");
             let mut adt = AdtDecl::default();
             let mut body = Body::new();
             let entry = body.entry();
-            let data = body.add_block_arg(entry, ty);
             let params: Vec<ValueId> =
                 function.params.iter().map(|param| body.add_block_arg(entry, *param)).collect();
+            let data = params[0];
             let patterns = arms
                 .iter()
                 .map(|arm| {
@@ -384,7 +468,7 @@ impl Conversion {
                 .attrs(form.attrs())
                 .regions(arms.len());
             let choice = body.insert_op(InsertPoint::End(entry), parts);
-            for (clause, arm) in arms.iter().enumerate() {
+            for (clause, arm) in arms.into_iter().enumerate() {
                 let block = body.region_block(choice, clause);
                 let mut map = ValueMap::default();
                 let args = arm.body.block_args(arm.body.entry());
@@ -394,41 +478,26 @@ impl Conversion {
                     body.set_name_hint(arg, arm.body.name_hint(*field));
                     map.insert(*field, arg);
                 }
-                map.extend(own.iter().copied().zip(params.iter().copied().chain([data])));
+                map.extend(own.iter().copied().zip(params[1..].iter().copied().chain([data])));
                 let source = arm.body.entry();
                 body.import_block_ops(&arm.body, None, source, InsertPoint::End(block), &mut map);
-                let fields = arm.fields.iter().map(|field| self.ty(*field));
-                let fields = fields.collect::<Result<Vec<_>, _>>()?;
-                adt.constructors.push(ConstructorDecl::new(arm.constructor, fields));
+                adt.constructors.push(ConstructorDecl::new(arm.constructor, arm.fields));
             }
             let value = body.result(choice, 0);
             end_block(&mut body, entry, value);
-            self.retype(&mut body)?;
-            let params = std::iter::once(ty).chain(function.params.iter().copied());
-            let signature = self.signature(Type::function(params, function.result))?;
-            module.items.insert(apply, Item::new(FUNC, signature, Some(body)));
+            module.items.insert(apply, Item::new(FUNC, ty, Some(body)));
             let mut declaration = Item::new(TYPE, Type::unknown(), None);
             declaration.signature.attrs = adt.to_attrs();
             module.items.insert(name, declaration);
         }
-        Ok(())
     }
 }
 
-fn is_callee(body: &Body, (user, index): (OpId, usize)) -> bool {
-    index == 0 && body.is::<Call>(user)
-}
-
-/// Whether calling `value` needs to find out which function it is.
-fn is_unknown_callee(body: &Body, value: ValueId) -> bool {
-    match body.defining_op(value) {
-        None => true,
-        Some(op) => match body.op_name(op).as_str() {
-            Global::NAME | Operator::NAME | Constructor::NAME => false,
-            Fn::NAME => !is_primitive(fn_attributes(body, op)),
-            _ => true,
-        },
-    }
+/// What makes `value`, where a function value that uses it makes it again rather than holds it.
+fn is_copied_here(body: &Body, value: ValueId) -> Option<OpId> {
+    let op = body.defining_op(value)?;
+    let is_constant = body.is::<Construct>(op) && body.operand_count(op) == 0;
+    is_copied(body, value).or(Some(op).filter(|op| is_constant || flow::is_name(body, *op)))
 }
 
 fn insert_construct(
@@ -442,18 +511,17 @@ fn insert_construct(
     body.add(InsertPoint::After(op), body.loc(op), &construct, ty)
 }
 
-/// The body of a function of type `ty` that calls the named function `op`; its last parameter, the
-/// function itself as data, is not used.
-fn call_atom(body: &Body, base: Option<Span>, op: OpId, ty: Type) -> Body {
+/// The body of the function `op`, a name or a kernel, called with what a function of type `ty` takes but
+/// the first; its last parameter, the function itself as data, is not used.
+fn call_name(body: &Body, base: Option<Span>, op: OpId, ty: Type) -> Body {
     let mut arm = Body::new();
     let entry = arm.entry();
-    let (params, result) = match ty.as_function() {
-        Some(function) => (function.params.to_vec(), function.result),
-        None => (vec![], Type::unknown()),
-    };
+    let Some(function) = ty.as_function() else { unreachable!("data is applied by functions") };
+    let (data, params) = function.params.split_first().expect("data comes first");
     let args: Vec<ValueId> = params.iter().map(|param| arm.add_block_arg(entry, *param)).collect();
-    arm.add_block_arg(entry, ty);
+    arm.add_block_arg(entry, *data);
     let (end, loc): (_, Loc) = (InsertPoint::End(entry), body.loc(op).outside(base));
+    let result = function.result;
     let value = if let Some(operator) = body.view::<Operator>(op) {
         let types = [result];
         let parts = OpParts::new(relay::language::operator(&operator.name), &args, &types);
@@ -462,10 +530,10 @@ fn call_atom(body: &Body, base: Option<Span>, op: OpId, ty: Type) -> Body {
     } else if let Some(constructor) = body.view::<Constructor>(op) {
         arm.add(end, loc, &Construct { name: constructor.name, fields: args }, result)
     } else {
-        debug_assert!(body.view::<Global>(op).is_some(), "only names are copied");
         let copy = arm.import_op(body, base, op, end, &mut ValueMap::default());
         let callee = arm.result(copy, 0);
-        insert_call(&mut arm, end, loc, callee, args, result)
+        let own = arm.ty(callee).as_function().map_or(result, |function| function.result);
+        insert_call(&mut arm, end, loc, callee, args, own)
     };
     end_block(&mut arm, entry, value);
     arm

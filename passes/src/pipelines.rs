@@ -23,6 +23,7 @@ use crate::math::CanonicalizeCast;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::simplify_expr::SimplifyExpr;
 use crate::simplify_inference::SimplifyInference;
+use crate::specialize::Specialize;
 
 /// How operators are put into kernels.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -91,6 +92,18 @@ pub fn o3() -> Pipeline {
         Step::of::<FoldConstant>(),
         Step::of::<Dce>(),
         Fusion::Dominator.step(),
+    ])
+}
+
+/// To a first-order program: what `@main` reaches has no type parameters, all functions are functions of
+/// the module, and none but kernels are values.
+pub fn normalize() -> Pipeline {
+    Pipeline::from([
+        Step::of::<Specialize>(),
+        Step::of::<Defunctionalize>(),
+        Step::of::<Inline>(),
+        Step::of::<Dce>(),
+        Step::of::<RemoveUnusedFunctions>(),
     ])
 }
 
@@ -174,6 +187,7 @@ pub(crate) fn register(registry: &mut Registry) {
             "O1, merges and simplifies expressions, and groups operators into kernels.",
         ),
         ("O3", o3().to_string(), "O2, with scales folded into weights, which may change rounding."),
+        ("normalize", normalize().to_string(), "To a first-order program without type parameters."),
         (
             "compile",
             compile(&Compile::default()).to_string(),
@@ -195,7 +209,9 @@ mod tests {
             Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
         crate::register(&mut registry);
         let compile = compile(&Compile::default());
-        let named = [("O0", o0()), ("O1", o1()), ("O2", o2()), ("O3", o3()), ("compile", compile)];
+        let (o0, o1, o2, o3, normalize) = (o0(), o1(), o2(), o3(), normalize());
+        let named = [("O0", o0), ("O1", o1), ("O2", o2), ("O3", o3), ("compile", compile)];
+        let named = named.into_iter().chain([("normalize", normalize)]);
         for (name, value) in named {
             let read = Pipeline::parse(name, &registry).expect("a pipeline");
             assert_eq!(read.to_string(), value.to_string(), "{name}");

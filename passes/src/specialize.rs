@@ -10,6 +10,7 @@ mod visit;
 use ir_core::{Module, ModulePass, Pass, PassContext, PassResult, Symbol};
 
 use functions::Functions;
+pub(crate) use functions::Mode;
 
 /// Copies functions and data types for what they are used with: afterwards nothing that `@main`
 /// reaches has type parameters.
@@ -88,19 +89,20 @@ pub struct Specialize {
 impl ModulePass for Specialize {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
         let entry: Vec<Symbol> = self.entry.iter().map(|name| Symbol::new(name)).collect();
-        specialize(module, self.functions, &entry, cx)
+        let mode = if self.functions { Mode::KnownFunctions } else { Mode::Types };
+        specialize(module, mode, &entry, cx)
     }
 }
 
 /// Copies the functions that those of `entry` reach, or where there are none of these, those without
-/// type parameters; for functions, too, where `for_functions` says so.
+/// type parameters.
 pub(crate) fn specialize(
     module: &mut Module,
-    for_functions: bool,
+    mode: Mode,
     entry: &[Symbol],
     cx: &mut PassContext<'_>,
 ) -> PassResult {
-    let mut functions = Functions::new(module, cx.registry, for_functions, entry)?;
+    let mut functions = Functions::new(module, cx.registry, mode, entry)?;
     functions.run()?;
     cx.count("copies", functions.copies());
     cx.count("lifted", functions.lifted());

@@ -2,21 +2,40 @@
 
 mod common;
 
-use common::{fixtures, parse, printed, registry, run};
-use ir_core::{DType, Module, Registry, TensorData};
-use relay::interpreter::{Interpreter, Random, Value};
+use common::higher_order::program;
+use common::{cases, fixtures, parse, printed, registry, run};
+use ir_core::{DType, Module, Registry, TensorData, Type, TypeData, verify};
+use relay::interpreter::{Interpreter, Random, Value, approx_equal, random_arguments};
+use relay::language::{AdtDecl, TYPE, fn_attributes, is_primitive};
+use relay_generate::random_module;
 
-/// Whether some value is a function that is not called by name.
+/// Whether a value has a function type, or a part of one, and is no name or kernel that is called.
 fn is_higher_order(module: &Module) -> bool {
-    module.items.values().filter_map(|item| item.body.as_ref()).any(|body| {
-        let args = body.walk_blocks().flat_map(|block| body.block_args(block).iter().copied());
-        let named = |op| {
-            ["relay.global", "relay.operator", "relay.constructor"]
-                .contains(&body.op_name(op).as_str())
-        };
-        let results = body.walk().filter(|op| !named(*op)).flat_map(|op| body.results(op));
-        args.chain(results).any(|value| body.ty(value).as_function().is_some())
-    })
+    fn holds(ty: Type) -> bool {
+        match ty.data() {
+            TypeData::Function(_) => true,
+            TypeData::Tuple(fields) => fields.iter().any(|field| holds(*field)),
+            TypeData::Ref(content) => holds(*content),
+            _ => false,
+        }
+    }
+    let fields = module.items.values().filter(|item| item.signature.op == TYPE);
+    let fields = fields.filter_map(|item| AdtDecl::from_attrs(item.signature.attrs));
+    let mut fields = fields.flat_map(|adt| adt.constructors).flat_map(|made| made.fields);
+    fields.any(holds)
+        || module.items.values().filter_map(|item| item.body.as_ref()).any(|body| {
+            let is_called = |value| {
+                let mut uses = body.uses(value);
+                body.defining_op(value).is_some_and(|op| match body.op_name(op).as_str() {
+                    "relay.global" => true,
+                    "relay.fn" => is_primitive(fn_attributes(body, op)),
+                    _ => false,
+                }) && uses.all(|(user, index)| index == 0 && body.op_name(user) == "relay.call")
+            };
+            let args = body.walk_blocks().flat_map(|block| body.block_args(block).iter().copied());
+            let mut values = args.chain(body.walk().flat_map(|op| body.results(op)));
+            values.any(|value| holds(body.ty(value)) && !is_called(value))
+        })
 }
 
 fn converted(text: &str, registry: &Registry) -> (Module, Module) {
@@ -186,8 +205,7 @@ fn function(random: &mut Random, names: &mut usize, from: &str, to: &str, depth:
 #[test]
 fn data_types_may_hold_functions_of_what_their_parameters_stand_for() {
     let registry = registry();
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
-    for seed in 0..cases {
+    for seed in cases(100) {
         let mut random = Random::new(seed);
         let between = TYPES[random.below(TYPES.len())];
         let names = &mut 0;
@@ -202,4 +220,85 @@ fn data_types_may_hold_functions_of_what_their_parameters_stand_for() {
             assert_eq!(one, other, "seed {seed}: {text}");
         }
     }
+}
+
+/// `module` after `pipeline` is first-order, verifies, reads back and computes the same.
+fn keeps_meaning(module: &Module, pipeline: &str, registry: &Registry) -> Result<(), String> {
+    let mut after = module.clone();
+    for pass in pipeline.split(',') {
+        run(&mut after, pass, registry)?;
+    }
+    let text = printed(&after, registry);
+    if is_higher_order(&after) {
+        return Err(format!("it is higher-order\n{text}"));
+    }
+    verify(&after, registry).map_err(|found| format!("{found:?}\n{text}"))?;
+    let read = parse("out", &text, registry).map_err(|found| format!("{found}\n{text}"))?;
+    let result = |program: &Module| {
+        let args = random_arguments(module.get("main").unwrap(), registry, &module.signatures(), 1)
+            .unwrap();
+        Interpreter::new(program, registry).call("main", args).map_err(|found| format!("{found:?}"))
+    };
+    let expected = result(module)?;
+    for found in [&after, &read] {
+        approx_equal(&result(found)?, &expected, 0.0, 0.0)
+            .map_err(|difference| format!("{difference}\n{text}"))?;
+    }
+    Ok(())
+}
+
+const PIPELINES: [&str; 5] = [
+    "defunctionalize",
+    "specialize,defunctionalize",
+    "specialize,defunctionalize,inline,dce,remove-unused-functions",
+    "to-anf,specialize{functions=false},defunctionalize",
+    "fuse{strategy=dominator},defunctionalize",
+];
+
+#[test]
+fn random_modules_become_first_order() {
+    let registry = registry();
+    for seed in cases(150) {
+        let module = random_module(&registry, seed, 1 + (seed as usize * 7) % 60);
+        for pipeline in PIPELINES {
+            if let Err(error) = keeps_meaning(&module, pipeline, &registry) {
+                panic!(
+                    "seed {seed}: {pipeline}: {error}\nbefore:\n{}",
+                    printed(&module, &registry)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn functions_of_functions_become_first_order() {
+    let registry = registry();
+    for seed in cases(150) {
+        let text = program(seed);
+        let module = parse("in", &text, &registry).unwrap();
+        for pipeline in PIPELINES {
+            if let Err(error) = keeps_meaning(&module, pipeline, &registry) {
+                panic!("seed {seed}: {pipeline}: {error}\nbefore:\n{text}");
+            }
+        }
+    }
+}
+
+/// A long chain of functions that hand on a function takes linear time.
+#[test]
+fn long_chains_become_first_order() {
+    let registry = registry();
+    let ty = "fn (int32) -> int32";
+    let mut text = format!("def @f0(%f: {ty}, %x: int32) -> int32 {{ %f(%x) }}\n");
+    let count = 20_000;
+    for index in 1..count {
+        let before = index - 1;
+        text +=
+            &format!("def @f{index}(%f: {ty}, %x: int32) -> int32 {{ @f{before}(%f, %f(%x)) }}\n");
+    }
+    let function = "fn (%y: int32) -> int32 { add(%y, 1) }";
+    text += &format!("def @main(%x: int32) -> int32 {{ @f{}({function}, %x) }}", count - 1);
+    let module = parse("in", &text, &registry).unwrap();
+    keeps_meaning(&module, "defunctionalize", &registry).unwrap();
 }

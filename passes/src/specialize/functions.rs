@@ -61,13 +61,23 @@ impl Function {
     }
 }
 
+/// What is done besides copying for types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// Nothing.
+    Types,
+    /// Local functions that are called become functions of the module.
+    LocalCalls,
+    /// That, and functions are copied for the functions that they are passed.
+    KnownFunctions,
+}
+
 pub(super) struct Functions<'r> {
     pub(super) registry: &'r Registry,
     /// As they were.
     pub(super) signatures: Signatures,
     pub(super) declarations: Declarations,
-    /// Whether functions are copied for functions.
-    pub(super) for_functions: bool,
+    pub(super) mode: Mode,
     entry: Vec<Symbol>,
     functions: IndexMap<Symbol, Function, FxBuildHasher>,
     /// The copy of each function for each of its arguments.
@@ -88,7 +98,7 @@ impl<'r> Functions<'r> {
     pub(super) fn new(
         module: &Module,
         registry: &'r Registry,
-        for_functions: bool,
+        mode: Mode,
         entry: &[Symbol],
     ) -> Result<Functions<'r>, Diagnostics> {
         let mut functions = IndexMap::default();
@@ -100,7 +110,7 @@ impl<'r> Functions<'r> {
         for (name, item) in module.items.iter().filter(|(_, item)| is_function(item)) {
             functions.insert(*name, Function::new(item.clone(), *name, *name));
         }
-        if for_functions {
+        if mode == Mode::KnownFunctions {
             number_function_values(&mut functions);
         }
         let present = |name: &&Symbol| functions.contains_key(*name);
@@ -139,7 +149,7 @@ impl<'r> Functions<'r> {
             registry,
             signatures: module.signatures(),
             declarations: Declarations::new(module),
-            for_functions,
+            mode,
             entry: roots.clone(),
             functions,
             copies: FxHashMap::default(),

@@ -246,8 +246,3 @@ pub(crate) fn any_part(ty: Type, is_it: &mut dyn FnMut(Type) -> bool) -> bool {
     });
     found
 }
-
-/// Whether a function type occurs in `ty`.
-pub(crate) fn has_function(ty: Type) -> bool {
-    any_part(ty, &mut |part| part.as_function().is_some())
-}

@@ -15,7 +15,7 @@ use relay::language::{
 use rustc_hash::FxHashMap;
 
 use super::arguments::Arguments;
-use super::functions::{Functions, made_since, place, substitute_op, type_parameters};
+use super::functions::{Functions, Mode, made_since, place, substitute_op, type_parameters};
 use super::types::{Substitution, matches, plain, substitute};
 
 /// A body that is read, and everything around it.
@@ -177,7 +177,7 @@ impl Reading<'_, '_> {
                         self.forget_type_arguments(op);
                         continue;
                     }
-                    if !self.all.for_functions {
+                    if self.all.mode == Mode::Types {
                         return Ok(());
                     }
                     let Some((name, captured)) = self.named_function(made_by) else {
@@ -234,7 +234,7 @@ impl Reading<'_, '_> {
         let mut functions = vec![];
         for (index, param) in own.params.iter().enumerate().take(self.body.operand_count(op) - 1) {
             let arg = self.body.operand(op, index + 1);
-            let known = match self.all.for_functions && self.all.has_room(name) {
+            let known = match self.all.mode == Mode::KnownFunctions && self.all.has_room(name) {
                 true => self.known(arg, substitute(*param, &map), 0)?,
                 false => None,
             };

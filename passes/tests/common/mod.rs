@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 pub(crate) mod alpha;
+pub(crate) mod higher_order;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,13 @@ pub(crate) fn registry() -> Registry {
     let mut registry = Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
     passes::register(&mut registry);
     registry
+}
+
+/// The seeds of a property that by default runs `default` times.
+pub(crate) fn cases(default: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("PROPTEST_RNG_SEED").unwrap_or(0);
+    first..first + number("PROPTEST_CASES").unwrap_or(default)
 }
 
 /// The module in `text`, its types inferred; the messages where it is not well-formed.
