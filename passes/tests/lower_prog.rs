@@ -1,10 +1,12 @@
-//! Lowering to whole programs: what comes out survives its text.
+//! Lowering to whole programs: what comes out survives its text, and computes the same.
 
 mod common;
 
 use common::{parse, printed, registry, run};
 use ir_core::fingerprint::of_module;
-use ir_core::{Module, Registry, verify};
+use ir_core::{Module, Registry, TensorData, verify};
+use prog::interpreter::{Interpreter, Value as Part};
+use relay::interpreter::{Value, approx_equal, random_arguments};
 use relay_generate::random_module;
 
 /// Programs with data, cells, recursion and functions as values.
@@ -93,5 +95,78 @@ fn programs_read_back() {
         }
         let is_same = of_module(&again) == of_module(program) && printed(&again, registry) == text;
         if is_same { Ok(()) } else { Err(printed(&again, registry)) }
+    });
+}
+
+/// `value` as the values that it becomes.
+fn parts(value: &Value, program: &mut Interpreter<'_>) -> Vec<Part> {
+    match value {
+        Value::Tensor(tensor) => vec![program.tensor(tensor.clone())],
+        Value::Tuple(fields) => fields.iter().flat_map(|field| parts(field, program)).collect(),
+        Value::Data(data) => {
+            let fields: Vec<Part> =
+                data.fields.iter().flat_map(|field| parts(field, program)).collect();
+            vec![program.data(data.tag.into(), fields)]
+        }
+        Value::Reference(cell) => {
+            let held = parts(&cell.read(), program);
+            vec![program.cell(held)]
+        }
+        other => panic!("{} is no part of a program", other.describe()),
+    }
+}
+
+/// The tensors in `value`, and the constructors, which become tensors.
+fn flat(value: &Value, out: &mut Vec<TensorData>) {
+    match value {
+        Value::Tensor(tensor) => out.push(tensor.clone()),
+        Value::Tuple(fields) => fields.iter().for_each(|field| flat(field, out)),
+        Value::Data(data) => {
+            out.push(number(data.tag.into()));
+            data.fields.iter().for_each(|field| flat(field, out));
+        }
+        Value::Reference(cell) => flat(&cell.read(), out),
+        other => panic!("{} is no result of a program", other.describe()),
+    }
+}
+
+/// The same of what a program gives.
+fn flat_part(program: &Interpreter<'_>, part: &Part, out: &mut Vec<TensorData>) {
+    if let Ok(tensor) = program.to_tensor(part) {
+        out.push(tensor);
+    } else if let Ok((tag, fields)) = program.to_data(part) {
+        out.push(number(tag));
+        fields.iter().for_each(|field| flat_part(program, field, out));
+    } else {
+        let held = program.held(part).expect("a value is a tensor, data or a cell");
+        held.iter().for_each(|value| flat_part(program, value, out));
+    }
+}
+
+fn number(value: i64) -> TensorData {
+    TensorData::from_i64(ir_core::DType::INT64, &[], &[value]).unwrap()
+}
+
+#[test]
+fn programs_compute_the_same_and_free_everything() {
+    for_programs(|module, program, registry, seed| {
+        let main = module.get("main").ok_or("no main")?;
+        let signatures = module.signatures();
+        let arguments = random_arguments(main, registry, &signatures, seed)?;
+        let interpreter = relay::interpreter::Interpreter::new(module, registry);
+        let Ok(expected) = interpreter.call("main", arguments.clone()) else { return Ok(()) };
+        let mut program = Interpreter::new(program);
+        let arguments = arguments.iter().flat_map(|value| parts(value, &mut program)).collect();
+        let results = program.call("main", arguments).map_err(|error| error.message)?;
+        let (mut expected_parts, mut found) = (Vec::new(), Vec::new());
+        flat(&expected, &mut expected_parts);
+        results.iter().for_each(|result| flat_part(&program, result, &mut found));
+        let [expected, found] = [expected_parts, found]
+            .map(|tensors| Value::Tuple(tensors.into_iter().map(Value::Tensor).collect()));
+        approx_equal(&expected, &found, 1e-3, 1e-3).map_err(|error| error.to_string())?;
+        for result in &results {
+            program.drop(result).map_err(|error| error.message)?;
+        }
+        program.finish().map_err(|error| error.message)
     });
 }

@@ -27,8 +27,15 @@ pub const CODES: &[Code] = &[
         explanation: "In a `switch`, the case `_` is for all constructors that have none of their \
                       own. It takes nothing and comes last.",
     },
+    Code {
+        code: OWNERS,
+        title: "owners do not add up",
+        explanation: "While a whole program was interpreted, it used a value that nobody owned any \
+                      more, or something had owners at its end. This is an error of the compiler.",
+    },
 ];
 
 pub(crate) const MALFORMED: &str = "E0650";
 pub(crate) const RESULTS: &str = "E0651";
 pub(crate) const CASES: &str = "E0652";
+pub(crate) const OWNERS: &str = "E0653";

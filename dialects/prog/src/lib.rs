@@ -29,6 +29,7 @@
 
 pub mod codes;
 pub mod data;
+pub mod interpreter;
 pub mod ownership;
 pub mod sites;
 pub mod text;
