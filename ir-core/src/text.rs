@@ -9,6 +9,7 @@ pub mod items;
 pub mod layout;
 pub mod lexer;
 pub mod literals;
+pub mod locals;
 pub mod module;
 pub mod numbered;
 mod parser;

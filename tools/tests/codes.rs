@@ -80,6 +80,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("E0859", "an allocation of any size, likewise", "dialects/te/src/interpreter/tests.rs"),
     ("E0857", "a race, likewise", "dialects/te/src/interpreter/tests.rs"),
+    (
+        "E0653",
+        "owners that do not add up; the verifier finds it first",
+        "dialects/prog/tests/interpreter.rs",
+    ),
     ("E0904", "a compiler that refuses generated code", "targets/c/tests/runtime.rs"),
     ("E0913", "a compiler that translates wrongly", "targets/c/tests/runtime.rs"),
     ("E0905", "a cache that cannot be written", "targets/c/tests/runtime.rs"),

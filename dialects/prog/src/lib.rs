@@ -14,24 +14,25 @@
 //! checks it.
 //!
 //! ```
-//! use ir_core::text::Form;
-//! use ir_core::{Registry, verify};
+//! use ir_core::{Registry, text, verify};
 //!
 //! let registry = Registry::from([te::dialect(), prog::dialect()]);
-//! let text = r#"
-//! "prog.func" @twice : fn (Tensor[(4), float32]) -> (Tensor[(4), float32], Tensor[(4), float32]) {
-//! ^(%x: Tensor[(4), float32]):
-//!   "prog.dup"(%x) : (Tensor[(4), float32]) -> ()
-//!   "prog.yield"(%x, %x) : (Tensor[(4), float32], Tensor[(4), float32]) -> ()
-//! }"#;
-//! let (module, found) = Form::Generic.parse("twice", text, &registry);
+//! let text = "
+//! prog.func @twice(%x: Tensor[(4), float32]) -> (Tensor[(4), float32], Tensor[(4), float32]) {
+//!   dup %x
+//!   yield %x, %x
+//! }";
+//! let (module, found) = text::module::parse("twice", text, &registry);
 //! assert!(found.is_empty(), "{found:?}");
 //! assert!(verify(&module, &registry).is_ok());
 //! ```
 
+pub mod codes;
 pub mod data;
+pub mod interpreter;
 pub mod ownership;
 pub mod sites;
+pub mod text;
 mod verify;
 
 use ir_core::{Dialect, ItemDef, Op, Registry, Symbol, TensorData, Type, TypeData, ValueId};
@@ -236,10 +237,12 @@ pub fn dialect() -> Dialect {
 fn register(registry: &mut Registry) {
     registry.add_item(ItemDef {
         verify: Some(verify::function),
+        syntax: Some(text::SYNTAX),
         ..ItemDef::new(FUNC, "A function: its parameters are the arguments of its body's block.")
     });
     registry.add_item(ItemDef {
         verify: Some(verify::declaration),
+        syntax: Some(text::SYNTAX),
         ..ItemDef::new(DATA, "A data type: its attributes name constructors.")
     });
     registry.op::<Constant>();

@@ -5,12 +5,10 @@ use ir_core::{Body, DType, Diagnostic, Diagnostics, OpId, Type, ValueId};
 use te::checks::CHECKS;
 use te::loops::{buffer_types, output_count};
 
+use crate::codes::MALFORMED;
 use crate::data::Declaration;
 use crate::{Call, Cell, Construct, FUNC, Fail, If, Kernel, Read, Switch, Tail, Write, Yield};
 use crate::{contents, is_counted, ownership};
-
-/// The code of everything that is wrong with a whole program.
-const MALFORMED: &str = "E0650";
 
 fn list(types: &[Type]) -> String {
     types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ")
@@ -90,14 +88,15 @@ fn ends_with(cx: &ItemCx<'_>, body: &Body, op: OpId, result: Type) -> Result<(),
 
 /// Checks the declaration of a data type.
 pub(super) fn declaration(cx: &ItemCx<'_>) -> Diagnostics {
-    match Declaration::of_item(&cx.item.signature) {
-        Some(_) => Diagnostics::new(),
-        None => {
-            let message =
-                format!("expected `@{}` to name the constructors of a data type", cx.name);
-            Diagnostic::error(MALFORMED, message).at(cx.item.signature.span).into()
-        }
-    }
+    let (name, signature) = (cx.name, &cx.item.signature);
+    let message = if Declaration::of_item(signature).is_none() {
+        format!("expected `@{name}` to name the constructors of a data type")
+    } else if signature.ty != Type::unit() || cx.item.body.is_some() {
+        format!("expected `@{name}` to have no type and no body, being a data type")
+    } else {
+        return Diagnostics::new();
+    };
+    Diagnostic::error(MALFORMED, message).at(signature.span).into()
 }
 
 /// Checks a call of `function` with `arguments`; the types of its results.

@@ -20,6 +20,7 @@ use std::fmt;
 
 use ir_core::{Body, Diagnostic, Loc, Module, Span, Symbol, TensorData};
 
+use code::Code;
 use compute::Evaluation;
 use machine::Machine;
 
@@ -134,16 +135,43 @@ pub fn run_kernel(
     Options::default().run_kernel(module, body, inputs, outputs)
 }
 
+/// A compute function or kernel that is ready to run, any number of times.
+pub struct Decoded {
+    codes: Vec<Code>,
+    options: Options,
+}
+
+impl Decoded {
+    /// The results on `inputs`, as [`run_compute`] and [`run_kernel`] give them.
+    pub fn run(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Error> {
+        Machine::new(&self.codes, self.options).run(inputs)
+    }
+}
+
 impl Options {
+    /// The compute function `body`, for running it more than once.
+    pub fn decode_compute(&self, body: &Body) -> Result<Decoded, Error> {
+        let how = Evaluation { order: self.parallel, wide: true };
+        Ok(Decoded { codes: vec![compute::decode(body, how, false)?], options: *self })
+    }
+
+    /// The kernel `body`, for running it more than once; see [`run_kernel`].
+    pub fn decode_kernel(
+        &self,
+        module: &Module,
+        body: &Body,
+        outputs: usize,
+    ) -> Result<Decoded, Error> {
+        Ok(Decoded { codes: loops::decode(module, body, outputs, *self)?, options: *self })
+    }
+
     /// [`run_compute`] with these options.
     pub fn run_compute(
         &self,
         body: &Body,
         inputs: &[TensorData],
     ) -> Result<Vec<TensorData>, Error> {
-        let how = Evaluation { order: self.parallel, wide: true };
-        let code = compute::decode(body, how, false)?;
-        Machine::new(&[code], *self).run(inputs)
+        self.decode_compute(body)?.run(inputs)
     }
 
     /// [`run_kernel`] with these options.
@@ -154,8 +182,7 @@ impl Options {
         inputs: &[TensorData],
         outputs: usize,
     ) -> Result<Vec<TensorData>, Error> {
-        let codes = loops::decode(module, body, outputs, *self)?;
-        Machine::new(&codes, *self).run(inputs)
+        self.decode_kernel(module, body, outputs)?.run(inputs)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A position in a text, and the errors found so far: what parsers are written with.
 
 use super::lexer::{Lexer, Token, TokenKind};
+use crate::body::{MAX_OPERANDS, MAX_RESULTS};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::intern::Symbol;
 use crate::location::Span;
@@ -8,6 +9,15 @@ use crate::location::Span;
 /// Parsing stopped here; the reason has been reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failed;
+
+/// Where a statement stands, for going on behind it where it could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Margin {
+    /// Braces open around it.
+    depth: u32,
+    /// The column that it starts in.
+    column: usize,
+}
 
 /// A text being parsed: the current token, and the diagnostics.
 #[derive(Debug)]
@@ -188,6 +198,60 @@ impl<'t> Cursor<'t> {
         self.report(
             Diagnostic::error("E0111", format!("expected {expected}, found {found}")).at(span),
         )
+    }
+
+    /// Whether the item has ended, where its text does or metadata follows.
+    pub fn at_end(&self) -> bool {
+        matches!(self.kind(), TokenKind::End | TokenKind::Metadata)
+    }
+
+    /// The place of the file from byte `start` to the end of the last token taken.
+    pub fn since(&self, start: u32) -> Span {
+        self.span(start, self.previous_end.max(start))
+    }
+
+    /// Where the statement that starts here stands.
+    pub fn margin(&self) -> Margin {
+        Margin { depth: self.depth, column: self.column(self.current.start) }
+    }
+
+    /// The column of byte `place`, from 0.
+    fn column(&self, place: u32) -> usize {
+        let before = self.text.get(..place as usize).unwrap_or("");
+        before.len() - before.rfind('\n').map_or(0, |newline| newline + 1)
+    }
+
+    /// Goes to the next statement, or to the end of the block, after the statement at `margin`
+    /// could not be read. Statements stand on lines of their own; at least what starts at byte
+    /// `start` is skipped.
+    pub fn skip_statement(&mut self, start: u32, margin: Margin) {
+        if self.current.start == start {
+            self.bump();
+        }
+        while !self.at_end() {
+            let here = self.depth <= margin.depth;
+            let next = || self.at_line_start() && self.column(self.current.start) <= margin.column;
+            if here && (self.kind() == TokenKind::RightBrace || next()) {
+                break;
+            }
+            self.bump();
+        }
+        self.depth = margin.depth;
+    }
+
+    /// Reports an operation that starts at byte `start` where it is too large.
+    pub fn expect_size(
+        &mut self,
+        operands: usize,
+        results: usize,
+        start: u32,
+    ) -> Result<(), Failed> {
+        if operands <= MAX_OPERANDS && results <= MAX_RESULTS {
+            return Ok(());
+        }
+        let message =
+            format!("an operation has at most {MAX_OPERANDS} operands and {MAX_RESULTS} results");
+        Err(self.report(Diagnostic::error("E0115", message).at(self.since(start))))
     }
 
     /// Reports a diagnostic.

@@ -1,12 +1,15 @@
-//! Kernels without a compiler: their loops, interpreted.
+//! Kernels without a compiler: their loops, interpreted, and whole programs that call them.
 
-use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Verified};
+mod whole;
+
+use ir_core::{Diagnostic, Diagnostics, Item, Module, Symbol, Verified};
 use te::interpreter::run_kernel;
 use te::loops::{KERNEL, outputs, parameters};
 
 use crate::{Buffer, Executable, Kernel};
 
-/// The kernels of a module, run by the interpreter of loops.
+/// The kernels of a module, run by the interpreter of loops, and the program that it is, by that of
+/// whole programs.
 pub struct Interpreted {
     module: Module,
     kernels: Vec<Kernel>,
@@ -28,7 +31,8 @@ impl Interpreted {
                 workspace: 0,
             }
         });
-        Interpreted { kernels: kernels.collect(), module }
+        let kernels = kernels.chain(whole::kernel(&module)).collect();
+        Interpreted { kernels, module }
     }
 }
 
@@ -67,10 +71,20 @@ impl Executable for Interpreted {
         Ok(())
     }
 
-    fn call_in(&self, kernel: &str, _: &mut [Buffer], _: &mut Buffer) -> Result<(), Diagnostics> {
-        let message =
-            format!("the loops of `@{kernel}` are not interpreted: it is a whole program");
-        let help = "run it in the interpreter, `--executor interp`, or compile it";
-        Err(Diagnostic::error("E0907", message).help(help).into())
+    fn call_in(
+        &self,
+        kernel: &str,
+        buffers: &mut [Buffer],
+        block: &mut Buffer,
+    ) -> Result<(), Diagnostics> {
+        let known = self.kernels.iter().find(|known| known.name == kernel);
+        let is_program = |item: &Item| item.signature.op == prog::FUNC;
+        match known.filter(|_| self.module.get(kernel).is_some_and(is_program)) {
+            Some(known) => whole::call(&self.module, known, buffers, block),
+            None => {
+                let message = format!("`@{kernel}` is no whole program");
+                Err(Diagnostic::error("E0907", message).into())
+            }
+        }
     }
 }

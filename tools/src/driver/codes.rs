@@ -124,6 +124,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(ir_core::pipeline::codes::CODES);
     all.extend(te::schedule::codes::CODES);
     all.extend(te::text::codes::CODES);
+    all.extend(prog::codes::CODES);
     all.extend(passes::codes::CODES);
     all.extend(rewrites::extraction::codes::CODES);
     all.extend(rewrites::codes::CODES);

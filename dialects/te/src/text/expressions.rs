@@ -248,7 +248,7 @@ impl Parser<'_, '_, '_> {
                     1 => format!("the stage `{name}` has one result"),
                     _ => format!("expected one of the {count} results of `{name}`"),
                 };
-                let place = self.since(token.start);
+                let place = self.cursor.since(token.start);
                 let found = Diagnostic::error(codes::STAGE, message).at(place);
                 Err(self.cursor.report(found.help(match count {
                     1 => format!("write `{name}`"),
@@ -290,7 +290,7 @@ impl Parser<'_, '_, '_> {
         match read_scalar(self.cursor.text_of(token), negative, DType::INT64) {
             Ok(value) => self.literal(value, start),
             Err(message) => {
-                let place = self.since(start);
+                let place = self.cursor.since(start);
                 Err(self.cursor.report(Diagnostic::error(codes::LITERAL, message).at(place)))
             }
         }
@@ -338,7 +338,7 @@ impl Parser<'_, '_, '_> {
             _ => return Err(self.cursor.unexpected("a constant such as `0f`")),
         };
         read_scalar(self.cursor.text_of(token), negative, DType::INT64).map_err(|message| {
-            let place = self.since(start);
+            let place = self.cursor.since(start);
             self.cursor.report(Diagnostic::error(codes::LITERAL, message).at(place))
         })
     }
@@ -407,7 +407,7 @@ impl Parser<'_, '_, '_> {
         let (name, expected) = (callee.name(), callee.operands());
         let plural = if expected == 1 { "" } else { "s" };
         let message = format!("`{name}` takes {expected} operand{plural}, found {found}");
-        let place = self.since(start);
+        let place = self.cursor.since(start);
         self.cursor.report(Diagnostic::error(codes::OPERANDS, message).at(place))
     }
 

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use ir_core::text::lexer;
+use ir_core::text::locals::{LocalNames, NameSpace};
 use ir_core::{Body, EntityId, Symbol, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::operators::is_plain_word;
 use crate::compute::Stage;
@@ -13,41 +13,14 @@ use crate::compute::Stage;
 /// How a value is referred to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Name {
-    /// Not defined before.
-    Missing,
-    /// `%x`
-    Local(Symbol),
-    /// `%0`
-    Number(u32),
+    /// `%x`, `%0`
+    Local,
     /// `i`
     Word(Symbol),
     /// The only result of a stage, `dense`.
     Stage(Symbol),
     /// One of several results of a stage, `best.0`.
     StageResult(Symbol, u32),
-}
-
-/// Names out of one space, with numbers behind those that are taken.
-#[derive(Default)]
-struct Space {
-    taken: FxHashSet<Symbol>,
-    /// The number to try next behind a name.
-    next: FxHashMap<Symbol, u32>,
-}
-
-impl Space {
-    fn give(&mut self, base: Symbol) -> Symbol {
-        let mut name = base;
-        if self.taken.contains(&base) {
-            let number = self.next.entry(base).or_insert(1);
-            while self.taken.contains(&name) {
-                name = Symbol::new(&format!("{base}{number}"));
-                *number += 1;
-            }
-        }
-        self.taken.insert(name);
-        name
-    }
 }
 
 /// An index that leaves its scope.
@@ -61,10 +34,9 @@ struct Undo {
 /// The names given out in one item.
 pub(super) struct Names {
     names: Vec<Name>,
-    locals: Space,
-    words: Space,
+    locals: LocalNames,
+    words: NameSpace,
     indices: Vec<Undo>,
-    next: u32,
 }
 
 /// Names of indices without a hint.
@@ -73,22 +45,16 @@ const LETTERS: [&str; 8] = ["i", "j", "k", "l", "m", "n", "o", "p"];
 impl Names {
     /// No names yet. Those of the stages of `body` are kept free.
     pub(super) fn new(body: &Body) -> Names {
-        let mut words = Space::default();
+        let mut words = NameSpace::default();
         let stages = body.walk().filter_map(|op| Stage::of(body, op));
         words.taken = stages.map(|stage| Symbol::new(&stage.name)).collect();
-        let names = vec![Name::Missing; body.value_capacity()];
-        Names { names, locals: Space::default(), words, indices: Vec::new(), next: 0 }
+        let names = vec![Name::Local; body.value_capacity()];
+        Names { names, locals: LocalNames::new(body), words, indices: Vec::new() }
     }
 
     /// Names a value that is written with a `%`.
     pub(super) fn define_local(&mut self, body: &Body, value: ValueId) {
-        self.names[value.index()] = match body.name_hint(value).name {
-            Some(hint) => Name::Local(self.locals.give(hint)),
-            None => {
-                self.next += 1;
-                Name::Number(self.next - 1)
-            }
-        };
+        self.locals.define(body, value);
     }
 
     /// Names the results of the stage `name`.
@@ -138,25 +104,16 @@ impl Names {
 
     /// Appends the name of `value`.
     pub(super) fn write(&self, value: ValueId, out: &mut String) {
-        // Writing to a string does not fail.
-        let _ = match self.names[value.index()] {
-            Name::Missing => out.write_str("%\"<defined elsewhere>\""),
-            Name::Local(name) => {
-                out.push('%');
-                lexer::name_into(name.as_str(), out);
-                Ok(())
-            }
-            Name::Number(number) => write!(out, "%{number}"),
-            Name::Word(name) => out.write_str(name.as_str()),
-            Name::Stage(name) => {
-                write_word(name.as_str(), out);
-                Ok(())
-            }
+        match self.names[value.index()] {
+            Name::Local => self.locals.write(value, out),
+            Name::Word(name) => out.push_str(name.as_str()),
+            Name::Stage(name) => write_word(name.as_str(), out),
             Name::StageResult(name, index) => {
                 write_word(name.as_str(), out);
-                write!(out, ".{index}")
+                // Writing to a string does not fail.
+                let _ = write!(out, ".{index}");
             }
-        };
+        }
     }
 }
 

@@ -1,15 +1,15 @@
 //! The parser: items, their statements, and what they have read so far.
 
-use ir_core::body::{MAX_OPERANDS, MAX_RESULTS};
-use ir_core::diagnostics::{did_you_mean, did_you_mean_with};
+use ir_core::diagnostics::did_you_mean;
 use ir_core::text::ParsedItem;
 use ir_core::text::attributes::parse_dict;
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::lexer::{Token, TokenKind};
+use ir_core::text::locals::{Local, Locals, parse_local};
 use ir_core::text::types::{TypeName, parse_integer, parse_path, parse_type};
 use ir_core::{
     AttrDict, Binding, BlockId, Body, Diagnostic, InferCx, InsertPoint, Item, Loc, NameHint, OpId,
-    OpParts, Registry, Signature, Span, Stop, Symbol, Traits, Type, ValueId,
+    OpParts, Registry, Signature, Stop, Symbol, Traits, Type, ValueId,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -25,13 +25,6 @@ pub(super) fn parse_item(
     registry: &Registry,
 ) -> Result<ParsedItem, Failed> {
     Parser::new(cursor, registry).item()
-}
-
-/// What a `%` and something behind it stand for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Key {
-    Name(Symbol),
-    Number(u32),
 }
 
 /// What a word stands for.
@@ -51,8 +44,8 @@ pub(super) struct Parser<'c, 't, 'r> {
     pub body: Body,
     /// Where operations are added.
     pub block: BlockId,
-    /// Values with a `%`, and where they are defined; `None` for what could not be read.
-    locals: FxHashMap<Key, (Option<ValueId>, Span)>,
+    /// Values with a `%`.
+    locals: Locals,
     words: FxHashMap<Symbol, Word>,
     /// What words stood for before, to end scopes.
     shadowed: Vec<(Symbol, Option<Word>)>,
@@ -73,7 +66,7 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
             base,
             block: body.entry(),
             body,
-            locals: FxHashMap::default(),
+            locals: Locals::default(),
             words: FxHashMap::default(),
             shadowed: Vec::new(),
             constants: FxHashMap::default(),
@@ -132,12 +125,12 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
         let mut types = Vec::new();
         self.cursor.expect(TokenKind::LeftParen)?;
         while !self.cursor.eat(TokenKind::RightParen) {
-            let (key, token) = self.key()?;
+            let name = parse_local(self.cursor)?;
             self.cursor.expect(TokenKind::Colon)?;
             let ty = self.ty()?;
             types.push(ty);
             let value = self.body.add_block_arg(self.block, ty);
-            self.define_local(key, token, Some(value));
+            self.define_local(name, Some(value));
             if !self.cursor.eat(TokenKind::Comma) {
                 self.cursor.expect(TokenKind::RightParen)?;
                 break;
@@ -168,74 +161,17 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
         self.cursor.diagnostics.len()
     }
 
-    /// Whether the item has ended, where its text does or metadata follows.
-    pub(super) fn at_end(&self) -> bool {
-        matches!(self.cursor.kind(), TokenKind::End | TokenKind::Metadata)
-    }
-
     // ---- names -----------------------------------------------------------------------------
-
-    /// `%x` or `%0`.
-    pub(super) fn key(&mut self) -> Result<(Key, Token), Failed> {
-        let token = self.cursor.token();
-        let name = token.name(self.cursor.source());
-        let key = match token.kind {
-            TokenKind::Local => Key::Name(Symbol::new(&name)),
-            TokenKind::Graph => match name.parse() {
-                Ok(number) => Key::Number(number),
-                Err(_) => {
-                    let found = Diagnostic::error("E0116", "the number of a value is too large");
-                    let place = self.cursor.span_of(token);
-                    return Err(self.cursor.report(found.at(place)));
-                }
-            },
-            _ => return Err(self.cursor.unexpected("a value such as `%x`")),
-        };
-        self.cursor.bump();
-        Ok((key, token))
-    }
 
     /// The value that a `%` stands for; `None` where it could not be read.
     pub(super) fn local(&mut self) -> Result<Option<ValueId>, Failed> {
-        let (key, token) = self.key()?;
-        if let Some((value, _)) = self.locals.get(&key) {
-            return Ok(*value);
-        }
-        let text = self.cursor.text_of(token);
-        let place = self.cursor.span_of(token);
-        let mut found =
-            Diagnostic::error("E0112", format!("`{text}` is not defined here")).at(place);
-        if let Key::Name(name) = key {
-            let known = self.locals.keys().filter_map(|key| match key {
-                Key::Name(name) => Some(name.as_str()),
-                Key::Number(_) => None,
-            });
-            let mut known: Vec<&str> = known.collect();
-            known.sort_unstable();
-            let help = did_you_mean_with("%", name.as_str(), known);
-            found.help = help;
-        }
-        self.cursor.report(found);
-        // Each undefined name is reported once.
-        self.locals.insert(key, (None, place));
-        Ok(None)
+        self.locals.read(self.cursor)
     }
 
-    /// Makes `value` what `key` stands for; without a value, because there was an error, only where
+    /// Makes `value` what `name` stands for; without a value, because there was an error, only where
     /// it stands for nothing.
-    pub(super) fn define_local(&mut self, key: Key, token: Token, value: Option<ValueId>) {
-        if let (Some(value), Key::Name(name)) = (value, key) {
-            self.hint(value, name);
-        }
-        let place = self.cursor.span_of(token);
-        if value.is_none() && self.locals.contains_key(&key) {
-            return;
-        }
-        if let Some((Some(_), first)) = self.locals.insert(key, (value, place)) {
-            let text = self.cursor.text_of(token);
-            let found = Diagnostic::error("E0113", format!("`{text}` is defined twice")).at(place);
-            self.cursor.report(found.related(first, "the first definition"));
-        }
+    pub(super) fn define_local(&mut self, name: (Local, Token), value: Option<ValueId>) {
+        self.locals.define(name, value, &mut self.body, self.cursor);
     }
 
     pub(super) fn hint(&mut self, value: ValueId, name: Symbol) {
@@ -287,11 +223,6 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
 
     // ---- operations ------------------------------------------------------------------------
 
-    /// The place of the file from byte `start` to the end of the last token.
-    pub(super) fn since(&self, start: u32) -> Span {
-        self.cursor.span(start, self.cursor.previous_end().max(start))
-    }
-
     /// The location of what starts at byte `start` of the file.
     pub(super) fn loc(&self, start: u32) -> Loc {
         Loc::offset(start - self.base)
@@ -307,13 +238,7 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
         regions: usize,
         start: u32,
     ) -> Result<OpId, Failed> {
-        if operands.len() > MAX_OPERANDS || results.len() > MAX_RESULTS {
-            let message = format!(
-                "an operation has at most {MAX_OPERANDS} operands and {MAX_RESULTS} results"
-            );
-            let place = self.since(start);
-            return Err(self.cursor.report(Diagnostic::error("E0115", message).at(place)));
-        }
+        self.cursor.expect_size(operands.len(), results.len(), start)?;
         let parts =
             OpParts::new(name, operands, results).attrs(attrs).regions(regions).at(self.loc(start));
         Ok(self.body.insert_op(InsertPoint::End(self.block), parts))
@@ -338,7 +263,7 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
                 Ok(inferred) => ty = inferred,
                 Err(Stop::Stuck) => {}
                 Err(Stop::Error(message)) => {
-                    let place = self.since(start);
+                    let place = self.cursor.since(start);
                     self.cursor.report(Diagnostic::error(codes::TYPE, message).at(place));
                 }
             }

@@ -12,6 +12,7 @@ use ir_core::text::attributes::{parse_dict, write_dict};
 use ir_core::text::cursor::{Cursor, Failed};
 use ir_core::text::layout::Line;
 use ir_core::text::lexer::{self, TokenKind};
+use ir_core::text::locals::parse_local;
 use ir_core::text::types::{parse_integer, parse_path};
 use ir_core::text::{ParsedItem, PrintOptions};
 use ir_core::{
@@ -184,26 +185,24 @@ impl Parser<'_, '_, '_> {
         }
         let body = (has_body && self.errors() == errors)
             .then(|| std::sync::Arc::new(std::mem::take(&mut self.body)));
-        let span = Some(self.since(start));
+        let span = Some(self.cursor.since(start));
         let signature = Signature { op: kind, ty: Type::unit(), attrs, span };
         Ok(ParsedItem { name, place, item: Item { signature, body } })
     }
 
     /// Reads primitives up to the brace that closes the schedule, and that.
     fn primitives(&mut self) {
-        let depth = self.cursor.depth();
         loop {
             if self.cursor.eat(TokenKind::RightBrace) {
                 break;
             }
-            if self.at_end() {
+            if self.cursor.at_end() {
                 self.cursor.unexpected("`}`");
                 return;
             }
-            let start = self.cursor.token().start;
+            let (start, margin) = (self.cursor.token().start, self.cursor.margin());
             if self.primitive().is_err() {
-                let column = self.column(start);
-                self.skip_statement(start, depth, column);
+                self.cursor.skip_statement(start, margin);
             }
         }
         let start = self.cursor.previous_end().saturating_sub(1);
@@ -216,17 +215,17 @@ impl Parser<'_, '_, '_> {
         let start = self.cursor.token().start;
         let mut results = Vec::new();
         if matches!(self.cursor.kind(), TokenKind::Local | TokenKind::Graph) {
-            results.push(self.key()?);
+            results.push(parse_local(self.cursor)?);
             while self.cursor.eat(TokenKind::Comma) {
-                results.push(self.key()?);
+                results.push(parse_local(self.cursor)?);
             }
             self.cursor.expect(TokenKind::Equal)?;
         }
         // Whatever is wrong with a primitive, what it would give is known from here on.
         let read = self.applied(start, results.len());
-        for (index, (key, token)) in results.into_iter().enumerate() {
+        for (index, name) in results.into_iter().enumerate() {
             let value = read.ok().flatten().map(|op| self.body.result(op, index));
-            self.define_local(key, token, value);
+            self.define_local(name, value);
         }
         read.map(|_| ())
     }

@@ -1,8 +1,9 @@
 //! Reading statements, with a stack of the braces that are open.
 
 use ir_core::text::attributes::parse_dict;
-use ir_core::text::cursor::Failed;
+use ir_core::text::cursor::{Failed, Margin};
 use ir_core::text::lexer::{Token, TokenKind};
+use ir_core::text::locals::{Local, parse_local};
 use ir_core::text::types::{parse_dtype, parse_integer, parse_path};
 use ir_core::{
     AttrDict, AttrValue, BlockId, DType, Diagnostic, OpFields, OpId, Symbol, TensorData, Type,
@@ -13,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::codes;
 use super::forms::{needs_end, result_count};
-use super::parser::{Key, Parser, Word};
+use super::parser::{Parser, Word};
 use crate::compute::{Combiner, Compute, Reduce, Return, Yield};
 use crate::loops::{Alloc, Atomic, Barrier, Call, Data, For, ForKind, If, Scope, Store};
 use crate::scalar::dtype_of;
@@ -26,9 +27,8 @@ pub(super) struct Open {
     owner: Owner,
     op: OpId,
     outer: Outer,
-    /// Braces around the statement that it belongs to, and the column of that, for recovery.
-    depth: u32,
-    column: usize,
+    /// Where the statement stands that it belongs to.
+    margin: Margin,
 }
 
 /// What a brace belongs to.
@@ -70,50 +70,25 @@ impl Parser<'_, '_, '_> {
     /// Reads statements up to the brace that closes the item, and that.
     pub(super) fn statements(&mut self) {
         loop {
-            let depth = self.cursor.depth();
             let start = self.cursor.token().start;
-            let column = self.column(start);
-            let (result, depth, column) = match self.cursor.kind() {
+            let margin = self.cursor.margin();
+            let (result, margin) = match self.cursor.kind() {
                 TokenKind::RightBrace => {
                     self.cursor.bump();
                     let Some(open) = self.open.pop() else { return self.end_block() };
-                    let (depth, column) = (open.depth, open.column);
-                    (self.close(open), depth, column)
+                    let margin = open.margin;
+                    (self.close(open), margin)
                 }
-                _ if self.at_end() => {
+                _ if self.cursor.at_end() => {
                     self.cursor.unexpected("`}`");
                     return;
                 }
-                _ => (self.statement(depth, column), depth, column),
+                _ => (self.statement(margin), margin),
             };
             if result.is_err() {
-                self.skip_statement(start, depth, column);
+                self.cursor.skip_statement(start, margin);
             }
         }
-    }
-
-    /// The column of byte `place`, from 0.
-    pub(super) fn column(&self, place: u32) -> usize {
-        let before = self.cursor.source().get(..place as usize).unwrap_or("");
-        before.len() - before.rfind('\n').map_or(0, |newline| newline + 1)
-    }
-
-    /// Goes to the next statement, or to the end of the block, after the statement from byte
-    /// `start` on, inside `depth` braces and with an indentation of `column`, could not be read.
-    pub(super) fn skip_statement(&mut self, start: u32, depth: u32, column: usize) {
-        if self.cursor.token().start == start {
-            self.cursor.bump();
-        }
-        while !self.at_end() {
-            let here = self.cursor.depth() <= depth;
-            let token = self.cursor.token();
-            let next = || self.cursor.at_line_start() && self.column(token.start) <= column;
-            if here && (token.kind == TokenKind::RightBrace || next()) {
-                break;
-            }
-            self.cursor.bump();
-        }
-        self.cursor.set_depth(depth);
     }
 
     /// Adds the end that needs no words to a block that has none.
@@ -160,13 +135,13 @@ impl Parser<'_, '_, '_> {
     /// Goes on after the `}` of `open`.
     fn close(&mut self, open: Open) -> Result<(), Failed> {
         self.end_block();
-        let Open { owner, op, outer, depth, column } = open;
+        let Open { owner, op, outer, margin } = open;
         match owner {
             Owner::Stage(stage) => {
                 let result = self.yields(op, &stage);
                 self.leave(outer);
                 match self.cursor.eat_word("combine") {
-                    true => self.combine(op, stage, depth, column)?,
+                    true => self.combine(op, stage, margin)?,
                     false => self.define_stage(op, &stage),
                 }
                 result
@@ -182,7 +157,7 @@ impl Parser<'_, '_, '_> {
                 self.cursor.expect(TokenKind::LeftBrace)?;
                 self.body.add_region(op);
                 let outer = self.enter(op, 1);
-                self.open.push(Open { owner: Owner::Else, op, outer, depth, column });
+                self.open.push(Open { owner: Owner::Else, op, outer, margin });
                 Ok(())
             }
             Owner::Then | Owner::Else | Owner::Loop => {
@@ -194,7 +169,7 @@ impl Parser<'_, '_, '_> {
 
     // ---- statements ------------------------------------------------------------------------
 
-    fn statement(&mut self, depth: u32, column: usize) -> Result<(), Failed> {
+    fn statement(&mut self, margin: Margin) -> Result<(), Failed> {
         let token = self.cursor.token();
         let start = token.start;
         let after = self.cursor.after().kind;
@@ -205,13 +180,11 @@ impl Parser<'_, '_, '_> {
             TokenKind::Local | TokenKind::Graph => self.definition(start),
             TokenKind::String if after == TokenKind::LeftParen => self.generic(&[], start),
             TokenKind::Identifier | TokenKind::String if after == TokenKind::LeftBracket => {
-                self.stage(token, depth, column)
+                self.stage(token, margin)
             }
             TokenKind::Identifier => match self.cursor.text_of(token) {
-                "for" | "parallel" | "vectorized" | "unrolled" | "thread" => {
-                    self.for_loop(depth, column)
-                }
-                "if" => self.branches(depth, column),
+                "for" | "parallel" | "vectorized" | "unrolled" | "thread" => self.for_loop(margin),
+                "if" => self.branches(margin),
                 "atomic" => {
                     self.cursor.bump();
                     let (buffer, indices) = self.element()?;
@@ -296,23 +269,23 @@ impl Parser<'_, '_, '_> {
 
     /// `%a, %b = …`.
     fn definition(&mut self, start: u32) -> Result<(), Failed> {
-        let mut names: SmallVec<[(Key, Token); 2]> = SmallVec::new();
+        let mut names: SmallVec<[(Local, Token); 2]> = SmallVec::new();
         let result = self.definition_of(&mut names, start);
         let values = result.as_deref().unwrap_or_default().to_vec();
-        for (index, (key, token)) in names.into_iter().enumerate() {
-            self.define_local(key, token, values.get(index).copied());
+        for (index, name) in names.into_iter().enumerate() {
+            self.define_local(name, values.get(index).copied());
         }
         result.map(drop)
     }
 
     fn definition_of(
         &mut self,
-        names: &mut SmallVec<[(Key, Token); 2]>,
+        names: &mut SmallVec<[(Local, Token); 2]>,
         start: u32,
     ) -> Result<Vec<ValueId>, Failed> {
-        names.push(self.key()?);
+        names.push(parse_local(self.cursor)?);
         while self.cursor.eat(TokenKind::Comma) {
-            names.push(self.key()?);
+            names.push(parse_local(self.cursor)?);
         }
         self.cursor.expect(TokenKind::Equal)?;
         let after = self.cursor.after().kind;
@@ -419,7 +392,7 @@ impl Parser<'_, '_, '_> {
     }
 
     /// `"a.b"(x, y) {key = value} : T`, of an operation without a form of its own.
-    fn generic(&mut self, names: &[(Key, Token)], start: u32) -> Result<(), Failed> {
+    fn generic(&mut self, names: &[(Local, Token)], start: u32) -> Result<(), Failed> {
         let token = self.cursor.expect(TokenKind::String)?;
         let name = Symbol::new(&token.name(self.cursor.source()));
         let mut operands = Vec::new();
@@ -442,7 +415,7 @@ impl Parser<'_, '_, '_> {
             if types.len() != names.len() {
                 let (expected, found) = (names.len(), types.len());
                 let message = format!("`{name}` defines {expected} values, found {found} types");
-                let place = self.since(colon.start);
+                let place = self.cursor.since(colon.start);
                 return Err(self.cursor.report(Diagnostic::error("E0115", message).at(place)));
             }
         }
@@ -452,7 +425,7 @@ impl Parser<'_, '_, '_> {
     // ---- loops and branches ----------------------------------------------------------------
 
     /// `parallel i < 4 {`.
-    fn for_loop(&mut self, depth: u32, column: usize) -> Result<(), Failed> {
+    fn for_loop(&mut self, margin: Margin) -> Result<(), Failed> {
         let token = self.cursor.bump();
         let word = self.cursor.text_of(token).to_string();
         // `for` is the word of serial loops.
@@ -472,19 +445,19 @@ impl Parser<'_, '_, '_> {
         let op = self.insert(name, &[], &[], attrs, 1, token.start)?;
         let outer = self.enter(op, 0);
         self.bind_axes(&[axis]);
-        self.open.push(Open { owner: Owner::Loop, op, outer, depth, column });
+        self.open.push(Open { owner: Owner::Loop, op, outer, margin });
         Ok(())
     }
 
     /// `if c {`.
-    fn branches(&mut self, depth: u32, column: usize) -> Result<(), Failed> {
+    fn branches(&mut self, margin: Margin) -> Result<(), Failed> {
         let token = self.cursor.bump();
         let condition = self.expression()?;
         self.cursor.expect(TokenKind::LeftBrace)?;
         let name = Symbol::new(If::<ValueId>::NAME);
         let op = self.insert(name, &[condition], &[], AttrDict::empty(), 1, token.start)?;
         let outer = self.enter(op, 0);
-        self.open.push(Open { owner: Owner::Then, op, outer, depth, column });
+        self.open.push(Open { owner: Owner::Then, op, outer, margin });
         Ok(())
     }
 
@@ -517,27 +490,21 @@ impl Parser<'_, '_, '_> {
     // ---- stages ----------------------------------------------------------------------------
 
     /// `dense[i < 8, j < 32] = sum[k < 64] …`.
-    fn stage(&mut self, token: Token, depth: u32, column: usize) -> Result<(), Failed> {
+    fn stage(&mut self, token: Token, margin: Margin) -> Result<(), Failed> {
         let name = Symbol::new(&token.name(self.cursor.source()));
         if self.is_stage(name) {
             let found = Diagnostic::error("E0113", format!("two stages are called `{name}`"));
             let place = self.cursor.span_of(token);
             self.cursor.report(found.at(place));
         }
-        let result = self.stage_of(name, token, depth, column);
+        let result = self.stage_of(name, token, margin);
         if result.is_err() {
             self.define_word(name, Word::Unknown);
         }
         result
     }
 
-    fn stage_of(
-        &mut self,
-        name: Symbol,
-        token: Token,
-        depth: u32,
-        column: usize,
-    ) -> Result<(), Failed> {
+    fn stage_of(&mut self, name: Symbol, token: Token, margin: Margin) -> Result<(), Failed> {
         self.cursor.bump();
         let mut axes = self.axes()?;
         let shape = axes.iter().map(|axis| axis.extent).collect();
@@ -582,7 +549,7 @@ impl Parser<'_, '_, '_> {
         let outer = self.enter(op, 0);
         self.bind_axes(&axes);
         if braces {
-            self.open.push(Open { owner: Owner::Stage(stage), op, outer, depth, column });
+            self.open.push(Open { owner: Owner::Stage(stage), op, outer, margin });
             return Ok(());
         }
         let start = self.cursor.token().start;
@@ -595,7 +562,7 @@ impl Parser<'_, '_, '_> {
     }
 
     /// `combine(a, b) {`.
-    fn combine(&mut self, op: OpId, stage: Stage, depth: u32, column: usize) -> Result<(), Failed> {
+    fn combine(&mut self, op: OpId, stage: Stage, margin: Margin) -> Result<(), Failed> {
         let StageForm::Reduce(form) = &stage.form else {
             return Err(self.cursor.unexpected("a statement"));
         };
@@ -615,7 +582,7 @@ impl Parser<'_, '_, '_> {
             let (expected, found) = (2 * dtypes.len(), names.len());
             let message =
                 format!("expected {expected} names, two for each identity, found {found}");
-            let place = self.since(open.start);
+            let place = self.cursor.since(open.start);
             return Err(self.cursor.report(Diagnostic::error(codes::STAGE, message).at(place)));
         }
         self.cursor.expect(TokenKind::LeftBrace)?;
@@ -624,7 +591,7 @@ impl Parser<'_, '_, '_> {
         for (name, dtype) in names.into_iter().zip(dtypes.iter().chain(&dtypes)) {
             self.bind_index(name, Type::scalar(*dtype));
         }
-        self.open.push(Open { owner: Owner::Combine(stage), op, outer, depth, column });
+        self.open.push(Open { owner: Owner::Combine(stage), op, outer, margin });
         Ok(())
     }
 
