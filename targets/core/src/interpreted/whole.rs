@@ -20,6 +20,9 @@ use crate::{ALIGNMENT, Buffer, Kernel};
 /// The function that a program starts at.
 const MAIN: &str = "main";
 
+/// Bytes of the block that a program is run with first: for the data that it gives, and nothing else.
+const FIRST_BLOCK: usize = 1 << 16;
+
 /// What callers see of the program of `module`; `None` where it is none.
 pub(super) fn kernel(module: &Module) -> Option<Kernel> {
     let (params, results) = types(module)?;
@@ -33,7 +36,7 @@ pub(super) fn kernel(module: &Module) -> Option<Kernel> {
     params.push(Type::tensor([4], ir_core::DType::INT64));
     let names = (0..params.len()).map(|index| format!("p{index}")).collect();
     let (name, symbol) = (MAIN.to_string(), MAIN.to_string());
-    Some(Kernel { name, symbol, names, params, outputs, workspace: 0 })
+    Some(Kernel { name, symbol, names, params, outputs, workspace: FIRST_BLOCK })
 }
 
 /// What the program of `module` takes and gives.
