@@ -41,6 +41,33 @@ use data::Data;
 /// }
 /// def @main(%i: int32) -> int32 { @count(%i) }
 /// ```
+/// becomes
+/// ```relay
+/// prog.func @main(%i: int32) -> int32 {
+///   tail @count(%i)
+/// }
+///
+/// prog.func @count(%i: int32) -> int32 {
+///   %0: bool = kernel @less(%i)
+///   %1: int32 = if %0 {
+///     %2: int32 = kernel @add(%i)
+///     tail @count(%2)
+///   } else {
+///     yield %i
+///   }
+///   yield %1
+/// }
+///
+/// te.func @less(%i: int32) -> bool {
+///   less[] = %i[] < 10i32
+///   return less
+/// }
+///
+/// te.func @add(%i: int32) -> int32 {
+///   add[] = %i[] + 1i32
+///   return add
+/// }
+/// ```
 #[derive(Pass)]
 #[pass(name = "lower-prog", module)]
 pub struct LowerProg {}

@@ -155,11 +155,8 @@ pub fn to_tensor_expressions() -> Pipeline {
 /// [`compile`], with functions that are values made data, and from kernels to tensor expressions.
 pub fn lower(options: &Compile) -> Pipeline {
     // Functions that are known where they are called are inlined before they become data.
-    let first_order = [
-        Step::of::<Specialize>(),
-        Step::of::<Defunctionalize>(),
-        Step::of::<Inline>().flag("all"),
-    ];
+    let first_order =
+        [Step::of::<Specialize>(), Step::of::<Defunctionalize>(), Step::of::<Inline>().flag("all")];
     inlined()
         .then(first_order)
         .then(behind_inlining(options.lanes))

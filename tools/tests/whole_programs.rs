@@ -107,6 +107,6 @@ fn random_programs_agree() {
             }
         }
     }
-    println!("{agree} of {cases} programs agree; not compiled: {refused:#?}");
+    eprintln!("{agree} of {cases} programs agree; not compiled: {refused:#?}");
     assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
 }
