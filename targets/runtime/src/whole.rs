@@ -33,7 +33,7 @@ pub(crate) struct Whole {
 impl Whole {
     /// For the program of `module`, which needs `block` bytes at least.
     pub(crate) fn new(module: &Module, block: usize) -> Whole {
-        let own = block.next_multiple_of(ALIGNMENT);
+        let own = block.max(1).next_multiple_of(ALIGNMENT);
         let (taken, given, block) = (Vec::new(), 0..0, Buffer::zeroed(own));
         Whole { own, taken, given, sites: prog::sites::of(module), block }
     }
