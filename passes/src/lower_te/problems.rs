@@ -63,8 +63,11 @@ impl Problems {
 
     /// Whether no problem asks for more than a list of kernels.
     pub(crate) fn are_of_kernels(&self) -> bool {
-        let is_form = |problem: &Problem| {
-            matches!(problem, Problem::Form(_) | Problem::FunctionValue | Problem::Call(_))
+        let is_form = |problem: &Problem| match problem {
+            Problem::Form(_) | Problem::FunctionValue | Problem::Call(_) => true,
+            // Data, or a cell.
+            Problem::Type(ty) => tensor_types(*ty).is_none(),
+            _ => false,
         };
         !self.found.keys().any(is_form)
     }
