@@ -90,6 +90,7 @@ pub(super) fn write(
     let numbers = constants.keys().enumerate().map(|(number, key)| (*key, number)).collect();
     let kinds = Kinds::of(module)?;
     let cx = Context { module, prefix, kernels: written, kinds, sites, constants: numbers };
+    refuse_unwritten(&cx)?;
     let groups = groups::of(module);
     let functions: Vec<Symbol> = prog::sites::functions(module).map(|(name, _)| name).collect();
     let numbers = functions.iter().enumerate().map(|(number, name)| (*name, number));
@@ -111,6 +112,23 @@ pub(super) fn write(
     callees.sort_unstable_by_key(|name| module.items.get_index_of(name));
     callees.dedup();
     Ok(Text { text, kernel, callees })
+}
+
+/// Errors for the calls of kernels that are declared only, which nobody can write.
+fn refuse_unwritten(cx: &Context<'_>) -> Result<(), Diagnostics> {
+    let mut errors = Diagnostics::new();
+    for (name, body) in prog::sites::functions(cx.module) {
+        let base = cx.module.get(name).and_then(|item| item.signature.span);
+        for op in body.walk() {
+            let Some(kernel) = body.view::<prog::Kernel>(op) else { continue };
+            if (cx.kernels)(kernel.function).is_none() {
+                let message = format!("`@{name}` calls `@{}`, which has no body", kernel.function);
+                let error = Diagnostic::error("E0902", message).at(body.loc(op).span(base));
+                errors.push(error.help("give the kernel a body"));
+            }
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// Bytes of the block that a program is run with first, besides those of its kernels.
