@@ -23,12 +23,10 @@ CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=$PWD/tools/fuzz/instrumented \
 tool=${CARGO_TARGET_DIR:-target}/debug/relay-fuzz
 fuzzer=$tool-coverage
 
-# Interned data is never freed, so that in a long run each of many short processes goes over a part.
-fork=()
-[ "$seconds" -le 300 ] || fork=(-fork=1)
-
 fuzz() {
-  local target=$1 log=$folder/$1.log status=0
+  local target=$1 log=$folder/$1.log status=0 fork=()
+  # Interned data is never freed, so that in a long run each of many short processes goes over a part.
+  [ "$seconds" -le 300 ] || fork=(-fork=1)
   mkdir -p "$folder/corpus/$target"
   "$tool" dictionary "$target" >"$folder/$target.dict"
   FUZZ_TARGET=$target "$fuzzer" "${fork[@]}" -max_total_time="$seconds" -print_final_stats=1 \
@@ -45,20 +43,8 @@ fuzz() {
   return $status
 }
 
-targets=("$@")
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <("$tool" list | cut -d' ' -f1)
-status=0
-running=0
-for target in "${targets[@]}"; do
-  if [ "$running" -ge "${FUZZ_JOBS:-2}" ]; then
-    wait -n || status=1
-    running=$((running - 1))
-  fi
-  fuzz "$target" &
-  running=$((running + 1))
-done
-while [ "$running" -gt 0 ]; do
-  wait -n || status=1
-  running=$((running - 1))
-done
-exit "$status"
+[ $# -gt 0 ] || set -- $("$tool" list | cut -d' ' -f1)
+# Not `wait -n`, which loses one of two processes that end at the same moment.
+export folder tool fuzzer seconds
+export -f fuzz
+printf '%s\n' "$@" | xargs -P "${FUZZ_JOBS:-2}" -I TARGET bash -euo pipefail -c 'fuzz TARGET'
