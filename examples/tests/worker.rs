@@ -5,8 +5,6 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use relay::arrays;
-
 #[test]
 fn a_worker_runs_a_model_as_often_as_it_is_told() {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lit-tests/onnx/Inputs");

@@ -9,11 +9,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use arrays::{Arrays, load, save};
 use indexmap::IndexMap;
 use ir_core::{Module, Random, Registry, Symbol, TensorData};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use relay::arrays::{Arrays, load, save};
 use runtime::{BuildOptions, Program, bind};
 
 /// Set in the processes that compile: where the arrays are, or nothing for the text alone.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use arrays::Arrays;
 use ir_core::{DType, TensorData};
-use relay::arrays::{self, Arrays};
 
 /// Extents and numbers of an operand, of type `int32`.
 type Operand<'a> = (&'a [i64], &'a [i64]);

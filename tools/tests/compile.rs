@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use arrays::Arrays;
 use ir_core::{DType, Module, Registry, Spread, TensorData, verify};
-use relay::arrays::{self, Arrays};
 use runtime::BuildOptions;
 use target_core::Targets;
 use target_core::package::{Input, Model};

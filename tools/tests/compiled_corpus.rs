@@ -11,10 +11,10 @@ mod compiled;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use arrays::{Arrays, load};
 use compiled::{Case, case, case_of, compiler, run, target};
 use ir_core::pipeline::{self, Pipeline, RunOptions};
 use ir_core::{Module, Registry, verify};
-use relay::arrays::{Arrays, load};
 use relay::define::{Define, tensor_types};
 use relay::interpreter::Value;
 use relay::language::{Call, fn_attributes, is_primitive};

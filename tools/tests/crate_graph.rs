@@ -41,8 +41,8 @@ fn graph() -> Graph {
 /// The part of the house that a crate belongs to.
 fn part(folder: &str) -> &str {
     match folder {
-        "ir-core/macros" | "ir-core/outputs" | "passes/analysis" | "targets/core"
-        | "lit-tests/runner" | "rewrites/check" | "targets/runtime" => folder,
+        "ir-core/arrays" | "ir-core/macros" | "ir-core/outputs" | "passes/analysis"
+        | "targets/core" | "lit-tests/runner" | "rewrites/check" | "targets/runtime" => folder,
         "dialects/te"
         | "dialects/prog"
         | "dialects/relay"
@@ -62,6 +62,7 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
         &["ir-core/macros", "ir-core/outputs"],
         "the core knows no dialect, so that every dialect can stand on it",
     ),
+    ("ir-core/arrays", &["ir-core"], "files of tensors are read alike by what knows no language"),
     ("te", &["ir-core"], "tensor expressions serve more than one front end"),
     ("prog", &["te", "ir-core"], "whole programs are made of kernels, and know no language"),
     ("relay", &["te", "ir-core"], "the language knows no operator, so that one can change alone"),
@@ -92,7 +93,17 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "targets/runtime",
-        &["passes", "targets", "targets/core", "relay-operators", "relay", "prog", "te", "ir-core"],
+        &[
+            "passes",
+            "targets",
+            "targets/core",
+            "relay-operators",
+            "relay",
+            "prog",
+            "te",
+            "ir-core/arrays",
+            "ir-core",
+        ],
         "programs are compiled and run without a command line",
     ),
     ("frontends", &["relay", "te", "ir-core"], "importers make programs, by names of operators"),

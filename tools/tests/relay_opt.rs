@@ -471,20 +471,20 @@ fn a_model_runs_on_arrays() {
     expect(&ran, OK, &["out_0  Tensor[(2, 3), float32]  "], &[]);
     assert_eq!(run(&["--fill", "7"]).out, ran.out, "the seed decides");
     assert_ne!(run(&["--fill", "8"]).out, ran.out);
-    let written = relay::arrays::load(&folder.join("out.npz")).unwrap();
+    let written = arrays::load(&folder.join("out.npz")).unwrap();
     assert_eq!(written["out_0"].shape(), [2, 3]);
     // An array by its name, with a prefix, of another shape, and of no parameter.
-    let mut arrays = relay::arrays::Arrays::default();
+    let mut arrays = arrays::Arrays::default();
     arrays.insert("x".to_string(), written["out_0"].clone());
-    relay::arrays::save(&folder.join("x.npz"), &arrays).unwrap();
+    arrays::save(&folder.join("x.npz"), &arrays).unwrap();
     expect(&run(&["--inputs", "x.npz"]), OK, &["out_0"], &[]);
     expect(&run(&["--params", "x.npz"]), OK, &["out_0"], &[]);
     let ran = run(&["--inputs", "x.npz", "--function", "other"]);
     expect(&ran, DIAGNOSTICS, &[], &["E0732", "array `x` does not fit its parameter"]);
     let renamed = |name: &str, file: &str| {
-        let mut arrays = relay::arrays::Arrays::default();
+        let mut arrays = arrays::Arrays::default();
         arrays.insert(name.to_string(), written["out_0"].clone());
-        relay::arrays::save(&folder.join(file), &arrays).unwrap();
+        arrays::save(&folder.join(file), &arrays).unwrap();
     };
     renamed("in_x", "in.safetensors");
     let ran = run(&["--inputs", "in.safetensors"]);

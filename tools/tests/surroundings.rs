@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use arrays::{Arrays, save};
 use ir_core::{DType, Random};
-use relay::arrays::{Arrays, save};
 
 const MODEL: &str = r#"
 #[version = "0.0.5"]

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use arrays::{Arrays, load};
 use ir_core::{Module, Registry, TensorData};
-use relay::arrays::{Arrays, load};
 use relay::interpreter::{Interpreter, Value, approx_equal, flatten};
 
 fn read(path: &Path, registry: &Registry) -> Result<Module, String> {

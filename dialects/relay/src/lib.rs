@@ -29,7 +29,6 @@
 //! assert_eq!(value.to_string(), "(True, 1)");
 //! ```
 
-pub mod arrays;
 pub mod builder;
 pub mod define;
 pub mod inference;

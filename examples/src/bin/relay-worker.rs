@@ -14,7 +14,6 @@ use std::time::Instant;
 use cpu_time::ProcessTime;
 use ir_core::files::OutputFile;
 use ir_core::{Diagnostics, Registry, TensorData};
-use relay::arrays;
 use runtime::{BuildOptions, Program};
 use serde_json::json;
 use target_core::targets;

@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
+use arrays::Arrays;
 use indexmap::IndexMap;
 use ir_core::diagnostics::did_you_mean;
 use ir_core::{
     Diagnostic, Diagnostics, Item, Module, Registry, Signatures, Span, Spread, Type, TypeData,
 };
-use relay::arrays::{self, Arrays};
 use relay::interpreter::{Value, check_type, random_value, spreads};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 

@@ -7,7 +7,6 @@ use clap::{ArgAction, Args};
 use ir_core::{
     Diagnostic, Diagnostics, Module, Random, Registry, SourceMap, Spread, TensorData, Type,
 };
-use relay::arrays;
 use runtime::peak::{self, Peak};
 use runtime::profile::Profile;
 use runtime::{BuildTimes, MAIN, Parameter, Parameters, Program, memory};

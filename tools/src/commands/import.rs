@@ -7,7 +7,6 @@ use clap::Args;
 use ir_core::files::OutputFile;
 use ir_core::{Diagnostic, Diagnostics, Module, Registry};
 use onnx_frontend::{Import, Options};
-use relay::arrays;
 
 use crate::driver::language::{Form, infer, verify};
 use crate::driver::model::ELIDED_OVER;

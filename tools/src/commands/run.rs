@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use arrays::Arrays;
 use clap::Args;
 use ir_core::diagnostics::did_you_mean_with;
 use ir_core::{Diagnostic, Diagnostics, Item, Module, Registry, Scalar, TensorData};
-use relay::arrays::{self, Arrays};
 use relay::interpreter::Value;
 use relay::language::{FUNC, output_names};
 use runtime::arguments::{Given, MISSING};

@@ -122,6 +122,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all.extend(ir_core::diagnostics::codes::CODES);
     all.extend(ir_core::text::module::codes::CODES);
     all.extend(ir_core::pipeline::codes::CODES);
+    all.extend(arrays::CODES);
     all.extend(te::schedule::codes::CODES);
     all.extend(te::text::codes::CODES);
     all.extend(prog::codes::CODES);

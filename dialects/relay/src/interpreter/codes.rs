@@ -1,4 +1,4 @@
-//! The diagnostic codes of the interpreter and of files of arrays.
+//! The diagnostic codes of the interpreter.
 
 /// Code, title and explanation of every diagnostic of this module.
 pub const CODES: &[(&str, &str, &str)] = &[
@@ -11,8 +11,4 @@ pub const CODES: &[(&str, &str, &str)] = &[
     ("E0507", "stack limit reached", "The pending calls take more memory than is allowed."),
     ("E0508", "unknown name", "No function with a body, or no constructor, has this name."),
     ("E0509", "wrong number of arguments", "A function or constructor takes exactly its own."),
-    ("E0520", "file error", "A file of arrays cannot be opened, read or written."),
-    ("E0521", "unknown kind of file", "Arrays are in `.npz`, `.npy` and `.safetensors` files."),
-    ("E0522", "damaged file of arrays", "The content is not what the format or its sizes say."),
-    ("E0523", "arrays cannot be written", "The format lacks an element type or holds one array."),
 ];

@@ -2,12 +2,27 @@
 //!
 //! What is written depends on the arrays alone: entries keep their order (`.safetensors` files
 //! sort them), and archive times are fixed.
+//!
+//! ```
+//! use arrays::{Arrays, load, save};
+//! use ir_core::{DType, TensorData};
+//!
+//! let path = std::env::temp_dir().join(format!("arrays-{}.npz", std::process::id()));
+//! let mut written = Arrays::default();
+//! let bias = TensorData::from_f64(DType::FLOAT32, &[2], &[0.5, 1.5]).expect("two elements");
+//! written.insert("bias".to_owned(), bias);
+//! save(&path, &written)?;
+//! assert_eq!(load(&path)?, written);
+//! # std::fs::remove_file(path).unwrap();
+//! # Ok::<(), ir_core::Diagnostics>(())
+//! ```
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Cursor, Read, Seek, Write};
 use std::path::Path;
 
 use indexmap::IndexMap;
+use ir_core::diagnostics::codes::Code;
 use ir_core::files;
 use ir_core::tensor::tensor_bytes;
 use ir_core::{DType, DTypeKind, Diagnostic, Diagnostics, TensorData, Type, memory};
@@ -19,6 +34,30 @@ use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
 /// Arrays by name, in the order of the file.
 pub type Arrays = IndexMap<String, TensorData, FxBuildHasher>;
+
+/// Code, title and explanation of every diagnostic of this crate.
+pub const CODES: &[Code] = &[
+    Code {
+        code: "E0520",
+        title: "file error",
+        explanation: "A file of arrays cannot be opened, read or written.",
+    },
+    Code {
+        code: "E0521",
+        title: "unknown kind of file",
+        explanation: "Arrays are in `.npz`, `.npy` and `.safetensors` files.",
+    },
+    Code {
+        code: "E0522",
+        title: "damaged file of arrays",
+        explanation: "The content is not what the format or its sizes say.",
+    },
+    Code {
+        code: "E0523",
+        title: "arrays cannot be written",
+        explanation: "The format lacks an element type or holds one array.",
+    },
+];
 
 /// The formats, by file extension.
 const EXTENSIONS: &str = "`.npz`, `.npy` or `.safetensors`";
