@@ -3,6 +3,11 @@
 //! A [`Reader`] walks the fields of one message and never looks past its end. Nested messages are
 //! not entered until someone asks for them, so reading needs no recursion, and what is skipped
 //! costs nothing.
+//!
+//! Not a general protobuf library: those decode into owned messages, so that a file of 2 GB of
+//! weights is in memory twice; they forget where in the file a field stood, which every error of
+//! the importer says; and they recurse into nested messages, so that they refuse subgraphs deeper
+//! than a fixed limit.
 
 use std::fmt;
 use std::ops::Range;
