@@ -307,15 +307,9 @@ fn every_page_is_in_the_summary() {
 fn used_codes() -> BTreeSet<String> {
     let pattern = regex::Regex::new("\"([EW][0-9]{4})\"").expect("the pattern is right");
     let mut codes = BTreeSet::new();
-    for part in [
-        "ir-core/src",
-        "dialects",
-        "frontends",
-        "passes/src",
-        "rewrites/src",
-        "targets",
-        "tools/src",
-    ] {
+    for part in
+        ["ir-core", "dialects", "frontends", "passes/src", "rewrites/src", "targets", "tools/src"]
+    {
         for path in files(&root().join(part), "rs") {
             let text = read(&path);
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
