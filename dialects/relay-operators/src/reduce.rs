@@ -125,12 +125,13 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// `Σ data`; floats accumulate in `f64`, integers wrap.
+    /// `Σ data`; integers wrap. Floats accumulate in `f64`; in compiled programs in their own type,
+    /// or in `float32` where that is wider.
     Sum "relay.sum" sum, define_reduction(Sum);
-    /// `Π data`; floats accumulate in `f64`, integers wrap.
+    /// `Π data`; accumulated as in `sum`.
     Prod "relay.prod" product, define_reduction(Product);
-    /// `Σ data / n`; floats accumulate in `f64`. The sum of integers wraps at 64 bits, the quotient
-    /// truncates toward zero, and their mean over no elements is an error.
+    /// `Σ data / n`; floats accumulate as in `sum`. The sum of integers wraps at 64 bits, the
+    /// quotient truncates toward zero, and their mean over no elements is an error.
     Mean "relay.mean" mean, define_mean(Sum);
     /// The greatest element; NaN where there is one. An error over no elements.
     Max "relay.max" maximum, define_extreme(Max);
@@ -403,7 +404,7 @@ positions! {
     ArgMin "relay.argmin" Ordering::Less, ArgMin;
 }
 
-/// `Σ (data - mean)² / n`, or `/ (n - 1)` with `unbiased`; accumulated in `f64`.
+/// `Σ (data - mean)² / n`, or `/ (n - 1)` with `unbiased`; accumulated as in `sum`.
 ///
 /// Relay operator level 4.
 #[derive(Op, Clone, Debug)]
@@ -475,7 +476,7 @@ fn define_variance(cx: &mut DefineCx<'_>) -> Defined {
 }
 
 /// `data` summed over the axes along which `collapse_type` would have to be broadcast: the reverse
-/// of broadcasting. Floats accumulate in `f64`, integers wrap.
+/// of broadcasting. Accumulated as in `sum`.
 ///
 /// Relay operator level 10.
 #[derive(Op, Clone, Debug)]
@@ -500,8 +501,8 @@ pub struct CollapseSumLike<V = ValueId> {
     pub collapse_type: V,
 }
 
-/// `data` summed to a shape that broadcasts to its own: the reverse of broadcasting. Floats
-/// accumulate in `f64`, integers wrap.
+/// `data` summed to a shape that broadcasts to its own: the reverse of broadcasting.
+/// Accumulated as in `sum`.
 ///
 /// Relay operator level 4.
 #[derive(Op, Clone, Debug)]

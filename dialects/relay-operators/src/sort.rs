@@ -682,9 +682,9 @@ macro_rules! scans {
 }
 
 scans! {
-    /// The sum of an element and all before it; floats accumulate in `f64`, integers wrap.
+    /// The sum of an element and all before it, accumulated as in `sum`.
     CumSum "relay.cumsum" Sum from 0, i64::wrapping_add, |a, b| a + b;
-    /// The product of an element and all before it; floats accumulate in `f64`, integers wrap.
+    /// The product of an element and all before it, accumulated as in `sum`.
     CumProd "relay.cumprod" Product from 1, i64::wrapping_mul, |a, b| a * b;
 }
 
