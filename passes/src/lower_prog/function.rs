@@ -8,7 +8,7 @@ use relay::language::{
     Call, Constant, Construct, Constructor, Fn, Global, If, Match, Operator, RefCreate, RefRead,
     RefWrite, Tuple, TupleGet, fn_attributes, is_primitive, operator, yielded,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Lowering;
 use super::matches::{Clauses, Leaf};
@@ -43,14 +43,23 @@ pub(super) struct Writer<'w, 'a> {
     pub(super) new: Body,
     /// What each value became.
     values: FxHashMap<ValueId, Vec<ValueId>>,
+    /// Values that have no form here, which is reported where they come from.
+    formless: FxHashSet<ValueId>,
     pending: Vec<Work>,
     callees: Vec<Symbol>,
 }
 
 impl<'w, 'a> Writer<'w, 'a> {
     pub(super) fn new(lowering: &'w mut Lowering<'a>, body: &'w Body) -> Writer<'w, 'a> {
-        let (values, pending, callees) = (FxHashMap::default(), Vec::new(), Vec::new());
-        Writer { lowering, body, new: Body::new(), values, pending, callees }
+        Writer {
+            lowering,
+            body,
+            new: Body::new(),
+            values: FxHashMap::default(),
+            formless: FxHashSet::default(),
+            pending: Vec::new(),
+            callees: Vec::new(),
+        }
     }
 
     /// Adds the parameters; their types, or none where there are problems.
@@ -105,6 +114,10 @@ impl<'w, 'a> Writer<'w, 'a> {
         let mut next = next;
         while let Some(op) = next {
             next = self.body.next_op(op);
+            if self.body.operands(op).any(|operand| self.formless.contains(&operand)) {
+                self.stand_in(op, to);
+                continue;
+            }
             match self.operation(op, to) {
                 Ok(None) => {}
                 // The rest comes behind the block that takes the operation's place.
@@ -170,7 +183,10 @@ impl<'w, 'a> Writer<'w, 'a> {
     /// Gives `op`, which could not be lowered, values of its types, for those that use it.
     fn stand_in(&mut self, op: OpId, to: BlockId) {
         for result in self.body.results(op) {
-            let types = self.lowering.flat(self.body.ty(result)).unwrap_or_default();
+            let types = self.lowering.flat(self.body.ty(result)).unwrap_or_else(|_| {
+                self.formless.insert(result);
+                vec![]
+            });
             let parts = OpParts::new("prog.call", &[], &types);
             let call = self.insert(to, parts);
             let values = self.new.results(call).collect();
