@@ -1,5 +1,7 @@
 //! From graphs to bodies: names, constants, control flow, and the operations in between.
 
+mod recursion;
+
 use bytes::Bytes;
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Diagnostic, Diagnostics, Dim, Effects,
@@ -16,6 +18,8 @@ use crate::proto::{Extent, Graph, Node, Tensor, ValueInfo, ValueType};
 use crate::tensors::{Files, element_type};
 use crate::wire::WireError;
 use crate::{Import, Options, Weights};
+
+pub(crate) use recursion::Recursion;
 
 /// Results of at most this many elements are computed while a model is imported: shapes and what
 /// they are made from.

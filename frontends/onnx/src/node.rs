@@ -1,8 +1,8 @@
 //! What the conversion of an operator looks at and makes: one node, its operands and attributes.
 
-use ir_core::{AttrDict, AttrValue, DType, Dim, Scalar, TensorData, TensorType};
+use ir_core::{AttrDict, AttrValue, DType, Dim, OpId, Scalar, TensorData, TensorType, Type};
 
-use crate::importer::{Element, Fault, Importer, Value};
+use crate::importer::{Element, Fault, Importer, Recursion, Value};
 use crate::proto::{Attribute, AttributeValue, Graph, Node};
 use crate::tensors::{scalar, vector};
 
@@ -485,6 +485,11 @@ impl<'c, 'a> Cx<'c, 'a> {
         }
     }
 
+    /// The type of `value`.
+    pub(crate) fn ty_of(&self, value: &Value) -> Type {
+        self.importer.ty(value)
+    }
+
     /// The shape of `value` as a vector of `int64`, elements known as far as possible.
     pub(crate) fn shape_of(&mut self, value: &Value) -> Result<Value, Fault> {
         let ty = self.ty(value)?;
@@ -516,6 +521,52 @@ impl<'c, 'a> Cx<'c, 'a> {
         graphs: [&Graph<'a>; 2],
     ) -> Result<Vec<Value>, Fault> {
         self.importer.branch(condition, graphs)
+    }
+
+    // ---- recursive functions ---------------------------------------------------------------
+
+    /// Begins a function of a state of these types.
+    pub(crate) fn begin_recursion(&mut self, types: &[Type]) -> Recursion {
+        self.importer.begin_recursion(types)
+    }
+
+    /// Goes on in it where `condition` holds.
+    pub(crate) fn begin_step(&mut self, recursion: &mut Recursion, condition: &Value) {
+        self.importer.begin_step(recursion, condition);
+    }
+
+    /// Types that hold its state and `next`, where its own do not.
+    pub(crate) fn wider(
+        &self,
+        recursion: &Recursion,
+        next: &[Value],
+    ) -> Result<Option<Vec<Type>>, Fault> {
+        self.importer.wider(recursion, next)
+    }
+
+    /// Ends it, and gives the last state of those that begin with `first`.
+    pub(crate) fn end_recursion(
+        &mut self,
+        recursion: Recursion,
+        first: &[Value],
+        next: &[Value],
+    ) -> Vec<Value> {
+        self.importer.end_recursion(recursion, first, next)
+    }
+
+    /// Takes it back.
+    pub(crate) fn abandon_recursion(&mut self, recursion: Recursion) {
+        self.importer.abandon_recursion(recursion);
+    }
+
+    /// The place where operations go.
+    pub(crate) fn mark(&self) -> Option<OpId> {
+        self.importer.mark()
+    }
+
+    /// Takes back all operations since `mark`.
+    pub(crate) fn roll_back(&mut self, mark: Option<OpId>) {
+        self.importer.roll_back(mark);
     }
 }
 

@@ -8,6 +8,7 @@ mod arithmetic;
 mod control;
 mod convolution;
 mod index;
+mod iteration;
 mod linear;
 mod normalization;
 mod pooling;
@@ -73,7 +74,8 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Images", operators: resize::OPERATORS },
     Family { title: "Recurrent networks", operators: recurrent::OPERATORS },
     Family { title: "Quantization", operators: quantization::OPERATORS },
-    Family { title: "Constants and control flow", operators: control::OPERATORS },
+    Family { title: "Constants and branches", operators: control::OPERATORS },
+    Family { title: "Iteration", operators: iteration::OPERATORS },
 ];
 
 /// An entry with one result.

@@ -174,6 +174,72 @@ fn a_loop_is_unrolled() {
     "#);
 }
 
+/// A loop that doubles `a`, and collects squares, for `trips` iterations or while the sum is small.
+fn doubling(has_condition: bool, trips: Option<i64>) -> Bytes {
+    let go = match has_condition {
+        true => node("Less", &["r", "limit"], &["again"]),
+        false => node("Identity", &["go"], &["again"]),
+    };
+    let body = graph(
+        vec![
+            node("Add", &["a", "a"], &["b"]),
+            node("Mul", &["b", "b"], &["s"]),
+            node("ReduceMax", &["b"], &["r"]).with("keepdims", Attribute::Int(0)),
+            go,
+        ],
+        vec![value("i", INT64, &[]), value("go", BOOL, &[]), value("a", FLOAT, &["2"])],
+        &["again", "b", "s"],
+        vec![],
+    );
+    let nodes =
+        vec![node("Loop", &["n", "", "x"], &["y", "all"]).with("body", Attribute::Graph(body))];
+    let mut inputs = vec![value("x", FLOAT, &["2"])];
+    let mut constants = vec![floats("limit", &[], &[100.0])];
+    match trips {
+        Some(trips) => constants.push(tensor("n", INT64, &[], &trips.to_le_bytes())),
+        None => inputs.push(value("n", INT64, &[])),
+    }
+    model(17, graph(nodes, inputs, &["y", "all"], constants))
+}
+
+#[test]
+fn a_loop_of_many_iterations_is_a_recursive_function() {
+    insta::assert_snapshot!(text(import(&doubling(false, Some(5000))).unwrap().module));
+}
+
+#[test]
+fn a_loop_with_a_computed_condition_keeps_the_rows_that_it_made() {
+    insta::assert_snapshot!(text(import(&doubling(true, Some(8))).unwrap().module));
+}
+
+#[test]
+fn a_loop_of_any_number_of_iterations_appends() {
+    insta::assert_snapshot!(text(import(&doubling(false, None)).unwrap().module));
+}
+
+#[test]
+fn a_scan_takes_apart_and_collects() {
+    let body = graph(
+        vec![node("Add", &["s", "t"], &["u"]), node("Neg", &["u"], &["v"])],
+        vec![value("s", FLOAT, &["2"]), value("t", FLOAT, &["2"])],
+        &["u", "v"],
+        vec![],
+    );
+    let scan = node("Scan", &["s0", "x"], &["last", "all"])
+        .with("body", Attribute::Graph(body))
+        .with("num_scan_inputs", Attribute::Int(1))
+        .with("scan_input_axes", Attribute::Ints(vec![1]))
+        .with("scan_input_directions", Attribute::Ints(vec![1]))
+        .with("scan_output_axes", Attribute::Ints(vec![-1]))
+        .with("scan_output_directions", Attribute::Ints(vec![1]));
+    let module = |extent: &str| {
+        let inputs = vec![value("s0", FLOAT, &["2"]), value("x", FLOAT, &["2", extent])];
+        import(&model(17, graph(vec![scan.clone()], inputs, &["last", "all"], vec![]))).unwrap()
+    };
+    insta::assert_snapshot!(text(module("2").module));
+    insta::assert_snapshot!(text(module("2000").module));
+}
+
 #[test]
 fn large_constants_become_parameters_where_asked_for() {
     let nodes = vec![node("Add", &["x", "w"], &["h"]), node("Mul", &["h", "s"], &["y"])];

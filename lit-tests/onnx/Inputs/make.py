@@ -76,6 +76,33 @@ save("branch",
       node("If", ["positive"], ["y"], name="if", then_branch=branch("Add", "a"), else_branch=branch("Mul", "b"))],
      [("x", T.FLOAT, [2])], [("y", T.FLOAT, [2])], [("zero", np.float32(0))])
 
+# Heron's iteration, until it is near enough, and at most 50 times; then how often.
+def body(name, nodes, inputs, outputs):
+    values = [[h.make_tensor_value_info(n, t, s) for n, t, s in values] for values in (inputs, outputs)]
+    return h.make_graph(nodes, name, *values)
+
+
+save("root",
+     [node("Loop", ["most", "", "one", "zero"], ["root", "count", "guesses"], name="loop", body=body(
+         "heron",
+         [node("Div", ["x", "r"], ["q"]), node("Add", ["q", "r"], ["s"]), node("Mul", ["s", "half"], ["next"]),
+          node("Add", ["n", "step"], ["m"]), node("Sub", ["next", "r"], ["d"]), node("Abs", ["d"], ["e"]),
+          node("Greater", ["e", "near"], ["far"])],
+         [("i", T.INT64, []), ("go", T.BOOL, []), ("r", T.FLOAT, []), ("n", T.INT64, [])],
+         [("far", T.BOOL, []), ("next", T.FLOAT, []), ("m", T.INT64, []), ("next", T.FLOAT, [])]))],
+     [("x", T.FLOAT, [])], [("root", T.FLOAT, []), ("count", T.INT64, []), ("guesses", T.FLOAT, ["n"])],
+     [("most", np.int64(50)), ("one", np.float32(1)), ("zero", np.int64(0)), ("half", np.float32(0.5)),
+      ("step", np.int64(1)), ("near", np.float32(1e-3))])
+
+# A filter over 1500 samples, from the last one to the first.
+save("filter",
+     [node("Scan", ["zero", "x"], ["last", "y"], name="scan", num_scan_inputs=1, scan_input_axes=[1],
+           scan_input_directions=[1], scan_output_axes=[1], scan_output_directions=[1], body=body(
+         "step", [node("Mul", ["s", "decay"], ["t"]), node("Add", ["t", "u"], ["v"]), node("Neg", ["v"], ["w"])],
+         [("s", T.FLOAT, [2]), ("u", T.FLOAT, [2])], [("v", T.FLOAT, [2]), ("w", T.FLOAT, [2])]))],
+     [("x", T.FLOAT, [2, 1500])], [("last", T.FLOAT, [2]), ("y", T.FLOAT, [2, 1500])],
+     [("zero", np.zeros(2, np.float32)), ("decay", np.float32(0.5))])
+
 # Operators that cannot be imported.
 save("unsupported",
      [node("Relu", ["x"], ["a"]), node("Det", ["a"], ["b"], name="first"), node("Det", ["a"], ["c"], name="second"),
@@ -90,5 +117,6 @@ save("old", [node("Relu", ["x"], ["y"])], [("x", T.FLOAT, [2])], [("y", T.FLOAT,
 for name, parameter, values in [
         ("mlp", "x", np.arange(16).reshape(2, 8) / 8 - 1), ("cnn", "image", (np.arange(192) % 5).reshape(1, 3, 8, 8) / 4),
         ("lstm", "x", (np.arange(12) / 6 - 1).reshape(3, 1, 4)), ("branch", "x", [1, 2]), ("branch-else", "x", [-1, -2]),
-        ("quantize", "x", [0.25, 0.75, 1.25, -1.25, 63, -70])]:
+        ("quantize", "x", [0.25, 0.75, 1.25, -1.25, 63, -70]), ("root", "x", 2),
+        ("filter", "x", (np.arange(3000) % 4).reshape(2, 1500))]:
     np.savez(f"{name}.npz", **{parameter: np.array(values, np.float32)})

@@ -1,4 +1,4 @@
-//! Constants, ranges, branches and loops.
+//! Constants, ranges and branches.
 
 use ir_core::{DType, Scalar, TensorData};
 
@@ -67,12 +67,6 @@ pub(super) const OPERATORS: &[Operator] = &[
             }
         }
     }),
-    many(
-        "Loop",
-        "its iterations one after the other; a constant number of at most 1000, without an \
-        early end",
-        unrolled,
-    ),
     one("Range", "a constant, or `arange`", |cx| {
         let (start, limit, delta) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
         let dtype = cx.dtype(&start)?;
@@ -102,64 +96,4 @@ fn constant(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
         return Err("expected a value of numbers".into());
     };
     Ok(Value::Constant(tensor))
-}
-
-/// Loops of more iterations are not unrolled.
-const MAX_ITERATIONS: i64 = 1000;
-
-/// A loop as its iterations. The body takes the number of the iteration, a condition, and what the
-/// iterations hand on; it returns the condition, what is handed on, and values that are collected.
-fn unrolled(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
-    let body = cx.graph("body")?;
-    let trips = match cx.optional(0) {
-        Some(trips) => number(cx, &trips),
-        None => None,
-    };
-    let Some(trips) = trips.filter(|trips| (0.0..=MAX_ITERATIONS as f64).contains(trips)) else {
-        let message = format!("expected a constant number of at most {MAX_ITERATIONS} iterations");
-        return Err(message.into());
-    };
-    let goes_on = |cx: &Cx<'_, '_>, condition: &Option<Value>| match condition {
-        None => Ok(true),
-        Some(condition) => match number(cx, condition) {
-            Some(condition) => Ok(condition != 0.0),
-            None => Err(Fault::from("expected a condition that is constant")),
-        },
-    };
-    let mut condition = cx.optional(1);
-    let mut carried =
-        (2..cx.input_count()).map(|index| cx.input(index)).collect::<Result<Vec<_>, _>>()?;
-    let count = carried.len();
-    if body.outputs.len() < 1 + count {
-        let (expected, found) = (1 + count, body.outputs.len());
-        return Err(
-            format!("expected a body with at least {expected} results, found {found}").into()
-        );
-    }
-    let mut collected: Vec<Vec<Value>> = vec![Vec::new(); body.outputs.len() - 1 - count];
-    let always = Value::Constant(TensorData::scalar(DType::BOOL, Scalar::Int(1)));
-    for trip in 0..trips as i64 {
-        if !goes_on(cx, &condition)? {
-            break;
-        }
-        let mut arguments = vec![cx.int_scalar(DType::INT64, trip)];
-        arguments.push(condition.clone().unwrap_or_else(|| always.clone()));
-        arguments.append(&mut carried);
-        let results = cx.inline(&body, &arguments)?;
-        let mut results = results.into_iter();
-        condition = results.next();
-        carried = results.by_ref().take(count).collect();
-        for (list, result) in collected.iter_mut().zip(results) {
-            list.push(result);
-        }
-    }
-    for list in collected {
-        let parts =
-            list.iter().map(|part| cx.expand_dims(part, 0)).collect::<Result<Vec<_>, _>>()?;
-        if parts.is_empty() {
-            return Err("expected at least one iteration where values are collected".into());
-        }
-        carried.push(cx.concatenate(&parts, 0)?);
-    }
-    Ok(carried)
 }
