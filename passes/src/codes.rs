@@ -8,6 +8,9 @@ pub const FROM_OUTSIDE: &str = "E0611";
 /// What `lower-te` says of values of unknown extents.
 pub const OPEN: &str = "E0624";
 
+/// What `bind-extents` says of extents that do not fit.
+pub const BIND: &str = "E0625";
+
 /// The help where parameters have unknown extents, for who knows how a model names them.
 pub const OPEN_HELP: &str = "write numbers for the extents of the parameters of `@main`";
 
@@ -70,6 +73,13 @@ pub const CODES: &[Code] = &[
                       must be known before. Of a model they are set with `--dim NAME=N`. Only \
                       what others follow from is named: the parameters, or where there are none of \
                       unknown extents, the operators that make such values.",
+    },
+    Code {
+        code: BIND,
+        title: "extents that cannot be bound",
+        explanation: "`bind-extents` gives the open extents of the parameters of `@main` numbers: those \
+                      of its option, or of the inputs that the program is compiled for. The option names \
+                      something that `@main` does not have, or one shape parameter would be two numbers.",
     },
     Code {
         code: SCHEDULES,

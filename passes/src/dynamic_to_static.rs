@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ir_core::{
-    Attr, AttrData, AttrDict, Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, Module,
-    ModulePass, OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId,
-    verify,
+    Attr, AttrData, AttrDict, Body, Diagnostics, FuncMut, InsertPoint, Item, Module, ModulePass,
+    OpId, Pass, PassContext, PassResult, Symbol, TensorData, ValueId, verify,
 };
 
 use crate::emit;
+use crate::extents::{Copies, infer_again, is_open, open_values};
 use crate::fold_constant::{self, FoldConstant};
 use relay::language::{operator, short_name};
 
@@ -18,7 +18,8 @@ use relay::language::{operator, short_name};
 /// folded, `shape_of` of what has a static shape included; then operators with constant arguments
 /// are replaced, and what follows has a type with `?` only where it remains, so that a static shape may
 /// make another argument constant. Where it goes through branches and functions, types are inferred
-/// again, and all of this repeats until nothing changes.
+/// again, and functions of open extents are copied for the extents of each call that knows them. All of
+/// this repeats until nothing changes; what grows from call to call of a recursion stays open.
 ///
 /// ```relay
 /// def @main(%x: Tensor[(8, 8), float32]) {
@@ -72,13 +73,14 @@ const OPERATORS: &[(&str, &[(usize, &str, Form)])] = &[
 
 impl ModulePass for DynamicToStatic {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+        let mut copies = Copies::default();
         loop {
             let signatures = module.signatures();
-            let mut replaced = 0;
+            let (mut replaced, mut closed) = (0, 0);
             for (name, item) in &mut module.items {
                 let Item { signature, body: Some(body) } = item else { continue };
-                let before = dynamic_operators(body);
-                if before == 0 {
+                let (before, open) = (dynamic_operators(body), open_values(body));
+                if before == 0 && open == 0 {
                     continue;
                 }
                 let mut f = FuncMut {
@@ -92,16 +94,17 @@ impl ModulePass for DynamicToStatic {
                 fold.run_after(&mut f, cx, &mut make_static)?;
                 // Folding may have computed some of them away.
                 replaced += before - dynamic_operators(f.body);
+                closed += open.saturating_sub(open_values(f.body));
             }
-            if replaced == 0 {
+            let redirected = copies.redirect(module);
+            if replaced + closed + redirected == 0 {
                 return Ok(());
             }
             cx.count("replaced", replaced);
-            forget_dynamic_types(module);
-            let found = relay::inference::infer_module(module, cx.registry);
-            let failed = found.has_errors();
-            found.into_iter().filter(Diagnostic::is_error).for_each(|error| cx.report(error));
-            if failed {
+            cx.count("calls of copies", redirected);
+            let errors = infer_again(module, cx.registry);
+            if !errors.is_empty() {
+                errors.into_iter().for_each(|error| cx.report(error));
                 return Ok(());
             }
         }
@@ -122,9 +125,11 @@ fn is_dynamic(name: Symbol) -> bool {
 fn make_static(f: &mut FuncMut<'_>, op: OpId) -> Result<OpId, Diagnostics> {
     let name = f.body.op_name(op);
     let form = if is_dynamic(name) { static_form(f, op) } else { None };
-    if let Some((name, operands, attrs)) = form {
-        let loc = f.body.loc(op).by_pass("dynamic-to-static");
-        let value = f.build_named(InsertPoint::Before(op), loc, name, &operands, attrs)?;
+    let loc = f.body.loc(op).by_pass("dynamic-to-static");
+    if let Some((name, operands, attrs)) = form
+        // An operator that fails on its arguments is left for run time.
+        && let Ok(value) = f.build_named(InsertPoint::Before(op), loc, name, &operands, attrs)
+    {
         emit::replace(f, op, value);
         return Ok(f.body.defining_op(value).expect("an operation was built"));
     }
@@ -132,7 +137,7 @@ fn make_static(f: &mut FuncMut<'_>, op: OpId) -> Result<OpId, Diagnostics> {
         let value = f.body.result(op, 0);
         let (declared, found) = (f.body.ty(value), fold_constant::result(f, op));
         let is_known = !found.facts().has_unknown && verify::compatible(found, declared);
-        if is_dynamic_tensor(declared) && found != declared && is_known {
+        if is_open(declared) && found != declared && is_known {
             f.body.set_ty(value, found);
         }
     }
@@ -170,49 +175,6 @@ fn argument(tensor: &TensorData, form: Form) -> Option<Attr> {
         Pairs => {
             let pairs = numbers.chunks_exact(2);
             Some(Attr::of(&pairs.map(<[Attr]>::to_vec).collect::<Vec<_>>()))
-        }
-    }
-}
-
-/// Whether `ty` has a `?` and is that of a tensor, or of a tuple of them. What a reference may hold,
-/// and a function take, is said by its type alone.
-fn is_dynamic_tensor(ty: Type) -> bool {
-    let mut pending = vec![ty];
-    while let Some(ty) = pending.pop() {
-        match ty.data() {
-            TypeData::Tensor(_) => {}
-            TypeData::Tuple(fields) => pending.extend(fields),
-            _ => return false,
-        }
-    }
-    ty.facts().has_any
-}
-
-/// Makes types with a `?` unknown wherever inference finds them again: of operations, and of what
-/// functions return. What parameters take stays as it is declared.
-fn forget_dynamic_types(module: &mut Module) {
-    for item in module.items.values_mut() {
-        if let Some(function) = item.signature.ty.as_function()
-            && item.body.is_some()
-            && is_dynamic_tensor(function.result)
-        {
-            let result = Type::unknown();
-            item.signature.ty =
-                Type::new(TypeData::Function(ir_core::FunctionType { result, ..function.clone() }));
-        }
-        let Some(body) = &item.body else { continue };
-        let dynamic: Vec<ValueId> = body
-            .walk()
-            .flat_map(|op| body.results(op))
-            .filter(|value| is_dynamic_tensor(body.ty(*value)))
-            .collect();
-        if dynamic.is_empty() {
-            continue;
-        }
-        if let Some(body) = item.body_mut() {
-            for value in dynamic {
-                body.set_ty(value, Type::unknown());
-            }
         }
     }
 }

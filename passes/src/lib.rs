@@ -25,6 +25,7 @@
 use ir_core::Registry;
 
 pub mod alter_op_layout;
+pub mod bind_extents;
 pub mod by_rules;
 pub mod canonicalize;
 pub mod codes;
@@ -40,6 +41,7 @@ pub mod emit;
 pub mod eqsat;
 pub mod eta_expand;
 pub mod exec;
+pub mod extents;
 pub mod fold_constant;
 pub mod fold_explicit_padding;
 pub mod fold_scale_axis;
@@ -70,6 +72,7 @@ pub fn register(registry: &mut Registry) {
     compute::register(registry);
     registry.pass::<alter_op_layout::AlterOpLayout>();
     registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
+    registry.pass::<bind_extents::BindExtents>();
     registry.pass::<canonicalize::Canonicalize>();
     registry.pass::<math::CanonicalizeCast>();
     registry.pass::<combine_parallel::CombineParallelBatchMatmul>();

@@ -434,7 +434,7 @@ pub(super) fn type_parameters(ty: Type) -> Vec<Symbol> {
 }
 
 /// The function type `ty`, with its free parameters as its own: extents that it is for any.
-pub(super) fn closed(ty: Type) -> Type {
+pub(crate) fn closed(ty: Type) -> Type {
     let free = free_parameters(ty);
     match ty.as_function() {
         Some(function) if !free.is_empty() => Type::new(TypeData::Function(FunctionType {
@@ -478,7 +478,7 @@ fn number_function_values(functions: &mut IndexMap<Symbol, Function, FxBuildHash
 }
 
 /// Replaces parameters in all types of `body`.
-pub(super) fn substitute_body(body: &mut Body, map: &Substitution) {
+pub(crate) fn substitute_body(body: &mut Body, map: &Substitution) {
     let entry = body.entry();
     for arg in body.block_args(entry).to_vec() {
         let ty = substitute(body.ty(arg), map);

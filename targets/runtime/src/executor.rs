@@ -7,6 +7,7 @@ use relay::interpreter::{Interpreter, Options, Value};
 use target_core::checks::FAILED;
 
 use crate::profile::Profile;
+use crate::versions::settle;
 use crate::{Argument, MAIN, Program, memory};
 
 /// The code of what a target says that finds no compiler.
@@ -125,8 +126,14 @@ impl Runner<'_> {
             return Err(Diagnostic::error("E0733", message).into());
         }
         let mut module = self.module.clone();
+        let values: Vec<Value> = self.arguments.iter().map(|given| given.value.clone()).collect();
+        let bound = settle(&mut module, self.registry, &values)?;
         let (mut constants, mut inputs) = (Vec::new(), Vec::new());
-        for Argument { name, value, constant } in self.arguments.iter().cloned() {
+        for (index, given) in self.arguments.iter().cloned().enumerate() {
+            if bound.iter().any(|(other, _)| *other == index) {
+                continue;
+            }
+            let Argument { name, value, constant } = given;
             match (constant, value) {
                 (true, Value::Tensor(tensor)) => constants.push((name, tensor)),
                 (_, value) => inputs.push(value),

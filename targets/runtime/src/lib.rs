@@ -21,6 +21,7 @@
 //! - [`Model`]: a program on which passes run, and that is compiled; [`pipelines`] has the passes that
 //!   levels of optimization stand for;
 //! - [`Program`]: compiled kernels on memory that was planned;
+//! - [`Versions`]: a program with extents that its inputs decide, compiled for each choice of them;
 //! - [`package`]: a program as files that others build, without us;
 //! - [`Runner`]: whatever runs a program, the reference interpreter too, on arguments that
 //!   [`Parameters`] find in files or fill with random numbers;
@@ -42,6 +43,7 @@ pub mod peak;
 pub mod profile;
 mod program;
 pub mod progress;
+mod versions;
 mod whole;
 
 use target_core::{AddTarget, Target, targets};
@@ -56,6 +58,7 @@ pub use package::{Package, package};
 pub use passes::pipelines;
 pub use passes::pipelines::Fusion;
 pub use program::{BuildOptions, BuildTimes, Lowered, MAIN, Program, bind, lower, pipeline};
+pub use versions::Versions;
 
 /// Everything that comes with this compiler: the dialects, the passes with their named pipelines, and
 /// the targets. A program of your own starts from this and adds to it.

@@ -6,7 +6,7 @@ use ir_core::pipeline::{Outcome, Pipeline, RunOptions, run};
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
 use relay::inference::infer_module;
 
-use crate::{BuildOptions, Error, Program, bind};
+use crate::{BuildOptions, Error, Program, Versions, bind};
 
 /// A program that is typed and verified.
 #[derive(Clone)]
@@ -101,6 +101,15 @@ impl<'r> Model<'r> {
         let built = Program::build(module, self.registry, options, &mut self.found);
         let failed = |errors| Error::new(errors, &self.module.sources);
         built.map(|(program, _)| program).map_err(failed)
+    }
+
+    /// The program, ready to run on inputs of any extents: where those of its parameters are `?` or shape
+    /// parameters, it is compiled when it is called. The model stays as it is.
+    pub fn versions<'a>(&self, options: BuildOptions<'a>) -> Versions<'a>
+    where
+        'r: 'a,
+    {
+        Versions::new(self.module.clone(), self.registry, options)
     }
 
     /// The program as it is.

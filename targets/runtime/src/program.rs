@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
 use ir_core::{
-    AttrDict, Diagnostic, Diagnostics, FunctionType, InsertPoint, Loc, Module, OpFields, OpParts,
-    Registry, SourceMap, Span, Symbol, TensorData, Type, TypeData, ValueId, verify,
+    Diagnostic, Diagnostics, FunctionType, InsertPoint, Loc, Module, Registry, SourceMap, Span,
+    Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
 use passes::pipelines::{self, Compile, Fusion};
 use relay::interpreter::Value;
@@ -94,38 +94,40 @@ pub struct BuildTimes {
 /// Makes the parameters of `@main` that `values` names constants. Returns the names that it has no
 /// parameter for.
 pub fn bind(module: &mut Module, values: &[(String, TensorData)]) -> Vec<String> {
-    let missing = || values.iter().map(|(name, _)| name.clone()).collect();
-    let Some(item) = module.items.get_mut(&Symbol::new(MAIN)) else { return missing() };
-    let TypeData::Function(function) = item.signature.ty.data() else { return missing() };
-    let function: FunctionType = function.clone();
-    let Some(body) = item.body_mut() else { return missing() };
-    let entry = body.entry();
-    let mut params: Vec<Type> = function.params.to_vec();
     let mut unknown = Vec::new();
     for (name, value) in values {
-        let place = body
-            .block_args(entry)
-            .iter()
-            .position(|arg| body.name_hint(*arg).name.is_some_and(|hint| hint.as_str() == name));
-        let Some(place) = place.filter(|place| params.get(*place) == Some(&value.ty())) else {
-            unknown.push(name.clone());
-            continue;
-        };
-        let arg = body.block_args(entry)[place];
-        let constant = Constant { value: value.clone() };
-        let attrs: AttrDict = <Constant as OpFields<ValueId>>::attrs(&constant);
-        let types = [value.ty()];
-        let name = <Constant as OpFields<ValueId>>::NAME;
-        let parts = OpParts::new(name, &[], &types).attrs(attrs).at(Loc::UNKNOWN);
-        let op = body.insert_op(InsertPoint::Start(entry), parts);
-        let result = body.result(op, 0);
-        body.replace_all_uses(arg, result);
-        body.remove_block_arg(entry, place);
-        params.remove(place);
+        let place = module.body(Symbol::new(MAIN)).and_then(|body| {
+            let named =
+                |arg: &ValueId| body.name_hint(*arg).name.is_some_and(|hint| hint == name.as_str());
+            let args = body.block_args(body.entry());
+            let place = args.iter().position(named)?;
+            (body.ty(args[place]) == value.ty()).then_some(place)
+        });
+        match place {
+            Some(place) => bind_at(module, place, value),
+            None => unknown.push(name.clone()),
+        }
     }
+    unknown
+}
+
+/// Makes parameter `place` of `@main`, which is of its type, the constant `value`.
+pub(crate) fn bind_at(module: &mut Module, place: usize, value: &TensorData) {
+    let Some(item) = module.items.get_mut(&Symbol::new(MAIN)) else { return };
+    let TypeData::Function(function) = item.signature.ty.data() else { return };
+    let function: FunctionType = function.clone();
+    let Some(body) = item.body_mut() else { return };
+    let entry = body.entry();
+    let arg = body.block_args(entry)[place];
+    let constant = Constant { value: value.clone() };
+    let at = InsertPoint::Start(entry);
+    let result = body.add(at, Loc::UNKNOWN, &constant, value.ty());
+    body.replace_all_uses(arg, result);
+    body.remove_block_arg(entry, place);
+    let mut params: Vec<Type> = function.params.to_vec();
+    params.remove(place);
     let ty = FunctionType { params: params.into(), ..function };
     item.signature.ty = Type::new(TypeData::Function(ty));
-    unknown
 }
 
 /// A program of kernels.

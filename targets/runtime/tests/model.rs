@@ -79,3 +79,38 @@ fn errors_are_values_with_their_places() {
     let failed = program.call(&numbers).unwrap_err().to_string();
     assert!(failed.contains("E0502") && failed.contains("model.relay:2"), "{failed}");
 }
+
+#[test]
+fn a_program_is_compiled_for_the_extents_that_it_is_called_with() {
+    let registry = registry();
+    let text = "def @main[n](%x: Tensor[(n, 2), float32], %y: Tensor[(?, 2), float32], \
+                %stop: int32) { (add(%x, %y), arange(0, %stop, 1, dtype=\"int32\")) }";
+    let model = Model::parse("open.relay", text, &registry).expect("it is a program");
+    let target = target("c{threads=1}", &registry).expect("it exists");
+    let options = BuildOptions { interpret: true, ..BuildOptions::new(&*target) };
+    let mut versions = model.versions(options);
+    let rows = |rows: i64| {
+        let numbers: Vec<f64> = (0..rows * 2).map(|number| number as f64).collect();
+        TensorData::from_f64(DType::FLOAT32, &[rows, 2], &numbers).expect("they are as many")
+    };
+    let stop = |stop: f64| TensorData::from_f64(DType::INT32, &[], &[stop]).expect("a scalar");
+    for (n, m, end) in [(3, 3, 2), (1, 3, 2), (3, 1, 0), (0, 1, 5), (3, 3, 2)] {
+        let results = versions.call(&[rows(n), rows(m), stop(f64::from(end))]);
+        let results = results.unwrap_or_else(|error| panic!("{n}, {m}: {error}"));
+        let expected = if n == 1 { m } else { n };
+        assert_eq!(results[0].shape(), [expected, 2]);
+        for (index, sum) in results[0].to_f64().into_iter().enumerate() {
+            let of = |rows: i64| if rows == 1 { index % 2 } else { index };
+            assert_eq!(sum, (of(n) + of(m)) as f64, "{n}, {m}");
+        }
+        assert_eq!(results[1].shape(), [i64::from(end)]);
+    }
+    // The last call was of a program that was there.
+    assert_eq!(versions.kept(), 4);
+    let misfit = versions.call(&[rows(2), rows(3), stop(1.0)]).unwrap_err().to_string();
+    assert!(misfit.contains("open.relay:1") && misfit.contains("broadcast"), "{misfit}");
+    for extent in 4..30 {
+        versions.call(&[rows(extent), rows(1), stop(1.0)]).expect("it broadcasts");
+    }
+    assert_eq!(versions.kept(), 16);
+}
