@@ -49,6 +49,11 @@ impl EffectSummaries {
         EffectSummaries { functions: functions.into_iter().collect() }
     }
 
+    /// What calling function `name` may do.
+    pub fn of_function(&self, name: Symbol) -> Effects {
+        self.functions.get(&name).copied().unwrap_or(Effects::all())
+    }
+
     /// What running `body` may do.
     pub fn of_body(&self, body: &Body, registry: &Registry) -> Effects {
         let local = LocalEffects::of(body, registry, self);
@@ -92,9 +97,7 @@ impl LocalEffects {
                 } else if name == Call::NAME {
                     match callee(body, body.operand(op, 0)) {
                         Callee::Local(callee) => inside.get(&callee).copied().unwrap_or_default(),
-                        Callee::Global(name) => {
-                            summaries.functions.get(&name).copied().unwrap_or(Effects::all())
-                        }
+                        Callee::Global(name) => summaries.of_function(name),
                         Callee::Pure => Effects::empty(),
                         Callee::Unknown => Effects::all(),
                     }

@@ -57,6 +57,7 @@ pub mod lower_schedule;
 pub mod lower_te;
 pub mod math;
 pub mod normal_forms;
+pub mod partial_eval;
 pub mod pipelines;
 pub mod remove_unused_functions;
 pub mod rewrite;
@@ -100,6 +101,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<lower_schedule::LowerSchedule>();
     registry.pass::<lower_prog::LowerProg>();
     registry.pass::<lower_te::LowerTe>();
+    registry.pass::<partial_eval::PartialEval>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<rewrite::Rewrite>();
     registry.pass::<simplify_expr::SimplifyExpr>();

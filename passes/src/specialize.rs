@@ -10,7 +10,7 @@ mod visit;
 use ir_core::{Module, ModulePass, Pass, PassContext, PassResult, Symbol};
 
 use functions::Functions;
-pub(crate) use functions::{Mode, closed, substitute_body};
+pub(crate) use functions::{Mode, closed, substitute_body, substitute_op};
 
 /// Copies functions and data types for what they are used with: afterwards nothing that `@main`
 /// reaches has type parameters.

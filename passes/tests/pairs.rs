@@ -30,6 +30,7 @@ const PASSES: &[(&str, &[&str])] = &[
     ("FuseOps", &["fuse{strategy=dominator}"]),
     ("Inline", &["inline"]),
     ("LambdaLift", &["lambda-lift"]),
+    ("PartialEvaluate", &["partial-eval"]),
     ("RemoveUnusedFunctions", &["remove-unused-functions"]),
     ("SimplifyExpr", &["simplify-expr"]),
     ("SimplifyInference", &["simplify-inference"]),

@@ -490,7 +490,7 @@ pub(crate) fn substitute_body(body: &mut Body, map: &Substitution) {
 
 /// Replaces parameters in the types of the results of `op`, of the arguments of its blocks, and in
 /// those that it mentions.
-pub(super) fn substitute_op(body: &mut Body, op: OpId, map: &Substitution) {
+pub(crate) fn substitute_op(body: &mut Body, op: OpId, map: &Substitution) {
     let args = body.regions(op).iter().flat_map(|r| body.block_args(body.block_of(*r)).to_vec());
     let values: Vec<ValueId> = body.results(op).chain(args).collect();
     for value in values {
