@@ -26,6 +26,31 @@ mod strategy;
 mod tree_greedy;
 
 pub use problem::{Builder, Class, Invalid, NONE, Node, Parents, Problem};
-pub use strategy::{
-    Extraction, HAS_HIGHS, Options, STRATEGIES, Strategy, Unavailable, missing, strategy,
-};
+pub use strategy::{Extraction, Options, Strategy, Unavailable};
+
+/// All strategies of this build, from the quickest to the best; the default comes first.
+pub static STRATEGIES: [Strategy; 5 + HAS_HIGHS as usize] = [
+    auto::STRATEGY,
+    tree_greedy::STRATEGY,
+    greedy_dag::STRATEGY,
+    local_search::STRATEGY,
+    exact::STRATEGY,
+    #[cfg(feature = "highs")]
+    highs::STRATEGY,
+];
+
+/// The strategy called `name`.
+pub fn strategy(name: &str) -> Option<&'static Strategy> {
+    STRATEGIES.iter().find(|strategy| strategy.name == name)
+}
+
+/// Whether this build has HiGHS, and so the strategy `highs`.
+pub const HAS_HIGHS: bool = cfg!(feature = "highs");
+
+/// What to do for the strategy `name` where other builds have it and this one has not.
+pub fn missing(name: &str) -> Option<&'static str> {
+    (name == "highs" && !HAS_HIGHS).then_some(
+        "it needs the solver HiGHS, which this build is without; \
+         `cargo build --release -p relay-opt --features highs` makes one with it",
+    )
+}

@@ -1,15 +1,11 @@
-//! The strategies by name, and what all of them share: the problem is reduced, searched, and the
-//! choice taken back.
+//! What all strategies share: the problem is reduced, searched, and the choice taken back.
 
 use std::fmt;
 
 use ir_core::Interrupt;
 
-#[cfg(feature = "highs")]
-use super::highs;
 use super::problem::{Class, Node, Problem};
 use super::reduce::Reduced;
-use super::{auto, exact, greedy_dag, local_search, tree_greedy};
 
 /// What all strategies are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,33 +104,6 @@ impl Limit {
     pub(super) fn work(self, work: u64) -> Limit {
         Limit { work, ..self }
     }
-}
-
-/// All strategies of this build, from the quickest to the best; the default comes first.
-pub static STRATEGIES: [Strategy; 5 + HAS_HIGHS as usize] = [
-    auto::STRATEGY,
-    tree_greedy::STRATEGY,
-    greedy_dag::STRATEGY,
-    local_search::STRATEGY,
-    exact::STRATEGY,
-    #[cfg(feature = "highs")]
-    highs::STRATEGY,
-];
-
-/// The strategy called `name`.
-pub fn strategy(name: &str) -> Option<&'static Strategy> {
-    STRATEGIES.iter().find(|strategy| strategy.name == name)
-}
-
-/// Whether this build has HiGHS, and so the strategy `highs`.
-pub const HAS_HIGHS: bool = cfg!(feature = "highs");
-
-/// What to do for the strategy `name` where other builds have it and this one has not.
-pub fn missing(name: &str) -> Option<&'static str> {
-    (name == "highs" && !HAS_HIGHS).then_some(
-        "it needs the solver HiGHS, which this build is without; \
-         `cargo build --release -p relay-opt --features highs` makes one with it",
-    )
 }
 
 impl Strategy {
