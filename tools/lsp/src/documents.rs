@@ -16,10 +16,17 @@ use serde_json::{Value, json};
 use super::lines::{Encoding, Lines, PositionRange};
 use super::lock;
 use super::protocol::{self, Failure, INTERNAL_ERROR, INVALID_PARAMS, Params};
-use super::worker::Job;
 
 /// Longer texts are refused: places are 31-bit offsets.
 const LONGEST_TEXT: usize = i32::MAX as usize;
+
+/// Something to do.
+pub(super) enum Job {
+    /// A document was opened or edited.
+    Changed(String),
+    /// A request, about a document and the state of it, where it is about one.
+    Request { id: Value, method: String, params: Value, document: Option<(String, u64)> },
+}
 
 /// What the threads share.
 pub(super) struct Shared<'a> {

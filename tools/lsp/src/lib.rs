@@ -56,10 +56,10 @@ use ir_core::Registry;
 use ir_core::diagnostics::codes::Code;
 use serde_json::{Value, json};
 
-use documents::{Documents, Shared};
+use documents::{Documents, Job, Shared};
 use protocol::{Failure, INVALID_REQUEST, NOT_INITIALIZED, PARSE_ERROR, Params};
 use transport::Messages;
-use worker::{Job, Worker};
+use worker::Worker;
 
 /// How a session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,7 +193,7 @@ impl Reader<'_> {
             (State::New, "initialize") => {
                 let encoding = self.shared.initialize(params);
                 self.state = State::Ready;
-                Ok(Some(protocol::capabilities(encoding)))
+                Ok(Some(worker::capabilities(encoding)))
             }
             (State::New, _) => {
                 let message = "the server is not initialized; send `initialize` first";

@@ -9,9 +9,6 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::lines::Encoding;
-use super::tokens;
-
 pub(super) const PARSE_ERROR: i32 = -32700;
 pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
@@ -68,46 +65,4 @@ pub(super) fn failure(id: &Value, failure: &Failure) -> Value {
 /// A message without an answer.
 pub(super) fn notification(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
-}
-
-/// What the server can do, the answer to `initialize`.
-pub(super) fn capabilities(encoding: Encoding) -> Value {
-    json!({
-        "capabilities": {
-            "positionEncoding": match encoding {
-                Encoding::Utf8 => "utf-8",
-                Encoding::Utf16 => "utf-16",
-            },
-            "textDocumentSync": { "openClose": true, "change": 2 },
-            "hoverProvider": true,
-            "completionProvider": {
-                "triggerCharacters": ["%", "@", ".", "="],
-                "resolveProvider": true,
-            },
-            "signatureHelpProvider": {
-                "triggerCharacters": ["("],
-                "retriggerCharacters": [",", "="],
-            },
-            "definitionProvider": true,
-            "referencesProvider": true,
-            "documentHighlightProvider": true,
-            "renameProvider": { "prepareProvider": true },
-            "documentSymbolProvider": true,
-            "workspaceSymbolProvider": true,
-            "foldingRangeProvider": true,
-            "documentFormattingProvider": true,
-            "inlayHintProvider": true,
-            "codeActionProvider": { "codeActionKinds": ["quickfix"] },
-            "codeLensProvider": { "resolveProvider": true },
-            "executeCommandProvider": {
-                "commands": ["relay.runPass", "relay.passes", "relay.explain"],
-            },
-            "semanticTokensProvider": {
-                "legend": { "tokenTypes": tokens::TYPES, "tokenModifiers": tokens::MODIFIERS },
-                "full": true,
-                "range": true,
-            },
-        },
-        "serverInfo": { "name": "relay-opt", "version": env!("CARGO_PKG_VERSION") },
-    })
 }

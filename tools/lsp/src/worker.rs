@@ -4,23 +4,57 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::diagnostics;
-use super::documents::{Shared, View, guard};
-use super::lines::{Position, PositionRange};
+use super::documents::{Job, Shared, View, guard};
+use super::lines::{Encoding, Position, PositionRange};
 use super::protocol::{self, CANCELLED, CONTENT_MODIFIED, Failure, METHOD_NOT_FOUND, Params};
 use super::{completion, edits, fixes, folding, hover, links, passes, signature, symbols, tokens};
 
 /// How long a document must stay as it is before its diagnostics are looked for.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Something to do.
-pub(super) enum Job {
-    /// A document was opened or edited.
-    Changed(String),
-    /// A request, about a document and the state of it, where it is about one.
-    Request { id: Value, method: String, params: Value, document: Option<(String, u64)> },
+/// What the server can do, the answer to `initialize`.
+pub(super) fn capabilities(encoding: Encoding) -> Value {
+    json!({
+        "capabilities": {
+            "positionEncoding": match encoding {
+                Encoding::Utf8 => "utf-8",
+                Encoding::Utf16 => "utf-16",
+            },
+            "textDocumentSync": { "openClose": true, "change": 2 },
+            "hoverProvider": true,
+            "completionProvider": {
+                "triggerCharacters": ["%", "@", ".", "="],
+                "resolveProvider": true,
+            },
+            "signatureHelpProvider": {
+                "triggerCharacters": ["("],
+                "retriggerCharacters": [",", "="],
+            },
+            "definitionProvider": true,
+            "referencesProvider": true,
+            "documentHighlightProvider": true,
+            "renameProvider": { "prepareProvider": true },
+            "documentSymbolProvider": true,
+            "workspaceSymbolProvider": true,
+            "foldingRangeProvider": true,
+            "documentFormattingProvider": true,
+            "inlayHintProvider": true,
+            "codeActionProvider": { "codeActionKinds": ["quickfix"] },
+            "codeLensProvider": { "resolveProvider": true },
+            "executeCommandProvider": {
+                "commands": ["relay.runPass", "relay.passes", "relay.explain"],
+            },
+            "semanticTokensProvider": {
+                "legend": { "tokenTypes": tokens::TYPES, "tokenModifiers": tokens::MODIFIERS },
+                "full": true,
+                "range": true,
+            },
+        },
+        "serverInfo": { "name": "relay-opt", "version": env!("CARGO_PKG_VERSION") },
+    })
 }
 
 /// Does jobs, one after the other.
