@@ -3,6 +3,8 @@
 
 #[path = "../../targets/c/tests/common/installed.rs"]
 mod installed;
+#[path = "compile/programs.rs"]
+mod programs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -471,6 +473,7 @@ fn files(registry: &Registry, workers: usize) -> Vec<(String, Vec<u8>)> {
         seed: 0,
         layout,
         messages: vec![],
+        program: None,
     };
     let verified = verify(module, registry).expect("a verified module");
     let files = target.package(verified, &model).expect("files");

@@ -28,6 +28,7 @@
 //! ```
 
 pub mod codes;
+pub mod columns;
 pub mod data;
 pub mod interpreter;
 pub mod ownership;

@@ -1,15 +1,14 @@
 //! Where a program may fail, and the constants that it holds: in one order, in which generated code
 //! and those who run it number them.
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use ir_core::{Attr, Body, Loc, Module, OpId, Span, Symbol, TensorData};
 use rustc_hash::FxBuildHasher;
 use te::checks::CHECKS;
 
-use crate::{Call, Constant, FUNC, Fail, Kernel};
+use crate::{Call, Cell, Constant, Construct, FUNC, Fail, Kernel, is_counted};
 
-/// An operation at which a program may fail: for a reason of its own, or, at a call, for want of memory
-/// for what waits for its results.
+/// An operation at which a program may fail: for a reason of its own, or for want of memory.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The function that the operation belongs to.
@@ -22,6 +21,9 @@ pub struct Site {
     pub base: Option<Span>,
     /// What was expected, as a message that starts in lower case.
     pub message: String,
+    /// Whether it may run out of memory there: for what it makes, or, at a call, for what waits for the
+    /// results.
+    pub is_memory: bool,
 }
 
 /// The functions of `module`, in order.
@@ -37,27 +39,69 @@ pub fn checks(module: &Module, name: Symbol) -> Vec<String> {
     attrs.and_then(|attrs| attrs.value(CHECKS)).unwrap_or_default()
 }
 
-/// Where `module` may fail. Each check of a kernel is a site of its own at each of its calls.
+/// Where `module` may fail. Each check of a kernel is a site of its own at each of its calls; the site
+/// for want of memory is the last one of an operation.
 pub fn of(module: &Module) -> Vec<Site> {
     let mut sites = Vec::new();
     for (function, body) in functions(module) {
         let base = module.get(function).and_then(|item| item.signature.span);
         for op in body.walk() {
-            let messages = if let Some(fail) = body.view::<Fail>(op) {
-                vec![fail.message]
-            } else if let Some(kernel) = body.view::<Kernel>(op) {
-                checks(module, kernel.function)
-            } else if let Some(call) = body.view::<Call>(op) {
-                vec![format!("`@{}` calls too deeply", call.function)]
-            } else {
-                continue;
-            };
+            let (failures, memory) = messages(module, body, op);
             let loc = body.loc(op);
-            let site = |message| Site { function, op, loc, base, message };
-            sites.extend(messages.into_iter().map(site));
+            let site = |message, is_memory| Site { function, op, loc, base, message, is_memory };
+            sites.extend(failures.into_iter().map(|message| site(message, false)));
+            sites.extend(memory.map(|message| site(message, true)));
         }
     }
     sites
+}
+
+/// What is said where an operation fails, and where it runs out of memory.
+fn messages(module: &Module, body: &Body, op: OpId) -> (Vec<String>, Option<String>) {
+    let makes = || Some("there is no memory for what is made here".to_string());
+    if let Some(fail) = body.view::<Fail>(op) {
+        (vec![fail.message], None)
+    } else if let Some(kernel) = body.view::<Kernel>(op) {
+        let allocates = body.results(op).any(|result| is_counted(body.ty(result)));
+        (checks(module, kernel.function), makes().filter(|_| allocates))
+    } else if let Some(call) = body.view::<Call>(op) {
+        (vec![], Some(format!("there is no memory for what waits for `@{}`", call.function)))
+    } else if body.view::<Construct>(op).is_some_and(|made| !made.fields.is_empty()) {
+        (vec![], makes())
+    } else if body.is::<Cell>(op) {
+        (vec![], makes())
+    } else {
+        (vec![], None)
+    }
+}
+
+/// The attribute of the function that a program starts at which asks for counting what runs how often,
+/// and for how long.
+pub const PROFILE: &str = "profile";
+
+/// What is counted in the program of `module` where its `@main` asks for it: functions, then kernels
+/// that are more than arithmetic on scalars, which is part of its function.
+pub fn counters(module: &Module) -> IndexSet<Symbol, FxBuildHasher> {
+    let asks = module.get("main").and_then(|main| main.signature.attrs.value::<bool>(PROFILE));
+    if asks != Some(true) {
+        return IndexSet::default();
+    }
+    let mut counters: IndexSet<Symbol, FxBuildHasher> =
+        functions(module).map(|(name, _)| name).collect();
+    counters.extend(kernels(module).map(|(_, _, name)| name));
+    counters
+}
+
+/// The calls of kernels that are more than arithmetic on scalars: in which function, at which operation,
+/// and of which kernel.
+pub fn kernels(module: &Module) -> impl Iterator<Item = (Symbol, OpId, Symbol)> {
+    functions(module).flat_map(|(function, body)| {
+        body.walk().filter_map(move |op| {
+            let kernel = body.view::<Kernel>(op)?.function;
+            let mut values = body.operands(op).chain(body.results(op));
+            values.any(|value| is_counted(body.ty(value))).then_some((function, op, kernel))
+        })
+    })
 }
 
 /// The constants of `module` that are no scalars, each once.

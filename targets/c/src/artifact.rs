@@ -5,14 +5,15 @@
 //! `Makefile`, `README.txt`, and `manifest.json`, which says the same to programs.
 //!
 //! **The code allocates nothing, prints nothing, and has no variables that change**: intermediate
-//! results lie in a workspace that the caller passes, and so do threads.
+//! results lie in a workspace that the caller passes, and so do threads. A whole program takes all of its
+//! memory from there, and says where that was too little.
 
 mod interface;
 mod surroundings;
 
 use ir_core::tensor::tensor_bytes;
 use ir_core::{DType, Diagnostic, Diagnostics, Module, TensorData, Type, Verified};
-use target_core::package::{Contents, File, Model};
+use target_core::package::{self, Contents, File, Model};
 use target_core::{ALIGNMENT, Kernel};
 
 use crate::CTarget;
@@ -57,6 +58,25 @@ impl Tensor {
     }
 }
 
+/// A column of data that the program takes or gives.
+struct Column {
+    /// An element. Its field is that of the elements.
+    tensor: Tensor,
+    /// The field of their number.
+    count: String,
+    /// What its numbers mean.
+    note: String,
+    example: Option<TensorData>,
+}
+
+/// What there is to a whole program.
+struct Whole {
+    taken: Vec<Column>,
+    given: Vec<Column>,
+    /// Of each site, whether it is one for want of memory.
+    memory: Vec<bool>,
+}
+
 /// A constant, in `weights.bin`.
 struct Weight {
     tensor: Tensor,
@@ -75,6 +95,8 @@ struct Program<'a> {
     /// By call that checks numbers: how many.
     checks: Vec<usize>,
     flags: Vec<String>,
+    /// What else there is to a whole program.
+    whole: Option<Whole>,
 }
 
 /// The files of `model`.
@@ -89,8 +111,7 @@ pub(crate) fn package(
         return Err(Diagnostic::error("E0911", message).help(help).into());
     }
     let style = Style {
-        // No kernel is called like a function of the interface.
-        prefix: format!("{}_kernel_", model.name),
+        prefix: prefix(&model.name),
         model: Some(model.name.clone()),
         ..target.style(false)
     };
@@ -116,6 +137,11 @@ pub(crate) fn package(
     Ok(files)
 }
 
+/// What the names of the kernels of a model start with: none is called like a function of the interface.
+fn prefix(model: &str) -> String {
+    format!("{model}_kernel_")
+}
+
 impl<'a> Program<'a> {
     fn new(
         target: &'a CTarget,
@@ -125,7 +151,9 @@ impl<'a> Program<'a> {
         let layout = &model.layout;
         let main = source.kernels.iter().find(|kernel| kernel.name == model.main).cloned();
         let fits = |kernel: &Kernel| {
-            let results = layout.outputs + layout.checks.len();
+            // The last buffer of a whole program is its state.
+            let behind = layout.checks.len() + usize::from(model.program.is_some());
+            let results = layout.outputs + behind;
             kernel.params.len() == layout.inputs + layout.data.len() + results
                 && model.inputs.len() == layout.inputs
         };
@@ -133,7 +161,10 @@ impl<'a> Program<'a> {
             let message = format!("there is no kernel `@{}` of these inputs", model.main);
             return Err(Diagnostic::error("E0910", message).into());
         };
-        let mut params = main.names.iter().zip(&main.params);
+        let mut names = main.names.clone();
+        let whole = model.program.as_ref();
+        let whole = whole.map(|whole| Whole::new(whole, model, &mut names)).transpose()?;
+        let mut params = names.iter().zip(&main.params);
         let (mut inputs, mut weights, mut outputs) = (vec![], vec![], vec![]);
         for (input, (name, ty)) in model.inputs.iter().zip(params.by_ref()) {
             inputs.push(Tensor::new(&input.name, name.clone(), *ty)?);
@@ -159,7 +190,7 @@ impl<'a> Program<'a> {
             flags.insert(0, "-std=c11".to_string());
         }
         let checks = layout.checks.iter().map(|call| call.sites.len()).collect();
-        Ok(Program { model, target, source, main, inputs, weights, outputs, checks, flags })
+        Ok(Program { model, target, source, main, inputs, weights, outputs, checks, flags, whole })
     }
 
     /// What the names of macros start with.
@@ -184,13 +215,67 @@ impl<'a> Program<'a> {
         format!("c{{isa={isa},width={width},threads={threads}}}")
     }
 
+    /// The columns that the program takes.
+    fn taken(&self) -> &[Column] {
+        self.whole.as_ref().map_or(&[], |whole| &whole.taken)
+    }
+
+    /// The columns that it gives.
+    fn given(&self) -> &[Column] {
+        self.whole.as_ref().map_or(&[], |whole| &whole.given)
+    }
+
+    /// All inputs of the example, with what was given for them.
+    fn example_inputs(&self) -> impl Iterator<Item = (&Tensor, Option<&TensorData>)> {
+        let tensors = self.inputs.iter().zip(&self.model.inputs);
+        let tensors = tensors.map(|(tensor, input)| (tensor, input.example.as_ref()));
+        tensors.chain(self.taken().iter().map(|column| (&column.tensor, column.example.as_ref())))
+    }
+
     /// The example inputs, with their files.
     fn examples(&self) -> impl Iterator<Item = (String, &TensorData)> {
-        let inputs = self.model.inputs.iter().zip(&self.inputs);
-        inputs.filter_map(|(input, tensor)| {
-            Some((format!("inputs/{}.bin", tensor.field), input.example.as_ref()?))
+        self.example_inputs().filter_map(|(tensor, example)| {
+            Some((format!("inputs/{}.bin", tensor.field), example?))
         })
     }
+}
+
+impl Whole {
+    /// What there is to `program`, whose inputs and results get their fields in `names`.
+    fn new(
+        program: &package::Program,
+        model: &Model,
+        names: &mut [String],
+    ) -> Result<Whole, Diagnostics> {
+        let inputs: Vec<&str> = model.inputs.iter().map(|input| &input.name[..]).collect();
+        let outputs: Vec<&str> = model.outputs.iter().map(String::as_str).collect();
+        let (tensors, taken) = fields(&inputs, &program.taken)?;
+        names.iter_mut().zip(tensors).for_each(|(name, field)| *name = field);
+        let (tensors, given) = fields(&outputs, &program.given)?;
+        let first = inputs.len() + model.layout.data.len();
+        let results = names.iter_mut().skip(first);
+        results.zip(tensors).for_each(|(name, field)| *name = field);
+        Ok(Whole { taken, given, memory: program.memory.clone() })
+    }
+}
+
+/// The fields of tensors with `names`, and `columns` with theirs.
+fn fields(
+    names: &[&str],
+    columns: &[package::Column],
+) -> Result<(Vec<String>, Vec<Column>), Diagnostics> {
+    let counts =
+        columns.iter().flat_map(|column| [column.name.clone(), format!("{}.count", column.name)]);
+    let all = names.iter().map(|name| name.to_string()).chain(counts);
+    let mut fields = codegen::fields(all).into_iter();
+    let tensors = fields.by_ref().take(names.len()).collect();
+    let mut made = Vec::with_capacity(columns.len());
+    for package::Column { name, column, note, example } in columns {
+        let (Some(field), Some(count)) = (fields.next(), fields.next()) else { break };
+        let tensor = Tensor::new(name, field, column.ty)?;
+        made.push(Column { tensor, count, note: note.clone(), example: example.clone() });
+    }
+    Ok((tensors, made))
 }
 
 /// `text` as a string of C.

@@ -83,6 +83,17 @@ pub(crate) fn is_name(name: &str) -> bool {
     names::is_name(name)
 }
 
+/// Names for the members of a structure that are called `names` elsewhere.
+pub(crate) fn fields(members: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut names = names::Names::default();
+    members.into_iter().map(|member| names.fresh(&member)).collect()
+}
+
+/// What `what` of a whole program is called, where names start with `prefix`.
+pub(crate) fn program_name(prefix: &str, what: &str) -> String {
+    program::name(prefix, what)
+}
+
 /// The kernels of `module` in C. The errors are those of all kernels.
 pub fn generate(module: Verified<'_, Module>, style: &Style) -> Result<Source, Diagnostics> {
     let mut sources = generate_parts(module, style, 1)?;
@@ -147,9 +158,9 @@ fn write_program(
     written: &IndexMap<Symbol, Written, FxBuildHasher>,
 ) -> Result<program::Text, Diagnostics> {
     let called = |name: Symbol| {
-        let (symbol, workspace) =
-            (kernels.get(&name)?.symbol.clone(), written.get(&name)?.workspace);
-        Some(program::Called { symbol, workspace })
+        let (symbol, one) = (kernels.get(&name)?.symbol.clone(), written.get(&name)?);
+        let (workspace, takes_threads) = (one.workspace, one.takes_threads);
+        Some(program::Called { symbol, workspace, takes_threads })
     };
     program::write(module, style, &called)
 }

@@ -19,6 +19,7 @@ pub mod cpu;
 mod interpreted;
 pub mod package;
 pub mod program;
+pub mod whole;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};

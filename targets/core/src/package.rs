@@ -24,8 +24,35 @@ pub struct Model {
     pub seed: u64,
     /// What surrounds the kernels.
     pub layout: Layout,
-    /// What the failure of each check says, and where it comes from, in the order of the program.
+    /// What the failure of each check says, and where it comes from, in the order of the program; of a
+    /// whole program what each of its [sites](prog::sites) says.
     pub messages: Vec<String>,
+    /// What else there is to a whole program.
+    pub program: Option<Program>,
+}
+
+/// What a whole program takes and gives besides tensors, and where it may run out of memory.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// The columns of the data that it takes.
+    pub taken: Vec<Column>,
+    /// Those of the data that it gives.
+    pub given: Vec<Column>,
+    /// Of each site, whether it is one for want of memory.
+    pub memory: Vec<bool>,
+}
+
+/// A column of data that a program takes or gives.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name in the program, such as `x.Node.0`.
+    pub name: String,
+    /// What it is.
+    pub column: prog::columns::Column,
+    /// What its numbers mean, for readers; empty where there is nothing to say.
+    pub note: String,
+    /// An example, of a column that is taken.
+    pub example: Option<TensorData>,
 }
 
 /// An input of a program.

@@ -22,20 +22,21 @@ pub const CODES: &[Code] = &[
         code: "E0731",
         title: "arrays are missing",
         explanation: "Each parameter needs an array of its name from `--inputs` or `--params`, \
-                      or `--fill SEED` for random numbers.",
+                      or `--fill SEED` for random numbers. The parts of a tuple have arrays of \
+                      their own, and so have those of data.",
     },
     Code {
         code: "E0732",
         title: "an array does not fit its parameter",
         explanation: "The shape or element type of an array is not that of the parameter with its \
-                      name.",
+                      name, or the arrays of data do not describe a value of its type.",
     },
     Code {
         code: "E0733",
         title: "the program is not compiled",
-        explanation: "Compiled programs start at `@main`, take tensors of known extents and are \
-                      straight-line code. With `--executor auto` the interpreter runs the others, \
-                      and the notes say why.",
+        explanation: "Compiled programs start at `@main`, and take and give tensors of known extents, \
+                      data and cells. With `--executor auto` the interpreter runs the others, and \
+                      the notes say why.",
     },
     Code {
         code: "E0735",

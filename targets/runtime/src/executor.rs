@@ -155,7 +155,9 @@ impl Runner<'_> {
 }
 
 /// What a parameter is that compiled programs cannot have.
-pub(crate) fn no_tensor(parameter: &str) -> Diagnostic {
-    let message = format!("parameter `{parameter}` is no tensor: compiled programs take tensors");
+pub(crate) fn no_data(parameter: &str) -> Diagnostic {
+    let message = format!(
+        "parameter `{parameter}` is neither a tensor nor data: compiled programs take these"
+    );
     Diagnostic::error("E0733", message)
 }

@@ -1,25 +1,58 @@
 //! What a compiled program takes and gives, as values of the language.
 //!
-//! Tensors, also those in tuples, are buffers of the program. Data is bytes in the block that a whole
-//! program runs in, in the order and with the alignment that the target documents: the number of the
-//! constructor in 8 bytes, then the fields; tensors start at multiples of 64 bytes.
+//! Tuples are taken apart. Tensors are buffers of the program, data and cells are
+//! [columns](prog::columns).
 
 use std::sync::Arc;
 
-use ir_core::{Diagnostic, Diagnostics, Module, Symbol, TensorData, Type, TypeData};
+use ir_core::{Diagnostic, Diagnostics, Module, TensorData, Type, TypeData};
+use prog::columns::{Described, Filled, Layout, Sink, Source};
 use relay::inference::{DataTypes, data_types};
-use relay::interpreter::Value;
+use relay::interpreter::{Reference, Value};
+use relay::language::ConstructorDecl;
 
 use crate::MAIN;
 
 /// The code of values that compiled programs cannot have.
 const MISFIT: &str = "E0733";
 
+fn misfit(message: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(MISFIT, message)
+}
+
 /// The types of `@main` before it was lowered.
 pub(crate) struct Interface {
     params: Vec<Type>,
+    taken: Vec<Leaf>,
     result: Type,
-    types: Arc<DataTypes>,
+    given: Vec<Leaf>,
+}
+
+/// A part of a value that is no tuple.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    /// What it is called: the name of the whole, and the number of the field on each level, as `x.0`.
+    pub(crate) name: String,
+    /// Its type.
+    pub(crate) ty: Type,
+    /// Its columns, where it is data or a cell whose tensors have known extents.
+    pub(crate) data: Option<DataColumns>,
+}
+
+/// The columns of values of a type.
+#[derive(Clone, Debug)]
+pub(crate) struct DataColumns {
+    /// They.
+    pub(crate) layout: Arc<Layout>,
+    /// By sort and constructor: what it is called, and the types of its fields, tuples among them. A
+    /// cell has one, without a name.
+    constructors: Arc<Vec<Vec<Constructor>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Constructor {
+    name: Option<ConstructorDecl>,
+    fields: Vec<Type>,
 }
 
 /// Values as a program takes them.
@@ -27,170 +60,281 @@ pub(crate) struct Interface {
 pub(crate) struct Encoded {
     /// The tensors that are no part of data.
     pub(crate) tensors: Vec<TensorData>,
-    /// The data.
-    pub(crate) bytes: Vec<u8>,
+    /// The columns of the data.
+    pub(crate) columns: Vec<Filled>,
 }
 
-/// What is being read.
-struct Open {
-    /// A constructor with its number, or a tuple.
-    constructor: Option<(Symbol, u32)>,
-    /// Types of the parts that are left, the last first.
-    left: Vec<Type>,
-    parts: Vec<Value>,
+/// The parts of type `ty` that are no tuples, in order, with what they are called within `name`.
+fn parts(name: String, ty: Type) -> Vec<(String, Type)> {
+    let (mut parts, mut pending) = (Vec::new(), vec![(name, ty)]);
+    while let Some((name, ty)) = pending.pop() {
+        match ty.as_tuple() {
+            Some(fields) => {
+                let fields = fields.iter().enumerate().rev();
+                pending.extend(fields.map(|(index, ty)| (format!("{name}.{index}"), *ty)));
+            }
+            None => parts.push((name, ty)),
+        }
+    }
+    parts
 }
 
-fn misfit(message: impl Into<String>) -> Diagnostic {
-    Diagnostic::error(MISFIT, message)
+/// The parts of `value`, of type `ty`, that are no tuples, in order; `None` where it is of another type.
+pub(crate) fn flat_value(value: &Value, ty: Type, flat: &mut Vec<Value>) -> Option<()> {
+    let mut pending = vec![(value, ty)];
+    while let Some((value, ty)) = pending.pop() {
+        match (value, ty.as_tuple()) {
+            (Value::Tuple(fields), Some(types)) if fields.len() == types.len() => {
+                let fields = fields.iter().zip(types).rev();
+                pending.extend(fields.map(|(value, ty)| (value, *ty)));
+            }
+            (_, Some(_)) => return None,
+            _ => flat.push(value.clone()),
+        }
+    }
+    Some(())
+}
+
+/// The value of type `ty` whose parts that are no tuples come next in `flat`.
+pub(crate) fn whole_value(ty: Type, flat: &mut impl Iterator<Item = Value>) -> Option<Value> {
+    // Tuples that are being made, with the types that are left, the last first.
+    let mut open: Vec<(Vec<Type>, Vec<Value>)> = Vec::new();
+    let mut next = Some(ty);
+    loop {
+        let value = match next.map(|ty| (ty, ty.as_tuple())) {
+            Some((_, Some(fields))) => {
+                open.push((fields.iter().rev().copied().collect(), Vec::new()));
+                None
+            }
+            Some((_, None)) => Some(flat.next()?),
+            None => open.pop().map(|(_, fields)| Value::tuple(fields)),
+        };
+        match (value, open.last_mut()) {
+            (Some(value), None) => return Some(value),
+            (Some(value), Some((_, fields))) => fields.push(value),
+            (None, _) => {}
+        }
+        next = open.last_mut()?.0.pop();
+    }
+}
+
+impl Leaf {
+    /// The leaves of a value of type `ty` called `name`.
+    pub(crate) fn all(name: &str, ty: Type, types: &DataTypes) -> Vec<Leaf> {
+        let leaf = |(name, ty): (String, Type)| {
+            let data = match ty.as_tensor() {
+                Some(_) => None,
+                None => DataColumns::of(ty, types),
+            };
+            Leaf { name, ty, data }
+        };
+        parts(name.to_string(), ty).into_iter().map(leaf).collect()
+    }
+}
+
+impl DataColumns {
+    /// Those of values of type `ty`; `None` where it is neither data nor a cell, or has functions or
+    /// tensors of unknown extents in it.
+    fn of(ty: Type, types: &DataTypes) -> Option<DataColumns> {
+        let mut constructors = Vec::new();
+        let layout = Layout::new(ty, |ty| {
+            let (is_cell, known) = match ty.data() {
+                TypeData::Ref(content) => {
+                    (true, vec![Constructor { name: None, fields: vec![*content] }])
+                }
+                _ => {
+                    let of_data = types.constructors_of(ty)?.into_iter().map(|declared| {
+                        let fields = declared.fields.clone();
+                        Constructor { name: Some(declared), fields }
+                    });
+                    (false, of_data.collect())
+                }
+            };
+            let described = known.iter().map(|constructor: &Constructor| {
+                let name = constructor.name.as_ref();
+                let name = name.map_or_else(|| "ref".to_string(), |name| name.shown().to_string());
+                let fields = constructor.fields.iter().enumerate();
+                let fields = fields.flat_map(|(index, ty)| parts(index.to_string(), *ty)).collect();
+                (name, fields)
+            });
+            let described = described.collect();
+            constructors.push(known);
+            Some(Described { is_cell, constructors: described })
+        })?;
+        Some(DataColumns { layout: Arc::new(layout), constructors: Arc::new(constructors) })
+    }
+
+    /// The columns of `value`.
+    ///
+    /// # Errors
+    /// Where it is not of the type.
+    pub(crate) fn write(&self, value: &Value) -> Result<Vec<Filled>, Diagnostic> {
+        // What comes in holds itself nowhere.
+        let written = self.layout.write(value.clone(), self, usize::MAX)?;
+        written.ok_or_else(|| misfit("data is larger than memory"))
+    }
+
+    /// What the numbers in the first column mean.
+    pub(crate) fn meaning(&self) -> String {
+        let sorts = self.layout.sorts.iter().zip(&*self.constructors);
+        let sorts = sorts.filter(|(sort, _)| !sort.is_cell).map(|(sort, constructors)| {
+            let names = constructors.iter().enumerate().filter_map(|(tag, constructor)| {
+                Some(format!("{tag} {}", constructor.name.as_ref()?.shown()))
+            });
+            format!("{}: {}", sort.ty, names.collect::<Vec<_>>().join(", "))
+        });
+        sorts.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The value that columns hold.
+    ///
+    /// # Errors
+    /// Where they hold none: a message that names the column.
+    pub(crate) fn read(&self, columns: &[(&[u8], usize)]) -> Result<Value, String> {
+        self.layout.read(columns, &mut self.clone())
+    }
+}
+
+impl Source for DataColumns {
+    type Value = Value;
+    type Error = Diagnostic;
+
+    fn open(&self, node: &Value, sort: usize) -> Result<(usize, Vec<Value>), Diagnostic> {
+        let wrong = || {
+            let ty = self.layout.sorts[sort].ty;
+            misfit(format!("expected a value of type {ty}, found {}", node.describe()))
+        };
+        let constructors = &self.constructors[sort];
+        let mut flat = Vec::new();
+        match node {
+            Value::Data(data) => {
+                let known = constructors.get(data.tag as usize).ok_or_else(wrong)?;
+                let name = known.name.as_ref().map(|name| [name.name, name.shown()]);
+                let is_known = name.is_some_and(|names| names.contains(&data.constructor));
+                if !is_known || known.fields.len() != data.fields.len() {
+                    return Err(wrong());
+                }
+                for (value, ty) in data.fields.iter().zip(&known.fields) {
+                    flat_value(value, *ty, &mut flat).ok_or_else(wrong)?;
+                }
+                Ok((data.tag as usize, flat))
+            }
+            Value::Reference(cell) if self.layout.sorts[sort].is_cell => {
+                flat_value(&cell.read(), constructors[0].fields[0], &mut flat).ok_or_else(wrong)?;
+                Ok((0, flat))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    fn tensor(&self, tensor: &Value, ty: Type, bytes: &mut Vec<u8>) -> Result<(), Diagnostic> {
+        let wrong =
+            || misfit(format!("expected a value of type {ty}, found {}", tensor.describe()));
+        let tensor = tensor.as_tensor().filter(|tensor| tensor.ty() == ty).ok_or_else(wrong)?;
+        bytes.extend(tensor.bytes());
+        Ok(())
+    }
+}
+
+impl Sink for DataColumns {
+    type Value = Value;
+
+    fn tensor(&mut self, ty: Type, bytes: &[u8]) -> Option<Value> {
+        let tensor = ty.as_tensor()?;
+        let shape = tensor.known_shape()?;
+        TensorData::from_bytes(tensor.dtype, &shape, bytes.to_vec()).ok().map(Value::Tensor)
+    }
+
+    fn node(&mut self, sort: usize, tag: usize, fields: Vec<Value>) -> Option<Value> {
+        let Constructor { name, fields: types } = self.constructors.get(sort)?.get(tag)?;
+        let mut flat = fields.into_iter();
+        let whole: Option<Vec<Value>> =
+            types.iter().map(|ty| whole_value(*ty, &mut flat)).collect();
+        let mut whole = whole?;
+        Some(match name {
+            Some(name) => Value::data(name.shown(), tag as u32, whole),
+            None => Value::Reference(Reference::new(whole.pop()?)),
+        })
+    }
 }
 
 impl Interface {
     /// That of `@main` of a module with types.
     pub(crate) fn of(module: &Module) -> Interface {
         let main = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
-        Interface {
-            params: main.map_or(vec![], |main| main.params.to_vec()),
-            result: main.map_or_else(Type::unit, |main| main.result),
-            types: data_types(&module.signatures()),
-        }
+        let types = data_types(&module.signatures());
+        let params = main.map_or(vec![], |main| main.params.to_vec());
+        let result = main.map_or_else(Type::unit, |main| main.result);
+        let taken = params.iter().flat_map(|ty| Leaf::all("", *ty, &types)).collect();
+        let given = Leaf::all("", result, &types);
+        Interface { params, taken, result, given }
+    }
+
+    /// Whether a program whose data has these columns takes and gives what this says.
+    pub(crate) fn fits(&self, taken: &[Layout], given: &[Layout]) -> bool {
+        let fits = |leaves: &[Leaf], layouts: &[Layout]| {
+            let own: Vec<&DataColumns> =
+                leaves.iter().filter_map(|leaf| leaf.data.as_ref()).collect();
+            own.len() == layouts.len()
+                && own.iter().zip(layouts).all(|(own, layout)| own.layout.fits(layout))
+        };
+        fits(&self.taken, taken) && fits(&self.given, given)
     }
 
     /// `values`, which are for the parameters, as the program takes them.
     ///
     /// # Errors
-    /// When they are of other types, or functions or cells.
+    /// When they are of other types, or functions.
     pub(crate) fn encode(&self, values: &[Value]) -> Result<Encoded, Diagnostics> {
         if values.len() != self.params.len() {
             let (expected, found) = (self.params.len(), values.len());
             return Err(misfit(format!("expected {expected} inputs, found {found}")).into());
         }
+        let wrong = |ty: Type, value: &Value| {
+            let found = value.describe();
+            let message = format!("expected an input of type {ty}, found {found}");
+            misfit(message).help("run it in the interpreter, `--executor interp`")
+        };
+        let mut flat = Vec::new();
+        for (value, ty) in values.iter().zip(&self.params) {
+            flat_value(value, *ty, &mut flat).ok_or_else(|| wrong(*ty, value))?;
+        }
         let mut encoded = Encoded::default();
-        // With whether it is part of data.
-        let mut pending: Vec<(&Value, Type, bool)> =
-            values.iter().zip(&self.params).map(|(value, ty)| (value, *ty, false)).collect();
-        pending.reverse();
-        while let Some((value, ty, within)) = pending.pop() {
-            match (value, ty.as_tuple()) {
-                (Value::Tensor(tensor), _) if within && tensor.ty() == ty => encoded.add(tensor),
-                (Value::Tensor(tensor), _) if tensor.ty() == ty => {
+        for (value, leaf) in flat.iter().zip(&self.taken) {
+            match (value, &leaf.data) {
+                (Value::Tensor(tensor), None) if tensor.ty() == leaf.ty => {
                     encoded.tensors.push(tensor.clone());
                 }
-                (Value::Tuple(fields), Some(types)) if fields.len() == types.len() => {
-                    let fields = fields.iter().zip(types).rev();
-                    pending.extend(fields.map(|(value, ty)| (value, *ty, within)));
-                }
-                (Value::Data(data), _) => {
-                    let constructors = self.types.constructors_of(ty).unwrap_or_default();
-                    let known = constructors.get(data.tag as usize);
-                    let known = known.filter(|known| known.fields.len() == data.fields.len());
-                    let Some(known) = known.filter(|known| known.name == data.constructor) else {
-                        let name = data.constructor;
-                        return Err(misfit(format!("`{name}` is no constructor of {ty}")).into());
-                    };
-                    encoded.bytes.extend(u64::from(data.tag).to_ne_bytes());
-                    let fields = data.fields.iter().zip(&known.fields).rev();
-                    pending.extend(fields.map(|(value, ty)| (value, *ty, true)));
-                }
-                _ => {
-                    let found = value.describe();
-                    let message = format!("expected an input of type {ty}, found {found}");
-                    let help = "run it in the interpreter, `--executor interp`";
-                    return Err(misfit(message).help(help).into());
-                }
+                (_, Some(data)) => encoded.columns.extend(data.write(value)?),
+                _ => return Err(wrong(leaf.ty, value).into()),
             }
         }
         Ok(encoded)
     }
 
-    /// What the program gave: `tensors` are those that are no part of data, and `bytes` the data.
+    /// What the program gave: `tensors` are those that are no part of data, and `columns` the data.
     ///
     /// # Errors
     /// When they are not what the types say.
     pub(crate) fn decode(
         &self,
         tensors: Vec<TensorData>,
-        bytes: &[u8],
+        columns: &[(&[u8], usize)],
     ) -> Result<Value, Diagnostics> {
         let wrong = || misfit(format!("the result is no {}", self.result));
-        let mut tensors = tensors.into_iter();
-        let mut reader = Reader { bytes, at: 0 };
-        let whole = Open { constructor: None, left: vec![self.result], parts: vec![] };
-        let (mut open, mut within) = (vec![whole], 0usize);
-        loop {
-            let last = open.last_mut().ok_or_else(wrong)?;
-            let Some(ty) = last.left.pop() else {
-                let Open { constructor, mut parts, .. } = open.pop().ok_or_else(wrong)?;
-                let value = match constructor {
-                    Some((name, tag)) => {
-                        within -= 1;
-                        Value::data(name, tag, parts)
-                    }
-                    None if open.is_empty() => return parts.pop().ok_or_else(|| wrong().into()),
-                    None => Value::tuple(parts),
-                };
-                open.last_mut().ok_or_else(wrong)?.parts.push(value);
-                continue;
-            };
-            match ty.data() {
-                TypeData::Tensor(_) => {
-                    let tensor = if within == 0 { tensors.next() } else { reader.tensor(ty) };
-                    last.parts.push(Value::Tensor(tensor.ok_or_else(wrong)?));
+        let (mut tensors, mut columns) = (tensors.into_iter(), columns);
+        let mut flat = Vec::with_capacity(self.given.len());
+        for leaf in &self.given {
+            flat.push(match &leaf.data {
+                None => Value::Tensor(tensors.next().ok_or_else(wrong)?),
+                Some(data) => {
+                    let count = data.layout.columns.len();
+                    let (own, rest) = columns.split_at_checked(count).ok_or_else(wrong)?;
+                    columns = rest;
+                    data.read(own).map_err(|message| wrong().note(message))?
                 }
-                TypeData::Tuple(fields) => {
-                    let left = fields.iter().rev().copied().collect();
-                    open.push(Open { constructor: None, left, parts: vec![] });
-                }
-                _ => {
-                    let constructors = self.types.constructors_of(ty).ok_or_else(wrong)?;
-                    let tag = reader.number().ok_or_else(wrong)?;
-                    let known = usize::try_from(tag).ok().and_then(|tag| constructors.get(tag));
-                    let known = known.ok_or_else(wrong)?;
-                    let left = known.fields.iter().rev().copied().collect();
-                    within += 1;
-                    let constructor = Some((known.name, tag as u32));
-                    open.push(Open { constructor, left, parts: vec![] });
-                }
-            }
+            });
         }
-    }
-}
-
-impl Encoded {
-    /// Adds a tensor that is part of data.
-    fn add(&mut self, tensor: &TensorData) {
-        if tensor.rank() > 0 {
-            self.bytes.resize(self.bytes.len().next_multiple_of(64), 0);
-        }
-        self.bytes.extend(tensor.bytes());
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
-    }
-}
-
-/// Reads data. It starts at a multiple of 64 bytes.
-struct Reader<'b> {
-    bytes: &'b [u8],
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn take(&mut self, bytes: usize) -> Option<&[u8]> {
-        let taken = self.bytes.get(self.at..self.at.checked_add(bytes)?)?;
-        self.at += bytes.next_multiple_of(8);
-        Some(taken)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().ok().map(u64::from_ne_bytes)
-    }
-
-    fn tensor(&mut self, ty: Type) -> Option<TensorData> {
-        let tensor = ty.as_tensor()?;
-        let shape = tensor.known_shape()?;
-        if tensor.rank() > 0 {
-            self.at = self.at.next_multiple_of(64);
-        }
-        let bytes = ir_core::tensor::tensor_bytes(&shape, tensor.dtype)?;
-        let bytes = self.take(bytes)?.to_vec();
-        TensorData::from_bytes(tensor.dtype, &shape, bytes).ok()
+        whole_value(self.result, &mut flat.into_iter()).ok_or_else(|| wrong().into())
     }
 }

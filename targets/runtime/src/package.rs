@@ -1,11 +1,18 @@
 //! Programs as folders of files that others build and use, without us.
 
-use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, verify};
+use arrays::Arrays;
+use ir_core::{Diagnostics, Dim, Module, Registry, SourceMap, Spread, TensorData, verify};
+use prog::columns::Filled;
+use prog::sites::Site;
+use relay::inference::data_types;
+use relay::interpreter::Value;
 use relay::language::output_names;
-use target_core::package::{File, Input, Model};
+use target_core::package::{Column, File, Input, Model, Program};
 
 use crate::arguments::{Parameter, Parameters, seed_of};
-use crate::executor::no_tensor;
+use crate::executor::no_data;
+use crate::interface::{Leaf, flat_value};
+use crate::program::is_whole;
 use crate::{BuildOptions, Lowered, MAIN, lower};
 
 /// What a package is called, and what its example runs on.
@@ -15,7 +22,7 @@ pub struct Package {
     pub name: String,
     /// Where the program comes from, for readers.
     pub source: String,
-    /// Inputs of the example, by the names of parameters; the others are random.
+    /// Inputs of the example, by the names of parameters, their parts and columns; the others are random.
     pub examples: Vec<(String, TensorData)>,
     /// Seed of the random inputs.
     pub seed: u64,
@@ -33,30 +40,110 @@ pub fn package(
     options: &BuildOptions<'_>,
     found: &mut Diagnostics,
 ) -> Result<Vec<File>, Diagnostics> {
-    let Package { name, source, mut examples, seed } = package;
-    let mut inputs = Vec::new();
-    for Parameter { name, ty, spread } in Parameters::of_main(&module, registry).all {
-        if ty.as_tensor().is_none() {
-            return Err(no_tensor(&name).into());
+    let Package { name, source, examples, seed } = package;
+    let mut parameters = Parameters::of_main(&module, registry);
+    let examples: Arrays = examples.into_iter().collect();
+    let signatures = module.signatures();
+    let (mut inputs, mut taken) = (Vec::new(), Vec::new());
+    for parameter in std::mem::take(&mut parameters.all) {
+        let seed = seed_of(seed, &parameter.name);
+        match parameter.ty.as_tensor() {
+            Some(_) => {
+                let Parameter { name, spread, .. } = parameter;
+                let example = examples.get(&name).cloned();
+                inputs.push(Input { seed, spread, name, example });
+            }
+            // What is no tensor has an example, since C makes tensors of random numbers only.
+            None => {
+                let value = parameters.value(&parameter, &examples, &signatures, seed)?;
+                let mut values = Vec::new();
+                flat_value(&value, parameter.ty, &mut values);
+                taken.extend(parts(&parameter.leaves, Some(&values), &mut inputs)?);
+            }
         }
-        let place = examples.iter().position(|(example, _)| *example == name);
-        let example = place.map(|place| examples.swap_remove(place).1);
-        inputs.push(Input { seed: seed_of(seed, &name), spread, name, example });
     }
     let signature = module.get(MAIN).map(|main| main.signature.clone());
+    let given = given(&module);
     let Lowered { layout, .. } = lower(&mut module, registry, options, found)?;
     let base = module.get(MAIN).and_then(|main| main.signature.span);
-    if module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC) {
-        let message =
-            "a program with calls, branches or data that is not inlined is no package yet";
-        let help = "run it, with `relay-opt run`, or make a package of its parts without them";
-        return Err(Diagnostic::error("E0733", message).at(base).help(help).into());
-    }
-    let messages = layout.checks.iter().flat_map(|call| call.messages(base, &module.sources));
-    let messages = messages.collect();
     let verified = verify(&module, registry)?;
-    let outputs = signature.map_or(vec![], |main| output_names(&main, layout.outputs));
     let main = MAIN.to_string();
-    let model = Model { name, source, main, inputs, outputs, seed, layout, messages };
+    let model = match is_whole(&module) {
+        false => {
+            let messages =
+                layout.checks.iter().flat_map(|call| call.messages(base, &module.sources));
+            let messages = messages.collect();
+            let outputs = signature.map_or(vec![], |main| output_names(&main, layout.outputs));
+            Model { name, source, main, inputs, outputs, seed, layout, messages, program: None }
+        }
+        true => {
+            let names = signature.map_or(vec![], |main| output_names(&main, given.len()));
+            let named = given.into_iter().enumerate().map(|(index, leaf)| {
+                let name = names.get(index).cloned().unwrap_or_else(|| format!("out_{index}"));
+                Leaf { name, ..leaf }
+            });
+            let (data, tensors): (Vec<Leaf>, Vec<Leaf>) =
+                named.partition(|leaf| leaf.data.is_some());
+            let outputs = tensors.into_iter().map(|leaf| leaf.name).collect();
+            let given = parts(&data, None, &mut Vec::new())?;
+            let sites = prog::sites::of(&module);
+            let messages = sites.iter().map(|site| message(site, &module.sources)).collect();
+            let memory = sites.iter().map(|site| site.is_memory).collect();
+            let program = Some(Program { taken, given, memory });
+            Model { name, source, main, inputs, outputs, seed, layout, messages, program }
+        }
+    };
     options.target.package(verified, &model)
+}
+
+/// The parts of the result of `@main`.
+fn given(module: &Module) -> Vec<Leaf> {
+    let ty = module.get(MAIN).and_then(|main| Some(main.signature.ty.as_function()?.result));
+    ty.map_or(vec![], |ty| Leaf::all("", ty, &data_types(&module.signatures())))
+}
+
+/// The columns of `leaves`, with those of the parts of `value` as examples. Tensors are added to
+/// `inputs`.
+fn parts(
+    leaves: &[Leaf],
+    value: Option<&[Value]>,
+    inputs: &mut Vec<Input>,
+) -> Result<Vec<Column>, Diagnostics> {
+    let mut columns = Vec::new();
+    for (index, leaf) in leaves.iter().enumerate() {
+        let value = value.and_then(|values| values.get(index));
+        let Some(data) = &leaf.data else {
+            if leaf.ty.as_tensor().is_none() {
+                return Err(no_data(&leaf.name).into());
+            }
+            let example = value.and_then(Value::as_tensor).cloned();
+            let (name, spread) = (leaf.name.clone(), Spread::default());
+            inputs.push(Input { name, seed: 0, spread, example });
+            continue;
+        };
+        let filled = value.map(|value| data.write(value)).transpose()?;
+        for (place, column) in data.layout.columns.iter().enumerate() {
+            let name = format!("{}.{}", leaf.name, column.name);
+            let note = if place == 0 { data.meaning() } else { String::new() };
+            let example = filled.as_ref().and_then(|filled| {
+                let Filled { bytes, count } = &filled[place];
+                let ty = column.type_of(Dim::Known(*count as i64));
+                let ty = ty.as_tensor()?;
+                TensorData::from_bytes(ty.dtype, &ty.known_shape()?, bytes.clone()).ok()
+            });
+            columns.push(Column { name, column: column.clone(), note, example });
+        }
+    }
+    Ok(columns)
+}
+
+/// What a site says, on one line, with its place.
+fn message(site: &Site, sources: &SourceMap) -> String {
+    let place = site.loc.span(site.base).and_then(|span| {
+        let (line, column) = sources.line_column(span.file, span.start)?;
+        let file = span.file.as_str().rsplit('/').next().unwrap_or_default();
+        Some(format!("{file}:{line}:{column}: "))
+    });
+    let what = if site.is_memory { "ran out of memory" } else { "failed" };
+    format!("{}`@{}` {what}: {}", place.unwrap_or_default(), site.function, site.message)
 }

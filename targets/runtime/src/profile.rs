@@ -1,7 +1,8 @@
 //! Where the time of a program goes: its kernels called one by one.
 //!
-//! The main kernel is a list of calls on buffers. Instead of that kernel, which stays as it is, the
-//! profiler calls what it calls, through [`Executable`], with a clock around each.
+//! A main kernel is a list of calls on buffers. Instead of that kernel, which stays as it is, the
+//! profiler calls what it calls, through [`Executable`], with a clock around each. A whole program counts
+//! itself where it is built for that: in its functions, without what they call, and in kernels.
 
 use std::time::Instant;
 
@@ -99,8 +100,8 @@ pub struct KernelProfile {
     pub seconds: f64,
     /// Its work in a run, in all its calls.
     pub work: Work,
-    /// The places in the model that its calls come from.
-    locs: Vec<Loc>,
+    /// The places in the model that its calls come from, and where the functions start that they are in.
+    locs: Vec<(Loc, Option<Span>)>,
 }
 
 /// Where the time of a program goes.
@@ -110,7 +111,6 @@ pub struct Profile {
     pub kernels: Vec<KernelProfile>,
     /// How many runs were measured.
     pub runs: usize,
-    base: Option<Span>,
 }
 
 impl Profile {
@@ -122,15 +122,15 @@ impl Profile {
     /// What `kernel` was made of: names of nodes of an imported model, or places in the source.
     pub fn sources(&self, kernel: &KernelProfile, sources: &SourceMap) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        let mut pending: Vec<Loc> = kernel.locs.iter().rev().copied().collect();
-        while let Some(loc) = pending.pop() {
+        let mut pending: Vec<(Loc, Option<Span>)> = kernel.locs.iter().rev().copied().collect();
+        while let Some((loc, base)) = pending.pop() {
             let span = match loc.data() {
                 LocData::Fused(locs) => {
-                    pending.extend(locs.iter().rev());
+                    pending.extend(locs.iter().rev().map(|loc| (*loc, base)));
                     None
                 }
                 LocData::Pass(_, inner) => {
-                    pending.push(inner);
+                    pending.push((inner, base));
                     None
                 }
                 LocData::Imported(name) => {
@@ -139,7 +139,7 @@ impl Profile {
                     }
                     None
                 }
-                LocData::Unknown | LocData::Offset(_) | LocData::Span(_) => loc.span(self.base),
+                LocData::Unknown | LocData::Offset(_) | LocData::Span(_) => loc.span(base),
             };
             let place = span.and_then(|span| {
                 let (line, column) = sources.line_column(span.file, span.start)?;
@@ -152,6 +152,60 @@ impl Profile {
         }
         names
     }
+}
+
+/// What is counted in a whole program.
+pub(super) struct Counted {
+    /// Its name, and what a call of it does.
+    name: Symbol,
+    is_kernel: bool,
+    locs: Vec<(Loc, Option<Span>)>,
+}
+
+/// What is counted in the program of `module`, in the order of its counters.
+pub(super) fn counted(module: &Module) -> Vec<Counted> {
+    let counters = prog::sites::counters(module);
+    let mut counted: Vec<Counted> = counters
+        .iter()
+        .map(|name| {
+            let is_kernel = module.get(*name).is_none_or(|item| item.signature.op != prog::FUNC);
+            Counted { name: *name, is_kernel, locs: vec![] }
+        })
+        .collect();
+    for (function, op, kernel) in prog::sites::kernels(module) {
+        let base = module.get(function).and_then(|item| item.signature.span);
+        let loc = module.body(function).map(|body| body.loc(op));
+        if let (Some(index), Some(loc)) = (counters.get_index_of(&kernel), loc) {
+            counted[index].locs.push((loc, base));
+        }
+    }
+    counted
+}
+
+/// The profile of a whole program, of the numbers that each run counted: calls and nanoseconds.
+pub(super) fn of_counts(
+    counted: &[Counted],
+    works: &FxHashMap<Symbol, Work>,
+    runs: &[Vec<(i64, i64)>],
+) -> Profile {
+    let kernel = |(index, one): (usize, &Counted)| {
+        let mut times: Vec<i64> = runs.iter().map(|run| run[index].1).collect();
+        times.sort_unstable();
+        let calls = runs.first().map_or(0, |run| run[index].0);
+        let calls = usize::try_from(calls).unwrap_or(0);
+        let work = works.get(&one.name).copied().filter(|_| one.is_kernel).unwrap_or_default();
+        let times_calls = |amount: u64| amount.saturating_mul(calls as u64);
+        let work = Work { flops: times_calls(work.flops), bytes: times_calls(work.bytes) };
+        let sigil = if one.is_kernel { "" } else { "@" };
+        let name = format!("{sigil}{}", one.name);
+        // Every program runs three times at least.
+        let seconds = times[times.len() / 2] as f64 / 1e9;
+        KernelProfile { name, calls, seconds, work, locs: one.locs.clone() }
+    };
+    let kernels = counted.iter().enumerate().map(kernel);
+    let mut kernels: Vec<KernelProfile> = kernels.filter(|kernel| kernel.calls > 0).collect();
+    kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    Profile { kernels, runs: runs.len() }
 }
 
 /// Buffers that no call uses at the moment, by their size.
@@ -215,10 +269,10 @@ pub(super) fn profile(
         kernel.seconds += median;
         kernel.work.flops = kernel.work.flops.saturating_add(flops);
         kernel.work.bytes = kernel.work.bytes.saturating_add(bytes);
-        kernel.locs.push(site.loc);
+        kernel.locs.push((site.loc, calls.base));
     }
     kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    Ok(Profile { kernels, runs, base: calls.base })
+    Ok(Profile { kernels, runs })
 }
 
 /// Runs all calls once; the seconds of each go to `times`.

@@ -67,6 +67,9 @@ pub struct BuildOptions<'a> {
     /// Whether what operators expect of numbers, such as divisors and indices, is checked. What is
     /// not checked computes anything, from its operands alone.
     pub checked: bool,
+    /// Whether a whole program counts what runs how often and for how long, for
+    /// [`profile`](Program::profile), which makes it slower. Others are profiled as they are.
+    pub profiled: bool,
     /// Told how far it is.
     pub progress: &'a dyn Progress,
 }
@@ -76,7 +79,15 @@ impl<'a> BuildOptions<'a> {
     /// telling nobody how far it is.
     pub fn new(target: &'a dyn Target) -> BuildOptions<'a> {
         let (fusion, threads) = (Fusion::Dominator, target.capabilities().threads);
-        BuildOptions { target, fusion, threads, interpret: false, checked: true, progress: &() }
+        BuildOptions {
+            target,
+            fusion,
+            threads,
+            interpret: false,
+            checked: true,
+            profiled: false,
+            progress: &(),
+        }
     }
 }
 
@@ -175,8 +186,8 @@ pub fn lower(
     let sites = lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
     let checks = report_checks(module, MAIN, sites, checked)?;
-    let layout = match module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC) {
-        true => whole_layout(module),
+    let layout = match is_whole(module) {
+        true => whole_layout(module)?,
         false => lay_out(module, MAIN, checks)?,
     };
     times.lower = start.elapsed();
@@ -185,17 +196,34 @@ pub fn lower(
 
 /// What surrounds a whole program: its constants, and how many tensors it takes and gives. Its state
 /// comes behind its results.
-fn whole_layout(module: &Module) -> Layout {
-    let ty = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
-    // Data has no buffers.
-    let tensors = |types: &[Type]| types.iter().filter(|ty| ty.as_tensor().is_some()).count();
-    Layout {
-        data: prog::sites::constants(module).into_values().collect(),
-        inputs: ty.map_or(0, |ty| tensors(&ty.params)),
-        outputs: ty.map_or(0, |ty| tensors(prog::results(&ty.result))),
+fn whole_layout(module: &Module) -> Result<Layout, Diagnostics> {
+    let interface = whole_interface(module)?;
+    Ok(Layout {
+        inputs: interface.taken.tensors.len(),
+        outputs: interface.given.tensors.len(),
+        data: interface.constants,
         checks: vec![],
         memory: MemoryPlan::default(),
-    }
+    })
+}
+
+/// What the whole program of `module` takes and gives.
+pub(crate) fn whole_interface(
+    module: &Module,
+) -> Result<target_core::whole::Interface, Diagnostics> {
+    let refused = |ty: Option<Type>| {
+        let ty = ty.map_or_else(|| "nothing".to_string(), |ty| ty.to_string());
+        let message = format!("`@{MAIN}` takes or gives {ty}, and programs take tensors and data");
+        let span = module.get(MAIN).and_then(|main| main.signature.span);
+        Diagnostics::from(Diagnostic::error("E0733", message).at(span))
+    };
+    let interface = target_core::whole::Interface::of(module).ok_or_else(|| refused(None))?;
+    interface.map_err(|ty| refused(Some(ty)))
+}
+
+/// Whether `module` is a whole program.
+pub(crate) fn is_whole(module: &Module) -> bool {
+    module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC)
 }
 
 impl Program {
@@ -211,7 +239,15 @@ impl Program {
         let interface = Interface::of(&module);
         let Lowered { layout, works, mut times } = lower(&mut module, registry, options, found)?;
         let start = Instant::now();
-        let &BuildOptions { target, interpret, progress, .. } = options;
+        let &BuildOptions { target, interpret, profiled, progress, .. } = options;
+        // Interpreted loops take so long that there is nothing to learn from where.
+        if profiled
+            && !interpret
+            && is_whole(&module)
+            && let Some(main) = module.items.get_mut(&Symbol::new(MAIN))
+        {
+            main.signature.attrs = main.signature.attrs.with(prog::sites::PROFILE, &true);
+        }
         let calls = profile::calls(&module, MAIN);
         let main = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
         let params = main.map(|main| Type::tuple(main.params.iter().copied()));
@@ -252,8 +288,17 @@ impl Program {
         for (buffer, value) in buffers.iter_mut().skip(layout.inputs).zip(&layout.data) {
             buffer.as_mut().copy_from_slice(value.bytes());
         }
-        let is_whole = module.get(MAIN).is_some_and(|main| main.signature.op == prog::FUNC);
-        let whole = is_whole.then(|| Whole::new(&module, kernel.workspace));
+        let whole = match is_whole(&module) {
+            true => {
+                let own = whole_interface(&module)?;
+                if !interface.fits(&own.taken.data, &own.given.data) {
+                    let message = "the data of the program is not what its source says";
+                    return Err(Diagnostic::error("E0733", message).at(span).into());
+                }
+                Some(Whole::new(&module, own, kernel.workspace))
+            }
+            false => None,
+        };
         let program = Program {
             executable,
             layout,
@@ -267,6 +312,11 @@ impl Program {
             interface,
         };
         Ok((program, times))
+    }
+
+    /// Whether it is more than a list of kernels.
+    pub fn is_whole(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// The types of the inputs.
@@ -297,11 +347,11 @@ impl Program {
     /// Sets the values of the parameters that are no constants.
     ///
     /// # Errors
-    /// When their number or types do not fit, and when they are functions or cells.
+    /// When their number or types do not fit, and when they are functions.
     pub fn set_arguments(&mut self, values: &[Value]) -> Result<(), Diagnostics> {
-        let Encoded { tensors, bytes } = self.interface.encode(values)?;
+        let Encoded { tensors, columns } = self.interface.encode(values)?;
         if let Some(whole) = &mut self.whole {
-            whole.set_data(bytes);
+            whole.set_data(columns);
         }
         self.set_inputs(&tensors)
     }
@@ -311,8 +361,10 @@ impl Program {
     /// # Errors
     /// When it is not what the program said.
     pub fn result(&self) -> Result<Value, Diagnostics> {
-        let data = self.whole.as_ref().map_or(&[][..], Whole::data);
-        self.interface.decode(self.outputs()?, data)
+        let given = self.whole.as_ref().zip(self.buffers.last());
+        let columns = given.map_or(Some(vec![]), |(whole, state)| whole.data(state));
+        let missing = || Diagnostic::error("E0733", "the program gave no data");
+        self.interface.decode(self.outputs()?, &columns.ok_or_else(missing)?)
     }
 
     /// Sets the tensors among the inputs, also those in tuples. Errors where their number or types do
@@ -351,10 +403,16 @@ impl Program {
         self.params.len().saturating_sub(self.layout.outputs + behind)
     }
 
-    /// Where the time of a run on the inputs that were set goes, measured for some seconds. Errors
-    /// where the main kernel does more than calling others.
+    /// Where the time of a run on the inputs that were set goes, measured for some seconds.
+    ///
+    /// # Errors
+    /// Where a main kernel does more than calling others, where a whole program was not built to be
+    /// [profiled](BuildOptions::profiled), and where a run fails.
     pub fn profile(&mut self, seconds: f64) -> Result<Profile, Diagnostics> {
-        let Program { executable, buffers, calls, works, .. } = self;
+        let Program { executable, buffers, calls, works, whole, .. } = self;
+        if let Some(whole) = whole {
+            return whole.profile(&**executable, buffers, works, seconds);
+        }
         profile::profile(calls, works, &**executable, buffers, seconds)
     }
 

@@ -1,12 +1,18 @@
 //! Running programs that own what they compute with.
 
-use std::ops::Range;
+use std::time::Instant;
 
-use ir_core::{Diagnostic, Diagnostics, LocData, Module};
+use ir_core::{Diagnostic, Diagnostics, LocData, Module, Symbol};
+use prog::columns::{Filled, Layout};
 use prog::sites::Site;
+use rustc_hash::FxHashMap;
 use target_core::checks::FAILED;
+use target_core::whole::{Interface, State, Status, columns_in};
 use target_core::{ALIGNMENT, Buffer, Executable};
 
+use te::compute::Work;
+
+use crate::profile::{self, Counted, Profile};
 use crate::{MAIN, memory};
 
 /// How much larger a block is than the one that was too small.
@@ -18,43 +24,99 @@ const LARGEST: usize = 1 << 35;
 
 /// What a program runs on besides its buffers, of which the last one is its state.
 pub(crate) struct Whole {
-    /// How much of the block is its own; then comes the data that it takes.
+    /// How much of the block is its own; then come the columns that it takes.
     own: usize,
-    /// The data that it takes.
-    taken: Vec<u8>,
-    /// Where in the block data is that it gave.
-    given: Range<usize>,
+    /// The columns that it takes.
+    taken: Vec<Filled>,
+    /// The columns of what it gives.
+    given: Vec<Layout>,
     /// Where it may fail.
     sites: Vec<Site>,
     /// The memory that it takes all of its own from.
     block: Buffer,
+    /// What it counts.
+    counted: Vec<Counted>,
 }
 
 impl Whole {
-    /// For the program of `module`, which needs `block` bytes at least.
-    pub(crate) fn new(module: &Module, block: usize) -> Whole {
+    /// For the program of `module` with this interface, which needs `block` bytes at least.
+    pub(crate) fn new(module: &Module, interface: Interface, block: usize) -> Whole {
         let own = block.max(1).next_multiple_of(ALIGNMENT);
-        let (taken, given, block) = (Vec::new(), 0..0, Buffer::zeroed(own));
-        Whole { own, taken, given, sites: prog::sites::of(module), block }
+        let taken = vec![Filled::default(); interface.taken.columns().count()];
+        let given = interface.given.data;
+        let (sites, counted) = (prog::sites::of(module), profile::counted(module));
+        Whole { own, taken, given, sites, block: Buffer::zeroed(own), counted }
     }
 
-    /// Sets the data that it takes.
-    pub(crate) fn set_data(&mut self, bytes: Vec<u8>) {
-        self.taken = bytes;
+    /// Sets the columns that it takes.
+    pub(crate) fn set_data(&mut self, columns: Vec<Filled>) {
+        self.taken = columns;
         self.allocate(self.own);
     }
 
-    /// The data that it gave.
-    pub(crate) fn data(&self) -> &[u8] {
-        self.block.as_ref().get(self.given.clone()).unwrap_or_default()
+    /// The columns that it gave; `state` is the last of its buffers. `None` where it gave none.
+    pub(crate) fn data(&self, state: &Buffer) -> Option<Vec<(&[u8], usize)>> {
+        let mut state = state.clone();
+        let state = State::new(state.as_mut());
+        let (mut columns, mut first) = (Vec::new(), self.taken.len());
+        for layout in &self.given {
+            let range = first..first + layout.columns.len();
+            first = range.end;
+            columns.extend(columns_in(self.block.as_ref(), &state, range, layout)?);
+        }
+        Some(columns)
     }
 
+    /// Where the time of a run goes, measured for some seconds and three runs at least.
+    ///
+    /// # Errors
+    /// Where a run fails, and where the program was not built for that.
+    pub(crate) fn profile(
+        &mut self,
+        executable: &dyn Executable,
+        buffers: &mut [Buffer],
+        works: &FxHashMap<Symbol, Work>,
+        seconds: f64,
+    ) -> Result<Profile, Diagnostics> {
+        if self.counted.is_empty() {
+            let message = "the program was not built to be profiled";
+            return Err(Diagnostic::error("E0733", message).into());
+        }
+        let columns =
+            self.taken.len() + self.given.iter().map(|layout| layout.columns.len()).sum::<usize>();
+        let (mut runs, begin) = (Vec::new(), Instant::now());
+        // The first run may have to find out how large its block is.
+        self.run(executable, buffers)?;
+        while runs.len() < 3 || begin.elapsed().as_secs_f64() < seconds {
+            self.run(executable, buffers)?;
+            let state = State::new(last(buffers)?);
+            runs.push((0..self.counted.len()).map(|one| state.counter(columns, one)).collect());
+        }
+        Ok(profile::of_counts(&self.counted, works, &runs))
+    }
+
+    /// Takes a block of which so many bytes are the program's.
     fn allocate(&mut self, own: usize) {
         // The old one is not needed meanwhile.
         self.block = Buffer::zeroed(0);
-        self.block = Buffer::zeroed(own + self.taken.len());
+        let columns = self.taken.iter().map(|one| one.bytes.len().next_multiple_of(ALIGNMENT));
+        self.block = Buffer::zeroed(own + columns.sum::<usize>());
         self.own = own;
-        self.block.as_mut()[own..].copy_from_slice(&self.taken);
+        let mut start = own;
+        for Filled { bytes, .. } in &self.taken {
+            self.block.as_mut()[start..start + bytes.len()].copy_from_slice(bytes);
+            start += bytes.len().next_multiple_of(ALIGNMENT);
+        }
+    }
+
+    /// Tells the program of its block.
+    fn describe(&self, state: &mut State<'_>) {
+        state.set_own(self.own);
+        let mut start = self.own;
+        for (index, Filled { bytes, count }) in self.taken.iter().enumerate() {
+            state.set_column(index, start, *count);
+            start += bytes.len().next_multiple_of(ALIGNMENT);
+        }
     }
 
     /// Runs the program on `buffers`, in a larger block where one is too small.
@@ -67,26 +129,22 @@ impl Whole {
         buffers: &mut [Buffer],
     ) -> Result<(), Diagnostics> {
         loop {
-            let bytes = self.own as i64;
-            let (size, ..) = state(buffers)?.split_at_mut(8);
-            size.copy_from_slice(&bytes.to_ne_bytes());
+            self.describe(&mut State::new(last(buffers)?));
             executable.call_in(MAIN, buffers, &mut self.block)?;
-            let state = state(buffers)?;
-            match number(state, 1) {
-                0 => {
-                    let place = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
-                    let (start, bytes) = (place(number(state, 2)), place(number(state, 3)));
-                    self.given = start..start.saturating_add(bytes);
-                    return Ok(());
+            match State::new(last(buffers)?).end() {
+                (Status::Done, _) => return Ok(()),
+                (Status::Small, site) => self.grow(site)?,
+                (Status::Failed, site) => return Err(self.failure(site).into()),
+                (Status::Misfit, _) => {
+                    let message = "an input that is data is none of its type";
+                    return Err(Diagnostic::error("E0733", message).into());
                 }
-                1 => self.grow(number(state, 2))?,
-                _ => return Err(self.failure(number(state, 2)).into()),
             }
         }
     }
 
     /// Takes a larger block, after the program failed at `site` for want of memory.
-    fn grow(&mut self, site: i64) -> Result<(), Diagnostics> {
+    fn grow(&mut self, site: Option<usize>) -> Result<(), Diagnostics> {
         let bytes = self.own.saturating_mul(GROWTH);
         // The rest is for everything else that runs, and for what the program does outside of it.
         let most = ir_core::memory::available().map_or(LARGEST, |bytes| LARGEST.min(bytes / 2));
@@ -96,11 +154,9 @@ impl Whole {
             let mut error = Diagnostic::error(memory::TOO_LITTLE, message)
                 .note(format!("its values and pending calls take more than {block}"))
                 .help("does every recursion end? If so, make the input smaller");
-            if let Some(site) = self.site(site) {
-                let function = site.function;
+            if let Some(site) = site.and_then(|site| self.sites.get(site)) {
                 error = error.at(site.loc.span(site.base));
-                error =
-                    error.note(format!("`@{function}` waits for the call that was one too many"));
+                error = error.note(format!("in `@{}`: {}", site.function, site.message));
             }
             return Err(error.into());
         }
@@ -108,31 +164,27 @@ impl Whole {
         Ok(())
     }
 
-    fn site(&self, number: i64) -> Option<&Site> {
-        usize::try_from(number).ok().and_then(|number| self.sites.get(number))
-    }
-
-    fn failure(&self, site: i64) -> Diagnostic {
-        let Some(site) = self.site(site) else {
+    fn failure(&self, site: Option<usize>) -> Diagnostic {
+        let Some(site) = site.and_then(|site| self.sites.get(site)) else {
             return Diagnostic::error(FAILED, "the program failed at an unknown place");
         };
-        let message = format!("`@{}` failed: {}", site.function, site.message);
-        let mut error = Diagnostic::error(FAILED, message).at(site.loc.span(site.base));
-        if let LocData::Imported(node) = site.loc.data() {
-            error = error.note(format!("made of the node `{node}`"));
-        }
-        error
+        failure_at(site)
     }
+}
+
+/// The error that a program failed at `site`.
+pub(crate) fn failure_at(site: &Site) -> Diagnostic {
+    let message = format!("`@{}` failed: {}", site.function, site.message);
+    let mut error = Diagnostic::error(FAILED, message).at(site.loc.span(site.base));
+    if let LocData::Imported(node) = site.loc.data() {
+        error = error.note(format!("made of the node `{node}`"));
+    }
+    error
 }
 
 /// The bytes of the state of a program.
-fn state(buffers: &mut [Buffer]) -> Result<&mut [u8], Diagnostics> {
-    let last = buffers.last_mut().filter(|state| state.len() == 32);
+fn last(buffers: &mut [Buffer]) -> Result<&mut [u8], Diagnostics> {
+    let state = buffers.last_mut().filter(|state| state.len() >= 8 * State::FIRST);
     let missing = || Diagnostic::error("E0907", format!("`@{MAIN}` takes a state"));
-    last.map(AsMut::as_mut).ok_or_else(|| missing().into())
-}
-
-fn number(state: &[u8], index: usize) -> i64 {
-    let (numbers, _) = state.as_chunks::<8>();
-    numbers.get(index).map_or(0, |bytes| i64::from_ne_bytes(*bytes))
+    state.map(AsMut::as_mut).ok_or_else(|| missing().into())
 }

@@ -9,7 +9,7 @@ use ir_core::{
 };
 use runtime::peak::{self, Peak};
 use runtime::profile::Profile;
-use runtime::{BuildTimes, MAIN, Parameter, Parameters, Program, memory};
+use runtime::{BuildOptions, BuildTimes, MAIN, Parameter, Parameters, Program, memory};
 use serde_json::json;
 
 use crate::driver::model::load;
@@ -107,34 +107,35 @@ fn measure(
         None => arrays::Arrays::default(),
     };
     let (mut constants, mut inputs) = (Vec::new(), Vec::new());
-    for (position, parameter) in parameters.all.into_iter().enumerate() {
-        let Parameter { name, ty, spread } = parameter;
+    let signatures = module.signatures();
+    for (position, parameter) in parameters.all.iter().enumerate() {
+        let Parameter { name, ty, spread, .. } = parameter;
         let is_input = match args.input.is_empty() {
             true => position == 0,
-            false => args.input.contains(&name),
+            false => args.input.contains(name),
         };
-        let value = match given.shift_remove(&name) {
+        if ty.as_tensor().is_none() {
+            // Constants are tensors.
+            inputs.push(parameters.value(parameter, &given, &signatures, args.fill)?);
+            continue;
+        }
+        let value = match given.shift_remove(name) {
             Some(value) => value,
             None if is_input => {
-                inputs.push(spread);
+                inputs.push(random(*ty, *spread, args.fill).map_err(one)?.into());
                 continue;
             }
-            None => random(ty, spread, args.fill + position as u64 + 1).map_err(one)?,
+            None => random(*ty, *spread, args.fill + position as u64 + 1).map_err(one)?,
         };
-        constants.push((name, value));
+        constants.push((name.clone(), value));
     }
     runtime::bind(&mut module, &constants);
     let progress = Bar::on_terminal(io.styled);
     let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
+    let counting = args.profile.then(|| module.clone());
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);
-    let inputs: Result<Vec<TensorData>, Diagnostics> = program
-        .inputs()
-        .iter()
-        .zip(inputs)
-        .map(|(ty, spread)| random(*ty, spread, args.fill))
-        .collect();
-    program.set_inputs(&inputs.map_err(one)?).map_err(one)?;
+    program.set_arguments(&inputs).map_err(one)?;
     let mut runs = Vec::new();
     program.run().map_err(one)?;
     let begin = Instant::now();
@@ -145,7 +146,17 @@ fn measure(
     }
     let (mut profile, mut peak) = (None, None);
     if args.profile {
-        profile = Some(program.profile(args.seconds).map_err(one)?);
+        profile = Some(match counting.filter(|_| program.is_whole()) {
+            // What counts itself is slower than what was measured.
+            Some(module) => {
+                let options = args.kernels.build_options(&*target, &()).map_err(one)?;
+                let options = BuildOptions { profiled: true, ..options };
+                let (mut program, _) = Program::build(module, registry, &options, found)?;
+                program.set_arguments(&inputs).map_err(one)?;
+                program.profile(args.seconds).map_err(one)?
+            }
+            None => program.profile(args.seconds).map_err(one)?,
+        });
         peak = Some(peak::measure(&*target, registry)?);
     }
     Ok(Measured { program, times, runs, profile, peak })

@@ -6,8 +6,8 @@ use std::path::Path;
 use arrays::Arrays;
 use clap::Args;
 use ir_core::diagnostics::did_you_mean_with;
-use ir_core::{Diagnostic, Diagnostics, Item, Module, Registry, Scalar, TensorData};
-use relay::interpreter::Value;
+use ir_core::{Diagnostic, Diagnostics, Item, Module, Registry, Scalar, Signature, TensorData};
+use relay::interpreter::{Value, flatten};
 use relay::language::{FUNC, output_names};
 use runtime::arguments::{Given, MISSING};
 use runtime::profile::Profile;
@@ -109,8 +109,8 @@ fn run(
 ) -> Option<Vec<(String, Value)>> {
     let module = load(&args.model, &args.options, registry, reporter, found, io)?;
     let name = args.function.trim_start_matches('@');
-    let item = find_function(&module, name).map_err(|errors| found.extend(errors)).ok()?;
-    let parameters = Parameters::of(name, item, registry);
+    find_function(&module, name).map_err(|errors| found.extend(errors)).ok()?;
+    let parameters = Parameters::of(name, &module, registry);
     let (arrays, constants) = given_arrays(args, &parameters, found, &io.directory);
     if found.has_errors() {
         return None;
@@ -147,15 +147,26 @@ fn run(
         let names = (ran.executor, other.executor);
         found.push(agreement((&value, &other.value), names));
     }
-    let mut outputs = flatten(value);
-    if let Some(item) = module.get(name) {
-        let names = output_names(&item.signature, outputs.len());
-        outputs.iter_mut().zip(names).for_each(|((output, _), name)| *output = name);
-    }
+    let signature = module.get(name).map(|item| &item.signature);
     if let Some(path) = &args.output {
-        save(&outputs, &io.directory.join(path), found);
+        match tensors(&value) {
+            Ok(tensors) => {
+                let arrays = named(signature, tensors).into_iter().collect();
+                save(&arrays, &io.directory.join(path), found);
+            }
+            Err(message) => found.push(Diagnostic::error("E0730", message)),
+        }
     }
-    Some(outputs)
+    Some(named(signature, parts(value)))
+}
+
+/// Results with their names: those that the function of `signature` gives them, else `out_0` and so on.
+fn named<T>(signature: Option<&Signature>, results: Vec<T>) -> Vec<(String, T)> {
+    let names = signature.map_or(vec![], |signature| output_names(signature, results.len()));
+    let mut names = names.into_iter();
+    let name = |index: usize| format!("out_{index}");
+    let results = results.into_iter().enumerate();
+    results.map(|(index, result)| (names.next().unwrap_or_else(|| name(index)), result)).collect()
 }
 
 /// The arrays of `--params` and `--inputs` by name, and which of them are constants. Of two arrays of
@@ -197,7 +208,7 @@ fn build(
     let target = target(&args.kernels.machine, registry)?;
     let progress = Bar::on_terminal(io.styled);
     let options = args.kernels.build_options(&*target, &progress);
-    let options = BuildOptions { interpret, ..options? };
+    let options = BuildOptions { interpret, profiled: args.profile, ..options? };
     let built = Program::build(module, registry, &options, found);
     built.map(|(program, _)| program).map_err(|mut errors| {
         model::name_extents(&mut errors, &args.model, &args.options, &io.directory);
@@ -218,21 +229,9 @@ fn agreement((value, other): (&Value, &Value), (first, second): (&str, &str)) ->
 }
 
 /// Writes the results to the file at `path`, unless something failed.
-fn save(outputs: &[(String, Value)], path: &Path, found: &mut Diagnostics) {
-    let mut arrays = Arrays::default();
-    for (name, value) in outputs {
-        match value {
-            Value::Tensor(tensor) => {
-                arrays.insert(name.clone(), tensor.clone());
-            }
-            other => {
-                let message = format!("{name} is no array: found {}", other.describe());
-                found.push(Diagnostic::error("E0730", message));
-            }
-        }
-    }
+fn save(arrays: &Arrays, path: &Path, found: &mut Diagnostics) {
     if !found.has_errors()
-        && let Err(errors) = arrays::save(path, &arrays)
+        && let Err(errors) = arrays::save(path, arrays)
     {
         found.extend(errors);
     }
@@ -249,21 +248,21 @@ fn name_inputs(error: Diagnostic) -> Diagnostic {
 /// What two results have in common, in words. The error is where they differ by more than rounding
 /// does: over a thousandth of the largest element, for floats; at all, for others.
 fn compare(found: &Value, expected: &Value) -> Result<String, String> {
-    let (found, expected) = (flatten(found.clone()), flatten(expected.clone()));
+    let (found, expected) = match (tensors(found), tensors(expected)) {
+        (Ok(found), Ok(expected)) => (found, expected),
+        // Functions have no elements that could be compared.
+        _ if found.describe() == expected.describe() => (vec![], vec![]),
+        _ => {
+            let (found, expected) = (found.describe(), expected.describe());
+            return Err(format!("the result is {found}, and to compare with {expected}"));
+        }
+    };
     if found.len() != expected.len() {
         return Err(format!("{} results, and {} to compare with", found.len(), expected.len()));
     }
-    let (mut tensors, mut elements, mut most) = (0, 0, 0.0_f64);
-    for ((name, found), (_, expected)) in found.iter().zip(&expected) {
-        let (found, expected) = match (found, expected) {
-            (Value::Tensor(found), Value::Tensor(expected)) => (found, expected),
-            // What is no tensor is not compared.
-            (found, expected) if found.describe() == expected.describe() => continue,
-            (found, expected) => {
-                let (found, expected) = (found.describe(), expected.describe());
-                return Err(format!("{name} is {found}, and to compare with {expected}"));
-            }
-        };
+    let (mut count, mut elements, mut most) = (0, 0, 0.0_f64);
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let name = format!("out_{index}");
         if found.ty() != expected.ty() {
             return Err(format!("{name} is {}, and to compare with {}", found.ty(), expected.ty()));
         }
@@ -279,13 +278,13 @@ fn compare(found: &Value, expected: &Value) -> Result<String, String> {
             }
             most = most.max(difference);
         }
-        (tensors, elements) = (tensors + 1, elements + expected_values.len());
+        (count, elements) = (count + 1, elements + expected_values.len());
     }
     let many = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
     };
-    let (tensors, elements) = (many(tensors, "tensor"), many(elements, "element"));
+    let (tensors, elements) = (many(count, "tensor"), many(elements, "element"));
     Ok(match most {
         0.0 => format!("{tensors} of {elements} in all, without a difference"),
         _ => format!("{tensors} of {elements} in all, the largest difference is {most:.3e}"),
@@ -308,17 +307,22 @@ fn find_function<'m>(module: &'m Module, name: &str) -> Result<&'m Item, Diagnos
     }
 }
 
-/// The parts of a result that are no tuples, named `out_0`, `out_1` and so on.
-fn flatten(value: Value) -> Vec<(String, Value)> {
+/// The tensors of a result: of data the number of the constructor, then the fields.
+fn tensors(value: &Value) -> Result<Vec<TensorData>, String> {
+    flatten(value).map_err(|message| format!("a result is no array: {message}"))
+}
+
+/// The parts of a result that are no tuples.
+fn parts(value: Value) -> Vec<Value> {
     let mut pending = vec![value];
-    let mut outputs = Vec::new();
+    let mut parts = Vec::new();
     while let Some(value) = pending.pop() {
         match value.as_tuple() {
             Some(fields) => pending.extend(fields.iter().rev().cloned()),
-            None => outputs.push((format!("out_{}", outputs.len()), value)),
+            None => parts.push(value),
         }
     }
-    outputs
+    parts
 }
 
 fn write_table(outputs: &[(String, Value)], out: &mut dyn Write) -> io::Result<()> {

@@ -21,14 +21,21 @@ struct tensor {
     const char *name;
     const char *type;
     enum kind kind;
-    /* Bytes of an element, and number of elements. */
+    /* Bytes of an element, and number of elements; of a column, of those of one node. */
     size_t bytes;
     size_t count;
+    int is_column;
     /* Of the random numbers. */
     uint64_t seed;
     /* Random floats are at least this, and less than the sum of both. */
     double least;
     double width;
+};
+
+/* Elements of an input or a result, and how many there are; of a column, how many nodes. */
+struct buffer {
+    unsigned char *data;
+    size_t count;
 };
 
 {tables}
@@ -215,16 +222,17 @@ static void print_element(const struct tensor *tensor, const unsigned char *plac
     }
 }
 
-static void print(const struct tensor *tensor, const unsigned char *data)
+static void print(const struct tensor *tensor, const struct buffer *buffer)
 {
+    const size_t count = tensor->is_column ? buffer->count * tensor->count : tensor->count;
     printf("%-*s  %-*s  ", NAME_WIDTH, tensor->name, TYPE_WIDTH, tensor->type);
-    for (size_t i = 0; i < tensor->count && i < SHOWN; i++) {
+    for (size_t i = 0; i < count && i < SHOWN; i++) {
         if (i > 0) {
             putchar(' ');
         }
-        print_element(tensor, data + i * tensor->bytes);
+        print_element(tensor, buffer->data + i * tensor->bytes);
     }
-    puts(tensor->count > SHOWN ? " \xe2\x80\xa6" : "");
+    puts(count > SHOWN ? " \xe2\x80\xa6" : "");
 }
 
 /* ---- running ------------------------------------------------------------------------------- */
@@ -241,16 +249,24 @@ static void *allocate(size_t bytes)
     return memory;
 }
 
-static void read_input(const struct tensor *tensor, const char *path, unsigned char *data)
+/* Reads an input; of a column as many elements as there are. */
+static void read_input(const struct tensor *tensor, const char *path, struct buffer *buffer)
 {
-    const size_t bytes = tensor->bytes * tensor->count;
+    const size_t unit = tensor->bytes * tensor->count;
+    size_t bytes = unit;
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         fprintf(stderr, "error: cannot read %s\n", path);
         exit(EXIT_FAILURE);
     }
-    const size_t found = fread(data, 1, bytes, file);
-    if (found != bytes || fgetc(file) != EOF) {
+    if (tensor->is_column && fseek(file, 0, SEEK_END) == 0) {
+        bytes = (size_t)ftell(file);
+        buffer->count = unit > 0 ? bytes / unit : 0;
+        rewind(file);
+    }
+    buffer->data = allocate(bytes);
+    const size_t found = fread(buffer->data, 1, bytes, file);
+    if (found != bytes || (unit > 0 && bytes % unit != 0) || fgetc(file) != EOF) {
         fprintf(stderr, "error: %s does not fit %s: expected %zu bytes, found %s\n", path,
                 tensor->name, bytes, found < bytes ? "fewer" : "more");
         exit(EXIT_FAILURE);
@@ -258,41 +274,60 @@ static void read_input(const struct tensor *tensor, const char *path, unsigned c
     fclose(file);
 }
 
+static void fill_input(const struct tensor *tensor, struct buffer *buffer)
+{
+    uint64_t state = tensor->seed;
+    if (tensor->is_column) {
+        fprintf(stderr, "error: %s is given by a file\n", tensor->name);
+        exit(EXIT_FAILURE);
+    }
+    buffer->data = allocate(tensor->bytes * tensor->count);
+    for (size_t element = 0; element < tensor->count; element++) {
+        put(buffer->data + element * tensor->bytes, tensor->bytes, random_element(tensor, &state));
+    }
+}
+
 int main(int argc, char **argv)
 {
-    unsigned char *in[INPUTS + 1] = {NULL};
-    unsigned char *out[OUTPUTS + 1] = {NULL};
+    struct buffer in[INPUTS + 1] = {{NULL, 0}};
+    struct buffer out[OUTPUTS + 1] = {{NULL, 0}};
     if (argc > INPUTS + 1) {
         fprintf(stderr, "error: expected at most %d files, found %d\n", INPUTS, argc - 1);
         return EXIT_FAILURE;
     }
     for (int i = 0; i < INPUTS; i++) {
-        in[i] = allocate(inputs[i].bytes * inputs[i].count);
         if (i + 1 < argc && strcmp(argv[i + 1], "-") != 0) {
-            read_input(&inputs[i], argv[i + 1], in[i]);
-            continue;
-        }
-        uint64_t state = inputs[i].seed;
-        for (size_t element = 0; element < inputs[i].count; element++) {
-            put(in[i] + element * inputs[i].bytes, inputs[i].bytes,
-                random_element(&inputs[i], &state));
+            read_input(&inputs[i], argv[i + 1], &in[i]);
+        } else {
+            fill_input(&inputs[i], &in[i]);
         }
     }
     for (int i = 0; i < OUTPUTS; i++) {
-        out[i] = allocate(outputs[i].bytes * outputs[i].count);
+        if (!outputs[i].is_column) {
+            out[i].data = allocate(outputs[i].bytes * outputs[i].count);
+        }
     }
-    void *workspace = allocate({name}_workspace_bytes());
-    const int status = run(in, out, workspace);
+    size_t bytes = {name}_workspace_bytes();
+    void *workspace = allocate(bytes);
+    int status = run(in, out, workspace, bytes);
+    while (wants_memory(status) && bytes < SIZE_MAX / 4) {
+        free(workspace);
+        bytes *= 4;
+        workspace = allocate(bytes);
+        status = run(in, out, workspace, bytes);
+    }
     if (status != {macro}_OK) {
         fprintf(stderr, "error: %s (status %d)\n", {name}_message(status), status);
         return EXIT_FAILURE;
     }
     for (int i = 0; i < OUTPUTS; i++) {
-        print(&outputs[i], out[i]);
-        free(out[i]);
+        print(&outputs[i], &out[i]);
+        if (!outputs[i].is_column) {
+            free(out[i].data);
+        }
     }
     for (int i = 0; i < INPUTS; i++) {
-        free(in[i]);
+        free(in[i].data);
     }
     free(workspace);
     return EXIT_SUCCESS;

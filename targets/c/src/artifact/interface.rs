@@ -2,10 +2,29 @@
 
 use target_core::ALIGNMENT;
 
-use super::{Program, Tensor, comment, string};
+use super::{Column, Program, Tensor, Whole, comment, string};
 
 /// The status of the first check; those before are for what is passed.
 const FIRST_CHECK: usize = 16;
+
+/// What the header says of the workspace of a program that needs the same memory in each run.
+const STATIC_WORKSPACE: &str = "\
+/* The workspace, where intermediate results lie: its bytes, and what its address is a multiple of.
+   Nothing has to be kept in it between calls. */";
+
+/// What it says of that of other programs.
+const GROWING_WORKSPACE: &str = "\
+/* The workspace, where all lies that the program makes: bytes to start with, and what its address is a
+   multiple of. How much a run needs depends on its inputs; a larger workspace always does, too. Nothing
+   has to be kept in it between calls. */";
+
+/// What it says of data.
+const DATA: &str = "
+
+   Data is passed as columns, in the order of a walk over its nodes, each before what it consists of,
+   fields in order. The first column says of each node by which constructor it was made; each field of a
+   constructor that is a tensor has a column with that field of all nodes made by it. Beside each column
+   stands how many elements it has.";
 
 impl Program<'_> {
     /// The first lines of a file.
@@ -23,17 +42,25 @@ impl Program<'_> {
         let (name, upper) = (&self.model.name, self.upper());
         let title = self.title("The interface of a compiled model.");
         let workspace = self.main.workspace;
-        let inputs = self.fields(&self.inputs, "const ");
-        let outputs = self.fields(&self.outputs, "");
+        let inputs = self.fields(&self.inputs, self.taken(), "const ");
+        let outputs = self.fields(&self.outputs, self.given(), "");
+        let (about_workspace, run, wants) = match &self.whole {
+            None => (STATIC_WORKSPACE, self.static_run(), String::new()),
+            Some(whole) => (GROWING_WORKSPACE, self.growing_run(whole), self.wants_memory()),
+        };
         let provided = crate::codegen::provided(&self.source.externals);
         let statuses = self.statuses();
+        let about_data = match self.taken().is_empty() && self.given().is_empty() {
+            true => "",
+            false => DATA,
+        };
         format!(
             "\
 {title}
    Set up {name}_inputs and {name}_outputs, and call {name}_run.
 
    Tensors are dense, row by row. Pointers are aligned as their types are. An input may be passed
-   several times; an output shares no memory with anything else that is passed. */
+   several times; an output shares no memory with anything else that is passed.{about_data} */
 
 #ifndef {upper}_H
 #define {upper}_H
@@ -45,8 +72,7 @@ impl Program<'_> {
 extern \"C\" {{
 #endif
 
-/* The workspace, where intermediate results lie: its bytes, and what its address is a multiple of.
-   Nothing has to be kept in it between calls. */
+{about_workspace}
 #define {upper}_WORKSPACE_BYTES {workspace}u
 #define {upper}_ALIGNMENT {ALIGNMENT}u
 
@@ -69,14 +95,8 @@ typedef struct {{
 {provided}/* {upper}_WORKSPACE_BYTES, for callers that do not read this file. */
 size_t {name}_workspace_bytes(void);
 
-/* Computes the outputs from the inputs. Nothing is allocated, and nothing is kept: calls at one
-   time are safe, each with a workspace and outputs of its own. Without `threads`, which may be
-   null, parallel loops run by OpenMP where that was on when {name}.c was compiled, else here.
-   Returns {upper}_OK, or what is wrong; below {upper}_CHECK, no output was written then. */
-int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace,
-    const {name}_threads *threads);
-
-#ifdef __cplusplus
+{run}
+{wants}#ifdef __cplusplus
 }}
 #endif
 
@@ -88,6 +108,22 @@ int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void 
     /// What `NAME_run` returns, and the function that explains it.
     fn statuses(&self) -> String {
         let (name, upper) = (&self.model.name, self.upper());
+        let (of_program, memory) = match &self.whole {
+            None => (String::new(), String::new()),
+            Some(whole) => (
+                format!(
+                    "    /* The workspace is too small, wherever that was noticed. */\n    \
+                     {upper}_SMALL_WORKSPACE = 5,\n    \
+                     /* The columns of an input are not those of its type. */\n    \
+                     {upper}_BAD_DATA = 6,\n"
+                ),
+                format!(
+                    ",\n    /* From here on: the workspace is too small, which was noticed at a place that \
+                     {name}_message tells. */\n    {upper}_MEMORY = {}",
+                    FIRST_CHECK + whole.memory.len()
+                ),
+            ),
+        };
         format!(
             "\
 /* What {name}_run returns. */
@@ -100,9 +136,9 @@ enum {{
     {upper}_BAD_WORKSPACE = 3,
     /* The threads have no function `run`. */
     {upper}_BAD_THREADS = 4,
-    /* From here on: a number is not what an operator expects, such as a divisor of 0 or an index
+{of_program}    /* From here on: a number is not what an operator expects, such as a divisor of 0 or an index
        outside of an axis. The outputs hold nothing in particular then. */
-    {upper}_CHECK = {FIRST_CHECK}
+    {upper}_CHECK = {FIRST_CHECK}{memory}
 }};
 
 /* What a status says; of a check also which operator of the source it belongs to. */
@@ -111,22 +147,81 @@ const char *{name}_message(int status);
         )
     }
 
+    /// The function that runs a program that needs the same memory in each run.
+    fn static_run(&self) -> String {
+        let (name, upper) = (&self.model.name, self.upper());
+        format!(
+            "\
+/* Computes the outputs from the inputs. Nothing is allocated, and nothing is kept: calls at one
+   time are safe, each with a workspace and outputs of its own. Without `threads`, which may be
+   null, parallel loops run by OpenMP where that was on when {name}.c was compiled, else here.
+   Returns {upper}_OK, or what is wrong; below {upper}_CHECK, no output was written then. */
+int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace,
+    const {name}_threads *threads);
+"
+        )
+    }
+
+    /// The function that runs a program that needs as much memory as its inputs ask for.
+    fn growing_run(&self, whole: &Whole) -> String {
+        let (name, upper) = (&self.model.name, self.upper());
+        let given = match whole.given.is_empty() {
+            true => "",
+            false => {
+                " Outputs that are data are set, and lie\n   in the workspace: they are there until \
+                 it is used for something else."
+            }
+        };
+        format!(
+            "\
+/* Computes the outputs from the inputs, with `bytes` bytes of workspace; where these are too few, call
+   it again with more. Nothing is allocated, and nothing is kept: calls at one time are safe, each with
+   a workspace and outputs of its own. Without `threads`, which may be null, parallel loops run by
+   OpenMP where that was on when {name}.c was compiled, else here.{given}
+   Returns {upper}_OK, or what is wrong: then no output was written. */
+int {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *workspace, size_t bytes,
+    const {name}_threads *threads);
+"
+        )
+    }
+
+    /// The declaration of the function that says whether memory was too little.
+    fn wants_memory(&self) -> String {
+        let name = &self.model.name;
+        format!(
+            "/* Whether {name}_run returned `status` for want of memory, so that a larger workspace may help. */\n\
+             int {name}_wants_memory(int status);\n\n"
+        )
+    }
+
     /// The members of a struct.
-    fn fields(&self, tensors: &[Tensor], constness: &str) -> String {
+    fn fields(&self, tensors: &[Tensor], columns: &[Column], constness: &str) -> String {
         let mut text = String::new();
+        let note = |tensor: &Tensor| match tensor.dtype {
+            dtype if dtype.is_bool() => "; each 0 or 1",
+            dtype if dtype.is_float() && dtype.bits() < 32 => "; bits of floats",
+            _ => "",
+        };
         for tensor in tensors {
-            let note = match tensor.dtype {
-                dtype if dtype.is_bool() => "; each 0 or 1",
-                dtype if dtype.is_float() && dtype.bits() < 32 => "; bits of floats",
-                _ => "",
-            };
+            let note = note(tensor);
             let (name, ty) = (comment(&tensor.name), comment(&tensor.ty.to_string()));
             let (elements, element, field) = (tensor.elements(), tensor.element(), &tensor.field);
             let plural = if elements == 1 { "" } else { "s" };
             text += &format!("    /* {name}: {ty}, {elements} element{plural}{note} */\n");
             text += &format!("    {constness}{element} *{field};\n");
         }
-        if tensors.is_empty() {
+        for Column { tensor, count, note: meaning, .. } in columns {
+            let (name, ty) = (comment(&tensor.name), comment(&tensor.ty.to_string()));
+            let (elements, element, field) = (tensor.elements(), tensor.element(), &tensor.field);
+            let meaning = if meaning.is_empty() { String::new() } else { format!("; {meaning}") };
+            let (note, meaning) = (note(tensor), comment(&meaning));
+            let plural = if elements == 1 { "" } else { "s" };
+            text += &format!(
+                "    /* {name}: {ty} each, {elements} element{plural}{note}{meaning} */\n    \
+                 {constness}{element} *{field};\n    size_t {count};\n"
+            );
+        }
+        if tensors.is_empty() && columns.is_empty() {
             text += "    /* There are none; C wants a member. */\n    int unused;\n";
         }
         text
@@ -154,13 +249,28 @@ const char *{name}_message(int status);
         );
         text += "\nstatic bool is_aligned(const void *pointer, size_t alignment)\n{\n    \
                  return pointer != NULL && (uintptr_t)pointer % alignment == 0;\n}\n";
-        text += &format!(
-            "\nint {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, \
-             void *workspace,\n    const {name}_threads *threads)\n{{\n"
-        );
+        text += &match &self.whole {
+            None => format!(
+                "\nint {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, \
+                 void *workspace,\n    const {name}_threads *threads)\n{{\n"
+            ),
+            Some(_) => format!(
+                "\nint {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *workspace, \
+                 size_t bytes,\n    const {name}_threads *threads)\n{{\n"
+            ),
+        };
         text += &self.refusals();
-        text += &self.call();
+        text += &match &self.whole {
+            None => self.call(),
+            Some(whole) => self.start(whole),
+        };
         text += &format!("    return {upper}_OK;\n}}\n");
+        if self.whole.is_some() {
+            text += &format!(
+                "\nint {name}_wants_memory(int status)\n{{\n    \
+                 return status == {upper}_SMALL_WORKSPACE || status >= {upper}_MEMORY;\n}}\n"
+            );
+        }
         text + &self.message()
     }
 
@@ -174,11 +284,17 @@ const char *{name}_message(int status);
                 let (field, element) = (&tensor.field, tensor.element());
                 format!("!is_aligned({side}s->{field}, _Alignof({element}))")
             }));
+            for Column { tensor, count, .. } in self.taken().iter().filter(|_| side == "input") {
+                let (field, element) = (&tensor.field, tensor.element());
+                checks.push(format!(
+                    "(inputs->{count} != 0 && !is_aligned(inputs->{field}, _Alignof({element})))"
+                ));
+            }
             let (checks, code) = (checks.join("\n        || "), side.to_uppercase());
             text += &format!("    if ({checks}) {{\n        return {upper}_BAD_{code};\n    }}\n");
         }
         text += &match self.main.workspace {
-            0 => "    (void)workspace;\n".to_string(),
+            0 if self.whole.is_none() => "    (void)workspace;\n".to_string(),
             _ => format!(
                 "    if (!is_aligned(workspace, {upper}_ALIGNMENT)) {{\n        \
                  return {upper}_BAD_WORKSPACE;\n    }}\n"
@@ -225,6 +341,50 @@ const char *{name}_message(int status);
         text
     }
 
+    /// Statements that run a whole program, and look at how it ended.
+    fn start(&self, whole: &Whole) -> String {
+        let upper = self.upper();
+        let p = crate::codegen::program_name(&super::prefix(&self.model.name), "");
+        let mut buffers: Vec<String> =
+            self.inputs.iter().map(|input| format!("(void *)inputs->{}", input.field)).collect();
+        let weights = self.weights.iter();
+        buffers.extend(weights.map(|weight| format!("(void *){}", weight.tensor.field)));
+        buffers.extend(self.outputs.iter().map(|output| format!("outputs->{}", output.field)));
+        buffers.push("NULL".to_string());
+        let taken = whole.taken.len();
+        let all = taken + whole.given.len();
+        let mut text = format!(
+            "    void *const buffers[] = {{{}}};\n    {p}column columns[{all} + 1];\n    \
+             {p}state *const program = {p}start(workspace, bytes / {ALIGNMENT} * {ALIGNMENT}, \
+             buffers + {});\n    if (program == NULL) {{\n        return {upper}_SMALL_WORKSPACE;\n    \
+             }}\n    program->threads = threads;\n",
+            buffers.join(",\n        "),
+            self.inputs.len(),
+        );
+        for (index, Column { tensor, count, .. }) in whole.taken.iter().enumerate() {
+            let field = &tensor.field;
+            text += &format!(
+                "    columns[{index}].at = (unsigned char *)inputs->{field};\n    \
+                 columns[{index}].count = inputs->{count};\n"
+            );
+        }
+        text += &format!(
+            "    switch ({p}run(program, buffers, columns)) {{\n    case 0:\n        break;\n    \
+             case 1:\n        return program->site < 0 ? {upper}_SMALL_WORKSPACE : \
+             {upper}_MEMORY + (int)program->site;\n    case 2:\n        \
+             return {upper}_CHECK + (int)program->site;\n    default:\n        \
+             return {upper}_BAD_DATA;\n    }}\n"
+        );
+        for (index, Column { tensor, count, .. }) in whole.given.iter().enumerate() {
+            let (index, field, element) = (taken + index, &tensor.field, tensor.element());
+            text += &format!(
+                "    outputs->{field} = ({element} *)(void *)columns[{index}].at;\n    \
+                 outputs->{count} = (size_t)columns[{index}].count;\n"
+            );
+        }
+        text
+    }
+
     /// The function that tells what a status says.
     fn message(&self) -> String {
         let (name, upper) = (&self.model.name, self.upper());
@@ -240,9 +400,19 @@ const char *{name}_message(int status);
         for (status, message) in known {
             text += &format!("    case {upper}_{status}:\n        return \"{message}\";\n");
         }
+        if self.whole.is_some() {
+            for (status, message) in [
+                ("SMALL_WORKSPACE", "the workspace is too small"),
+                ("BAD_DATA", "the columns of an input are not those of its type"),
+            ] {
+                text += &format!("    case {upper}_{status}:\n        return \"{message}\";\n");
+            }
+        }
+        let memory = self.whole.as_ref().map_or(&[][..], |whole| &whole.memory);
         for (check, message) in self.model.messages.iter().enumerate() {
+            let first = if memory.get(check) == Some(&true) { "MEMORY" } else { "CHECK" };
             let message = string(message);
-            text += &format!("    case {upper}_CHECK + {check}:\n        return {message};\n");
+            text += &format!("    case {upper}_{first} + {check}:\n        return {message};\n");
         }
         text + "    default:\n        return \"no status\";\n    }\n}\n"
     }

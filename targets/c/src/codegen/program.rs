@@ -19,16 +19,16 @@ mod groups;
 mod kinds;
 mod writer;
 
+use indexmap::IndexSet;
 use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Type};
-use rustc_hash::FxHashMap;
+use prog::columns::Layout;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use target_core::whole::{Interface, MAIN, Place, State};
 use target_core::{ALIGNMENT, Kernel};
 
 use super::{Style, Written, entry_name};
 use crate::codegen::expr::storage;
 use kinds::Kinds;
-
-/// The function that a program starts at.
-pub(super) const MAIN: &str = "main";
 
 /// What the names of everything here start with, behind the prefix of all names.
 const PREFIX: &str = "program_";
@@ -54,14 +54,20 @@ struct Context<'a> {
     sites: FxHashMap<(Symbol, ir_core::OpId), usize>,
     /// The number of each constant.
     constants: FxHashMap<ir_core::Attr, usize>,
+    /// The functions that are called from outside of their group.
+    entered: FxHashSet<Symbol>,
+    /// What is counted.
+    counters: IndexSet<Symbol, FxBuildHasher>,
 }
 
 /// A kernel as the program calls it.
 pub(super) struct Called {
     /// Its function.
     pub(super) symbol: String,
-    /// Whether it takes a workspace.
+    /// The bytes of its workspace.
     pub(super) workspace: usize,
+    /// Whether it takes threads.
+    pub(super) takes_threads: bool,
 }
 
 /// Whether `module` is a whole program.
@@ -74,13 +80,17 @@ pub(super) fn is_own_name(prefix: &str, name: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|name| name.starts_with(PREFIX))
 }
 
+/// What `what` of a program is called.
+pub(super) fn name(prefix: &str, what: &str) -> String {
+    format!("{prefix}{PREFIX}{what}")
+}
+
 /// The program of `module` in C. `written` are its kernels.
 pub(super) fn write(
     module: &Module,
     style: &Style,
     written: &dyn Fn(Symbol) -> Option<Called>,
 ) -> Result<Text, Diagnostics> {
-    let main = Symbol::new(MAIN);
     let prefix = format!("{}{PREFIX}", style.prefix);
     let constants = prog::sites::constants(module);
     let mut sites = FxHashMap::default();
@@ -89,9 +99,20 @@ pub(super) fn write(
     }
     let numbers = constants.keys().enumerate().map(|(number, key)| (*key, number)).collect();
     let kinds = Kinds::of(module)?;
-    let cx = Context { module, prefix, kernels: written, kinds, sites, constants: numbers };
-    refuse_unwritten(&cx)?;
     let groups = groups::of(module);
+    let counters = prog::sites::counters(module);
+    let entered = groups::entered(module, &groups);
+    let cx = Context {
+        module,
+        prefix,
+        kernels: written,
+        kinds,
+        sites,
+        constants: numbers,
+        entered,
+        counters,
+    };
+    refuse_unwritten(&cx)?;
     let functions: Vec<Symbol> = prog::sites::functions(module).map(|(name, _)| name).collect();
     let numbers = functions.iter().enumerate().map(|(number, name)| (*name, number));
     let numbers: FxHashMap<Symbol, usize> = numbers.collect();
@@ -100,15 +121,38 @@ pub(super) fn write(
     for group in &groups {
         text += &writer::group(&cx, group, &numbers, &mut callees)?;
     }
-    let (entry, mut kernel) = entry(&cx, style, constants.values().map(|value| value.ty()), main)?;
+    let interface = interface(module)?;
     let scratch = callees.iter().filter_map(|name| written(*name)).map(|called| called.workspace);
     let scratch = scratch.max().unwrap_or(0).next_multiple_of(ALIGNMENT);
-    kernel.workspace = scratch + FIRST_BLOCK;
-    let text = format!(
-        "{}{}{text}{entry}",
-        cx.kinds.declarations(&cx.prefix),
-        runtime(&cx.prefix, cx.kinds.count(), scratch)
-    );
+    let symbol = format!("{}{MAIN}", style.prefix);
+    let entry = match style.model {
+        Some(_) => String::new(),
+        None => entry(&cx, &symbol, &interface),
+    };
+    let (params, outputs) = (interface.buffers(), interface.outputs());
+    let names = (0..params.len()).map(|index| format!("buffer_{index}")).collect();
+    let workspace = scratch + FIRST_BLOCK;
+    let kernel = Kernel { name: MAIN.to_string(), symbol, names, params, outputs, workspace };
+    let threads =
+        style.model.as_ref().map(|model| format!("    const {model}_threads *threads;\n"));
+    let (taken, given) = (&interface.taken.data, &interface.given.data);
+    let layouts: Vec<&Layout> = taken.iter().chain(given).collect();
+    let mut walks = String::new();
+    if !layouts.is_empty() {
+        walks += &cx.kinds.descriptions(&cx.prefix, &layouts);
+        walks += WALKS;
+    }
+    if !given.is_empty() {
+        walks += ENCODE;
+    }
+    if !taken.is_empty() {
+        walks += &cx.kinds.sizes(&cx.prefix);
+        walks += DECODE;
+    }
+    let walks = walks.replace("P_", &cx.prefix);
+    let text = format!("{text}{walks}{}{entry}", run(&cx, &interface));
+    let runtime = runtime(&cx, scratch, &threads.unwrap_or_default(), &text);
+    let text = format!("{}{runtime}{text}", cx.kinds.declarations(&cx.prefix));
     callees.sort_unstable_by_key(|name| module.items.get_index_of(name));
     callees.dedup();
     Ok(Text { text, kernel, callees })
@@ -149,265 +193,369 @@ fn tensor_bytes(ty: Type) -> Option<usize> {
     ir_core::tensor::tensor_bytes(&tensor.known_shape()?, tensor.dtype)
 }
 
-/// The function that is called with a list of buffers.
-fn entry(
-    cx: &Context<'_>,
-    style: &Style,
-    constants: impl Iterator<Item = Type>,
-    main: Symbol,
-) -> Result<(String, Kernel), Diagnostics> {
+/// The function that runs the program on buffers and columns.
+fn run(cx: &Context<'_>, interface: &Interface) -> String {
     let p = &cx.prefix;
-    let item = cx.module.get(main).and_then(|item| Some((item, item.signature.ty.as_function()?)));
-    let (item, ty) = item.expect("a program starts at a function");
-    let results = prog::results(&ty.result);
-    let is_tensor = |ty: &&Type| ty.as_tensor().is_some();
-    let mut errors = Diagnostics::new();
-    for part in ty.params.iter().chain(results) {
-        if tensor_bytes(*part).is_none() && cx.kinds.data_type(*part).is_none() {
-            let message = format!("`@{MAIN}` takes or gives {part}, and C takes tensors and data");
-            errors.push(Diagnostic::error("E0902", message).at(item.signature.span));
-        }
-    }
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let inputs: Vec<Type> = ty.params.iter().filter(is_tensor).copied().collect();
-    let outputs: Vec<Type> = results.iter().filter(is_tensor).copied().collect();
-    let constants: Vec<Type> = constants.collect();
-    let first = inputs.len() + constants.len();
-    let last = first + outputs.len();
-    let is_scalar = |ty: &Type| ty.as_tensor().is_some_and(|tensor| tensor.rank() == 0);
+    let Interface { taken, constants, given, .. } = interface;
+    let item = cx.module.get(MAIN).and_then(|item| item.signature.ty.as_function());
+    let ty = item.expect("a program starts at a function");
+    let first_result = taken.tensors.len() + constants.len();
+    let first_given = taken.columns().count();
     let mut arguments = vec!["p".to_string()];
-    let (mut declared, mut reads, mut stores) = (String::new(), String::new(), String::new());
-    let (mut input, mut output) = (0, first);
-    for (index, ty) in ty.params.iter().enumerate() {
+    let (mut declared, mut reads) = (String::new(), String::new());
+    // Outputs are written when nothing can fail any more.
+    let (mut encodes, mut stores) = (String::new(), String::new());
+    for (index, (ty, place)) in ty.params.iter().zip(&taken.places).enumerate() {
         let c = c_type(p, *ty);
         declared += &format!("    {c} a{index};\n");
         arguments.push(format!("a{index}"));
-        if let Some(data) = cx.kinds.data_type(*ty) {
-            reads += &format!("    failed = failed || {p}decode(p, {data}, &a{index});\n");
-            continue;
-        }
-        reads += &match is_scalar(ty) {
-            true => format!("    a{index} = *(const {c} *)buffers[{input}];\n"),
-            false => format!(
-                "    a{index}.data = (unsigned char *)buffers[{input}];\n    a{index}.owner = {p}NOBODY;\n"
+        reads += &match *place {
+            Place::Data(data) => {
+                let first = taken.columns_of(data).start;
+                let description = cx.kinds.described(p, *ty);
+                format!(
+                    "    if ({p}decode(p, &{description}, columns + {first}, &a{index})) {{\n        \
+                     return p->status;\n    }}\n"
+                )
+            }
+            Place::Tensor(input) if is_scalar_type(*ty) => {
+                format!("    a{index} = *(const {c} *)buffers[{input}];\n")
+            }
+            Place::Tensor(input) => format!(
+                "    a{index}.data = (unsigned char *)buffers[{input}];\n    \
+                 a{index}.owner = {p}NOBODY;\n"
             ),
         };
-        input += 1;
     }
-    for (index, ty) in results.iter().enumerate() {
+    for (index, (ty, place)) in prog::results(&ty.result).iter().zip(&given.places).enumerate() {
         let c = c_type(p, *ty);
         declared += &format!("    {c} r{index};\n");
         arguments.push(format!("&r{index}"));
-        if let Some(data) = cx.kinds.data_type(*ty) {
-            stores += &format!("        failed = failed || {p}encode(p, {data}, r{index});\n");
-            continue;
+        match *place {
+            Place::Data(data) => {
+                let first = first_given + given.columns_of(data).start;
+                let description = cx.kinds.described(p, *ty);
+                encodes += &format!(
+                    "    if ({p}encode(p, &{description}, columns + {first}, r{index})) {{\n        \
+                     return p->status;\n    }}\n"
+                );
+            }
+            Place::Tensor(output) => {
+                let output = first_result + output;
+                stores += &match is_scalar_type(*ty) {
+                    true => format!("    *({c} *)buffers[{output}] = r{index};\n"),
+                    false => {
+                        let bytes = tensor_bytes(*ty).unwrap_or(0);
+                        format!("    memcpy(buffers[{output}], r{index}.data, {bytes}u);\n")
+                    }
+                };
+            }
         }
-        let bytes = tensor_bytes(*ty).unwrap_or(0);
-        stores += &match is_scalar(ty) {
-            true => format!("        *({c} *)buffers[{output}] = r{index};\n"),
-            false => format!("        memcpy(buffers[{output}], r{index}.data, {bytes}u);\n"),
-        };
-        output += 1;
     }
-    let has_data = results.iter().chain(&ty.params).any(|ty| cx.kinds.data_type(*ty).is_some());
-    if has_data {
-        // Where data starts, a tensor may start.
-        stores = format!(
-            "        failed = {p}write(p, block, 0, 64);\n        p->written = p->heap;\n{stores}"
-        );
-    }
-    let walks = match has_data {
-        true => cx.kinds.descriptions(p) + &WALKS.replace("P_", p),
-        false => String::new(),
-    };
-    let symbol = format!("{}{MAIN}", style.prefix);
-    let (name, function) = (entry_name(&symbol), writer::function_name(cx, main));
-    let inputs_count = inputs.len();
-    let text = format!(
-        "{walks}
-/* Runs the program. Buffers are inputs, constants, results, and four numbers: the bytes of `block` that
-   it may use, behind which data that it takes is written; then the status, which is 0 where it ended
-   well, 1 where the block is too small, and 2 where it failed; and where, or -1. Where it ended well, data that it gives is written in the block; the last two numbers are where, and its
-   bytes. */
-void {name}(void *const *buffers, unsigned char *block);
-void {name}(void *const *buffers, unsigned char *block)
+    let function = writer::function_name(cx, Symbol::new(MAIN));
+    format!(
+        "
+/* Runs the program on buffers: the tensors that it takes, constants, and the tensors that it gives; and
+   on the columns of the data that it takes, then those of what it gives. Gives 0 where it ended well, 1
+   where there is too little memory, 2 where it failed, and 3 where columns are no data; then `p->site`
+   says where. */
+static int64_t {p}run({p}state *p, void *const *buffers, {p}column *columns)
 {{
-    int64_t *state = (int64_t *)buffers[{last}];
-    {p}state *p = {p}start(block, (size_t)state[0], buffers + {inputs_count});
-    int failed = 0;
-{declared}    state[1] = 1;
-    state[2] = -1;
-    state[3] = 0;
-    if (!p) {{
-        return;
+{declared}    (void)buffers;
+    (void)columns;
+{reads}    if ({function}({})) {{
+        return p->status;
     }}
-    p->read = block + state[0];
-{reads}    failed = failed || {function}({});
-    if (!failed) {{
-{stores}        state[2] = p->written - block;
-        state[3] = p->heap - p->written;
-    }}
-    if (p->status) {{
-        state[2] = p->site;
-    }}
-    state[1] = p->status;
+{encodes}{stores}    return 0;
 }}
 ",
         arguments.join(", ")
-    );
-    let state = Type::tensor([4], ir_core::DType::INT64);
-    let params = inputs.iter().chain(&constants).chain(&outputs).copied();
-    let params: Vec<Type> = params.chain([state]).collect();
-    let names = (0..params.len()).map(|index| format!("buffer_{index}")).collect();
-    let outputs = outputs.len() + 1;
-    let name = MAIN.to_string();
-    Ok((text, Kernel { name, symbol, names, params, outputs, workspace: 0 }))
+    )
 }
 
-/// Data as bytes, in pre-order: of data the number of its constructor, in 8 bytes, then its fields; of a
-/// scalar its bytes, and so of a tensor, which starts at a multiple of 64. Everything else starts at a
-/// multiple of 8. What is left to walk over is a stack of frames.
+/// The function that is called with a list of buffers, the last of which is a
+/// [`State`](target_core::whole::State).
+fn entry(cx: &Context<'_>, symbol: &str, interface: &Interface) -> String {
+    let p = &cx.prefix;
+    let name = entry_name(symbol);
+    let inputs = interface.taken.tensors.len();
+    let state = interface.buffers().len() - 1;
+    let taken = interface.taken.columns().count();
+    let all = taken + interface.given.columns().count();
+    let first = State::FIRST;
+    let last = match interface.counters {
+        0 => String::new(),
+        _ => format!("    {p}resume(p, 0);\n"),
+    };
+    let counts = match interface.counters {
+        0 => String::new(),
+        counters => format!(
+            "    memset(places + 2 * {all}, 0, {counters} * 2 * sizeof(int64_t));\n    \
+             p->counters = places + 2 * {all};\n    p->since = {p}now();\n"
+        ),
+    };
+    format!(
+        "
+/* Runs the program. The last of the buffers is its state. */
+void {name}(void *const *buffers, unsigned char *block);
+void {name}(void *const *buffers, unsigned char *block)
+{{
+    int64_t *const state = (int64_t *)buffers[{state}];
+    int64_t *const places = state + {first};
+    {p}column columns[{all} + 1];
+    {p}state *const p = {p}start(block, (size_t)state[0], buffers + {inputs});
+    state[1] = 1;
+    state[2] = -1;
+    if (!p) {{
+        return;
+    }}
+{counts}    for (int i = 0; i < {taken}; i++) {{
+        columns[i].at = block + places[2 * i];
+        columns[i].count = (uint64_t)places[2 * i + 1];
+    }}
+    state[1] = {p}run(p, buffers, columns);
+{last}    if (state[1]) {{
+        state[2] = p->site;
+        return;
+    }}
+    for (int i = {taken}; i < {all}; i++) {{
+        places[2 * i] = columns[i].at - block;
+        places[2 * i + 1] = (int64_t)columns[i].count;
+    }}
+}}
+"
+    )
+}
+
+/// Data as columns, see [`prog::columns`]: what is left to walk over is a stack of frames.
 const WALKS: &str = "
 typedef struct P_walk {
     P_object *object;
-    uint64_t field;
+    uint64_t link;
 } P_walk;
 
-/* Goes on with the fields of `o` later. */
+/* Goes on with what `o` links to later. */
 static int P_descend(P_state *p, P_object *o)
 {
-    P_walk *walk = (P_walk *)P_push(p, sizeof(P_walk), -1);
+    P_walk *walk;
+    if (P_first_link[o->kind] == P_first_field[o->kind + 1]) {
+        return 0;
+    }
+    walk = (P_walk *)P_push(p, sizeof(P_walk), -1);
     if (!walk) {
         return 1;
     }
     walk->object = o;
-    walk->field = P_first_field[o->kind];
+    walk->link = P_first_link[o->kind];
     return 0;
 }
 
-/* The next field to walk over, and the object that has it; null where there is none. */
-static const P_field *P_next(P_state *p, unsigned char *bottom, P_object **o)
+/* The next link to walk over, and the object that has it; null where there is none. */
+static const P_field *P_next(P_state *p, const unsigned char *bottom, P_object **o)
 {
-    while (p->frames != bottom) {
-        P_walk *walk = (P_walk *)(void *)p->frames;
-        uint64_t end = P_first_field[walk->object->kind + 1];
-        const P_field *field = P_fields + walk->field;
-        *o = walk->object;
-        walk->field++;
-        if (walk->field >= end) {
-            p->frames += sizeof(P_walk);
-        }
-        if (walk->field <= end) {
-            return field;
-        }
-    }
-    return 0;
-}
-
-static int P_write(P_state *p, const void *from, size_t bytes, size_t alignment)
-{
-    size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & (alignment - 1);
-    size_t room = (bytes + 7) / 8 * 8;
-    if ((size_t)(p->frames - p->heap) < skipped + room) {
-        return P_fail(p, 1, -1);
-    }
-    memset(p->heap, 0, skipped + room);
-    memcpy(p->heap + skipped, from, bytes);
-    p->heap += skipped + room;
-    return 0;
-}
-
-static int P_encode_one(P_state *p, uint32_t type, P_object *o)
-{
-    int is_object = P_is_object(o);
-    uint64_t tag = is_object ? o->kind - P_first_kind[type] : (uint64_t)((uintptr_t)o >> 1);
-    return P_write(p, &tag, sizeof tag, 8) || (is_object && P_descend(p, o));
-}
-
-/* Writes data of a type to the end of the heap. */
-static int P_encode(P_state *p, uint32_t type, P_object *root)
-{
-    unsigned char *const bottom = p->frames;
+    P_walk *walk = (P_walk *)(void *)p->frames;
     const P_field *field;
+    if (p->frames == bottom) {
+        return 0;
+    }
+    field = P_fields + walk->link;
+    *o = walk->object;
+    walk->link++;
+    if (walk->link == P_first_field[walk->object->kind + 1]) {
+        p->frames += sizeof(P_walk);
+    }
+    return field;
+}
+";
+
+/// Columns of data.
+const ENCODE: &str = "
+static int P_encode_one(P_state *p, const P_described *ty, P_column *columns, int writes,
+                        const P_field *link, P_object *o)
+{
+    if (link->sort == 2) {
+        const int is_object = P_is_object(o);
+        const uint64_t tag =
+            is_object ? o->kind - P_first_kind[link->type] : (uint64_t)((uintptr_t)o >> 1);
+        if (writes) {
+            memcpy(columns->at + columns->count * 8, &tag, 8);
+        } else if (columns->count > (size_t)(p->frames - p->heap) / 8) {
+            return P_fail(p, 1, -1);
+        }
+        columns->count++;
+        if (!is_object) {
+            return 0;
+        }
+    }
+    for (uint32_t i = P_first_field[o->kind]; i < P_first_link[o->kind]; i++) {
+        const P_field *const field = P_fields + i;
+        P_column *const column = columns + ty->columns[i];
+        if (writes) {
+            const unsigned char *from = (unsigned char *)o + field->at;
+            if (field->sort == 1) {
+                from = *(unsigned char **)(void *)((unsigned char *)o + field->at);
+            }
+            memcpy(column->at + column->count * field->bytes, from, field->bytes);
+        }
+        column->count++;
+    }
+    return P_descend(p, o);
+}
+
+/* Counts or writes what the columns of `root` hold. */
+static int P_encode_all(P_state *p, const P_described *ty, P_column *columns, int writes,
+                        P_object *root)
+{
+    const unsigned char *const bottom = p->frames;
+    const P_field *link;
     P_object *o;
-    if (P_encode_one(p, type, root)) {
+    for (uint32_t i = 0; i < ty->count; i++) {
+        columns[i].count = 0;
+    }
+    if (P_encode_one(p, ty, columns, writes, &ty->root, root)) {
         return 1;
     }
-    while ((field = P_next(p, bottom, &o))) {
-        unsigned char *at = (unsigned char *)o + field->at;
-        int failed;
-        switch (field->sort) {
-        case 0:
-            failed = P_write(p, at, field->bytes, 8);
-            break;
-        case 1:
-            failed = P_write(p, *(unsigned char **)(void *)at, field->bytes, 64);
-            break;
-        case 2:
-            failed = P_encode_one(p, field->type, *(P_object **)(void *)at);
-            break;
-        default:
-            failed = P_descend(p, *(P_object **)(void *)at);
-            break;
-        }
-        if (failed) {
+    while ((link = P_next(p, bottom, &o))) {
+        o = *(P_object **)(void *)((unsigned char *)o + link->at);
+        if (P_encode_one(p, ty, columns, writes, link, o)) {
             return 1;
         }
     }
     return 0;
 }
 
-static int P_decode_one(P_state *p, uint32_t type, P_object **to)
+/* Makes columns of data. */
+static int P_encode(P_state *p, const P_described *ty, P_column *columns, P_object *root)
 {
-    uint64_t tag;
-    uint32_t kind;
-    memcpy(&tag, p->read, sizeof tag);
-    p->read += sizeof tag;
-    kind = P_first_kind[type] + (uint32_t)tag;
-    if (P_first_field[kind] == P_first_field[kind + 1]) {
-        *to = (P_object *)(uintptr_t)(tag << 1 | 1);
-        return 0;
-    }
-    *to = P_allocate(p, kind, P_sizes[kind], 16);
-    return !*to || P_descend(p, *to);
-}
-
-/* Makes data of a type of what is read next. */
-static int P_decode(P_state *p, uint32_t type, P_object **root)
-{
-    unsigned char *const bottom = p->frames;
-    const P_field *field;
-    P_object *o;
-    if (P_decode_one(p, type, root)) {
+    if (P_encode_all(p, ty, columns, 0, root)) {
         return 1;
     }
-    while ((field = P_next(p, bottom, &o))) {
-        unsigned char *at = (unsigned char *)o + field->at;
-        if (field->sort == 1) {
-            p->read += (size_t)(0 - (uintptr_t)p->read) & 63;
-            *(unsigned char **)(void *)at = p->read;
-            *(P_object **)(void *)((unsigned char *)o + field->owner) = P_NOBODY;
-        } else if (field->sort == 2) {
-            if (P_decode_one(p, field->type, (P_object **)(void *)at)) {
-                return 1;
-            }
-            continue;
-        } else {
-            memcpy(at, p->read, field->bytes);
+    for (uint32_t i = 0; i < ty->count; i++) {
+        const size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & 63;
+        const size_t room = (size_t)(p->frames - p->heap);
+        const size_t size = ty->bytes[i] ? ty->bytes[i] : 1;
+        if (room < skipped + 64 || columns[i].count > (room - skipped - 64) / size) {
+            return P_fail(p, 1, -1);
         }
-        p->read += (field->bytes + 7) / 8 * 8;
+        columns[i].at = p->heap + skipped;
+        p->heap += skipped + (columns[i].count * ty->bytes[i] + 63) / 64 * 64;
+    }
+    return P_encode_all(p, ty, columns, 1, root);
+}
+";
+
+/// Data of columns.
+const DECODE: &str = "
+static int P_decode_one(P_state *p, const P_described *ty, P_column *columns, const P_field *link,
+                        P_object **to)
+{
+    uint32_t kind = link->type;
+    P_object *o;
+    if (link->sort == 2) {
+        uint64_t tag;
+        if (!columns->count) {
+            return P_fail(p, 3, -1);
+        }
+        memcpy(&tag, columns->at, sizeof tag);
+        columns->at += sizeof tag;
+        columns->count--;
+        if (tag >= P_constructors[link->type]) {
+            return P_fail(p, 3, -1);
+        }
+        kind = P_first_kind[link->type] + (uint32_t)tag;
+        if (P_first_field[kind] == P_first_field[kind + 1]) {
+            *to = (P_object *)(uintptr_t)(tag << 1 | 1);
+            return 0;
+        }
+    }
+    o = P_allocate(p, kind, P_sizes[kind], 16, -1);
+    *to = o;
+    if (!o) {
+        return 1;
+    }
+    for (uint32_t i = P_first_field[kind]; i < P_first_link[kind]; i++) {
+        const P_field *const field = P_fields + i;
+        P_column *const column = columns + ty->columns[i];
+        unsigned char *const at = (unsigned char *)o + field->at;
+        if (!column->count) {
+            return P_fail(p, 3, -1);
+        }
+        if (field->sort == 1) {
+            *(unsigned char **)(void *)at = column->at;
+            *(P_object **)(void *)((unsigned char *)o + field->owner) = P_NOBODY;
+        } else {
+            memcpy(at, column->at, field->bytes);
+        }
+        column->at += field->bytes;
+        column->count--;
+    }
+    return P_descend(p, o);
+}
+
+/* Makes data of columns, all of them. */
+static int P_decode(P_state *p, const P_described *ty, P_column *columns, P_object **root)
+{
+    const unsigned char *const bottom = p->frames;
+    const P_field *link;
+    P_object *o;
+    if (P_decode_one(p, ty, columns, &ty->root, root)) {
+        return 1;
+    }
+    while ((link = P_next(p, bottom, &o))) {
+        P_object **const to = (P_object **)(void *)((unsigned char *)o + link->at);
+        if (P_decode_one(p, ty, columns, link, to)) {
+            return 1;
+        }
+    }
+    for (uint32_t i = 0; i < ty->count; i++) {
+        if (columns[i].count) {
+            return P_fail(p, 3, -1);
+        }
     }
     return 0;
 }
 ";
 
-/// The names of what a program consists of, and the functions on them.
-fn runtime(p: &str, kinds: usize, scratch: usize) -> String {
-    let kinds = kinds.max(1);
-    let text = RUNTIME.replace("KINDS", &kinds.to_string());
-    text.replace("SCRATCH", &scratch.to_string()).replace("P_", p)
+/// What the program of `module` takes and gives.
+fn interface(module: &Module) -> Result<Interface, Diagnostics> {
+    let span = module.get(MAIN).and_then(|item| item.signature.span);
+    let interface = Interface::of(module).expect("a program starts at a function");
+    interface.map_err(|ty| {
+        let message = format!("`@{MAIN}` takes or gives {ty}, and C takes tensors and data");
+        Diagnostic::error("E0902", message).at(span).into()
+    })
+}
+
+/// Whether `ty` is that of a scalar.
+fn is_scalar_type(ty: Type) -> bool {
+    ty.as_tensor().is_some_and(|tensor| tensor.rank() == 0)
+}
+
+/// The members of the state for what is counted: calls and nanoseconds, what is counted now, and since
+/// when.
+const COUNTERS: &str = "    int64_t *counters;
+    int64_t counted;
+    int64_t since;
+";
+
+/// The functions that `text` calls, and those that these call.
+fn runtime(cx: &Context<'_>, scratch: usize, threads: &str, text: &str) -> String {
+    let (p, kinds, constants) = (&cx.prefix, cx.kinds.count().max(1), cx.constants.len());
+    let (mut pieces, mut called) = (Vec::new(), text.to_string());
+    for (name, piece) in RUNTIME.iter().rev() {
+        if name.is_empty() || called.contains(&format!("{}(", name.replace("P_", p))) {
+            let piece = piece.replace("    THREADS\n", threads).replace("P_", p);
+            called += &piece;
+            pieces.push(piece);
+        }
+    }
+    pieces.reverse();
+    let clock = if cx.counters.is_empty() { "" } else { "\n#include <time.h>\n" };
+    let text = (clock.to_string() + &pieces.concat()).replace("KINDS", &kinds.to_string());
+    let text = text.replace("    COUNTERS\n", if cx.counters.is_empty() { "" } else { COUNTERS });
+    let text = text.replace("CONSTANTS", &constants.to_string());
+    let text = text.replace("SCRATCH", &scratch.to_string());
+    text.replace("PARTS", &cx.kinds.part_counts())
 }
 
 /// What comes before the kinds: it names them.
@@ -432,41 +580,107 @@ typedef struct P_tensor {
 #define P_NOBODY ((P_object *)(uintptr_t)1)
 ";
 
-const RUNTIME: &str = "
+/// The functions that a program needs, by name, each behind those that it calls: what names them is
+/// given, and those without a name always.
+const RUNTIME: &[(&str, &str)] = &[
+    (
+        "",
+        "
+/* A column of data: its elements, and how many there are. */
+typedef struct P_column {
+    unsigned char *at;
+    uint64_t count;
+} P_column;
+",
+    ),
+    (
+        "",
+        "
 /* A running program. */
 typedef struct P_state {
     unsigned char *block;
     unsigned char *heap;
     unsigned char *frames;
     unsigned char *scratch;
-    void *const *constants;
-    unsigned char *read;
-    unsigned char *written;
+    COUNTERS
+    THREADS
     int64_t status;
     int64_t site;
     P_object *unused[KINDS];
+    unsigned char *constants[CONSTANTS + 1];
 } P_state;
-
+",
+    ),
+    (
+        "",
+        "
 static inline int P_fail(P_state *p, int64_t status, int64_t site)
 {
     p->status = status;
     p->site = site;
     return 1;
 }
-
+",
+    ),
+    (
+        "P_now",
+        "
+static int64_t P_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+",
+    ),
+    (
+        "P_resume",
+        "
+/* From now on, time is that of what has a counter of this number. */
+static void P_resume(P_state *p, int64_t number)
+{
+    const int64_t now = P_now();
+    p->counters[2 * p->counted + 1] += now - p->since;
+    p->counted = number;
+    p->since = now;
+}
+",
+    ),
+    (
+        "P_visit",
+        "
+static void P_visit(P_state *p, int64_t number)
+{
+    P_resume(p, number);
+    p->counters[2 * number]++;
+}
+",
+    ),
+    (
+        "P_is_object",
+        "
 /* Addresses are even. */
 static inline int P_is_object(const P_object *o)
 {
     return ((uintptr_t)o & 1) == 0;
 }
-
+",
+    ),
+    (
+        "P_link",
+        "
 static inline P_object **P_link(P_object *o)
 {
     return (P_object **)(void *)(o + 1);
 }
-
+",
+    ),
+    (
+        "P_allocate",
+        "
 /* A new object with one owner; null where there is no memory. */
-static inline P_object *P_allocate(P_state *p, uint32_t kind, size_t bytes, size_t alignment)
+static inline P_object *P_allocate(P_state *p, uint32_t kind, size_t bytes, size_t alignment,
+                                  int64_t site)
 {
     P_object *o = p->unused[kind];
     if (o) {
@@ -474,7 +688,7 @@ static inline P_object *P_allocate(P_state *p, uint32_t kind, size_t bytes, size
     } else {
         size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & (alignment - 1);
         if ((size_t)(p->frames - p->heap) < bytes + skipped) {
-            P_fail(p, 1, -1);
+            P_fail(p, 1, site);
             return 0;
         }
         o = (P_object *)(void *)(p->heap + skipped);
@@ -484,12 +698,23 @@ static inline P_object *P_allocate(P_state *p, uint32_t kind, size_t bytes, size
     o->owners = 1;
     return o;
 }
-
+",
+    ),
+    (
+        "P_free",
+        "
 static inline void P_free(P_state *p, P_object *o)
 {
     *P_link(o) = p->unused[o->kind];
     p->unused[o->kind] = o;
 }
+",
+    ),
+    (
+        "P_release",
+        "
+/* By kind: how many addresses of other objects it starts with. */
+static const uint32_t P_parts[] = {PARTS};
 
 /* Frees an object that nobody owns, and what only it owned. Those that are to be freed yet are a list
    through the numbers of their owners, in multiples of 16 bytes of the block. */
@@ -514,21 +739,33 @@ static void P_release(P_state *p, P_object *o)
         o = (P_object *)(void *)(p->block + (size_t)next * 16);
     }
 }
-
+",
+    ),
+    (
+        "P_dup",
+        "
 static inline void P_dup(P_object *o)
 {
     if (P_is_object(o)) {
         o->owners++;
     }
 }
-
+",
+    ),
+    (
+        "P_drop",
+        "
 static inline void P_drop(P_state *p, P_object *o)
 {
     if (P_is_object(o) && --o->owners == 0) {
         P_release(p, o);
     }
 }
-
+",
+    ),
+    (
+        "P_push",
+        "
 /* A frame of so many bytes, for a call at a site; null where there is no memory. */
 static inline void *P_push(P_state *p, size_t bytes, int64_t site)
 {
@@ -539,7 +776,11 @@ static inline void *P_push(P_state *p, size_t bytes, int64_t site)
     p->frames -= bytes;
     return p->frames;
 }
-
+",
+    ),
+    (
+        "",
+        "
 static P_state *P_start(unsigned char *block, size_t bytes, void *const *constants)
 {
     const size_t first = (sizeof(P_state) + 63) / 64 * 64;
@@ -552,14 +793,16 @@ static P_state *P_start(unsigned char *block, size_t bytes, void *const *constan
     p->scratch = block + first;
     p->heap = block + first + SCRATCH;
     p->frames = block + bytes;
-    p->constants = constants;
-    p->written = p->heap;
+    for (int i = 0; i < CONSTANTS; i++) {
+        p->constants[i] = (unsigned char *)constants[i];
+    }
     return p;
 }
-";
+",
+    ),
+];
 
 /// Whether all buffers of a kernel are scalars, so that it is worth to be written into the program.
 pub(super) fn is_scalar(one: &Written, types: &[Type]) -> bool {
-    let is_scalar = |ty: &Type| ty.as_tensor().is_some_and(|tensor| tensor.rank() == 0);
-    types.iter().all(is_scalar) && !one.has_parallel_loops && one.callees.is_empty()
+    types.iter().copied().all(is_scalar_type) && !one.has_parallel_loops && one.callees.is_empty()
 }

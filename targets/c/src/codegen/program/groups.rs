@@ -1,9 +1,10 @@
 //! Which functions of a program become one C function.
 
 use ir_core::graph::strongly_connected;
-use ir_core::{Module, Symbol};
+use ir_core::{Body, Module, Symbol};
 use prog::{Call, Tail};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use target_core::whole::MAIN;
 
 /// The deepest chain of C functions that call one another.
 const DEEPEST: usize = 256;
@@ -16,12 +17,8 @@ pub(super) fn of(module: &Module) -> Vec<Vec<Symbol>> {
         functions.iter().enumerate().map(|(number, name)| (*name, number)).collect();
     let mut edges = Vec::with_capacity(functions.len());
     for (_, body) in prog::sites::functions(module) {
-        let mut callees: Vec<usize> = Vec::new();
-        for op in body.walk() {
-            let call = body.view::<Call>(op).map(|call| call.function);
-            let callee = call.or_else(|| Some(body.view::<Tail>(op)?.function));
-            callees.extend(callee.and_then(|name| numbers.get(&name)));
-        }
+        let mut callees: Vec<usize> =
+            callees(body).filter_map(|name| numbers.get(&name).copied()).collect();
         callees.sort_unstable();
         callees.dedup();
         edges.push(callees);
@@ -38,4 +35,25 @@ pub(super) fn of(module: &Module) -> Vec<Vec<Symbol>> {
     }
     let names = |component: Vec<usize>| component.into_iter().map(|one| functions[one]).collect();
     components.into_iter().map(names).collect()
+}
+
+/// The functions of `groups` that are called from outside of their group.
+pub(super) fn entered(module: &Module, groups: &[Vec<Symbol>]) -> FxHashSet<Symbol> {
+    let members = groups.iter().enumerate();
+    let group_of: FxHashMap<Symbol, usize> =
+        members.flat_map(|(group, names)| names.iter().map(move |name| (*name, group))).collect();
+    let mut entered = FxHashSet::from_iter([Symbol::new(MAIN)]);
+    for (name, body) in prog::sites::functions(module) {
+        let own = group_of.get(&name);
+        entered.extend(callees(body).filter(|callee| group_of.get(callee) != own));
+    }
+    entered
+}
+
+/// The functions that `body` calls.
+fn callees(body: &Body) -> impl Iterator<Item = Symbol> + '_ {
+    body.walk().filter_map(|op| {
+        let call = body.view::<Call>(op).map(|call| call.function);
+        call.or_else(|| Some(body.view::<Tail>(op)?.function))
+    })
 }

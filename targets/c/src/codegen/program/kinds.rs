@@ -2,8 +2,9 @@
 
 use indexmap::IndexMap;
 use ir_core::{Diagnostic, Diagnostics, Module, Symbol, Type};
+use prog::columns::{Layout, Part};
 use prog::data::Declaration;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::{TYPES, c_type, tensor_bytes};
 
@@ -25,7 +26,7 @@ pub(super) struct Kinds {
 
 /// See [`Kinds::descriptions`].
 const DESCRIPTIONS: &str = "
-/* A field: a scalar (0), a tensor (1), data of a type (2), or a cell (3). */
+/* A field: a scalar (0), a tensor (1), data of a type (2), or a cell of a kind (3). */
 typedef struct P_field {
     uint32_t sort;
     size_t at;
@@ -34,12 +35,29 @@ typedef struct P_field {
     uint32_t type;
 } P_field;
 
-static const size_t P_sizes[] = {SIZES};
+/* What the columns of a type are: the column of each field, and the bytes of their elements. */
+typedef struct P_described {
+    P_field root;
+    uint32_t count;
+    const uint32_t *columns;
+    const size_t *bytes;
+} P_described;
+
+/* By kind: its fields, those last that are data or cells. */
 static const uint32_t P_first_field[] = {FIRSTS};
+static const uint32_t P_first_link[] = {LINKS};
 static const P_field P_fields[] = {
     FIELDS
 };
+/* By type of data: its first kind. */
 static const uint32_t P_first_kind[] = {TYPES};
+";
+
+/// See [`Kinds::sizes`].
+const SIZES: &str = "
+/* By kind: its size. By type of data: how many kinds there are. */
+static const size_t P_sizes[] = {SIZES};
+static const uint32_t P_constructors[] = {COUNTS};
 ";
 
 /// The name of field `index` of an object, and the address that owns its tensor.
@@ -141,45 +159,127 @@ impl Kinds {
     }
 
     /// Which of the data types `ty` is.
-    pub(super) fn data_type(&self, ty: Type) -> Option<usize> {
+    fn data_type(&self, ty: Type) -> Option<usize> {
         self.data.get_index_of(&prog::data::name(ty)?)
     }
 
-    /// What walks over data need to know: of each kind its size and its fields, and the first kind of
-    /// each data type.
-    pub(super) fn descriptions(&self, prefix: &str) -> String {
+    /// By kind: the types of its fields; none of tensors.
+    fn fields(&self) -> FxHashMap<usize, &[Type]> {
         let of_data = self.data.values().flat_map(|(first, declaration)| {
             let constructors = declaration.constructors.iter().enumerate();
-            constructors.map(move |(tag, constructor)| (first + tag, constructor.fields.clone()))
+            constructors.map(move |(tag, constructor)| (first + tag, &constructor.fields[..]))
         });
-        let of_cells = self.cells.iter().map(|(held, kind)| (*kind, held.clone()));
-        let known: FxHashMap<usize, Vec<Type>> = of_data.chain(of_cells).collect();
-        let (mut sizes, mut firsts, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        let of_cells = self.cells.iter().map(|(held, kind)| (*kind, &held[..]));
+        of_data.chain(of_cells).collect()
+    }
+
+    /// What is called what walks over data need to know of a value of type `ty`.
+    pub(super) fn described(&self, prefix: &str, ty: Type) -> String {
+        match self.data_type(ty) {
+            Some(data) => format!("{prefix}data_{data}"),
+            None => format!("{prefix}cell_{}", self.of_cell(&held(ty))),
+        }
+    }
+
+    /// What walks over data need to know: of each kind its size and its fields, and what the columns
+    /// are of the types that have `layouts`.
+    pub(super) fn descriptions(&self, prefix: &str, layouts: &[&Layout]) -> String {
+        let known = self.fields();
+        let (mut firsts, mut links) = (Vec::new(), Vec::new());
+        let mut fields: Vec<String> = Vec::new();
+        // By kind: which of all fields each of its own is.
+        let mut places: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         for kind in 0..self.count() {
             firsts.push(fields.len().to_string());
-            let Some(types) = known.get(&kind) else {
-                sizes.push("0".to_string());
-                continue;
-            };
+            let types = known.get(&kind).copied().unwrap_or_default();
             let name = format!("{prefix}kind_{kind}");
-            sizes.push(format!("sizeof({name})"));
-            for (index, ty) in types.iter().enumerate() {
-                fields.push(self.description(&name, index, *ty));
+            let mut own = vec![0; types.len()];
+            for is_link in [false, true] {
+                if is_link {
+                    links.push(fields.len().to_string());
+                }
+                for (index, ty) in types.iter().enumerate() {
+                    if ty.as_tensor().is_none() == is_link {
+                        own[index] = fields.len();
+                        fields.push(self.description(&name, index, *ty));
+                    }
+                }
             }
+            places.insert(kind, own);
         }
         firsts.push(fields.len().to_string());
+        let count = fields.len();
         let types: Vec<String> = self.data.values().map(|(first, _)| first.to_string()).collect();
-        let list = |items: Vec<String>| match items.is_empty() {
-            true => "0".to_string(),
-            false => items.join(", "),
-        };
         let fields = if fields.is_empty() { vec!["{0, 0, 0, 0, 0}".to_string()] } else { fields };
-        DESCRIPTIONS
-            .replace("SIZES", &list(sizes))
+        let mut text = DESCRIPTIONS
             .replace("FIRSTS", &list(firsts))
+            .replace("LINKS", &list(links))
             .replace("FIELDS", &fields.join(",\n    "))
             .replace("TYPES", &list(types))
+            .replace("P_", prefix);
+        let mut written = FxHashSet::default();
+        for layout in layouts {
+            let name = self.described(prefix, layout.sorts[0].ty);
+            if written.insert(name.clone()) {
+                text += &self.columns(prefix, &name, layout, &places, count);
+            }
+        }
+        text
+    }
+
+    /// What who makes data needs to know besides.
+    pub(super) fn sizes(&self, prefix: &str) -> String {
+        let known = self.fields();
+        let size = |kind: usize| match known.contains_key(&kind) {
+            true => format!("sizeof({prefix}kind_{kind})"),
+            false => "0".to_string(),
+        };
+        let counts =
+            self.data.values().map(|(_, declared)| declared.constructors.len().to_string());
+        SIZES
+            .replace("{SIZES}", &format!("{{{}}}", list((0..self.count()).map(size).collect())))
+            .replace("COUNTS", &list(counts.collect()))
             .replace("P_", prefix)
+    }
+
+    /// What the columns of `layout` are; there are `count` fields in all, and `places` says by kind which
+    /// are its own.
+    fn columns(
+        &self,
+        prefix: &str,
+        name: &str,
+        layout: &Layout,
+        places: &FxHashMap<usize, Vec<usize>>,
+        count: usize,
+    ) -> String {
+        let mut columns = vec![0; count];
+        for sort in &layout.sorts {
+            let first = match self.data_type(sort.ty) {
+                Some(data) => self.data[data].0,
+                None => self.of_cell(&held(sort.ty)),
+            };
+            for (tag, parts) in sort.constructors.iter().enumerate() {
+                for (part, place) in parts.iter().zip(&places[&(first + tag)]) {
+                    if let Part::Tensor(column) = part {
+                        columns[*place] = *column;
+                    }
+                }
+            }
+        }
+        let columns = list(columns.iter().map(usize::to_string).collect());
+        let bytes = list(layout.columns.iter().map(|column| column.bytes().to_string()).collect());
+        let (count, root) = (layout.columns.len(), layout.sorts[0].ty);
+        let root = match self.data_type(root) {
+            Some(data) => format!("{{2, 0, 0, 0, {data}}}"),
+            None => format!("{{3, 0, 0, 0, {}}}", self.of_cell(&held(root))),
+        };
+        format!(
+            "
+static const uint32_t {name}_columns[] = {{{columns}}};
+static const size_t {name}_bytes[] = {{{bytes}}};
+static const {prefix}described {name} = {{{root}, {count}, {name}_columns, {name}_bytes}};
+"
+        )
     }
 
     /// What field `index` of the structure `name` is.
@@ -194,7 +294,7 @@ impl Kinds {
                 }
             }
             (None, Some(data)) => format!("{{2, {at}, 0, 0, {data}}}"),
-            (None, None) => format!("{{3, {at}, 0, 0, 0}}"),
+            (None, None) => format!("{{3, {at}, 0, 0, {}}}", self.of_cell(&held(ty))),
         }
     }
 
@@ -212,11 +312,25 @@ impl Kinds {
             text += "\n/* A cell. */\n";
             text += &structure(prefix, *kind, held);
         }
-        let parts: Vec<String> = self.parts.iter().map(usize::to_string).collect();
-        let parts = if parts.is_empty() { "0".to_string() } else { parts.join(", ") };
-        text += "\n/* By kind: how many addresses of other objects it starts with. */\n";
-        text += &format!("static const uint32_t {prefix}parts[] = {{{parts}}};\n");
         text
+    }
+
+    /// By kind: how many addresses of objects follow its header, as a list.
+    pub(super) fn part_counts(&self) -> String {
+        list(self.parts.iter().map(usize::to_string).collect())
+    }
+}
+
+/// What a cell of type `ty` holds.
+fn held(ty: Type) -> Vec<Type> {
+    prog::contents(ty).expect("what is no tensor and no data is a cell")
+}
+
+/// The elements of an array of C, which has at least one.
+fn list(items: Vec<String>) -> String {
+    match items.is_empty() {
+        true => "0".to_string(),
+        false => items.join(", "),
     }
 }
 

@@ -4,7 +4,7 @@ mod calls;
 mod frames;
 mod scalars;
 
-use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueId};
+use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueDef, ValueId};
 use prog::{
     Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Read, Switch, Tail, Write, Yield,
 };
@@ -134,7 +134,7 @@ impl<'w> Writer<'w, '_> {
                 let leave = self.leave(number);
                 text += &format!("\n/* {comment} */\n{frames}{}\n{{\n", self.prototype(number));
                 text += &format!("{variables}{}{body}{leave}}}\n", self.start(&[number]));
-            } else {
+            } else if self.cx.entered.contains(&function.name) {
                 text += &self.wrapper(number, &comment);
             }
         }
@@ -165,8 +165,20 @@ impl<'w> Writer<'w, '_> {
     fn declare(&mut self, function: usize, value: ValueId) {
         let name = format!("v{}", self.count);
         self.count += 1;
-        let ty = self.functions[function].body.ty(value);
-        self.variables += &format!("    {} {name};\n", c_type(&self.cx.prefix, ty));
+        let body = self.functions[function].body;
+        // Kernels and functions elsewhere write their results anyway.
+        let is_written = match body.def(value) {
+            ValueDef::Result(op, _) => {
+                let call = body.view::<Call>(op);
+                body.is::<Kernel>(op)
+                    || call.is_some_and(|call| !self.members.contains(&call.function))
+            }
+            _ => false,
+        };
+        if is_written || self.is_read(function, value) {
+            let c = c_type(&self.cx.prefix, body.ty(value));
+            self.variables += &format!("    {c} {name};\n");
+        }
         self.names.insert((function, value), name);
     }
 
@@ -200,6 +212,7 @@ impl<'w> Writer<'w, '_> {
         if self.jumps {
             self.out += &format!("enter_{number}:;\n");
         }
+        self.count("visit", self.functions[number].name);
         let mut pending = vec![Step::From(body.first_op(body.entry()))];
         while let Some(step) = pending.pop() {
             match step {
@@ -236,7 +249,7 @@ impl<'w> Writer<'w, '_> {
                 }
                 _ => {
                     let index = self.cx.constants[&Attr::of(&value)];
-                    let data = format!("(unsigned char *)p->constants[{index}]");
+                    let data = format!("p->constants[{index}]");
                     self.line(&format!("{name} = ({p}tensor){{{data}, {p}NOBODY}};"));
                 }
             }
@@ -266,12 +279,11 @@ impl<'w> Writer<'w, '_> {
                     let value = (tag as u64) << 1 | 1;
                     self.line(&format!("{name} = ({p}object *)(uintptr_t){value}u;"));
                 }
-                false => self.object_of(number, result, first + tag as usize, &fields),
+                false => self.object_of(number, op, first + tag as usize, &fields),
             }
         } else if let Some(Cell { values }) = body.view(op) {
-            let result = body.result(op, 0);
             let held: Vec<Type> = values.iter().map(|value| body.ty(*value)).collect();
-            self.object_of(number, result, self.cx.kinds.of_cell(&held), &values);
+            self.object_of(number, op, self.cx.kinds.of_cell(&held), &values);
         } else if let Some(Read { cell }) = body.view(op) {
             let results: Vec<ValueId> = body.results(op).collect();
             let kind = self.cell_kind(number, cell);
@@ -303,11 +315,30 @@ impl<'w> Writer<'w, '_> {
         } else if let Some(Drop { value }) = body.view(op) {
             self.drop(number, value);
         } else if body.is::<Fail>(op) {
-            let site = self.cx.sites.get(&(self.functions[number].name, op)).copied().unwrap_or(0);
+            let site = self.site(number, op);
             self.line(&format!("return {p}fail(p, 2, {site});"));
         } else if let Some(Yield { values }) = body.view(op) {
             self.end(number, op, &values);
         }
+    }
+
+    /// Says from where on time is that of `name`, where that is counted.
+    fn count(&mut self, how: &str, name: Symbol) {
+        if let Some(counter) = self.cx.counters.get_index_of(&name) {
+            let p = &self.cx.prefix;
+            self.line(&format!("{p}{how}(p, {counter});"));
+        }
+    }
+
+    /// The number of the first site of `op`.
+    fn site(&self, number: usize, op: OpId) -> usize {
+        let found = self.cx.sites.get(&(self.functions[number].name, op));
+        found.copied().unwrap_or(0) // An operation that cannot fail says so nowhere.
+    }
+
+    /// Whether anything reads `value`. Compilers warn of variables that nothing reads.
+    fn is_read(&self, function: usize, value: ValueId) -> bool {
+        !self.functions[function].body.is_unused(value)
     }
 
     fn blocks(&self, number: usize, op: OpId) -> Vec<BlockId> {
@@ -342,7 +373,10 @@ impl<'w> Writer<'w, '_> {
         let body = self.functions[number].body;
         let around = body.op_block(op).and_then(|block| body.block_parent(block));
         if let Some(around) = around {
-            for (result, value) in body.results(around).zip(values) {
+            let results = body.results(around).zip(values);
+            for (result, value) in
+                results.filter(|(result, _)| self.is_read(number, *result)).collect::<Vec<_>>()
+            {
                 let (to, from) = (self.name(number, result), self.name(number, *value));
                 self.line(&format!("{to} = {from};"));
             }
@@ -351,12 +385,13 @@ impl<'w> Writer<'w, '_> {
         self.give(number, values);
     }
 
-    /// A new object of `kind` with `fields`, as `result`.
-    fn object_of(&mut self, number: usize, result: ValueId, kind: usize, fields: &[ValueId]) {
+    /// A new object of `kind` with `fields`, as the result of `op`.
+    fn object_of(&mut self, number: usize, op: OpId, kind: usize, fields: &[ValueId]) {
         let p = self.cx.prefix.clone();
+        let result = self.functions[number].body.result(op, 0);
         let name = self.name(number, result).to_string();
-        let size = format!("sizeof({p}kind_{kind})");
-        self.line(&format!("{name} = {p}allocate(p, {kind}, {size}, 16);"));
+        let (size, site) = (format!("sizeof({p}kind_{kind})"), self.site(number, op));
+        self.line(&format!("{name} = {p}allocate(p, {kind}, {size}, 16, {site});"));
         self.line(&format!("if (!{name}) {{ return 1; }}"));
         let of = format!("(({p}kind_{kind} *)(void *){name})");
         self.store(number, &of, fields);
@@ -392,6 +427,9 @@ impl<'w> Writer<'w, '_> {
         let p = &self.cx.prefix;
         let of = format!("(({p}kind_{kind} *)(void *){})", self.name(number, object));
         for (index, &value) in values.iter().enumerate() {
+            if !self.is_read(number, value) {
+                continue;
+            }
             let name = self.name(number, value).to_string();
             let is_tensor = self.ty(number, value).as_tensor().is_some();
             match self.owner_field(number, index, value).filter(|_| is_tensor) {
@@ -489,6 +527,8 @@ impl<'w> Writer<'w, '_> {
         let p = self.cx.prefix.clone();
         self.callees.push(function);
         let called = (self.cx.kernels)(function).expect("kernels are written before");
+        let checks = prog::sites::checks(self.cx.module, function).len();
+        let site = self.site(number, op);
         let mut arguments = Vec::new();
         for &input in inputs {
             arguments.push(self.argument(number, input));
@@ -498,14 +538,14 @@ impl<'w> Writer<'w, '_> {
             if prog::is_counted(ty) {
                 let bytes = tensor_bytes(ty).expect("tensors have known extents");
                 let (kind, bytes) = self.cx.kinds.of_tensor(bytes);
-                self.line(&format!("{name}.owner = {p}allocate(p, {kind}, {bytes}u, 64);"));
+                let site = site + checks;
+                self.line(&format!("{name}.owner = {p}allocate(p, {kind}, {bytes}u, 64, {site});"));
                 self.line(&format!("if (!{name}.owner) {{ return 1; }}"));
                 let header = super::kinds::HEADER;
                 self.line(&format!("{name}.data = (unsigned char *){name}.owner + {header};"));
             }
             arguments.push(self.argument(number, result));
         }
-        let checks = prog::sites::checks(self.cx.module, function).len();
         if checks > 0 {
             self.line("{");
             self.depth += 1;
@@ -515,10 +555,21 @@ impl<'w> Writer<'w, '_> {
         if called.workspace > 0 {
             arguments.push("p->scratch".to_string());
         }
+        if called.takes_threads {
+            arguments.push("p->threads".to_string());
+        }
+        let is_counted = self.cx.counters.contains(&function) && {
+            let mut values = inputs.iter().copied().chain(body.results(op));
+            values.any(|value| prog::is_counted(body.ty(value)))
+        };
+        if is_counted {
+            self.count("visit", function);
+        }
         self.line(&format!("{}({});", called.symbol, arguments.join(", ")));
+        if is_counted {
+            self.count("resume", self.functions[number].name);
+        }
         if checks > 0 {
-            let name = self.functions[number].name;
-            let site = self.cx.sites.get(&(name, op)).copied().unwrap_or(0);
             self.line(&format!("for (int i = 0; i < {checks}; i++) {{"));
             self.line(&format!("    if (failed[i]) {{ return {p}fail(p, 2, {site} + i); }}"));
             self.line("}");

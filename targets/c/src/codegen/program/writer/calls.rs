@@ -62,13 +62,16 @@ impl Writer<'_, '_> {
     /// What comes first: the parameters of the members `numbers`, and the jump to the one called.
     pub(super) fn start(&self, numbers: &[usize]) -> String {
         let p = &self.cx.prefix;
-        let mut text = String::new();
-        if self.waits.any() {
-            text += "    unsigned char *const bottom = p->frames;\n";
-        }
+        let mut text = match self.waits.any() {
+            true => "    unsigned char *const bottom = p->frames;\n".to_string(),
+            false => "    (void)p;\n".to_string(),
+        };
         if let [number] = numbers {
             for (index, name) in self.parameter_names(*number).iter().enumerate() {
-                text += &format!("    {name} = a{index};\n");
+                text += &match name {
+                    Some(name) => format!("    {name} = a{index};\n"),
+                    None => format!("    (void)a{index};\n"),
+                };
             }
             return text;
         }
@@ -77,17 +80,21 @@ impl Writer<'_, '_> {
             text += &format!("    case {number}:\n");
             let call = format!("(({p}call_{}_{number} *)call)", self.first);
             for (index, name) in self.parameter_names(number).iter().enumerate() {
-                text += &format!("        {name} = {call}->a{index};\n");
+                if let Some(name) = name {
+                    text += &format!("        {name} = {call}->a{index};\n");
+                }
             }
             text += &format!("        goto enter_{number};\n");
         }
         text + "    }\n"
     }
 
-    fn parameter_names(&self, number: usize) -> Vec<String> {
+    /// The variables of the parameters of a member that anything reads.
+    fn parameter_names(&self, number: usize) -> Vec<Option<String>> {
         let body = self.functions[number].body;
         let params = body.block_args(body.entry()).iter();
-        params.map(|param| self.name(number, *param).to_string()).collect()
+        let name = |param| self.name(number, param).to_string();
+        params.map(|param| self.is_read(number, *param).then(|| name(*param))).collect()
     }
 
     /// The variables that hold the results of a function with results of `types`.
@@ -191,8 +198,10 @@ impl Writer<'_, '_> {
     fn pass(&mut self, number: usize, callee: usize, arguments: &[ValueId]) {
         let names = self.parameter_names(callee);
         let own = if number == callee { names.clone() } else { Vec::new() };
+        let own: Vec<String> = own.into_iter().flatten().collect();
         let mut moves = Vec::new();
         for (to, value) in names.into_iter().zip(arguments) {
+            let Some(to) = to else { continue };
             let from = self.name(number, *value).to_string();
             if from != to {
                 moves.push((to, from, self.c(self.ty(number, *value))));
@@ -236,7 +245,8 @@ impl Writer<'_, '_> {
             let results = results.iter().map(|value| format!("&{}", self.name(number, *value)));
             list.extend(results);
             let name = function_name(self.cx, function);
-            return self.line(&format!("if ({name}({})) {{ return 1; }}", list.join(", ")));
+            self.line(&format!("if ({name}({})) {{ return 1; }}", list.join(", ")));
+            return self.count("resume", self.functions[number].name);
         };
         let p = self.cx.prefix.clone();
         let frame = format!("{p}frame_{}_{wait}", self.first);
@@ -247,7 +257,7 @@ impl Writer<'_, '_> {
             .map(|value| self.name(number, *value).to_string())
             .collect();
         self.line("{");
-        let site = self.cx.sites.get(&(self.functions[number].name, op)).copied().unwrap_or(0);
+        let site = self.site(number, op);
         self.line(&format!("    {frame} *frame = ({frame} *){p}push(p, {size}, {site});"));
         self.line("    if (!frame) { return 1; }");
         self.line(&format!("    frame->state = {wait};"));
@@ -266,10 +276,13 @@ impl Writer<'_, '_> {
         }
         self.line(&format!("    p->frames += {size};"));
         self.line("}");
+        self.count("resume", self.functions[number].name);
         let types: Vec<Type> = results.iter().map(|value| body.ty(*value)).collect();
         for (register, value) in self.register(&types).iter().zip(results) {
-            let name = self.name(number, value).to_string();
-            self.line(&format!("{name} = {register};"));
+            if self.is_read(number, value) {
+                let name = self.name(number, value).to_string();
+                self.line(&format!("{name} = {register};"));
+            }
         }
     }
 
