@@ -20,6 +20,7 @@ use crate::lower_prog::LowerProg;
 use crate::lower_schedule::LowerSchedule;
 use crate::lower_te::LowerTe;
 use crate::math::CanonicalizeCast;
+use crate::partial_eval::PartialEval;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::simplify_expr::SimplifyExpr;
 use crate::simplify_inference::SimplifyInference;
@@ -100,6 +101,7 @@ pub fn o3() -> Pipeline {
 pub fn normalize() -> Pipeline {
     Pipeline::from([
         Step::of::<Specialize>(),
+        Step::of::<PartialEval>(),
         Step::of::<Defunctionalize>(),
         Step::of::<Inline>(),
         Step::of::<Dce>(),

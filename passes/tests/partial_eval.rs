@@ -3,7 +3,7 @@
 mod common;
 
 use common::higher_order::program;
-use common::{cases, parse, printed, registry, run};
+use common::{cases, cells, parse, printed, registry, run};
 use ir_core::{Module, Registry, verify};
 use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_arguments};
 use relay_generate::random_module;
@@ -63,6 +63,20 @@ fn functions_of_functions_keep_their_results() {
     for seed in cases(300) {
         let text = program(seed);
         let module = parse("in", &text, &registry).unwrap();
+        for pipeline in PIPELINES {
+            if let Err(error) = evaluated(&module, pipeline, &registry) {
+                panic!("seed {seed}: {pipeline}: {error}\nbefore:\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cells_keep_their_contents() {
+    let registry = registry();
+    for seed in cases(300) {
+        let text = cells::program(seed);
+        let module = parse("in", &text, &registry).unwrap_or_else(|e| panic!("{e}\n{text}"));
         for pipeline in PIPELINES {
             if let Err(error) = evaluated(&module, pipeline, &registry) {
                 panic!("seed {seed}: {pipeline}: {error}\nbefore:\n{text}");

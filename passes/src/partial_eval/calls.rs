@@ -275,7 +275,8 @@ impl Machine<'_, '_> {
     ) -> Result<Vec<Vec<Token>>, Stop> {
         let Some(before) = self.shared.copied_before(self.job, item) else { return Ok(known) };
         let is_own = item == self.job.item && self.job.is_copy;
-        let is_decided = is_own && self.decisions > 0 && self.job.depth < super::MAX_DEPTH;
+        let may_differ = self.job.depth < super::MAX_DEPTH && !self.shared.endless.contains(&item);
+        let is_decided = is_own && self.decisions > 0 && may_differ;
         if *before == known || is_decided {
             return Ok(known);
         }

@@ -62,6 +62,8 @@ pub(super) struct Shared<'m> {
     /// The functions whose calls, where these arguments are known, lead to calls of them that nothing
     /// decides.
     pub(super) calls: FxHashSet<(Code, u64)>,
+    /// The functions that a budget was spent on.
+    pub(super) endless: FxHashSet<usize>,
     copies: IndexMap<Key, Rc<Job>, FxBuildHasher>,
     by_name: FxHashMap<Symbol, Rc<Job>>,
     counts: FxHashMap<usize, usize>,
@@ -76,6 +78,7 @@ impl<'m> Shared<'m> {
             summaries: EffectSummaries::of(module, registry),
             cells: FxHashSet::default(),
             calls: FxHashSet::default(),
+            endless: FxHashSet::default(),
             copies: IndexMap::default(),
             by_name: FxHashMap::default(),
             counts: FxHashMap::default(),
@@ -246,6 +249,7 @@ impl<'m> Jobs<'m> {
                     self.counts.cut_short += 1;
                     let Some(call) = unfolded else { break };
                     self.shared.calls.insert(call);
+                    self.shared.endless.insert(call.0.item);
                 }
                 Err(Stop::General(_) | Stop::Unfit) => break,
             }

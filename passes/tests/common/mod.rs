@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 pub(crate) mod alpha;
+pub(crate) mod cells;
 pub(crate) mod higher_order;
 
 use std::path::PathBuf;
