@@ -8,10 +8,10 @@ use ir_core::{
     Signatures, Span, Symbol, ValueId, ValueMap,
 };
 use petgraph::algo::kosaraju_scc;
-use petgraph::graph::DiGraph;
+use petgraph::graph::{DiGraph, NodeIndex};
 use relay::inference::TypeArguments;
 use relay::language::{Call, FUNC, Fn, Global, yielded};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::effects::referenced_functions;
 
@@ -22,8 +22,11 @@ use crate::effects::referenced_functions;
 /// refers to it any more. One without a mark stays; its own calls are inlined where something still
 /// refers to it, nothing ever did, or `entry` names it.
 ///
-/// Functions that call each other twice double with each call: a call stays where its function would
-/// grow beyond `limit` operations. Linear in the size of the result.
+/// With `all`, what is called once, takes a function, or has at most 16 operations with what is inlined
+/// in it, becomes its body wherever it is called. Other functions do while their copies have no more than
+/// `growth` operations together. So a module grows in proportion, however its functions call each other.
+/// A call also stays where its function would grow beyond `limit` operations. Linear in the size of the
+/// result.
 ///
 /// ```relay
 /// def @double(%x: float32, Inline=1) {
@@ -46,6 +49,10 @@ pub struct Inline {
     /// Inlines functions that are not marked, too, and local ones where it is known what is called.
     #[default(false)]
     pub all: bool,
+    /// Most operations in copies of functions that are larger, are called several times, and take no
+    /// function, with `all`.
+    #[default(10_000)]
+    pub growth: usize,
     /// Most operations that a function may grow to.
     #[default(1_000_000)]
     pub limit: usize,
@@ -59,9 +66,10 @@ impl ModulePass for Inline {
         let (plan, mut pending) = self.plan(module);
         let mut reached: FxHashSet<Symbol> = pending.iter().copied().collect();
         let mut expanded: Vec<(Symbol, Body)> = vec![];
+        let mut room = self.growth;
         while let Some(name) = pending.pop_front() {
             let Some(shared) = module.body(name) else { continue };
-            let body = self.expand(shared, &plan, cx);
+            let body = self.expand(shared, &plan, &mut room, cx);
             let references = referenced_functions(body.as_ref().unwrap_or(shared));
             pending.extend(references.into_iter().filter(|name| reached.insert(*name)));
             expanded.extend(body.map(|body| (name, body)));
@@ -73,7 +81,7 @@ impl ModulePass for Inline {
             }
         }
         module.items.retain(|name, item| {
-            !(inlined.contains(name) && is_marked(item)) || reached.contains(name)
+            !(inlined.contains_key(name) && is_marked(item)) || reached.contains(name)
         });
         if cx.statistics.get("inlined").is_some_and(|count| *count > 0) {
             // A generic function's body has the types of its parameters still.
@@ -90,17 +98,29 @@ struct Plan<'m> {
     /// does not stay.
     module: &'m Module,
     signatures: Signatures,
-    /// Its functions whose calls do.
-    inlined: FxHashSet<Symbol>,
+    /// Its functions whose calls do, and what that costs.
+    inlined: FxHashMap<Symbol, Cost>,
     /// Whether calls of local functions do.
     local: bool,
 }
+
+/// What the inlined calls of a function add to the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cost {
+    /// Nothing, or little for each call.
+    Little,
+    /// A copy for each call.
+    Copies,
+}
+
+/// The operations of a function whose copies cost little.
+const SMALL: usize = 16;
 
 /// What a call becomes.
 #[derive(Clone, Copy)]
 enum Callee<'m> {
     /// The body of a function of the module that starts there.
-    Global(&'m Body, Option<Span>),
+    Global(&'m Body, Option<Span>, Cost),
     /// That of the function that this operation makes.
     Local(OpId),
 }
@@ -114,9 +134,8 @@ impl<'m> Plan<'m> {
         let function = body.operand(op, 0);
         if let Some((_, global)) = body.view_def::<Global>(function) {
             let item = self.module.get(global.name)?;
-            let is_inlined = self.inlined.contains(&global.name);
-            return Some(Callee::Global(item.body.as_deref()?, item.signature.span))
-                .filter(|_| is_inlined);
+            let cost = *self.inlined.get(&global.name)?;
+            return Some(Callee::Global(item.body.as_deref()?, item.signature.span, cost));
         }
         // No kernel, and nothing that a pass or an outside compiler has marked.
         let (function, view) = body.view_def::<Fn>(function).filter(|_| self.local)?;
@@ -130,18 +149,37 @@ impl Inline {
     /// others.
     fn plan<'m>(&self, module: &'m Module) -> (Plan<'m>, VecDeque<Symbol>) {
         let references = references(module);
-        let recursive = recursive_functions(&references);
-        let mut is_used = vec![false; references.len()];
-        references.iter().flatten().for_each(|callee| is_used[*callee] = true);
-        let (mut inlined, mut roots) = (FxHashSet::default(), VecDeque::new());
+        let groups = groups(&references);
+        let mut uses = vec![0; references.len()];
+        references.iter().flatten().for_each(|callee| uses[*callee] += 1);
+        let (mut inlined, mut roots) = (FxHashMap::default(), VecDeque::new());
+        // Operations with those of the calls in them that cost little.
+        let mut sizes = vec![0usize; references.len()];
+        let mut costs: Vec<Option<Cost>> = vec![None; references.len()];
+        // Callees come before their callers.
+        for group in groups {
+            let [index] = group[..] else { continue };
+            let Some((_, item)) = module.items.get_index(index) else { continue };
+            let own = item.body.as_ref().map_or(0, |body| body.op_count());
+            let inside = references[index].iter().filter(|to| costs[**to] == Some(Cost::Little));
+            sizes[index] = inside.fold(own, |all, callee| all.saturating_add(sizes[*callee]));
+            let is_inlined = may_inline(item) && (self.all || is_marked(item));
+            if is_inlined && !references[index].contains(&index) {
+                let costs_little = is_marked(item)
+                    || uses[index] <= 1
+                    || sizes[index] <= SMALL
+                    || takes_function(item);
+                costs[index] = Some(if costs_little { Cost::Little } else { Cost::Copies });
+            }
+        }
         for (index, (name, item)) in module.items.iter().enumerate() {
             let is_entry = self.entry.iter().any(|entry| entry == name.as_str());
-            if !may_inline(item) || !(self.all || is_marked(item)) || recursive[index] {
+            let Some(cost) = costs[index] else {
                 roots.push_back(*name);
                 continue;
-            }
-            inlined.insert(*name);
-            if !is_marked(item) && (is_entry || !is_used[index]) {
+            };
+            inlined.insert(*name, cost);
+            if !is_marked(item) && (is_entry || uses[index] == 0) {
                 roots.push_back(*name);
             }
         }
@@ -155,6 +193,7 @@ impl Inline {
         &self,
         shared: &Arc<Body>,
         plan: &Plan<'_>,
+        growth: &mut usize,
         cx: &mut PassContext<'_>,
     ) -> Option<Body> {
         let mut calls: Vec<OpId> =
@@ -170,7 +209,12 @@ impl Inline {
             let Some(callee) = plan.callee(&body, op) else { continue };
             let room = self.limit.saturating_sub(body.op_count());
             let fits = match callee {
-                Callee::Global(source, _) => source.op_count() <= room,
+                Callee::Global(source, _, Cost::Little) => source.op_count() <= room,
+                Callee::Global(source, _, Cost::Copies) => {
+                    let left = growth.checked_sub(source.op_count());
+                    let left = left.filter(|_| source.op_count() <= room);
+                    left.map(|left| *growth = left).is_some()
+                }
                 Callee::Local(function) => {
                     let block = body.region_block(function, 0);
                     is_moved(&body, function)
@@ -183,7 +227,7 @@ impl Inline {
             }
             let before = body.op_capacity();
             let (done, moved) = match callee {
-                Callee::Global(source, base) => {
+                Callee::Global(source, base, _) => {
                     (inline(&mut body, op, source, base, &plan.signatures), vec![])
                 }
                 Callee::Local(function) if is_moved(&body, function) => {
@@ -224,18 +268,23 @@ fn references(module: &Module) -> Vec<Vec<usize>> {
     module.items.values().map(of_item).collect()
 }
 
-/// Whether each item reaches itself.
-fn recursive_functions(references: &[Vec<usize>]) -> Vec<bool> {
-    let mut recursive: Vec<bool> =
-        references.iter().enumerate().map(|(item, callees)| callees.contains(&item)).collect();
-    let calls = references.iter().zip(0..);
-    let calls =
-        calls.flat_map(|(callees, caller)| callees.iter().map(move |to| (caller, *to as u32)));
-    let groups = kosaraju_scc(&DiGraph::<(), ()>::from_edges(calls));
-    for group in groups.iter().filter(|group| group.len() > 1) {
-        group.iter().for_each(|item| recursive[item.index()] = true);
+/// The items in groups that reach each other, those that a group refers to before it.
+fn groups(references: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut graph = DiGraph::<(), (), u32>::with_capacity(references.len(), 0);
+    references.iter().for_each(|_| _ = graph.add_node(()));
+    for (caller, callees) in references.iter().enumerate() {
+        for callee in callees {
+            graph.add_edge(NodeIndex::new(caller), NodeIndex::new(*callee), ());
+        }
     }
-    recursive
+    let groups = kosaraju_scc(&graph).into_iter();
+    groups.map(|group| group.into_iter().map(NodeIndex::index).collect()).collect()
+}
+
+/// Whether a parameter of `item` is a function.
+fn takes_function(item: &Item) -> bool {
+    let function = item.signature.ty.as_function();
+    function.is_some_and(|ty| ty.params.iter().any(|param| param.as_function().is_some()))
 }
 
 /// Why the block of a function has a value.

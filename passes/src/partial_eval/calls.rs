@@ -90,6 +90,10 @@ impl Machine<'_, '_> {
             _ => return None,
         };
         let source = self.shared.sources.get(code.item);
+        // What extents are unknown to the function may be known here, and then not fit.
+        if source.ty(code).facts().has_any {
+            return None;
+        }
         let body = &self.activations[act].source.body;
         let result = self.ty(act, body.result(op, 0));
         let given: Vec<Type> = body.attrs(op).value("type_args").unwrap_or_default();

@@ -222,9 +222,9 @@ impl<'a, 'm> Machine<'a, 'm> {
                 Task::Return { code, from, to, op } => {
                     self.active.get_mut(&code).and_then(Vec::pop);
                     self.activations[from].values = FxHashMap::default();
-                    self.bind_result(to, op);
+                    self.bind_result(to, op)?;
                 }
-                Task::Bind(act, op) => self.bind_result(act, op),
+                Task::Bind(act, op) => self.bind_result(act, op)?,
                 Task::Reify(id) => self.reify(id)?,
                 Task::Emit(residual) => self.emit(residual)?,
                 Task::Branch(join) => self.branch(join),
@@ -272,9 +272,19 @@ impl<'a, 'm> Machine<'a, 'm> {
         self.result = Some(id);
     }
 
-    fn bind_result(&mut self, act: usize, op: OpId) {
+    fn bind_result(&mut self, act: usize, op: OpId) -> Result<(), Stop> {
         let id = self.result.take().expect("a block has a value");
+        if self.narrows(act, self.activations[act].source.body.result(op, 0), id) {
+            return Err(Stop::Unfit);
+        }
         self.bind(act, op, id);
+        Ok(())
+    }
+
+    /// Whether `id` has extents that `value` has not: what is done with it need not fit them.
+    pub(super) fn narrows(&self, act: usize, value: ValueId, id: Id) -> bool {
+        let declared = self.ty(act, value);
+        declared.facts().has_any && declared != self.values.get(id).ty
     }
 
     /// `id` is the result of `op`.
@@ -417,6 +427,7 @@ impl<'a, 'm> Machine<'a, 'm> {
             && let Form::Tuple(fields) = self.values.form(*tuple)
             && let Some(index) = attrs.value::<i64>("index")
             && let Some(field) = usize::try_from(index).ok().and_then(|index| fields.get(index))
+            && !self.narrows(act, self.activations[act].source.body.result(op, 0), *field)
         {
             self.bind(act, op, *field);
             return Ok(());
@@ -521,6 +532,9 @@ impl<'a, 'm> Machine<'a, 'm> {
                 Fit::Yes => {
                     let block = source.body.region_block(op, index);
                     let variables = source.body.block_args(block).iter().copied();
+                    if variables.clone().zip(&found).any(|(arg, id)| self.narrows(act, arg, *id)) {
+                        break;
+                    }
                     self.activations[act].values.extend(variables.zip(found));
                     self.take(act, source, op, index);
                     return;
@@ -593,8 +607,12 @@ impl<'a, 'm> Machine<'a, 'm> {
             self.write(act, op, After::Nothing);
             return Ok(());
         };
-        self.need(id, cell, !self.is_deferred_since(self.cells[cell].home))?;
-        match self.content(id, cell) {
+        let result = self.activations[act].source.body.result(op, 0);
+        let content = self.content(id, cell);
+        let content = content.filter(|content| !self.narrows(act, result, *content));
+        let is_here = !self.is_deferred_since(self.cells[cell].home);
+        self.need(id, cell, is_here && content.is_some())?;
+        match content {
             Some(content) => self.bind(act, op, content),
             None => self.write(act, op, After::Learn(cell)),
         }
