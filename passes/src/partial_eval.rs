@@ -21,14 +21,15 @@ const MAX_DEPTH: usize = 64;
 
 /// Evaluates what is known before a program runs.
 ///
-/// Loops with known bounds are unrolled, calls of known functions become what they compute, and cells and
-/// data whose contents are known go. Values are known in part: a tuple or list whose fields are not, a function, a cell with what it
-/// holds. A call is unfolded where something of its arguments is known, and inside itself only where a
-/// condition was decided since; else it becomes a call of a copy of the function for what is known, of
-/// which there is one for each. What would change with each copy that leads to another is taken for
-/// unknown. Cells whose contents are known wherever they are used are gone; others stay, and so do all
-/// effects and calls that may not end, in their order. Nothing is computed twice. A function whose type has
-/// extents `?` is called as it is.
+/// Loops with known bounds are unrolled, calls of known functions become what they compute, and
+/// cells and data whose contents are known go. Values are known in part: a tuple or list whose
+/// fields are not, a function, a cell with what it holds. A call is unfolded where something of its
+/// arguments is known, and inside itself only where a condition was decided since; else it becomes
+/// a call of a copy of the function for what is known, of which there is one for each. What would
+/// change with each copy that leads to another is taken for unknown. Cells whose contents are known
+/// wherever they are used are gone; others stay, and so do all effects and calls that may not end,
+/// in their order. Nothing is computed twice. A function whose type has extents `?` is called as it
+/// is.
 ///
 /// Starts with the functions of `entry`, or with all where there is none of these, and goes on with
 /// those that are called then. Linear in the operations that are evaluated; where these are more than
