@@ -106,6 +106,16 @@ fn measure(
         Some(path) => parameters.load(&io.directory.join(path), found)?,
         None => arrays::Arrays::default(),
     };
+    let progress = Bar::on_terminal(io.styled);
+    let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
+    let is_open = |parameter: &Parameter| {
+        let facts = parameter.ty.facts();
+        facts.has_any || facts.has_parameter
+    };
+    if parameters.all.iter().any(is_open) {
+        // Compiling says what is in the way, and what to do.
+        Program::build(module.clone(), registry, &options, found)?;
+    }
     let (mut constants, mut inputs) = (Vec::new(), Vec::new());
     let signatures = module.signatures();
     for (position, parameter) in parameters.all.iter().enumerate() {
@@ -130,8 +140,6 @@ fn measure(
         constants.push((name.clone(), value));
     }
     runtime::bind(&mut module, &constants);
-    let progress = Bar::on_terminal(io.styled);
-    let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
     let counting = args.profile.then(|| module.clone());
     let (mut program, times) = Program::build(module, registry, &options, found)?;
     drop(progress);
