@@ -7,7 +7,7 @@ mod known;
 pub(crate) mod types;
 mod visit;
 
-use ir_core::{Module, ModulePass, Pass, PassContext, PassResult, Symbol};
+use ir_core::{Module, ModulePass, Pass, PassContext, PassResult, Symbol, Type};
 
 use functions::Functions;
 pub(crate) use functions::{Mode, closed, substitute_body, substitute_op};
@@ -25,6 +25,9 @@ pub(crate) use functions::{Mode, closed, substitute_body, substitute_op};
 /// Parameters for extents are no obstacle: where a call says what they are, the copy knows it, else
 /// they stay. Functions that an entry function does not reach go; where there is no entry function,
 /// those without type parameters are reached.
+///
+/// An entry function may have type parameters that its parameters have nothing to do with, as where it
+/// gives an empty list of anything. They stand for the empty tuple.
 ///
 /// A function or a data type that uses itself with larger and larger types is an error, and so is a
 /// function value whose type depends on a type parameter that no use fixes.
@@ -84,6 +87,12 @@ pub struct Specialize {
     /// Names of the entry functions, joined with `+`.
     #[default(vec!["main".to_string()])]
     pub entry: Vec<String>,
+}
+
+/// The type of the copy of an entry function of type `ty`: parameters for types that nothing fixes stand
+/// for the empty tuple.
+pub fn entry_type(ty: Type) -> Type {
+    functions::without_type_parameters(ty)
 }
 
 impl ModulePass for Specialize {

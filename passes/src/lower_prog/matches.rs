@@ -1,6 +1,8 @@
 //! Matches: from patterns to switches on one constructor at a time (Maranget, 2008).
 
-use ir_core::{BlockId, Loc, OpFields, OpParts, Symbol, Type, ValueId};
+use ir_core::{
+    BlockId, DType, InsertPoint, Loc, OpFields, OpParts, Symbol, TensorData, Type, ValueId,
+};
 use relay::language::Pattern;
 
 use super::function::Writer;
@@ -66,15 +68,8 @@ impl Clauses {
         let mut is_first = true;
         while let Some((block, rows)) = pending.pop() {
             match rows.first() {
-                None => {
-                    let message = "no clause of the match fits".to_string();
-                    let attrs = OpFields::<ValueId>::attrs(&prog::Fail { message });
-                    let name = <prog::Fail as OpFields<ValueId>>::NAME;
-                    writer.insert(block, OpParts::new(name, &[], &[]).attrs(attrs).at(self.loc));
-                    if is_first {
-                        return Err(Problem::Form("a match without clauses"));
-                    }
-                }
+                None if is_first => chosen.values = self.never(writer, block),
+                None => self.fail(writer, block),
                 Some(row) if row.tests.is_empty() => {
                     let Row { clause, bound, .. } = row.clone();
                     chosen.leaves.push(Leaf { clause, to: block, bound });
@@ -97,6 +92,28 @@ impl Clauses {
             is_first = false;
         }
         Ok(chosen)
+    }
+
+    /// Ends `block`, since no clause fits.
+    fn fail(&self, writer: &mut Writer<'_, '_>, block: BlockId) {
+        let message = "no clause of the match fits".to_string();
+        let attrs = OpFields::<ValueId>::attrs(&prog::Fail { message });
+        let name = <prog::Fail as OpFields<ValueId>>::NAME;
+        writer.insert(block, OpParts::new(name, &[], &[]).attrs(attrs).at(self.loc));
+    }
+
+    /// What a match without clauses gives: values that never are, so that something can follow.
+    fn never(&self, writer: &mut Writer<'_, '_>, block: BlockId) -> Vec<ValueId> {
+        let value =
+            TensorData::from_bytes(DType::BOOL, &[], vec![1]).expect("a scalar is one byte");
+        let (ty, place) = (value.ty(), InsertPoint::End(block));
+        let condition = [writer.new.add(place, self.loc, &prog::Constant { value }, ty)];
+        let parts = OpParts::new(prog::If::<ValueId>::NAME, &condition, &self.types).regions(2);
+        let branches = writer.insert(block, parts.at(self.loc));
+        for block in writer.region_blocks(branches) {
+            self.fail(writer, block);
+        }
+        writer.new.results(branches).collect()
     }
 
     /// Asks for the constructor of what the first row tests first. What comes in its blocks is added

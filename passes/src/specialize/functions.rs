@@ -18,7 +18,7 @@ use relay::types::free_parameters;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::arguments::{Arguments, Growth, Known, Opening, groups, known_extents};
-use super::types::{Declarations, Substitution, substitute};
+use super::types::{Declarations, Substitution, any_part, plain, substitute};
 use crate::effects::referenced_functions;
 use crate::lambda_lift::insert_call;
 
@@ -117,7 +117,12 @@ impl<'r> Functions<'r> {
         let mut roots: Vec<Symbol> = entry.iter().filter(present).copied().collect();
         for name in &roots {
             let item = &functions[name].item;
-            if let Some(parameter) = type_parameters(item.signature.ty).first() {
+            let taken = item.signature.ty.as_function().map_or(&[][..], |ty| &ty.params);
+            let is_taken = |name: &&Symbol| {
+                let named = Type::new(TypeData::Parameter(**name));
+                taken.iter().any(|ty| any_part(*ty, &mut |part| part == named))
+            };
+            if let Some(parameter) = type_parameters(item.signature.ty).iter().find(is_taken) {
                 let message =
                     format!("`@{name}` is called from outside, for any type `{parameter}`");
                 let found = Diagnostic::error("E0610", message).at(item.signature.span);
@@ -195,12 +200,17 @@ impl<'r> Functions<'r> {
         self.lifted
     }
 
-    /// The arguments for which a copy of `name` is what `name` is, but that its type parameters are
-    /// all for extents.
+    /// The arguments for which a copy of `name` is what `name` is, whose type parameters are all for
+    /// extents, or for types that nothing depends on, such as that of the elements of an empty list.
     pub(super) fn plain(&self, name: Symbol) -> Arguments {
+        let function = self.functions[&name].item.signature.ty;
+        let free = type_parameters(function);
         let kept = self.functions[&name].ty().type_params.iter();
-        let types = kept.map(|name| TypeParam::Dim(Dim::parameter(*name))).collect();
-        Arguments { types, functions: vec![] }
+        let types = kept.map(|name| match free.contains(name) {
+            true => TypeParam::Type(Type::unit()),
+            false => TypeParam::Dim(Dim::parameter(*name)),
+        });
+        Arguments { types: types.collect(), functions: vec![] }
     }
 
     /// `types` of the caller as arguments of `callee`: those extents that are no numbers stay
@@ -431,6 +441,17 @@ pub(super) fn type_parameters(ty: Type) -> Vec<Symbol> {
     let Some(function) = ty.as_function() else { return vec![] };
     let extents = super::types::extents(ty);
     function.type_params.iter().copied().filter(|name| !extents.contains(name)).collect()
+}
+
+/// The type of what is called from outside, `ty`, where its parameters for types stand for the empty
+/// tuple: it takes nothing of such a type.
+pub(super) fn without_type_parameters(ty: Type) -> Type {
+    let unit = |name: Symbol| (name, TypeParam::Type(Type::unit()));
+    let map: Substitution = type_parameters(ty).into_iter().map(unit).collect();
+    match ty.as_function() {
+        Some(function) => substitute(plain(function), &map),
+        None => ty,
+    }
 }
 
 /// The function type `ty`, with its free parameters as its own: extents that it is for any.

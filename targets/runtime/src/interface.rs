@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ir_core::{Diagnostic, Diagnostics, Module, TensorData, Type, TypeData};
+use passes::specialize::entry_type;
 use prog::columns::{Described, Filled, Layout, Sink, Source};
 use relay::inference::{DataTypes, data_types};
 use relay::interpreter::{Reference, Value};
@@ -261,7 +262,8 @@ impl Sink for DataColumns {
 impl Interface {
     /// That of `@main` of a module with types.
     pub(crate) fn of(module: &Module) -> Interface {
-        let main = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
+        let main = module.get(MAIN).map(|main| entry_type(main.signature.ty));
+        let main = main.as_ref().and_then(|ty| ty.as_function());
         let types = data_types(&module.signatures());
         let params = main.map_or(vec![], |main| main.params.to_vec());
         let result = main.map_or_else(Type::unit, |main| main.result);

@@ -2,6 +2,7 @@
 
 use arrays::Arrays;
 use ir_core::{Diagnostics, Dim, Module, Registry, SourceMap, Spread, TensorData, verify};
+use passes::specialize::entry_type;
 use prog::columns::Filled;
 use prog::sites::Site;
 use relay::inference::data_types;
@@ -98,7 +99,8 @@ pub fn package(
 
 /// The parts of the result of `@main`.
 fn given(module: &Module) -> Vec<Leaf> {
-    let ty = module.get(MAIN).and_then(|main| Some(main.signature.ty.as_function()?.result));
+    let main = module.get(MAIN).map(|main| entry_type(main.signature.ty));
+    let ty = main.as_ref().and_then(|main| Some(main.as_function()?.result));
     ty.map_or(vec![], |ty| Leaf::all("", ty, &data_types(&module.signatures())))
 }
 
