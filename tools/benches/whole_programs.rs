@@ -1,5 +1,6 @@
 //! Whole programs against peers that do the same: C for calls, loops and lists, and numpy, where it is
 //! installed, for a TreeLSTM. Both run in turn, and the least time of each counts.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::path::Path;
 use std::process::Command;

@@ -66,9 +66,9 @@ fn messages(module: &Module, body: &Body, op: OpId) -> (Vec<String>, Option<Stri
         (checks(module, kernel.function), makes().filter(|_| allocates))
     } else if let Some(call) = body.view::<Call>(op) {
         (vec![], Some(format!("there is no memory for what waits for `@{}`", call.function)))
-    } else if body.view::<Construct>(op).is_some_and(|made| !made.fields.is_empty()) {
-        (vec![], makes())
-    } else if body.is::<Cell>(op) {
+    } else if body.is::<Cell>(op)
+        || body.view::<Construct>(op).is_some_and(|made| !made.fields.is_empty())
+    {
         (vec![], makes())
     } else {
         (vec![], None)
