@@ -49,6 +49,7 @@ pub mod fuse;
 pub mod incremental;
 pub mod infer_type;
 pub mod inline;
+pub mod invariants;
 pub mod lambda_lift;
 pub mod layouts;
 pub mod loops;
@@ -97,6 +98,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<fuse::Fuse>();
     registry.pass::<infer_type::InferType>();
     registry.pass::<inline::Inline>();
+    registry.pass::<invariants::Invariants>();
     registry.pass::<lambda_lift::LambdaLift>();
     registry.pass::<lower_schedule::LowerSchedule>();
     registry.pass::<lower_prog::LowerProg>();

@@ -15,6 +15,7 @@ use crate::fold_explicit_padding::FoldExplicitPadding;
 use crate::fold_scale_axis::FoldScaleAxis;
 use crate::fuse::{Fuse, Strategy};
 use crate::inline::Inline;
+use crate::invariants::Invariants;
 use crate::loops::{SimplifyLoops, TidyLoops, UnrollLoops, VectorizeLoops};
 use crate::lower_prog::LowerProg;
 use crate::lower_schedule::LowerSchedule;
@@ -105,6 +106,7 @@ pub fn normalize() -> Pipeline {
         Step::of::<Defunctionalize>(),
         Step::of::<Inline>(),
         Step::of::<Dce>(),
+        Step::of::<Invariants>(),
         Step::of::<RemoveUnusedFunctions>(),
     ])
 }
@@ -144,6 +146,7 @@ fn behind_inlining(lanes: usize) -> impl Iterator<Item = Step> {
         Step::of::<FoldExplicitPadding>(),
         Step::of::<FoldConstant>(),
         Step::of::<AlterOpLayout>().with("width", lanes),
+        Step::of::<Invariants>(),
         Step::of::<FoldConstant>(),
         Step::of::<Dce>(),
     ])
@@ -157,8 +160,12 @@ pub fn to_tensor_expressions() -> Pipeline {
 /// [`compile`], with functions that are values made data, and from kernels to tensor expressions.
 pub fn lower(options: &Compile) -> Pipeline {
     // Functions that are known where they are called are inlined before they become data.
-    let first_order =
-        [Step::of::<Specialize>(), Step::of::<Defunctionalize>(), Step::of::<Inline>().flag("all")];
+    let first_order = [
+        Step::of::<Specialize>(),
+        Step::of::<Defunctionalize>(),
+        Step::of::<Inline>().flag("all"),
+        Step::of::<Invariants>(),
+    ];
     inlined()
         .then(first_order)
         .then(behind_inlining(options.lanes))
