@@ -40,22 +40,22 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 /// ```
 /// becomes
 /// ```relay
-/// def @steps(%n: int32, %x: Tensor[(4, 4), float32], %0: Tensor[(4, 4), float32])
+/// def @steps(%n: int32, %x: Tensor[(4, 4), float32], %p: Tensor[(4, 4), float32])
 ///     -> Tensor[(4, 4), float32] {
-///   %1 = equal(%n, 0);
-///   if (%1) {
+///   %0 = equal(%n, 0);
+///   if (%0) {
 ///     %x
 ///   } else {
-///     %2 = subtract(%n, 1);
-///     %3 = nn.dense(%x, %0);
-///     @steps(%2, %3, %0)
+///     %1 = subtract(%n, 1);
+///     %2 = nn.dense(%x, %p);
+///     @steps(%1, %2, %p)
 ///   }
 /// }
 ///
 /// def @main(%n: int32, %x: Tensor[(4, 4), float32], %w: Tensor[(4, 4), float32])
 ///     -> Tensor[(4, 4), float32] {
-///   %0 = transpose(%w);
-///   @steps(%n, %x, %0)
+///   %3 = transpose(%w);
+///   @steps(%n, %x, %3)
 /// }
 /// ```
 #[derive(Pass)]
