@@ -1,5 +1,7 @@
 //! What stays the same in all calls of a recursive function.
 
+mod carried;
+
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -16,7 +18,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 /// A parameter that every call of the function inside itself hands on, and that is the same constant in
 /// all others, becomes this constant. What operators make of such parameters alone, such as the layout of
 /// a weight, is computed before the first call, and handed on. A parameter that is only handed on then
-/// goes.
+/// goes. A tensor that a call brings to another layout, and each call inside brings back from it, is
+/// passed in that layout.
 ///
 /// Operators on floats of known extents alone move, which have a value for all operands, and only those
 /// whose results are no larger than their operands. Functions that are values, that have type parameters,
@@ -86,6 +89,7 @@ impl ModulePass for Invariants {
             cx.count("moved", moved.results.len() as u64);
             function.move_out(module, &moved);
             function.drop_unused(module);
+            cx.count("layouts", function.keep_layouts(module));
         }
         Ok(())
     }
@@ -185,7 +189,6 @@ impl Function {
             let parts = OpParts::new(Constant::NAME, &[], &types).attrs(*attrs);
             let op = body.insert_op(InsertPoint::Start(entry), parts);
             let value = body.result(op, 0);
-            body.set_name_hint(value, body.name_hint(param));
             // The calls inside hand the parameter on still, so that it goes with those.
             let inside: FxHashSet<OpId> = self.inside.iter().copied().collect();
             body.replace_uses_where(param, value, |_, (user, _)| !inside.contains(&user));

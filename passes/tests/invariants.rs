@@ -129,5 +129,6 @@ fn a_loop_of_convolutions_transforms_no_weight() {
         let body = after.body(name).unwrap();
         body.walk().filter(|op| body.op_name(*op) == "relay.layout_transform").count()
     };
-    assert_eq!((transforms("steps"), transforms("main")), (2, 1), "{}", printed(&after, &registry));
+    // The result is brought back in the end, the input and the weight there before the first call.
+    assert_eq!((transforms("steps"), transforms("main")), (1, 2), "{}", printed(&after, &registry));
 }
