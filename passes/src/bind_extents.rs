@@ -4,7 +4,8 @@ use ir_core::{
     Body, Diagnostic, Diagnostics, Dim, DimExprData, Item, Module, ModulePass, Pass, PassContext,
     PassResult, Registry, Symbol, TensorType, Type, TypeData, TypeParam, ValueId,
 };
-use relay::language::{Call, FUNC, short_name};
+use relay::language::{Call, FUNC};
+use relay_operators::CountsElements;
 use rustc_hash::FxHashSet;
 
 use crate::codes::BIND;
@@ -203,15 +204,12 @@ fn tensors((declared, given): (Type, Type)) -> Vec<(&'static TensorType, &'stati
     found
 }
 
-/// Operators whose results are as large as the elements of an operand say, not a list of extents.
-const BY_DATA: [&str; 2] = ["argwhere", "unique"];
-
 /// The most elements of a parameter that says extents.
 const MOST_EXTENTS: i64 = 16;
 
 /// The parameters of `@main`, small vectors of integers or scalars, whose elements decide extents in its
 /// body: what operators such as `dyn.reshape` and `arange` compute their shapes from.
-pub fn deciding_parameters(module: &Module) -> Vec<usize> {
+pub fn deciding_parameters(module: &Module, registry: &Registry) -> Vec<usize> {
     let Some(body) = module.body(Symbol::new("main")) else { return vec![] };
     let is_small = |value: ValueId| {
         let tensor = body.ty(value).as_tensor().filter(|tensor| tensor.dtype.is_integer());
@@ -220,11 +218,10 @@ pub fn deciding_parameters(module: &Module) -> Vec<usize> {
     };
     let mut pending: Vec<ValueId> = vec![];
     for op in body.walk().filter(|op| !body.has_regions(*op)) {
-        let name = short_name(body.op_name(op).as_str());
         let is_cause = body.results(op).any(|result| is_open(body.ty(result)))
             && !body.is::<Call>(op)
             && !body.operands(op).any(|operand| is_open(body.ty(operand)))
-            && !BY_DATA.contains(&name);
+            && registry.hook::<CountsElements>(body.op_name(op)).is_none();
         if is_cause {
             pending.extend(body.operands(op));
         }

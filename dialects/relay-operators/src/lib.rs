@@ -51,7 +51,9 @@ mod work;
 
 pub use ir_core::{Fill, is_large_fill};
 pub use layout_rule::LayoutRule;
-pub use pattern::{FusionPattern, ReshapeOnly, Rows, ShapeFromData, Transcendental};
+pub use pattern::{
+    CountsElements, FusionPattern, ReshapeOnly, Rows, ShapeFromData, Transcendental,
+};
 pub use work::multiply_adds;
 
 /// Operators that belong together.

@@ -32,6 +32,11 @@ pub struct ReshapeOnly;
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeFromData;
 
+/// Marks an operator whose result is as large as so many elements of an operand are of some kind, rather
+/// than as elements of it say.
+#[derive(Clone, Copy, Debug)]
+pub struct CountsElements;
+
 /// Marks an elementwise operator of which one element takes much longer than to read or write a
 /// number, such as `exp`: it is better stored than computed twice.
 #[derive(Clone, Copy, Debug)]

@@ -117,7 +117,7 @@ pub(crate) fn settle(
     bind_extents(module, registry, &types).or(())?;
     run_passes(module, registry, [Step::of::<DynamicToStatic>()])?;
     let mut bound = vec![];
-    for index in deciding_parameters(module) {
+    for index in deciding_parameters(module, registry) {
         let Some(Value::Tensor(tensor)) = values.get(index) else { continue };
         bound.push((index, tensor.clone()));
     }

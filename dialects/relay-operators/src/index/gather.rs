@@ -9,10 +9,10 @@ use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
 use crate::FusionPattern::{Broadcast, Injective, Opaque};
-use crate::LayoutRule;
 use crate::attributes::keywords;
 use crate::elements::{self, Offsets};
 use crate::relation::{self, Dims};
+use crate::{CountsElements, LayoutRule};
 
 keywords! {
     /// What an index outside of an axis means.
@@ -565,7 +565,7 @@ fn define_where(cx: &mut DefineCx<'_>) -> Defined {
         let rank = cx.tensor(0)?.rank() as i64;
         Ok(Type::tensor([Dim::Any, Dim::Known(rank)], DType::INT32))
     },
-    hooks(Opaque, Evaluate(|cx| {
+    hooks(Opaque, CountsElements, Evaluate(|cx| {
         let data = cx.tensor(0)?;
         let strides = elements::strides(data.shape());
         let mut found = Vec::new();
