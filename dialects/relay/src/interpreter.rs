@@ -6,6 +6,7 @@ mod compare;
 mod evaluate;
 mod extents;
 mod machine;
+mod operation;
 mod random;
 mod value;
 
@@ -16,6 +17,7 @@ pub use compare::{
 pub use evaluate::{EvalCx, EvalError, Evaluate, ON_THE_WAY, Shape, shape_of};
 pub use ir_core::Random;
 pub use machine::{Interpreter, Options, check_type};
+pub use operation::Operation;
 pub use random::{
     RandomOperand, random_arguments, random_value, random_values, random_values_up_to, spreads,
 };

@@ -18,8 +18,8 @@ use ir_core::{
 };
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::Evaluate;
 use super::extents::mentions_extents;
+use super::operation::Operation;
 use super::value::Value;
 use crate::language::{
     Call, Construct, Constructor, Global, Match, Operator, Pattern, TupleGet, fn_params, fn_self,
@@ -139,21 +139,6 @@ pub(super) enum Instruction {
     Fail {
         message: String,
     },
-}
-
-/// An operator with its attributes.
-#[derive(Clone)]
-pub(super) struct Operation {
-    pub(super) name: Symbol,
-    pub(super) evaluate: Option<Evaluate>,
-    pub(super) attrs: AttrDict,
-    pub(super) result: Type,
-}
-
-impl std::fmt::Debug for Operation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{:?}", self.name, self.attrs)
-    }
 }
 
 #[derive(Debug)]
@@ -551,9 +536,8 @@ impl<'c, 'a> Emitter<'c, 'a> {
                 constant.map(|c| Instruction::Move { value: Operand::Constant(c), to })
             }
             _ => {
-                let evaluate = self.compiler.registry.hook::<Evaluate>(name).copied();
-                let result = body.ty(body.result(op, 0));
-                let operation = Operation { name, evaluate, attrs: body.attrs(op), result };
+                let (registry, result) = (self.compiler.registry, body.ty(body.result(op, 0)));
+                let operation = Operation::new(registry, name, body.attrs(op), result);
                 let operands = all(self);
                 Some(Instruction::Evaluate { operation: Box::new(operation), operands, to })
             }

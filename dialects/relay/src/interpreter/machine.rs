@@ -6,21 +6,18 @@
 use std::sync::{Arc, OnceLock};
 
 use ir_core::diagnostics::did_you_mean_with;
-use ir_core::tensor::tensor_bytes;
 use ir_core::{
-    AttrDict, Body, Diagnostic, Diagnostics, InferCx, Loc, Module, OpId, Registry, Signatures,
-    SmallVec, Span, Stop, Symbol, Type, TypeData, ValueId, memory,
+    AttrDict, Body, Diagnostic, Diagnostics, Loc, Module, OpId, Registry, Signatures, SmallVec,
+    Span, Symbol, Type, TypeData, ValueId,
 };
 use rustc_hash::FxHashMap;
 
-use super::code::{
-    CallSite, Instruction, Operand, Operation, Target, Unit, compile_body, compile_op,
-};
+use super::code::{CallSite, Instruction, Operand, Target, Unit, compile_body, compile_op};
 use super::extents::check_extents;
+use super::operation::Operation;
 use super::value::{Closure, Fields, Reference, Value};
-use super::{EvalCx, Evaluate, ON_THE_WAY};
 use crate::inference::{DataTypes, data_types};
-use crate::language::{FUNC, Pattern, short_name};
+use crate::language::{FUNC, Pattern};
 
 /// Bounds on a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +54,7 @@ pub struct Interpreter<'r> {
 }
 
 /// Why a run stops, before its place is known.
-struct Failure {
+pub(super) struct Failure {
     code: &'static str,
     message: String,
     notes: Vec<String>,
@@ -65,21 +62,21 @@ struct Failure {
 }
 
 impl Failure {
-    fn new(code: &'static str, message: impl Into<String>) -> Box<Failure> {
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Box<Failure> {
         Box::new(Failure { code, message: message.into(), notes: vec![], help: None })
     }
 
-    fn note(mut self: Box<Self>, note: impl Into<String>) -> Box<Failure> {
+    pub(super) fn note(mut self: Box<Self>, note: impl Into<String>) -> Box<Failure> {
         self.notes.push(note.into());
         self
     }
 
-    fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Failure> {
+    pub(super) fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Failure> {
         self.help = Some(help.into());
         self
     }
 
-    fn at(self, span: Option<Span>) -> Diagnostic {
+    pub(super) fn at(self, span: Option<Span>) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message).at(span);
         diagnostic.notes = self.notes;
         diagnostic.help = self.help;
@@ -87,7 +84,7 @@ impl Failure {
     }
 }
 
-type Outcome<T> = Result<T, Box<Failure>>;
+pub(super) type Outcome<T> = Result<T, Box<Failure>>;
 
 impl<'r> Interpreter<'r> {
     /// An interpreter of the functions of `module`.
@@ -181,8 +178,8 @@ impl<'r> Interpreter<'r> {
         result: Type,
     ) -> Result<Value, Diagnostics> {
         let name = name.into();
-        let evaluate = self.registry.hook::<Evaluate>(name).copied();
-        self.evaluate(&Operation { name, evaluate, attrs, result }, operands)
+        Operation::new(self.registry, name, attrs, result)
+            .evaluate(operands)
             .map_err(|failure| failure.at(None))
             .map_err(Diagnostics::from)
     }
@@ -219,78 +216,6 @@ impl<'r> Interpreter<'r> {
         }
         Ok(Value::data(declared.shown(), tag as u32, fields.iter().cloned()))
     }
-
-    fn evaluate(&self, operation: &Operation, operands: &[Value]) -> Outcome<Value> {
-        let name = operation.name;
-        let shown = short_name(name.as_str());
-        let shapes = || {
-            let shapes: Vec<String> = operands.iter().map(Value::describe).collect();
-            format!("operands: {}", shapes.join(", "))
-        };
-        let Some(Evaluate(evaluate)) = operation.evaluate else {
-            return Err(match self.registry.def(name) {
-                Some(_) => Failure::new("E0503", format!("operator `{shown}` has no evaluator"))
-                    .help("attach an `Evaluate` hook to its declaration"),
-                None => Failure::new("E0503", format!("unknown operator `{shown}`")),
-            });
-        };
-        let result = self.result_type(operation, operands).map_err(|message| {
-            Failure::new("E0505", format!("`{shown}`: {message}")).note(shapes())
-        })?;
-        memory::grant(needed(result)).map_err(|error| {
-            Failure::new("E0502", format!("`{shown}` failed: {error}")).note(shapes())
-        })?;
-        let value =
-            evaluate(&EvalCx { operands, attrs: operation.attrs, result }).map_err(|error| {
-                Failure::new("E0502", format!("`{shown}` failed: {}", error.0)).note(shapes())
-            })?;
-        // What is declared may know more than the relation does, which knows the operands only.
-        let checked =
-            check_type(&value, result).and_then(|()| check_type(&value, operation.result));
-        checked.map_err(|message| {
-            let message = format!("the value of `{shown}` contradicts its type: {message}");
-            Failure::new("E0505", message).note(shapes())
-        })?;
-        Ok(value)
-    }
-
-    /// The declared result type, or where that leaves something open, the one that the type
-    /// relation gives for the operands at hand.
-    fn result_type(&self, operation: &Operation, operands: &[Value]) -> Result<Type, String> {
-        let declared = operation.result;
-        let facts = declared.facts();
-        let open = facts.has_unknown || facts.has_variable || facts.has_parameter || facts.has_any;
-        let infer = self.registry.def(operation.name).and_then(|def| def.infer);
-        let (true, Some(infer)) = (open, infer) else { return Ok(declared) };
-        let Some(types) = operands.iter().map(type_of).collect::<Option<SmallVec<[Type; 4]>>>()
-        else {
-            return Ok(declared);
-        };
-        match infer(&mut InferCx::new(&types, operation.attrs)) {
-            Ok(inferred) => Ok(inferred),
-            Err(Stop::Stuck) => Ok(declared),
-            Err(Stop::Error(message)) => Err(message),
-        }
-    }
-}
-
-/// The deepest tuple whose type is computed from a value.
-const MAX_TUPLE_DEPTH: usize = 32;
-
-/// The type of a tensor or of a tuple of such; `None` for other values.
-fn type_of(value: &Value) -> Option<Type> {
-    // Recursion is bounded by MAX_TUPLE_DEPTH.
-    fn at_depth(value: &Value, depth: usize) -> Option<Type> {
-        match value {
-            Value::Tensor(tensor) => Some(tensor.ty()),
-            Value::Tuple(fields) if depth < MAX_TUPLE_DEPTH => {
-                let fields = fields.iter().map(|field| at_depth(field, depth + 1));
-                Some(Type::tuple(fields.collect::<Option<Vec<_>>>()?))
-            }
-            _ => None,
-        }
-    }
-    at_depth(value, 0)
 }
 
 /// Whether `value` can have type `ty`: element types, ranks and known extents of tensors, and the
@@ -320,26 +245,6 @@ pub fn check_type(value: &Value, ty: Type) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The bytes that computing a value of type `ty` takes: those of its tensors, and what is on the
-/// way. `None` where that is no number of bytes. Unknown extents count nothing.
-fn needed(ty: Type) -> Option<usize> {
-    let mut pending: SmallVec<[Type; 4]> = SmallVec::from_slice(&[ty]);
-    let mut bytes = 0usize;
-    while let Some(ty) = pending.pop() {
-        match ty.data() {
-            TypeData::Tuple(fields) => pending.extend(fields.iter().copied()),
-            TypeData::Tensor(tensor) => {
-                let Some(shape) = tensor.known_shape() else { continue };
-                let size = tensor_bytes(&shape, tensor.dtype)?;
-                let wide = (size / tensor.dtype.bytes()).checked_mul(ON_THE_WAY)?;
-                bytes = bytes.checked_add(size)?.checked_add(wide)?;
-            }
-            _ => {}
-        }
-    }
-    Some(bytes)
 }
 
 /// A pending or running call.
@@ -470,7 +375,7 @@ impl<'a, 'r> Machine<'a, 'r> {
         match instruction {
             Instruction::Evaluate { operation, operands, to } => {
                 let operands = self.read_all(current, operands);
-                let value = self.interpreter.evaluate(operation, &operands)?;
+                let value = operation.evaluate(&operands)?;
                 self.write(current, *to, value);
             }
             Instruction::Tuple { fields, to } => {
@@ -655,9 +560,8 @@ impl<'a, 'r> Machine<'a, 'r> {
                 .normalize_attrs(attributes)
                 .map_err(|errors| Failure::new("E0502", errors.join("; ")))?;
         }
-        let evaluate = self.interpreter.registry.hook::<Evaluate>(name).copied();
         let result = result.unwrap_or_else(Type::unknown);
-        self.interpreter.evaluate(&Operation { name, evaluate, attrs, result }, args)
+        Operation::new(self.interpreter.registry, name, attrs, result).evaluate(args)
     }
 
     /// Gives `value` to the running function, or where `to` is `None`, to its caller.
