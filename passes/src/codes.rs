@@ -5,6 +5,9 @@ use ir_core::diagnostics::codes::Code;
 /// What `defunctionalize` says of functions that `@main` takes or gives.
 pub const FROM_OUTSIDE: &str = "E0611";
 
+/// What `lower-te` says of operators without a definition.
+pub const UNDEFINED: &str = "E0621";
+
 /// What `lower-te` says of values of unknown extents.
 pub const OPEN: &str = "E0624";
 
@@ -44,13 +47,13 @@ pub const CODES: &[Code] = &[
         explanation: "`lower-te` lowers the function `@main` and the kernels that it calls.",
     },
     Code {
-        code: "E0621",
+        code: UNDEFINED,
         title: "an operator has no definition",
         explanation: "The operator cannot be written as tensor expressions, as those whose results \
                       have as many elements as the data say, or nobody did so yet. Its page in the \
                       reference says `no definition`. `dynamic-to-static` replaces operators whose \
-                      shapes are constants by others; the interpreter runs all of them: \
-                      `relay-opt run --executor interp`.",
+                      shapes are constants by others. `relay-opt run` computes them by their \
+                      evaluators, which packages do not have.",
     },
     Code {
         code: "E0622",

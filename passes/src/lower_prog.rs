@@ -3,6 +3,7 @@
 mod data;
 mod function;
 mod matches;
+mod open;
 mod tails;
 
 use std::sync::Arc;
@@ -26,7 +27,8 @@ use data::Data;
 /// Every function that `@main` reaches becomes one of the dialect `prog`: branches and matches choose
 /// blocks, calls whose result is that of the function take no memory, and every value says who owns
 /// it. Tuples are taken apart. Operators and kernels (`Primitive=1`) become calls of compute functions
-/// (`te.func`), as `lower-te` writes them. Data types become one for each choice of their parameters.
+/// (`te.func`), as `lower-te` writes them, where their extents are known; others are computed by whoever runs
+/// the program. Data types become one for each choice of their parameters.
 ///
 /// The program must be first-order, and each value of one type: run `defunctionalize` first. A program
 /// that is a list of kernels is left to `lower-te`. What cannot be lowered is reported all at once.
@@ -142,7 +144,7 @@ impl<'a> Lowering<'a> {
             module,
             registry,
             types,
-            data: Data::default(),
+            data: Data::new(types_of(module)),
             functions: IndexMap::default(),
             new: IndexMap::default(),
             names: FreshNames::default(),
@@ -175,10 +177,6 @@ impl<'a> Lowering<'a> {
             problems.add(Problem::Call(name.to_string()), ir_core::Loc::UNKNOWN);
             return None;
         };
-        let mut writer = function::Writer::new(self, body);
-        let params = writer.parameters(problems)?;
-        writer.blocks(problems);
-        let (mut new, callees): (Body, Vec<Symbol>) = writer.finish();
         let results = match self.flat(ty.result) {
             Ok(results) => results,
             Err(problem) => {
@@ -186,6 +184,10 @@ impl<'a> Lowering<'a> {
                 return None;
             }
         };
+        let mut writer = function::Writer::new(self, body, results.clone());
+        let params = writer.parameters(name.as_str() == "main", problems)?;
+        writer.blocks(problems);
+        let (mut new, callees): (Body, Vec<Symbol>) = writer.finish();
         if !problems.is_empty() {
             return None;
         }
@@ -197,4 +199,15 @@ impl<'a> Lowering<'a> {
         item.signature.attrs = AttrDict::empty();
         Some(Lowered { item, callees })
     }
+}
+
+/// The types of the values in the functions of `module`.
+fn types_of(module: &Module) -> impl Iterator<Item = Type> {
+    let bodies = module.items.values().filter(|item| item.signature.op == FUNC);
+    let bodies = bodies.filter_map(|item| item.body.as_deref());
+    bodies.flat_map(|body| {
+        let blocks = body.walk_blocks();
+        let args = blocks.flat_map(|block| body.block_args(block).iter().copied());
+        args.chain(body.walk().flat_map(|op| body.results(op))).map(|value| body.ty(value))
+    })
 }

@@ -13,8 +13,8 @@ use indexmap::IndexMap;
 use ir_core::{DType, Dim, Module, Symbol, Type};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-use crate::contents;
 use crate::data::Declaration;
+use crate::{MOST_OPEN_AXES, contents, is_open, opened};
 
 /// A column.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,9 @@ pub struct Column {
     pub ty: Type,
 }
 
+/// Where the extents of a tensor of unknown extents start before its elements, each in 8 bytes.
+pub const EXTENTS: usize = 8 * MOST_OPEN_AXES;
+
 impl Column {
     /// The type of a column of so many elements.
     pub fn type_of(&self, count: Dim) -> Type {
@@ -32,8 +35,12 @@ impl Column {
         Type::tensor(std::iter::once(count).chain(tensor.shape.iter().copied()), tensor.dtype)
     }
 
-    /// The bytes of an element.
+    /// The bytes of an element. That of a tensor whose extents are not known is the number of the byte in
+    /// the program's block at which its elements start, behind its [extents](EXTENTS).
     pub fn bytes(&self) -> usize {
+        if is_open(self.ty) {
+            return size_of::<u64>();
+        }
         let tensor = self.ty.as_tensor();
         let bytes = tensor
             .and_then(|tensor| ir_core::tensor::tensor_bytes(&tensor.known_shape()?, tensor.dtype));
@@ -138,7 +145,16 @@ struct Open<V> {
 impl Layout {
     /// The columns of a value of type `root`, by what `describe` says of types that are no tensors.
     /// `None` where it says nothing, and of tensors of unknown extents.
-    pub fn new(root: Type, mut describe: impl FnMut(Type) -> Option<Described>) -> Option<Layout> {
+    pub fn new(root: Type, describe: impl FnMut(Type) -> Option<Described>) -> Option<Layout> {
+        Layout::with(root, false, describe)
+    }
+
+    /// The same; where `open` says so, with tensors of unknown extents, of which a root may be one.
+    pub fn with(
+        root: Type,
+        open: bool,
+        mut describe: impl FnMut(Type) -> Option<Described>,
+    ) -> Option<Layout> {
         let tags = Column { name: "tags".to_string(), ty: Type::scalar(DType::INT64) };
         let mut names = FxHashSet::from_iter([tags.name.clone()]);
         let mut columns = vec![tags];
@@ -146,13 +162,20 @@ impl Layout {
         let mut seen: Vec<Type> = vec![root];
         let mut numbers: IndexMap<Type, (), FxBuildHasher> = IndexMap::from_iter([(root, ())]);
         while let Some(&ty) = seen.get(sorts.len()) {
-            let Described { is_cell, constructors: described } = describe(ty)?;
+            let alone = || {
+                let constructors = vec![("tensor".to_string(), vec![("0".to_string(), ty)])];
+                Described { is_cell: true, constructors }
+            };
+            let described = if is_open(ty) { Some(alone()) } else { describe(ty) };
+            let Described { is_cell, constructors: described } = described?;
             let mut constructors = Vec::with_capacity(described.len());
             for (constructor, fields) in described {
                 let mut parts = Vec::with_capacity(fields.len());
                 for (field, field_type) in fields {
                     if let Some(tensor) = field_type.as_tensor() {
-                        tensor.known_shape()?;
+                        if tensor.known_shape().is_none() && !open {
+                            return None;
+                        }
                         let mut name = format!("{constructor}.{field}");
                         if !names.insert(name.clone()) {
                             // The same constructor with other parameters.
@@ -160,7 +183,9 @@ impl Layout {
                             names.insert(name.clone());
                         }
                         parts.push(Part::Tensor(columns.len()));
-                        columns.push(Column { name, ty: field_type });
+                        let is_known = !is_open(field_type);
+                        let ty = if is_known { field_type } else { opened(field_type) };
+                        columns.push(Column { name, ty });
                         continue;
                     }
                     let (number, _) = numbers.insert_full(field_type, ());
@@ -178,10 +203,19 @@ impl Layout {
 
     /// The columns of a value of type `root` of a program; `None` of other types.
     pub fn of(root: Type, module: &Module) -> Option<Layout> {
+        Layout::of_program(root, module, false)
+    }
+
+    /// The same, with tensors of unknown extents, of which the root may be one.
+    pub fn of_given(root: Type, module: &Module) -> Option<Layout> {
+        Layout::of_program(root, module, true)
+    }
+
+    fn of_program(root: Type, module: &Module, open: bool) -> Option<Layout> {
         let numbered = |types: Vec<Type>| {
             types.into_iter().enumerate().map(|(index, ty)| (index.to_string(), ty)).collect()
         };
-        Layout::new(root, |ty| {
+        Layout::with(root, open, |ty| {
             if let Some(held) = contents(ty) {
                 let constructors = vec![("ref".to_string(), numbered(held))];
                 return Some(Described { is_cell: true, constructors });

@@ -41,6 +41,7 @@ use te::loops::{KERNEL, outputs};
 pub use heap::Value;
 
 use crate::FUNC;
+use crate::operators::Operators;
 use crate::sites::{Site, checks};
 use code::{Code, Instruction, Slot, Slots};
 use heap::{Heap, Shared};
@@ -145,6 +146,9 @@ pub struct Interpreter<'m> {
     functions: FxHashMap<Symbol, Rc<Code>>,
     kernels: FxHashMap<Symbol, Rc<Callee>>,
     heap: Heap,
+    /// Who computes operators, and the number of each.
+    operators: Option<&'m mut dyn Operators>,
+    numbers: FxHashMap<(Symbol, OpId), usize>,
 }
 
 /// A kernel or compute function.
@@ -159,7 +163,15 @@ impl<'m> Interpreter<'m> {
     pub fn new(module: &'m Module) -> Interpreter<'m> {
         let (functions, kernels) = (FxHashMap::default(), FxHashMap::default());
         let (options, heap) = (Options::default(), Heap::default());
-        Interpreter { module, options, functions, kernels, heap }
+        let (operators, numbers) = (None, FxHashMap::default());
+        Interpreter { module, options, functions, kernels, heap, operators, numbers }
+    }
+
+    /// The same with operators that `operators` computes.
+    pub fn operators(self, operators: &'m mut dyn Operators) -> Self {
+        let all = crate::operators::of(self.module).into_iter().enumerate();
+        let numbers = all.map(|(number, one)| ((one.function, one.op), number)).collect();
+        Interpreter { operators: Some(operators), numbers, ..self }
     }
 
     /// The same with other bounds.
@@ -394,6 +406,15 @@ impl<'m> Interpreter<'m> {
                 let results = self.call_kernel(machine, *kernel, inputs, function)?;
                 machine.set(to, results)?;
             }
+            Instruction::Operate { inputs, to } => {
+                let results = self.operate(machine, inputs, function)?;
+                machine.set(to, results)?;
+            }
+            Instruction::Open { tensor, to } => {
+                let tensor = machine.get(*tensor).clone();
+                self.heap.check(&tensor)?;
+                machine.put(*to, tensor);
+            }
             Instruction::Call { .. }
             | Instruction::Tail { .. }
             | Instruction::Branch { .. }
@@ -426,6 +447,24 @@ impl<'m> Interpreter<'m> {
                 return Err(Stop { check, ..Stop::new(FAILED, message) });
             }
         }
+        Ok(results.into_iter().map(|result| self.heap.tensor(result)).collect())
+    }
+
+    /// Computes the operator that comes next in `function`.
+    fn operate(
+        &mut self,
+        machine: &Machine,
+        inputs: &Slots,
+        function: Symbol,
+    ) -> Result<Vec<Value>, Stop> {
+        let inputs = inputs.iter().map(|slot| self.heap.to_tensor(machine.get(*slot)));
+        let inputs = inputs.collect::<Result<Vec<TensorData>, Stop>>()?;
+        let failed = |what: &str| Stop::new(FAILED, format!("`@{function}` failed: {what}"));
+        let op = machine.code.ops.get(machine.next);
+        let number = op.and_then(|op| self.numbers.get(&(function, *op)));
+        let number = *number.ok_or_else(|| failed("nobody computes an operator"))?;
+        let results = self.operators.as_mut().and_then(|all| all.compute(number, inputs));
+        let results = results.ok_or_else(|| failed("an operator has no value on its operands"))?;
         Ok(results.into_iter().map(|result| self.heap.tensor(result)).collect())
     }
 

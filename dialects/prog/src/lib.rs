@@ -8,7 +8,9 @@
 //!
 //! Values are of three sorts. Tensors of rank 0 are *scalars*. All others are *counted*
 //! ([`is_counted`]): tensors, data and cells are shared, and their memory is free when nobody owns
-//! them any more. **Every value that a block owns is consumed exactly once on each path**: by an
+//! them any more. Tensors whose extents are not known before they are there ([`is_open`]) have them as a
+//! part of the value; operators on them are computed by whoever runs the program ([`Operate`]). **Every
+//! value that a block owns is consumed exactly once on each path**: by an
 //! operation that takes it, such as a call, or by [`Drop`]; [`Dup`] makes one owner two. Kernels and
 //! cells that are read or written borrow. [`ownership::insert`] adds what is missing, and the verifier
 //! checks it.
@@ -31,12 +33,15 @@ pub mod codes;
 pub mod columns;
 pub mod data;
 pub mod interpreter;
+pub mod operators;
 pub mod ownership;
 pub mod sites;
 pub mod text;
 mod verify;
 
-use ir_core::{Dialect, ItemDef, Op, Registry, Symbol, TensorData, Type, TypeData, ValueId};
+use ir_core::{
+    AttrDict, Dialect, Dim, ItemDef, Op, Registry, Symbol, TensorData, Type, TypeData, ValueId,
+};
 
 /// The kind of a function. Its type is `fn (parameters) -> result`, where several [`results`], or none,
 /// are a tuple; the parameters are the arguments of its body's block, which owns them.
@@ -48,6 +53,27 @@ pub const DATA: &str = "prog.data";
 /// Whether values of type `ty` are counted, so that their owners matter: all but scalars.
 pub fn is_counted(ty: Type) -> bool {
     ty.as_tensor().is_none_or(|tensor| tensor.rank() > 0)
+}
+
+/// The most axes of a tensor of unknown extents.
+pub const MOST_OPEN_AXES: usize = 6;
+
+/// Whether values of type `ty` are tensors whose extents are not known before they are there.
+pub fn is_open(ty: Type) -> bool {
+    ty.as_tensor().is_some_and(|tensor| tensor.known_shape().is_none())
+}
+
+/// Whether values of type `ty` are tensors of known extents, which have a place in memory of known size.
+pub fn is_fixed(ty: Type) -> bool {
+    ty.as_tensor().is_some_and(|tensor| tensor.known_shape().is_some())
+}
+
+/// The type of a tensor of type `ty` whose extents are a part of the value: all of them are `?`.
+pub fn opened(ty: Type) -> Type {
+    match ty.as_tensor() {
+        Some(tensor) => Type::tensor(tensor.shape.iter().map(|_| Dim::Any), tensor.dtype),
+        None => ty,
+    }
 }
 
 /// The types of the values that a function with the result type `ty` gives.
@@ -168,6 +194,31 @@ pub struct Kernel<V = ValueId> {
     pub inputs: Vec<V>,
 }
 
+/// Computes an operator of another dialect on tensors of any extents. Whoever runs the program does that
+/// ([`operators::Operators`]); its results are new tensors. It borrows.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.operate", effects(DIVERGE), results(tensors..), verify = verify::operate)]
+pub struct Operate<V = ValueId> {
+    /// The operator.
+    pub operator: Symbol,
+    /// Its attributes.
+    pub attributes: AttrDict,
+    /// The types of its operands: tensors, and tuples of them.
+    pub operands: Vec<Type>,
+    /// The type of its result, a tensor or a tuple of them.
+    pub result: Type,
+    /// The tensors of its operands.
+    pub inputs: Vec<V>,
+}
+
+/// The same tensor, with its extents as a part of the value. It consumes the tensor.
+#[derive(Op, Clone, Debug)]
+#[op(name = "prog.open", effects(ALLOCATE), verify = verify::open)]
+pub struct Open<V = ValueId> {
+    /// A tensor of known extents.
+    pub tensor: V,
+}
+
 /// A new mutable cell. It consumes what the cell holds.
 #[derive(Op, Clone, Debug)]
 #[op(name = "prog.cell", effects(ALLOCATE), verify = verify::cell)]
@@ -253,6 +304,8 @@ fn register(registry: &mut Registry) {
     registry.op::<Switch>();
     registry.op::<Construct>();
     registry.op::<Kernel>();
+    registry.op::<Operate>();
+    registry.op::<Open>();
     registry.op::<Cell>();
     registry.op::<Read>();
     registry.op::<Write>();

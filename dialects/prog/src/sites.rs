@@ -6,7 +6,7 @@ use ir_core::{Attr, Body, Loc, Module, OpId, Span, Symbol, TensorData};
 use rustc_hash::FxBuildHasher;
 use te::checks::CHECKS;
 
-use crate::{Call, Cell, Constant, Construct, FUNC, Fail, Kernel, is_counted};
+use crate::{Call, Cell, Constant, Construct, FUNC, Fail, Kernel, Open, Operate, is_counted};
 
 /// An operation at which a program may fail: for a reason of its own, or for want of memory.
 #[derive(Clone, Debug)]
@@ -64,6 +64,10 @@ fn messages(module: &Module, body: &Body, op: OpId) -> (Vec<String>, Option<Stri
     } else if let Some(kernel) = body.view::<Kernel>(op) {
         let allocates = body.results(op).any(|result| is_counted(body.ty(result)));
         (checks(module, kernel.function), makes().filter(|_| allocates))
+    } else if let Some(operate) = body.view::<Operate>(op) {
+        (vec![format!("`{}` has no value on its operands", operate.operator)], makes())
+    } else if body.is::<Open>(op) {
+        (vec![], makes())
     } else if let Some(call) = body.view::<Call>(op) {
         (vec![], Some(format!("there is no memory for what waits for `@{}`", call.function)))
     } else if body.is::<Cell>(op)

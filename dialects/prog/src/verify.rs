@@ -7,8 +7,11 @@ use te::loops::{buffer_types, output_count};
 
 use crate::codes::MALFORMED;
 use crate::data::Declaration;
-use crate::{Call, Cell, Construct, FUNC, Fail, If, Kernel, Read, Switch, Tail, Write, Yield};
-use crate::{contents, is_counted, ownership};
+use crate::operators::{stands_for, tensors};
+use crate::{
+    Call, Cell, Construct, FUNC, Fail, If, Kernel, Open, Operate, Read, Switch, Tail, Write,
+};
+use crate::{MOST_OPEN_AXES, Yield, contents, is_counted, is_fixed, is_open, opened, ownership};
 
 fn list(types: &[Type]) -> String {
     types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ")
@@ -47,6 +50,9 @@ pub(super) fn function(cx: &ItemCx<'_>) -> Diagnostics {
     };
     let params: Vec<Type> = body.block_args(body.entry()).iter().map(|arg| body.ty(*arg)).collect();
     if let Err(message) = expect("parameters", &function.params, &params) {
+        return error(message).into();
+    }
+    if let Err(message) = extents(body) {
         return error(message).into();
     }
     let mut found = Diagnostics::new();
@@ -222,6 +228,50 @@ pub(super) fn kernel(cx: &VerifyCx<'_>) -> Result<(), String> {
     let results = &results[..results.len().saturating_sub(checks)];
     expect("inputs", inputs, &types(cx, &op.inputs))?;
     expect("results", results, &result_types(cx))
+}
+
+pub(super) fn operate(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Operate>(cx.op) else { return Ok(()) };
+    let no_tensor = || "expected tensors and tuples of them".to_string();
+    let operands = op.operands.iter().map(|ty| tensors(*ty)).collect::<Option<Vec<_>>>();
+    let operands = operands.ok_or_else(no_tensor)?.concat();
+    let results = tensors(op.result).ok_or_else(no_tensor)?;
+    for (what, declared, found) in
+        [("inputs", operands, types(cx, &op.inputs)), ("results", results, result_types(cx))]
+    {
+        let mut pairs = declared.iter().zip(&found);
+        if declared.len() != found.len() || !pairs.all(|(ty, found)| stands_for(*found, *ty)) {
+            let (expected, found) = (list(&declared), list(&found));
+            return Err(format!("expected {what} ({expected}), found ({found})"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn open(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let Some(op) = cx.body.view::<Open>(cx.op) else { return Ok(()) };
+    let ty = cx.body.ty(op.tensor);
+    if !is_fixed(ty) || !is_counted(ty) {
+        return Err(format!("expected a tensor of known extents that is no scalar, found {ty}"));
+    }
+    expect("a result", &[opened(ty)], &result_types(cx))
+}
+
+/// Checks that the extents of every tensor in the body of a function are all known, or none is.
+fn extents(body: &Body) -> Result<(), String> {
+    let args = body.walk_blocks().flat_map(|block| body.block_args(block).iter().copied());
+    let results = body.walk().flat_map(|op| body.results(op));
+    for value in args.chain(results) {
+        let ty = body.ty(value);
+        let axes = ty.as_tensor().map_or(0, |tensor| tensor.rank());
+        if is_open(ty) && (ty != opened(ty) || axes > MOST_OPEN_AXES) {
+            return Err(format!(
+                "expected tensors whose extents are all known, or of up to {MOST_OPEN_AXES} axes that \
+                 are all `?`, found {ty}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn cell(cx: &VerifyCx<'_>) -> Result<(), String> {

@@ -5,8 +5,8 @@ use ir_core::{
 };
 use relay::define::tensor_types;
 use relay::language::{
-    Call, Constant, Construct, Constructor, Fn, Global, If, Match, Operator, RefCreate, RefRead,
-    RefWrite, Tuple, TupleGet, fn_attributes, is_primitive, operator, yielded,
+    Call, Constant, Construct, Constructor, Global, If, Match, Operator, RefCreate, RefRead,
+    RefWrite, Tuple, TupleGet, fn_params, operator, yielded,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -47,10 +47,16 @@ pub(super) struct Writer<'w, 'a> {
     formless: FxHashSet<ValueId>,
     pending: Vec<Work>,
     callees: Vec<Symbol>,
+    /// The types of the values that the function gives.
+    results: Vec<Type>,
 }
 
 impl<'w, 'a> Writer<'w, 'a> {
-    pub(super) fn new(lowering: &'w mut Lowering<'a>, body: &'w Body) -> Writer<'w, 'a> {
+    pub(super) fn new(
+        lowering: &'w mut Lowering<'a>,
+        body: &'w Body,
+        results: Vec<Type>,
+    ) -> Writer<'w, 'a> {
         Writer {
             lowering,
             body,
@@ -59,14 +65,23 @@ impl<'w, 'a> Writer<'w, 'a> {
             formless: FxHashSet::default(),
             pending: Vec::new(),
             callees: Vec::new(),
+            results,
         }
     }
 
-    /// Adds the parameters; their types, or none where there are problems.
-    pub(super) fn parameters(&mut self, problems: &mut Problems) -> Option<Vec<Type>> {
+    /// Adds the parameters; their types, or none where there are problems. Those of `@main` have known
+    /// extents.
+    pub(super) fn parameters(
+        &mut self,
+        is_main: bool,
+        problems: &mut Problems,
+    ) -> Option<Vec<Type>> {
         let (entry, mut types, mut open) = (self.new.entry(), Vec::new(), Vec::new());
         for (index, &param) in self.body.block_args(self.body.entry()).iter().enumerate() {
             match self.lowering.flat(self.body.ty(param)) {
+                Ok(flat) if is_main && flat.iter().any(|ty| prog::is_open(*ty)) => {
+                    open.push(declared(self.body, index));
+                }
                 Ok(flat) => {
                     let args: Vec<ValueId> =
                         flat.iter().map(|ty| self.new.add_block_arg(entry, *ty)).collect();
@@ -141,6 +156,11 @@ impl<'w, 'a> Writer<'w, 'a> {
             Some(result) => self.define(result, values),
             None => {
                 let loc = self.body.last_op(from).map_or(Loc::UNKNOWN, |op| self.body.loc(op));
+                let types = match self.new.block_parent(to) {
+                    Some(around) => self.types(self.new.results(around)),
+                    None => self.results.clone(),
+                };
+                let values = self.fit(&values, &types, to, loc);
                 self.insert(to, OpParts::new(prog::Yield::<ValueId>::NAME, &values, &[]).at(loc));
             }
         }
@@ -232,7 +252,9 @@ impl<'w, 'a> Writer<'w, 'a> {
             self.construct(op, Symbol::new(&name), &fields, to)?
         } else if let Some(RefCreate { value: content }) = body.view(op) {
             let types = self.lowering.flat(body.ty(value))?;
-            let cell = prog::Cell { values: self.of(content).to_vec() };
+            let values = self.of(content).to_vec();
+            let held = types.first().and_then(|ty| prog::contents(*ty)).unwrap_or_default();
+            let cell = prog::Cell { values: self.fit(&values, &held, to, loc) };
             vec![self.new.add(InsertPoint::End(to), loc, &cell, types[0])]
         } else if let Some(RefRead { reference }) = body.view(op) {
             let types = self.lowering.flat(body.ty(value))?;
@@ -241,14 +263,32 @@ impl<'w, 'a> Writer<'w, 'a> {
             let read = self.insert(to, read);
             self.new.results(read).collect()
         } else if let Some(RefWrite { reference, value: content }) = body.view(op) {
-            let operands = [self.of(reference), self.of(content)].concat();
+            let (cell, values) = (self.of(reference).to_vec(), self.of(content).to_vec());
+            let held = cell.first().and_then(|cell| prog::contents(self.new.ty(*cell)));
+            let values = self.fit(&values, &held.unwrap_or_default(), to, loc);
+            let operands = [cell, values].concat();
             self.insert(to, OpParts::new(prog::Write::<ValueId>::NAME, &operands, &[]).at(loc));
             vec![]
         } else if let Some(Call { callee, args, .. }) = body.view(op) {
-            self.call(op, callee, &args, to)?
+            if let Some(kernel) = self.kernel_of(callee) {
+                let inputs: Vec<ValueId> =
+                    args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
+                match self.compiled(kernel, &inputs) {
+                    Some(function) => self.kernel((body, op), function, inputs, to)?,
+                    // Its operators one by one.
+                    None => {
+                        let from = body.region_block(kernel, 0);
+                        let params = fn_params(body, kernel).iter().copied();
+                        let args = args.iter().map(|arg| self.of(*arg).to_vec());
+                        let (bound, next) = (params.zip(args).collect(), body.first_op(from));
+                        return Ok(Some(Work { from, next, to, bound, result: Some(value) }));
+                    }
+                }
+            } else {
+                self.call(op, callee, &args, to)?
+            }
         } else {
-            let (function, args) = Function::of_operator(self.lowering.registry, body, op)?;
-            self.kernel(op, function, &args, to)?
+            self.apply(body, op, &|writer, operand| writer.of(operand).to_vec(), to)?
         };
         self.define(value, values);
         Ok(None)
@@ -277,8 +317,11 @@ impl<'w, 'a> Writer<'w, 'a> {
         let (ty, loc) = (self.body.ty(self.body.result(op, 0)), self.body.loc(op));
         let types = self.lowering.flat(ty)?;
         let found = self.lowering.data.constructor(ty, name);
-        let (tag, ..) = found.ok_or(Problem::Data(ty))?;
-        let fields = fields.iter().flat_map(|field| self.of(*field)).copied().collect();
+        let (tag, _, held) = found.ok_or(Problem::Data(ty))?;
+        let held = held.to_vec();
+        let fields: Vec<ValueId> =
+            fields.iter().flat_map(|field| self.of(*field)).copied().collect();
+        let fields = self.fit(&fields, &held, to, loc);
         let construct = prog::Construct { tag: tag as i64, fields };
         Ok(vec![self.new.add(InsertPoint::End(to), loc, &construct, types[0])])
     }
@@ -299,10 +342,10 @@ impl<'w, 'a> Writer<'w, 'a> {
         let types = [self.body.ty(self.body.result(op, 0))];
         let parts = OpParts::new(operator(name), &operands, &types).at(self.body.loc(op));
         let computed = alone.insert_op(InsertPoint::End(entry), parts);
-        let (function, used) = Function::of_operator(self.lowering.registry, &alone, computed)?;
-        let place = |used: &ValueId| operands.iter().position(|operand| operand == used);
-        let args: Vec<ValueId> = used.iter().filter_map(place).map(|place| args[place]).collect();
-        self.kernel(op, function, &args, to)
+        let values: Vec<Vec<ValueId>> = args.iter().map(|arg| self.of(*arg).to_vec()).collect();
+        let places = operands.iter().copied().zip(values);
+        let known: FxHashMap<ValueId, Vec<ValueId>> = places.collect();
+        self.apply(&alone, computed, &|_, operand| known[&operand].clone(), to)
     }
 
     fn call(
@@ -314,16 +357,11 @@ impl<'w, 'a> Writer<'w, 'a> {
     ) -> Result<Vec<ValueId>, Problem> {
         let (body, loc) = (self.body, self.body.loc(op));
         if let Some((_, Global { name })) = body.view_def(callee) {
-            let is_polymorphic = body
-                .ty(callee)
-                .as_function()
-                .is_some_and(|function| !function.type_params.is_empty());
-            if is_polymorphic {
-                return Err(Problem::Polymorphic(name.to_string()));
-            }
+            let (params, types) = self.interface(name)?;
             self.callees.push(name);
-            let types = self.lowering.flat(body.ty(body.result(op, 0)))?;
-            let arguments = args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
+            let arguments: Vec<ValueId> =
+                args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
+            let arguments = self.fit(&arguments, &params, to, loc);
             let call = prog::Call { function: name, arguments };
             let parts = OpParts::new(prog::Call::<ValueId>::NAME, &call.arguments, &types);
             let parts = parts.attrs(call.attrs()).at(loc);
@@ -336,26 +374,21 @@ impl<'w, 'a> Writer<'w, 'a> {
         if let Some((_, Constructor { name })) = body.view_def(callee) {
             return self.construct(op, Symbol::new(&name), args, to);
         }
-        let function = body.defining_op(callee).filter(|op| body.is::<Fn>(*op));
-        let kernel = function.filter(|op| is_primitive(fn_attributes(body, *op)));
-        let kernel = kernel.ok_or(Problem::FunctionValue)?;
-        let function = Function::of_kernel(self.lowering.registry, body, kernel)?;
-        self.kernel(op, function, args, to)
+        Err(Problem::FunctionValue)
     }
 
-    /// Calls a compute function on the values of `args`, and on its constants.
-    fn kernel(
+    /// Calls a compute function for `op` on `inputs`, and on its constants.
+    pub(super) fn kernel(
         &mut self,
-        op: OpId,
+        (body, op): (&Body, OpId),
         function: Function,
-        args: &[ValueId],
+        mut inputs: Vec<ValueId>,
         to: BlockId,
     ) -> Result<Vec<ValueId>, Problem> {
-        let loc = self.body.loc(op);
-        let types = self.lowering.flat(self.body.ty(self.body.result(op, 0)))?;
+        let loc = body.loc(op);
+        let types = self.lowering.flat(body.ty(body.result(op, 0)))?;
         let constants = function.constants.clone();
         let name = self.lowering.add(function);
-        let mut inputs: Vec<ValueId> = args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
         for value in constants {
             let ty = value.ty();
             inputs.push(self.new.add(InsertPoint::End(to), loc, &prog::Constant { value }, ty));

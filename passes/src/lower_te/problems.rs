@@ -65,8 +65,8 @@ impl Problems {
     pub(crate) fn are_of_kernels(&self) -> bool {
         let is_form = |problem: &Problem| match problem {
             Problem::Form(_) | Problem::FunctionValue | Problem::Call(_) => true,
-            // Data, or a cell.
-            Problem::Type(ty) => tensor_types(*ty).is_none(),
+            // Data, a cell, or what nobody knows the extents of before it is there.
+            Problem::Type(_) | Problem::AtRunTime(_) | Problem::Undefined(_) => true,
             _ => false,
         };
         !self.found.keys().any(is_form)

@@ -78,6 +78,11 @@ pub(crate) fn hook_name(prefix: &str) -> String {
     format!("{prefix}parallel_hook")
 }
 
+/// The variable that holds what computes operators that a program leaves to others.
+pub(crate) fn operate_name(prefix: &str) -> String {
+    program::operate_name(prefix)
+}
+
 /// Whether `name` can be what public names start with.
 pub(crate) fn is_name(name: &str) -> bool {
     names::is_name(name)

@@ -33,6 +33,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ir_core::pass::OptionValue;
 use ir_core::{Diagnostic, Diagnostics, Module, Options, Verified};
+use prog::operators::Operators;
 use target_core::package::{File, Model};
 use target_core::{
     Artifact, Buffer, Calibration, Capabilities, CostTable, Executable, Kernel, Registration,
@@ -210,7 +211,8 @@ impl CTarget {
         kernels.sort_by_key(place);
         let hook = codegen::hook_name(&self.options.prefix);
         // What cannot be loaded is made again the next time.
-        let library = Library::load(&object, &kernels, &hook)
+        let operate = codegen::operate_name(&self.options.prefix);
+        let library = Library::load(&object, &kernels, &hook, &operate)
             .inspect_err(|_| drop(std::fs::remove_file(&object)))?;
         let threads = self.capabilities.threads;
         let workspaces = Mutex::new(Vec::new());
@@ -305,7 +307,7 @@ impl Executable for Loaded {
         let free = || self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let reused = free().pop().filter(|buffer| buffer.len() >= bytes);
         let mut workspace = reused.unwrap_or_else(|| Buffer::zeroed(bytes));
-        let result = self.call_in(kernel, buffers, &mut workspace);
+        let result = self.call_in(kernel, buffers, &mut workspace, &mut ());
         free().push(workspace);
         result
     }
@@ -315,9 +317,12 @@ impl Executable for Loaded {
         kernel: &str,
         buffers: &mut [Buffer],
         block: &mut Buffer,
+        operators: &mut dyn Operators,
     ) -> Result<(), Diagnostics> {
         let index = self.find(kernel)?;
-        runtime::with_threads(self.threads, || self.library.call(index, buffers, block))
+        runtime::with_operators(operators, || {
+            runtime::with_threads(self.threads, || self.library.call(index, buffers, block))
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 mod whole;
 
 use ir_core::{Diagnostic, Diagnostics, Item, Module, Symbol, Verified};
+use prog::operators::Operators;
 use te::interpreter::run_kernel;
 use te::loops::{KERNEL, outputs, parameters};
 
@@ -76,11 +77,12 @@ impl Executable for Interpreted {
         kernel: &str,
         buffers: &mut [Buffer],
         block: &mut Buffer,
+        operators: &mut dyn Operators,
     ) -> Result<(), Diagnostics> {
         let known = self.kernels.iter().find(|known| known.name == kernel);
         let is_program = |item: &Item| item.signature.op == prog::FUNC;
         match known.filter(|_| self.module.get(kernel).is_some_and(is_program)) {
-            Some(known) => whole::call(&self.module, known, buffers, block),
+            Some(known) => whole::call(&self.module, known, buffers, block, operators),
             None => {
                 let message = format!("`@{kernel}` is no whole program");
                 Err(Diagnostic::error("E0907", message).into())

@@ -24,6 +24,7 @@ pub mod whole;
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};
 use ir_core::{CostsByName, Diagnostic, Diagnostics, Module, Registry, Type, Verified};
+use prog::operators::Operators;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use calibration::Calibration;
@@ -114,12 +115,13 @@ pub trait Executable: Send + Sync {
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostics>;
 
     /// The same, for a program that takes all its memory from `block`, whose size its last buffer
-    /// tells.
+    /// tells. `operators` computes the operators that it leaves to others.
     fn call_in(
         &self,
         kernel: &str,
         buffers: &mut [Buffer],
         block: &mut Buffer,
+        operators: &mut dyn Operators,
     ) -> Result<(), Diagnostics>;
 }
 

@@ -59,16 +59,16 @@ impl Side {
         first..first + self.data[index].columns.len()
     }
 
-    fn of(types: &[Type], module: &Module) -> Result<Side, Type> {
+    fn of(types: &[Type], layout: impl Fn(Type) -> Option<Layout>) -> Result<Side, Type> {
         let mut side = Side::default();
         for &ty in types {
-            if ty.as_tensor().is_some() {
+            if prog::is_fixed(ty) {
                 side.places.push(Place::Tensor(side.tensors.len()));
                 side.tensors.push(ty);
                 continue;
             }
             side.places.push(Place::Data(side.data.len()));
-            side.data.push(Layout::of(ty, module).ok_or(ty)?);
+            side.data.push(layout(ty).ok_or(ty)?);
         }
         Ok(side)
     }
@@ -80,8 +80,11 @@ impl Interface {
     pub fn of(module: &Module) -> Option<Result<Interface, Type>> {
         let main = module.get(MAIN).filter(|item| item.signature.op == prog::FUNC)?;
         let ty = main.signature.ty.as_function()?;
-        let sides = Side::of(&ty.params, module)
-            .and_then(|taken| Ok((taken, Side::of(prog::results(&ty.result), module)?)));
+        let given = || Side::of(prog::results(&ty.result), |ty| Layout::of_given(ty, module));
+        let taken = Side::of(&ty.params, |ty| {
+            ty.as_tensor().is_none().then(|| Layout::of(ty, module)).flatten()
+        });
+        let sides = taken.and_then(|taken| Ok((taken, given()?)));
         let constants = sites::constants(module).into_values().collect();
         let counters = sites::counters(module).len();
         Some(sides.map(|(taken, given)| Interface { taken, constants, given, counters }))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ir_core::{Diagnostic, Diagnostics, Module, TensorData, Type, TypeData};
 use passes::specialize::entry_type;
-use prog::columns::{Described, Filled, Layout, Sink, Source};
+use prog::columns::{Described, EXTENTS, Filled, Layout, Sink, Source};
 use relay::inference::{DataTypes, data_types};
 use relay::interpreter::{Reference, Value};
 use relay::language::ConstructorDecl;
@@ -125,7 +125,7 @@ impl Leaf {
         let leaf = |(name, ty): (String, Type)| {
             let data = match ty.as_tensor() {
                 Some(_) => None,
-                None => DataColumns::of(ty, types),
+                None => DataColumns::of(ty, types, false),
             };
             Leaf { name, ty, data }
         };
@@ -134,11 +134,14 @@ impl Leaf {
 }
 
 impl DataColumns {
-    /// Those of values of type `ty`; `None` where it is neither data nor a cell, or has functions or
-    /// tensors of unknown extents in it.
-    fn of(ty: Type, types: &DataTypes) -> Option<DataColumns> {
+    /// Those of values of type `ty`; `None` where it is neither data nor a cell, or has functions in it, or
+    /// tensors of unknown extents where `open` does not allow for them.
+    fn of(ty: Type, types: &DataTypes, open: bool) -> Option<DataColumns> {
         let mut constructors = Vec::new();
-        let layout = Layout::new(ty, |ty| {
+        if prog::is_open(ty) {
+            constructors.push(vec![Constructor { name: None, fields: vec![ty] }]);
+        }
+        let layout = Layout::with(ty, open, |ty| {
             let (is_cell, known) = match ty.data() {
                 TypeData::Ref(content) => {
                     (true, vec![Constructor { name: None, fields: vec![*content] }])
@@ -192,7 +195,15 @@ impl DataColumns {
     /// # Errors
     /// Where they hold none: a message that names the column.
     pub(crate) fn read(&self, columns: &[(&[u8], usize)]) -> Result<Value, String> {
-        self.layout.read(columns, &mut self.clone())
+        self.read_in(columns, &[])
+    }
+
+    /// The same of columns in `block`, in which tensors of unknown extents are.
+    ///
+    /// # Errors
+    /// Where they hold none: a message that names the column.
+    fn read_in(&self, columns: &[(&[u8], usize)], block: &[u8]) -> Result<Value, String> {
+        self.layout.read(columns, &mut Reading { columns: self, block })
     }
 }
 
@@ -237,23 +248,50 @@ impl Source for DataColumns {
     }
 }
 
-impl Sink for DataColumns {
+/// Columns that are being read.
+struct Reading<'r> {
+    columns: &'r DataColumns,
+    /// Where tensors of unknown extents are.
+    block: &'r [u8],
+}
+
+impl Reading<'_> {
+    /// The tensor of type `ty` whose elements start at byte `start` of the block.
+    fn open_tensor(&self, ty: Type, start: usize) -> Option<Value> {
+        let tensor = ty.as_tensor()?;
+        let first = start.checked_sub(EXTENTS)?;
+        let (extents, _) = self.block.get(first..start)?.as_chunks::<8>();
+        let extents = extents.iter().take(tensor.rank());
+        let shape: Vec<i64> = extents.map(|extent| i64::from_ne_bytes(*extent)).collect();
+        let size = ir_core::tensor::tensor_bytes(&shape, tensor.dtype)?;
+        let elements = self.block.get(start..start.checked_add(size)?)?;
+        let made = TensorData::from_bytes(tensor.dtype, &shape, elements.to_vec());
+        made.ok().map(Value::Tensor)
+    }
+}
+
+impl Sink for Reading<'_> {
     type Value = Value;
 
     fn tensor(&mut self, ty: Type, bytes: &[u8]) -> Option<Value> {
         let tensor = ty.as_tensor()?;
+        if prog::is_open(ty) {
+            let start = u64::from_ne_bytes(bytes.try_into().ok()?);
+            return self.open_tensor(ty, usize::try_from(start).ok()?);
+        }
         let shape = tensor.known_shape()?;
         TensorData::from_bytes(tensor.dtype, &shape, bytes.to_vec()).ok().map(Value::Tensor)
     }
 
     fn node(&mut self, sort: usize, tag: usize, fields: Vec<Value>) -> Option<Value> {
-        let Constructor { name, fields: types } = self.constructors.get(sort)?.get(tag)?;
+        let Constructor { name, fields: types } = self.columns.constructors.get(sort)?.get(tag)?;
         let mut flat = fields.into_iter();
         let whole: Option<Vec<Value>> =
             types.iter().map(|ty| whole_value(*ty, &mut flat)).collect();
         let mut whole = whole?;
         Some(match name {
             Some(name) => Value::data(name.shown(), tag as u32, whole),
+            None if self.columns.layout.sorts[sort].ty.as_tensor().is_some() => whole.pop()?,
             None => Value::Reference(Reference::new(whole.pop()?)),
         })
     }
@@ -268,7 +306,10 @@ impl Interface {
         let params = main.map_or(vec![], |main| main.params.to_vec());
         let result = main.map_or_else(Type::unit, |main| main.result);
         let taken = params.iter().flat_map(|ty| Leaf::all("", *ty, &types)).collect();
-        let given = Leaf::all("", result, &types);
+        let mut given = Leaf::all("", result, &types);
+        for leaf in given.iter_mut().filter(|leaf| !prog::is_fixed(leaf.ty)) {
+            leaf.data = DataColumns::of(leaf.ty, &types, true);
+        }
         Interface { params, taken, result, given }
     }
 
@@ -314,7 +355,8 @@ impl Interface {
         Ok(encoded)
     }
 
-    /// What the program gave: `tensors` are those that are no part of data, and `columns` the data.
+    /// What the program gave: `tensors` are those that are no part of data, and `columns` the data, in
+    /// `block`.
     ///
     /// # Errors
     /// When they are not what the types say.
@@ -322,6 +364,7 @@ impl Interface {
         &self,
         tensors: Vec<TensorData>,
         columns: &[(&[u8], usize)],
+        block: &[u8],
     ) -> Result<Value, Diagnostics> {
         let wrong = || misfit(format!("the result is no {}", self.result));
         let (mut tensors, mut columns) = (tensors.into_iter(), columns);
@@ -333,7 +376,7 @@ impl Interface {
                     let count = data.layout.columns.len();
                     let (own, rest) = columns.split_at_checked(count).ok_or_else(wrong)?;
                     columns = rest;
-                    data.read(own).map_err(|message| wrong().note(message))?
+                    data.read_in(own, block).map_err(|message| wrong().note(message))?
                 }
             });
         }

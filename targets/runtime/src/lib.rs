@@ -33,6 +33,7 @@ pub mod arguments;
 pub mod calibrate;
 pub mod codes;
 mod error;
+mod evaluators;
 pub mod executor;
 mod interface;
 pub mod lowering;

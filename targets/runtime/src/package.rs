@@ -11,6 +11,7 @@ use relay::language::output_names;
 use target_core::package::{Column, File, Input, Model, Program};
 
 use crate::arguments::{Parameter, Parameters, seed_of};
+use crate::evaluators::refuse_operators;
 use crate::executor::no_data;
 use crate::interface::{Leaf, flat_value};
 use crate::program::is_whole;
@@ -66,6 +67,7 @@ pub fn package(
     let signature = module.get(MAIN).map(|main| main.signature.clone());
     let given = given(&module);
     let Lowered { layout, .. } = lower(&mut module, registry, options, found)?;
+    refuse_operators(&module)?;
     let base = module.get(MAIN).and_then(|main| main.signature.span);
     let verified = verify(&module, registry)?;
     let main = MAIN.to_string();

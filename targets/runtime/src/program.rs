@@ -295,7 +295,7 @@ impl Program {
                     let message = "the data of the program is not what its source says";
                     return Err(Diagnostic::error("E0733", message).at(span).into());
                 }
-                Some(Whole::new(&module, own, kernel.workspace))
+                Some(Whole::new(&module, registry, own, kernel.workspace))
             }
             false => None,
         };
@@ -364,7 +364,8 @@ impl Program {
         let given = self.whole.as_ref().zip(self.buffers.last());
         let columns = given.map_or(Some(vec![]), |(whole, state)| whole.data(state));
         let missing = || Diagnostic::error("E0733", "the program gave no data");
-        self.interface.decode(self.outputs()?, &columns.ok_or_else(missing)?)
+        let block = self.whole.as_ref().map_or(&[][..], Whole::block);
+        self.interface.decode(self.outputs()?, &columns.ok_or_else(missing)?, block)
     }
 
     /// Sets the tensors among the inputs, also those in tuples. Errors where their number or types do

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ir_core::{Diagnostic, Diagnostics, LocData, Module, Symbol};
+use ir_core::{Diagnostic, Diagnostics, LocData, Module, Registry, Symbol};
 use prog::columns::{Filled, Layout};
 use prog::sites::Site;
 use rustc_hash::FxHashMap;
@@ -12,6 +12,7 @@ use target_core::{ALIGNMENT, Buffer, Executable};
 
 use te::compute::Work;
 
+use crate::evaluators::Evaluators;
 use crate::profile::{self, Counted, Profile};
 use crate::{MAIN, memory};
 
@@ -32,6 +33,8 @@ pub(crate) struct Whole {
     given: Vec<Layout>,
     /// Where it may fail.
     sites: Vec<Site>,
+    /// What computes the operators that it leaves to others.
+    operators: Evaluators,
     /// The memory that it takes all of its own from.
     block: Buffer,
     /// What it counts.
@@ -40,12 +43,18 @@ pub(crate) struct Whole {
 
 impl Whole {
     /// For the program of `module` with this interface, which needs `block` bytes at least.
-    pub(crate) fn new(module: &Module, interface: Interface, block: usize) -> Whole {
+    pub(crate) fn new(
+        module: &Module,
+        registry: &Registry,
+        interface: Interface,
+        block: usize,
+    ) -> Whole {
         let own = block.max(1).next_multiple_of(ALIGNMENT);
         let taken = vec![Filled::default(); interface.taken.columns().count()];
         let given = interface.given.data;
         let (sites, counted) = (prog::sites::of(module), profile::counted(module));
-        Whole { own, taken, given, sites, block: Buffer::zeroed(own), counted }
+        let operators = Evaluators::of(module, registry);
+        Whole { own, taken, given, sites, operators, block: Buffer::zeroed(own), counted }
     }
 
     /// Sets the columns that it takes.
@@ -65,6 +74,11 @@ impl Whole {
             columns.extend(columns_in(self.block.as_ref(), &state, range, layout)?);
         }
         Some(columns)
+    }
+
+    /// The memory that it ran in.
+    pub(crate) fn block(&self) -> &[u8] {
+        self.block.as_ref()
     }
 
     /// Where the time of a run goes, measured for some seconds and three runs at least.
@@ -130,7 +144,7 @@ impl Whole {
     ) -> Result<(), Diagnostics> {
         loop {
             self.describe(&mut State::new(last(buffers)?));
-            executable.call_in(MAIN, buffers, &mut self.block)?;
+            executable.call_in(MAIN, buffers, &mut self.block, &mut self.operators)?;
             match State::new(last(buffers)?).end() {
                 (Status::Done, _) => return Ok(()),
                 (Status::Small, site) => self.grow(site)?,
@@ -164,18 +178,26 @@ impl Whole {
         Ok(())
     }
 
-    fn failure(&self, site: Option<usize>) -> Diagnostic {
+    fn failure(&mut self, site: Option<usize>) -> Diagnostic {
+        let why = self.operators.take_failure();
         let Some(site) = site.and_then(|site| self.sites.get(site)) else {
             return Diagnostic::error(FAILED, "the program failed at an unknown place");
         };
-        failure_at(site)
+        match why {
+            Some(why) => imported(why.at(site.loc.span(site.base)), site),
+            None => failure_at(site),
+        }
     }
 }
 
 /// The error that a program failed at `site`.
 pub(crate) fn failure_at(site: &Site) -> Diagnostic {
     let message = format!("`@{}` failed: {}", site.function, site.message);
-    let mut error = Diagnostic::error(FAILED, message).at(site.loc.span(site.base));
+    imported(Diagnostic::error(FAILED, message).at(site.loc.span(site.base)), site)
+}
+
+/// `error`, which is at `site`, with the node of the model that it was made of.
+fn imported(mut error: Diagnostic, site: &Site) -> Diagnostic {
     if let LocData::Imported(node) = site.loc.data() {
         error = error.note(format!("made of the node `{node}`"));
     }

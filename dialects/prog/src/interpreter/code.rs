@@ -4,7 +4,8 @@ use ir_core::{BlockId, Body, EntityId, Item, OpId, Span, Symbol, TensorData, Typ
 
 use super::{KIND, Stop};
 use crate::{
-    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Read, Switch, Tail, Write, Yield,
+    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open as OpenTensor, Operate,
+    Read, Switch, Tail, Write, Yield,
 };
 
 /// A place in the frame of a call. Values of blocks of which only one runs share slots.
@@ -61,6 +62,15 @@ pub(super) enum Instruction {
         function: Symbol,
         inputs: Slots,
         to: Slots,
+    },
+    Operate {
+        inputs: Slots,
+        to: Slots,
+    },
+    /// The same tensor: here all of them have their extents.
+    Open {
+        tensor: Slot,
+        to: Slot,
     },
     Cell {
         values: Slots,
@@ -235,6 +245,11 @@ impl Writer<'_> {
         } else if let Some(Kernel { function, inputs }) = body.view(op) {
             let inputs = self.all(&inputs);
             Instruction::Kernel { function, inputs, to: self.define(body.results(op)) }
+        } else if let Some(Operate { inputs, .. }) = body.view(op) {
+            let inputs = self.all(&inputs);
+            Instruction::Operate { inputs, to: self.define(body.results(op)) }
+        } else if let Some(OpenTensor { tensor }) = body.view(op) {
+            Instruction::Open { tensor: self.slot(tensor), to: self.result(op)? }
         } else if let Some(Construct { tag, fields }) = body.view(op) {
             let fields = self.all(&fields);
             Instruction::Construct { tag, fields, to: self.result(op)? }

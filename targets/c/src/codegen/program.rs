@@ -52,6 +52,8 @@ struct Context<'a> {
     kinds: Kinds,
     /// The first site of each operation that has some, by function.
     sites: FxHashMap<(Symbol, ir_core::OpId), usize>,
+    /// The number of each operation that whoever runs the program computes, by function.
+    operators: FxHashMap<(Symbol, ir_core::OpId), usize>,
     /// The number of each constant.
     constants: FxHashMap<ir_core::Attr, usize>,
     /// The functions that are called from outside of their group.
@@ -102,12 +104,15 @@ pub(super) fn write(
     let groups = groups::of(module);
     let counters = prog::sites::counters(module);
     let entered = groups::entered(module, &groups);
+    let all = prog::operators::of(module).into_iter().enumerate();
+    let operators = all.map(|(number, one)| ((one.function, one.op), number)).collect();
     let cx = Context {
         module,
         prefix,
         kernels: written,
         kinds,
         sites,
+        operators,
         constants: numbers,
         entered,
         counters,
@@ -136,13 +141,15 @@ pub(super) fn write(
     let threads =
         style.model.as_ref().map(|model| format!("    const {model}_threads *threads;\n"));
     let (taken, given) = (&interface.taken.data, &interface.given.data);
-    let layouts: Vec<&Layout> = taken.iter().chain(given).collect();
+    let layouts = taken.iter().chain(given);
+    let is_data = |layout: &&Layout| layout.sorts[0].ty.as_tensor().is_none();
+    let layouts: Vec<&Layout> = layouts.filter(is_data).collect();
     let mut walks = String::new();
     if !layouts.is_empty() {
         walks += &cx.kinds.descriptions(&cx.prefix, &layouts);
         walks += WALKS;
     }
-    if !given.is_empty() {
+    if given.iter().any(|layout| is_data(&layout)) {
         walks += ENCODE;
     }
     if !taken.is_empty() {
@@ -232,6 +239,13 @@ fn run(cx: &Context<'_>, interface: &Interface) -> String {
         declared += &format!("    {c} r{index};\n");
         arguments.push(format!("&r{index}"));
         match *place {
+            Place::Data(data) if prog::is_open(*ty) => {
+                let first = first_given + given.columns_of(data).start;
+                encodes += &format!(
+                    "    if ({p}give(p, columns + {first}, r{index})) {{\n        return p->status;\n    \
+                     }}\n"
+                );
+            }
             Place::Data(data) => {
                 let first = first_given + given.columns_of(data).start;
                 let description = cx.kinds.described(p, *ty);
@@ -392,8 +406,12 @@ static int P_encode_one(P_state *p, const P_described *ty, P_column *columns, in
         P_column *const column = columns + ty->columns[i];
         if (writes) {
             const unsigned char *from = (unsigned char *)o + field->at;
+            uint64_t place;
             if (field->sort == 1) {
                 from = *(unsigned char **)(void *)((unsigned char *)o + field->at);
+            } else if (field->sort == 4) {
+                place = (uint64_t)(*(unsigned char **)(void *)((unsigned char *)o + field->at) - p->block);
+                from = (const unsigned char *)&place;
             }
             memcpy(column->at + column->count * field->bytes, from, field->bytes);
         }
@@ -555,6 +573,8 @@ fn runtime(cx: &Context<'_>, scratch: usize, threads: &str, text: &str) -> Strin
     let text = text.replace("    COUNTERS\n", if cx.counters.is_empty() { "" } else { COUNTERS });
     let text = text.replace("CONSTANTS", &constants.to_string());
     let text = text.replace("SCRATCH", &scratch.to_string());
+    let text = text.replace("FIRST_OPEN", &cx.kinds.open().unwrap_or_default().to_string());
+    let text = text.replace("OPEN_SIZES", &kinds::OPEN_SIZES.to_string());
     text.replace("PARTS", &cx.kinds.part_counts())
 }
 
@@ -764,6 +784,82 @@ static inline void P_drop(P_state *p, P_object *o)
 ",
     ),
     (
+        "P_operate",
+        "
+/* Computes operator `number` of the program on the tensors at `values`: the bytes of its results. Then,
+   where `number` is -1, gives these results, at `values`. Not 0 where that fails. It is set by who loads
+   the program. */
+extern int64_t (*P_operate)(int64_t number, void *const *values, int64_t *bytes);
+int64_t (*P_operate)(int64_t number, void *const *values, int64_t *bytes);
+",
+    ),
+    (
+        "P_new_open",
+        "
+/* A new tensor of so many bytes. Its extents are a part of it: up to six, before its elements. */
+static int P_new_open(P_state *p, size_t bytes, int64_t site, P_tensor *to)
+{
+    uint32_t kind = 0;
+    size_t room = 64;
+    while (room < bytes) {
+        room *= 2;
+        kind++;
+        if (kind == OPEN_SIZES) {
+            return P_fail(p, 1, site);
+        }
+    }
+    to->owner = P_allocate(p, FIRST_OPEN + kind, 64 + room, 64, site);
+    if (!to->owner) {
+        return 1;
+    }
+    to->data = (unsigned char *)to->owner + 64;
+    return 0;
+}
+",
+    ),
+    (
+        "P_open",
+        "
+/* The tensor `from` of so many bytes with its extents, in the same memory where it has its own. */
+static inline int P_open(P_state *p, P_tensor from, size_t bytes, const int64_t *extents, size_t axes,
+                         int64_t site, P_tensor *to)
+{
+    if (P_is_object(from.owner)) {
+        *to = from;
+    } else {
+        if (P_new_open(p, bytes, site, to)) {
+            return 1;
+        }
+        memcpy(to->data, from.data, bytes);
+    }
+    memcpy(to->data - 48, extents, axes * sizeof *extents);
+    return 0;
+}
+",
+    ),
+    (
+        "P_give",
+        "
+/* Makes columns of a tensor with its extents: no constructor, and where it is. */
+static int P_give(P_state *p, P_column *columns, P_tensor tensor)
+{
+    const uint64_t place = (uint64_t)(tensor.data - p->block);
+    const size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & 63;
+    if ((size_t)(p->frames - p->heap) < skipped + 64) {
+        return P_fail(p, 1, -1);
+    }
+    p->heap += skipped;
+    memcpy(p->heap, &place, sizeof place);
+    columns[0].at = p->heap;
+    columns[0].count = 0;
+    columns[1].at = p->heap;
+    columns[1].count = 1;
+    p->heap += 64;
+    return 0;
+}
+",
+    ),
+    (
         "P_push",
         "
 /* A frame of so many bytes, for a call at a site; null where there is no memory. */
@@ -801,6 +897,11 @@ static P_state *P_start(unsigned char *block, size_t bytes, void *const *constan
 ",
     ),
 ];
+
+/// The variable of who computes operators.
+pub(super) fn operate_name(prefix: &str) -> String {
+    name(prefix, "operate")
+}
 
 /// Whether all buffers of a kernel are scalars, so that it is worth to be written into the program.
 pub(super) fn is_scalar(one: &Written, types: &[Type]) -> bool {

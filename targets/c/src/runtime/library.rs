@@ -3,7 +3,7 @@
 //!
 //! **What generated code promises** (and property tests with sanitizers check): an entry reads and
 //! writes only within the buffers of its parameter types and within its workspace, keeps no
-//! address, and calls nothing but the parallel loop that it is given. **What callers get**:
+//! address, and calls nothing but the parallel loop and the operators that it is given. **What callers get**:
 //! [`Library::call`] is safe, because it checks that each buffer is as large as its type and
 //! aligned, and because `&mut [Buffer]` holds memory that nothing else refers to, without overlap.
 #![allow(unsafe_code)]
@@ -14,7 +14,7 @@ use std::path::Path;
 use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use target_core::{ALIGNMENT, Buffer, Kernel};
 
-use super::threads;
+use super::{operators, threads};
 
 type Entry = unsafe extern "C" fn(*const *mut c_void, *mut u8);
 
@@ -27,11 +27,12 @@ pub(crate) struct Library {
 
 impl Library {
     /// Loads `path` and finds the entries of `kernels`, and sets the parallel loop, where `hook`
-    /// names one.
+    /// names one, and what computes operators, where `operate` does.
     pub(crate) fn load(
         path: &Path,
         kernels: &[Kernel],
         hook: &str,
+        operate: &str,
     ) -> Result<Library, Diagnostics> {
         let failed = |what: String| {
             Diagnostic::error("E0906", format!("`{}` cannot be loaded: {what}", path.display()))
@@ -51,11 +52,15 @@ impl Library {
             let sizes = sizes.ok_or_else(|| failed(format!("`{name}` takes no buffers")))?;
             entries.push((kernel.clone(), sizes, *entry));
         }
-        // SAFETY: where the variable exists, it is generated with the type of `threads::HOOK`, and
-        // no code of the object has run yet, so that nothing else uses it.
+        // SAFETY: where the variables exist, they are generated with the types of `threads::Hook` and
+        // `operators::Operate`, and no code of the object has run yet, so that nothing else uses them.
         unsafe {
             if let Ok(variable) = object.get::<*mut Option<threads::Hook>>(hook.as_bytes()) {
                 **variable = Some(threads::parallel);
+            }
+            if let Ok(variable) = object.get::<*mut Option<operators::Operate>>(operate.as_bytes())
+            {
+                **variable = Some(operators::operate);
             }
         }
         Ok(Library { entries, _object: object })
@@ -128,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_library_is_refused() {
-        let error = Library::load(Path::new(file!()), &[], "hook").err();
+        let error = Library::load(Path::new(file!()), &[], "hook", "operate").err();
         assert_eq!(error.map(|error| error[0].code), Some("E0906"));
     }
 }

@@ -1,8 +1,11 @@
 //! Whole programs without a compiler, called as compiled ones are.
 
+use std::cell::RefCell;
+
 use ir_core::{Diagnostic, Diagnostics, Module, TensorData, Type};
-use prog::columns::{Filled, Layout, Sink, Source};
+use prog::columns::{EXTENTS, Filled, Layout, Sink, Source};
 use prog::interpreter::{Error, Interpreter, Value};
+use prog::operators::Operators;
 use prog::sites;
 
 use crate::whole::{Interface, MAIN, Place, State, Status, columns_in};
@@ -30,6 +33,7 @@ pub(super) fn call(
     kernel: &Kernel,
     buffers: &mut [Buffer],
     block: &mut Buffer,
+    operators: &mut dyn Operators,
 ) -> Result<(), Diagnostics> {
     let interface = Interface::of(module).and_then(Result::ok);
     let interface = interface.ok_or_else(|| misfit("there is no whole program"))?;
@@ -49,7 +53,7 @@ pub(super) fn call(
     if own > block.len() {
         return Err(misfit("the block is smaller than its state says").into());
     }
-    let mut program = Interpreter::new(module);
+    let mut program = Interpreter::new(module).operators(operators);
     let mut arguments = Vec::new();
     for place in &interface.taken.places {
         arguments.push(match *place {
@@ -85,7 +89,7 @@ pub(super) fn call(
         },
     };
     let outputs = &mut buffers[kernel.params.len() - kernel.outputs..];
-    let mut written = Vec::new();
+    let (mut written, open) = (Vec::new(), RefCell::default());
     for (place, value) in interface.given.places.iter().zip(given) {
         match *place {
             Place::Tensor(index) => {
@@ -97,7 +101,7 @@ pub(super) fn call(
             }
             Place::Data(index) => {
                 let layout = &interface.given.data[index];
-                let walker = Walker { program: &program, layout };
+                let walker = Walker { program: &program, layout, open: &open };
                 let columns = layout.write(value, &walker, own / size_of::<i64>());
                 let Some(columns) = columns.map_err(|error| error.diagnostic())? else {
                     state.set_end(Status::Small, None);
@@ -107,15 +111,24 @@ pub(super) fn call(
             }
         }
     }
-    let fits = store(&written, taken, &mut block.as_mut()[..own], &mut state);
+    let open = open.into_inner();
+    let fits = store(&written, &open, taken, &mut block.as_mut()[..own], &mut state);
     state.set_end(if fits { Status::Done } else { Status::Small }, None);
     Ok(())
 }
 
-/// Stores columns in the block, of which `first` is the number of the first. Returns whether there is
-/// room.
-fn store(columns: &[Filled], first: usize, block: &mut [u8], state: &mut State<'_>) -> bool {
-    let mut start = 0;
+/// Stores tensors of unknown extents in the block, and columns, of which `first` is the number of the
+/// first. Returns whether there is room.
+fn store(
+    columns: &[Filled],
+    open: &[u8],
+    first: usize,
+    block: &mut [u8],
+    state: &mut State<'_>,
+) -> bool {
+    let Some(place) = block.get_mut(..open.len()) else { return false };
+    place.copy_from_slice(open);
+    let mut start = open.len().next_multiple_of(ALIGNMENT);
     for (index, Filled { bytes, count }) in columns.iter().enumerate() {
         let Some(place) = block.get_mut(start..start + bytes.len()) else { return false };
         place.copy_from_slice(bytes);
@@ -134,6 +147,8 @@ fn tensor_of(ty: Type, bytes: &[u8]) -> Option<TensorData> {
 struct Walker<'w, 'm> {
     program: &'w Interpreter<'m>,
     layout: &'w Layout,
+    /// The tensors of unknown extents, as they start in the block.
+    open: &'w RefCell<Vec<u8>>,
 }
 
 impl Source for Walker<'_, '_> {
@@ -141,6 +156,9 @@ impl Source for Walker<'_, '_> {
     type Error = Error;
 
     fn open(&self, node: &Value, sort: usize) -> Result<(usize, Vec<Value>), Error> {
+        if self.layout.sorts[sort].ty.as_tensor().is_some() {
+            return Ok((0, vec![node.clone()]));
+        }
         if self.layout.sorts[sort].is_cell {
             return Ok((0, self.program.held(node)?.to_vec()));
         }
@@ -148,7 +166,17 @@ impl Source for Walker<'_, '_> {
         Ok((tag as usize, fields.to_vec()))
     }
 
-    fn tensor(&self, tensor: &Value, _: Type, bytes: &mut Vec<u8>) -> Result<(), Error> {
+    fn tensor(&self, tensor: &Value, ty: Type, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        if prog::is_open(ty) {
+            let (tensor, mut open) = (self.program.to_tensor(tensor)?, self.open.borrow_mut());
+            let start = (open.len() + EXTENTS).next_multiple_of(ALIGNMENT);
+            open.resize(start - EXTENTS, 0);
+            open.extend(tensor.shape().iter().flat_map(|extent| extent.to_ne_bytes()));
+            open.resize(start, 0);
+            open.extend(tensor.bytes());
+            bytes.extend((start as u64).to_ne_bytes());
+            return Ok(());
+        }
         bytes.extend(self.program.to_tensor(tensor)?.bytes());
         Ok(())
     }

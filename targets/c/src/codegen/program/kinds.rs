@@ -20,13 +20,20 @@ pub(super) struct Kinds {
     cells: IndexMap<Vec<Type>, usize, FxBuildHasher>,
     /// The kinds of tensors, by their bytes.
     tensors: FxHashMap<usize, usize>,
+    /// The first of the kinds of tensors whose extents are not known, one for each size of memory: 64
+    /// bytes, and each twice as many as the one before.
+    open: Option<usize>,
     /// By kind: how many addresses of objects follow its header.
     parts: Vec<usize>,
 }
 
+/// How many sizes of memory there are for tensors whose extents are not known.
+pub(super) const OPEN_SIZES: usize = 30;
+
 /// See [`Kinds::descriptions`].
 const DESCRIPTIONS: &str = "
-/* A field: a scalar (0), a tensor (1), data of a type (2), or a cell of a kind (3). */
+/* A field: a scalar (0), a tensor (1), data of a type (2), a cell of a kind (3), or a tensor with its
+   extents (4). */
 typedef struct P_field {
     uint32_t sort;
     size_t at;
@@ -76,6 +83,7 @@ impl Kinds {
             data: IndexMap::default(),
             cells: IndexMap::default(),
             tensors: FxHashMap::default(),
+            open: None,
             parts: Vec::new(),
         };
         for (name, item) in &module.items {
@@ -88,6 +96,7 @@ impl Kinds {
             }
         }
         let mut errors = Diagnostics::new();
+        let mut has_open = false;
         for (name, body) in prog::sites::functions(module) {
             let blocks = body.walk_blocks().flat_map(|block| body.block_args(block).to_vec());
             let results = body.walk().flat_map(|op| body.results(op));
@@ -95,6 +104,8 @@ impl Kinds {
                 let ty = body.ty(value);
                 if let Some(held) = prog::contents(ty) {
                     kinds.cell(&held);
+                } else if prog::is_open(ty) {
+                    has_open = true;
                 } else if ty.as_tensor().is_some() {
                     let Some(bytes) = tensor_bytes(ty) else {
                         let message = format!(
@@ -115,6 +126,10 @@ impl Kinds {
         for (_, declaration) in kinds.data.clone().into_values() {
             let fields = declaration.constructors.iter().flat_map(|one| &one.fields);
             fields.filter_map(|ty| prog::contents(*ty)).for_each(|held| kinds.cell(&held));
+        }
+        if has_open {
+            kinds.open = Some(kinds.parts.len());
+            kinds.parts.resize(kinds.parts.len() + OPEN_SIZES, 0);
         }
         if errors.is_empty() { Ok(kinds) } else { Err(errors) }
     }
@@ -156,6 +171,11 @@ impl Kinds {
     pub(super) fn of_tensor(&self, bytes: usize) -> (usize, usize) {
         let bytes = bytes.next_multiple_of(HEADER);
         (*self.tensors.get(&bytes).expect("all tensors have kinds"), HEADER + bytes)
+    }
+
+    /// The first kind of tensors whose extents are not known; `None` where the program has none.
+    pub(super) fn open(&self) -> Option<usize> {
+        self.open
     }
 
     /// Which of the data types `ty` is.
@@ -286,6 +306,9 @@ static const {prefix}described {name} = {{{root}, {count}, {name}_columns, {name
     fn description(&self, name: &str, index: usize, ty: Type) -> String {
         let at = format!("offsetof({name}, f{index})");
         match (ty.as_tensor(), self.data_type(ty)) {
+            (Some(_), _) if prog::is_open(ty) => {
+                format!("{{4, {at}, offsetof({name}, owner{index}), 8u, 0}}")
+            }
             (Some(_), _) => {
                 let bytes = tensor_bytes(ty).unwrap_or(0);
                 match is_object(ty) {

@@ -6,7 +6,8 @@ mod scalars;
 
 use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueDef, ValueId};
 use prog::{
-    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Read, Switch, Tail, Write, Yield,
+    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open, Operate, Read, Switch,
+    Tail, Write, Yield,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -60,7 +61,7 @@ enum Step {
     /// A line of its own.
     Line(String),
     /// Lines, and one level further in.
-    Open(Vec<String>),
+    Inside(Vec<String>),
     /// One level back out, then a line.
     Close(String),
 }
@@ -217,7 +218,7 @@ impl<'w> Writer<'w, '_> {
         while let Some(step) = pending.pop() {
             match step {
                 Step::Line(line) => self.line(&line),
-                Step::Open(lines) => {
+                Step::Inside(lines) => {
                     lines.iter().for_each(|line| self.line(line));
                     self.depth += 1;
                 }
@@ -255,6 +256,10 @@ impl<'w> Writer<'w, '_> {
             }
         } else if let Some(Kernel { function, inputs }) = body.view(op) {
             self.kernel(number, op, function, &inputs);
+        } else if let Some(Operate { inputs, .. }) = body.view(op) {
+            self.operate(number, op, &inputs);
+        } else if let Some(Open { tensor }) = body.view(op) {
+            self.open(number, op, tensor);
         } else if let Some(Call { function, arguments }) = body.view(op) {
             self.call(number, op, function, &arguments);
         } else if let Some(Tail { function, arguments }) = body.view(op) {
@@ -264,10 +269,10 @@ impl<'w> Writer<'w, '_> {
             let blocks = self.blocks(number, op);
             pending.push(Step::Close("}".to_string()));
             pending.push(Step::From(body.first_op(blocks[1])));
-            pending.push(Step::Open(vec!["} else {".to_string()]));
+            pending.push(Step::Inside(vec!["} else {".to_string()]));
             pending.push(Step::Close(String::new()));
             pending.push(Step::From(body.first_op(blocks[0])));
-            pending.push(Step::Open(vec![format!("if ({condition}) {{")]));
+            pending.push(Step::Inside(vec![format!("if ({condition}) {{")]));
         } else if let Some(switch) = body.view::<Switch>(op) {
             self.switch(number, op, &switch, pending);
         } else if let Some(Construct { tag, fields }) = body.view(op) {
@@ -487,9 +492,9 @@ impl<'w> Writer<'w, '_> {
                 let start = self.captured(|writer| writer.drop(number, switch.data));
                 pending.extend(start.into_iter().rev().map(Step::Line));
             }
-            pending.push(Step::Open(vec![label]));
+            pending.push(Step::Inside(vec![label]));
         }
-        pending.push(Step::Open(vec![format!("switch ({tag}) {{")]));
+        pending.push(Step::Inside(vec![format!("switch ({tag}) {{")]));
     }
 
     /// The lines that `write` writes.
@@ -534,16 +539,7 @@ impl<'w> Writer<'w, '_> {
             arguments.push(self.argument(number, input));
         }
         for result in body.results(op) {
-            let (name, ty) = (self.name(number, result).to_string(), body.ty(result));
-            if prog::is_counted(ty) {
-                let bytes = tensor_bytes(ty).expect("tensors have known extents");
-                let (kind, bytes) = self.cx.kinds.of_tensor(bytes);
-                let site = site + checks;
-                self.line(&format!("{name}.owner = {p}allocate(p, {kind}, {bytes}u, 64, {site});"));
-                self.line(&format!("if (!{name}.owner) {{ return 1; }}"));
-                let header = super::kinds::HEADER;
-                self.line(&format!("{name}.data = (unsigned char *){name}.owner + {header};"));
-            }
+            self.new_tensor(number, result, site + checks);
             arguments.push(self.argument(number, result));
         }
         if checks > 0 {
@@ -576,6 +572,82 @@ impl<'w> Writer<'w, '_> {
             self.depth -= 1;
             self.line("}");
         }
+    }
+
+    /// Memory for `value`, a tensor of known extents; what is said at `site` where there is none.
+    fn new_tensor(&mut self, number: usize, value: ValueId, site: usize) {
+        let ty = self.ty(number, value);
+        if prog::is_counted(ty) {
+            let (name, p) = (self.name(number, value).to_string(), &self.cx.prefix);
+            let bytes = tensor_bytes(ty).expect("tensors have known extents");
+            let (kind, bytes) = self.cx.kinds.of_tensor(bytes);
+            let new = format!("{p}allocate(p, {kind}, {bytes}u, 64, {site})");
+            self.line(&format!("{name}.owner = {new};"));
+            self.line(&format!("if (!{name}.owner) {{ return 1; }}"));
+            let header = super::kinds::HEADER;
+            self.line(&format!("{name}.data = (unsigned char *){name}.owner + {header};"));
+        }
+    }
+
+    /// `values` as the elements of an array of buffers, which has at least one.
+    fn buffers(&self, number: usize, values: &[ValueId]) -> String {
+        let buffers: Vec<String> =
+            values.iter().map(|value| self.argument(number, *value)).collect();
+        if buffers.is_empty() { "0".to_string() } else { buffers.join(", ") }
+    }
+
+    /// Computes an operator. Its results are new tensors.
+    fn operate(&mut self, number: usize, op: OpId, inputs: &[ValueId]) {
+        let body = self.functions[number].body;
+        let (p, name) = (self.cx.prefix.clone(), self.functions[number].name);
+        let operator = self.cx.operators.get(&(name, op)).copied().unwrap_or(0);
+        let site = self.site(number, op);
+        let results: Vec<ValueId> = body.results(op).collect();
+        let inputs = self.buffers(number, inputs);
+        self.line("{");
+        self.depth += 1;
+        self.line(&format!("void *inputs[] = {{{inputs}}};"));
+        self.line(&format!("int64_t bytes[{}];", results.len().max(1)));
+        self.line(&format!("if (!{p}operate || {p}operate({operator}, inputs, bytes)) {{"));
+        self.line(&format!("    return {p}fail(p, 2, {site});"));
+        self.line("}");
+        for (index, &result) in results.iter().enumerate() {
+            if prog::is_open(body.ty(result)) {
+                let (name, memory) = (self.name(number, result).to_string(), site + 1);
+                let new = format!("{p}new_open(p, (size_t)bytes[{index}], {memory}, &{name})");
+                self.line(&format!("if ({new}) {{ return 1; }}"));
+            } else {
+                self.new_tensor(number, result, site + 1);
+            }
+        }
+        let outputs = self.buffers(number, &results);
+        self.line("{");
+        self.depth += 1;
+        self.line(&format!("void *outputs[] = {{{outputs}}};"));
+        self.line(&format!("if ({p}operate(-1, outputs, bytes)) {{"));
+        self.line(&format!("    return {p}fail(p, 2, {site});"));
+        self.line("}");
+        for _ in 0..2 {
+            self.depth -= 1;
+            self.line("}");
+        }
+    }
+
+    /// `tensor` with its extents, as the result of `op`.
+    fn open(&mut self, number: usize, op: OpId, tensor: ValueId) {
+        let result = self.functions[number].body.result(op, 0);
+        let (ty, p, site) =
+            (self.ty(number, tensor), self.cx.prefix.clone(), self.site(number, op));
+        let bytes = tensor_bytes(ty).expect("tensors have known extents");
+        let shape = ty.as_tensor().and_then(|tensor| tensor.known_shape()).unwrap_or_default();
+        let extents: Vec<String> = shape.iter().map(i64::to_string).collect();
+        let (from, to) = (self.name(number, tensor), self.name(number, result));
+        let axes = extents.len();
+        let call = format!("{p}open(p, {from}, {bytes}u, extents, {axes}, {site}, &{to})");
+        self.line("{");
+        self.line(&format!("    const int64_t extents[] = {{{}}};", extents.join(", ")));
+        self.line(&format!("    if ({call}) {{ return 1; }}"));
+        self.line("}");
     }
 
     /// `value` as a buffer of a kernel.

@@ -1,0 +1,149 @@
+//! Tensors whose extents are not known before they are there.
+
+use ir_core::{AttrDict, BlockId, Body, InsertPoint, Loc, OpId, OpParts, Symbol, Type, ValueId};
+use relay::interpreter::Evaluate;
+use relay::language::{Fn, fn_attributes, is_primitive, operator, short_name};
+use relay::types::Extents;
+
+use super::function::Writer;
+use crate::extents::is_open;
+use crate::lower_te::function::Function;
+use crate::lower_te::problems::Problem;
+use crate::specialize::types::extents;
+
+/// What the values in a body became.
+type Of<'f> = dyn std::ops::Fn(&Writer<'_, '_>, ValueId) -> Vec<ValueId> + 'f;
+
+impl Writer<'_, '_> {
+    /// The types of values of the new body.
+    pub(super) fn types(&self, values: impl Iterator<Item = ValueId>) -> Vec<Type> {
+        values.map(|value| self.new.ty(value)).collect()
+    }
+
+    /// `values` as values of `types`, where these differ in what is known of extents.
+    pub(super) fn fit(
+        &mut self,
+        values: &[ValueId],
+        types: &[Type],
+        to: BlockId,
+        loc: Loc,
+    ) -> Vec<ValueId> {
+        let pairs = values.iter().zip(types);
+        let fitted = pairs.map(|(value, ty)| self.fit_one(*value, *ty, to, loc)).collect();
+        // Of other numbers, the verifier tells.
+        if values.len() == types.len() { fitted } else { values.to_vec() }
+    }
+
+    fn fit_one(&mut self, value: ValueId, ty: Type, to: BlockId, loc: Loc) -> ValueId {
+        let found = self.new.ty(value);
+        if prog::is_open(ty) && prog::opened(found) == ty && prog::is_fixed(found) {
+            return self.new.add(InsertPoint::End(to), loc, &prog::Open { tensor: value }, ty);
+        }
+        if prog::is_open(found) && prog::opened(ty) == found && prog::is_fixed(ty) {
+            let shape = ty.as_tensor().map(|tensor| tensor.shape.to_vec()).unwrap_or_default();
+            let checked = prog::Operate {
+                operator: operator("check_shape"),
+                attributes: AttrDict::empty().with("shape", &Extents(shape)),
+                operands: vec![found],
+                result: ty,
+                inputs: vec![value],
+            };
+            return self.operate(&checked, &[ty], to, loc)[0];
+        }
+        value
+    }
+
+    fn operate(
+        &mut self,
+        operate: &prog::Operate,
+        types: &[Type],
+        to: BlockId,
+        loc: Loc,
+    ) -> Vec<ValueId> {
+        use ir_core::OpFields;
+        let parts = OpParts::new(prog::Operate::<ValueId>::NAME, &operate.inputs, types);
+        let op = self.insert(to, parts.attrs(operate.attrs()).at(loc));
+        self.new.results(op).collect()
+    }
+
+    /// What function `name` takes and gives.
+    pub(super) fn interface(&mut self, name: Symbol) -> Result<(Vec<Type>, Vec<Type>), Problem> {
+        let item = self.lowering.module.get(name);
+        let ty = item.map(|item| item.signature.ty);
+        let function = ty.and_then(|ty| ty.as_function());
+        let (Some(ty), Some(function)) = (ty, function) else {
+            return Err(Problem::Call(name.to_string()));
+        };
+        let known = extents(ty);
+        if !function.type_params.iter().all(|param| known.contains(param)) {
+            return Err(Problem::Polymorphic(name.to_string()));
+        }
+        let mut params = Vec::new();
+        for param in &function.params {
+            params.extend(self.lowering.flat(*param)?);
+        }
+        Ok((params, self.lowering.flat(function.result)?))
+    }
+
+    /// The kernel that a call of `callee` is of.
+    pub(super) fn kernel_of(&self, callee: ValueId) -> Option<OpId> {
+        let body = self.body;
+        let kernel = body.defining_op(callee).filter(|op| body.is::<Fn>(*op))?;
+        is_primitive(fn_attributes(body, kernel)).then_some(kernel)
+    }
+
+    /// The compute function of `kernel` on `inputs`; `None` where there is none, as an extent in it is not
+    /// known, or nothing defines an operator of it.
+    pub(super) fn compiled(&self, kernel: OpId, inputs: &[ValueId]) -> Option<Function> {
+        let body = self.body;
+        let mut results =
+            body.block_ops(body.region_block(kernel, 0)).flat_map(|op| body.results(op));
+        let is_open = inputs.iter().any(|input| prog::is_open(self.new.ty(*input)))
+            || results.any(|result| is_open(body.ty(result)));
+        let function = || Function::of_kernel(self.lowering.registry, body, kernel).ok();
+        if is_open { None } else { function() }
+    }
+
+    /// Computes the operator `op` of `body`: by a compute function where all extents are known and it has
+    /// one, else while the program runs. `of` tells what operands became.
+    pub(super) fn apply(
+        &mut self,
+        body: &Body,
+        op: OpId,
+        of: &Of<'_>,
+        to: BlockId,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let registry = self.lowering.registry;
+        let (name, loc, result) = (body.op_name(op), body.loc(op), body.ty(body.result(op, 0)));
+        let inputs: Vec<ValueId> =
+            body.operands(op).flat_map(|operand| of(self, operand)).collect();
+        let types = self.lowering.flat(result)?;
+        let mut tensors = self.types(inputs.iter().copied());
+        tensors.extend(types.iter().copied());
+        let compiled = match tensors.iter().any(|ty| prog::is_open(*ty)) {
+            true => None,
+            false => Some(Function::of_operator(registry, body, op)),
+        };
+        let problem = match compiled {
+            Some(Ok((function, used))) => {
+                let inputs = used.iter().flat_map(|operand| of(self, *operand)).collect();
+                return self.kernel((body, op), function, inputs, to);
+            }
+            Some(Err(problem)) => problem,
+            None => Problem::Undefined(short_name(name.as_str()).to_string()),
+        };
+        let are_tensors = prog::operators::tensors(result).is_some()
+            && body.operands(op).all(|value| prog::operators::tensors(body.ty(value)).is_some());
+        if registry.hook::<Evaluate>(name).is_none() || !are_tensors {
+            return Err(problem);
+        }
+        let operate = prog::Operate {
+            operator: name,
+            attributes: body.attrs(op),
+            operands: body.operands(op).map(|operand| body.ty(operand)).collect(),
+            result,
+            inputs,
+        };
+        Ok(self.operate(&operate, &types, to, loc))
+    }
+}
