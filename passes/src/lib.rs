@@ -60,6 +60,7 @@ pub mod math;
 pub mod normal_forms;
 pub mod partial_eval;
 pub mod pipelines;
+pub mod refs_to_values;
 pub mod remove_unused_functions;
 pub mod rewrite;
 pub mod simplify_expr;
@@ -104,6 +105,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<lower_prog::LowerProg>();
     registry.pass::<lower_te::LowerTe>();
     registry.pass::<partial_eval::PartialEval>();
+    registry.pass::<refs_to_values::RefsToValues>();
     registry.pass::<remove_unused_functions::RemoveUnusedFunctions>();
     registry.pass::<rewrite::Rewrite>();
     registry.pass::<simplify_expr::SimplifyExpr>();

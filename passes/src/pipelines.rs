@@ -22,6 +22,7 @@ use crate::lower_schedule::LowerSchedule;
 use crate::lower_te::LowerTe;
 use crate::math::CanonicalizeCast;
 use crate::partial_eval::PartialEval;
+use crate::refs_to_values::RefsToValues;
 use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::simplify_expr::SimplifyExpr;
 use crate::simplify_inference::SimplifyInference;
@@ -103,6 +104,7 @@ pub fn normalize() -> Pipeline {
     Pipeline::from([
         Step::of::<Specialize>(),
         Step::of::<PartialEval>(),
+        Step::of::<RefsToValues>(),
         Step::of::<Defunctionalize>(),
         Step::of::<Inline>(),
         Step::of::<Dce>(),
@@ -164,6 +166,7 @@ pub fn lower(options: &Compile) -> Pipeline {
         Step::of::<Specialize>(),
         Step::of::<Defunctionalize>(),
         Step::of::<Inline>().flag("all"),
+        Step::of::<RefsToValues>(),
         Step::of::<Invariants>(),
     ];
     inlined()
