@@ -2,6 +2,7 @@
 
 mod calls;
 mod frames;
+mod holes;
 mod scalars;
 
 use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueDef, ValueId};
@@ -14,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::kinds::field;
 use super::{Context, c_type, tensor_bytes};
 use frames::Waits;
+use holes::Holes;
 
 /// What a function of the program is called in C.
 pub(super) fn function_name(cx: &Context<'_>, name: Symbol) -> String {
@@ -40,6 +42,7 @@ pub(super) fn group(
         depth: 1,
         jumps: false,
         waits: Waits::default(),
+        holes: Holes::default(),
         registers: Vec::new(),
         callees,
     };
@@ -82,6 +85,8 @@ struct Writer<'w, 'a> {
     /// Whether a function of the group is jumped to.
     jumps: bool,
     waits: Waits,
+    /// The calls that nothing waits for, where the function is alone.
+    holes: Holes,
     /// Variables for the results of a function that something of the group waits for, by their types.
     registers: Vec<(Vec<Type>, Vec<String>)>,
     callees: &'w mut Vec<Symbol>,
@@ -96,6 +101,9 @@ impl<'w> Writer<'w, '_> {
             let ty = item.signature.ty.as_function().expect("functions have their types");
             let (params, results) = (ty.params.to_vec(), prog::results(&ty.result).to_vec());
             self.functions.push(Function { name, body, params, results });
+        }
+        if let [Function { name, body, results, .. }] = &self.functions[..] {
+            self.holes = Holes::of(*name, body, results);
         }
         for number in 0..self.functions.len() {
             let body = self.functions[number].body;
@@ -114,7 +122,7 @@ impl<'w> Writer<'w, '_> {
             }
         }
         for number in 0..self.functions.len() {
-            self.waits.find(number, self.functions[number].body, &self.members);
+            self.waits.find(number, self.functions[number].body, &self.members, &self.holes);
         }
         for number in 0..self.functions.len() {
             self.function(number);
@@ -176,7 +184,7 @@ impl<'w> Writer<'w, '_> {
             }
             _ => false,
         };
-        if is_written || self.is_read(function, value) {
+        if is_written || (self.is_read(function, value) && !self.holes.is_result(value)) {
             let c = c_type(&self.cx.prefix, body.ty(value));
             self.variables += &format!("    {c} {name};\n");
         }
@@ -275,6 +283,8 @@ impl<'w> Writer<'w, '_> {
             pending.push(Step::Inside(vec![format!("if ({condition}) {{")]));
         } else if let Some(switch) = body.view::<Switch>(op) {
             self.switch(number, op, &switch, pending);
+        } else if let Some(call) = self.holes.call(op) {
+            self.start_again(number, op, call);
         } else if let Some(Construct { tag, fields }) = body.view(op) {
             let result = body.result(op, 0);
             let (first, _) = self.cx.kinds.data(body.ty(result));
@@ -322,6 +332,8 @@ impl<'w> Writer<'w, '_> {
         } else if body.is::<Fail>(op) {
             let site = self.site(number, op);
             self.line(&format!("return {p}fail(p, 2, {site});"));
+        } else if self.holes.is_end(op) {
+            // The function has started again.
         } else if let Some(Yield { values }) = body.view(op) {
             self.end(number, op, &values);
         }
@@ -402,6 +414,27 @@ impl<'w> Writer<'w, '_> {
         self.store(number, &of, fields);
     }
 
+    /// Makes what `made` does, with a hole for the result of `call`, and starts the function again, which
+    /// fills it.
+    fn start_again(&mut self, number: usize, made: OpId, call: OpId) {
+        let body = self.functions[number].body;
+        let (Some(Construct { tag, fields }), Some(Call { arguments, .. })) =
+            (body.view(made), body.view(call))
+        else {
+            return;
+        };
+        let p = self.cx.prefix.clone();
+        let result = body.result(made, 0);
+        let (first, _) = self.cx.kinds.data(body.ty(result));
+        let kind = first + tag as usize;
+        self.object_of(number, made, kind, &fields);
+        let name = self.name(number, result).to_string();
+        let hole = fields.iter().position(|field| self.holes.is_result(*field)).unwrap_or_default();
+        self.line(&format!("*hole = {name};"));
+        self.line(&format!("hole = &(({p}kind_{kind} *)(void *){name})->{};", field(hole)));
+        self.jump(number, number, &arguments);
+    }
+
     /// The field for the address that owns what field `index` holds, `value`; none for a scalar.
     fn owner_field(&self, number: usize, index: usize, value: ValueId) -> Option<String> {
         let ty = self.ty(number, value);
@@ -415,6 +448,9 @@ impl<'w> Writer<'w, '_> {
     /// Stores `values` into the fields of the object `of`.
     fn store(&mut self, number: usize, of: &str, values: &[ValueId]) {
         for (index, &value) in values.iter().enumerate() {
+            if self.holes.is_result(value) {
+                continue;
+            }
             let name = self.name(number, value).to_string();
             let is_tensor = self.ty(number, value).as_tensor().is_some();
             match self.owner_field(number, index, value).filter(|_| is_tensor) {

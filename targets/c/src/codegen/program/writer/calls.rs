@@ -66,6 +66,9 @@ impl Writer<'_, '_> {
             true => "    unsigned char *const bottom = p->frames;\n".to_string(),
             false => "    (void)p;\n".to_string(),
         };
+        if self.holes.any() {
+            text += &format!("    {p}object *root = 0;\n    {p}object **hole = &root;\n");
+        }
         if let [number] = numbers {
             for (index, name) in self.parameter_names(*number).iter().enumerate() {
                 text += &match name {
@@ -125,16 +128,27 @@ impl Writer<'_, '_> {
 
     /// Ends member `number` with `values`.
     pub(super) fn give(&mut self, number: usize, values: &[ValueId]) {
+        let names: Vec<String> =
+            values.iter().map(|value| self.name(number, *value).to_string()).collect();
+        match &names[..] {
+            [name] if self.holes.any() => {
+                self.line(&format!("*hole = {name};"));
+                self.give_named(number, &["root".to_string()]);
+            }
+            names => self.give_named(number, names),
+        }
+    }
+
+    /// Ends member `number` with the variables `names`.
+    fn give_named(&mut self, number: usize, names: &[String]) {
         let types = self.functions[number].results.clone();
         if !self.has_registers() {
-            for (index, value) in values.iter().enumerate() {
-                let name = self.name(number, *value).to_string();
+            for (index, name) in names.iter().enumerate() {
                 self.line(&format!("*r{index} = {name};"));
             }
             return self.line("return 0;");
         }
-        for (register, value) in self.register(&types).iter().zip(values) {
-            let name = self.name(number, *value).to_string();
+        for (register, name) in self.register(&types).iter().zip(names) {
             self.line(&format!("{register} = {name};"));
         }
         self.line(if self.waits.any() { "goto returned;" } else { "goto leave;" });
@@ -189,9 +203,18 @@ impl Writer<'_, '_> {
             for (index, value) in kept.iter().enumerate() {
                 text += &format!("    {} k{index};\n", self.c(self.ty(*function, *value)));
             }
+            if self.holes.any() {
+                text += &format!("    {p}object *root;\n    {p}object **hole;\n");
+            }
             text += &format!("}} {name};\n");
         }
         text
+    }
+
+    /// Starts member `callee` on these values.
+    pub(super) fn jump(&mut self, number: usize, callee: usize, arguments: &[ValueId]) {
+        self.pass(number, callee, arguments);
+        self.line(&format!("goto enter_{callee};"));
     }
 
     /// Gives the parameters of member `callee` these values. The values may be parameters.
@@ -238,6 +261,10 @@ impl Writer<'_, '_> {
     ) {
         let body = self.functions[number].body;
         let results: Vec<ValueId> = body.results(op).collect();
+        if results.iter().any(|result| self.holes.is_result(*result)) {
+            // It starts where its result would be used.
+            return;
+        }
         let (Some(wait), Some(callee)) = (self.waits.number(number, op), self.member(function))
         else {
             let mut list = vec!["p".to_string()];
@@ -264,15 +291,23 @@ impl Writer<'_, '_> {
         for (index, name) in kept.iter().enumerate() {
             self.line(&format!("    frame->k{index} = {name};"));
         }
+        if self.holes.any() {
+            self.line("    frame->root = root;");
+            self.line("    frame->hole = hole;");
+            self.line("    hole = &root;");
+        }
         self.line("}");
-        self.pass(number, callee, arguments);
-        self.line(&format!("goto enter_{callee};"));
+        self.jump(number, callee, arguments);
         self.line(&format!("resume_{wait}: {{"));
-        if !kept.is_empty() {
+        if !kept.is_empty() || self.holes.any() {
             self.line(&format!("    {frame} *frame = ({frame} *)(void *)p->frames;"));
         }
         for (index, name) in kept.iter().enumerate() {
             self.line(&format!("    {name} = frame->k{index};"));
+        }
+        if self.holes.any() {
+            self.line("    root = frame->root;");
+            self.line("    hole = frame->hole;");
         }
         self.line(&format!("    p->frames += {size};"));
         self.line("}");
@@ -289,13 +324,17 @@ impl Writer<'_, '_> {
     /// Ends a member by calling a function.
     pub(super) fn tail(&mut self, number: usize, function: Symbol, arguments: &[ValueId]) {
         if let Some(callee) = self.member(function) {
-            self.pass(number, callee, arguments);
-            return self.line(&format!("goto enter_{callee};"));
+            return self.jump(number, callee, arguments);
         }
         let mut list = vec!["p".to_string()];
         list.extend(arguments.iter().map(|value| self.name(number, *value).to_string()));
         let types = self.functions[number].results.clone();
         let name = function_name(self.cx, function);
+        if self.holes.any() {
+            list.push("hole".to_string());
+            self.line(&format!("if ({name}({})) {{ return 1; }}", list.join(", ")));
+            return self.give_named(number, &["root".to_string()]);
+        }
         if !self.has_registers() {
             list.extend((0..types.len()).map(|index| format!("r{index}")));
             return self.line(&format!("return {name}({});", list.join(", ")));

@@ -4,6 +4,8 @@ use ir_core::{Body, OpId, Symbol, ValueId};
 use prog::Call;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::holes::Holes;
+
 /// The calls of a group that push a frame.
 #[derive(Default)]
 pub(super) struct Waits {
@@ -35,8 +37,15 @@ impl Waits {
         self.numbers.get(&(function, op)).copied()
     }
 
-    /// Adds the calls of `body`, function number `function`, of `members` of the group.
-    pub(super) fn find(&mut self, function: usize, body: &Body, members: &FxHashSet<Symbol>) {
+    /// Adds the calls of `body`, function number `function`, of `members` of the group, without those that
+    /// fill `holes`.
+    pub(super) fn find(
+        &mut self,
+        function: usize,
+        body: &Body,
+        members: &FxHashSet<Symbol>,
+        holes: &Holes,
+    ) {
         let order: Vec<OpId> = body.walk().collect();
         let places: FxHashMap<OpId, usize> =
             order.iter().enumerate().map(|(place, op)| (*op, place)).collect();
@@ -71,7 +80,8 @@ impl Waits {
         for (place, &op) in order.iter().enumerate() {
             live.extend(defined.remove(&place).unwrap_or_default());
             let call = body.view::<Call>(op).filter(|call| members.contains(&call.function));
-            if call.is_none() {
+            // Nothing waits for what fills a hole.
+            if call.is_none() || body.results(op).any(|result| holes.is_result(result)) {
                 continue;
             }
             live.retain(|(last, _)| *last > place);
