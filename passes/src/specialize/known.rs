@@ -97,6 +97,8 @@ impl Reading<'_, '_> {
         let formals = source.ty().params.clone();
         let (mut functions, mut values) = (vec![], vec![]);
         for (value, formal) in captured.into_iter().zip(&formals) {
+            // One before it may have held this one, and been lifted with it.
+            let value = self.current(value);
             let known = match self.all.has_room(name) {
                 true => self.known(value, *formal, depth + 1)?,
                 false => None,
@@ -104,6 +106,7 @@ impl Reading<'_, '_> {
             values.extend(known.as_ref().map_or(&[value][..], |(_, captured)| captured));
             functions.push(known.map(|(known, _)| known));
         }
+        values.iter_mut().for_each(|value| *value = self.current(*value));
         match functions.iter().all(Option::is_none) {
             true => functions.clear(),
             // Its own parameters are not known.
@@ -113,6 +116,14 @@ impl Reading<'_, '_> {
         let copy = self.all.copy(self.inside, name, Arguments { types, functions });
         let copy = copy.map_err(|error| error.at(loc))?;
         Ok(Some((self.reference(copy), values)))
+    }
+
+    /// What stands for `value` now, which may be a function value that was lifted.
+    pub(super) fn current(&self, mut value: ValueId) -> ValueId {
+        while let Some(new) = self.lifted.get(&value) {
+            value = *new;
+        }
+        value
     }
 
     /// The function of the module that the function value `op` is, and its first arguments. Where it

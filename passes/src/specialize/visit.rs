@@ -238,8 +238,6 @@ impl Reading<'_, '_> {
                 true => self.known(arg, substitute(*param, &map), 0)?,
                 false => None,
             };
-            // What was passed may have made way for another value.
-            let arg = self.body.operand(op, index + 1);
             operands.extend(known.as_ref().map_or(&[arg][..], |(_, captured)| captured));
             functions.push(known.map(|(known, _)| known));
         }
@@ -253,6 +251,8 @@ impl Reading<'_, '_> {
         }
         let ty = self.all.get(copy).expect("it was made").item.signature.ty;
         let (at, loc) = (InsertPoint::Before(op), self.body.loc(reference));
+        // What was passed may have made way for another value, also for the sake of one behind it.
+        operands.iter_mut().for_each(|value| *value = self.current(*value));
         operands[0] = self.body.add(at, loc, &Global { name: copy }, ty);
         self.body.set_operands(op, &operands);
         self.forget_type_arguments(op);
@@ -421,7 +421,7 @@ impl Reading<'_, '_> {
         let value = self.body.result(op, 0);
         let key = (value, types);
         if let Some(known) = self.instances.get(&key) {
-            return Some(self.lifted.get(known).copied().unwrap_or(*known));
+            return Some(self.current(*known));
         }
         let function = self.body.ty(value).as_function()?;
         let names = function.type_params.iter().copied();
