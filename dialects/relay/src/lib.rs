@@ -2,7 +2,6 @@
 //!
 //! - [`language`]: the forms of the language as operations (call, fn, if, match, let's values …);
 //! - [`define`]: operators as tensor expressions;
-//! - [`arrays`]: files of named arrays;
 //! - [`text`]: the text syntax;
 //! - [`inference`]: what types values have;
 //! - [`interpreter`]: the reference interpreter, the oracle of every pass and backend;
