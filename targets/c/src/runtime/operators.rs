@@ -12,13 +12,11 @@ use std::ptr;
 
 use ir_core::TensorData;
 use ir_core::tensor::tensor_bytes;
+use prog::columns::EXTENTS;
 use prog::operators::Operators;
 
 /// What a program calls, by the name that [`crate::codegen::operate_name`] gives.
 pub(super) type Operate = unsafe extern "C" fn(i64, *const *mut c_void, *mut i64) -> i64;
-
-/// Where the extents of a tensor that has them with it stand, before its elements.
-const EXTENTS: usize = 48;
 
 /// A program that runs.
 struct Running<'o> {

@@ -636,7 +636,7 @@ impl<'w> Writer<'w, '_> {
     fn operate(&mut self, number: usize, op: OpId, inputs: &[ValueId]) {
         let body = self.functions[number].body;
         let (p, name) = (self.cx.prefix.clone(), self.functions[number].name);
-        let operator = self.cx.operators.get(&(name, op)).copied().unwrap_or(0);
+        let operator = self.cx.operators[&(name, op)];
         let site = self.site(number, op);
         let results: Vec<ValueId> = body.results(op).collect();
         let inputs = self.buffers(number, inputs);
