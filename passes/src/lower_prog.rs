@@ -15,7 +15,7 @@ use ir_core::{
     PassResult, Registry, Symbol, Type, fingerprint,
 };
 use relay::inference::{DataTypes, data_types};
-use relay::language::FUNC;
+use relay::language::{EXTERNAL, FUNC, TYPE};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::lower_te::function::Function;
@@ -108,7 +108,9 @@ impl ModulePass for LowerProg {
         let Lowering { functions, data, new, .. } = lowering;
         cx.count("functions", functions.len() as u64);
         cx.count("compute functions", new.len() as u64);
-        module.items.retain(|_, item| !item.signature.op.as_str().starts_with("relay."));
+        module
+            .items
+            .retain(|_, item| ![FUNC, TYPE, EXTERNAL].contains(&item.signature.op.as_str()));
         module.items.extend(data.into_items());
         module.items.extend(functions);
         module.items.extend(new);
