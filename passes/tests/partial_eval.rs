@@ -3,36 +3,9 @@
 mod common;
 
 use common::higher_order::program;
-use common::{cases, cells, parse, printed, registry, run};
-use ir_core::{Module, Registry, verify};
-use relay::interpreter::{Interpreter, Options, Value, approx_equal, random_arguments};
+use common::{cases, cells, keeps_meaning, parse, printed, registry, run};
+use ir_core::{Module, verify};
 use relay_generate::random_module;
-
-fn result(module: &Module, original: &Module, registry: &Registry) -> Result<Value, String> {
-    let main = original.get("main").unwrap();
-    let args = random_arguments(main, registry, &original.signatures(), 1)?;
-    let options = Options { step_limit: Some(10_000_000), ..Options::default() };
-    let interpreter = Interpreter::new(module, registry).options(options);
-    interpreter.call("main", args).map_err(|found| format!("{found:?}"))
-}
-
-/// `module` after `pipeline`, which verifies, reads back and computes the same.
-fn evaluated(module: &Module, pipeline: &str, registry: &Registry) -> Result<Module, String> {
-    let mut after = module.clone();
-    for pass in pipeline.split(',') {
-        run(&mut after, pass, registry)?;
-    }
-    let text = printed(&after, registry);
-    verify(&after, registry).map_err(|found| format!("{found:?}\n{text}"))?;
-    let read = parse("out", &text, registry).map_err(|found| format!("{found}\n{text}"))?;
-    let expected = result(module, module, registry)?;
-    for found in [&after, &read] {
-        let found = result(found, module, registry).map_err(|error| format!("{error}\n{text}"))?;
-        approx_equal(&found, &expected, 1e-5, 1e-5)
-            .map_err(|difference| format!("{difference}\n{text}"))?;
-    }
-    Ok(after)
-}
 
 const PIPELINES: [&str; 4] = [
     "partial-eval",
@@ -47,7 +20,7 @@ fn random_modules_keep_their_results() {
     for seed in cases(300) {
         let module = random_module(&registry, seed, 1 + (seed as usize * 7) % 60);
         for pipeline in PIPELINES {
-            if let Err(error) = evaluated(&module, pipeline, &registry) {
+            if let Err(error) = keeps_meaning(&module, pipeline, &registry) {
                 panic!(
                     "seed {seed}: {pipeline}: {error}\nbefore:\n{}",
                     printed(&module, &registry)
@@ -64,7 +37,7 @@ fn functions_of_functions_keep_their_results() {
         let text = program(seed);
         let module = parse("in", &text, &registry).unwrap();
         for pipeline in PIPELINES {
-            if let Err(error) = evaluated(&module, pipeline, &registry) {
+            if let Err(error) = keeps_meaning(&module, pipeline, &registry) {
                 panic!("seed {seed}: {pipeline}: {error}\nbefore:\n{text}");
             }
         }
@@ -78,7 +51,7 @@ fn cells_keep_their_contents() {
         let text = cells::program(seed);
         let module = parse("in", &text, &registry).unwrap_or_else(|e| panic!("{e}\n{text}"));
         for pipeline in PIPELINES {
-            if let Err(error) = evaluated(&module, pipeline, &registry) {
+            if let Err(error) = keeps_meaning(&module, pipeline, &registry) {
                 panic!("seed {seed}: {pipeline}: {error}\nbefore:\n{text}");
             }
         }
@@ -125,7 +98,7 @@ def @main(%w: float32, %x: float32) -> float32 { @train(3, ref(%w), %x) }";
 fn training_leaves_no_closure_reference_or_call() {
     let registry = registry();
     let module = parse("in", TRAINING, &registry).unwrap();
-    let after = evaluated(&module, "partial-eval", &registry).unwrap();
+    let after = keeps_meaning(&module, "partial-eval", &registry).unwrap();
     let left = operations(&after);
     for name in ["relay.fn", "relay.ref", "relay.ref_read", "relay.ref_write", "relay.call"] {
         assert!(!left.iter().any(|op| op == name), "{}", printed(&after, &registry));
@@ -185,7 +158,7 @@ fn known_bounds_unroll_and_unknown_ones_do_not() {
         (@sum(0, 4, %f, 0), @sum(0, %n, %f, 0))
       }";
     let module = parse("in", text, &registry).unwrap();
-    let after = evaluated(&module, "partial-eval,inline,dce", &registry).unwrap();
+    let after = keeps_meaning(&module, "partial-eval,inline,dce", &registry).unwrap();
     let left = operations(&after);
     assert_eq!(left.iter().filter(|op| *op == "relay.multiply").count(), 4);
     assert!(!left.iter().any(|op| op == "relay.fn"), "{}", printed(&after, &registry));

@@ -2,33 +2,9 @@
 
 mod common;
 
-use common::{cases, cells, parse, printed, registry, run};
-use ir_core::{Module, Registry, verify};
-use relay::interpreter::{Interpreter, approx_equal, random_arguments};
+use common::{cases, cells, keeps_meaning, parse, printed, registry};
+use ir_core::Module;
 use relay_generate::random_module;
-
-/// `module` after `pipeline` verifies, reads back and computes the same.
-fn keeps_meaning(module: &Module, pipeline: &str, registry: &Registry) -> Result<Module, String> {
-    let mut after = module.clone();
-    for pass in pipeline.split(',') {
-        run(&mut after, pass, registry)?;
-    }
-    let text = printed(&after, registry);
-    verify(&after, registry).map_err(|found| format!("{found:?}\n{text}"))?;
-    let read = parse("out", &text, registry).map_err(|found| format!("{found}\n{text}"))?;
-    let result = |program: &Module| {
-        let main = module.get("main").unwrap();
-        let args = random_arguments(main, registry, &module.signatures(), 1)?;
-        let value = Interpreter::new(program, registry).call("main", args);
-        value.map_err(|found| format!("{found:?}\n{text}"))
-    };
-    let expected = result(module)?;
-    for found in [&after, &read] {
-        approx_equal(&result(found)?, &expected, 1e-5, 1e-5)
-            .map_err(|difference| format!("{difference}\n{text}"))?;
-    }
-    Ok(after)
-}
 
 fn count(module: &Module, name: &str) -> usize {
     let body = module.body("main").unwrap();

@@ -9,7 +9,8 @@ pub(crate) mod higher_order;
 use std::path::PathBuf;
 
 use ir_core::pass::PassInstance;
-use ir_core::{Diagnostic, FuncMut, Item, Module, PassContext, Registry, Symbol};
+use ir_core::{Diagnostic, FuncMut, Item, Module, PassContext, Registry, Symbol, verify};
+use relay::interpreter::{Interpreter, Options, approx_equal, random_arguments};
 
 /// All dialects and passes.
 pub(crate) fn registry() -> Registry {
@@ -97,4 +98,32 @@ pub(crate) fn fixtures() -> PathBuf {
 pub(crate) fn functions(module: &Module) -> Vec<Symbol> {
     let is_function = |item: &Item| item.signature.op == relay::language::FUNC;
     module.items.iter().filter(|(_, item)| is_function(item)).map(|(name, _)| *name).collect()
+}
+
+/// `module` after `pipeline`, which verifies, reads back and computes the same but for rounding.
+pub(crate) fn keeps_meaning(
+    module: &Module,
+    pipeline: &str,
+    registry: &Registry,
+) -> Result<Module, String> {
+    let mut after = module.clone();
+    for pass in pipeline.split(',') {
+        run(&mut after, pass, registry)?;
+    }
+    let text = printed(&after, registry);
+    verify(&after, registry).map_err(|found| format!("{found:?}\n{text}"))?;
+    let read = parse("out", &text, registry).map_err(|found| format!("{found}\n{text}"))?;
+    let result = |program: &Module| {
+        let main = module.get("main").expect("programs start at @main");
+        let args = random_arguments(main, registry, &module.signatures(), 1)?;
+        let options = Options { step_limit: Some(10_000_000), ..Options::default() };
+        let value = Interpreter::new(program, registry).options(options).call("main", args);
+        value.map_err(|found| format!("{found:?}\n{text}"))
+    };
+    let expected = result(module)?;
+    for found in [&after, &read] {
+        approx_equal(&result(found)?, &expected, 1e-5, 1e-5)
+            .map_err(|difference| format!("{difference}\n{text}"))?;
+    }
+    Ok(after)
 }
