@@ -3,7 +3,6 @@
 use ir_core::pipeline::{Outcome, Pipeline, RunOptions, Step, run};
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, Type, verify};
 use passes::bind_extents::{bind_extents, deciding_parameters};
-use passes::codes::BIND;
 use passes::dynamic_to_static::DynamicToStatic;
 use passes::extents::has_open_values;
 use passes::inline::Inline;
@@ -95,7 +94,7 @@ impl<'a> Versions<'a> {
 /// parameters, which are gone. A program without open extents stays as it is.
 ///
 /// # Errors
-/// When the program does not take such values. Where extents do not fit further inside, they stay open.
+/// When the program does not take such values.
 pub(crate) fn settle(
     module: &mut Module,
     registry: &Registry,
@@ -114,27 +113,8 @@ pub(crate) fn settle(
         relay::interpreter::check_type(value, *ty)
             .map_err(|message| Diagnostic::error("E0733", message))?;
     }
-    let open = module.clone();
-    match close(module, registry, values, &types) {
-        // Extents may contradict a part of the program that does not run: it says so where it does.
-        Err(found) if found.iter().all(|error| error.code != BIND) => {
-            *module = open;
-            Ok(vec![])
-        }
-        closed => closed,
-    }
-}
-
-/// Makes the extents of `module` known that follow from the `types` and `values` of its inputs. Returns the
-/// values that became constants, see [`settle`].
-fn close(
-    module: &mut Module,
-    registry: &Registry,
-    values: &[Value],
-    types: &[Type],
-) -> Result<Vec<(usize, TensorData)>, Diagnostics> {
     run_passes(module, registry, [Step::of::<Inline>().flag("all")])?;
-    bind_extents(module, registry, types).or(())?;
+    bind_extents(module, registry, &types).or(())?;
     run_passes(module, registry, [Step::of::<DynamicToStatic>()])?;
     let mut bound = vec![];
     for index in deciding_parameters(module, registry) {
