@@ -6,7 +6,8 @@ use prog::columns::{Layout, Part};
 use prog::data::Declaration;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::{TYPES, c_type, tensor_bytes};
+use super::runtime::TYPES;
+use super::{c_type, tensor_bytes};
 
 /// What stands before the elements of a tensor.
 pub(super) const HEADER: usize = 64;
@@ -211,7 +212,7 @@ impl Kinds {
         let mut places: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         for kind in 0..self.count() {
             firsts.push(fields.len().to_string());
-            let types = known.get(&kind).copied().unwrap_or_default();
+            let types = known.get(&kind).copied().unwrap_or_default(); // Tensors have none.
             let name = format!("{prefix}kind_{kind}");
             let mut own = vec![0; types.len()];
             for is_link in [false, true] {
@@ -310,7 +311,7 @@ static const {prefix}described {name} = {{{root}, {count}, {name}_columns, {name
                 format!("{{4, {at}, offsetof({name}, owner{index}), 8u, 0}}")
             }
             (Some(_), _) => {
-                let bytes = tensor_bytes(ty).unwrap_or(0);
+                let bytes = tensor_bytes(ty).expect("tensors have known extents");
                 match is_object(ty) {
                     true => format!("{{1, {at}, offsetof({name}, owner{index}), {bytes}u, 0}}"),
                     false => format!("{{0, {at}, 0, {bytes}u, 0}}"),

@@ -1,0 +1,549 @@
+//! What a program needs at run time, as text of C. `P_` stands for the prefix of its names, words in
+//! capitals for what differs from program to program.
+
+use super::{Context, kinds};
+
+/// The functions that `text` calls, and those that these call.
+pub(super) fn needed(cx: &Context<'_>, scratch: usize, threads: &str, text: &str) -> String {
+    let (p, kinds, constants) = (&cx.prefix, cx.kinds.count().max(1), cx.constants.len());
+    let (mut pieces, mut called) = (Vec::new(), text.to_string());
+    for (name, piece) in RUNTIME.iter().rev() {
+        if name.is_empty() || called.contains(&format!("{}(", name.replace("P_", p))) {
+            let piece = piece.replace("    THREADS\n", threads).replace("P_", p);
+            called += &piece;
+            pieces.push(piece);
+        }
+    }
+    pieces.reverse();
+    let clock = if cx.counters.is_empty() { "" } else { "\n#include <time.h>\n" };
+    let text = (clock.to_string() + &pieces.concat()).replace("KINDS", &kinds.to_string());
+    let text = text.replace("    COUNTERS\n", if cx.counters.is_empty() { "" } else { COUNTERS });
+    let text = text.replace("CONSTANTS", &constants.to_string());
+    let text = text.replace("SCRATCH", &scratch.to_string());
+    let text = match cx.kinds.open() {
+        Some(first) => text.replace("FIRST_OPEN", &first.to_string()),
+        None => text,
+    };
+    let text = text.replace("OPEN_SIZES", &kinds::OPEN_SIZES.to_string());
+    text.replace("PARTS", &cx.kinds.part_counts())
+}
+
+/// What comes before the kinds: it names them.
+pub(super) const TYPES: &str = "
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* What is shared: how many own it, and its kind. */
+typedef struct P_object {
+    uint32_t owners;
+    uint32_t kind;
+} P_object;
+
+/* The elements of a tensor, and what owns their memory. */
+typedef struct P_tensor {
+    unsigned char *data;
+    P_object *owner;
+} P_tensor;
+
+/* The owner of what lives as long as the program. */
+#define P_NOBODY ((P_object *)(uintptr_t)1)
+";
+
+/// The functions that a program needs, by name, each behind those that it calls: what names them is
+/// given, and those without a name always.
+const RUNTIME: &[(&str, &str)] = &[
+    (
+        "",
+        "
+/* A column of data: its elements, and how many there are. */
+typedef struct P_column {
+    unsigned char *at;
+    uint64_t count;
+} P_column;
+",
+    ),
+    (
+        "",
+        "
+/* A running program. */
+typedef struct P_state {
+    unsigned char *block;
+    unsigned char *heap;
+    unsigned char *frames;
+    unsigned char *scratch;
+    COUNTERS
+    THREADS
+    int64_t status;
+    int64_t site;
+    P_object *unused[KINDS];
+    unsigned char *constants[CONSTANTS + 1];
+} P_state;
+",
+    ),
+    (
+        "",
+        "
+static inline int P_fail(P_state *p, int64_t status, int64_t site)
+{
+    p->status = status;
+    p->site = site;
+    return 1;
+}
+",
+    ),
+    (
+        "P_now",
+        "
+static int64_t P_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+",
+    ),
+    (
+        "P_resume",
+        "
+/* From now on, time is that of what has a counter of this number. */
+static void P_resume(P_state *p, int64_t number)
+{
+    const int64_t now = P_now();
+    p->counters[2 * p->counted + 1] += now - p->since;
+    p->counted = number;
+    p->since = now;
+}
+",
+    ),
+    (
+        "P_visit",
+        "
+static void P_visit(P_state *p, int64_t number)
+{
+    P_resume(p, number);
+    p->counters[2 * number]++;
+}
+",
+    ),
+    (
+        "P_is_object",
+        "
+/* Addresses are even. */
+static inline int P_is_object(const P_object *o)
+{
+    return ((uintptr_t)o & 1) == 0;
+}
+",
+    ),
+    (
+        "P_link",
+        "
+static inline P_object **P_link(P_object *o)
+{
+    return (P_object **)(void *)(o + 1);
+}
+",
+    ),
+    (
+        "P_allocate",
+        "
+/* A new object with one owner; null where there is no memory. */
+static inline P_object *P_allocate(P_state *p, uint32_t kind, size_t bytes, size_t alignment,
+                                  int64_t site)
+{
+    P_object *o = p->unused[kind];
+    if (o) {
+        p->unused[kind] = *P_link(o);
+    } else {
+        size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & (alignment - 1);
+        if ((size_t)(p->frames - p->heap) < bytes + skipped) {
+            P_fail(p, 1, site);
+            return 0;
+        }
+        o = (P_object *)(void *)(p->heap + skipped);
+        p->heap += bytes + skipped;
+        o->kind = kind;
+    }
+    o->owners = 1;
+    return o;
+}
+",
+    ),
+    (
+        "P_free",
+        "
+static inline void P_free(P_state *p, P_object *o)
+{
+    *P_link(o) = p->unused[o->kind];
+    p->unused[o->kind] = o;
+}
+",
+    ),
+    (
+        "P_release",
+        "
+/* By kind: how many addresses of other objects it starts with. */
+static const uint32_t P_parts[] = {PARTS};
+
+/* Frees an object that nobody owns, and what only it owned. Those that are to be freed yet are a list
+   through the numbers of their owners, in multiples of 16 bytes of the block. */
+static void P_release(P_state *p, P_object *o)
+{
+    o->owners = 0;
+    for (;;) {
+        P_object **parts = P_link(o);
+        uint32_t next = o->owners;
+        uint32_t count = P_parts[o->kind];
+        for (uint32_t i = 0; i < count; i++) {
+            P_object *part = parts[i];
+            if (P_is_object(part) && --part->owners == 0) {
+                part->owners = next;
+                next = (uint32_t)((size_t)((unsigned char *)part - p->block) / 16);
+            }
+        }
+        P_free(p, o);
+        if (!next) {
+            return;
+        }
+        o = (P_object *)(void *)(p->block + (size_t)next * 16);
+    }
+}
+",
+    ),
+    (
+        "P_dup",
+        "
+static inline void P_dup(P_object *o)
+{
+    if (P_is_object(o)) {
+        o->owners++;
+    }
+}
+",
+    ),
+    (
+        "P_drop",
+        "
+static inline void P_drop(P_state *p, P_object *o)
+{
+    if (P_is_object(o) && --o->owners == 0) {
+        P_release(p, o);
+    }
+}
+",
+    ),
+    (
+        "P_operate",
+        "
+/* Computes operator `number` of the program on the tensors at `values`: the bytes of its results. Then,
+   where `number` is -1, gives these results, at `values`. Not 0 where that fails. It is set by who loads
+   the program. */
+extern int64_t (*P_operate)(int64_t number, void *const *values, int64_t *bytes);
+int64_t (*P_operate)(int64_t number, void *const *values, int64_t *bytes);
+",
+    ),
+    (
+        "P_new_open",
+        "
+/* A new tensor of so many bytes. Its extents are a part of it: up to six, before its elements. */
+static int P_new_open(P_state *p, size_t bytes, int64_t site, P_tensor *to)
+{
+    uint32_t kind = 0;
+    size_t room = 64;
+    while (room < bytes) {
+        room *= 2;
+        kind++;
+        if (kind == OPEN_SIZES) {
+            return P_fail(p, 1, site);
+        }
+    }
+    to->owner = P_allocate(p, FIRST_OPEN + kind, 64 + room, 64, site);
+    if (!to->owner) {
+        return 1;
+    }
+    to->data = (unsigned char *)to->owner + 64;
+    return 0;
+}
+",
+    ),
+    (
+        "P_open",
+        "
+/* The tensor `from` of so many bytes with its extents, in the same memory where it has its own. */
+static inline int P_open(P_state *p, P_tensor from, size_t bytes, const int64_t *extents, size_t axes,
+                         int64_t site, P_tensor *to)
+{
+    if (P_is_object(from.owner)) {
+        *to = from;
+    } else {
+        if (P_new_open(p, bytes, site, to)) {
+            return 1;
+        }
+        memcpy(to->data, from.data, bytes);
+    }
+    memcpy(to->data - 48, extents, axes * sizeof *extents);
+    return 0;
+}
+",
+    ),
+    (
+        "P_give",
+        "
+/* Makes columns of a tensor with its extents: no constructor, and where it is. */
+static int P_give(P_state *p, P_column *columns, P_tensor tensor)
+{
+    const uint64_t place = (uint64_t)(tensor.data - p->block);
+    const size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & 63;
+    if ((size_t)(p->frames - p->heap) < skipped + 64) {
+        return P_fail(p, 1, -1);
+    }
+    p->heap += skipped;
+    memcpy(p->heap, &place, sizeof place);
+    columns[0].at = p->heap;
+    columns[0].count = 0;
+    columns[1].at = p->heap;
+    columns[1].count = 1;
+    p->heap += 64;
+    return 0;
+}
+",
+    ),
+    (
+        "P_push",
+        "
+/* A frame of so many bytes, for a call at a site; null where there is no memory. */
+static inline void *P_push(P_state *p, size_t bytes, int64_t site)
+{
+    if ((size_t)(p->frames - p->heap) < bytes) {
+        P_fail(p, 1, site);
+        return 0;
+    }
+    p->frames -= bytes;
+    return p->frames;
+}
+",
+    ),
+    (
+        "",
+        "
+static P_state *P_start(unsigned char *block, size_t bytes, void *const *constants)
+{
+    const size_t first = (sizeof(P_state) + 63) / 64 * 64;
+    P_state *p = (P_state *)(void *)block;
+    if (bytes < first + SCRATCH || bytes % 64) {
+        return 0;
+    }
+    memset(p, 0, sizeof *p);
+    p->block = block;
+    p->scratch = block + first;
+    p->heap = block + first + SCRATCH;
+    p->frames = block + bytes;
+    for (int i = 0; i < CONSTANTS; i++) {
+        p->constants[i] = (unsigned char *)constants[i];
+    }
+    return p;
+}
+",
+    ),
+];
+
+/// The members of the state for what is counted: calls and nanoseconds, what is counted now, and since
+/// when.
+const COUNTERS: &str = "    int64_t *counters;
+    int64_t counted;
+    int64_t since;
+";
+
+/// Data as columns, see [`prog::columns`]: what is left to walk over is a stack of frames.
+pub(super) const WALKS: &str = "
+typedef struct P_walk {
+    P_object *object;
+    uint64_t link;
+} P_walk;
+
+/* Goes on with what `o` links to later. */
+static int P_descend(P_state *p, P_object *o)
+{
+    P_walk *walk;
+    if (P_first_link[o->kind] == P_first_field[o->kind + 1]) {
+        return 0;
+    }
+    walk = (P_walk *)P_push(p, sizeof(P_walk), -1);
+    if (!walk) {
+        return 1;
+    }
+    walk->object = o;
+    walk->link = P_first_link[o->kind];
+    return 0;
+}
+
+/* The next link to walk over, and the object that has it; null where there is none. */
+static const P_field *P_next(P_state *p, const unsigned char *bottom, P_object **o)
+{
+    P_walk *walk = (P_walk *)(void *)p->frames;
+    const P_field *field;
+    if (p->frames == bottom) {
+        return 0;
+    }
+    field = P_fields + walk->link;
+    *o = walk->object;
+    walk->link++;
+    if (walk->link == P_first_field[walk->object->kind + 1]) {
+        p->frames += sizeof(P_walk);
+    }
+    return field;
+}
+";
+
+/// Columns of data.
+pub(super) const ENCODE: &str = "
+static int P_encode_one(P_state *p, const P_described *ty, P_column *columns, int writes,
+                        const P_field *link, P_object *o)
+{
+    if (link->sort == 2) {
+        const int is_object = P_is_object(o);
+        const uint64_t tag =
+            is_object ? o->kind - P_first_kind[link->type] : (uint64_t)((uintptr_t)o >> 1);
+        if (writes) {
+            memcpy(columns->at + columns->count * 8, &tag, 8);
+        } else if (columns->count > (size_t)(p->frames - p->heap) / 8) {
+            return P_fail(p, 1, -1);
+        }
+        columns->count++;
+        if (!is_object) {
+            return 0;
+        }
+    }
+    for (uint32_t i = P_first_field[o->kind]; i < P_first_link[o->kind]; i++) {
+        const P_field *const field = P_fields + i;
+        P_column *const column = columns + ty->columns[i];
+        if (writes) {
+            const unsigned char *from = (unsigned char *)o + field->at;
+            uint64_t place;
+            if (field->sort == 1) {
+                from = *(unsigned char **)(void *)((unsigned char *)o + field->at);
+            } else if (field->sort == 4) {
+                place = (uint64_t)(*(unsigned char **)(void *)((unsigned char *)o + field->at) - p->block);
+                from = (const unsigned char *)&place;
+            }
+            memcpy(column->at + column->count * field->bytes, from, field->bytes);
+        }
+        column->count++;
+    }
+    return P_descend(p, o);
+}
+
+/* Counts or writes what the columns of `root` hold. */
+static int P_encode_all(P_state *p, const P_described *ty, P_column *columns, int writes,
+                        P_object *root)
+{
+    const unsigned char *const bottom = p->frames;
+    const P_field *link;
+    P_object *o;
+    for (uint32_t i = 0; i < ty->count; i++) {
+        columns[i].count = 0;
+    }
+    if (P_encode_one(p, ty, columns, writes, &ty->root, root)) {
+        return 1;
+    }
+    while ((link = P_next(p, bottom, &o))) {
+        o = *(P_object **)(void *)((unsigned char *)o + link->at);
+        if (P_encode_one(p, ty, columns, writes, link, o)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Makes columns of data. */
+static int P_encode(P_state *p, const P_described *ty, P_column *columns, P_object *root)
+{
+    if (P_encode_all(p, ty, columns, 0, root)) {
+        return 1;
+    }
+    for (uint32_t i = 0; i < ty->count; i++) {
+        const size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & 63;
+        const size_t room = (size_t)(p->frames - p->heap);
+        const size_t size = ty->bytes[i] ? ty->bytes[i] : 1;
+        if (room < skipped + 64 || columns[i].count > (room - skipped - 64) / size) {
+            return P_fail(p, 1, -1);
+        }
+        columns[i].at = p->heap + skipped;
+        p->heap += skipped + (columns[i].count * ty->bytes[i] + 63) / 64 * 64;
+    }
+    return P_encode_all(p, ty, columns, 1, root);
+}
+";
+
+/// Data of columns.
+pub(super) const DECODE: &str = "
+static int P_decode_one(P_state *p, const P_described *ty, P_column *columns, const P_field *link,
+                        P_object **to)
+{
+    uint32_t kind = link->type;
+    P_object *o;
+    if (link->sort == 2) {
+        uint64_t tag;
+        if (!columns->count) {
+            return P_fail(p, 3, -1);
+        }
+        memcpy(&tag, columns->at, sizeof tag);
+        columns->at += sizeof tag;
+        columns->count--;
+        if (tag >= P_constructors[link->type]) {
+            return P_fail(p, 3, -1);
+        }
+        kind = P_first_kind[link->type] + (uint32_t)tag;
+        if (P_first_field[kind] == P_first_field[kind + 1]) {
+            *to = (P_object *)(uintptr_t)(tag << 1 | 1);
+            return 0;
+        }
+    }
+    o = P_allocate(p, kind, P_sizes[kind], 16, -1);
+    *to = o;
+    if (!o) {
+        return 1;
+    }
+    for (uint32_t i = P_first_field[kind]; i < P_first_link[kind]; i++) {
+        const P_field *const field = P_fields + i;
+        P_column *const column = columns + ty->columns[i];
+        unsigned char *const at = (unsigned char *)o + field->at;
+        if (!column->count) {
+            return P_fail(p, 3, -1);
+        }
+        if (field->sort == 1) {
+            *(unsigned char **)(void *)at = column->at;
+            *(P_object **)(void *)((unsigned char *)o + field->owner) = P_NOBODY;
+        } else {
+            memcpy(at, column->at, field->bytes);
+        }
+        column->at += field->bytes;
+        column->count--;
+    }
+    return P_descend(p, o);
+}
+
+/* Makes data of columns, all of them. */
+static int P_decode(P_state *p, const P_described *ty, P_column *columns, P_object **root)
+{
+    const unsigned char *const bottom = p->frames;
+    const P_field *link;
+    P_object *o;
+    if (P_decode_one(p, ty, columns, &ty->root, root)) {
+        return 1;
+    }
+    while ((link = P_next(p, bottom, &o))) {
+        P_object **const to = (P_object **)(void *)((unsigned char *)o + link->at);
+        if (P_decode_one(p, ty, columns, link, to)) {
+            return 1;
+        }
+    }
+    for (uint32_t i = 0; i < ty->count; i++) {
+        if (columns[i].count) {
+            return P_fail(p, 3, -1);
+        }
+    }
+    return 0;
+}
+";
