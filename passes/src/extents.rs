@@ -208,7 +208,7 @@ impl Copies {
 /// Makes `item` a function of parameters of `types`, with `map` for its shape parameters. What follows from
 /// these types is to be inferred again.
 pub(crate) fn instantiate(item: &mut Item, types: &[Type], map: &Substitution) {
-    let Some(function) = item.signature.ty.as_function() else { return };
+    let function = item.signature.ty.as_function().expect("functions have function types");
     let result = match is_open(function.result) {
         true => Type::unknown(),
         false => substitute(function.result, map),

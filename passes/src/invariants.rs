@@ -181,7 +181,8 @@ impl Function {
         if constants.is_empty() {
             return;
         }
-        let Some(body) = module.items.get_mut(&self.name).and_then(Item::body_mut) else { return };
+        let body = module.items.get_mut(&self.name).and_then(Item::body_mut);
+        let body = body.expect("the function has a body");
         let entry = body.entry();
         for (index, attrs) in constants {
             let param = body.block_args(entry)[*index];
@@ -264,7 +265,8 @@ impl Function {
             let operands: Vec<ValueId> = body.operands(*call).chain(new).collect();
             body.set_operands(*call, &operands);
         }
-        let Some(body) = module.items.get_mut(&self.name).and_then(Item::body_mut) else { return };
+        let body = module.items.get_mut(&self.name).and_then(Item::body_mut);
+        let body = body.expect("the function has a body");
         let entry = body.entry();
         let ops: FxHashSet<OpId> = moved.ops.iter().copied().collect();
         let mut new = vec![];
@@ -321,8 +323,8 @@ impl Function {
 
     /// Gives the function, and those that name it, the type of its parameters.
     fn set_type(&self, module: &mut Module) {
-        let Some(item) = module.items.get_mut(&self.name) else { return };
-        let Some(body) = &item.body else { return };
+        let item = module.items.get_mut(&self.name).expect("a function of the module");
+        let body = item.body.as_ref().expect("the function has a body");
         let params = body.block_args(body.entry()).iter().map(|param| body.ty(*param));
         let result = item.signature.ty.as_function().expect("functions have function types").result;
         let ty = Type::function(params, result);

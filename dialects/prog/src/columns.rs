@@ -333,8 +333,8 @@ impl<'r> Reader<'r> {
         let tag = match known.is_cell {
             true => 0,
             false => {
-                let (number, _) = self.element(0)?.as_chunks::<8>();
-                number.first().map_or(0, |number| i64::from_ne_bytes(*number))
+                let tag = self.element(0)?.try_into();
+                i64::from_ne_bytes(tag.expect("tags are 64-bit integers"))
             }
         };
         let parts = usize::try_from(tag).ok().and_then(|tag| known.constructors.get(tag));

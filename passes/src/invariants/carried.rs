@@ -90,7 +90,8 @@ impl Function {
             let arg = body.add(at, loc, &transform, layout.ty);
             body.set_operand(*call, index + 1, arg);
         }
-        let Some(body) = module.items.get_mut(&self.name).and_then(Item::body_mut) else { return };
+        let body = module.items.get_mut(&self.name).and_then(Item::body_mut);
+        let body = body.expect("the function has a body");
         let param = body.block_args(body.entry())[index];
         let plain = body.ty(param);
         for call in &self.inside {

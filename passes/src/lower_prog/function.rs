@@ -253,7 +253,7 @@ impl<'w, 'a> Writer<'w, 'a> {
         } else if let Some(RefCreate { value: content }) = body.view(op) {
             let types = self.lowering.flat(body.ty(value))?;
             let values = self.of(content).to_vec();
-            let held = types.first().and_then(|ty| prog::contents(*ty)).unwrap_or_default();
+            let held = prog::contents(types[0]).expect("a reference is a cell");
             let cell = prog::Cell { values: self.fit(&values, &held, to, loc) };
             vec![self.new.add(InsertPoint::End(to), loc, &cell, types[0])]
         } else if let Some(RefRead { reference }) = body.view(op) {
@@ -264,8 +264,8 @@ impl<'w, 'a> Writer<'w, 'a> {
             self.new.results(read).collect()
         } else if let Some(RefWrite { reference, value: content }) = body.view(op) {
             let (cell, values) = (self.of(reference).to_vec(), self.of(content).to_vec());
-            let held = cell.first().and_then(|cell| prog::contents(self.new.ty(*cell)));
-            let values = self.fit(&values, &held.unwrap_or_default(), to, loc);
+            let held = prog::contents(self.new.ty(cell[0])).expect("a reference is a cell");
+            let values = self.fit(&values, &held, to, loc);
             let operands = [cell, values].concat();
             self.insert(to, OpParts::new(prog::Write::<ValueId>::NAME, &operands, &[]).at(loc));
             vec![]

@@ -40,7 +40,7 @@ impl Writer<'_, '_> {
             return self.new.add(InsertPoint::End(to), loc, &prog::Open { tensor: value }, ty);
         }
         if prog::is_open(found) && prog::opened(ty) == found && prog::is_fixed(ty) {
-            let shape = ty.as_tensor().map(|tensor| tensor.shape.to_vec()).unwrap_or_default();
+            let shape = ty.as_tensor().expect("what is fixed is a tensor").shape.to_vec();
             let checked = prog::Operate {
                 operator: operator("check_shape"),
                 attributes: AttrDict::empty().with("shape", &Extents(shape)),

@@ -192,7 +192,7 @@ pub(super) fn of_counts(
         let mut times: Vec<i64> = runs.iter().map(|run| run[index].1).collect();
         times.sort_unstable();
         let calls = runs.first().map_or(0, |run| run[index].0);
-        let calls = usize::try_from(calls).unwrap_or(0);
+        let calls = usize::try_from(calls).expect("calls are counted from 0");
         let work = works.get(&one.name).copied().filter(|_| one.is_kernel).unwrap_or_default();
         let times_calls = |amount: u64| amount.saturating_mul(calls as u64);
         let work = Work { flops: times_calls(work.flops), bytes: times_calls(work.bytes) };

@@ -124,10 +124,9 @@ pub fn bind(module: &mut Module, values: &[(String, TensorData)]) -> Vec<String>
 
 /// Makes parameter `place` of `@main`, which is of its type, the constant `value`.
 pub(crate) fn bind_at(module: &mut Module, place: usize, value: &TensorData) {
-    let Some(item) = module.items.get_mut(&Symbol::new(MAIN)) else { return };
-    let TypeData::Function(function) = item.signature.ty.data() else { return };
-    let function: FunctionType = function.clone();
-    let Some(body) = item.body_mut() else { return };
+    let item = module.items.get_mut(&Symbol::new(MAIN)).expect("a program has a main function");
+    let function = item.signature.ty.as_function().expect("functions have function types").clone();
+    let body = item.body_mut().expect("the main function has a body");
     let entry = body.entry();
     let arg = body.block_args(entry)[place];
     let constant = Constant { value: value.clone() };

@@ -19,7 +19,7 @@ use holes::Holes;
 
 /// What a function of the program is called in C.
 pub(super) fn function_name(cx: &Context<'_>, name: Symbol) -> String {
-    let place = cx.module.items.get_index_of(&name).unwrap_or(0);
+    let place = cx.module.items.get_index_of(&name).expect("a function of the module");
     format!("{}function_{place}", cx.prefix)
 }
 
@@ -33,7 +33,7 @@ pub(super) fn group(
     let mut writer = Writer {
         cx,
         members: group.iter().copied().collect(),
-        first: group.iter().filter_map(|name| numbers.get(name)).min().copied().unwrap_or(0),
+        first: group.iter().map(|name| numbers[name]).min().expect("a group has functions"),
         functions: Vec::new(),
         names: FxHashMap::default(),
         variables: String::new(),
@@ -429,7 +429,8 @@ impl<'w> Writer<'w, '_> {
         let kind = first + tag as usize;
         self.object_of(number, made, kind, &fields);
         let name = self.name(number, result).to_string();
-        let hole = fields.iter().position(|field| self.holes.is_result(*field)).unwrap_or_default();
+        let hole = fields.iter().position(|field| self.holes.is_result(*field));
+        let hole = hole.expect("what is constructed holds the result of the call");
         self.line(&format!("*hole = {name};"));
         self.line(&format!("hole = &(({p}kind_{kind} *)(void *){name})->{};", field(hole)));
         self.jump(number, number, &arguments);
@@ -675,7 +676,8 @@ impl<'w> Writer<'w, '_> {
         let (ty, p, site) =
             (self.ty(number, tensor), self.cx.prefix.clone(), self.site(number, op));
         let bytes = tensor_bytes(ty).expect("tensors have known extents");
-        let shape = ty.as_tensor().and_then(|tensor| tensor.known_shape()).unwrap_or_default();
+        let shape = ty.as_tensor().and_then(|tensor| tensor.known_shape());
+        let shape = shape.expect("tensors have known extents");
         let extents: Vec<String> = shape.iter().map(i64::to_string).collect();
         let (from, to) = (self.name(number, tensor), self.name(number, result));
         let axes = extents.len();
