@@ -25,7 +25,7 @@ fn config() -> Arc<Config> {
     let temporary = std::env::temp_dir().join(format!("relay-fuzz-lit-{}", std::process::id()));
     let mut config = Config::new(temporary);
     config.commands = commands.clone();
-    config.time_limit = Duration::from_secs(20);
+    config.time_limit = Duration::from_secs(100);
     Arc::new(config)
 }
 
