@@ -194,14 +194,22 @@ fn the_command_line_reports_by_exit_status() -> Result {
     let lit = |arguments: &[&str]| {
         let mut all = vec!["--temporary".to_owned(), temporary.display().to_string()];
         all.extend(arguments.iter().map(|&a| a.to_owned()));
-        lit_main(Commands::standard(), &all)
+        let (mut out, mut err) = (vec![], vec![]);
+        let status = lit_main(Commands::standard(), &all, &mut out, &mut err);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status, text(out), text(err))
     };
     let path = folder.display().to_string();
-    assert_eq!(lit(&[&path]), 0);
+    let nothing = String::new();
+    assert_eq!(lit(&[&path]), (0, "Tests: 1\n  PASS: 1\n".to_owned(), nothing.clone()));
     fs::write(folder.join("bad.test"), "// RUN: false\n")?;
-    assert_eq!(lit(&[&path]), 1);
-    assert_eq!(lit(&[&path, "--filter", "good"]), 0);
-    assert_eq!(lit(&[&path, "--filter", "none"]), 2);
-    assert_eq!(lit(&[]), 2);
+    let (status, out, _) = lit(&[&path]);
+    assert_eq!((status, out.lines().next()), (1, Some("FAIL: bad.test (1 of 2)")));
+    assert_eq!(lit(&[&path, "--filter", "good"]).0, 0);
+    let none = "relay-lit: expected tests, found none\n".to_owned();
+    assert_eq!(lit(&[&path, "--filter", "none"]), (2, nothing.clone(), none));
+    let (status, out, err) = lit(&[]);
+    assert_eq!((status, out), (2, nothing));
+    assert!(err.contains("Usage: relay-lit"), "{err}");
     Ok(())
 }

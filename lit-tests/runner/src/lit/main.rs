@@ -51,33 +51,41 @@ struct Arguments {
     temporary: Option<PathBuf>,
 }
 
-/// Runs `relay-lit` with its arguments after the program's name; returns the
-/// exit status: 0 if no test failed, 1 if one did, 2 on wrong usage.
+/// Runs `relay-lit` with its arguments after the program's name. Writes what it finds to `out`, and what is
+/// wrong with its arguments to `err`. Returns the exit status: 0 if no test failed, 1 if one did, 2 on wrong
+/// usage.
 #[must_use]
-pub fn lit_main(commands: Commands, arguments: &[String]) -> i32 {
+pub fn lit_main(
+    commands: Commands,
+    arguments: &[String],
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> i32 {
     let name = "relay-lit".to_owned();
     let parsed = Arguments::try_parse_from(std::iter::once(&name).chain(arguments));
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             // Nothing can be reported where the terminal itself is gone.
-            let _ = error.print();
+            let _ = match error.use_stderr() {
+                true => write!(err, "{}", error.render()),
+                false => write!(out, "{}", error.render()),
+            };
             return error.exit_code();
         }
     };
-    match run_all(commands, &arguments) {
+    match run_all(commands, &arguments, out) {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(message) => {
-            let _ = writeln!(io::stderr(), "relay-lit: {message}");
+            let _ = writeln!(err, "relay-lit: {message}");
             2
         }
     }
 }
 
-fn run_all(commands: Commands, arguments: &Arguments) -> Result<bool, String> {
+fn run_all(commands: Commands, arguments: &Arguments, out: &mut dyn Write) -> Result<bool, String> {
     let tests = find_tests(arguments)?;
-    let mut out = io::stdout();
     let io_error = |error: io::Error| error.to_string();
     if arguments.show_tests {
         for test in &tests {
