@@ -63,6 +63,7 @@ pub mod pipelines;
 pub mod refs_to_values;
 pub mod remove_unused_functions;
 pub mod rewrite;
+pub mod rows;
 pub mod simplify_expr;
 pub mod simplify_inference;
 pub mod specialize;

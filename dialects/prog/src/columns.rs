@@ -10,7 +10,7 @@
 //! interpreter of whole programs, and types before and after lowering have the same columns.
 
 use indexmap::IndexMap;
-use ir_core::{DType, Dim, Module, Symbol, Type};
+use ir_core::{DType, Dim, Module, Symbol, TensorData, Type};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::data::Declaration;
@@ -110,6 +110,11 @@ pub trait Source {
         node: &Self::Value,
         sort: usize,
     ) -> Result<(usize, Vec<Self::Value>), Self::Error>;
+    /// A value that is a tensor of type `ty`, whose extents are not all known.
+    ///
+    /// # Errors
+    /// Where it is no such tensor.
+    fn whole(&self, tensor: &Self::Value, ty: Type) -> Result<TensorData, Self::Error>;
     /// Adds the elements of a tensor of type `ty` to `bytes`.
     ///
     /// # Errors
@@ -126,6 +131,8 @@ pub trait Source {
 pub trait Sink {
     /// A node or a tensor.
     type Value;
+    /// A value that is a tensor whose extents were not known.
+    fn whole(&mut self, tensor: TensorData) -> Self::Value;
     /// A tensor of type `ty` with these elements; `None` where there is none.
     fn tensor(&mut self, ty: Type, bytes: &[u8]) -> Option<Self::Value>;
     /// A node of sort number `sort` by constructor number `tag`; `None` where there is none.
@@ -149,12 +156,15 @@ impl Layout {
         Layout::with(root, false, describe)
     }
 
-    /// The same; where `open` says so, with tensors of unknown extents, of which a root may be one.
+    /// The same; where `open` says so, with tensors of unknown extents in data.
     pub fn with(
         root: Type,
         open: bool,
         mut describe: impl FnMut(Type) -> Option<Described>,
     ) -> Option<Layout> {
+        if is_open(root) {
+            return Some(Layout::of_tensor(root));
+        }
         let tags = Column { name: "tags".to_string(), ty: Type::scalar(DType::INT64) };
         let mut names = FxHashSet::from_iter([tags.name.clone()]);
         let mut columns = vec![tags];
@@ -162,12 +172,7 @@ impl Layout {
         let mut seen: Vec<Type> = vec![root];
         let mut numbers: IndexMap<Type, (), FxBuildHasher> = IndexMap::from_iter([(root, ())]);
         while let Some(&ty) = seen.get(sorts.len()) {
-            let alone = || {
-                let constructors = vec![("tensor".to_string(), vec![("0".to_string(), ty)])];
-                Described { is_cell: true, constructors }
-            };
-            let described = if is_open(ty) { Some(alone()) } else { describe(ty) };
-            let Described { is_cell, constructors: described } = described?;
+            let Described { is_cell, constructors: described } = describe(ty)?;
             let mut constructors = Vec::with_capacity(described.len());
             for (constructor, fields) in described {
                 let mut parts = Vec::with_capacity(fields.len());
@@ -201,12 +206,26 @@ impl Layout {
         Some(Layout { sorts: sorts.into_values().collect(), columns })
     }
 
+    /// The columns of a tensor of unknown extents that is no part of data: its extents, and its elements.
+    fn of_tensor(ty: Type) -> Layout {
+        let element = ty.as_tensor().map_or(DType::INT64, |tensor| tensor.dtype);
+        let columns = [("extents", DType::INT64), ("elements", element)];
+        let column = |(name, dtype)| Column { name: String::from(name), ty: Type::scalar(dtype) };
+        let sort = Sort { ty, is_cell: true, constructors: vec![] };
+        Layout { sorts: vec![sort], columns: columns.map(column).into() }
+    }
+
+    /// The type of the tensor that the value is, where it is one.
+    fn tensor(&self) -> Option<Type> {
+        self.sorts.first().map(|sort| sort.ty).filter(|ty| is_open(*ty))
+    }
+
     /// The columns of a value of type `root` of a program; `None` of other types.
     pub fn of(root: Type, module: &Module) -> Option<Layout> {
         Layout::of_program(root, module, false)
     }
 
-    /// The same, with tensors of unknown extents, of which the root may be one.
+    /// The same, with tensors of unknown extents in data.
     pub fn of_given(root: Type, module: &Module) -> Option<Layout> {
         Layout::of_program(root, module, true)
     }
@@ -247,6 +266,13 @@ impl Layout {
         source: &S,
         most: usize,
     ) -> Result<Option<Vec<Filled>>, S::Error> {
+        if let Some(ty) = self.tensor() {
+            let tensor = source.whole(&value, ty)?;
+            let extents = tensor.shape().iter().flat_map(|extent| extent.to_ne_bytes()).collect();
+            let extents = Filled { bytes: extents, count: tensor.rank() };
+            let count = tensor.shape().iter().product::<i64>() as usize;
+            return Ok(Some(vec![extents, Filled { bytes: tensor.bytes().to_vec(), count }]));
+        }
         let mut filled = vec![Filled::default(); self.columns.len()];
         let mut pending = vec![(value, 0)];
         while let Some((node, sort)) = pending.pop() {
@@ -284,6 +310,10 @@ impl Layout {
         columns: &[(&[u8], usize)],
         sink: &mut S,
     ) -> Result<S::Value, String> {
+        if let Some(ty) = self.tensor() {
+            let tensor = tensor_of(ty, columns).ok_or_else(|| format!("there is no {ty}"))?;
+            return Ok(sink.whole(tensor));
+        }
         let mut reader = Reader { layout: self, columns, next: vec![0; self.columns.len()] };
         let mut open = vec![reader.begin(0, sink)?];
         loop {
@@ -305,6 +335,18 @@ impl Layout {
             }
         }
     }
+}
+
+/// The tensor of type `ty`, but for its extents, that columns of these and of elements hold.
+fn tensor_of(ty: Type, columns: &[(&[u8], usize)]) -> Option<TensorData> {
+    let (tensor, &[(extents, axes), (elements, _)]) = (ty.as_tensor()?, columns) else {
+        return None;
+    };
+    let (extents, _) = extents.as_chunks::<8>();
+    let shape: Vec<i64> = extents.iter().map(|extent| i64::from_ne_bytes(*extent)).collect();
+    let fits = shape.len() == axes && shape.len() == tensor.rank();
+    let made = || TensorData::from_bytes(tensor.dtype, &shape, elements.to_vec()).ok();
+    if fits && shape.iter().all(|extent| *extent >= 0) { made() } else { None }
 }
 
 /// Columns that are being read.

@@ -29,6 +29,7 @@
 
 mod code;
 mod heap;
+mod rows;
 
 use std::rc::Rc;
 
@@ -406,6 +407,10 @@ impl<'m> Interpreter<'m> {
                 let results = self.call_kernel(machine, *kernel, inputs, function)?;
                 machine.set(to, results)?;
             }
+            Instruction::Rows { kernels, inputs, to } => {
+                let results = self.compute_rows(machine, kernels, inputs, function)?;
+                machine.set(to, results)?;
+            }
             Instruction::Operate { inputs, to } => {
                 let results = self.operate(machine, inputs, function)?;
                 machine.set(to, results)?;
@@ -434,10 +439,21 @@ impl<'m> Interpreter<'m> {
         inputs: &Slots,
         function: Symbol,
     ) -> Result<Vec<Value>, Stop> {
-        let callee = self.kernel(kernel)?;
         let inputs = inputs.iter().map(|slot| self.heap.to_tensor(machine.get(*slot)));
         let inputs = inputs.collect::<Result<Vec<TensorData>, Stop>>()?;
-        let results = callee.code.run(&inputs);
+        let results = self.run_kernel(kernel, &inputs, function)?;
+        Ok(results.into_iter().map(|result| self.heap.tensor(result)).collect())
+    }
+
+    /// What `kernel`, which `function` calls, computes of `inputs`.
+    fn run_kernel(
+        &mut self,
+        kernel: Symbol,
+        inputs: &[TensorData],
+        function: Symbol,
+    ) -> Result<Vec<TensorData>, Stop> {
+        let callee = self.kernel(kernel)?;
+        let results = callee.code.run(inputs);
         let mut results = results.map_err(|error| stop_of(function, &error))?;
         if !callee.checks.is_empty() {
             let numbers = results.pop().expect("a kernel with checks gives their numbers").to_i64();
@@ -447,7 +463,7 @@ impl<'m> Interpreter<'m> {
                 return Err(Stop { check, ..Stop::new(FAILED, message) });
             }
         }
-        Ok(results.into_iter().map(|result| self.heap.tensor(result)).collect())
+        Ok(results)
     }
 
     /// Computes the operator that comes next in `function`.

@@ -35,9 +35,12 @@ pub mod data;
 pub mod interpreter;
 pub mod operators;
 pub mod ownership;
+pub mod rows;
 pub mod sites;
 pub mod text;
 mod verify;
+
+pub use rows::Rows;
 
 use ir_core::{
     AttrDict, Dialect, Dim, ItemDef, Op, Registry, Symbol, TensorData, Type, TypeData, ValueId,
@@ -305,6 +308,7 @@ fn register(registry: &mut Registry) {
     registry.op::<Construct>();
     registry.op::<Kernel>();
     registry.op::<Operate>();
+    registry.op::<Rows>();
     registry.op::<Open>();
     registry.op::<Cell>();
     registry.op::<Read>();

@@ -6,7 +6,7 @@ use ir_core::{Attr, Body, Loc, Module, OpId, Span, Symbol, TensorData};
 use rustc_hash::FxBuildHasher;
 use te::checks::CHECKS;
 
-use crate::{Call, Cell, Constant, Construct, FUNC, Fail, Kernel, Open, Operate, is_counted};
+use crate::{Call, Cell, Constant, Construct, FUNC, Fail, Kernel, Open, Operate, Rows, is_counted};
 
 /// An operation at which a program may fail: for a reason of its own, or for want of memory.
 #[derive(Clone, Debug)]
@@ -48,12 +48,41 @@ pub fn of(module: &Module) -> Vec<Site> {
         for op in body.walk() {
             let (failures, memory) = messages(module, body, op);
             let loc = body.loc(op);
-            let site = |message, is_memory| Site { function, op, loc, base, message, is_memory };
-            sites.extend(failures.into_iter().map(|message| site(message, false)));
-            sites.extend(memory.map(|message| site(message, true)));
+            let site =
+                |message, loc, is_memory| Site { function, op, loc, base, message, is_memory };
+            let known = body.view::<Rows>(op).map(|rows| places(module, &rows.kernels));
+            let mut known = known.into_iter().flatten();
+            sites.extend(failures.into_iter().map(|message| {
+                let place = known.next().flatten().unwrap_or(loc);
+                site(message, place, false)
+            }));
+            sites.extend(memory.map(|message| site(message, loc, true)));
         }
     }
     sites
+}
+
+/// Where each failure of rows comes from that `kernels` compute, as far as that is known. Behind the
+/// first, which is that of inputs, are the checks of each kernel: those of what it calls, in the order
+/// of the first calls.
+fn places(module: &Module, kernels: &[Symbol]) -> Vec<Option<Loc>> {
+    let mut places = vec![None];
+    for &kernel in kernels {
+        let (first, count) = (places.len(), checks(module, kernel).len());
+        if let Some(body) = module.body(kernel) {
+            let calls =
+                body.walk().filter_map(|op| Some((op, body.view::<te::loops::Call>(op)?.kernel)));
+            let mut known: IndexSet<Symbol, FxBuildHasher> = IndexSet::default();
+            for (op, callee) in calls.filter(|(_, callee)| known.insert(*callee)) {
+                places.extend(checks(module, callee).iter().map(|_| Some(body.loc(op))));
+            }
+        }
+        if places.len() - first != count {
+            places.truncate(first);
+            places.resize(first + count, None);
+        }
+    }
+    places
 }
 
 /// What is said where an operation fails, and where it runs out of memory.
@@ -66,6 +95,10 @@ fn messages(module: &Module, body: &Body, op: OpId) -> (Vec<String>, Option<Stri
         (checks(module, kernel.function), makes().filter(|_| allocates))
     } else if let Some(operate) = body.view::<Operate>(op) {
         (vec![format!("`{}` has no value on its operands", operate.operator)], makes())
+    } else if let Some(rows) = body.view::<Rows>(op) {
+        let mut failures = vec!["the rows of inputs do not fit together".to_string()];
+        failures.extend(rows.kernels.iter().flat_map(|kernel| checks(module, *kernel)));
+        (failures, makes())
     } else if body.is::<Open>(op) {
         (vec![], makes())
     } else if let Some(call) = body.view::<Call>(op) {
@@ -100,11 +133,16 @@ pub fn counters(module: &Module) -> IndexSet<Symbol, FxBuildHasher> {
 /// and of which kernel.
 pub fn kernels(module: &Module) -> impl Iterator<Item = (Symbol, OpId, Symbol)> {
     functions(module).flat_map(|(function, body)| {
-        body.walk().filter_map(move |op| {
-            let kernel = body.view::<Kernel>(op)?.function;
+        let called = body.walk().filter_map(move |op| {
+            let kernels = match body.view::<Kernel>(op) {
+                Some(kernel) => vec![kernel.function],
+                None => body.view::<Rows>(op)?.kernels,
+            };
             let mut values = body.operands(op).chain(body.results(op));
-            values.any(|value| is_counted(body.ty(value))).then_some((function, op, kernel))
-        })
+            let is_more = values.any(|value| is_counted(body.ty(value)));
+            is_more.then(|| kernels.into_iter().map(move |kernel| (function, op, kernel)))
+        });
+        called.flatten()
     })
 }
 

@@ -68,6 +68,7 @@ mod words {
     pub(super) const FAIL: &str = "fail";
     pub(super) const IF: &str = "if";
     pub(super) const KERNEL: &str = "kernel";
+    pub(super) const ROWS: &str = "rows";
     pub(super) const READ: &str = "read";
     pub(super) const SWITCH: &str = "switch";
     pub(super) const TAIL: &str = "tail";

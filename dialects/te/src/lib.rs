@@ -43,6 +43,7 @@ pub mod index;
 pub mod interpreter;
 pub mod loops;
 pub mod lower;
+pub mod rows;
 pub mod scalar;
 pub mod schedule;
 pub mod text;

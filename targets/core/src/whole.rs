@@ -81,9 +81,7 @@ impl Interface {
         let main = module.get(MAIN).filter(|item| item.signature.op == prog::FUNC)?;
         let ty = main.signature.ty.as_function()?;
         let given = || Side::of(prog::results(&ty.result), |ty| Layout::of_given(ty, module));
-        let taken = Side::of(&ty.params, |ty| {
-            ty.as_tensor().is_none().then(|| Layout::of(ty, module)).flatten()
-        });
+        let taken = Side::of(&ty.params, |ty| Layout::of(ty, module));
         let sides = taken.and_then(|taken| Ok((taken, given()?)));
         let constants = sites::constants(module).into_values().collect();
         let counters = sites::counters(module).len();

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use ir_core::{Diagnostic, Diagnostics, Module, TensorData, Type, TypeData};
+use ir_core::{Diagnostic, Diagnostics, Dim, Module, TensorData, Type, TypeData};
 use passes::specialize::entry_type;
 use prog::columns::{Described, EXTENTS, Filled, Layout, Sink, Source};
 use relay::inference::{DataTypes, data_types};
-use relay::interpreter::{Reference, Value};
+use relay::interpreter::{Reference, Value, check_type};
 use relay::language::ConstructorDecl;
+use rustc_hash::FxHashMap;
 
 use crate::MAIN;
 
@@ -36,7 +37,8 @@ pub(crate) struct Leaf {
     pub(crate) name: String,
     /// Its type.
     pub(crate) ty: Type,
-    /// Its columns, where it is data or a cell whose tensors have known extents.
+    /// Its columns, where it is data or a cell whose tensors have known extents; for programs, also
+    /// where it is a tensor of unknown extents.
     pub(crate) data: Option<DataColumns>,
 }
 
@@ -131,6 +133,14 @@ impl Leaf {
         };
         parts(name.to_string(), ty).into_iter().map(leaf).collect()
     }
+
+    /// The same, with columns where it is a tensor of unknown extents.
+    pub(crate) fn with_columns(mut self, types: &DataTypes) -> Leaf {
+        if prog::is_open(self.ty) {
+            self.data = DataColumns::of(self.ty, types, false);
+        }
+        self
+    }
 }
 
 impl DataColumns {
@@ -138,9 +148,6 @@ impl DataColumns {
     /// tensors of unknown extents where `open` does not allow for them.
     fn of(ty: Type, types: &DataTypes, open: bool) -> Option<DataColumns> {
         let mut constructors = Vec::new();
-        if prog::is_open(ty) {
-            constructors.push(vec![Constructor { name: None, fields: vec![ty] }]);
-        }
         let layout = Layout::with(ty, open, |ty| {
             let (is_cell, known) = match ty.data() {
                 TypeData::Ref(content) => {
@@ -180,6 +187,11 @@ impl DataColumns {
 
     /// What the numbers in the first column mean.
     pub(crate) fn meaning(&self) -> String {
+        if let Some(ty) =
+            self.layout.sorts.first().map(|sort| sort.ty).filter(|ty| prog::is_open(*ty))
+        {
+            return format!("of a tensor of type {ty}");
+        }
         let sorts = self.layout.sorts.iter().zip(&*self.constructors);
         let sorts = sorts.filter(|(sort, _)| !sort.is_cell).map(|(sort, constructors)| {
             let names = constructors.iter().enumerate().filter_map(|(tag, constructor)| {
@@ -205,6 +217,25 @@ impl DataColumns {
     fn read_in(&self, columns: &[(&[u8], usize)], block: &[u8]) -> Result<Value, String> {
         self.layout.read(columns, &mut Reading { columns: self, block })
     }
+}
+
+/// Errors where `values`, which are for `leaves`, give an extent that has a name two numbers.
+fn expect_one_number_for_each_name(values: &[Value], leaves: &[Leaf]) -> Result<(), Diagnostic> {
+    let mut numbers: FxHashMap<Dim, i64> = FxHashMap::default();
+    for (value, leaf) in values.iter().zip(leaves) {
+        let (Some(found), Some(declared)) = (value.as_tensor(), leaf.ty.as_tensor()) else {
+            continue;
+        };
+        let named = declared.shape.iter().zip(found.shape());
+        for (dim, extent) in named.filter(|(dim, _)| matches!(dim, Dim::Expr(_))) {
+            let known = *numbers.entry(*dim).or_insert(*extent);
+            if known != *extent {
+                return Err(misfit(format!("the extent `{dim}` is both {known} and {extent}"))
+                    .help("give the parameters arrays whose extents fit together"));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Source for DataColumns {
@@ -237,6 +268,13 @@ impl Source for DataColumns {
             }
             _ => Err(wrong()),
         }
+    }
+
+    fn whole(&self, tensor: &Value, ty: Type) -> Result<TensorData, Diagnostic> {
+        let wrong =
+            || misfit(format!("expected a value of type {ty}, found {}", tensor.describe()));
+        check_type(tensor, ty).map_err(|_| wrong())?;
+        tensor.as_tensor().cloned().ok_or_else(wrong)
     }
 
     fn tensor(&self, tensor: &Value, ty: Type, bytes: &mut Vec<u8>) -> Result<(), Diagnostic> {
@@ -273,6 +311,10 @@ impl Reading<'_> {
 impl Sink for Reading<'_> {
     type Value = Value;
 
+    fn whole(&mut self, tensor: TensorData) -> Value {
+        Value::Tensor(tensor)
+    }
+
     fn tensor(&mut self, ty: Type, bytes: &[u8]) -> Option<Value> {
         let tensor = ty.as_tensor()?;
         if prog::is_open(ty) {
@@ -291,7 +333,6 @@ impl Sink for Reading<'_> {
         let mut whole = whole?;
         Some(match name {
             Some(name) => Value::data(name.shown(), tag as u32, whole),
-            None if self.columns.layout.sorts[sort].ty.as_tensor().is_some() => whole.pop()?,
             None => Value::Reference(Reference::new(whole.pop()?)),
         })
     }
@@ -305,12 +346,18 @@ impl Interface {
         let types = data_types(&module.signatures());
         let params = main.map_or(vec![], |main| main.params.to_vec());
         let result = main.map_or_else(Type::unit, |main| main.result);
-        let taken = params.iter().flat_map(|ty| Leaf::all("", *ty, &types)).collect();
+        let taken = params.iter().flat_map(|ty| Leaf::all("", *ty, &types));
+        let taken = taken.map(|leaf| leaf.with_columns(&types)).collect();
         let mut given = Leaf::all("", result, &types);
         for leaf in given.iter_mut().filter(|leaf| !prog::is_fixed(leaf.ty)) {
             leaf.data = DataColumns::of(leaf.ty, &types, true);
         }
         Interface { params, taken, result, given }
+    }
+
+    /// Whether a tensor that it takes has extents that are not known.
+    pub(crate) fn takes_open_tensors(&self) -> bool {
+        self.taken.iter().any(|leaf| prog::is_open(leaf.ty))
     }
 
     /// Whether a program whose data has these columns takes and gives what this says.
@@ -342,6 +389,7 @@ impl Interface {
         for (value, ty) in values.iter().zip(&self.params) {
             flat_value(value, *ty, &mut flat).ok_or_else(|| wrong(*ty, value))?;
         }
+        expect_one_number_for_each_name(&flat, &self.taken)?;
         let mut encoded = Encoded::default();
         for (value, leaf) in flat.iter().zip(&self.taken) {
             match (value, &leaf.data) {

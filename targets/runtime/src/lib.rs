@@ -44,6 +44,7 @@ pub mod peak;
 pub mod profile;
 mod program;
 pub mod progress;
+mod rows;
 mod versions;
 mod whole;
 

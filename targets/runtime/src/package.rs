@@ -1,7 +1,9 @@
 //! Programs as folders of files that others build and use, without us.
 
 use arrays::Arrays;
-use ir_core::{Diagnostics, Dim, Module, Registry, SourceMap, Spread, TensorData, verify};
+use ir_core::{
+    Diagnostic, Diagnostics, Dim, Module, Random, Registry, SourceMap, Spread, TensorData, verify,
+};
 use passes::specialize::entry_type;
 use prog::columns::Filled;
 use prog::sites::Site;
@@ -30,6 +32,9 @@ pub struct Package {
     pub seed: u64,
 }
 
+/// The extents of example inputs that have any.
+const EXAMPLE_EXTENT: i64 = 4;
+
 /// The files of `module`, a verified Relay program that starts at `@main`, for the target of `options`.
 /// Warnings and remarks of the passes go to `found`.
 ///
@@ -50,6 +55,22 @@ pub fn package(
     for parameter in std::mem::take(&mut parameters.all) {
         let seed = seed_of(seed, &parameter.name);
         match parameter.ty.as_tensor() {
+            Some(tensor) if prog::is_open(parameter.ty) => {
+                let shape = tensor.shape.iter().map(|dim| dim.known().unwrap_or(EXAMPLE_EXTENT));
+                let shape: Vec<i64> = shape.collect();
+                let value = match examples.get(&parameter.name) {
+                    Some(example) => Value::Tensor(example.clone()),
+                    None => {
+                        let mut random = Random::new(seed);
+                        let made = random.tensor_within(&shape, tensor.dtype, parameter.spread);
+                        made.map(Value::Tensor)
+                            .map_err(|message| Diagnostic::error("E0730", message))?
+                    }
+                };
+                let leaf = Leaf { name: parameter.name, ty: parameter.ty, data: None };
+                let leaf = leaf.with_columns(&data_types(&signatures));
+                taken.extend(parts(&[leaf], Some(&[value]), &mut inputs)?);
+            }
             Some(_) => {
                 let Parameter { name, spread, .. } = parameter;
                 let example = examples.get(&name).cloned();
@@ -103,7 +124,9 @@ pub fn package(
 fn given(module: &Module) -> Vec<Leaf> {
     let main = module.get(MAIN).map(|main| entry_type(main.signature.ty));
     let ty = main.as_ref().and_then(|main| Some(main.as_function()?.result));
-    ty.map_or(vec![], |ty| Leaf::all("", ty, &data_types(&module.signatures())))
+    let types = data_types(&module.signatures());
+    let leaves = ty.map_or(vec![], |ty| Leaf::all("", ty, &types));
+    leaves.into_iter().map(|leaf| leaf.with_columns(&types)).collect()
 }
 
 /// The columns of `leaves`, with those of the parts of `value` as examples. Tensors are added to

@@ -26,7 +26,7 @@ use crate::interface::{Encoded, Interface};
 use crate::profile::{self, Calls, Profile};
 use crate::progress::{PassProgress, Progress};
 use crate::whole::Whole;
-use crate::{Error, memory};
+use crate::{Error, memory, rows};
 
 /// The passes that a program goes through for `target`.
 pub fn pipeline(target: &dyn Target, fusion: Fusion) -> Pipeline {
@@ -170,13 +170,20 @@ pub fn lower(
     let mut instruments: Vec<&mut dyn Instrument> = vec![&mut timing, &mut steps];
     let options = RunOptions { threads, backtraces: true, ..RunOptions::default() };
     let mut log = Vec::new();
-    let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
-        .map_err(|error| Diagnostics::from(Diagnostic::error("E0733", error.to_string())))?;
-    let failed = report.diagnostics.has_errors();
-    if failed || !matches!(report.outcome, Outcome::Done) {
-        return Err(report.diagnostics);
+    match rows::lower(module, registry, &pipeline, threads) {
+        Some(lowered) => *module = lowered,
+        None => {
+            let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
+                .map_err(|error| {
+                    Diagnostics::from(Diagnostic::error("E0733", error.to_string()))
+                })?;
+            let failed = report.diagnostics.has_errors();
+            if failed || !matches!(report.outcome, Outcome::Done) {
+                return Err(report.diagnostics);
+            }
+            found.extend(report.diagnostics);
+        }
     }
-    found.extend(report.diagnostics);
     times.passes = start.elapsed();
 
     let start = Instant::now();
@@ -185,6 +192,7 @@ pub fn lower(
     let sites = lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
     let checks = report_checks(module, MAIN, sites, checked)?;
+    rows::plan_memory(module)?;
     let layout = match is_whole(module) {
         true => whole_layout(module)?,
         false => lay_out(module, MAIN, checks)?,
@@ -338,9 +346,29 @@ impl Program {
     /// # Errors
     /// When their number or types do not fit, and what [`run`](Program::run) says.
     pub fn call(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Error> {
-        let ran = self.set_inputs(inputs).and_then(|()| self.run());
-        let results = ran.and_then(|()| self.outputs());
+        let results = match self.interface.takes_open_tensors() {
+            true => self.call_with_extents(inputs),
+            false => {
+                let ran = self.set_inputs(inputs).and_then(|()| self.run());
+                ran.and_then(|()| self.outputs())
+            }
+        };
         results.map_err(|error| Error::new(error, &self.sources))
+    }
+
+    /// The results on `inputs`, some of which have extents that the program does not know.
+    fn call_with_extents(&mut self, inputs: &[TensorData]) -> Result<Vec<TensorData>, Diagnostics> {
+        let values: Vec<Value> = inputs.iter().cloned().map(Value::Tensor).collect();
+        self.set_arguments(&values)?;
+        self.run()?;
+        let (mut tensors, mut pending) = (Vec::new(), vec![self.result()?]);
+        while let Some(value) = pending.pop() {
+            match value {
+                Value::Tensor(tensor) => tensors.push(tensor),
+                other => pending.extend(other.as_tuple().into_iter().flatten().rev().cloned()),
+            }
+        }
+        Ok(tensors)
     }
 
     /// Sets the values of the parameters that are no constants.

@@ -5,7 +5,7 @@ use ir_core::{BlockId, Body, EntityId, Item, OpId, Span, Symbol, TensorData, Typ
 use super::{KIND, Stop};
 use crate::{
     Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open as OpenTensor, Operate,
-    Read, Switch, Tail, Write, Yield,
+    Read, Rows, Switch, Tail, Write, Yield,
 };
 
 /// A place in the frame of a call. Values of blocks of which only one runs share slots.
@@ -60,6 +60,11 @@ pub(super) enum Instruction {
     },
     Kernel {
         function: Symbol,
+        inputs: Slots,
+        to: Slots,
+    },
+    Rows {
+        kernels: Vec<Symbol>,
         inputs: Slots,
         to: Slots,
     },
@@ -245,6 +250,9 @@ impl Writer<'_> {
         } else if let Some(Kernel { function, inputs }) = body.view(op) {
             let inputs = self.all(&inputs);
             Instruction::Kernel { function, inputs, to: self.define(body.results(op)) }
+        } else if let Some(Rows { kernels, inputs }) = body.view(op) {
+            let inputs = self.all(&inputs);
+            Instruction::Rows { kernels, inputs, to: self.define(body.results(op)) }
         } else if let Some(Operate { inputs, .. }) = body.view(op) {
             let inputs = self.all(&inputs);
             Instruction::Operate { inputs, to: self.define(body.results(op)) }

@@ -6,6 +6,7 @@ use ir_core::{DType, Scalar, TensorData, Type, TypeData};
 
 use super::{KIND, Stop};
 use crate::codes::OWNERS;
+use crate::{is_open, opened};
 
 /// A value of a program. Copies of one that is counted are the same object, and no further owners.
 #[derive(Clone, Debug, Default)]
@@ -177,6 +178,7 @@ impl Heap {
     /// Checks that `value` can be of type `ty`.
     pub(super) fn expect(&self, value: &Value, ty: Type) -> Result<(), Stop> {
         let fits = match ty.data() {
+            TypeData::Tensor(_) if is_open(ty) => opened(self.to_tensor(value)?.ty()) == ty,
             TypeData::Tensor(_) => self.to_tensor(value)?.ty() == ty,
             TypeData::Named { .. } => self.data(value).is_ok(),
             TypeData::Ref(_) => self.held(value).is_ok(),

@@ -19,8 +19,8 @@ use ir_core::{
 use super::words;
 use crate::data::Declaration;
 use crate::{
-    Call, Cell, Constant, Construct, DATA, Drop, Dup, Fail, If, Kernel, Read, Switch, Tail, Write,
-    Yield,
+    Call, Cell, Constant, Construct, DATA, Drop, Dup, Fail, If, Kernel, Read, Rows, Switch, Tail,
+    Write, Yield,
 };
 
 /// Writes an item of one of the kinds of this dialect.
@@ -240,6 +240,11 @@ impl<'a> Printer<'a> {
         } else if let Some(Kernel { function, inputs }) = self.exactly(op, 0) {
             self.results(op, true);
             self.call(words::KERNEL, function, &inputs);
+        } else if let Some(Rows { kernels, inputs }) = self.exactly(op, 0)
+            && !kernels.is_empty()
+        {
+            self.results(op, true);
+            self.rows(&kernels, &inputs);
         } else if let Some(Tail { function, arguments }) = self.gives(op, 0) {
             self.call(words::TAIL, function, &arguments);
         } else if let Some(Construct { tag, fields }) = self.gives(op, 1) {
@@ -339,6 +344,16 @@ impl<'a> Printer<'a> {
         push(&mut self.line, format_args!("{word} @"));
         lexer::name_into(function.as_str(), self.line.text());
         self.values(values);
+    }
+
+    /// `rows @f, @g(%x, %y)`.
+    fn rows(&mut self, kernels: &[Symbol], inputs: &[ValueId]) {
+        self.line.push(words::ROWS);
+        for (index, kernel) in kernels.iter().enumerate() {
+            self.line.push(if index > 0 { ", @" } else { " @" });
+            lexer::name_into(kernel.as_str(), self.line.text());
+        }
+        self.values(inputs);
     }
 
     /// `drop %x`.

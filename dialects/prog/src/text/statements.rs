@@ -16,7 +16,8 @@ use super::parser::Parser;
 use super::words;
 use crate::codes;
 use crate::{
-    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Read, Switch, Tail, Write, Yield,
+    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Read, Rows, Switch, Tail, Write,
+    Yield,
 };
 
 /// A brace that is open.
@@ -259,6 +260,10 @@ impl Parser<'_, '_, '_> {
                 let (function, inputs) = self.call()?;
                 self.add(&Kernel { function, inputs }, None, results, start)?
             }
+            words::ROWS => {
+                let (kernels, inputs) = self.rows()?;
+                self.add(&Rows { kernels, inputs }, None, results, start)?
+            }
             words::TAIL => {
                 let (function, arguments) = self.call()?;
                 self.add(&Tail { function, arguments }, Some(0), results, start)?
@@ -378,6 +383,20 @@ impl Parser<'_, '_, '_> {
         let token = self.cursor.expect(TokenKind::Global)?;
         let function = self.name(token);
         Ok((function, self.values()?))
+    }
+
+    /// `rows @f, @g(%x, %y)`.
+    fn rows(&mut self) -> Result<(Vec<Symbol>, Vec<ValueId>), Failed> {
+        self.cursor.bump();
+        let mut kernels = Vec::new();
+        loop {
+            let token = self.cursor.expect(TokenKind::Global)?;
+            kernels.push(self.name(token));
+            if !self.cursor.eat(TokenKind::Comma) {
+                break;
+            }
+        }
+        Ok((kernels, self.values()?))
     }
 
     /// `drop %x`: the value.

@@ -23,8 +23,9 @@ const DATA: &str = "
 
    Data is passed as columns, in the order of a walk over its nodes, each before what it consists of,
    fields in order. The first column says of each node by which constructor it was made; each field of a
-   constructor that is a tensor has a column with that field of all nodes made by it. Beside each column
-   stands how many elements it has.";
+   constructor that is a tensor has a column with that field of all nodes made by it. A tensor whose
+   extents are not known has a column of these and one of its elements. Beside each column stands how
+   many elements it has.";
 
 impl Program<'_> {
     /// The first lines of a file.

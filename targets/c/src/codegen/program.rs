@@ -153,7 +153,7 @@ pub(super) fn write(
     if given.iter().any(|layout| is_data(&layout)) {
         walks += runtime::ENCODE;
     }
-    if !taken.is_empty() {
+    if taken.iter().any(|layout| is_data(&layout)) {
         walks += &cx.kinds.sizes(&cx.prefix);
         walks += runtime::DECODE;
     }
@@ -172,9 +172,11 @@ fn refuse_unwritten(cx: &Context<'_>) -> Result<(), Diagnostics> {
     for (name, body) in prog::sites::functions(cx.module) {
         let base = cx.module.get(name).and_then(|item| item.signature.span);
         for op in body.walk() {
-            let Some(kernel) = body.view::<prog::Kernel>(op) else { continue };
-            if (cx.kernels)(kernel.function).is_none() {
-                let message = format!("`@{name}` calls `@{}`, which has no body", kernel.function);
+            let mut kernels: Vec<Symbol> =
+                body.view::<prog::Kernel>(op).map(|kernel| kernel.function).into_iter().collect();
+            kernels.extend(body.view::<prog::Rows>(op).into_iter().flat_map(|rows| rows.kernels));
+            for kernel in kernels.into_iter().filter(|kernel| (cx.kernels)(*kernel).is_none()) {
+                let message = format!("`@{name}` calls `@{kernel}`, which has no body");
                 let error = Diagnostic::error("E0902", message).at(body.loc(op).span(base));
                 errors.push(error.help("give the kernel a body"));
             }
@@ -218,6 +220,15 @@ fn run(cx: &Context<'_>, interface: &Interface) -> String {
         declared += &format!("    {c} a{index};\n");
         arguments.push(format!("a{index}"));
         reads += &match *place {
+            Place::Data(data) if prog::is_open(*ty) => {
+                let first = taken.columns_of(data).start;
+                let (axes, size) =
+                    ty.as_tensor().map_or((0, 0), |tensor| (tensor.rank(), tensor.dtype.bytes()));
+                format!(
+                    "    if ({p}take(p, columns + {first}, {axes}, {size}, &a{index})) {{\n        \
+                     return p->status;\n    }}\n"
+                )
+            }
             Place::Data(data) => {
                 let first = taken.columns_of(data).start;
                 let description = cx.kinds.described(p, *ty);
@@ -242,10 +253,8 @@ fn run(cx: &Context<'_>, interface: &Interface) -> String {
         match *place {
             Place::Data(data) if prog::is_open(*ty) => {
                 let first = first_given + given.columns_of(data).start;
-                encodes += &format!(
-                    "    if ({p}give(p, columns + {first}, r{index})) {{\n        return p->status;\n    \
-                     }}\n"
-                );
+                let axes = ty.as_tensor().map_or(0, |tensor| tensor.rank());
+                stores += &format!("    {p}give(columns + {first}, {axes}, r{index});\n");
             }
             Place::Data(data) => {
                 let first = first_given + given.columns_of(data).start;

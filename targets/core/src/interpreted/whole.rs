@@ -156,14 +156,15 @@ impl Source for Walker<'_, '_> {
     type Error = Error;
 
     fn open(&self, node: &Value, sort: usize) -> Result<(usize, Vec<Value>), Error> {
-        if self.layout.sorts[sort].ty.as_tensor().is_some() {
-            return Ok((0, vec![node.clone()]));
-        }
         if self.layout.sorts[sort].is_cell {
             return Ok((0, self.program.held(node)?.to_vec()));
         }
         let (tag, fields) = self.program.to_data(node)?;
         Ok((tag as usize, fields.to_vec()))
+    }
+
+    fn whole(&self, tensor: &Value, _: Type) -> Result<TensorData, Error> {
+        self.program.to_tensor(tensor)
     }
 
     fn tensor(&self, tensor: &Value, ty: Type, bytes: &mut Vec<u8>) -> Result<(), Error> {
@@ -190,6 +191,10 @@ struct Maker<'w, 'm> {
 
 impl Sink for Maker<'_, '_> {
     type Value = Value;
+
+    fn whole(&mut self, tensor: TensorData) -> Value {
+        self.program.tensor(tensor)
+    }
 
     fn tensor(&mut self, ty: Type, bytes: &[u8]) -> Option<Value> {
         Some(self.program.tensor(tensor_of(ty, bytes)?))

@@ -288,23 +288,109 @@ static inline int P_open(P_state *p, P_tensor from, size_t bytes, const int64_t 
 ",
     ),
     (
-        "P_give",
+        "P_take",
         "
-/* Makes columns of a tensor with its extents: no constructor, and where it is. */
-static int P_give(P_state *p, P_column *columns, P_tensor tensor)
+/* The tensor whose extents and elements columns hold, with memory of its own. */
+static int P_take(P_state *p, const P_column *columns, uint64_t axes, size_t size, P_tensor *to)
 {
-    const uint64_t place = (uint64_t)(tensor.data - p->block);
-    const size_t skipped = (size_t)(0 - (uintptr_t)p->heap) & 63;
-    if ((size_t)(p->frames - p->heap) < skipped + 64) {
+    int64_t extents[6];
+    uint64_t count = 1;
+    int is_empty = 0;
+    if (columns[0].count != axes) {
+        return P_fail(p, 3, -1);
+    }
+    memcpy(extents, columns[0].at, axes * sizeof *extents);
+    for (uint64_t i = 0; i < axes; i++) {
+        if (extents[i] < 0) {
+            return P_fail(p, 3, -1);
+        }
+        is_empty |= extents[i] == 0;
+    }
+    for (uint64_t i = 0; i < axes && !is_empty; i++) {
+        if ((uint64_t)extents[i] > columns[1].count / count) {
+            return P_fail(p, 3, -1);
+        }
+        count *= (uint64_t)extents[i];
+    }
+    count = is_empty ? 0 : count;
+    if (count != columns[1].count) {
+        return P_fail(p, 3, -1);
+    }
+    if (count > SIZE_MAX / 2 / size) {
         return P_fail(p, 1, -1);
     }
-    p->heap += skipped;
-    memcpy(p->heap, &place, sizeof place);
-    columns[0].at = p->heap;
-    columns[0].count = 0;
-    columns[1].at = p->heap;
+    if (P_new_open(p, (size_t)count * size, -1, to)) {
+        return 1;
+    }
+    memcpy(to->data - 48, extents, axes * sizeof *extents);
+    if (count) {
+        memcpy(to->data, columns[1].at, (size_t)count * size);
+    }
+    return 0;
+}
+",
+    ),
+    (
+        "P_give",
+        "
+/* Makes columns of a tensor: its extents, and its elements. */
+static void P_give(P_column *columns, uint64_t axes, P_tensor tensor)
+{
+    columns[0].at = tensor.data - 48;
+    columns[0].count = axes;
+    columns[1].at = tensor.data;
     columns[1].count = 1;
-    p->heap += 64;
+    for (uint64_t i = 0; i < axes; i++) {
+        int64_t extent;
+        memcpy(&extent, tensor.data - 48 + i * sizeof extent, sizeof extent);
+        columns[1].count *= (uint64_t)extent;
+    }
+}
+",
+    ),
+    (
+        "P_has_rows",
+        "
+/* Whether `tensor` has so many rows, with these other extents. */
+static int P_has_rows(P_tensor tensor, int64_t rows, const int64_t *others, size_t count)
+{
+    return !memcmp(tensor.data - 48, &rows, sizeof rows)
+        && !memcmp(tensor.data - 40, others, count * sizeof *others);
+}
+",
+    ),
+    (
+        "P_new_rows",
+        "
+/* A new tensor of so many rows of so many bytes, with these other extents. */
+static int P_new_rows(P_state *p, int64_t rows, size_t bytes, const int64_t *others, size_t count,
+                      int64_t site, P_tensor *to)
+{
+    if (bytes && (uint64_t)rows > SIZE_MAX / 2 / bytes) {
+        return P_fail(p, 1, site);
+    }
+    if (P_new_open(p, (size_t)rows * bytes, site, to)) {
+        return 1;
+    }
+    memcpy(to->data - 48, &rows, sizeof rows);
+    memcpy(to->data - 40, others, count * sizeof *others);
+    return 0;
+}
+",
+    ),
+    (
+        "P_fill_rows",
+        "
+/* A tensor of `rows` rows of so many bytes: the `taken` ones at `from`, the last of them again and again. */
+static int P_fill_rows(P_state *p, const unsigned char *from, size_t bytes, size_t taken, size_t rows,
+                       int64_t site, P_tensor *to)
+{
+    if (P_new_open(p, rows * bytes, site, to)) {
+        return 1;
+    }
+    for (size_t row = 0; row < rows; row++) {
+        memcpy(to->data + row * bytes, from + (row < taken ? row : taken - 1) * bytes, bytes);
+    }
     return 0;
 }
 ",

@@ -3,12 +3,13 @@
 mod calls;
 mod frames;
 mod holes;
+mod rows;
 mod scalars;
 
 use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueDef, ValueId};
 use prog::{
-    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open, Operate, Read, Switch,
-    Tail, Write, Yield,
+    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open, Operate, Read, Rows,
+    Switch, Tail, Write, Yield,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -180,6 +181,7 @@ impl<'w> Writer<'w, '_> {
             ValueDef::Result(op, _) => {
                 let call = body.view::<Call>(op);
                 body.is::<Kernel>(op)
+                    || body.is::<Rows>(op)
                     || call.is_some_and(|call| !self.members.contains(&call.function))
             }
             _ => false,
@@ -264,6 +266,8 @@ impl<'w> Writer<'w, '_> {
             }
         } else if let Some(Kernel { function, inputs }) = body.view(op) {
             self.kernel(number, op, function, &inputs);
+        } else if let Some(rows) = body.view::<Rows>(op) {
+            self.rows(number, op, &rows);
         } else if let Some(Operate { inputs, .. }) = body.view(op) {
             self.operate(number, op, &inputs);
         } else if let Some(Open { tensor }) = body.view(op) {
