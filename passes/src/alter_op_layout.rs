@@ -140,10 +140,12 @@ impl AlterOpLayout {
         let dense: Dense = f.view(op)?;
         f.registry.constant(f.body, dense.weight)?;
         let units = f.body.ty(dense.weight).as_tensor()?.shape.first()?.known()?;
-        // What fills no block is made up with zeros, which cost less than single numbers do.
+        // What fills no block is made up with zeros, which cost less than single numbers do, and than
+        // many blocks that are too small for a vector.
         let blocks = [self.width / 4, self.width / 2, self.width];
         let fitting = blocks.into_iter().find(|block| *block >= units).unwrap_or(self.width);
-        let block = self.block(units).unwrap_or(fitting.max(2));
+        let whole = self.block(units).filter(|block| *block >= fitting.min(self.width / 2));
+        let block = whole.unwrap_or(fitting.max(2));
         let padded = units.checked_add(block - 1)? / block * block;
         // With few rows, reading the weight takes all the time: it is then read in one stream, for
         // as many vectors as are computed at once. Many rows share what they read.
