@@ -1,10 +1,12 @@
 //! What stays the same in all calls of a recursive function.
 
 mod carried;
+mod fields;
 
 use std::sync::Arc;
 
 use indexmap::IndexSet;
+use ir_core::graph::strongly_connected;
 use ir_core::{
     AttrDict, BlockId, Body, Effects, InsertPoint, Item, Module, ModulePass, OpId, OpParts, Pass,
     PassContext, PassResult, Registry, Symbol, Type, ValueId, ValueMap,
@@ -16,7 +18,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 /// Takes what stays the same in all calls of a recursive function out of it.
 ///
 /// A parameter that every call of the function inside itself hands on, and that is the same constant in
-/// all others, becomes this constant. What operators make of such parameters alone, such as the layout of
+/// all others, becomes this constant; data whose type has one constructor, and that is made before all
+/// others, is handed on as its fields. What operators make of such parameters alone, such as the layout of
 /// a weight, is computed before the first call, and handed on. A parameter that is only handed on then
 /// goes. A tensor that a call brings to another layout, and each call inside brings back from it, is
 /// passed in that layout.
@@ -78,13 +81,21 @@ impl ModulePass for Invariants {
             .filter_map(|name| Some((module.items.get_index_of(&name)?, name)))
             .collect();
         names.sort_by_key(|(index, _)| *index);
-        for (_, name) in names {
-            let is_entry = self.entry.iter().any(|entry| entry == name.as_str());
-            let Some(sites) = calls.remove(&name).flatten().filter(|_| !is_entry) else { continue };
-            let Some(function) = Function::new(module, name, sites) else { continue };
+        let is_entry = |name: Symbol| self.entry.iter().any(|entry| entry == name.as_str());
+        let functions: Vec<Function> = names
+            .into_iter()
+            .filter(|(_, name)| !is_entry(*name))
+            .filter_map(|(_, name)| Function::new(module, name, calls.remove(&name).flatten()?))
+            .collect();
+        // What a caller finds out, its callees profit from.
+        for function in callers_first(&functions) {
+            cx.count("opened", function.open_data(module));
             let constants = function.constants(module);
             cx.count("constants", constants.len() as u64);
             function.place_constants(module, &constants);
+            function.drop_unused(module);
+        }
+        for function in functions {
             let moved = function.moved(module, cx.registry);
             cx.count("moved", moved.results.len() as u64);
             function.move_out(module, &moved);
@@ -93,6 +104,19 @@ impl ModulePass for Invariants {
         }
         Ok(())
     }
+}
+
+/// `functions`, each behind those that call it, as far as they do not call each other in circles.
+fn callers_first(functions: &[Function]) -> Vec<&Function> {
+    let number: FxHashMap<Symbol, usize> =
+        functions.iter().enumerate().map(|(number, function)| (function.name, number)).collect();
+    let mut callees: Vec<Vec<usize>> = vec![vec![]; functions.len()];
+    for (number_of_callee, function) in functions.iter().enumerate() {
+        let callers = function.outside.iter().filter_map(|(caller, _)| number.get(caller));
+        callers.for_each(|caller| callees[*caller].push(number_of_callee));
+    }
+    let components = strongly_connected(&callees);
+    components.into_iter().rev().flatten().map(|number| &functions[number]).collect()
 }
 
 /// The calls of each function of the module, each by the function that it stands in; `None` where the
