@@ -1,4 +1,6 @@
-"""What the benchmark of whole programs compares with: a TreeLSTM in numpy. Prints the seconds of a tree."""
+"""What the benchmark of whole programs compares with: a TreeLSTM in numpy, on trees of the shapes that it is
+told, such as ((..).). Prints the seconds of all of them."""
+import sys
 import time
 
 import numpy as np
@@ -13,10 +15,15 @@ def random(*shape):
 leaf_weight, leaf_bias, weight, bias = random(300, 300), random(300), random(750, 300), random(750)
 
 
-def tree(leaves):
-    if leaves == 1:
-        return random(1, 300) * 12
-    return tree(leaves // 2), tree(leaves - leaves // 2)
+def tree(shape):
+    pending = []
+    for part in shape:
+        if part == ".":
+            pending.append(random(1, 300) * 12)
+        elif part == ")":
+            right, left = pending.pop(), pending.pop()
+            pending.append((left, right))
+    return pending.pop()
 
 
 def sigmoid(x):
@@ -33,10 +40,11 @@ def state(node):
     return sigmoid(o) * np.tanh(c), c
 
 
-words = tree(19)
+trees = [tree(shape) for shape in sys.argv[1:]]
 best = float("inf")
-for _ in range(20):
+for _ in range(5):
     start = time.perf_counter()
-    state(words)
+    for one in trees:
+        state(one)
     best = min(best, time.perf_counter() - start)
 print(best)
