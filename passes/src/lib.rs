@@ -25,6 +25,7 @@
 use ir_core::Registry;
 
 pub mod alter_op_layout;
+pub mod batch_recursion;
 pub mod bind_extents;
 pub mod by_rules;
 pub mod canonicalize;
@@ -76,6 +77,7 @@ pub fn register(registry: &mut Registry) {
     compute::register(registry);
     registry.pass::<alter_op_layout::AlterOpLayout>();
     registry.pass::<fold_scale_axis::BackwardFoldScaleAxis>();
+    registry.pass::<batch_recursion::BatchRecursion>();
     registry.pass::<bind_extents::BindExtents>();
     registry.pass::<canonicalize::Canonicalize>();
     registry.pass::<math::CanonicalizeCast>();

@@ -6,6 +6,7 @@ use ir_core::pipeline::{Pipeline, Step};
 use ir_core::{CostTable, Registry};
 
 use crate::alter_op_layout::AlterOpLayout;
+use crate::batch_recursion::BatchRecursion;
 use crate::canonicalize::Canonicalize;
 use crate::cse::Cse;
 use crate::dce::Dce;
@@ -167,6 +168,8 @@ pub fn lower(options: &Compile) -> Pipeline {
         Step::of::<Defunctionalize>(),
         Step::of::<Inline>().flag("all"),
         Step::of::<RefsToValues>(),
+        Step::of::<Invariants>(),
+        Step::of::<BatchRecursion>(),
         Step::of::<Invariants>(),
     ];
     inlined()

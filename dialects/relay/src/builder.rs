@@ -107,6 +107,20 @@ impl Builder {
         self.body.result(op, 0)
     }
 
+    /// Appends a `match?` with one clause, for data that is known to fit it.
+    pub fn takes_apart(
+        &mut self,
+        data: ValueId,
+        ty: Type,
+        (pattern, variables): (Pattern, &[Type]),
+        mut fill: impl FnMut(&mut Builder, &[ValueId]) -> ValueId,
+    ) -> ValueId {
+        let op = Match { data, patterns: vec![pattern], complete: false };
+        let op = self.with_regions(&op, ty, 1);
+        self.region(op, 0, variables, &mut fill);
+        self.body.result(op, 0)
+    }
+
     /// Appends a function value. The body gets the parameters and, where it is recursive, the
     /// function itself as last value.
     pub fn function(

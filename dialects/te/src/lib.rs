@@ -36,6 +36,7 @@
 //! assert_eq!(computed, looped);
 //! ```
 
+pub mod batch;
 pub mod checks;
 pub mod compute;
 pub mod generate;

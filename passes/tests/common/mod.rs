@@ -5,6 +5,7 @@
 pub(crate) mod alpha;
 pub(crate) mod cells;
 pub(crate) mod higher_order;
+pub(crate) mod trees;
 
 use std::path::PathBuf;
 
