@@ -6,7 +6,7 @@ use relay::define::{Define, DefineCx, Defined};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use relay::types::Extents;
 
-use super::{FusionPattern, relation};
+use super::{FusionPattern, gradient, relation};
 
 fn none() -> Attr {
     Attr::new(AttrData::None)
@@ -27,7 +27,12 @@ macro_rules! identity {
             name = $text,
             traits(IDENTITY),
             infer = |op: $name<Type>, _cx: &mut InferCx<'_>| known(op.data),
-            hooks(FusionPattern::Opaque, Evaluate(same), Define(|cx| cx.tensors(0)))
+            hooks(
+                FusionPattern::Opaque,
+                Evaluate(same),
+                gradient::IDENTITY,
+                Define(|cx| cx.tensors(0))
+            )
         )]
         pub struct $name<V = ValueId> {
             /// The value.
@@ -167,7 +172,7 @@ pub struct Debug<V = ValueId> {
     name = "relay.check_shape",
     infer = infer_check_shape,
     fold = fold_check_shape,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_check_shape), Define(define_check_shape))
+    hooks(gradient::IDENTITY, FusionPattern::Opaque, Evaluate(evaluate_check_shape), Define(define_check_shape))
 )]
 pub struct CheckShape<V = ValueId> {
     /// A tensor of the rank of `shape`.

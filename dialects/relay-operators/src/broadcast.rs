@@ -9,6 +9,7 @@ use te::scalar::{ScalarOp, floor_mod};
 
 use super::FusionPattern::Broadcast;
 use super::LayoutRule::Pointwise;
+use super::gradient::{Gradient, Term};
 use super::{Transcendental, elements, relation};
 
 /// What an operator does to two integers.
@@ -19,7 +20,7 @@ type OnIntegers = fn(i128, i128) -> Result<i128, EvalError>;
 /// rounded).
 macro_rules! arithmetic {
     ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt $relation:ident traits($($fact:ident),*)
-        $define:path, $op:ident; $int:expr, $float:expr;)*) => { $(
+        $define:path, $op:ident; $int:expr, $float:expr; $left:expr, $right:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Shapes broadcast.
@@ -33,6 +34,7 @@ macro_rules! arithmetic {
             hooks(
                 Broadcast,
                 Pointwise, Evaluate(|cx| calculate(cx, $int, $float)),
+                Gradient(|at| at.broadcast($left, $right)),
                 Define(|cx| $define(cx, ScalarOp::$op))
             )
         )]
@@ -84,39 +86,48 @@ arithmetic! {
     Add "relay.add" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         define::arithmetic, Add;
         |a, b| Ok(a + b), |a, b| a + b;
+        |g, _| g, |g, _| g;
     /// `lhs - rhs`; integers wrap.
     Subtract "relay.subtract" broadcast traits()
         define::arithmetic, Sub;
         |a, b| Ok(a - b), |a, b| a - b;
+        |g, _| g, |g, _| -g;
     /// `lhs · rhs`; integers wrap.
     Multiply "relay.multiply" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         define::arithmetic, Mul;
         |a, b| Ok(a.wrapping_mul(b)), |a, b| a * b;
+        |g, [_, b, _]| g * b, |g, [a, _, _]| g * a;
     /// `lhs / rhs`; integers truncate toward zero, and division by integer 0 is an error.
     Divide "relay.divide" broadcast traits()
         define::arithmetic, Div;
         truncated, |a, b| a / b;
+        |g, [_, b, _]| g / b, |g, [_, b, y]| -(g * y / b);
     /// `⌊lhs / rhs⌋`; division by integer 0 is an error.
     FloorDivide "relay.floor_divide" broadcast traits()
         define::arithmetic, FloorDiv;
         floored, |a, b| (a / b).floor();
+        unchanged, unchanged;
     /// `lhs / rhs` rounded toward zero; division by integer 0 is an error.
     TruncDivide "relay.trunc_divide" broadcast traits()
         truncated_quotient, Div;
         truncated, |a, b| (a / b).trunc();
+        unchanged, unchanged;
     /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
     Mod "relay.mod" broadcast traits()
         define::arithmetic, Mod;
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
+        |g, _| g, |g, [a, b, _]| -(g * a.trunc_divide(b));
     /// The remainder of truncating division, with the sign of `lhs`; by integer 0 it is an error.
     TruncMod "relay.trunc_mod" broadcast traits()
         define::arithmetic, Mod;
         |a, b| Ok(a - truncated(a, b)?.wrapping_mul(b)), |a, b| a % b;
+        |g, _| g, |g, [a, b, _]| -(g * a.trunc_divide(b));
     /// The remainder of flooring division, with the sign of `rhs`; by integer 0 it is an error. That of
     /// floats is exact, but for the rounding of the result.
     FloorMod "relay.floor_mod" broadcast traits()
         define::arithmetic, FloorMod;
         |a, b| Ok(a - floored(a, b)?.wrapping_mul(b)), floor_mod;
+        |g, _| g, |g, [a, b, _]| -(g * a.floor_divide(b));
 }
 
 arithmetic! {
@@ -125,51 +136,75 @@ arithmetic! {
     Power "relay.power" broadcast traits()
         define::arithmetic, Pow;
         power, f64::powf;
+        |g, [a, b, _]| g * (b * a.power(b - 1.0)),
+        |g, [a, _, y]| g * (y * a.log()).masked(a.greater(0.0));
     /// The greater of `lhs` and `rhs`; NaN where either is.
     Maximum "relay.maximum" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         define::arithmetic, Max;
         |a, b| Ok(a.max(b)), |a, b| if a > b || a.is_nan() { a } else { b };
+        |g, [a, b, _]| shared(g, a.greater(b), a.less(b)),
+        |g, [a, b, _]| shared(g, b.greater(a), b.less(a));
     /// The lesser of `lhs` and `rhs`; NaN where either is.
     Minimum "relay.minimum" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         define::arithmetic, Min;
         |a, b| Ok(a.min(b)), |a, b| if a < b || a.is_nan() { a } else { b };
+        |g, [a, b, _]| shared(g, a.less(b), a.greater(b)),
+        |g, [a, b, _]| shared(g, b.less(a), b.greater(a));
     /// 1 where both are not 0, else 0.
     LogicalAnd "relay.logical_and" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         define::logic, And;
         |a, b| Ok((a != 0 && b != 0).into()),
         |a, b| f64::from(u8::from(a != 0.0 && b != 0.0));
+        unchanged, unchanged;
     /// 1 where at least one is not 0, else 0.
     LogicalOr "relay.logical_or" broadcast traits(COMMUTATIVE, ASSOCIATIVE)
         define::logic, Or;
         |a, b| Ok((a != 0 || b != 0).into()),
         |a, b| f64::from(u8::from(a != 0.0 || b != 0.0));
+        unchanged, unchanged;
     /// 1 where exactly one is not 0, else 0.
     LogicalXor "relay.logical_xor" broadcast traits(COMMUTATIVE)
         define::logic, Xor;
         |a, b| Ok(((a != 0) != (b != 0)).into()),
         |a, b| f64::from(u8::from((a != 0.0) != (b != 0.0)));
+        unchanged, unchanged;
     /// Bitwise and of integers.
     BitwiseAnd "relay.bitwise_and" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
         define::arithmetic, And;
         |a, b| Ok(a & b), no_floats;
+        unchanged, unchanged;
     /// Bitwise or of integers.
     BitwiseOr "relay.bitwise_or" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
         define::arithmetic, Or;
         |a, b| Ok(a | b), no_floats;
+        unchanged, unchanged;
     /// Bitwise exclusive or of integers.
     BitwiseXor "relay.bitwise_xor" broadcast_integers traits(COMMUTATIVE, ASSOCIATIVE)
         define::arithmetic, Xor;
         |a, b| Ok(a ^ b), no_floats;
+        unchanged, unchanged;
     /// `lhs · 2^rhs` of integers, wrapped: 0 for `rhs` of at least the width of the element type.
     /// A negative amount is an error.
     LeftShift "relay.left_shift" broadcast_integers traits()
         define::arithmetic, ShiftLeft;
         |a, b| Ok(match amount(b)? { n @ 0..64 => a.wrapping_shl(n), _ => 0 }), no_floats;
+        unchanged, unchanged;
     /// `⌊lhs / 2^rhs⌋` of integers: 0 or, for negative `lhs`, -1 for `rhs` of at least the width of
     /// the element type. A negative amount is an error.
     RightShift "relay.right_shift" broadcast_integers traits()
         define::arithmetic, ShiftRight;
         |a, b| Ok(a >> amount(b)?.min(127)), no_floats;
+        unchanged, unchanged;
+}
+
+/// The change of an operand that the result does not depend on, or in steps only.
+fn unchanged<'p>(g: Term<'p>, _terms: [Term<'p>; 3]) -> Term<'p> {
+    g * 0.0
+}
+
+/// The change of the operand that is the result where `taken`, not where `left`, and both are at a tie.
+fn shared<'p>(g: Term<'p>, taken: Term<'p>, left: Term<'p>) -> Term<'p> {
+    taken.choose(g, left.choose(g.number(0.0), g * 0.5))
 }
 
 /// Stands where the relation admits no floats.

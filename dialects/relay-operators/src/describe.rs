@@ -10,7 +10,7 @@ use relay::define::Define;
 use relay::interpreter::Evaluate;
 use relay::language::short_name;
 
-use crate::FusionPattern;
+use crate::{FusionPattern, Gradient};
 
 /// What is known of an operator, as Markdown.
 pub fn operator(info: &OpInfo) -> String {
@@ -20,6 +20,9 @@ pub fn operator(info: &OpInfo) -> String {
     facts.push(format!("fusion pattern {}", pattern_name(pattern)));
     facts.push(if info.hook::<Evaluate>().is_some() { "evaluator" } else { "no evaluator" }.into());
     facts.push(if info.hook::<Define>().is_some() { "definition" } else { "no definition" }.into());
+    if info.hook::<Gradient>().is_some() {
+        facts.push("gradient".into());
+    }
     if def.fold.is_some() {
         facts.push("fold".into());
     }

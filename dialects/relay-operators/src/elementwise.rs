@@ -8,13 +8,14 @@ use te::scalar::ScalarOp;
 
 use super::FusionPattern::Elementwise;
 use super::LayoutRule::Pointwise;
+use super::gradient::{Gradient, Pullback, Term};
 use super::{Fill, Transcendental, elements, relation};
 
 /// Declares operators from a tensor to one of the same type, computed on reals, with a definition
 /// from a scalar operation.
 macro_rules! real_functions {
     ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt $define:ident($op:ident)
-        |$x:ident| $value:expr;)*) => { $(
+        |$x:ident| $value:expr, |$g:ident, $a:ident, $y:ident| $change:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Integers are computed as reals and truncated; the result has the operand's type.
@@ -28,6 +29,7 @@ macro_rules! real_functions {
                 Elementwise,
                 Transcendental,
                 Pointwise, Evaluate(|cx| elements::map_real(cx, |$x| $value)),
+                Gradient(|at| at.elementwise(|$g, $a, $y| $change)),
                 Define(|cx| define::$define(cx, ScalarOp::$op))
             )
         )]
@@ -41,58 +43,82 @@ macro_rules! real_functions {
 real_functions! {
     "Relay operator level 1."
     /// `ln(data)`; NaN below 0.
-    Log "relay.log" real(Log) |x| x.ln();
+    Log "relay.log" real(Log) |x| x.ln(),
+        |g, x, _y| g / x;
     /// `log₂(data)`; NaN below 0.
-    Log2 "relay.log2" real(Log2) |x| x.log2();
+    Log2 "relay.log2" real(Log2) |x| x.log2(),
+        |g, x, _y| g / (x * std::f64::consts::LN_2);
     /// `log₁₀(data)`; NaN below 0.
-    Log10 "relay.log10" real(Log10) |x| x.log10();
+    Log10 "relay.log10" real(Log10) |x| x.log10(),
+        |g, x, _y| g / (x * std::f64::consts::LN_10);
     /// `e^data`.
-    Exp "relay.exp" real(Exp) |x| x.exp();
+    Exp "relay.exp" real(Exp) |x| x.exp(),
+        |g, _x, y| g * y;
     /// `e^data`, which a backend may approximate; the value here is exact.
-    FastExp "relay.fast_exp" real(Exp) |x| x.exp();
+    FastExp "relay.fast_exp" real(Exp) |x| x.exp(),
+        |g, _x, y| g * y;
     /// `√data`; NaN below 0.
-    Sqrt "relay.sqrt" real(Sqrt) |x| x.sqrt();
+    Sqrt "relay.sqrt" real(Sqrt) |x| x.sqrt(),
+        |g, _x, y| g * 0.5 / y;
     /// `1 / √data`; NaN below 0.
-    Rsqrt "relay.rsqrt" reciprocal(Sqrt) |x| 1.0 / x.sqrt();
+    Rsqrt "relay.rsqrt" reciprocal(Sqrt) |x| 1.0 / x.sqrt(),
+        |g, x, y| g * y / (x * -2.0);
     /// `1 / (1 + e^-data)`.
-    Sigmoid "relay.sigmoid" real(Sigmoid) |x| 1.0 / (1.0 + (-x).exp());
+    Sigmoid "relay.sigmoid" real(Sigmoid) |x| 1.0 / (1.0 + (-x).exp()),
+        |g, _x, y| g * (y * (1.0 - y));
     /// `tanh(data)`.
-    Tanh "relay.tanh" real(Tanh) |x| x.tanh();
+    Tanh "relay.tanh" real(Tanh) |x| x.tanh(),
+        |g, _x, y| g * (1.0 - y * y);
     /// `tanh(data)`, which a backend may approximate; the value here is exact.
-    FastTanh "relay.fast_tanh" real(Tanh) |x| x.tanh();
+    FastTanh "relay.fast_tanh" real(Tanh) |x| x.tanh(),
+        |g, _x, y| g * (1.0 - y * y);
     /// `erf(data) = 2/√π ∫₀^data e^(-t²) dt`.
-    Erf "relay.erf" real(Erf) |x| libm::erf(x);
+    Erf "relay.erf" real(Erf) |x| libm::erf(x),
+        |g, x, _y| g * (std::f64::consts::FRAC_2_SQRT_PI * (-(x * x)).exp());
     /// `erf(data)`, which a backend may approximate; the value here is exact.
-    FastErf "relay.fast_erf" real(Erf) |x| libm::erf(x);
+    FastErf "relay.fast_erf" real(Erf) |x| libm::erf(x),
+        |g, x, _y| g * (std::f64::consts::FRAC_2_SQRT_PI * (-(x * x)).exp());
     /// `sin(data)`, in radians.
-    Sin "relay.sin" real(Sin) |x| x.sin();
+    Sin "relay.sin" real(Sin) |x| x.sin(),
+        |g, x, _y| g * x.cos();
     /// `cos(data)`, in radians.
-    Cos "relay.cos" real(Cos) |x| x.cos();
+    Cos "relay.cos" real(Cos) |x| x.cos(),
+        |g, x, _y| -(g * x.sin());
     /// `tan(data)`, in radians.
-    Tan "relay.tan" real(Tan) |x| x.tan();
+    Tan "relay.tan" real(Tan) |x| x.tan(),
+        |g, _x, y| g * (1.0 + y * y);
     /// `sinh(data)`.
-    Sinh "relay.sinh" real(Sinh) |x| x.sinh();
+    Sinh "relay.sinh" real(Sinh) |x| x.sinh(),
+        |g, x, _y| g * x.cosh();
     /// `cosh(data)`.
-    Cosh "relay.cosh" real(Cosh) |x| x.cosh();
+    Cosh "relay.cosh" real(Cosh) |x| x.cosh(),
+        |g, x, _y| g * x.sinh();
     /// `arcsin(data)`; NaN outside of [-1, 1].
-    Asin "relay.asin" real(Asin) |x| x.asin();
+    Asin "relay.asin" real(Asin) |x| x.asin(),
+        |g, x, _y| g / (1.0 - x * x).sqrt();
     /// `arccos(data)`; NaN outside of [-1, 1].
-    Acos "relay.acos" real(Acos) |x| x.acos();
+    Acos "relay.acos" real(Acos) |x| x.acos(),
+        |g, x, _y| -(g / (1.0 - x * x).sqrt());
     /// `arctan(data)`.
-    Atan "relay.atan" real(Atan) |x| x.atan();
+    Atan "relay.atan" real(Atan) |x| x.atan(),
+        |g, x, _y| g / (1.0 + x * x);
     /// `arsinh(data)`.
-    Asinh "relay.asinh" real(Asinh) |x| libm::asinh(x);
+    Asinh "relay.asinh" real(Asinh) |x| libm::asinh(x),
+        |g, x, _y| g / (x * x + 1.0).sqrt();
     /// `arcosh(data)`; NaN below 1.
-    Acosh "relay.acosh" real(Acosh) |x| te::scalar::arcosh(x);
+    Acosh "relay.acosh" real(Acosh) |x| te::scalar::arcosh(x),
+        |g, x, _y| g / (x * x - 1.0).sqrt();
     /// `artanh(data)`; NaN outside of [-1, 1].
-    Atanh "relay.atanh" real(Atanh) |x| x.atanh();
+    Atanh "relay.atanh" real(Atanh) |x| x.atanh(),
+        |g, x, _y| g / (1.0 - x * x);
 }
 
 /// Declares operators from a tensor to one of the same type, with one function for integers (in
 /// `i128`, then wrapped), one for floats, and a definition.
 macro_rules! number_functions {
     ($level:tt $($(#[doc = $doc:tt])* $name:ident $text:tt $define:path $(, $arg:expr)*;
-        |$i:ident| $int:expr, |$x:ident| $float:expr;)*) => { $(
+        |$i:ident| $int:expr, |$x:ident| $float:expr,
+        |$g:ident, $a:ident, $y:ident| $change:expr;)*) => { $(
         $(#[doc = $doc])*
         ///
         #[doc = $level]
@@ -103,6 +129,7 @@ macro_rules! number_functions {
             hooks(
                 Elementwise,
                 Pointwise, Evaluate(|cx| map_number(cx, |$i| $int, |$x| $float)),
+                Gradient(|at| at.elementwise(|$g, $a, $y| $change)),
                 Define(|cx| $define(cx $(, $arg)*))
             )
         )]
@@ -140,35 +167,35 @@ number_functions! {
     "Relay operator level 3."
     /// `-data`; integers wrap.
     Negative "relay.negative" define::arithmetic, ScalarOp::Neg;
-        |i| -i, |x| -x;
+        |i| -i, |x| -x, |g, _x, _y| -g;
     /// `|data|`; the least signed integer stays itself.
     Abs "relay.abs" define::arithmetic, ScalarOp::Abs;
-        |i| i.abs(), |x| x.abs();
+        |i| i.abs(), |x| x.abs(), |g, x, _y| g * x.sign();
     /// -1, 0 or 1 by the sign of `data`; 0 for NaN.
     Sign "relay.sign" define_sign;
-        |i| i.signum(), |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0));
+        |i| i.signum(), |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0)), |g, _x, _y| g * 0.0;
     /// The greatest integer not above `data`.
     Floor "relay.floor" define::rounding, ScalarOp::Floor;
-        |i| i, |x| x.floor();
+        |i| i, |x| x.floor(), |g, _x, _y| g * 0.0;
     /// The least integer not below `data`.
     Ceil "relay.ceil" define::rounding, ScalarOp::Ceil;
-        |i| i, |x| x.ceil();
+        |i| i, |x| x.ceil(), |g, _x, _y| g * 0.0;
     /// `data` rounded toward zero.
     Trunc "relay.trunc" define::rounding, ScalarOp::Trunc;
-        |i| i, |x| x.trunc();
+        |i| i, |x| x.trunc(), |g, _x, _y| g * 0.0;
     /// The integer nearest to `data`; ties go away from zero.
     Round "relay.round" define::rounding, ScalarOp::Round;
-        |i| i, |x| x.round();
+        |i| i, |x| x.round(), |g, _x, _y| g * 0.0;
 }
 
 number_functions! {
     "Relay operator level 4."
     /// 0 of the type of `data`.
     ZerosLike "relay.zeros_like" define::filled, Scalar::Int(0);
-        |_i| 0, |_x| 0.0;
+        |_i| 0, |_x| 0.0, |g, _x, _y| g * 0.0;
     /// 1 of the type of `data`.
     OnesLike "relay.ones_like" define::filled, Scalar::Int(1);
-        |_i| 1, |_x| 1.0;
+        |_i| 1, |_x| 1.0, |g, _x, _y| g * 0.0;
 }
 
 /// `data` itself, as a value of its own.
@@ -179,7 +206,13 @@ number_functions! {
     name = "relay.copy",
     infer = relation::identity,
     fold = relation::fold_first,
-    hooks(Elementwise, Pointwise, Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())), Define(define::copied))
+    hooks(
+        Elementwise,
+        Pointwise,
+        Evaluate(|cx| Ok(cx.tensor(0)?.clone().into())),
+        Gradient(|at| at.to(0, |g| g)),
+        Define(define::copied)
+    )
 )]
 pub struct Copy<V = ValueId> {
     /// Any shape.
@@ -269,7 +302,13 @@ float_tests! {
 #[op(
     name = "relay.clip",
     infer = relation::identity,
-    hooks(Elementwise, Pointwise, Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)), Define(define_clip))
+    hooks(
+        Elementwise,
+        Pointwise,
+        Evaluate(|cx| evaluate_clip(&cx.fields()?, cx)),
+        Gradient(pull_clip),
+        Define(define_clip)
+    )
 )]
 pub struct Clip<V = ValueId> {
     /// Any shape.
@@ -278,6 +317,13 @@ pub struct Clip<V = ValueId> {
     pub a_min: f64,
     /// The greatest result.
     pub a_max: f64,
+}
+
+/// The slope is 1 at both bounds.
+fn pull_clip(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Clip<Term<'_>>>() else { return };
+    let inside = || op.data.greater_equal(op.a_min).and(op.data.less_equal(op.a_max));
+    at.to(0, |g| g.masked(inside()));
 }
 
 fn evaluate_clip(op: &Clip<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
@@ -346,6 +392,7 @@ fn integer_range(dtype: DType) -> (f64, f64) {
     hooks(
         Elementwise,
         Pointwise, Evaluate(|cx| convert(cx, cx.fields::<Cast<Value>>()?.dtype)),
+        Gradient(|at| at.to(0, |g| g.cast(at.operand(0).dtype()))),
         Define(define_cast)
     )
 )]
@@ -369,6 +416,7 @@ pub struct Cast<V = ValueId> {
     hooks(
         Elementwise,
         Evaluate(|cx| convert(cx, cx.tensor(1)?.dtype())),
+        Gradient(|at| at.to(0, |g| g.cast(at.operand(0).dtype()))),
         Define(define_cast)
     )
 )]

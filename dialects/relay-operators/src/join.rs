@@ -10,6 +10,7 @@ use super::FusionPattern::Injective;
 use super::LayoutRule;
 use super::attributes::Sections;
 use super::elements::{self, Offsets};
+use super::gradient::{Change, Gradient, Pullback, Term};
 use super::relation::{self, Dims};
 
 /// The tensors of a tuple one after another along `axis`. All have one element type and equal
@@ -20,7 +21,7 @@ use super::relation::{self, Dims};
 #[op(
     name = "relay.concatenate",
     infer = infer_concatenate,
-    hooks(Injective, LayoutRule::Joined, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
+    hooks(Gradient(pull_concatenate), Injective, LayoutRule::Joined, Evaluate(|cx| evaluate_concatenate(&cx.fields()?, cx)), Define(define_concatenate))
 )]
 pub struct Concatenate<V = ValueId> {
     /// A tuple of tensors, at least one.
@@ -130,7 +131,7 @@ fn joined(parts: &[&TensorData], shape: &[i64], axis: usize) -> Result<Value, Ev
 #[op(
     name = "relay.stack",
     infer = infer_stack,
-    hooks(Injective, Evaluate(|cx| evaluate_stack(&cx.fields()?, cx)), Define(define_stack))
+    hooks(Gradient(pull_stack), Injective, Evaluate(|cx| evaluate_stack(&cx.fields()?, cx)), Define(define_stack))
 )]
 pub struct Stack<V = ValueId> {
     /// A tuple of tensors, at least one.
@@ -178,7 +179,7 @@ fn define_stack(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.split",
     infer = infer_split,
-    hooks(KernelRole::View, Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)), Define(define_split))
+    hooks(Gradient(pull_split), KernelRole::View, Injective, Evaluate(|cx| evaluate_split(&cx.fields()?, cx)), Define(define_split))
 )]
 pub struct Split<V = ValueId> {
     /// Rank at least 1.
@@ -264,6 +265,54 @@ fn define_split(cx: &mut DefineCx<'_>) -> Defined {
         begin += shape[axis];
     }
     Ok(parts)
+}
+
+/// The parts of `change` along `axis` that came from the fields of operand 0, of these extents.
+fn parts<'p>(change: Term<'p>, axis: usize, extents: &[i64]) -> Vec<Term<'p>> {
+    let (mut begin, mut counts) = (vec![0; change.rank()], change.shape());
+    let part = |extent: &i64| {
+        counts[axis] = *extent;
+        let part = change.slice(&begin, &counts);
+        begin[axis] += extent;
+        part
+    };
+    extents.iter().map(part).collect()
+}
+
+fn pull_concatenate(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Concatenate<Term<'_>>>() else { return };
+    let Some(change) = at.change().tensor() else { return };
+    let Ok(axis) = relation::axis(op.axis, change.rank()) else { return };
+    let extents: Vec<i64> =
+        at.field_types(0).iter().map(|ty| change.number(0.0).of_type(*ty).shape()[axis]).collect();
+    let parts = parts(change, axis, &extents).into_iter().map(Change::Tensor);
+    at.give(0, Change::Tuple(parts.collect()));
+}
+
+fn pull_stack(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Stack<Term<'_>>>() else { return };
+    let Some(change) = at.change().tensor() else { return };
+    let Ok(axis) = relation::axis(op.axis, change.rank()) else { return };
+    let mut shape = change.shape();
+    shape.remove(axis);
+    let parts = parts(change, axis, &vec![1; at.field_types(0).len()]);
+    let parts = parts.into_iter().map(|part| Change::Tensor(part.reshape(&shape)));
+    at.give(0, Change::Tuple(parts.collect()));
+}
+
+fn pull_split(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Split<Term<'_>>>() else { return };
+    let Change::Tuple(changes) = at.change() else { return };
+    let types = at.result_types();
+    let parts = changes.iter().zip(types).map(|(change, ty)| match change.tensor() {
+        Some(change) => change.id(),
+        None => op.data.number(0.0).of_type(*ty).id(),
+    });
+    let parts: Vec<_> = parts.collect();
+    let joined = Concatenate { data: at.tuple(&parts), axis: op.axis };
+    if at.wants(0) {
+        at.give(0, Change::Tensor(at.build(&joined)));
+    }
 }
 
 pub(super) fn register(registry: &mut Registry) {

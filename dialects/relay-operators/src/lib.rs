@@ -28,6 +28,7 @@ pub mod describe;
 pub mod dynamic;
 pub mod elements;
 pub mod elementwise;
+pub mod gradient;
 pub mod image;
 pub mod index;
 pub mod join;
@@ -49,6 +50,7 @@ pub mod spectrum;
 mod tests;
 mod work;
 
+pub use gradient::Gradient;
 pub use ir_core::{Fill, is_large_fill};
 pub use layout_rule::LayoutRule;
 pub use pattern::{

@@ -16,6 +16,7 @@ use te::scalar::ScalarOp;
 use super::FusionPattern::Reduce;
 use super::attributes::Integers;
 use super::elements::{self, Offsets};
+use super::gradient::{Gradient, Pullback, Term};
 use super::relation;
 use super::shape::expect_broadcasts_to;
 use super::{LayoutRule, Rows};
@@ -93,11 +94,118 @@ impl Axes {
     }
 }
 
+impl Axes {
+    /// The reduced axes of a tensor of this rank, in order.
+    fn list(&self, rank: usize) -> Vec<usize> {
+        let reduced = self.reduced(rank).unwrap_or_default(); // The relation refused others.
+        (0..reduced.len()).filter(|axis| reduced[*axis]).collect()
+    }
+}
+
+/// `term`, a result of a reduction of `data` over `axes`, with them as extents of 1.
+fn kept<'p>(term: Term<'p>, data: Term<'p>, axes: &[usize]) -> Term<'p> {
+    let extents = data.shape().into_iter().enumerate();
+    let extents: Vec<i64> =
+        extents.map(|(axis, extent)| if axes.contains(&axis) { 1 } else { extent }).collect();
+    term.reshape(&extents)
+}
+
+fn pull_sum(at: &Pullback<'_>, axes: &Axes) {
+    let data = at.operand(0);
+    let axes = axes.list(data.rank());
+    at.to(0, |g| kept(g, data, &axes).broadcast(&data.shape()));
+}
+
+fn pull_mean(at: &Pullback<'_>, axes: &Axes) {
+    let data = at.operand(0);
+    let axes = axes.list(data.rank());
+    at.to(0, |g| {
+        let shape = data.shape();
+        let count: i64 = axes.iter().map(|axis| shape[*axis]).product();
+        kept(g * (1.0 / count as f64), data, &axes).broadcast(&shape)
+    });
+}
+
+/// `data` with `axes` last and as one, and what moves it back.
+fn grouped<'p>(
+    data: Term<'p>,
+    axes: &[usize],
+) -> (Term<'p>, impl Fn(Term<'p>) -> Term<'p> + use<'p>) {
+    let shape = data.shape();
+    let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
+    let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
+    let moved: Vec<i64> = order.iter().map(|axis| shape[*axis]).collect();
+    let mut flat: Vec<i64> = moved[..shape.len() - axes.len()].to_vec();
+    flat.push(moved[flat.len()..].iter().product());
+    let mut inverse = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(place, axis)| inverse[*axis] = place);
+    let back = move |term: Term<'p>| term.reshape(&moved).transpose(&inverse);
+    (data.transpose(&order).reshape(&flat), back)
+}
+
+/// The first of the elements that are the result changes with it.
+fn pull_extreme(at: &Pullback<'_>, axes: &Axes, greatest: bool) {
+    let data = at.operand(0);
+    let axes = axes.list(data.rank());
+    at.to(0, |g| {
+        let (rows, back) = grouped(data, &axes);
+        let (last, shape) = (rows.rank() - 1, rows.shape());
+        let axis = Some(Integers(vec![last as i64]));
+        let (keepdims, select_last_index, exclude) = (false, false, false);
+        let data = rows.id();
+        let first = match greatest {
+            true => at.build(&ArgMax { data, axis, keepdims, select_last_index, exclude }),
+            false => at.build(&ArgMin { data, axis, keepdims, select_last_index, exclude }),
+        };
+        let (one, zero) = (g.number(1.0).id(), g.number(0.0).id());
+        let mask = at.build(&crate::create::OneHot {
+            indices: first.id(),
+            on_value: one,
+            off_value: zero,
+            depth: shape[last],
+            axis: -1,
+            dtype: g.dtype(),
+        });
+        let mut group = shape.clone();
+        group[last] = 1;
+        back(mask * g.reshape(&group))
+    });
+}
+
+fn pull_greatest(at: &Pullback<'_>, axes: &Axes) {
+    pull_extreme(at, axes, true);
+}
+
+fn pull_least(at: &Pullback<'_>, axes: &Axes) {
+    pull_extreme(at, axes, false);
+}
+
+/// The product of all others: of those before, and of those behind, so that zeros do no harm.
+fn pull_product<'p>(at: &Pullback<'p>, axes: &Axes) {
+    let data = at.operand(0);
+    let axes = axes.list(data.rank());
+    at.to(0, |g| {
+        let (rows, back) = grouped(data, &axes);
+        let axis = rows.rank() as i64 - 1;
+        let before = |term: Term<'p>| {
+            let (data, axis, dtype, exclusive) = (term.id(), Some(axis), None, true);
+            at.build(&crate::sort::CumProd { data, axis, dtype, exclusive })
+        };
+        let reversed = |term: Term<'p>| at.build(&crate::shape::Reverse { data: term.id(), axis });
+        let behind = reversed(before(reversed(rows)));
+        let mut group = rows.shape();
+        group[axis as usize] = 1;
+        back(before(rows) * behind * g.reshape(&group))
+    });
+}
+
+fn pull_nothing(_at: &Pullback<'_>, _axes: &Axes) {}
+
 /// Declares reductions with the usual attributes; the function takes the elements of a group and
 /// their type, the definition the reduction.
 macro_rules! reductions {
     ($($(#[doc = $doc:tt])* $name:ident $text:tt $function:path,
-        $define:ident($combiner:ident);)*) => { $(
+        $define:ident($combiner:ident), $pull:path;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Relay operator level 4.
@@ -109,6 +217,10 @@ macro_rules! reductions {
                 let (op, data) = (cx.fields::<$name<Value>>()?, cx.tensor(0)?);
                 let dtype = data.dtype();
                 op.axes.evaluate(data, dtype, |group| $function(group, dtype))
+            }), Gradient(|at| {
+                if let Some(op) = at.fields::<$name<Term<'_>>>() {
+                    $pull(at, &op.axes);
+                }
             }), Define(|cx| {
                 let reduction = cx.fields::<$name<Operand>>()?.axes.reduction(cx)?;
                 $define(cx, &reduction, Combiner::$combiner)
@@ -127,20 +239,20 @@ macro_rules! reductions {
 reductions! {
     /// `Σ data`; integers wrap. Floats accumulate in `f64`; in compiled programs in their own type,
     /// or in `float32` where that is wider.
-    Sum "relay.sum" sum, define_reduction(Sum);
+    Sum "relay.sum" sum, define_reduction(Sum), pull_sum;
     /// `Π data`; accumulated as in `sum`.
-    Prod "relay.prod" product, define_reduction(Product);
+    Prod "relay.prod" product, define_reduction(Product), pull_product;
     /// `Σ data / n`; floats accumulate as in `sum`. The sum of integers wraps at 64 bits, the
     /// quotient truncates toward zero, and their mean over no elements is an error.
-    Mean "relay.mean" mean, define_mean(Sum);
+    Mean "relay.mean" mean, define_mean(Sum), pull_mean;
     /// The greatest element; NaN where there is one. An error over no elements.
-    Max "relay.max" maximum, define_extreme(Max);
+    Max "relay.max" maximum, define_extreme(Max), pull_greatest;
     /// The least element; NaN where there is one. An error over no elements.
-    Min "relay.min" minimum, define_extreme(Min);
+    Min "relay.min" minimum, define_extreme(Min), pull_least;
     /// 1 where all elements are not 0, else 0, in the element type of `data` (normally `bool`).
-    All "relay.all" all, define_truth(Min);
+    All "relay.all" all, define_truth(Min), pull_nothing;
     /// 1 where some element is not 0, else 0, in the element type of `data` (normally `bool`).
-    Any "relay.any" any, define_truth(Max);
+    Any "relay.any" any, define_truth(Max), pull_nothing;
 }
 
 /// The dimensions before those that are reduced, where these are the last ones.
@@ -489,6 +601,7 @@ fn define_variance(cx: &mut DefineCx<'_>) -> Defined {
     },
     fold = relation::fold_same_type,
     hooks(
+        Gradient(|at| at.to(0, |g| g.broadcast(&at.operand(0).shape()))),
         Reduce,
         Evaluate(|cx| collapse(cx.tensor(0)?, cx.tensor(1)?.shape())),
         Define(define_collapse)
@@ -511,6 +624,7 @@ pub struct CollapseSumLike<V = ValueId> {
     infer = infer_collapse_sum_to,
     fold = relation::fold_same_type,
     hooks(
+        Gradient(|at| at.to(0, |g| g.broadcast(&at.operand(0).shape()))),
         Reduce,
         Evaluate(|cx| collapse(cx.tensor(0)?, &cx.tensor(1)?.to_i64())),
         Define(define_collapse)

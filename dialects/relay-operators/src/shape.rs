@@ -12,6 +12,7 @@ use super::FusionPattern::{Broadcast, Injective, Opaque};
 use super::ReshapeOnly;
 use super::attributes::Integers;
 use super::elements::{self, Offsets};
+use super::gradient::{self, Gradient, Pullback, Term};
 use super::relation::{self, Dims};
 use crate::work::nothing;
 
@@ -28,7 +29,7 @@ use crate::work::nothing;
     name = "relay.reshape",
     infer = infer_reshape,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
+    hooks(gradient::RESHAPE, Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -57,7 +58,7 @@ fn infer_reshape(op: Reshape<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     name = "relay.contrib_reverse_reshape",
     infer = infer_reverse_reshape,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
+    hooks(gradient::RESHAPE, Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reverse_reshape)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -191,7 +192,7 @@ pub(super) fn reshaped_dims(
     name = "relay.reshape_like",
     infer = infer_reshape_like,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
+    hooks(gradient::RESHAPE, Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_reshape_like)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -247,7 +248,7 @@ fn infer_reshape_like(op: ReshapeLike<Type>, cx: &mut InferCx<'_>) -> Result<Typ
     name = "relay.transpose",
     infer = infer_transpose,
     fold = fold_transpose,
-    hooks(Injective, Evaluate(|cx| evaluate_transpose(&cx.fields()?, cx)), Define(define_transpose))
+    hooks(Gradient(pull_transpose), Injective, Evaluate(|cx| evaluate_transpose(&cx.fields()?, cx)), Define(define_transpose))
 )]
 pub struct Transpose<V = ValueId> {
     /// Any shape.
@@ -310,7 +311,7 @@ fn define_transpose(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.squeeze",
     infer = infer_squeeze,
     fold = relation::fold_same_type,
-    hooks(Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
+    hooks(gradient::RESHAPE, Injective, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_squeeze)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -353,7 +354,7 @@ fn infer_squeeze(op: Squeeze<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> 
     name = "relay.expand_dims",
     infer = infer_expand_dims,
     fold = relation::fold_same_type,
-    hooks(Broadcast, ReshapeOnly, Work(nothing), Evaluate(|cx| {
+    hooks(gradient::RESHAPE, Broadcast, ReshapeOnly, Work(nothing), Evaluate(|cx| {
         let shape = elements::result_shape(cx, infer_expand_dims)?;
         Ok(cx.tensor(0)?.reshaped(&shape)?.into())
     }), Define(define::reshape))
@@ -398,7 +399,7 @@ pub(super) fn expect_new_axes(count: i64) -> Result<usize, Stop> {
         relation::axis(op.axis, cx.tensor(0)?.rank())?;
         Ok(op.data)
     },
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Gradient(|at| at.to(0, |g| at.again("relay.reverse", &[g]))), Injective, Evaluate(|cx| {
         let (op, data) = (cx.fields::<Reverse<Value>>()?, cx.tensor(0)?);
         let axis = relation::axis(op.axis, data.rank())?;
         let mut strides = elements::strides(data.shape());
@@ -432,7 +433,7 @@ fn define_reverse(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.repeat",
     infer = infer_repeat,
-    hooks(Broadcast, Evaluate(|cx| evaluate_repeat(&cx.fields()?, cx)), Define(define_repeat))
+    hooks(Gradient(pull_repeat), Broadcast, Evaluate(|cx| evaluate_repeat(&cx.fields()?, cx)), Define(define_repeat))
 )]
 pub struct Repeat<V = ValueId> {
     /// Rank at least 1.
@@ -485,7 +486,7 @@ fn define_repeat(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.tile",
     infer = infer_tile,
     fold = relation::fold_same_type,
-    hooks(Broadcast, Evaluate(|cx| evaluate_tile(cx.tensor(0)?, &cx.fields::<Tile<Value>>()?.reps)), Define(define_tile))
+    hooks(Gradient(pull_tile), Broadcast, Evaluate(|cx| evaluate_tile(cx.tensor(0)?, &cx.fields::<Tile<Value>>()?.reps)), Define(define_tile))
 )]
 pub struct Tile<V = ValueId> {
     /// Any shape.
@@ -551,7 +552,7 @@ fn define_tile(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.broadcast_to",
     infer = infer_broadcast_to,
     fold = relation::fold_same_type,
-    hooks(Broadcast, Evaluate(|cx| {
+    hooks(Gradient(|at| at.to(0, |g| g.sum_to(at.operand(0)))), Broadcast, Evaluate(|cx| {
         evaluate_broadcast(cx.tensor(0)?, &cx.fields::<BroadcastTo<Value>>()?.shape.0)
     }), Define(define_broadcast))
 )]
@@ -625,7 +626,7 @@ pub(super) fn define_broadcast(cx: &mut DefineCx<'_>) -> Defined {
         Ok(Type::tensor(like.shape.iter().copied(), data.dtype))
     },
     fold = relation::fold_same_type,
-    hooks(Broadcast, Evaluate(|cx| evaluate_broadcast(cx.tensor(0)?, cx.tensor(1)?.shape())), Define(define_broadcast))
+    hooks(Gradient(|at| at.to(0, |g| g.sum_to(at.operand(0)))), Broadcast, Evaluate(|cx| evaluate_broadcast(cx.tensor(0)?, cx.tensor(1)?.shape())), Define(define_broadcast))
 )]
 pub struct BroadcastToLike<V = ValueId> {
     /// A shape that broadcasts to that of `broadcast_type`.
@@ -707,6 +708,45 @@ pub struct NdarraySize<V = ValueId> {
 fn define_size(cx: &mut DefineCx<'_>) -> Defined {
     let count = cx.tensor(0)?.shape.iter().product();
     define::filled(cx, Scalar::Int(count))
+}
+
+fn pull_transpose(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Transpose<Term<'_>>>() else { return };
+    let rank = op.data.rank();
+    let axes: Vec<usize> = match &op.axes {
+        Some(axes) => axes.iter().filter_map(|axis| relation::axis(*axis, rank).ok()).collect(),
+        None => (0..rank).rev().collect(),
+    };
+    let mut inverse = vec![0; rank];
+    axes.iter().enumerate().for_each(|(place, axis)| inverse[*axis] = place);
+    at.to(0, |g| g.transpose(&inverse));
+}
+
+fn pull_repeat(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Repeat<Term<'_>>>() else { return };
+    let Ok(axis) = relation::axis(op.axis, op.data.rank()) else { return };
+    at.to(0, |g| {
+        let mut shape = op.data.shape();
+        shape.insert(axis + 1, op.repeats);
+        g.reshape(&shape).sum(&[axis + 1], false)
+    });
+}
+
+fn pull_tile(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Tile<Term<'_>>>() else { return };
+    at.to(0, |g| {
+        let (shape, reps) = (op.data.shape(), &op.reps.0);
+        let rank = shape.len().max(reps.len());
+        // Numbers that are missing in front are 1.
+        let number = |list: &[i64], axis: usize| match (axis + list.len()).checked_sub(rank) {
+            Some(axis) => list[axis],
+            None => 1,
+        };
+        let pairs = (0..rank).flat_map(|axis| [number(reps, axis), number(&shape, axis)]);
+        let pairs: Vec<i64> = pairs.collect();
+        let copies: Vec<usize> = (0..rank).map(|axis| 2 * axis).collect();
+        g.reshape(&pairs).sum(&copies, false).reshape(&shape)
+    });
 }
 
 pub(super) fn register(registry: &mut Registry) {

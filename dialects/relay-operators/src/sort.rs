@@ -13,6 +13,7 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use super::FusionPattern::Opaque;
 use super::attributes::keywords;
 use super::elements;
+use super::gradient::{Gradient, Pullback, Term};
 use super::relation;
 use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
@@ -637,7 +638,7 @@ fn evaluate_unique(op: &Unique<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalErr
 /// Declares scans along an axis.
 macro_rules! scans {
     ($($(#[doc = $doc:tt])* $name:ident $text:tt $combiner:ident from $start:expr,
-        $int:expr, $float:expr;)*) => { $(
+        $int:expr, $float:expr, $pull:path;)*) => { $(
         $(#[doc = $doc])*
         ///
         /// Relay operator level 3.
@@ -660,6 +661,10 @@ macro_rules! scans {
                 let data = cx.tensor(0)?;
                 let dtype = op.dtype.unwrap_or(data.dtype());
                 scan(data, op.axis, dtype, op.exclusive, $start, $int, $float)
+            }), Gradient(|at| {
+                if let Some(op) = at.fields::<$name<Term<'_>>>() {
+                    $pull(at, op.axis, op.exclusive);
+                }
             }), Define(|cx| {
                 let op = cx.fields::<$name<Operand>>()?;
                 define_scan(cx, op.axis, op.exclusive, Combiner::$combiner, $start)
@@ -683,9 +688,26 @@ macro_rules! scans {
 
 scans! {
     /// The sum of an element and all before it, accumulated as in `sum`.
-    CumSum "relay.cumsum" Sum from 0, i64::wrapping_add, |a, b| a + b;
+    CumSum "relay.cumsum" Sum from 0, i64::wrapping_add, |a, b| a + b, pull_sums;
     /// The product of an element and all before it, accumulated as in `sum`.
-    CumProd "relay.cumprod" Product from 1, i64::wrapping_mul, |a, b| a * b;
+    CumProd "relay.cumprod" Product from 1, i64::wrapping_mul, |a, b| a * b, pull_products;
+}
+
+/// Every element is in the sums from its place on: those of the changes, from the end.
+fn pull_sums(at: &Pullback<'_>, axis: Option<i64>, exclusive: bool) {
+    let data = at.operand(0);
+    at.to(0, |g| {
+        let along = axis.unwrap_or(0);
+        let reversed = |data| at.build(&crate::shape::Reverse { data, axis: along }).id();
+        let (dtype, axis) = (None, Some(along));
+        let sums = at.build(&CumSum { data: reversed(g.id()), axis, dtype, exclusive });
+        let sums = at.build(&crate::shape::Reverse { data: sums.id(), axis: along });
+        sums.reshape(&data.shape()).cast(data.dtype())
+    });
+}
+
+fn pull_products(at: &Pullback<'_>, _axis: Option<i64>, _exclusive: bool) {
+    at.refuse("a product of all before: write it by `exp`, `cumsum` and `log`");
 }
 
 fn scan(

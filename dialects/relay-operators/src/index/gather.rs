@@ -11,6 +11,8 @@ use te::scalar::ScalarOp;
 use crate::FusionPattern::{Broadcast, Injective, Opaque};
 use crate::attributes::keywords;
 use crate::elements::{self, Offsets};
+use crate::gradient::{Gradient, Pullback, Term};
+use crate::index::scatter::{self, ScatterElements, ScatterNd};
 use crate::relation::{self, Dims};
 use crate::{CountsElements, LayoutRule};
 
@@ -51,7 +53,7 @@ pub(super) fn position(index: i64, extent: i64) -> Result<usize, EvalError> {
 #[op(
     name = "relay.take",
     infer = infer_take,
-    hooks(Injective, Evaluate(|cx| evaluate_take(&cx.fields()?, cx)), Define(define_take))
+    hooks(Gradient(pull_take), Injective, Evaluate(|cx| evaluate_take(&cx.fields()?, cx)), Define(define_take))
 )]
 pub struct Take<V = ValueId> {
     /// Any shape.
@@ -241,7 +243,7 @@ fn define_take(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.gather",
     infer = infer_gather,
-    hooks(Injective, Evaluate(|cx| evaluate_gather(&cx.fields()?, cx)), Define(define_gather))
+    hooks(Gradient(pull_gather), Injective, Evaluate(|cx| evaluate_gather(&cx.fields()?, cx)), Define(define_gather))
 )]
 pub struct Gather<V = ValueId> {
     /// Any shape of rank at least 1.
@@ -314,7 +316,7 @@ fn define_gather(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.gather_nd",
     infer = infer_gather_nd,
-    hooks(Injective, Evaluate(|cx| evaluate_gather_nd(&cx.fields()?, cx)), Define(define_gather_nd))
+    hooks(Gradient(pull_gather_nd), Injective, Evaluate(|cx| evaluate_gather_nd(&cx.fields()?, cx)), Define(define_gather_nd))
 )]
 pub struct GatherNd<V = ValueId> {
     /// Any shape.
@@ -510,7 +512,7 @@ fn define_adv_index(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.where",
     infer = infer_where,
-    hooks(Broadcast, LayoutRule::Pointwise, Evaluate(evaluate_where), Define(define_where))
+    hooks(Gradient(pull_where), Broadcast, LayoutRule::Pointwise, Evaluate(evaluate_where), Define(define_where))
 )]
 pub struct Where<V = ValueId> {
     /// Normally `bool`, any shape.
@@ -703,6 +705,78 @@ fn define_invert_permutation(cx: &mut DefineCx<'_>) -> Defined {
         let place = e.check(found, place, zero, message);
         e.cast(place, data.dtype)
     })
+}
+
+fn pull_where(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Where<Term<'_>>>() else { return };
+    at.to(1, |g| g.masked(op.condition).sum_to(op.x));
+    at.to(2, |g| op.condition.choose(g.number(0.0), g).sum_to(op.y));
+}
+
+fn pull_gather(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Gather<Term<'_>>>() else { return };
+    at.to(0, |g| {
+        at.build(&ScatterElements {
+            data: op.data.like(0.0).id(),
+            indices: op.indices.id(),
+            updates: g.id(),
+            axis: op.axis,
+            reduction: scatter::Reduction::Add,
+        })
+    });
+}
+
+fn pull_gather_nd(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<GatherNd<Term<'_>>>() else { return };
+    if op.batch_dims != 0 {
+        return at.refuse("`batch_dims`");
+    }
+    at.to(0, |g| {
+        let (data, indices) = (op.data.like(0.0).id(), op.indices.id());
+        let mode = scatter::Reduction::Add;
+        at.build(&ScatterNd { data, indices, updates: g.id(), mode })
+    });
+}
+
+/// Adds the change of each element to the place that it was taken from.
+fn pull_take(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Take<Term<'_>>>() else { return };
+    if op.batch_dims != 0 {
+        return at.refuse("`batch_dims`");
+    }
+    at.to(0, |g| {
+        let shape = op.data.shape();
+        // Without an axis, all elements are a vector.
+        let (table, axis) = match op.axis {
+            Some(axis) => (shape.clone(), axis.rem_euclid(shape.len().max(1) as i64) as usize),
+            None => (vec![shape.iter().product()], 0),
+        };
+        let count = op.indices.rank();
+        let indices = match op.mode {
+            OutOfBounds::Wrap | OutOfBounds::Fast => op.indices.floor_mod(table[axis] as f64),
+            OutOfBounds::Clip => at.build(&crate::elementwise::Clip {
+                data: op.indices.id(),
+                a_min: 0.0,
+                a_max: (table[axis] - 1) as f64,
+            }),
+        };
+        let places: Vec<i64> = std::iter::once(1).chain(op.indices.shape()).collect();
+        // The axes of the indices come first, then those that are not indexed.
+        let order: Vec<usize> =
+            (axis..axis + count).chain(0..axis).chain(axis + count..g.rank()).collect();
+        let moved: Vec<usize> =
+            std::iter::once(axis).chain(0..axis).chain(axis + 1..table.len()).collect();
+        let mut inverse = vec![0; moved.len()];
+        moved.iter().enumerate().for_each(|(place, axis)| inverse[*axis] = place);
+        let zeros = op.data.like(0.0).reshape(&table).transpose(&moved);
+        let sums = at.build(&ScatterNd {
+            data: zeros.id(),
+            indices: indices.reshape(&places).id(),
+            updates: g.transpose(&order).id(),
+            mode: scatter::Reduction::Add,
+        });
+        sums.transpose(&inverse).reshape(&shape)
+    });
 }
 
 pub(super) fn register(registry: &mut Registry) {

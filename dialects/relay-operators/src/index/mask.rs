@@ -8,6 +8,7 @@ use te::compute::Expression;
 
 use crate::FusionPattern::{Elementwise, Injective};
 use crate::elements;
+use crate::gradient::Gradient;
 use crate::relation;
 
 /// The upper or lower triangle of the matrices in the last two axes; 0 elsewhere. The upper one
@@ -23,7 +24,7 @@ use crate::relation;
         relation::expect_integers(cx.tensor(1)?)?;
         Ok(cx.operands[0])
     },
-    hooks(Elementwise, Evaluate(|cx| evaluate_trilu(&cx.fields()?, cx)), Define(define_trilu))
+    hooks(Gradient(|at| at.to(0, |g| at.again("relay.trilu", &[g, at.operand(1)]))), Elementwise, Evaluate(|cx| evaluate_trilu(&cx.fields()?, cx)), Define(define_trilu))
 )]
 pub struct Trilu<V = ValueId> {
     /// Rank at least 2.
@@ -263,7 +264,7 @@ fn places(
         expect_sequences(cx, op.seq_axis, op.batch_axis)?;
         Ok(cx.operands[0])
     },
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Gradient(|at| at.to(0, |g| at.again("relay.reverse_sequence", &[g, at.operand(1)]))), Injective, Evaluate(|cx| {
         let (op, data) = (cx.fields::<ReverseSequence<Value>>()?, cx.tensor(0)?);
         let axis = relation::axis(op.seq_axis, data.rank())?;
         let stride = elements::strides(data.shape())[axis];

@@ -11,6 +11,8 @@ use super::gather::{
 use crate::FusionPattern::Opaque;
 use crate::attributes::keywords;
 use crate::elements::{self, Offsets};
+use crate::gradient::{Gradient, Pullback, Term};
+use crate::index::gather::{Gather, GatherNd};
 use crate::relation;
 use crate::sort::define_less;
 
@@ -209,6 +211,7 @@ fn worst(dtype: DType, last: bool) -> Scalar {
     name = "relay.scatter_elements",
     infer = infer_scatter_elements,
     hooks(
+        Gradient(pull_scatter_elements),
         Opaque,
         Evaluate(|cx| evaluate_scatter_elements(&cx.fields()?, cx)),
         Define(define_scatter_elements)
@@ -332,6 +335,7 @@ fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.scatter_nd",
     infer = infer_scatter_nd,
     hooks(
+        Gradient(pull_scatter_nd),
         Opaque,
         Evaluate(|cx| evaluate_scatter_nd(&cx.fields()?, cx)),
         Define(define_scatter_nd)
@@ -416,6 +420,28 @@ fn define_scatter_nd(cx: &mut DefineCx<'_>) -> Defined {
         }));
     }
     define_scattered(cx, &extents, op.mode, &Slices { places, updates })
+}
+
+fn pull_scatter_elements(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<ScatterElements<Term<'_>>>() else { return };
+    if op.reduction != Reduction::Add {
+        return at.refuse("a reduction other than `add`");
+    }
+    let (indices, axis) = (op.indices.id(), op.axis);
+    at.to(0, |g| g);
+    at.to(2, |g| at.build(&Gather { data: g.id(), indices, axis }));
+}
+
+fn pull_scatter_nd(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<ScatterNd<Term<'_>>>() else { return };
+    if op.mode != Reduction::Add {
+        return at.refuse("a mode other than `add`");
+    }
+    at.to(0, |g| g);
+    at.to(2, |g| {
+        let (data, indices, batch_dims, index_rank) = (g.id(), op.indices.id(), 0, None);
+        at.build(&GatherNd { data, indices, batch_dims, index_rank })
+    });
 }
 
 pub(super) fn register(registry: &mut Registry) {

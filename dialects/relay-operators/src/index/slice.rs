@@ -11,6 +11,7 @@ use te::scalar::ScalarOp;
 use crate::FusionPattern::Injective;
 use crate::attributes::{Integers, keywords};
 use crate::elements::{self, Offsets};
+use crate::gradient::{Gradient, Pullback, Term};
 use crate::relation::{self, Dims};
 
 keywords! {
@@ -166,7 +167,7 @@ pub(crate) fn sliced_offsets(
     name = "relay.strided_slice",
     infer = infer_strided_slice,
     fold = fold_strided_slice,
-    hooks(KernelRole::View, Injective, Evaluate(|cx| {
+    hooks(Gradient(pull_strided_slice), KernelRole::View, Injective, Evaluate(|cx| {
         let (op, data) = (cx.fields::<StridedSlice<Value>>()?, cx.tensor(0)?);
         let (shape, offsets) = sliced_offsets(data.shape(), &op.specs(data.rank())?)?;
         Ok(elements::pick(data, &shape, offsets)?.into())
@@ -346,7 +347,7 @@ fn define_bound(e: &mut Expression<'_>, bound: ValueId, forward: ValueId, extent
     name = "relay.slice_like",
     infer = infer_slice_like,
     fold = relation::fold_same_type,
-    hooks(Injective, Evaluate(|cx| {
+    hooks(Gradient(pull_slice_like), Injective, Evaluate(|cx| {
         let (shape, data) = (elements::result_shape(cx, infer_slice_like)?, cx.tensor(0)?);
         let offsets = Offsets::new(&shape, &elements::strides(data.shape()), 0)?;
         Ok(elements::pick(data, &shape, offsets)?.into())
@@ -394,6 +395,52 @@ fn infer_slice_like(op: SliceLike<Type>, cx: &mut InferCx<'_>) -> Result<Type, S
         shape[axis] = wanted;
     }
     Ok(Type::tensor(shape, data.dtype))
+}
+
+/// `change`, of a slice of every axis, at the places in a tensor of zeros that it was taken from.
+fn unsliced<'p>(at: &Pullback<'p>, change: Term<'p>, slices: &[Slice], shape: &[i64]) -> Term<'p> {
+    if slices.iter().any(|slice| slice.count == 0) {
+        return change.number(0.0).broadcast(shape);
+    }
+    let mut term = change;
+    for (axis, _) in slices.iter().enumerate().filter(|(_, slice)| slice.stride < 0) {
+        term = at.build(&crate::shape::Reverse { data: term.id(), axis: axis as i64 });
+    }
+    let strides: Vec<i64> =
+        slices.iter().map(|slice| if slice.count == 1 { 1 } else { slice.stride.abs() }).collect();
+    if strides.iter().any(|stride| *stride != 1) {
+        let (data, dilation_value) = (term.id(), 0.0);
+        let strides = strides.clone();
+        term = at.build(&crate::nn::padding::Dilate { data, strides, dilation_value });
+    }
+    let widths = slices.iter().zip(&strides).zip(shape).map(|((slice, stride), extent)| {
+        let last = slice.begin + (slice.count - 1) * slice.stride;
+        let before = slice.begin.min(last);
+        vec![before, extent - before - (slice.count - 1) * stride - 1]
+    });
+    let pad_width: Vec<Vec<i64>> = widths.collect();
+    if pad_width.iter().flatten().all(|width| *width == 0) {
+        return term;
+    }
+    let (data, pad_value, pad_mode) = (term.id(), term.number(0.0).id(), "constant".to_string());
+    at.build(&crate::nn::padding::Pad { data, pad_value, pad_width, pad_mode })
+}
+
+fn pull_strided_slice(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<StridedSlice<Term<'_>>>() else { return };
+    at.to(0, |g| {
+        let shape = op.data.shape();
+        let Ok(specs) = op.specs(shape.len()) else { return g };
+        let slices = specs.iter().zip(&shape).map(|(spec, extent)| spec.of(*extent));
+        unsliced(at, g, &slices.collect::<Vec<_>>(), &shape)
+    });
+}
+
+fn pull_slice_like(at: &Pullback<'_>) {
+    at.to(0, |g| {
+        let slices = g.shape().into_iter().map(|count| Slice { begin: 0, stride: 1, count });
+        unsliced(at, g, &slices.collect::<Vec<_>>(), &at.operand(0).shape())
+    });
 }
 
 pub(super) fn register(registry: &mut Registry) {

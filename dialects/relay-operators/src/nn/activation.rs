@@ -11,6 +11,7 @@ use te::scalar::ScalarOp;
 
 use super::numeric::{Number, dispatch, map_along, size};
 use super::relation::vectors_along;
+use crate::gradient::{self, Change, Gradient, Pullback, Term};
 use crate::work::nothing;
 use crate::{FusionPattern, LayoutRule, ReshapeOnly, Rows, relation};
 
@@ -22,7 +23,7 @@ use crate::{FusionPattern, LayoutRule, ReshapeOnly, Rows, relation};
     name = "relay.nn.relu",
     traits(IDEMPOTENT),
     infer = relation::identity,
-    hooks(KernelRole::Epilogue, FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu), Define(define_relu))
+    hooks(Gradient(|at| at.to(0, |g| g.masked(at.result().greater(0.0)))), KernelRole::Epilogue, FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_relu), Define(define_relu))
 )]
 pub struct Relu<V = ValueId> {
     /// The input.
@@ -57,7 +58,7 @@ fn map<T: Number>(data: &TensorData, function: impl Fn(T) -> T) -> Result<Value,
 #[op(
     name = "relay.nn.leaky_relu",
     infer = relation::identity,
-    hooks(FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
+    hooks(Gradient(pull_leaky_relu), FusionPattern::Elementwise, LayoutRule::Pointwise, Evaluate(evaluate_leaky_relu), Define(define_leaky_relu))
 )]
 pub struct LeakyRelu<V = ValueId> {
     /// The input.
@@ -92,7 +93,7 @@ fn define_leaky_relu(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.prelu",
     infer = prelu_relation,
-    hooks(FusionPattern::Broadcast, LayoutRule::Along, Evaluate(evaluate_prelu), Define(define_prelu))
+    hooks(Gradient(pull_prelu), FusionPattern::Broadcast, LayoutRule::Along, Evaluate(evaluate_prelu), Define(define_prelu))
 )]
 pub struct Prelu<V = ValueId> {
     /// The input.
@@ -136,6 +137,7 @@ fn define_prelu(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.nn.softmax",
     infer = |op: Softmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
+        Gradient(|at| pull_softmax(at, at.fields::<Softmax<Term<'_>>>().map(|op| op.axis))),
         FusionPattern::OutFusable,
         Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<Softmax<Value>>()?.axis, false)),
@@ -158,6 +160,7 @@ pub struct Softmax<V = ValueId> {
     name = "relay.nn.fast_softmax",
     infer = |op: FastSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
+        Gradient(|at| pull_softmax(at, at.fields::<FastSoftmax<Term<'_>>>().map(|op| op.axis))),
         FusionPattern::OutFusable,
         Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<FastSoftmax<Value>>()?.axis, false)),
@@ -180,6 +183,7 @@ pub struct FastSoftmax<V = ValueId> {
     name = "relay.nn.log_softmax",
     infer = |op: LogSoftmax<Type>, cx: &mut InferCx<'_>| softmax_relation(op.data, op.axis, cx),
     hooks(
+        Gradient(pull_log_softmax),
         FusionPattern::OutFusable,
         Rows(softmax_rows),
         LayoutRule::Along, Evaluate(|cx| softmax(cx, cx.fields::<LogSoftmax<Value>>()?.axis, true)),
@@ -282,7 +286,7 @@ fn define_softmax(cx: &mut DefineCx<'_>, axis: i64, logarithm: bool) -> Defined 
     infer = |op: Dropout<Type>, cx: &mut InferCx<'_>| {
         cx.tensor(0).map(|_| Type::tuple([op.data, op.data]))
     },
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_dropout), Define(define_dropout))
+    hooks(Gradient(pull_dropout), FusionPattern::Opaque, Evaluate(evaluate_dropout), Define(define_dropout))
 )]
 pub struct Dropout<V = ValueId> {
     /// The input.
@@ -313,7 +317,7 @@ fn define_dropout(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.nn.batch_flatten",
     traits(IDEMPOTENT),
     infer = batch_flatten_relation,
-    hooks(FusionPattern::Injective, ReshapeOnly, Work(nothing), Evaluate(evaluate_batch_flatten), Define(define::reshape))
+    hooks(gradient::RESHAPE, FusionPattern::Injective, ReshapeOnly, Work(nothing), Evaluate(evaluate_batch_flatten), Define(define::reshape))
 )]
 pub struct BatchFlatten<V = ValueId> {
     /// The input.
@@ -336,6 +340,45 @@ fn evaluate_batch_flatten(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
         return Err(EvalError::new("expected data of rank 1 or more, found a scalar"));
     };
     Ok(data.reshaped(&[batch, rest.iter().product()])?.into())
+}
+
+fn pull_leaky_relu(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<LeakyRelu<Term<'_>>>() else { return };
+    at.to(0, |g| op.data.greater(0.0).choose(g, g * op.alpha));
+}
+
+fn pull_prelu(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Prelu<Term<'_>>>() else { return };
+    let rank = op.data.rank();
+    let axis = op.axis.rem_euclid(rank.max(1) as i64) as usize;
+    let mut along = vec![1; rank];
+    along[axis] = op.alpha.size();
+    let positive = op.data.greater(0.0);
+    at.to(0, |g| positive.choose(g, g * op.alpha.reshape(&along)));
+    at.to(1, |g| {
+        let others: Vec<usize> = (0..rank).filter(|other| *other != axis).collect();
+        positive.choose(g.number(0.0), g * op.data).sum(&others, false).reshape(&op.alpha.shape())
+    });
+}
+
+fn pull_softmax(at: &Pullback<'_>, axis: Option<i64>) {
+    let (Some(axis), y) = (axis, at.result()) else { return };
+    let axis = axis.rem_euclid(y.rank().max(1) as i64) as usize;
+    at.to(0, |g| (g - (g * y).sum(&[axis], true)) * y);
+}
+
+fn pull_log_softmax(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<LogSoftmax<Term<'_>>>() else { return };
+    let y = at.result();
+    let axis = op.axis.rem_euclid(y.rank().max(1) as i64) as usize;
+    at.to(0, |g| g - y.exp() * g.sum(&[axis], true));
+}
+
+/// In inference the operand comes through as it is.
+fn pull_dropout(at: &Pullback<'_>) {
+    if let Change::Tuple(changes) = at.change() {
+        at.give(0, changes[0].clone());
+    }
 }
 
 pub(crate) fn register(registry: &mut Registry) {

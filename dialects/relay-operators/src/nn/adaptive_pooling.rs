@@ -6,8 +6,9 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Combiner, Expression};
 
 use super::numeric::{Number, dispatch, result_shape, size};
-use super::pooling::PoolLayouts;
+use super::pooling::{MaxPool2dGrad, PoolLayouts, Windowing};
 use super::window::{data_order, least, per_axis};
+use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule};
 
@@ -37,6 +38,11 @@ macro_rules! adaptive_pool {
             hooks(
                 FusionPattern::OutFusable,
                 LayoutRule::Named { blocks: true }, Evaluate($name::evaluate),
+                Gradient(|at| {
+                    if let Some(op) = at.fields::<$name<Term<'_>>>() {
+                        pull_whole(at, $maximum, op.layouts);
+                    }
+                }),
                 Define($name::define)
             )
         )]
@@ -298,6 +304,34 @@ fn bounds(e: &mut Expression<'_>, part: ValueId, extent: i64, parts: i64) -> (Va
     let begin = e.mul_index(part, extent);
     let end = e.add_index(begin, extent + parts - 1);
     (e.floor_div(begin, by), e.floor_div(end, by))
+}
+
+/// The rule of a pool whose one window is all of the input.
+fn pull_whole<const RANK: usize>(at: &Pullback<'_>, maximum: bool, layouts: PoolLayouts<RANK>) {
+    let (data, order) = (at.operand(0), data_order(RANK));
+    let (shape, result) = (data.shape(), at.result().shape());
+    let is_usual = |layout: &str| layout.is_empty() || layout == order;
+    if !is_usual(&layouts.layout) || !is_usual(&layouts.out_layout) {
+        return at.refuse("another layout than the usual one");
+    }
+    if result[2..].iter().any(|extent| *extent != 1) || (maximum && RANK != 2) {
+        return at.refuse("windows that are a part of the input: write a pool with strides");
+    }
+    at.to(0, |g| {
+        if !maximum {
+            let share = 1.0 / shape[2..].iter().product::<i64>() as f64;
+            return (g * share).broadcast(&shape);
+        }
+        let windows = Windowing {
+            pool_size: shape[2..].to_vec(),
+            strides: vec![1; 2],
+            dilation: vec![1; 2],
+            padding: vec![0; 2],
+            layouts: PoolLayouts { layout: data_order(2), out_layout: String::new() },
+            ceil_mode: false,
+        };
+        at.build(&MaxPool2dGrad { out_grad: g.id(), data: data.id(), attributes: windows })
+    });
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -9,7 +9,9 @@ use te::compute::{Combiner, Tensor};
 
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
+use super::transposed_convolution::{Conv2dBackwardWeight, transposed_convolution};
 use super::window::{Margin, Step, Windows, data_order, margins, pad_stage, spatial_axes};
+use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule, multiply_adds, random};
 
@@ -77,6 +79,11 @@ macro_rules! convolution {
                     let geometry = cx.fields::<$name<Value>>()?.convolution.geometry()?;
                     let (shape, dtype) = result_shape::<$name>(cx)?;
                     dispatch!(compute_dtype(cx, dtype)?, convolve(&geometry, cx, &shape, dtype))
+                }),
+                Gradient(|at| {
+                    if let Some(op) = at.fields::<$name<Term<'_>>>() {
+                        pull_convolution(at, &op.convolution);
+                    }
                 }),
                 Define(|cx| {
                     let geometry = cx.fields::<$name<Operand>>()?.convolution.geometry()?;
@@ -323,6 +330,170 @@ fn define_convolution(
         let w = e.cast(w, sums);
         e.mul(x, w)
     })
+}
+
+/// A convolution between tensors whose layouts are the usual ones, as its adjoints see it.
+#[derive(Clone)]
+pub(super) struct Adjoint {
+    pub(super) strides: Vec<i64>,
+    pub(super) dilation: Vec<i64>,
+    /// All numbers before and then all numbers after.
+    pub(super) padding: Vec<i64>,
+    pub(super) groups: i64,
+}
+
+impl Adjoint {
+    pub(super) fn new(steps: &[Step], groups: i64) -> Adjoint {
+        let before = steps.iter().map(|step| step.padding.0);
+        Adjoint {
+            strides: steps.iter().map(|step| step.stride).collect(),
+            dilation: steps.iter().map(|step| step.dilation).collect(),
+            padding: before.chain(steps.iter().map(|step| step.padding.1)).collect(),
+            groups,
+        }
+    }
+
+    fn rank(&self) -> usize {
+        self.strides.len()
+    }
+
+    fn convolution<const RANK: usize>(&self) -> Convolution<RANK> {
+        Convolution {
+            strides: self.strides.clone(),
+            padding: self.padding.clone(),
+            kernel: Kernel {
+                dilation: self.dilation.clone(),
+                groups: self.groups,
+                channels: None,
+                kernel_size: None,
+                data_layout: data_order(RANK),
+                kernel_layout: kernel_order(RANK),
+                out_layout: String::new(),
+            },
+            out_dtype: None,
+        }
+    }
+
+    /// The convolution itself.
+    pub(super) fn forward<'p>(
+        &self,
+        at: &Pullback<'p>,
+        data: Term<'p>,
+        weight: Term<'p>,
+    ) -> Term<'p> {
+        let (data, weight) = (data.id(), weight.id());
+        match self.rank() {
+            1 => at.build(&Conv1d { data, weight, convolution: self.convolution() }),
+            2 => at.build(&Conv2d { data, weight, convolution: self.convolution() }),
+            _ => at.build(&Conv3d { data, weight, convolution: self.convolution() }),
+        }
+    }
+
+    /// How the data, of extents `shape`, changes with a result that changes by `change`.
+    pub(super) fn of_data<'p>(
+        &self,
+        at: &Pullback<'p>,
+        change: Term<'p>,
+        weight: Term<'p>,
+        shape: &[i64],
+    ) -> Term<'p> {
+        let (kernel, output, rank) = (weight.shape(), change.shape(), self.rank());
+        let extra = (0..rank).map(|axis| {
+            let margin = self.padding[axis] + self.padding[rank + axis];
+            let reach = (kernel[axis + 2] - 1) * self.dilation[axis] + 1;
+            shape[axis + 2] - ((output[axis + 2] - 1) * self.strides[axis] + reach - margin)
+        });
+        transposed_convolution(at, self, extra.collect(), change.id(), weight.id())
+    }
+
+    /// How the weight, of extents `shape`, changes with a result that changes by `change`.
+    pub(super) fn of_weight<'p>(
+        &self,
+        at: &Pullback<'p>,
+        change: Term<'p>,
+        data: Term<'p>,
+        shape: &[i64],
+    ) -> Term<'p> {
+        match self.rank() {
+            1 => {
+                // As a convolution of rows with one row.
+                let row = |term: Term<'p>| {
+                    let mut shape = term.shape();
+                    shape.insert(2, 1);
+                    term.reshape(&shape)
+                };
+                let padding = vec![0, self.padding[0], 0, self.padding[1]];
+                let (strides, dilation) = (vec![1, self.strides[0]], vec![1, self.dilation[0]]);
+                let wide = Adjoint { strides, dilation, padding, groups: self.groups };
+                let kernel = [shape[0], shape[1], 1, shape[2]];
+                wide.of_weight(at, row(change), row(data), &kernel).reshape(shape)
+            }
+            2 => at.build(&Conv2dBackwardWeight {
+                grad: change.id(),
+                data: data.id(),
+                strides: self.strides.clone(),
+                padding: self.padding.clone(),
+                dilation: self.dilation.clone(),
+                groups: self.groups,
+                channels: None,
+                kernel_size: shape[2..].to_vec(),
+                data_layout: data_order(2),
+                kernel_layout: data_order(2),
+                out_layout: String::new(),
+                out_dtype: None,
+            }),
+            _ if self.groups != 1 => {
+                at.refuse("the weight of groups of channels along three axes");
+                data
+            }
+            _ => {
+                // A convolution with the change for kernel: batch and channels change places, and so
+                // do strides and dilation.
+                let swap = |term: Term<'p>| term.transpose(&[1, 0, 2, 3, 4]);
+                let (strides, dilation) = (self.dilation.clone(), self.strides.clone());
+                let swapped = Adjoint { strides, dilation, ..self.clone() };
+                let whole = swap(swapped.forward(at, swap(data), swap(change)));
+                whole.slice(&[0; 5], shape)
+            }
+        }
+    }
+}
+
+fn pull_convolution<const RANK: usize>(at: &Pullback<'_>, attributes: &Convolution<RANK>) {
+    let (data, weight) = (at.operand(0), at.operand(1));
+    let Ok(geometry) = attributes.geometry() else { return };
+    if let Some(layout) = geometry.unusual_layout() {
+        return at.refuse(format!(
+            "layout {layout}: differentiate before layouts are chosen, or transpose to {}",
+            geometry.order
+        ));
+    }
+    let adjoint = Adjoint::new(&geometry.steps, geometry.groups);
+    let (inputs, kernel) = (data.shape(), weight.shape());
+    // Of a depthwise weight, output channels are those of all kernels.
+    let mut grouped = kernel.clone();
+    if geometry.is_depthwise(inputs[1].into(), kernel[0].into()) {
+        grouped[0] *= kernel[1];
+        grouped[1] = 1;
+    }
+    at.to(0, |g| {
+        let weight = weight.reshape(&grouped);
+        adjoint.of_data(at, g.cast(data.dtype()), weight, &inputs)
+    });
+    at.to(1, |g| adjoint.of_weight(at, g.cast(weight.dtype()), data, &grouped).reshape(&kernel));
+}
+
+impl Geometry {
+    /// A layout that is another one than text has where it says nothing.
+    pub(super) fn unusual_layout(&self) -> Option<&Layout> {
+        let usual = Layout::parse(&self.order).ok()?;
+        let kernel = Layout::parse(&self.kernel_order).ok()?;
+        let [data, weight, out] = [&self.data_layout, &self.kernel_layout, &self.out_layout];
+        [(data, &usual), (weight, &kernel), (out, &usual)]
+            .into_iter()
+            .find(|(layout, usual)| layout != usual)
+            .map(|(layout, _)| layout)
+    }
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -10,6 +10,7 @@ use te::compute::{Combiner, Expression};
 
 use super::numeric::{Number, compute_dtype, dispatch, map_along, result_shape, size};
 use super::relation::{require, require_rank, vectors_along};
+use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::random::weight;
 use crate::{FusionPattern, LayoutRule, multiply_adds};
@@ -22,6 +23,7 @@ use crate::{FusionPattern, LayoutRule, multiply_adds};
     name = "relay.nn.dense",
     infer = dense_relation,
     hooks(
+        Gradient(pull_dense),
         FusionPattern::OutFusable,
         KernelRole::Anchor,
         Work(multiply_adds::<Dense>),
@@ -303,6 +305,7 @@ fn define_dense_pack(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.nn.matmul",
     infer = matmul_relation,
     hooks(
+        Gradient(pull_matmul),
         FusionPattern::OutFusable,
         KernelRole::Anchor,
         Work(multiply_adds::<Matmul>),
@@ -407,6 +410,7 @@ fn define_matmul(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.nn.batch_matmul",
     infer = batch_matmul_relation,
     hooks(
+        Gradient(pull_batch_matmul),
         FusionPattern::OutFusable,
         KernelRole::Anchor,
         Work(multiply_adds::<BatchMatmul>),
@@ -511,7 +515,7 @@ fn define_batch_matmul(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.bias_add",
     infer = bias_add_relation,
-    hooks(FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
+    hooks(Gradient(pull_bias_add), FusionPattern::Broadcast, LayoutRule::Bias, Evaluate(evaluate_bias_add), Define(define_bias_add))
 )]
 pub struct BiasAdd<V = ValueId> {
     /// The input.
@@ -542,6 +546,82 @@ fn define_bias_add(cx: &mut DefineCx<'_>) -> Defined {
         let (x, y) = (e.load(&data, i), along(e, &bias, i, axis));
         e.add(x, y)
     })
+}
+
+/// `term` as a matrix: its axes but the last as one.
+fn as_matrix(term: Term<'_>) -> Term<'_> {
+    let shape = term.shape();
+    let (columns, rows) = shape.split_last().unwrap_or((&1, &[]));
+    term.reshape(&[rows.iter().product(), *columns])
+}
+
+fn pull_dense(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Dense<Term<'_>>>() else { return };
+    let change = |g: Term<'_>, like: Term<'_>| as_matrix(g.cast(like.dtype())).id();
+    let product = |a, transpose_a, b, transpose_b| {
+        let (tensor_a, tensor_b, units, out_dtype) = (a, b, None, None);
+        at.build(&Matmul { tensor_a, tensor_b, units, out_dtype, transpose_a, transpose_b })
+    };
+    at.to(0, |g| {
+        product(change(g, op.data), false, op.weight.id(), false).reshape(&op.data.shape())
+    });
+    at.to(1, |g| product(change(g, op.weight), true, as_matrix(op.data).id(), false));
+}
+
+/// The operands of the product that is the change of an operand: which they are, the change being
+/// `None`, and whether each is transposed.
+type Factors = [(Option<usize>, bool); 2];
+
+/// The changes of both operands of a product of matrices.
+fn factors(transpose_a: bool, transpose_b: bool) -> [Factors; 2] {
+    let left = match transpose_a {
+        false => [(None, false), (Some(1), !transpose_b)],
+        true => [(Some(1), transpose_b), (None, true)],
+    };
+    let right = match transpose_b {
+        false => [(Some(0), !transpose_a), (None, false)],
+        true => [(None, true), (Some(0), transpose_a)],
+    };
+    [left, right]
+}
+
+fn pull_matmul(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Matmul<Term<'_>>>() else { return };
+    if op.tensor_a.rank() != 2 {
+        return at.refuse("a left factor of more than 2 axes: write `nn.dense`");
+    }
+    for (index, [(a, transpose_a), (b, transpose_b)]) in
+        factors(op.transpose_a, op.transpose_b).into_iter().enumerate()
+    {
+        at.to(index, |g| {
+            let factor = |place: Option<usize>| place.map_or(g, |place| at.operand(place)).id();
+            let (tensor_a, tensor_b, units, out_dtype) = (factor(a), factor(b), None, None);
+            at.build(&Matmul { tensor_a, tensor_b, units, out_dtype, transpose_a, transpose_b })
+        });
+    }
+}
+
+fn pull_batch_matmul(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<BatchMatmul<Term<'_>>>() else { return };
+    for (index, [(a, transpose_a), (b, transpose_b)]) in
+        factors(op.transpose_a, op.transpose_b).into_iter().enumerate()
+    {
+        at.to(index, |g| {
+            let factor = |place: Option<usize>| place.map_or(g, |place| at.operand(place)).id();
+            let (tensor_a, tensor_b, out_dtype) = (factor(a), factor(b), None);
+            let product = BatchMatmul { tensor_a, tensor_b, out_dtype, transpose_a, transpose_b };
+            at.build(&product).sum_to(at.operand(index))
+        });
+    }
+}
+
+fn pull_bias_add(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<BiasAdd<Term<'_>>>() else { return };
+    let rank = op.data.rank();
+    let axis = op.axis.rem_euclid(rank.max(1) as i64) as usize;
+    let others: Vec<usize> = (0..rank).filter(|other| *other != axis).collect();
+    at.to(0, |g| g);
+    at.to(1, |g| g.sum(&others, false));
 }
 
 pub(crate) fn register(registry: &mut Registry) {

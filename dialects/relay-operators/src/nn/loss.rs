@@ -10,6 +10,7 @@ use te::scalar::ScalarOp;
 use super::numeric::Number;
 use super::relation::{require, require_rank};
 use crate::FusionPattern;
+use crate::gradient::{Gradient, Pullback, Term};
 
 /// The mean cross entropy of predicted probabilities: `out = -Σ targets * log(predictions) / N`.
 ///
@@ -19,6 +20,7 @@ use crate::FusionPattern;
     name = "relay.nn.cross_entropy",
     infer = |_: CrossEntropy<Type>, cx: &mut InferCx<'_>| cross_entropy_relation(cx),
     hooks(
+        Gradient(|at| pull_cross_entropy(at, Term::log, |t, p| t / p)),
         FusionPattern::Opaque,
         Evaluate(|cx| cross_entropy(cx, f64::ln)),
         Define(|cx| define_cross_entropy(cx, |e, p| e.scalar(ScalarOp::Log, &[p])))
@@ -40,6 +42,7 @@ pub struct CrossEntropy<V = ValueId> {
     name = "relay.nn.cross_entropy_with_logits",
     infer = |_: CrossEntropyWithLogits<Type>, cx: &mut InferCx<'_>| cross_entropy_relation(cx),
     hooks(
+        Gradient(|at| pull_cross_entropy(at, |p| p, |t, _| t)),
         FusionPattern::Opaque,
         Evaluate(|cx| cross_entropy(cx, |p| p)),
         Define(|cx| define_cross_entropy(cx, |_, p| p))
@@ -238,6 +241,18 @@ fn define_nll_loss(cx: &mut DefineCx<'_>) -> Defined {
         let mean = e.div(sum, total);
         e.cast(mean, dtype)
     })
+}
+
+/// With the logarithm of predictions, and its derivative times targets.
+fn pull_cross_entropy<'p>(
+    at: &Pullback<'p>,
+    logarithm: fn(Term<'p>) -> Term<'p>,
+    weighted: fn(Term<'p>, Term<'p>) -> Term<'p>,
+) {
+    let (predictions, targets) = (at.operand(0), at.operand(1));
+    let share = |g: Term<'p>| g * (-1.0 / predictions.shape()[0] as f64);
+    at.to(0, |g| share(g) * weighted(targets, predictions));
+    at.to(1, |g| share(g) * logarithm(predictions));
 }
 
 pub(crate) fn register(registry: &mut Registry) {

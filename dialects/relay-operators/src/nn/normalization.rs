@@ -12,6 +12,7 @@ use te::scalar::ScalarOp;
 
 use super::numeric::{Number, size};
 use super::relation::{divide, vectors_along};
+use crate::gradient::{Change, Gradient, Pullback, Term};
 use crate::{FusionPattern, relation};
 
 /// What a normalization does to numbers whose mean is 0: a division and, for each channel, a factor
@@ -40,6 +41,7 @@ pub struct Rescaling {
     name = "relay.nn.batch_norm",
     infer = batch_norm_relation,
     hooks(
+        Gradient(pull_batch_norm),
         FusionPattern::OutFusable,
         RandomOperand(batch_norm_operand),
         Evaluate(evaluate_batch_norm),
@@ -306,7 +308,7 @@ fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result
 #[op(
     name = "relay.nn.layer_norm",
     infer = |op: LayerNorm<Type>, cx: &mut InferCx<'_>| normalization_relation(op.data, op.axis, cx),
-    hooks(Evaluate(evaluate_layer_norm), Define(define_layer_norm))
+    hooks(Gradient(pull_layer_norm), Evaluate(evaluate_layer_norm), Define(define_layer_norm))
 )]
 pub struct LayerNorm<V = ValueId> {
     /// The input.
@@ -348,7 +350,7 @@ fn define_layer_norm(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.instance_norm",
     infer = instance_norm_relation,
-    hooks(Evaluate(evaluate_instance_norm), Define(define_instance_norm))
+    hooks(Gradient(pull_instance_norm), Evaluate(evaluate_instance_norm), Define(define_instance_norm))
 )]
 pub struct InstanceNorm<V = ValueId> {
     /// The input; its first axis is that of the batch.
@@ -407,7 +409,7 @@ fn define_instance_norm(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.group_norm",
     infer = group_norm_relation,
-    hooks(Evaluate(evaluate_group_norm), Define(define_group_norm))
+    hooks(Gradient(pull_group_norm), Evaluate(evaluate_group_norm), Define(define_group_norm))
 )]
 pub struct GroupNorm<V = ValueId> {
     /// The input; its first axis is that of the batch.
@@ -637,6 +639,123 @@ fn define_lrn(cx: &mut DefineCx<'_>) -> Defined {
         let value = e.div(x, divisor);
         e.cast(value, data.dtype)
     })
+}
+
+/// Axis `axis` of `rank`, counted from the front.
+fn front(axis: i64, rank: usize) -> usize {
+    axis.rem_euclid(rank.max(1) as i64) as usize
+}
+
+/// `term`, a vector, along `axis` of a tensor with `rank` axes.
+fn lying(term: Term<'_>, axis: usize, rank: usize) -> Term<'_> {
+    let mut shape = vec![1; rank];
+    shape[axis] = term.size();
+    term.reshape(&shape)
+}
+
+/// With the mean and the variance as operands.
+fn pull_batch_norm(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<BatchNorm<Term<'_>>>() else { return };
+    let Change::Tuple(changes) = at.change() else { return };
+    if changes[1..].iter().any(|change| !matches!(change, Change::None)) {
+        return at.refuse("the moving mean or variance that it gives");
+    }
+    let Some(g) = changes[0].tensor() else { return };
+    let (rank, axis) = (op.data.rank(), front(op.axis, op.data.rank()));
+    let others: Vec<usize> = (0..rank).filter(|other| *other != axis).collect();
+    let inverse = (op.moving_var + op.rescaling.epsilon).rsqrt();
+    let factor = if op.rescaling.scale { op.gamma * inverse } else { inverse };
+    if at.wants(0) {
+        at.give(0, Change::Tensor(g * lying(factor, axis, rank)));
+    }
+    let needs = |index: usize| at.wants(index);
+    if (needs(1) && op.rescaling.scale) || needs(4) {
+        let centered = op.data - lying(op.moving_mean, axis, rank);
+        let slope = (g * centered).sum(&others, false);
+        if op.rescaling.scale {
+            at.give(1, Change::Tensor(slope * inverse));
+        }
+        at.give(4, Change::Tensor(slope * factor * inverse * inverse * -0.5));
+    }
+    if needs(2) && op.rescaling.center {
+        at.give(2, Change::Tensor(g.sum(&others, false)));
+    }
+    if needs(3) {
+        at.give(3, Change::Tensor(-(g.sum(&others, false) * factor)));
+    }
+}
+
+/// `data` with mean 0 and variance 1 over `axes`, and the factor that made it so.
+fn normalized<'p>(data: Term<'p>, axes: &[usize], epsilon: f64) -> (Term<'p>, Term<'p>) {
+    let shape = data.shape();
+    let share = 1.0 / axes.iter().map(|axis| shape[*axis]).product::<i64>() as f64;
+    let centered = data - data.sum(axes, true) * share;
+    let variance = (centered * centered).sum(axes, true) * share;
+    let inverse = (variance + epsilon).rsqrt();
+    (centered * inverse, inverse)
+}
+
+/// The change of the data, from that of the normalized data.
+fn pull_normalized<'p>(
+    g: Term<'p>,
+    (normal, inverse): (Term<'p>, Term<'p>),
+    axes: &[usize],
+) -> Term<'p> {
+    let shape = normal.shape();
+    let share = 1.0 / axes.iter().map(|axis| shape[*axis]).product::<i64>() as f64;
+    let mean = |term: Term<'p>| term.sum(axes, true) * share;
+    (g - mean(g) - normal * mean(g * normal)) * inverse
+}
+
+/// The rule of a normalization of `grouped`, the data in another shape, over `axes` of it; the factor and
+/// the offset lie along `axis` of the data.
+fn pull_norm<'p>(
+    at: &Pullback<'p>,
+    grouped: &[i64],
+    axes: &[usize],
+    axis: i64,
+    rescaling: &Rescaling,
+) {
+    let (data, gamma) = (at.operand(0), at.operand(1));
+    let (rank, shape, axis) = (data.rank(), data.shape(), front(axis, data.rank()));
+    let others: Vec<usize> = (0..rank).filter(|other| *other != axis).collect();
+    if at.wants(0) || (at.wants(1) && rescaling.scale) {
+        let parts = normalized(data.reshape(grouped), axes, rescaling.epsilon);
+        at.to(0, |g| {
+            let g = if rescaling.scale { g * lying(gamma, axis, rank) } else { g };
+            pull_normalized(g.reshape(grouped), parts, axes).reshape(&shape)
+        });
+        if rescaling.scale {
+            at.to(1, |g| (g * parts.0.reshape(&shape)).sum(&others, false));
+        }
+    }
+    if rescaling.center {
+        at.to(2, |g| g.sum(&others, false));
+    }
+}
+
+fn pull_layer_norm(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<LayerNorm<Term<'_>>>() else { return };
+    let axis = front(op.axis, op.data.rank());
+    pull_norm(at, &op.data.shape(), &[axis], op.axis, &op.rescaling);
+}
+
+fn pull_instance_norm(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<InstanceNorm<Term<'_>>>() else { return };
+    let (rank, axis) = (op.data.rank(), front(op.axis, op.data.rank()));
+    let axes: Vec<usize> = (1..rank).filter(|other| *other != axis).collect();
+    pull_norm(at, &op.data.shape(), &axes, op.axis, &op.rescaling);
+}
+
+fn pull_group_norm(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<GroupNorm<Term<'_>>>() else { return };
+    let (rank, axis) = (op.data.rank(), front(op.axis, op.data.rank()));
+    let mut grouped = op.data.shape();
+    grouped[axis] /= op.num_groups.max(1);
+    grouped.insert(axis, op.num_groups);
+    // The groups stand before the channels of each; of the rest, all but the batch is normalized.
+    let axes: Vec<usize> = (1..=rank).filter(|other| *other != axis).collect();
+    pull_norm(at, &grouped, &axes, op.axis, &op.rescaling);
 }
 
 pub(crate) fn register(registry: &mut Registry) {

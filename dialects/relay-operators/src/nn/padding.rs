@@ -9,6 +9,8 @@ use te::compute::Expression;
 
 use super::numeric::{Number, dispatch, result_shape};
 use super::window::{offset, per_axis};
+use crate::attributes::Integers;
+use crate::gradient::{Gradient, Pullback, Term};
 use crate::{FusionPattern, LayoutRule};
 
 /// For every index along an axis of a result, the index along the same axis of the operand, or
@@ -193,7 +195,7 @@ fn define_padding(
     name = "relay.nn.pad",
     infer = pad_relation,
     fold = fold_pad,
-    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad), Define(define_pad))
+    hooks(Gradient(pull_pad), FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_pad), Define(define_pad))
 )]
 pub struct Pad<V = ValueId> {
     /// The input.
@@ -310,7 +312,7 @@ fn define_mirror_pad(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.dilate",
     infer = dilate_relation,
-    hooks(FusionPattern::Injective, Evaluate(evaluate_dilate), Define(define_dilate))
+    hooks(Gradient(pull_dilate), FusionPattern::Injective, Evaluate(evaluate_dilate), Define(define_dilate))
 )]
 pub struct Dilate<V = ValueId> {
     /// The input.
@@ -384,6 +386,35 @@ fn define_dilate(cx: &mut DefineCx<'_>) -> Defined {
             None => e.load(&data, &at),
         }
     })
+}
+
+fn pull_dilate(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Dilate<Term<'_>>>() else { return };
+    at.to(0, |g| {
+        let slice = crate::index::slice::StridedSlice {
+            data: g.id(),
+            begin: Integers(vec![0; op.strides.len()]),
+            end: Integers(g.shape()),
+            strides: Some(Integers(op.strides.clone())),
+            slice_mode: crate::index::slice::SliceMode::End,
+            axes: None,
+        };
+        at.build(&slice)
+    });
+}
+
+fn pull_pad(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Pad<Term<'_>>>() else { return };
+    if op.pad_mode != "constant" || op.pad_width.iter().flatten().any(|width| *width < 0) {
+        return at.refuse(format!("padding of mode `{}`", op.pad_mode));
+    }
+    let begin: Vec<i64> = op.pad_width.iter().map(|widths| widths[0]).collect();
+    at.to(0, |g| g.slice(&begin, &op.data.shape()));
+    at.to(1, |g| {
+        let all: Vec<usize> = (0..g.rank()).collect();
+        let margin = g.sum(&all, false) - g.slice(&begin, &op.data.shape()).sum(&all, false);
+        margin.reshape(&op.pad_value.shape())
+    });
 }
 
 pub(crate) fn register(registry: &mut Registry) {

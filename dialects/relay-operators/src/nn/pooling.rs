@@ -14,6 +14,7 @@ use super::relation::layout_or;
 use super::window::{
     Margin, Reach, Step, Windows, data_order, least, margins, pad_stage, per_axis,
 };
+use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule};
 
@@ -137,6 +138,7 @@ macro_rules! pool {
                 FusionPattern::OutFusable,
                 LayoutRule::Named { blocks: true },
                 Evaluate($name::evaluate),
+                Gradient($name::<Term<'_>>::pull),
                 Define($name::define)
             )
         )]
@@ -543,6 +545,106 @@ impl Pool {
         }
         let one = e.index(1);
         e.max(count, one)
+    }
+}
+
+/// Says that there is no rule yet.
+macro_rules! without_rule {
+    ($($name:ident),*) => {$(
+        impl $name<Term<'_>> {
+            fn pull(at: &Pullback<'_>) {
+                at.refuse("this pool");
+            }
+        }
+    )*};
+}
+
+without_rule!(MaxPool3d, AvgPool3d, MaxPool2dGrad);
+
+impl Windowing<1> {
+    /// The same windows in rows of which each is a plane; `None` in another layout than the usual one.
+    fn planes(&self) -> Option<Windowing<2>> {
+        let windows = |numbers: &[i64]| Some(vec![1, *numbers.first()?]);
+        let padding = match self.padding[..] {
+            [before, after] => vec![0, before, 0, after],
+            [both] => vec![0, both, 0, both],
+            _ => return None,
+        };
+        let layouts = &self.layouts;
+        let is_usual = layouts.layout == data_order(1)
+            && (layouts.out_layout.is_empty() || layouts.out_layout == layouts.layout);
+        is_usual.then_some(())?;
+        Some(Windowing {
+            pool_size: windows(&self.pool_size)?,
+            strides: windows(&self.strides)?,
+            dilation: windows(&self.dilation)?,
+            padding,
+            layouts: PoolLayouts { layout: data_order(2), out_layout: String::new() },
+            ceil_mode: self.ceil_mode,
+        })
+    }
+}
+
+/// `term` with an axis before its last one.
+fn as_plane(term: Term<'_>) -> Term<'_> {
+    let mut shape = term.shape();
+    shape.insert(2, 1);
+    term.reshape(&shape)
+}
+
+impl MaxPool1d<Term<'_>> {
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<MaxPool1d<Term<'_>>>() else { return };
+        let Some(attributes) = op.attributes.planes() else { return at.refuse("this layout") };
+        at.to(0, |g| {
+            let (out_grad, data) = (as_plane(g).id(), as_plane(op.data).id());
+            let change = at.build(&MaxPool2dGrad { out_grad, data, attributes });
+            change.reshape(&op.data.shape())
+        });
+    }
+}
+
+impl AvgPool1d<Term<'_>> {
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<AvgPool1d<Term<'_>>>() else { return };
+        let Some(windowing) = op.attributes.windowing.planes() else {
+            return at.refuse("this layout");
+        };
+        let count_include_pad = op.attributes.count_include_pad;
+        at.to(0, |g| {
+            let (out_grad, data) = (as_plane(g).id(), as_plane(op.data).id());
+            let attributes = Averaging { windowing, count_include_pad };
+            let change = at.build(&AvgPool2dGrad { out_grad, data, attributes });
+            change.reshape(&op.data.shape())
+        });
+    }
+}
+
+impl MaxPool2d<Term<'_>> {
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<MaxPool2d<Term<'_>>>() else { return };
+        at.to(0, |g| {
+            let (out_grad, data) = (g.id(), op.data.id());
+            at.build(&MaxPool2dGrad { out_grad, data, attributes: op.attributes })
+        });
+    }
+}
+
+impl AvgPool2d<Term<'_>> {
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<AvgPool2d<Term<'_>>>() else { return };
+        at.to(0, |g| {
+            let (out_grad, data) = (g.id(), op.data.id());
+            at.build(&AvgPool2dGrad { out_grad, data, attributes: op.attributes })
+        });
+    }
+}
+
+impl AvgPool2dGrad<Term<'_>> {
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<AvgPool2dGrad<Term<'_>>>() else { return };
+        // Of the data, only the shape matters.
+        at.to(0, |g| at.build(&AvgPool2d { data: g.id(), attributes: op.attributes }));
     }
 }
 

@@ -7,10 +7,11 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, RandomOperand, Value};
 
 use te::compute::{Combiner, Tensor};
 
-use super::convolution::Geometry;
+use super::convolution::{Adjoint, Geometry};
 use super::numeric::{Number, compute_dtype, dispatch, result_shape, size};
 use super::relation::{divide, kernel, layout_or, require};
 use super::window::{Margin, Step, Windows, data_order, margins, offset, pad_stage, per_axis};
+use crate::gradient::{Gradient, Pullback, Term};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule, multiply_adds, random};
 
@@ -74,6 +75,11 @@ macro_rules! transposed {
                     let (shape, dtype) = result_shape::<$name>(cx)?;
                     let sums = compute_dtype(cx, dtype)?;
                     dispatch!(sums, convolve_transposed(&geometry, cx, &shape, dtype))
+                }),
+                Gradient(|at| {
+                    if let Some(op) = at.fields::<$name<Term<'_>>>() {
+                        pull_transposed(at, &op.transposed);
+                    }
                 }),
                 Define(|cx| {
                     let geometry = cx.fields::<$name<Operand>>()?.transposed.geometry()?;
@@ -237,6 +243,72 @@ fn convolve_transposed<T: Number>(
     T::write(dtype, &shape, &result)
 }
 
+/// The transposed convolution that `adjoint` says, with `extra` elements at the end of each axis.
+pub(super) fn transposed_convolution<'p>(
+    at: &Pullback<'p>,
+    adjoint: &Adjoint,
+    extra: Vec<i64>,
+    data: ValueId,
+    weight: ValueId,
+) -> Term<'p> {
+    match extra.len() {
+        1 => at.build(&Conv1dTranspose { data, weight, transposed: attributes(adjoint, extra) }),
+        2 => at.build(&Conv2dTranspose { data, weight, transposed: attributes(adjoint, extra) }),
+        _ => at.build(&Conv3dTranspose { data, weight, transposed: attributes(adjoint, extra) }),
+    }
+}
+
+fn attributes<const RANK: usize>(adjoint: &Adjoint, extra: Vec<i64>) -> Transposed<RANK> {
+    Transposed {
+        channels: None,
+        kernel_size: None,
+        strides: adjoint.strides.clone(),
+        padding: adjoint.padding.clone(),
+        output_padding: extra,
+        dilation: adjoint.dilation.clone(),
+        groups: adjoint.groups,
+        data_layout: data_order(RANK),
+        kernel_layout: kernel_order(RANK).to_string(),
+        out_layout: String::new(),
+        out_dtype: None,
+    }
+}
+
+fn pull_transposed<const RANK: usize>(at: &Pullback<'_>, attributes: &Transposed<RANK>) {
+    let (data, weight) = (at.operand(0), at.operand(1));
+    let Ok(geometry) = attributes.geometry() else { return };
+    if let Some(layout) = geometry.unusual_layout() {
+        return at.refuse(format!("layout {layout}: transpose to {}", geometry.order));
+    }
+    let adjoint = Adjoint::new(&geometry.steps, geometry.groups);
+    let shape = data.shape();
+    // Further windows, in what `output_padding` adds, come from no element.
+    at.to(0, |g| {
+        let change = adjoint.forward(at, g.cast(data.dtype()), weight);
+        change.slice(&vec![0; shape.len()], &shape)
+    });
+    at.to(1, |g| {
+        let extra = attributes.output_padding.iter().zip(&geometry.steps);
+        if extra.clone().any(|(extra, step)| *extra >= step.stride) {
+            at.refuse("`output_padding` of a stride or more, in the change of the weight");
+            return weight;
+        }
+        adjoint.of_weight(at, data, g.cast(data.dtype()), &weight.shape())
+    });
+}
+
+fn pull_backward_weight(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Conv2dBackwardWeight<Term<'_>>>() else { return };
+    let (Ok(steps), Ok(layouts)) = (op.steps(), op.layouts()) else { return };
+    let usual = ["NCHW", "NCHW", "OIHW"].map(Layout::parse);
+    if layouts.into_iter().zip(usual).any(|(layout, usual)| Ok(layout) != usual) {
+        return at.refuse("layouts other than NCHW");
+    }
+    let adjoint = Adjoint::new(&steps, op.groups);
+    at.to(0, |g| adjoint.forward(at, op.data, g.cast(op.data.dtype())));
+    at.to(1, |g| adjoint.of_data(at, op.grad, g.cast(op.grad.dtype()), &op.data.shape()));
+}
+
 /// The gradient of `nn.conv2d` with respect to its weight.
 ///
 /// `out[o, i, j, k] = Σ_{n, y, x} grad[n, o, y, x] * data[n, i, y * stride + j * dilation -
@@ -250,6 +322,7 @@ fn convolve_transposed<T: Number>(
         FusionPattern::OutFusable,
         Work(multiply_adds::<Conv2dBackwardWeight>),
         Evaluate(evaluate_backward_weight),
+        Gradient(pull_backward_weight),
         Define(define_backward_weight)
     )
 )]
