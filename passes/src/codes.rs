@@ -14,6 +14,12 @@ pub const OPEN: &str = "E0624";
 /// What `bind-extents` says of extents that do not fit.
 pub const BIND: &str = "E0625";
 
+/// What `gradient` says of operators and forms that it cannot differentiate.
+pub const NO_GRADIENT: &str = "E0660";
+
+/// What `gradient` says of programs whose value has no derivatives.
+pub const NOT_DIFFERENTIABLE: &str = "E0661";
+
 /// The help where parameters have unknown extents, for who knows how a model names them.
 pub const OPEN_HELP: &str = "write numbers for the extents of the parameters of `@main`";
 
@@ -102,6 +108,20 @@ pub const CODES: &[Code] = &[
         explanation: "`exec` runs a program that reads the text of a module and writes another one. \
                       It could not be run, ended with another status than 0, took too long, or wrote \
                       what is no text of a module.",
+    },
+    Code {
+        code: NO_GRADIENT,
+        title: "an operator has no gradient",
+        explanation: "`gradient` needs a rule for every operator between a parameter and the value of \
+                      `@main`; the page of an operator in the reference says whether it has one. \
+                      Functions are inlined before, by `inline{all=true}`, and kernels and layouts come \
+                      behind.",
+    },
+    Code {
+        code: NOT_DIFFERENTIABLE,
+        title: "the program has no derivatives",
+        explanation: "`gradient` differentiates the function `@main` by its parameters: it needs one \
+                      that gives floats, and `wrt` names parameters that it has.",
     },
 ];
 

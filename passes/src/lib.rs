@@ -47,6 +47,7 @@ pub mod fold_constant;
 pub mod fold_explicit_padding;
 pub mod fold_scale_axis;
 pub mod fuse;
+pub mod gradient;
 pub mod incremental;
 pub mod infer_type;
 pub mod inline;
@@ -100,6 +101,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<fold_scale_axis::FoldScaleAxis>();
     registry.pass::<fold_scale_axis::ForwardFoldScaleAxis>();
     registry.pass::<fuse::Fuse>();
+    registry.pass::<gradient::Gradients>();
     registry.pass::<infer_type::InferType>();
     registry.pass::<inline::Inline>();
     registry.pass::<invariants::Invariants>();

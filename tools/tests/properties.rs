@@ -133,9 +133,9 @@ fn keeps_meaning(module: &Module, pipeline: &str, registry: &Registry) -> Result
     approx_equal(&found, &expected, RELATIVE, ABSOLUTE).map_err(differ)
 }
 
-/// Passes after which a program is none of the relay dialect, and that take no other programs than
-/// straight-line code. They have tests of their own.
-const LOWERING: [&str; 2] = ["lower-prog", "lower-te"];
+/// Passes after which a program is none of the relay dialect, or computes something else, and that take
+/// no other programs than straight-line code. They have tests of their own.
+const LOWERING: [&str; 3] = ["gradient", "lower-prog", "lower-te"];
 
 /// Options that make another pass of one.
 const VARIANTS: [&str; 4] =

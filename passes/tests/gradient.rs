@@ -1,0 +1,417 @@
+//! Gradients: against differences of values, and against those of the original.
+
+mod common;
+
+use common::{cases, parse, printed, registry, run};
+use ir_core::{Module, Random, Registry, TensorData, verify};
+use relay::interpreter::{Interpreter, Value, approx_equal, flatten, random_arguments};
+use relay_operators::Gradient;
+
+/// Expressions of `%x`, and of `%y` and `%z` where they are named, with their types; `f64` stands for
+/// elements.
+const EXPRESSIONS: &[(&str, &str)] = &[
+    // Elementwise; what is not defined everywhere is of a number that is far from the border.
+    ("(3, 2)", "log(add(exp(%x), 0.5f64))"),
+    ("(3, 2)", "log2(add(exp(%x), 0.5f64))"),
+    ("(3, 2)", "log10(add(exp(%x), 0.5f64))"),
+    ("(3, 2)", "fast_exp(%x)"),
+    ("(3, 2)", "sqrt(add(exp(%x), 0.5f64))"),
+    ("(3, 2)", "rsqrt(add(exp(%x), 0.5f64))"),
+    ("(3, 2)", "sigmoid(%x)"),
+    ("(3, 2)", "tanh(%x)"),
+    ("(3, 2)", "fast_tanh(%x)"),
+    ("(3, 2)", "erf(%x)"),
+    ("(3, 2)", "fast_erf(%x)"),
+    ("(3, 2)", "add(sin(%x), cos(%x))"),
+    ("(3, 2)", "tan(%x)"),
+    ("(3, 2)", "multiply(sinh(%x), cosh(%x))"),
+    ("(3, 2)", "asin(multiply(%x, 0.9f64))"),
+    ("(3, 2)", "acos(multiply(%x, 0.9f64))"),
+    ("(3, 2)", "atan(%x)"),
+    ("(3, 2)", "asinh(%x)"),
+    ("(3, 2)", "acosh(add(exp(%x), 1.5f64))"),
+    ("(3, 2)", "atanh(multiply(%x, 0.9f64))"),
+    ("(3, 2)", "negative(abs(%x))"),
+    ("(3, 2)", "multiply(%x, sign(%x))"),
+    ("(3, 2)", "multiply(%x, floor(%x))"),
+    ("(3, 2)", "multiply(%x, add(ceil(%x), round(%x)))"),
+    ("(3, 2)", "multiply(%x, add(trunc(%x), ones_like(%x)))"),
+    ("(3, 2)", "copy(clip(%x, a_min=-0.5, a_max=0.7))"),
+    ("(3, 2)", "cast(cast(%x, dtype=\"float64\"), dtype=\"float64\")"),
+    // Broadcasting.
+    ("(3, 2); (2)", "add(%x, %y)"),
+    ("(3, 1); (1, 2)", "subtract(%x, %y)"),
+    ("(3, 1); (4, 1, 2)", "multiply(%x, %y)"),
+    ("(); (4, 1, 2)", "divide(%x, add(exp(%y), 0.3f64))"),
+    ("(3, 2); (2)", "power(add(exp(%x), 0.3f64), %y)"),
+    ("(3, 2)", "power(%x, 3f64)"),
+    ("(3, 2); (1, 2)", "maximum(%x, %y)"),
+    ("(3, 1); (1, 2)", "minimum(%x, %y)"),
+    ("(3, 2); (2)", "mod(multiply(%x, 5f64), add(exp(%y), 0.5f64))"),
+    ("(3, 2); (2)", "floor_mod(multiply(%x, 5f64), add(exp(%y), 0.5f64))"),
+    ("(3, 2); (2)", "add(%x, floor_divide(%x, add(exp(%y), 0.5f64)))"),
+    ("(3, 2); (2); (1)", "where(greater(%x, %y), multiply(%x, %z), %y)"),
+    // Reductions.
+    ("(3, 2, 4)", "sum(%x, axis=[0, 2])"),
+    ("(3, 2, 4)", "sum(%x, axis=[1], exclude=True, keepdims=True)"),
+    ("(3, 2, 4)", "mean(%x, axis=[-1])"),
+    ("(3, 2, 4)", "max(%x, axis=[0, 2])"),
+    ("(3, 2, 4)", "min(%x, axis=[1], keepdims=True)"),
+    ("(3, 2, 4)", "max(%x)"),
+    ("(3, 2, 4)", "prod(%x, axis=[0, 1])"),
+    ("(3, 4)", "cumsum(%x, axis=1)"),
+    ("(3, 4)", "cumsum(%x, exclusive=True)"),
+    ("(3, 4); (4)", "collapse_sum_like(%x, %y)"),
+    // Shape.
+    ("(3, 4)", "reshape(%x, newshape=[2, -1])"),
+    ("(3, 1, 4)", "squeeze(%x, axis=[1])"),
+    ("(3, 4)", "expand_dims(%x, axis=1, num_newaxis=2)"),
+    ("(3, 4); (2, 6)", "reshape_like(%x, %y)"),
+    ("(3, 4, 2)", "transpose(%x, axes=[2, 0, 1])"),
+    ("(3, 4, 2)", "transpose(%x)"),
+    ("(3, 4)", "reverse(%x, axis=1)"),
+    ("(3, 4)", "repeat(%x, repeats=3, axis=1)"),
+    ("(3, 4)", "tile(%x, reps=[2, 3, 1])"),
+    ("(3, 1)", "broadcast_to(%x, shape=[2, 3, 4])"),
+    ("(3, 1); (3, 4)", "broadcast_to_like(%x, %y)"),
+    ("(2, 3); (2, 1)", "concatenate((%x, %y, %x), axis=1)"),
+    ("(2, 3); (2, 3)", "stack((%x, %y), axis=1)"),
+    (
+        "(2, 6)",
+        "multiply(split(%x, indices_or_sections=3, axis=1).0, split(%x, indices_or_sections=3, axis=1).2)",
+    ),
+    ("(5, 6)", "strided_slice(%x, begin=[1, 0], end=[5, 6], strides=[2, 3])"),
+    ("(5, 6)", "strided_slice(%x, begin=[4, 5], end=[0, 1], strides=[-2, -1])"),
+    ("(5, 6); (2, 3)", "slice_like(%x, %y)"),
+    ("(3, 4)", "take(%x, meta_indices, axis=1)"),
+    ("(3, 4)", "take(%x, subtract(meta_indices, 1i64), mode=\"wrap\")"),
+    ("(4, 3)", "take(%x, subtract(meta_indices, 1i64), axis=0, mode=\"fast\")"),
+    ("(4, 3)", "gather(%x, expand_dims(meta_indices, axis=1), axis=1)"),
+    ("(3, 4)", "reverse_sequence(%x, meta_indices, seq_axis=1, batch_axis=0)"),
+    (
+        "(4, 3); (4, 3)",
+        "scatter_elements(%x, expand_dims(meta_indices, axis=0), strided_slice(%y, begin=[0, 0], end=[1, 3]), axis=0, reduction=\"add\")",
+    ),
+    ("(3, 4); (3, 4)", "scatter_nd(%x, expand_dims(meta_indices, axis=0), %y, mode=\"add\")"),
+    ("(3, 4)", "gather_nd(%x, expand_dims(meta_indices, axis=0))"),
+    ("(3, 4)", "nn.dilate(%x, strides=[2, 3], dilation_value=1.0)"),
+    ("(3, 4)", "trilu(%x, 1)"),
+    // Matrices.
+    ("(3, 4); (2, 4)", "nn.dense(%x, %y)"),
+    ("(2, 3, 4); (2, 4)", "nn.dense(%x, %y)"),
+    ("(3, 4); (4, 2)", "nn.matmul(%x, %y)"),
+    ("(4, 3); (4, 2)", "nn.matmul(%x, %y, transpose_a=True)"),
+    ("(3, 4); (2, 4)", "nn.matmul(%x, %y, transpose_b=True)"),
+    ("(4, 3); (2, 4)", "nn.matmul(%x, %y, transpose_a=True, transpose_b=True)"),
+    ("(5, 3, 4); (5, 2, 4)", "nn.batch_matmul(%x, %y, transpose_b=True)"),
+    ("(5, 3, 4); (1, 4, 2)", "nn.batch_matmul(%x, %y)"),
+    ("(5, 4, 3); (5, 2, 4)", "nn.batch_matmul(%x, %y, transpose_a=True, transpose_b=True)"),
+    ("(5, 4, 3); (5, 4, 2)", "nn.batch_matmul(%x, %y, transpose_a=True)"),
+    ("(2, 3, 4); (3)", "nn.bias_add(%x, %y)"),
+    ("(2, 3, 4); (4)", "nn.bias_add(%x, %y, axis=-1)"),
+    // Activations and losses.
+    ("(3, 4)", "nn.relu(%x)"),
+    ("(3, 4)", "nn.leaky_relu(%x, alpha=0.1)"),
+    ("(2, 3, 4); (3)", "nn.prelu(%x, %y)"),
+    ("(3, 4)", "nn.softmax(%x)"),
+    ("(3, 4)", "nn.fast_softmax(%x, axis=0)"),
+    ("(3, 4)", "nn.log_softmax(%x)"),
+    ("(3, 4)", "nn.dropout(%x, rate=0.3).0"),
+    ("(3, 2, 2)", "nn.batch_flatten(%x)"),
+    ("(3, 4); (3, 4)", "nn.cross_entropy(nn.softmax(%x), %y)"),
+    ("(3, 4); (3, 4)", "nn.cross_entropy_with_logits(nn.log_softmax(%x), %y)"),
+    ("(3, 4)", "nn.pad(%x, 0.5f64, pad_width=[[1, 0], [2, 3]])"),
+    // Normalizations.
+    ("(3, 4, 2); (2); (2)", "nn.layer_norm(%x, %y, %z)"),
+    ("(3, 4, 2); (4); (4)", "nn.layer_norm(%x, %y, %z, axis=1, epsilon=0.1)"),
+    ("(3, 4, 5); (4); (4)", "nn.instance_norm(%x, %y, %z)"),
+    ("(3, 6, 5); (6); (6)", "nn.group_norm(%x, %y, %z, num_groups=2)"),
+    ("(2, 3, 4); (3); (3)", "nn.batch_norm(%x, %y, %z, %y, exp(%z)).0"),
+    // Pools.
+    ("(1, 2, 7)", "nn.max_pool1d(%x, pool_size=[3], strides=[2], padding=[1, 0])"),
+    ("(1, 2, 7)", "nn.avg_pool1d(%x, pool_size=[3], strides=[2], padding=[1, 0])"),
+    ("(1, 2, 4, 5)", "nn.global_avg_pool2d(%x)"),
+    ("(1, 2, 4, 5)", "nn.global_max_pool2d(%x)"),
+    ("(1, 2, 4, 5)", "nn.adaptive_avg_pool2d(%x, output_size=[1, 1])"),
+    // Identities.
+    ("(3)", "annotation.stop_fusion(%x)"),
+];
+
+/// The program that computes an expression of parameters of these shapes.
+fn program(shapes: &str, expression: &str) -> String {
+    let names = ["%x", "%y", "%z", "%w"];
+    let params = shapes.split("; ").zip(names);
+    let params = params.map(|(shape, name)| format!("{name}: Tensor[{shape}, float64]"));
+    let indices = "cast(arange(0f64, 3f64, 1f64, start=0, stop=3, step=1, dtype=\"float64\"), dtype=\"int64\")";
+    let expression = expression.replace("meta_indices", indices);
+    format!("def @main({}) {{ {expression} }}", params.collect::<Vec<_>>().join(", "))
+}
+
+/// The values of a program, all elements one behind the other.
+fn values(module: &Module, registry: &Registry, args: Vec<Value>) -> Result<Vec<f64>, String> {
+    let value = Interpreter::new(module, registry).call("main", args);
+    let value = value.map_err(|found| format!("{found:?}"))?;
+    Ok(flatten(&value)?.iter().flat_map(TensorData::to_f64).collect())
+}
+
+/// `args` and `scale` times `direction`.
+fn moved(args: &[Value], direction: &[Vec<f64>], scale: f64) -> Vec<Value> {
+    let moved = args.iter().zip(direction).map(|(arg, direction)| {
+        let tensor = arg.as_tensor().expect("a tensor");
+        let sums = tensor.to_f64().into_iter().zip(direction).map(|(x, d)| x + scale * d);
+        TensorData::from_f64(tensor.dtype(), tensor.shape(), &sums.collect::<Vec<_>>())
+            .expect("as many elements")
+            .into()
+    });
+    moved.collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Compares the gradient with central differences along a random direction, for random weights of the
+/// elements of the result.
+fn check(text: &str, seed: u64, registry: &Registry) -> Result<(), String> {
+    let module = parse("gradient", text, registry)?;
+    let mut after = module.clone();
+    run(&mut after, "gradient{weighted=true}", registry)?;
+    let shown = || printed(&after, registry);
+    verify(&after, registry).map_err(|found| format!("{found:?}\n{}", shown()))?;
+    let read = parse("out", &shown(), registry).map_err(|found| format!("{found}\n{}", shown()))?;
+    let signatures = module.signatures();
+    let main = after.get("main").expect("a function");
+    let mut args = random_arguments(main, registry, &signatures, seed)?;
+    let weight = args.pop().and_then(|weight| Some(weight.as_tensor()?.to_f64()));
+    let weight = weight.expect("a tensor of weights");
+    let mut random = Random::new(seed);
+    let mut number = || random.below(2001) as f64 / 1000.0 - 1.0;
+    let direction: Vec<Vec<f64>> = args
+        .iter()
+        .map(|arg| (0..arg.as_tensor().map_or(0, TensorData::len)).map(|_| number()).collect())
+        .collect();
+    const STEP: f64 = 1e-6;
+    let above = dot(&values(&module, registry, moved(&args, &direction, STEP))?, &weight);
+    let below = dot(&values(&module, registry, moved(&args, &direction, -STEP))?, &weight);
+    let expected = (above - below) / (2.0 * STEP);
+    let here = values(&module, registry, args.clone())?;
+    let shape = module.get("main").and_then(|main| main.signature.ty.as_function());
+    let shape = shape.and_then(|ty| ty.result.as_tensor()?.known_shape());
+    let shape = shape.expect("a tensor of known extents");
+    let weights = TensorData::from_f64(ir_core::DType::FLOAT64, &shape, &weight);
+    args.push(weights.expect("as many elements").into());
+    let found = values(&read, registry, args)?;
+    if found[..here.len()] != here {
+        return Err(format!("the value is another one\n{}", shown()));
+    }
+    let found = dot(&found[here.len()..], &direction.concat());
+    let tolerance = 1e-4 * (1.0 + expected.abs());
+    match (found - expected).abs() <= tolerance {
+        true => Ok(()),
+        false => Err(format!("expected {expected}, found {found}\n{}", shown())),
+    }
+}
+
+#[test]
+fn gradients_are_the_limits_of_differences() {
+    let registry = registry();
+    let mut failures = vec![];
+    for (shapes, expression) in EXPRESSIONS {
+        let text = program(shapes, expression);
+        for seed in cases(3) {
+            if let Err(message) = check(&text, seed, &registry) {
+                failures.push(format!("{text}, seed {seed}: {message}"));
+                break;
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// A random convolution or pool, with strides, dilation, padding and groups, along one to three axes.
+fn windows(seed: u64) -> String {
+    let mut random = Random::new(seed);
+    let mut number = |least: usize, most: usize| (least + random.below(most - least + 1)) as i64;
+    let rank = number(1, 3) as usize;
+    let kind = number(0, 4);
+    let groups = if rank == 3 { 1 } else { number(1, 3) };
+    let (inputs, outputs) = (groups * number(1, 2), groups * number(1, 2));
+    let mut list = |least, most| (0..rank).map(|_| number(least, most)).collect::<Vec<i64>>();
+    let (kernel, strides, dilation) = (list(1, 3), list(1, 4), list(1, 3));
+    let (before, behind) = (list(0, 1), list(0, 2));
+    let reach: Vec<i64> = kernel.iter().zip(&dilation).map(|(k, d)| (k - 1) * d + 1).collect();
+    let extents: Vec<i64> =
+        list(0, 6).iter().zip(&reach).map(|(more, reach)| more + reach).collect();
+    let padding = [before, behind].concat();
+    let joined = |first: [i64; 2], rest: &[i64]| {
+        let all: Vec<String> = first.iter().chain(rest).map(i64::to_string).collect();
+        format!("({})", all.join(", "))
+    };
+    let tail = format!("strides={strides:?}, padding={padding:?}, dilation={dilation:?}");
+    match kind {
+        0 | 1 => program(
+            &format!(
+                "{}; {}",
+                joined([2, inputs], &extents),
+                joined([outputs, inputs / groups], &kernel)
+            ),
+            &format!("nn.conv{rank}d(%x, %y, groups={groups}, {tail})"),
+        ),
+        2 => {
+            let tail = tail.replace(&format!("{padding:?}"), &format!("{:?}", vec![0; 2 * rank]));
+            program(
+                &format!(
+                    "{}; {}",
+                    joined([2, inputs], &extents),
+                    joined([inputs, outputs / groups], &kernel)
+                ),
+                &format!("nn.conv{rank}d_transpose(%x, %y, groups={groups}, {tail})"),
+            )
+        }
+        kind => {
+            let (rank, extents) = (rank.min(2), &extents[..rank.min(2)]);
+            let name = if kind == 3 { "max" } else { "avg" };
+            let cut = |list: &[i64]| list[..rank].to_vec();
+            let (kernel, strides) = (cut(&kernel), cut(&strides));
+            program(
+                &joined([2, inputs], extents),
+                &format!(
+                    "nn.{name}_pool{rank}d(%x, pool_size={kernel:?}, strides={strides:?}, dilation={:?})",
+                    cut(&dilation)
+                ),
+            )
+        }
+    }
+}
+
+/// Gradients are programs, which have gradients.
+#[test]
+fn gradients_have_gradients() {
+    let registry = registry();
+    let programs = [
+        ("(3, 4); (2, 4)", "nn.softmax(nn.dense(tanh(%x), %y))"),
+        ("(3, 4); (4)", "divide(sum(multiply(%x, %y), axis=[1]), add(exp(mean(%x)), 1f64))"),
+        (
+            "(1, 2, 5, 5); (2, 2, 3, 3)",
+            "sigmoid(nn.conv2d(tanh(%x), %y, strides=[2, 1], padding=[1, 0]))",
+        ),
+        ("(3, 4, 2); (2); (2)", "nn.layer_norm(%x, %y, %z)"),
+        ("(2, 3)", "concatenate((sin(%x), power(add(exp(%x), 1f64), 1.5f64)), axis=1)"),
+        ("(1, 2, 4)", "nn.avg_pool1d(multiply(%x, sin(%x)), pool_size=[2], padding=[1, 0])"),
+        ("(3, 4)", "log(sum(exp(take(%x, meta_indices, axis=1)), axis=[1]))"),
+    ];
+    for (shapes, expression) in programs {
+        let text = program(shapes, expression);
+        let mut first = parse("gradient", &text, &registry).expect("a program");
+        run(&mut first, "gradient", &registry).expect("a gradient");
+        // The first parameter's gradient is the value of a program again.
+        let text = printed(&first, &registry);
+        let main = text.rfind("def @main").map(|start| text[start..].to_string());
+        let main = main.expect("a function").replace("def @main", "def @first");
+        let calls = shapes.split("; ").zip(["%x", "%y", "%z"]);
+        let names: Vec<&str> = calls.map(|(_, name)| name).collect();
+        let outer = program(shapes, &format!("@first({}).1.0", names.join(", ")));
+        let mut module = parse("second", &format!("{main}\n{outer}"), &registry)
+            .unwrap_or_else(|found| panic!("{found}\n{main}"));
+        run(&mut module, "inline{all=true}", &registry).expect("one function");
+        run(&mut module, "remove-unused-functions", &registry).expect("one function");
+        let text = printed(&module, &registry);
+        check(&text, 1, &registry).unwrap_or_else(|message| panic!("{text}: {message}"));
+    }
+}
+
+/// `fixtures/gradients/CASE.in.relay` is a program and `CASE.out.relay` what the original's
+/// `FirstOrderGradient` made of it.
+#[test]
+fn gradients_are_those_of_the_original() {
+    let registry = registry();
+    let mut count = 0;
+    for case in ["add", "conv_softmax", "mlp", "mul_broadcast"] {
+        let read = |name: &str| {
+            let path = common::fixtures().join("gradients").join(format!("{case}.{name}.relay"));
+            let text = std::fs::read_to_string(&path).expect("a fixture");
+            parse(case, &text, &registry).unwrap_or_else(|found| panic!("{case}: {found}"))
+        };
+        let (mut ours, theirs) = (read("in"), read("out"));
+        let main = ours.get("main").expect("a function");
+        let args = random_arguments(main, &registry, &ours.signatures(), 1).expect("arguments");
+        run(&mut ours, "gradient", &registry).expect("a gradient");
+        let value = |module: &Module| {
+            Interpreter::new(module, &registry).call("main", args.clone()).expect("a value")
+        };
+        approx_equal(&value(&ours), &value(&theirs), 1e-5, 1e-6)
+            .unwrap_or_else(|difference| panic!("{case}: {difference}"));
+        count += 1;
+    }
+    assert_eq!(count, 4);
+}
+
+/// Of models, gradients are no longer than people write them.
+#[test]
+fn gradients_of_models_are_short() {
+    let registry = registry();
+    for (model, most) in [("mlp", 28), ("dqn", 40)] {
+        let path = common::fixtures().join("corpus").join(format!("{model}.relay"));
+        let text = std::fs::read_to_string(&path).expect("a fixture");
+        let mut module = parse(model, &text, &registry).expect("a program");
+        run(&mut module, "gradient", &registry).expect("a gradient");
+        let text = printed(&module, &registry);
+        // Calls of operators; the tuples of results are none.
+        let operators = text.lines().filter(|line| line.starts_with("  %") && line.contains(" = "));
+        let count = operators.filter(|line| !line.contains(" = (")).count();
+        assert!(count <= most, "{model}: {count} operators\n{text}");
+        for like in ["zeros_like", "ones_like", "collapse_sum_like"] {
+            assert!(!text.contains(like), "{model}: {text}");
+        }
+    }
+}
+
+#[test]
+fn windows_of_every_geometry_have_gradients() {
+    let registry = registry();
+    for seed in cases(150) {
+        let text = windows(seed);
+        check(&text, seed, &registry)
+            .unwrap_or_else(|message| panic!("{text}, seed {seed}: {message}"));
+    }
+}
+
+/// Operators with a rule that no expression above has: those of integers and truth values, whose rule
+/// is that there is nothing to change, and those that only place or annotate.
+const UNTRIED: &[&str] = &[
+    "annotation.",
+    "bitwise_",
+    "left_shift",
+    "right_shift",
+    "logical_",
+    "all",
+    "any",
+    "device_copy",
+    "on_device",
+    "check_shape",
+    "zeros_like",
+    "cast_like",
+    "contrib_reverse_reshape",
+    "trunc_divide",
+    "trunc_mod",
+    "collapse_sum_to",
+    "nn.contrib_",
+    "cumprod",
+    "nn.max_pool",
+    "nn.avg_pool",
+    "nn.adaptive_",
+    "nn.conv",
+    "debug",
+];
+
+#[test]
+fn rules_are_tried() {
+    let registry = registry();
+    let with_rule = registry.ops().filter(|op| op.hook::<Gradient>().is_some());
+    let names = with_rule.map(|op| relay::language::short_name(op.def.name));
+    let untried: Vec<&str> = names
+        .filter(|name| !UNTRIED.iter().any(|other| name.starts_with(other)))
+        .filter(|name| !EXPRESSIONS.iter().any(|(_, text)| text.contains(&format!("{name}("))))
+        .collect();
+    assert!(untried.is_empty(), "no expression has {}", untried.join(", "));
+}
