@@ -129,9 +129,10 @@ fn trees() -> [Workload; 2] {
     let (functions, main) = model.split_once("def @main").expect("a model has @main");
     let main = main.replace("%tree: Tree[]", "%trees: Trees[]");
     let main = main.replace("@state(%tree", "@states(%trees").replace(").0", ")");
-    let list = trees.iter().rev().fold(Value::data("End", 0, []), |rest, tree| {
-        Value::data("Also", 1, [tree.clone(), rest])
-    });
+    let list = trees
+        .iter()
+        .rev()
+        .fold(Value::data("End", 0, []), |rest, tree| Value::data("Also", 1, [tree.clone(), rest]));
     let of = |name, text, arguments| Workload {
         name,
         text,
