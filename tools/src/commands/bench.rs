@@ -7,6 +7,7 @@ use clap::{ArgAction, Args};
 use ir_core::{
     Diagnostic, Diagnostics, Module, Random, Registry, SourceMap, Spread, TensorData, Type,
 };
+use passes::codes::{OPEN, OPEN_HELP};
 use runtime::peak::{self, Peak};
 use runtime::profile::Profile;
 use runtime::{BuildOptions, BuildTimes, MAIN, Parameter, Parameters, Program, memory};
@@ -112,9 +113,16 @@ fn measure(
         let facts = parameter.ty.facts();
         facts.has_any || facts.has_parameter
     };
-    if parameters.all.iter().any(is_open) {
+    let open = parameters.all.iter().filter(|parameter| is_open(parameter));
+    let open: Vec<String> = open.map(|one| format!("`%{}: {}`", one.name, one.ty)).collect();
+    if !open.is_empty() {
         // Compiling says what is in the way, and what to do.
         Program::build(module.clone(), registry, &options, found)?;
+        // What takes any number of rows is measured for some number of them.
+        let message = format!("expected parameters of known extents, found {}", open.join(", "));
+        let span = module.get(MAIN).and_then(|main| main.signature.span);
+        let error = Diagnostic::error(OPEN, message).at(span);
+        return Err(error.help(OPEN_HELP).into());
     }
     let (mut constants, mut inputs) = (Vec::new(), Vec::new());
     let signatures = module.signatures();
