@@ -12,7 +12,7 @@ use ir_core::{
     PassContext, PassResult, Registry, Symbol, Type, ValueId, ValueMap,
 };
 use relay::define::Define;
-use relay::language::{Call, Constant, FUNC, Fn, Global, Tuple, TupleGet, is_primitive};
+use relay::language::{Call, Constant, Construct, FUNC, Fn, Global, Tuple, TupleGet, is_primitive};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 /// Takes what stays the same in all calls of a recursive function out of it.
@@ -336,7 +336,14 @@ impl Function {
             let operands = body.operands(call).enumerate();
             let kept = operands.filter(|(place, _)| *place == 0 || !unused.contains(&(place - 1)));
             let kept: Vec<ValueId> = kept.map(|(_, value)| value).collect();
+            let gone: Vec<ValueId> =
+                unused.iter().map(|index| body.operand(call, index + 1)).collect();
             body.set_operands(call, &kept);
+            // Data of which only the fields are handed on is made for nobody.
+            let dead = gone.into_iter().filter(|value| body.is_unused(*value));
+            let made = dead.filter_map(|value| Some(body.view_def::<Construct>(value)?.0));
+            let made: FxHashSet<OpId> = made.collect();
+            made.into_iter().for_each(|op| body.erase(op));
         }
         if let Some(body) = module.items.get_mut(&self.name).and_then(Item::body_mut) {
             let entry = body.entry();
