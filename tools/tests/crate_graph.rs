@@ -241,3 +241,26 @@ fn forbidden_edges_are_found() {
     graph.edges.push(("tools".to_string(), "egg".to_string()));
     assert_eq!(faults(&graph).len(), 1);
 }
+
+/// Examples outside of the workspace are built with the packages that it is built with: others may not be
+/// there where nothing can be fetched.
+#[test]
+fn examples_lock_the_versions_of_the_workspace() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let locked = |file: &str| -> BTreeSet<(String, String)> {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let field = |package: &str, name: &str| {
+            let start = package.find(&format!("{name} = \""))? + name.len() + 4;
+            package[start..].split('"').next().map(str::to_string)
+        };
+        let packages = text.split("[[package]]").skip(1);
+        let packages = packages.filter(|package| package.contains("source = "));
+        packages.map(|p| (field(p, "name").unwrap(), field(p, "version").unwrap())).collect()
+    };
+    let workspace = locked("Cargo.lock");
+    assert!(workspace.len() > 100);
+    for example in ["driver", "embed"] {
+        let others = &locked(&format!("examples/{example}/Cargo.lock")) - &workspace;
+        assert!(others.is_empty(), "{example}: {others:?}");
+    }
+}
