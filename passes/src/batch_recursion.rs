@@ -3,15 +3,17 @@
 mod groups;
 mod levels;
 mod rows;
+mod steps;
 
 use ir_core::{Module, ModulePass, Pass, PassContext, PassResult};
 
 /// Evaluates functions that follow data, such as a network over a tree, level by level.
 ///
 /// Such a function matches data, computes in each clause without branches, and calls itself, or others
-/// like it, on fields alone, with all else handed on. Where one has two calls to wait for, the calls are
-/// independent, so that one walk finds which nodes of the data wait for which, and nodes whose parts have
-/// been computed are computed together: operators whose definition computes rows from rows, such as a
+/// like it, on fields. What else a call is given is handed on, or computed before any call of the clause
+/// returns. Where one has two calls to wait for, the calls are independent, so that one walk finds which
+/// nodes of the data wait for which, and nodes for which all that they read has been computed are computed
+/// together: operators whose definition computes rows from rows, such as a
 /// product with a weight, run once for up to `rows` nodes, joined along an axis of 1. So the data of many
 /// examples are computed together where a function goes through a list of them.
 ///

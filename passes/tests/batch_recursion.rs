@@ -69,6 +69,41 @@ fn trees_of_a_list_are_computed_together() {
     assert!(text.contains("Tensor[(16, 4), float32]") && !text.contains("= Weights("), "{text}");
 }
 
+/// A node computes something for its parts, of which it has any number: all nodes of all trees do so
+/// together, also where weights are constants.
+#[test]
+fn what_is_computed_for_parts_is_computed_together() {
+    let registry = registry();
+    let text = "
+      type List { Nil, Cons(Tree, List) }
+      type Tree { Node(Tensor[(1, 4), float32], List) }
+      def @parts(%list: List[], %gate: Tensor[(1, 4), float32], %w: Tensor[(4, 4), float32]) -> Tensor[(1, 4), float32] {
+        match (%list) {
+          Nil => zeros(shape=[1, 4], dtype=\"float32\"),
+          Cons(%tree, %rest) => add(multiply(%gate, @state(%tree, %w)), @parts(%rest, %gate, %w)),
+        }
+      }
+      def @state(%tree: Tree[], %w: Tensor[(4, 4), float32]) -> Tensor[(1, 4), float32] {
+        match (%tree) {
+          Node(%x, %list) => {
+            let %gate = sigmoid(nn.dense(%x, %w));
+            add(%gate, @parts(%list, %gate, %w))
+          },
+        }
+      }
+      def @main(%list: List[], %w: Tensor[(4, 4), float32]) { @parts(%list, ones(shape=[1, 4], dtype=\"float32\"), WEIGHT) }";
+    for weight in ["%w", "ones(shape=[4, 4], dtype=\"float32\")"] {
+        let mut module = parse("in", &text.replace("WEIGHT", weight), &registry).unwrap();
+        for pass in ["fold-constant", "invariants", "batch-recursion", "invariants"] {
+            run(&mut module, pass, &registry).unwrap();
+            verify(&module, &registry).unwrap_or_else(|e| panic!("{pass}: {e:?}"));
+        }
+        let text = printed(&module, &registry);
+        assert!(batched(&module) && text.contains("Tensor[(16, 4), float32]"), "{text}");
+        assert_eq!(text.matches("def @state_rows").count(), 2, "{text}");
+    }
+}
+
 /// What gains nothing stays as it is: no product is shared, or no two nodes are ready together.
 #[test]
 fn chains_and_sums_stay() {

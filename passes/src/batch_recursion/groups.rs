@@ -1,11 +1,24 @@
 //! Functions that follow data and nothing else.
 
 use indexmap::IndexMap;
-use ir_core::{BlockId, Body, Effects, Module, OpId, Registry, Symbol, Type, ValueId};
+use ir_core::{AttrDict, BlockId, Body, Effects, Module, OpId, Registry, Symbol, Type, ValueId};
 use relay::language::{
     Call, Constant, Construct, FUNC, Global, Match, Tuple, TupleGet, is_primitive, yielded,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+
+/// What a parameter of a function is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Param {
+    /// What is taken apart.
+    Data,
+    /// The same for all nodes: a parameter of the group's first function.
+    Handed(usize),
+    /// The same for all nodes: a constant, with these attributes.
+    Constant(AttrDict),
+    /// Of each node, computed by the one above.
+    Given,
+}
 
 /// A function that takes data apart, and calls functions like it on parts of it.
 #[derive(Clone, Debug)]
@@ -16,9 +29,22 @@ pub(super) struct Member {
     /// The match that does so.
     pub(super) choice: OpId,
     pub(super) result: Type,
-    /// By parameter, that of the group's first function which is handed on to it; none for the data.
-    pub(super) handed: Vec<Option<usize>>,
+    /// Before the group is known, all but the data are `Given`.
+    pub(super) params: Vec<Param>,
     pub(super) clauses: Vec<Clause>,
+}
+
+impl Member {
+    /// The parameters that are computed by the node above.
+    pub(super) fn given(&self) -> impl Iterator<Item = usize> {
+        let params = self.params.iter().enumerate();
+        params.filter(|(_, param)| **param == Param::Given).map(|(index, _)| index)
+    }
+
+    fn descents<'a>(&'a self) -> impl Iterator<Item = (&'a Clause, &'a Descent)> {
+        let of = |clause: &'a Clause| clause.calls.iter().map(move |descent| (clause, descent));
+        self.clauses.iter().flat_map(of)
+    }
 }
 
 /// One clause of the match of a function.
@@ -26,8 +52,6 @@ pub(super) struct Member {
 pub(super) struct Clause {
     pub(super) block: BlockId,
     pub(super) calls: Vec<Descent>,
-    /// The variables of the pattern, by number, that something else than calls uses.
-    pub(super) captured: Vec<usize>,
 }
 
 /// A call on a part of the data.
@@ -35,9 +59,8 @@ pub(super) struct Clause {
 pub(super) struct Descent {
     pub(super) call: OpId,
     pub(super) callee: Symbol,
-    /// The variable of the pattern that is the part.
-    pub(super) variable: usize,
-    /// By parameter of the callee, that of the caller which is handed on.
+    pub(super) args: Vec<ValueId>,
+    /// By argument, the parameter of the caller that it is.
     handed: Vec<Option<usize>>,
 }
 
@@ -54,7 +77,7 @@ pub(super) fn groups(module: &Module, registry: &Registry) -> Vec<Group> {
         from_outside.extend(globals.map(|global| global.name));
     }
     let first = members.keys().filter(|name| from_outside.contains(*name));
-    first.filter_map(|name| group(&members, *name)).filter(branches).collect()
+    first.filter_map(|name| group(module, &members, *name)).filter(branches).collect()
 }
 
 /// Whether several calls of the functions of `group` may wait for the same moment: somewhere there are
@@ -63,30 +86,48 @@ fn branches(group: &Group) -> bool {
     group.values().flat_map(|member| &member.clauses).any(|clause| clause.calls.len() > 1)
 }
 
-/// The functions that `first` reaches, with what is handed on to each; `None` where that differs.
-fn group(members: &IndexMap<Symbol, Member, FxBuildHasher>, first: Symbol) -> Option<Group> {
+/// The functions that `first` reaches, with what their parameters are; `None` where one takes apart what
+/// is no part of its caller's data. Looks at each function again for each parameter that turns out to
+/// differ from node to node.
+fn group(
+    module: &Module,
+    members: &IndexMap<Symbol, Member, FxBuildHasher>,
+    first: Symbol,
+) -> Option<Group> {
     let mut group = Group::default();
     let mut member = members[&first].clone();
-    let params = member.handed.len();
-    member.handed = (0..params).map(|index| (index != member.data).then_some(index)).collect();
+    for (index, param) in member.params.iter_mut().enumerate() {
+        if *param == Param::Given {
+            *param = Param::Handed(index);
+        }
+    }
     group.insert(first, member);
-    let mut next = 0;
-    while let Some((_, caller)) = group.get_index(next) {
-        next += 1;
-        let caller = caller.clone();
-        for descent in caller.clauses.iter().flat_map(|clause| &clause.calls) {
+    let mut pending = vec![first];
+    while let Some(name) = pending.pop() {
+        let caller = group[&name].clone();
+        let body = module.body(name)?;
+        for (clause, descent) in caller.descents() {
             let callee = &members[&descent.callee];
-            if descent.handed.iter().position(Option::is_none) != Some(callee.data) {
+            if !body.block_args(clause.block).contains(&descent.args[callee.data]) {
                 return None;
             }
-            let handed: Vec<Option<usize>> =
-                descent.handed.iter().map(|param| caller.handed[(*param)?]).collect();
-            match group.get(&descent.callee) {
-                Some(known) if known.handed == handed => {}
-                Some(_) => return None,
-                None => {
-                    let member = Member { handed, ..callee.clone() };
-                    group.insert(descent.callee, member);
+            let found = |(index, handed): (usize, &Option<usize>)| match handed {
+                _ if index == callee.data => Param::Data,
+                Some(param) => caller.params[*param],
+                None => match body.defining_op(descent.args[index]) {
+                    Some(op) if body.is::<Constant>(op) => Param::Constant(body.attrs(op)),
+                    _ => Param::Given,
+                },
+            };
+            let found: Vec<Param> = descent.handed.iter().enumerate().map(found).collect();
+            let known = group.entry(descent.callee).or_insert_with(|| {
+                pending.push(descent.callee);
+                Member { params: found.clone(), ..callee.clone() }
+            });
+            for (known, found) in known.params.iter_mut().zip(found) {
+                if *known != found && *known != Param::Given {
+                    *known = Param::Given;
+                    pending.push(descent.callee);
                 }
             }
         }
@@ -152,40 +193,38 @@ fn member(name: Symbol, body: &Body, registry: &Registry) -> Option<Member> {
     let clauses = (0..patterns.len())
         .map(|index| clause(body, body.region_block(choice, index), registry))
         .collect::<Option<Vec<Clause>>>()?;
-    let handed = vec![None; params.len()];
+    let mut params = vec![Param::Given; params.len()];
+    params[data_param] = Param::Data;
     let result = body.ty(value);
-    Some(Member { name, data: data_param, choice, result, handed, clauses })
+    Some(Member { name, data: data_param, choice, result, params, clauses })
 }
 
 fn clause(body: &Body, block: BlockId, registry: &Registry) -> Option<Clause> {
-    let variables = body.block_args(block);
     let params = body.block_args(body.entry());
     let mut calls: Vec<Descent> = vec![];
+    // What the calls of this clause give, and what is computed of it.
+    let mut later: FxHashSet<ValueId> = FxHashSet::default();
     for op in body.block_ops(block) {
         if body.has_regions(op) {
             return None;
         }
+        let is_later = body.operands(op).any(|operand| later.contains(&operand));
         if let Some(Call { callee, args, .. }) = body.view(op) {
             let (_, Global { name }) = body.view_def(callee)?;
-            let place =
-                |values: &[ValueId], value: ValueId| values.iter().position(|v| *v == value);
-            let handed: Vec<Option<usize>> = args.iter().map(|arg| place(params, *arg)).collect();
-            let mut others = (0..args.len()).filter(|index| handed[*index].is_none());
-            let part = others.next()?;
-            let variable = place(variables, args[part])?;
-            if others.next().is_some() {
+            if is_later {
                 return None;
             }
-            calls.push(Descent { call: op, callee: name, variable, handed });
+            let place = |arg: &ValueId| params.iter().position(|param| param == arg);
+            let handed = args.iter().map(place).collect();
+            later.insert(body.result(op, 0));
+            calls.push(Descent { call: op, callee: name, args, handed });
         } else if !is_computed(body, op, registry) {
             return None;
+        } else if is_later {
+            later.extend(body.results(op));
         }
     }
-    let is_descent = |user: OpId| calls.iter().any(|descent| descent.call == user);
-    let is_captured =
-        |index: &usize| body.uses(variables[*index]).any(|(user, _)| !is_descent(user));
-    let captured = (0..variables.len()).filter(is_captured).collect();
-    Some(Clause { block, calls, captured })
+    Some(Clause { block, calls })
 }
 
 /// Whether `op` computes something of its operands, and does nothing else.

@@ -2,20 +2,22 @@
 
 use std::cell::Cell;
 
+use indexmap::IndexMap;
 use ir_core::module::FreshNames;
 use ir_core::{
-    AttrDict, Binding, Body, DType, InsertPoint, Item, Module, NameHint, OpParts, Registry, Symbol,
-    Type, ValueId,
+    AttrDict, Binding, Body, DType, FunctionType, InsertPoint, Item, Module, NameHint, OpParts,
+    Registry, Symbol, Type, ValueId,
 };
 use relay::builder::Builder;
 use relay::language::{
     AdtDecl, Call, Constant, Construct, ConstructorDecl, FUNC, Global, Match, Pattern, RefCreate,
-    RefRead, RefWrite, TYPE, Tuple, TupleGet, operator, yielded,
+    RefRead, RefWrite, TYPE, Tuple, TupleGet, operator,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::groups::{Clause, Group, Member};
+use super::groups::{Clause, Group, Member, Param};
 use super::rows::{Value, Writer};
+use super::steps::{Step, Steps, steps};
 
 /// A constructor with its data type.
 #[derive(Clone, Debug)]
@@ -41,22 +43,36 @@ impl Form {
     }
 }
 
-/// The nodes of a level that are to be evaluated by the same clause: a list of how many there are from
-/// here on, what the clause needs of this one, the cells of its parts, its own cell, and the rest.
+/// A result that is not there yet, and one that is.
+type Later = (Form, Form);
+
+/// The nodes of a level for which the same step is to be computed: a list of how many there are from here
+/// on, what the step needs of the data of this one, the cells of what it reads and of what it gives, and
+/// the rest.
 #[derive(Clone, Debug)]
 struct Worklist {
     none: Form,
     more: Form,
     /// The function that evaluates them.
     run: Symbol,
+    /// The field of a level that it is.
+    number: usize,
+    step: Step,
+}
+
+/// The worklists of the steps of a clause.
+#[derive(Clone, Debug)]
+struct Work {
+    before: Option<Worklist>,
+    after: Worklist,
 }
 
 /// What is written for a group.
 struct Names {
-    /// By member: the result that is not there yet, and the one that is.
-    later: Vec<(Form, Form)>,
+    /// By type of what is computed.
+    later: IndexMap<Type, Later, FxBuildHasher>,
     /// By member and clause.
-    work: Vec<Vec<Worklist>>,
+    work: Vec<Vec<Work>>,
     /// A level: its height, its worklists, and a cell with the level above.
     level: Form,
     top: Form,
@@ -66,8 +82,8 @@ struct Names {
     run: Symbol,
     /// By member.
     inspect: Vec<Symbol>,
-    /// Types of what is handed on.
-    handed: Vec<Type>,
+    /// The parameters of the first function that are handed on.
+    handed: Vec<(usize, Type)>,
 }
 
 /// Finds names for items and constructors.
@@ -91,6 +107,16 @@ impl Fresh {
     fn form(&mut self, base: &str, ty: Type, fields: Vec<Type>) -> Form {
         Form { ty, name: self.name(base), fields }
     }
+
+    /// The type of values of type `ty` that are computed later.
+    fn later(&mut self, known: &mut IndexMap<Type, Later, FxBuildHasher>, ty: Type) -> Type {
+        let make = || {
+            let later = self.ty("Later");
+            let missing = self.form("Missing", later, vec![]);
+            (missing, self.form("Present", later, vec![ty]))
+        };
+        known.entry(ty).or_insert_with(make).0.ty
+    }
 }
 
 impl Names {
@@ -102,35 +128,47 @@ impl Names {
         let taken = module.items.keys().copied().chain(constructors).collect();
         let mut fresh = Fresh { names: FreshNames::default(), taken };
         let (level, above) = (fresh.ty("Level"), fresh.ty("Above"));
-        let later = |member: &Member| {
-            let ty = fresh.ty("Later");
-            let missing = fresh.form("Missing", ty, vec![]);
-            (missing, fresh.form("Present", ty, vec![member.result]))
-        };
-        let later: Vec<(Form, Form)> = group.values().map(later).collect();
-        let mut worklist = |index: usize, member: &Member, clause: &Clause| {
+        let mut later = IndexMap::default();
+        let mut lists = 0;
+        let mut worklist = |member: &Member, step: Step| {
             let body = module.body(member.name).expect("members have bodies");
             let ty = fresh.ty("Work");
-            let variables = body.block_args(clause.block);
             let mut fields = vec![Type::scalar(DType::INT32)];
-            fields.extend(clause.captured.iter().map(|variable| body.ty(variables[*variable])));
-            let parts = clause.calls.iter().map(|descent| place(group, descent.callee));
-            fields.extend(parts.chain([index]).map(|index| Type::reference(later[index].0.ty)));
+            fields.extend(step.captured.iter().map(|variable| body.ty(*variable)));
+            for value in step.reads.iter().chain(&step.gives) {
+                fields.push(Type::reference(fresh.later(&mut later, body.ty(*value))));
+            }
             fields.push(ty);
             let none = fresh.form("NoWork", ty, vec![]);
             let more = fresh.form("MoreWork", ty, fields);
-            Worklist { none, more, run: fresh.name(&format!("{}_rows", member.name)) }
+            lists += 1;
+            let run = fresh.name(&format!("{}_rows", member.name));
+            Worklist { none, more, run, number: lists, step }
         };
-        let of_member = |(index, member): (usize, &Member)| {
-            member.clauses.iter().map(|clause| worklist(index, member, clause)).collect()
+        let mut of_clause = |member: &Member, clause: &Clause| {
+            let body = module.body(member.name).expect("members have bodies");
+            let Steps { before, after } = steps(body, group, member, clause);
+            let before = before.map(|step| worklist(member, step));
+            Work { before, after: worklist(member, after) }
         };
-        let work: Vec<Vec<Worklist>> = group.values().enumerate().map(of_member).collect();
-        let lists = work.iter().flatten().map(|list| Type::reference(list.none.ty));
+        let mut of_member = |member: &Member| {
+            member.clauses.iter().map(|clause| of_clause(member, clause)).collect()
+        };
+        let work: Vec<Vec<Work>> = group.values().map(&mut of_member).collect();
+        // Parameters, too, which nobody may read.
+        for member in group.values() {
+            let function = function_type(module, member);
+            for index in member.given() {
+                fresh.later(&mut later, function.params[index]);
+            }
+        }
+        let lists = work.iter().flatten().flat_map(Work::worklists);
+        let lists = lists.map(|list| Type::reference(list.none.ty));
         let height = [Type::scalar(DType::INT32)].into_iter();
         let fields = height.chain(lists).chain([Type::reference(above)]).collect();
         let (first, root) = group.first().expect("a group has a first function");
-        let function = module.items[first].signature.ty.as_function().expect("it is a function");
-        let params = function.params.iter().enumerate();
+        let params = function_type(module, root).params.iter().copied().enumerate();
+        let is_handed = |index: usize| matches!(root.params[index], Param::Handed(_));
         Names {
             level: fresh.form("Nodes", level, fields),
             top: fresh.form("Top", above, vec![]),
@@ -139,18 +177,28 @@ impl Names {
             higher: fresh.name("higher_level"),
             run: fresh.name(&format!("{first}_levels")),
             inspect: group.keys().map(|name| fresh.name(&format!("inspect_{name}"))).collect(),
-            handed: params.filter(|(index, _)| *index != root.data).map(|(_, ty)| *ty).collect(),
+            handed: params.filter(|(index, _)| is_handed(*index)).collect(),
             later,
             work,
         }
     }
 
     fn worklists(&self) -> impl Iterator<Item = &Worklist> {
-        self.work.iter().flatten()
+        self.work.iter().flatten().flat_map(Work::worklists)
+    }
+
+    /// Types of what is handed on.
+    fn handed(&self) -> Vec<Type> {
+        self.handed.iter().map(|(_, ty)| *ty).collect()
+    }
+
+    /// A level, and a cell for a value of type `ty`: what is known of what is computed later.
+    fn pending(&self, ty: Type) -> [Type; 2] {
+        [self.level.ty, Type::reference(self.later[&ty].0.ty)]
     }
 
     fn declarations(&self) -> Vec<(Symbol, Item)> {
-        let later = self.later.iter().map(|(missing, present)| vec![missing, present]);
+        let later = self.later.values().map(|(missing, present)| vec![missing, present]);
         let work = self.worklists().map(|list| vec![&list.none, &list.more]);
         let all = later.chain(work).chain([vec![&self.level], vec![&self.top, &self.up]]);
         let declared = |forms: Vec<&Form>| {
@@ -165,8 +213,14 @@ impl Names {
     }
 }
 
-fn place(group: &Group, name: Symbol) -> usize {
-    group.get_index_of(&name).expect("members call members")
+impl Work {
+    fn worklists(&self) -> impl Iterator<Item = &Worklist> {
+        self.before.iter().chain([&self.after])
+    }
+}
+
+fn function_type(module: &Module, member: &Member) -> &'static FunctionType {
+    module.items[&member.name].signature.ty.as_function().expect("it is a function")
 }
 
 /// Writes the functions and data types that evaluate `group` level by level, up to `most` nodes at once,
@@ -178,9 +232,9 @@ pub(super) fn write(module: &mut Module, registry: &Registry, group: &Group, mos
     let writer = Functions { module, registry, group, names: &names };
     items.push((names.run, writer.run()));
     let mut shares = false;
-    for (member, lists) in group.values().zip(&names.work) {
-        for (clause, list) in member.clauses.iter().zip(lists) {
-            let (item, shared) = writer.rows(member, clause, list, most);
+    for (member, work) in group.values().zip(&names.work) {
+        for list in work.iter().flat_map(Work::worklists) {
+            let (item, shared) = writer.rows(member, list, most);
             shares |= shared;
             items.push((list.run, item));
         }
@@ -274,14 +328,13 @@ impl Functions<'_> {
         })
     }
 
-    /// `@inspect(data, lowest)`: puts the nodes of the data into worklists; the level of its root, and
-    /// the cell of its result.
+    /// `@inspect(data, lowest, ...)`: puts the nodes of the data into worklists, with the level and the cell
+    /// of each parameter that is given; the level of its root, and the cell of its result.
     fn inspect(&self, index: usize) -> Item {
         let (names, member) = (self.names, &self.group[index]);
         let source = self.module.body(member.name).expect("members have bodies");
-        let (missing, _) = &names.later[index];
-        let level = names.level.ty;
-        let result = Type::tuple([level, Type::reference(missing.ty)]);
+        let (missing, _) = &names.later[&member.result];
+        let result = Type::tuple(names.pending(member.result));
         let Match { data, patterns, .. } =
             source.view(member.choice).expect("members have matches");
         let types = |clause: &Clause| {
@@ -289,64 +342,23 @@ impl Functions<'_> {
         };
         let clauses: Vec<(Pattern, Vec<Type>)> =
             patterns.into_iter().zip(member.clauses.iter().map(types)).collect();
-        Self::function(&[source.ty(data), level], result, |builder, args| {
+        let mut params = vec![source.ty(data), names.level.ty];
+        let given: Vec<ValueId> =
+            member.given().map(|index| source.block_args(source.entry())[index]).collect();
+        params.extend(given.iter().flat_map(|param| names.pending(source.ty(*param))));
+        Self::function(&params, result, |builder, args| {
             let nothing = missing.of(builder, vec![]);
             let own = cell(builder, nothing);
+            let pending = args[2..].chunks(2).map(|pair| (pair[0], pair[1]));
+            let known: FxHashMap<ValueId, Pending> = given.into_iter().zip(pending).collect();
             builder.matches(args[0], result, &clauses, |builder, number, variables| {
-                self.enter(builder, (index, number), variables, (args[1], own))
+                let variables: Vec<ValueId> = variables.to_vec();
+                let clause = &member.clauses[number];
+                let known = known.clone();
+                let node =
+                    Node { functions: self, source, clause, variables, lowest: args[1], known };
+                node.enter(builder, &names.work[index][number], own)
             })
-        })
-    }
-
-    /// Puts a node into the worklist of clause `clause` of member `member`; its level and cell.
-    fn enter(
-        &self,
-        builder: &mut Builder,
-        (member, clause): (usize, usize),
-        variables: &[ValueId],
-        (lowest, own): (ValueId, ValueId),
-    ) -> ValueId {
-        let names = self.names;
-        let list = &names.work[member][clause];
-        let clause = &self.group[member].clauses[clause];
-        let level = names.level.ty;
-        let mut fields: Vec<ValueId> =
-            clause.captured.iter().map(|variable| variables[*variable]).collect();
-        let mut highest: Option<ValueId> = None;
-        for descent in &clause.calls {
-            let callee = place(self.group, descent.callee);
-            let part_cell = Type::reference(names.later[callee].0.ty);
-            let result = Type::tuple([level, part_cell]);
-            let args = [variables[descent.variable], lowest];
-            let tuple = call(builder, names.inspect[callee], &args, result);
-            let of_part = builder.add(&TupleGet { tuple, index: 0 }, level);
-            fields.push(builder.add(&TupleGet { tuple, index: 1 }, part_cell));
-            highest = Some(match highest {
-                Some(other) => call(builder, names.higher, &[other, of_part], level),
-                None => of_part,
-            });
-        }
-        let home =
-            highest.map_or(lowest, |level| call(builder, names.above, &[level], names.level.ty));
-        let number = 1
-            + names.work[..member].iter().map(Vec::len).sum::<usize>()
-            + names.work[member]
-                .iter()
-                .position(|other| other.run == list.run)
-                .expect("it is there");
-        let result = Type::tuple([level, builder.body.ty(own)]);
-        let parts = names.level.binding(|index| index == number);
-        builder.matches(home, result, &[parts], |builder, _, cells| {
-            let old = read(builder, cells[0], list.none.ty);
-            let clauses = [list.none.binding(|_| true), list.more.binding(|index| index == 0)];
-            let int = Type::scalar(DType::INT32);
-            let count = builder.matches(old, int, &clauses, |builder, _, count| {
-                count.first().copied().unwrap_or_else(|| builder.int(0))
-            });
-            let more = self.more(builder, list, count, fields.iter().copied().chain([own]), old);
-            write_cell(builder, cells[0], more);
-            let fields = vec![home, own];
-            builder.add(&Tuple { fields }, result)
         })
     }
 
@@ -367,7 +379,7 @@ impl Functions<'_> {
     /// `@run(level, ...)`: evaluates the level, and those above.
     fn run(&self) -> Item {
         let names = self.names;
-        let params = [&[names.level.ty][..], &names.handed].concat();
+        let params = [&[names.level.ty][..], &names.handed()].concat();
         Self::function(&params, Type::unit(), |builder, args| {
             let (level, handed) = (args[0], &args[1..]);
             let parts = names.level.binding(|index| index > 0);
@@ -390,8 +402,8 @@ impl Functions<'_> {
     }
 
     /// `@rows(work, ...)`: evaluates a worklist; and whether several of its nodes share something.
-    fn rows(&self, member: &Member, clause: &Clause, list: &Worklist, most: usize) -> (Item, bool) {
-        let params = [&[list.none.ty][..], &self.names.handed].concat();
+    fn rows(&self, member: &Member, list: &Worklist, most: usize) -> (Item, bool) {
+        let params = [&[list.none.ty][..], &self.names.handed()].concat();
         let sizes: Vec<usize> = std::iter::successors(Some(most), |size| Some(size / 2))
             .take_while(|s| *s > 0)
             .collect();
@@ -403,8 +415,7 @@ impl Functions<'_> {
                     if number == 0 {
                         return builder.add(&Tuple { fields: vec![] }, Type::unit());
                     }
-                    let rows =
-                        Rows { functions: self, member, clause, list, args, shares: &shares };
+                    let rows = Rows { functions: self, member, list, args, shares: &shares };
                     match sizes {
                         [size] => rows.evaluate(builder, *size),
                         _ => rows.choose(builder, node, sizes, "greater_equal"),
@@ -421,29 +432,133 @@ impl Functions<'_> {
     /// result.
     fn first(&self) -> Body {
         let (name, member) = self.group.first().expect("a group has a first function");
-        let signature = &self.module.items[name].signature;
-        let function = signature.ty.as_function().expect("it is a function");
+        let function = function_type(self.module, member);
         let source = self.module.body(*name).expect("members have bodies");
         let (mut builder, params) = Builder::new(&function.params);
         for (param, old) in params.iter().zip(source.block_args(source.entry())) {
             builder.body.set_name_hint(*param, source.name_hint(*old));
         }
-        let (names, later) = (self.names, &self.names.later[0]);
-        let level = names.level.ty;
+        let names = self.names;
         let zero = builder.int(0);
         let lowest = self.level(&mut builder, zero);
-        let cell = Type::reference(later.0.ty);
-        let result = Type::tuple([level, cell]);
-        let tuple = call(&mut builder, names.inspect[0], &[params[member.data], lowest], result);
-        let root = builder.add(&TupleGet { tuple, index: 1 }, cell);
-        let handed = params.iter().enumerate().filter(|(index, _)| *index != member.data);
-        let args: Vec<ValueId> =
-            [lowest].into_iter().chain(handed.map(|(_, param)| *param)).collect();
+        let mut args = vec![params[member.data], lowest];
+        for index in member.given() {
+            let (_, present) = &names.later[&function.params[index]];
+            let known = present.of(&mut builder, vec![params[index]]);
+            args.extend([lowest, cell(&mut builder, known)]);
+        }
+        let [_, result] = names.pending(member.result);
+        let tuple =
+            call(&mut builder, names.inspect[0], &args, Type::tuple([names.level.ty, result]));
+        let root = builder.add(&TupleGet { tuple, index: 1 }, result);
+        let handed = names.handed.iter().map(|(index, _)| params[*index]);
+        let args: Vec<ValueId> = [lowest].into_iter().chain(handed).collect();
         let done = call(&mut builder, names.run, &args, Type::unit());
         bind(&mut builder, done);
-        let value = content(&mut builder, root, later);
+        let value = content(&mut builder, root, &names.later[&member.result]);
         builder.yields(value);
         builder.body
+    }
+}
+
+/// What is computed later: its level, and its cell.
+type Pending = (ValueId, ValueId);
+
+/// Writes how a node is put into worklists.
+struct Node<'f> {
+    functions: &'f Functions<'f>,
+    source: &'f Body,
+    clause: &'f Clause,
+    variables: Vec<ValueId>,
+    lowest: ValueId,
+    /// By value of the clause.
+    known: FxHashMap<ValueId, Pending>,
+}
+
+impl Node<'_> {
+    /// Puts the node into the worklists of `work`; the level and the cell of its result, `own`.
+    fn enter(mut self, builder: &mut Builder, work: &Work, own: ValueId) -> ValueId {
+        let Functions { group, names, .. } = *self.functions;
+        if let Some(list) = &work.before {
+            self.enter_before(builder, list);
+        }
+        for descent in &self.clause.calls {
+            let (place, _, callee) = group.get_full(&descent.callee).expect("members call members");
+            let mut args = vec![self.variable(descent.args[callee.data]), self.lowest];
+            for index in callee.given() {
+                let (level, cell) = self.known[&descent.args[index]];
+                args.extend([level, cell]);
+            }
+            let [level, cell] = names.pending(callee.result);
+            let tuple = call(builder, names.inspect[place], &args, Type::tuple([level, cell]));
+            let level = builder.add(&TupleGet { tuple, index: 0 }, level);
+            let cell = builder.add(&TupleGet { tuple, index: 1 }, cell);
+            self.known.insert(self.source.result(descent.call, 0), (level, cell));
+        }
+        let home = self.home(builder, &work.after);
+        let result = Type::tuple([builder.body.ty(home), builder.body.ty(own)]);
+        self.push(builder, &work.after, (home, &[own]), result, |builder| {
+            let fields = vec![home, own];
+            builder.add(&Tuple { fields }, result)
+        })
+    }
+
+    /// Puts the node into `list`, whose step computes what the calls are given.
+    fn enter_before(&mut self, builder: &mut Builder, list: &Worklist) {
+        let names = self.functions.names;
+        let home = self.home(builder, list);
+        let mut cells = vec![];
+        for value in &list.step.gives {
+            let nothing = names.later[&self.source.ty(*value)].0.of(builder, vec![]);
+            cells.push(cell(builder, nothing));
+            self.known.insert(*value, (home, cells[cells.len() - 1]));
+        }
+        let entered = self.push(builder, list, (home, &cells), Type::unit(), |builder| {
+            builder.add(&Tuple { fields: vec![] }, Type::unit())
+        });
+        bind(builder, entered);
+    }
+
+    /// What the pattern binds to its variable `variable`.
+    fn variable(&self, variable: ValueId) -> ValueId {
+        let all = self.source.block_args(self.clause.block);
+        let place = all.iter().position(|other| *other == variable);
+        self.variables[place.expect("it is one of the pattern")]
+    }
+
+    /// The lowest level above all that the step of `list` reads.
+    fn home(&self, builder: &mut Builder, list: &Worklist) -> ValueId {
+        let names = self.functions.names;
+        let level = names.level.ty;
+        let levels = list.step.reads.iter().map(|value| self.known[value].0);
+        let highest = levels.reduce(|a, b| call(builder, names.higher, &[a, b], level));
+        highest.map_or(self.lowest, |highest| call(builder, names.above, &[highest], level))
+    }
+
+    /// Puts the node into `list` of level `home`, with the cells of what it gives, and goes on with `next`.
+    fn push(
+        &self,
+        builder: &mut Builder,
+        list: &Worklist,
+        (home, gives): (ValueId, &[ValueId]),
+        result: Type,
+        next: impl Fn(&mut Builder) -> ValueId,
+    ) -> ValueId {
+        let captured = list.step.captured.iter().map(|variable| self.variable(*variable));
+        let reads = list.step.reads.iter().map(|value| self.known[value].1);
+        let fields: Vec<ValueId> = captured.chain(reads).chain(gives.iter().copied()).collect();
+        let parts = self.functions.names.level.binding(|index| index == list.number);
+        builder.matches(home, result, &[parts], |builder, _, cells| {
+            let old = read(builder, cells[0], list.none.ty);
+            let clauses = [list.none.binding(|_| true), list.more.binding(|index| index == 0)];
+            let int = Type::scalar(DType::INT32);
+            let count = builder.matches(old, int, &clauses, |builder, _, count| {
+                count.first().copied().unwrap_or_else(|| builder.int(0))
+            });
+            let more = self.functions.more(builder, list, count, fields.iter().copied(), old);
+            write_cell(builder, cells[0], more);
+            next(builder)
+        })
     }
 }
 
@@ -451,7 +566,6 @@ impl Functions<'_> {
 struct Rows<'f> {
     functions: &'f Functions<'f>,
     member: &'f Member,
-    clause: &'f Clause,
     list: &'f Worklist,
     /// The worklist, and what is handed on.
     args: &'f [ValueId],
@@ -509,46 +623,50 @@ impl Rows<'_> {
         })
     }
 
-    /// Evaluates `nodes`, each given by what the clause needs of it and cells.
+    /// Evaluates `nodes`, each given by what the step needs of it and cells.
     fn nodes(&self, builder: &mut Builder, nodes: &[&[ValueId]]) {
-        let Functions { module, registry, group, names } = *self.functions;
-        let (member, clause) = (self.member, self.clause);
+        let Functions { module, registry, names, .. } = *self.functions;
+        let (member, step) = (self.member, &self.list.step);
         let item = &module.items[&member.name];
         let source = module.body(member.name).expect("members have bodies");
         let mut writer = Writer::new(registry, (source, item.signature.span), nodes.len());
-        let params = source.block_args(source.entry());
-        let root = group[0].data;
-        for (param, handed) in params.iter().zip(&member.handed) {
-            // What is handed on comes without the data of the first function.
-            let Some(index) = handed.map(|index| index - usize::from(index > root)) else {
-                continue;
+        for (param, kind) in source.block_args(source.entry()).iter().zip(&member.params) {
+            let value = match kind {
+                Param::Data | Param::Given => continue,
+                Param::Handed(first) => {
+                    let place = names.handed.iter().position(|(index, _)| index == first);
+                    let place = place.expect("it is a parameter of the first function");
+                    self.args[1 + place]
+                }
+                Param::Constant(attrs) => {
+                    let types = [source.ty(*param)];
+                    let parts = OpParts::new(Constant::NAME, &[], &types).attrs(*attrs);
+                    let op = builder.body.insert_op(InsertPoint::End(builder.block), parts);
+                    builder.body.result(op, 0)
+                }
             };
-            writer.values.insert(*param, Value::Same(self.args[1 + index]));
+            writer.values.insert(*param, Value::Same(value));
         }
         let each = |field: usize| Value::Each(nodes.iter().map(|node| node[field]).collect());
-        let variables = source.block_args(clause.block);
-        for (field, variable) in clause.captured.iter().enumerate() {
-            writer.values.insert(variables[*variable], each(field));
+        for (field, variable) in step.captured.iter().enumerate() {
+            writer.values.insert(*variable, each(field));
         }
-        for (index, descent) in clause.calls.iter().enumerate() {
-            let later = &names.later[place(group, descent.callee)];
-            let field = clause.captured.len() + index;
+        for (index, value) in step.reads.iter().enumerate() {
+            let later = &names.later[&source.ty(*value)];
+            let field = step.captured.len() + index;
             let read = |node: &&[ValueId]| content(builder, node[field], later);
             let values = Value::Each(nodes.iter().map(read).collect());
-            writer.values.insert(source.result(descent.call, 0), values);
+            writer.values.insert(*value, values);
         }
         let constants = source.block_ops(source.entry()).filter(|op| source.is::<Constant>(*op));
-        let inside = source.block_ops(clause.block).filter(|op| {
-            source.result_count(*op) > 0 && !source.is::<Global>(*op) && !source.is::<Call>(*op)
-        });
-        constants.chain(inside).for_each(|op| writer.operation(builder, op));
-        let result = yielded(source, clause.block).expect("clauses give values");
-        let result = writer.values[&result].clone();
-        let results = writer.parted(builder, &result);
-        let (_, present) = &names.later[place(group, member.name)];
-        for (node, value) in nodes.iter().zip(results) {
-            let value = present.of(builder, vec![value]);
-            write_cell(builder, *node.last().expect("a node has a cell"), value);
+        constants.chain(step.ops.iter().copied()).for_each(|op| writer.operation(builder, op));
+        for (index, value) in step.gives.iter().enumerate() {
+            let computed = writer.values[value].clone();
+            let (_, present) = &names.later[&source.ty(*value)];
+            for (node, value) in nodes.iter().zip(writer.parted(builder, &computed)) {
+                let value = present.of(builder, vec![value]);
+                write_cell(builder, node[step.captured.len() + step.reads.len() + index], value);
+            }
         }
         self.shares.set(self.shares.get() || writer.shares);
     }
@@ -569,7 +687,7 @@ fn write_cell(builder: &mut Builder, reference: ValueId, value: ValueId) {
 }
 
 /// What is in `cell`, which has been computed.
-fn content(builder: &mut Builder, cell: ValueId, (missing, present): &(Form, Form)) -> ValueId {
+fn content(builder: &mut Builder, cell: ValueId, (missing, present): &Later) -> ValueId {
     let found = read(builder, cell, missing.ty);
     let (pattern, types) = present.binding(|_| true);
     builder.takes_apart(found, types[0], (pattern, &types), |_, fields| fields[0])

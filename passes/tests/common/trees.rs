@@ -17,7 +17,10 @@ pub(crate) fn program(seed: u64) -> String {
     let row = format!("Tensor[(1, {width}), float32]");
     let pair = random.below(2) == 0;
     let result = if pair { format!("({row}, {row})") } else { row.clone() };
+    // Whether nodes compute something for those below.
+    let gives = random.below(2) == 0;
     let params = format!("%w: Tensor[({width}, {width}), float32], %b: {row}");
+    let given = if gives { format!("{params}, %g: {row}") } else { params.clone() };
     let mut text = TYPES.replace("ROW", &row);
     let clause = |random: &mut Random, known: &[&str]| {
         let state = if pair { vec!["0", "1"] } else { vec![] };
@@ -26,35 +29,61 @@ pub(crate) fn program(seed: u64) -> String {
             Some(name) => vec![name.to_string()],
             None => vec![name.to_string()],
         });
-        let (body, last) = expression(random, fields.collect(), width);
+        let below = if gives { vec!["%g".to_string()] } else { vec![] };
+        let (body, last) = expression(random, fields.chain(below).collect(), width);
         let end = if pair { format!("({last}, tanh({last}))") } else { last };
         format!("{body} {end}")
     };
     let leaf = clause(&mut random, &["%x"]);
-    let inner = clause(&mut random, &["%x", "!%l", "!%r"]);
+    let inner = clause(
+        &mut random,
+        if gives { &["%x", "!%l", "!%r", "%s"] } else { &["%x", "!%l", "!%r"] },
+    );
     let only = clause(&mut random, &["!%l"]);
     let end = clause(&mut random, &["%b"]);
     let also = clause(&mut random, &["!%l", "!%r"]);
+    // What a call is given besides data and what is handed on.
+    let below = |random: &mut Random, known: &[&str]| match gives {
+        true => format!(", {}", known[random.below(known.len())]),
+        false => String::new(),
+    };
+    let of_node = [
+        "%g",
+        "%b",
+        "%x",
+        "%s",
+        "%s",
+        "tanh(%s)",
+        "nn.dense(%s, %w)",
+        "add(%x, tanh(%g))",
+        "tanh(nn.dense(%b, %w))",
+    ];
+    let of_list = ["%g", "%g", "%b", "tanh(%g)", "multiply(tanh(nn.dense(%g, %w)), %b)"];
+    let a = below(&mut random, &of_node);
+    let c = below(&mut random, &of_node);
+    let [one, all, first, rest] = [(); 4].map(|()| below(&mut random, &of_list));
+    let shared = if gives { "let %s = nn.dense(add(%x, tanh(%g)), %w);" } else { "" };
     write!(
         text,
-        "def @tree(%tree: Tree[], {params}) -> {result} {{
+        "def @tree(%tree: Tree[], {given}) -> {result} {{
            match (%tree) {{
              Leaf(%x) => {{ {leaf} }},
              Inner(%a, %x, %c) => {{
-               let %l = @tree(%a, %w, %b);
-               let %r = @tree(%c, %w, %b);
+               {shared}
+               let %l = @tree(%a, %w, %b{a});
+               let %r = @tree(%c, %w, %b{c});
                {inner}
              }},
-             Only(%a) => {{ let %l = @tree(%a, %w, %b); {only} }},
-             Many(%a) => {{ let %l = @forest(%a, %w, %b); {only} }},
+             Only(%a) => {{ let %l = @tree(%a, %w, %b{one}); {only} }},
+             Many(%a) => {{ let %l = @forest(%a, %w, %b{all}); {only} }},
            }}
          }}
-         def @forest(%forest: Forest[], {params}) -> {result} {{
+         def @forest(%forest: Forest[], {given}) -> {result} {{
            match (%forest) {{
              End => {{ {end} }},
              Also(%a, %c) => {{
-               let %l = @tree(%a, %w, %b);
-               let %r = @forest(%c, %w, %b);
+               let %l = @tree(%a, %w, %b{first});
+               let %r = @forest(%c, %w, %b{rest});
                {also}
              }},
            }}
@@ -65,9 +94,10 @@ pub(crate) fn program(seed: u64) -> String {
     for _ in 0..1 + random.below(5) {
         trees.push(tree(&mut random, &mut budget));
     }
+    let top = if gives { ", %y" } else { "" };
     let called: Vec<String> = match random.below(2) {
-        0 => trees.iter().map(|tree| format!("@tree({tree}, %w, %b)")).collect(),
-        _ => vec![format!("@forest({}, %w, %b)", forest(&trees))],
+        0 => trees.iter().map(|tree| format!("@tree({tree}, %w, %b{top})")).collect(),
+        _ => vec![format!("@forest({}, %w, %b{top})", forest(&trees))],
     };
     let called = called.join(", ");
     write!(text, "def @main(%x: {row}, %y: {row}, {params}) {{ ({called},) }}").expect("as above");
