@@ -1,9 +1,11 @@
-//! Whole programs against peers that do the same: C for calls, loops and lists, and numpy, where it is
-//! installed, for a TreeLSTM on 16 trees, one by one and all together. Both run in turn, and the least time of each counts.
+//! Whole programs against peers that do the same: C for calls, loops and lists, and numpy and JAX, where
+//! they are installed, for TreeLSTMs on 16 trees, one by one and all together. All run in turn, and the
+//! least time of each counts.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use ir_core::{DType, Diagnostics, Random, TensorData};
@@ -21,7 +23,7 @@ struct Workload {
     constants: Vec<(String, TensorData)>,
     /// What it is called with, one after another.
     arguments: Vec<Vec<Value>>,
-    /// Words for the peer.
+    /// The cell of a TreeLSTM and the shapes of trees, for a peer in Python; none for one in C.
     told: Vec<String>,
     count: f64,
     unit: &'static str,
@@ -90,19 +92,20 @@ fn shapes(trees: usize, random: &mut Random) -> Vec<String> {
     (0..trees).map(tree).collect()
 }
 
-/// A tree of that shape.
-fn tree(shape: &str, random: &mut Random) -> Value {
+/// A tree of that shape: `leaf` makes one without parts, and `node` one of two.
+fn tree(
+    shape: &str,
+    mut leaf: impl FnMut() -> Value,
+    mut node: impl FnMut(Value, Value) -> Value,
+) -> Value {
     let mut open = vec![];
     for part in shape.chars() {
         match part {
-            '.' => {
-                let word = random.tensor(&[1, 300], DType::FLOAT32).expect("a word");
-                open.push(Value::data("Leaf", 0, [word.into()]));
-            }
+            '.' => open.push(leaf()),
             ')' => {
                 let right = open.pop().expect("a tree");
                 let left = open.pop().expect("two trees");
-                open.push(Value::data("Node", 1, [left, right]));
+                open.push(node(left, right));
             }
             _ => {}
         }
@@ -110,41 +113,97 @@ fn tree(shape: &str, random: &mut Random) -> Value {
     open.pop().expect("a tree")
 }
 
-/// A TreeLSTM on trees of any shape, one by one and all together.
-fn trees() -> [Workload; 2] {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/models");
-    let model = std::fs::read_to_string(models.join("treelstm.relay")).expect("a model");
-    let mut random = Random::new(1);
-    let shapes = shapes(16, &mut random);
-    let trees: Vec<Value> = shapes.iter().map(|shape| tree(shape, &mut random)).collect();
-    let named = ["leaf_weight", "leaf_bias", "weight", "bias"];
-    let extents = [&[300, 300][..], &[300], &[750, 300], &[750]];
-    let weight = |(name, shape): (&str, &[i64])| {
+fn word(random: &mut Random) -> Value {
+    random.tensor(&[1, 300], DType::FLOAT32).expect("a word").into()
+}
+
+/// Small weights with these names and extents.
+fn weights(random: &mut Random, named: &[(&str, &[i64])]) -> Vec<(String, TensorData)> {
+    let mut weight = |(name, shape): &(&str, &[i64])| {
         let weight = random.tensor(shape, DType::FLOAT32).expect("weights");
         let small = weight.to_f64().iter().map(|x| x / 12.0).collect::<Vec<_>>();
         let weight = TensorData::from_f64(DType::FLOAT32, shape, &small).expect("weights");
         (name.to_string(), weight)
     };
-    let constants: Vec<(String, TensorData)> = named.into_iter().zip(extents).map(weight).collect();
+    named.iter().map(&mut weight).collect()
+}
+
+/// The list of `values`, of constructors with these names and numbers.
+fn list(values: &[Value], (end, more): ((&str, u32), (&str, u32))) -> Value {
+    let also = |rest, value: &Value| Value::data(more.0, more.1, [value.clone(), rest]);
+    values.iter().rev().fold(Value::data(end.0, end.1, []), also)
+}
+
+fn model(file: &str) -> String {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/models");
+    std::fs::read_to_string(models.join(file)).expect("a model")
+}
+
+/// A constituency TreeLSTM on trees of any shape, one by one and all together.
+fn trees() -> [Workload; 2] {
+    let model = model("treelstm.relay");
+    let mut random = Random::new(1);
+    let shapes = shapes(16, &mut random);
+    let inner = |left, right| Value::data("Node", 1, [left, right]);
+    let leaf = |random: &mut Random| Value::data("Leaf", 0, [word(random)]);
+    let trees: Vec<Value> =
+        shapes.iter().map(|shape| tree(shape, || leaf(&mut random), inner)).collect();
+    let named: [(&str, &[i64]); 4] = [
+        ("leaf_weight", &[300, 300]),
+        ("leaf_bias", &[300]),
+        ("weight", &[750, 300]),
+        ("bias", &[750]),
+    ];
+    let constants = weights(&mut random, &named);
     let (functions, main) = model.split_once("def @main").expect("a model has @main");
     let main = main.replace("%tree: Tree[]", "%trees: Trees[]");
     let main = main.replace("@state(%tree", "@states(%trees").replace(").0", ")");
-    let list = trees
-        .iter()
-        .rev()
-        .fold(Value::data("End", 0, []), |rest, tree| Value::data("Also", 1, [tree.clone(), rest]));
     let of = |name, text, arguments| Workload {
         name,
         text,
         constants: constants.clone(),
         arguments,
-        told: shapes.clone(),
+        told: ["constituency".to_string()].into_iter().chain(shapes.clone()).collect(),
         count: shapes.len() as f64,
         unit: "tree",
     };
     let each = trees.iter().map(|tree| vec![tree.clone()]).collect();
     let together = format!("{functions}{TREES}\ndef @main{main}");
-    [of("treelstm", model.clone(), each), of("treelstm, 16 trees", together, vec![vec![list]])]
+    let all = vec![vec![list(&trees, (("End", 0), ("Also", 1)))]];
+    [of("treelstm", model.clone(), each), of("treelstm, 16 trees", together, all)]
+}
+
+/// A child-sum TreeLSTM on trees of the same shapes, with a word at each node.
+fn child_sum_trees() -> [Workload; 2] {
+    let mut random = Random::new(1);
+    let shapes = shapes(16, &mut random);
+    let of_list = (("Nil", 0), ("Cons", 1));
+    let words = std::cell::RefCell::new(Random::new(2));
+    let node = |parts: &[Value]| {
+        Value::data("Node", 0, [word(&mut words.borrow_mut()), list(parts, of_list)])
+    };
+    let trees: Vec<Value> = shapes
+        .iter()
+        .map(|shape| tree(shape, || node(&[]), |left, right| node(&[left, right])))
+        .collect();
+    let named: [(&str, &[i64]); 4] = [
+        ("word_weight", &[600, 300]),
+        ("bias", &[600]),
+        ("weight", &[450, 150]),
+        ("forget_weight", &[150, 150]),
+    ];
+    let constants = weights(&mut random, &named);
+    let of = |name, arguments| Workload {
+        name,
+        text: model("treelstm-child-sum.relay"),
+        constants: constants.clone(),
+        arguments,
+        told: ["child-sum".to_string()].into_iter().chain(shapes.clone()).collect(),
+        count: shapes.len() as f64,
+        unit: "tree",
+    };
+    let each = trees.iter().map(|tree| vec![list(std::slice::from_ref(tree), of_list)]).collect();
+    [of("child-sum", each), of("child-sum, 16 trees", vec![vec![list(&trees, of_list)]])]
 }
 
 fn workloads() -> Vec<Workload> {
@@ -158,6 +217,7 @@ fn workloads() -> Vec<Workload> {
         of("map", MAP, 1_000_000, 8_000_000.0, "cell"),
     ];
     all.extend(trees());
+    all.extend(child_sum_trees());
     all
 }
 
@@ -184,48 +244,103 @@ fn seconds(program: &mut Program, workload: &Workload) -> Result<f64, Diagnostic
     Ok(seconds)
 }
 
-/// The seconds that a peer says it took; `None` where it is not there.
-fn peer(command: &mut Command) -> Option<f64> {
-    let output = command.output().ok()?;
-    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+/// What a program is compared with.
+enum Peer {
+    /// A program that prints how many seconds it took.
+    C(Command),
+    /// One that does, with the name of each way, for each line that it is given.
+    Python(Box<(Child, ChildStdin, BufReader<ChildStdout>)>),
+}
+
+impl Peer {
+    /// The peer of `workload`; `None` where it is not installed.
+    fn new(workload: &Workload, compiled: &Path) -> Option<Peer> {
+        if workload.told.is_empty() {
+            let mut command = Command::new(compiled);
+            command.arg(workload.name);
+            return Some(Peer::C(command));
+        }
+        let mut command = Command::new("python3");
+        command.arg(folder().join("peer.py")).args(&workload.told);
+        command.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        let (given, said) = (child.stdin.take()?, child.stdout.take()?);
+        Some(Peer::Python(Box::new((child, given, BufReader::new(said)))))
+    }
+
+    /// The name and the seconds of each way.
+    fn seconds(&mut self) -> Vec<(String, f64)> {
+        let said = match self {
+            Peer::C(command) => {
+                let output = command.output().map(|output| output.stdout).unwrap_or_default();
+                format!("C {}", String::from_utf8_lossy(&output))
+            }
+            Peer::Python(python) => {
+                let (_, given, said) = &mut **python;
+                let mut line = String::new();
+                let told = writeln!(given).and_then(|()| given.flush());
+                let read = told.and_then(|()| said.read_line(&mut line));
+                read.map(|_| line).unwrap_or_default()
+            }
+        };
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let pairs = words.chunks_exact(2);
+        pairs.filter_map(|pair| Some((pair[0].to_string(), pair[1].parse().ok()?))).collect()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Peer::Python(python) = self {
+            drop(python.0.kill());
+            drop(python.0.wait());
+        }
+    }
+}
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/whole_programs")
 }
 
 fn main() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/whole_programs");
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("whole-programs-peer");
-    let compiled = Command::new("cc")
+    let compiled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("whole-programs-peer");
+    let built = Command::new("cc")
         .args(["-O2", "-march=native", "-o"])
-        .arg(&built)
-        .arg(folder.join("peer.c"))
+        .arg(&compiled)
+        .arg(folder().join("peer.c"))
         .status();
-    assert!(compiled.is_ok_and(|status| status.success()), "there is no C compiler");
-    println!("| program | unit | relay-opt, ns | peer, ns | ratio |\n|---|---|---|---|---|");
+    assert!(built.is_ok_and(|status| status.success()), "there is no C compiler");
+    let of = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    println!("| program | unit | built in, s | relay-opt, ns | peer | peer, ns | ratio |");
+    println!("|---|---|---|---|---|---|---|");
     for workload in workloads() {
+        if of.as_ref().is_some_and(|part| !workload.name.contains(part.as_str())) {
+            continue;
+        }
+        let start = Instant::now();
         let mut program = build(&workload);
-        let mut command = match workload.name {
-            name if name.starts_with("treelstm") => {
-                let mut command = Command::new("python3");
-                command.arg(folder.join("peer.py")).args(&workload.told);
-                command.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1");
-                command
-            }
-            name => {
-                let mut command = Command::new(&built);
-                command.arg(name);
-                command
-            }
-        };
-        let (mut own, mut other) = (f64::INFINITY, None::<f64>);
+        let built = start.elapsed().as_secs_f64();
+        let mut peer = Peer::new(&workload, &compiled);
+        let (mut own, mut others) = (f64::INFINITY, Vec::<(String, f64)>::new());
         for _ in 0..ROUNDS {
             let took = seconds(&mut program, &workload);
             own = own.min(took.unwrap_or_else(|errors| panic!("{errors:?}")));
-            let took = peer(&mut command);
-            other = [other, took].into_iter().flatten().reduce(f64::min);
+            for (way, took) in peer.iter_mut().flat_map(Peer::seconds) {
+                match others.iter_mut().find(|(name, _)| *name == way) {
+                    Some((_, least)) => *least = least.min(took),
+                    None => others.push((way, took)),
+                }
+            }
         }
         let Workload { name, count, unit, .. } = workload;
-        let (own, other) = (own / count * 1e9, other.map(|other| other / count * 1e9));
-        let shown = other.map_or_else(|| "none".to_string(), |other| format!("{other:.2}"));
-        let ratio = other.map_or_else(String::new, |other| format!("{:.2}", own / other));
-        println!("| {name} | {unit} | {own:.2} | {shown} | {ratio} |");
+        let own = own / count * 1e9;
+        let first = format!("| {name} | {unit} | {built:.1} | {own:.2}");
+        if others.is_empty() {
+            println!("{first} | none | | |");
+        }
+        for (way, took) in others {
+            let other = took / count * 1e9;
+            println!("{first} | {way} | {other:.2} | {:.2} |", own / other);
+        }
     }
 }
