@@ -47,7 +47,7 @@ pub const CODES: &[Code] = &[
     Code {
         code: "E0807",
         title: "the operator set is not supported",
-        explanation: "The importer reads versions 7 to 23 of the default operator set. Exporters \
+        explanation: "The importer reads versions 1 to 27 of the default operator set. Exporters \
                       let you choose; `onnx.version_converter` converts old models.",
     },
     Code {
@@ -55,5 +55,13 @@ pub const CODES: &[Code] = &[
         title: "no extent has this name",
         explanation: "`--dim NAME=N` sets an extent that the inputs of the model name. \
                       `relay-opt inspect MODEL.onnx` prints the names.",
+    },
+    Code {
+        code: "E0809",
+        title: "a model was read for the values of some inputs",
+        explanation: "The model leaves to its inputs what an operator must know before it can be \
+                      written, such as the axes of a sum. `run` takes their values from \
+                      `--inputs`. Other commands have none: there, make these inputs constants \
+                      of the model.",
     },
 ];

@@ -202,6 +202,10 @@ impl<'a> Importer<'a> {
             let ty = self.input_type(input)?;
             self.parameter(input.name, ty);
             params.push(ty);
+            let known = self.options.values.get(input.name);
+            if let Some(value) = known.filter(|value| fits(value.ty(), ty)) {
+                self.scopes[0].insert(input.name, Value::Constant(value.clone()));
+            }
         }
         Ok(params)
     }
@@ -778,4 +782,15 @@ fn unknown_dim(name: &str, known: &[&str]) -> Diagnostic {
         None if known.is_empty() => error.help("all extents of the inputs are numbers"),
         None => error.help(format!("there are {}", known.join(", "))),
     }
+}
+
+/// Whether a tensor of type `found` is one of type `expected`, whose extents may be open.
+fn fits(found: Type, expected: Type) -> bool {
+    let (Some(found), Some(expected)) = (found.as_tensor(), expected.as_tensor()) else {
+        return false;
+    };
+    let same = |(a, b): (&Dim, &Dim)| a == b || b.known().is_none();
+    found.dtype == expected.dtype
+        && found.rank() == expected.rank()
+        && found.shape.iter().zip(&expected.shape).all(same)
 }

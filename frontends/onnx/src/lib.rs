@@ -47,7 +47,7 @@ use tensors::Files;
 use wire::WireError;
 
 /// The versions of the default operator set that can be read.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 1..=27;
 
 /// How a model is imported.
 #[derive(Clone, Default, Debug)]
@@ -56,6 +56,9 @@ pub struct Options {
     pub dims: BTreeMap<String, i64>,
     /// Whether named extents without a number become shape variables of `@main`, not `?`.
     pub shape_variables: bool,
+    /// Values of inputs, by name. The inputs stay parameters of `@main`, but where an operator wants a
+    /// constant, these count, and the program is one for them alone.
+    pub values: BTreeMap<String, TensorData>,
     /// Constants of more bytes than this become parameters of `@main`, after the inputs.
     pub weights_over: Option<usize>,
 }

@@ -5,11 +5,13 @@
 
 mod activation;
 mod arithmetic;
+mod attention;
 mod control;
 mod convolution;
 mod index;
 mod iteration;
 mod linear;
+mod loss;
 mod normalization;
 mod pooling;
 mod quantization;
@@ -68,9 +70,11 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Shapes", operators: shape::OPERATORS },
     Family { title: "Indexing", operators: index::OPERATORS },
     Family { title: "Matrix products", operators: linear::OPERATORS },
+    Family { title: "Attention", operators: attention::OPERATORS },
     Family { title: "Convolution", operators: convolution::OPERATORS },
     Family { title: "Pooling", operators: pooling::OPERATORS },
     Family { title: "Normalization", operators: normalization::OPERATORS },
+    Family { title: "Losses", operators: loss::OPERATORS },
     Family { title: "Images", operators: resize::OPERATORS },
     Family { title: "Recurrent networks", operators: recurrent::OPERATORS },
     Family { title: "Quantization", operators: quantization::OPERATORS },

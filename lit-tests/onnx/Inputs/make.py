@@ -109,9 +109,16 @@ save("unsupported",
       node("Swirl", ["b"], ["d"], domain="com.example"), node("Add", ["c", "d"], ["y"])],
      [("x", T.FLOAT, [2, 2])], [("y", T.FLOAT, [])])
 
-# A node that needs a known extent, and an operator set that is too old.
+# A sum whose axes are an input, and one of an old operator set, with an axis for broadcasting.
+save("axes", [node("ReduceSum", ["x", "axes"], ["y"], name="sum", keepdims=0)],
+     [("x", T.FLOAT, [2, 3]), ("axes", T.INT64, ["n"])], [("y", T.FLOAT, None)])
+np.savez("axes.npz", x=numbers(2, 3), axes=np.array([1]))
+save("channels", [node("Add", ["x", "bias"], ["y"], broadcast=1, axis=1)],
+     [("x", T.FLOAT, [1, 2, 2])], [("y", T.FLOAT, [1, 2, 2])], [("bias", numbers(2))], opset=5)
+
+# A node that needs a known extent, and an operator set that is too new.
 save("squeeze", [node("Squeeze", ["x"], ["y"], name="squeeze")], [("x", T.FLOAT, ["n", 3])], [("y", T.FLOAT, [])])
-save("old", [node("Relu", ["x"], ["y"])], [("x", T.FLOAT, [2])], [("y", T.FLOAT, [2])], opset=5)
+save("new", [node("Relu", ["x"], ["y"])], [("x", T.FLOAT, [2])], [("y", T.FLOAT, [2])], opset=99)
 
 # Inputs.
 for name, parameter, values in [

@@ -107,7 +107,11 @@ fn run(
     profile: &mut Option<Profile>,
     io: &mut Io<'_>,
 ) -> Option<Vec<(String, Value)>> {
-    let module = load(&args.model, &args.options, registry, reporter, found, io)?;
+    let mut options = args.options.clone();
+    if let Some(path) = args.inputs.as_ref().filter(|_| model::is_onnx(&args.model)) {
+        options.values = model::small_values(&io.directory.join(path));
+    }
+    let module = load(&args.model, &options, registry, reporter, found, io)?;
     let name = args.function.trim_start_matches('@');
     find_function(&module, name).map_err(|errors| found.extend(errors)).ok()?;
     let parameters = Parameters::of(name, &module, registry);

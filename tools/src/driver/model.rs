@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ir_core::{Diagnostic, Diagnostics, Module, Registry};
+use arrays::Arrays;
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, Type};
 use onnx_frontend::Summary;
 use passes::codes::OPEN_HELP;
 
@@ -28,10 +29,31 @@ pub(crate) fn read(
     registry: &Registry,
     directory: &Path,
 ) -> (Module, Diagnostics) {
-    match onnx_frontend::import(&directory.join(path), &options.options(), registry) {
-        Ok(import) => (import.module, Diagnostics::new()),
-        Err(diagnostics) => (Module::new(), diagnostics),
+    let path = directory.join(path);
+    let errors = match onnx_frontend::import(&path, &options.options(), registry) {
+        Ok(import) => return (import.module, Diagnostics::new()),
+        Err(errors) => errors,
+    };
+    let values = options.values.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let known = onnx_frontend::Options { values: values.collect(), ..options.options() };
+    match onnx_frontend::import(&path, &known, registry) {
+        Ok(import) if !known.values.is_empty() => {
+            let names: Vec<String> = known.values.keys().map(|name| format!("`{name}`")).collect();
+            let message = format!("the model was read for the values of {}", names.join(", "));
+            (import.module, Diagnostic::remark("E0809", message).into())
+        }
+        _ => (Module::new(), errors),
     }
+}
+
+/// The arrays of the file at `path` that are small enough to say how a model computes; none where it cannot
+/// be read, which whoever needs all of them finds out.
+pub(crate) fn small_values(path: &Path) -> Arrays {
+    let is_small = |_: &str, ty: Type| {
+        let tensor = ty.as_tensor().filter(|tensor| tensor.rank() <= 1);
+        tensor.and_then(|tensor| tensor.elements()).is_some_and(|count| count <= 64)
+    };
+    arrays::load_where(path, &mut { is_small }).unwrap_or_default()
 }
 
 /// Names the option that gives the extents of the model at `path` numbers, in those of `errors`

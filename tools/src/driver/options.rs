@@ -5,6 +5,7 @@ pub(crate) mod optimize;
 
 use std::time::Duration;
 
+use arrays::Arrays;
 use clap::{ArgAction, Args, ValueEnum};
 use ir_core::{Diagnostic, Diagnostics};
 use runtime::codes::UNCHECKED_HELP;
@@ -100,6 +101,9 @@ pub(crate) struct ModelOptions {
     /// Makes the other named extents of an ONNX model variables of the function's type
     #[arg(long)]
     pub(crate) shape_variables: bool,
+    /// Values of inputs, for models that cannot be read without.
+    #[arg(skip)]
+    pub(crate) values: Arrays,
 }
 
 impl ModelOptions {

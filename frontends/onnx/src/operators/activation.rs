@@ -18,6 +18,20 @@ pub(super) const OPERATORS: &[Operator] = &[
         exponential(cx, &data, &data.clone(), alpha)
     }),
     one("Gelu", "`erf`, or `tanh` as `approximate` says", gelu),
+    one("Hardmax", "`argmax`, `equal`, `cast`", |cx| {
+        let data = cx.input(0)?;
+        let (rank, dtype) = (cx.rank(&data)?, cx.dtype(&data)?);
+        if cx.opset() < 13 {
+            // Old versions look at a matrix row: all axes from this one on.
+            let axis = cx.int("axis", 1)?;
+            let axis = if axis == rank as i64 { rank } else { from_front(axis, rank)? };
+            let matrix = super::shape::flatten(cx, &data, axis)?;
+            let greatest = hardmax(cx, &matrix, 1, dtype)?;
+            return cx.op("reshape_like", &[&greatest, &data]);
+        }
+        let axis = cx.axis(-1, rank)?;
+        hardmax(cx, &data, axis, dtype)
+    }),
     one("HardSigmoid", "`multiply`, `add`, `clip`", |cx| {
         let data = cx.input(0)?;
         let (alpha, beta) = (cx.float("alpha", 0.2)?, cx.float("beta", 0.5)?);
@@ -70,6 +84,12 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("Softsign", "`abs`, `divide`", |cx| {
         let data = cx.input(0)?;
         softsign(cx, &data)
+    }),
+    one("Swish", "`sigmoid`, `multiply`", |cx| {
+        let data = cx.input(0)?;
+        let scaled = cx.with_scalar("multiply", &data, cx.float("alpha", 1.0)?)?;
+        let gate = cx.op("sigmoid", &[&scaled])?;
+        cx.op("multiply", &[&data, &gate])
     }),
     one("Tanh", "`tanh`", |cx| cx.unary("tanh")),
     one("ThresholdedRelu", "`where`", |cx| {
@@ -154,6 +174,21 @@ fn gelu(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let gate = cx.with_scalar("add", &inner, 1.0)?;
     let half = cx.with_scalar("multiply", &data, 0.5)?;
     cx.op("multiply", &[&half, &gate])
+}
+
+/// 1 at the first of the greatest elements along `axis`, else 0.
+fn hardmax(cx: &mut Cx<'_, '_>, data: &Value, axis: usize, dtype: DType) -> Result<Value, Fault> {
+    let extent = cx.shape(data)?[axis];
+    let attrs = attr("axis", vec![axis as i64]).with("keepdims", &true);
+    let place = cx.op_with("argmax", &[data], attrs)?;
+    let place = cx.cast(&place, DType::INT64)?;
+    let places: Vec<i64> = (0..extent).collect();
+    let mut shape = vec![1; cx.rank(data)?];
+    shape[axis] = extent;
+    let places = cx.int_vector(&places);
+    let places = cx.reshape(&places, &shape)?;
+    let is_there = cx.op("equal", &[&place, &places])?;
+    cx.cast(&is_there, dtype)
 }
 
 fn softmax(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {

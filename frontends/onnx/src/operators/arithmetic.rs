@@ -4,18 +4,25 @@ use ir_core::DType;
 
 use super::{Operator, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr};
+use crate::node::{Cx, attr, from_front};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("Abs", "`abs`", |cx| cx.unary("abs")),
     one("Acos", "`acos`", |cx| cx.unary("acos")),
     one("Acosh", "`acosh`", |cx| cx.unary("acosh")),
-    one("Add", "`add`", |cx| cx.binary("add")),
-    one("And", "`logical_and`", |cx| cx.binary("logical_and")),
+    one("Add", "`add`", |cx| broadcast(cx, "add")),
+    one("And", "`logical_and`", |cx| broadcast(cx, "logical_and")),
     one("Asin", "`asin`", |cx| cx.unary("asin")),
     one("Asinh", "`asinh`", |cx| cx.unary("asinh")),
     one("Atan", "`atan`", |cx| cx.unary("atan")),
     one("Atanh", "`atanh`", |cx| cx.unary("atanh")),
+    one("BitCast", "`reinterpret`", |cx| {
+        let data = cx.input(0)?;
+        let Some(dtype) = cx.element_type("to")? else {
+            return Err("attribute `to` is missing".into());
+        };
+        cx.op_with("reinterpret", &[&data], attr("dtype", dtype))
+    }),
     one("BitShift", "`left_shift` or `right_shift`", |cx| match cx.text("direction", "")? {
         "LEFT" => cx.binary("left_shift"),
         "RIGHT" => cx.binary("right_shift"),
@@ -41,12 +48,12 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("Clip", "`clip`, or `maximum` and `minimum` for bounds that are computed or absent", clip),
     one("Cos", "`cos`", |cx| cx.unary("cos")),
     one("Cosh", "`cosh`", |cx| cx.unary("cosh")),
-    one("Div", "`divide`", |cx| cx.binary("divide")),
-    one("Equal", "`equal`", |cx| cx.binary("equal")),
+    one("Div", "`divide`", |cx| broadcast(cx, "divide")),
+    one("Equal", "`equal`", |cx| broadcast(cx, "equal")),
     one("Erf", "`erf`", |cx| cx.unary("erf")),
     one("Exp", "`exp`", |cx| cx.unary("exp")),
     one("Floor", "`floor`", |cx| cx.unary("floor")),
-    one("Greater", "`greater`", |cx| cx.binary("greater")),
+    one("Greater", "`greater`", |cx| broadcast(cx, "greater")),
     one("GreaterOrEqual", "`greater_equal`", |cx| cx.binary("greater_equal")),
     one("IsInf", "`isinf`, with a comparison where one sign is meant", |cx| {
         let data = cx.input(0)?;
@@ -65,7 +72,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         }
     }),
     one("IsNaN", "`isnan`", |cx| cx.unary("isnan")),
-    one("Less", "`less`", |cx| cx.binary("less")),
+    one("Less", "`less`", |cx| broadcast(cx, "less")),
     one("LessOrEqual", "`less_equal`", |cx| cx.binary("less_equal")),
     one("Log", "`log`", |cx| cx.unary("log")),
     one("Max", "`maximum` of all operands", |cx| all(cx, "maximum")),
@@ -82,10 +89,10 @@ pub(super) const OPERATORS: &[Operator] = &[
         true => cx.binary("mod"),
         false => cx.binary("floor_mod"),
     }),
-    one("Mul", "`multiply`", |cx| cx.binary("multiply")),
+    one("Mul", "`multiply`", |cx| broadcast(cx, "multiply")),
     one("Neg", "`negative`", |cx| cx.unary("negative")),
     one("Not", "`logical_not`", |cx| cx.unary("logical_not")),
-    one("Or", "`logical_or`", |cx| cx.binary("logical_or")),
+    one("Or", "`logical_or`", |cx| broadcast(cx, "logical_or")),
     one("Pow", "`power`; operands of two element types are cast", power),
     one("Reciprocal", "`divide`", |cx| {
         let data = cx.input(0)?;
@@ -97,15 +104,35 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("Sin", "`sin`", |cx| cx.unary("sin")),
     one("Sinh", "`sinh`", |cx| cx.unary("sinh")),
     one("Sqrt", "`sqrt`", |cx| cx.unary("sqrt")),
-    one("Sub", "`subtract`", |cx| cx.binary("subtract")),
+    one("Sub", "`subtract`", |cx| broadcast(cx, "subtract")),
     one("Sum", "`add` of all operands", |cx| all(cx, "add")),
     one("Tan", "`tan`", |cx| cx.unary("tan")),
     one("Where", "`where`", |cx| {
         let (condition, x, y) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
         cx.op("where", &[&condition, &x, &y])
     }),
-    one("Xor", "`logical_xor`", |cx| cx.binary("logical_xor")),
+    one("Xor", "`logical_xor`", |cx| broadcast(cx, "logical_xor")),
 ];
+
+/// Two operands through operator `name`. Before opset 7, `axis` says where in the first the second one's
+/// axes begin.
+fn broadcast(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    let axis = match cx.opset() {
+        7.. => None,
+        _ => cx.int_if("axis")?,
+    };
+    let Some(axis) = axis else { return cx.op(name, &[&a, &b]) };
+    let (rank, of_second) = (cx.rank(&a)?, cx.rank(&b)?);
+    let axis = from_front(axis, rank)?;
+    let Some(after) = rank.checked_sub(axis + of_second) else {
+        let message =
+            format!("expected {of_second} axes from axis {axis} on, found {}", rank - axis);
+        return Err(message.into());
+    };
+    let b = (0..after).try_fold(b, |b, at| cx.expand_dims(&b, (of_second + at) as i64))?;
+    cx.op(name, &[&a, &b])
+}
 
 /// All operands joined by operator `name`.
 fn all(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {

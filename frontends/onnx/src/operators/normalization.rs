@@ -1,5 +1,7 @@
 //! Normalization.
 
+use ir_core::DType;
+
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
@@ -90,6 +92,25 @@ pub(super) const OPERATORS: &[Operator] = &[
         let deviation = cx.op("sqrt", &[&variance])?;
         let deviation = cx.with_scalar("add", &deviation, 1e-9)?;
         cx.op("divide", &[&centred, &deviation])
+    }),
+    one("RMSNormalization", "`multiply`, `mean`, `rsqrt`", |cx| {
+        let (data, scale) = (cx.input(0)?, cx.input(1)?);
+        let (rank, dtype) = (cx.rank(&data)?, cx.dtype(&data)?);
+        let axis = cx.axis(-1, rank)?;
+        let precision = match cx.int("stash_type", 1)? {
+            0 => dtype,
+            _ => cx.element_type("stash_type")?.unwrap_or(DType::FLOAT32),
+        };
+        let precise = cx.cast(&data, precision)?;
+        let squares = cx.op("multiply", &[&precise, &precise])?;
+        let axes: Vec<i64> = (axis as i64..rank as i64).collect();
+        let attrs = attr("axis", axes).with("keepdims", &true);
+        let mean = cx.op_with("mean", &[&squares], attrs)?;
+        let mean = cx.with_scalar("add", &mean, cx.float("epsilon", 1e-5)?)?;
+        let inverse = cx.op("rsqrt", &[&mean])?;
+        let normal = cx.op("multiply", &[&precise, &inverse])?;
+        let normal = cx.cast(&normal, dtype)?;
+        cx.op("multiply", &[&normal, &scale])
     }),
 ];
 

@@ -3,7 +3,8 @@
 use ir_core::DType;
 
 use super::arithmetic::round_to_even;
-use super::{Operator, one};
+use super::linear::matmul;
+use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
 
@@ -33,9 +34,6 @@ pub(super) const OPERATORS: &[Operator] = &[
                 Some(zero) => cx.dtype(zero)?,
                 None => cx.element_type("output_dtype")?.unwrap_or(DType::UINT8),
             };
-            if !dtype.is_integer() || dtype.bits() > 16 {
-                return Err(format!("expected to quantize to 8 or 16 bits, found {dtype}").into());
-            }
             let rank = cx.rank(&data)? as i64;
             let scale = aligned(cx, &scale, rank - 1 - axis)?;
             let scaled = cx.op("divide", &[&data, &scale])?;
@@ -45,16 +43,100 @@ pub(super) const OPERATORS: &[Operator] = &[
                 let zero = aligned(cx, &zero, rank - 1 - axis)?;
                 result = cx.op("add", &[&result, &zero])?;
             }
-            let (least, greatest) = match dtype.is_signed() {
-                true => (-(1i64 << (dtype.bits() - 1)), (1i64 << (dtype.bits() - 1)) - 1),
-                false => (0, (1i64 << dtype.bits()) - 1),
-            };
-            let bounds = attr("a_min", least as f64).with("a_max", &(greatest as f64));
-            let result = cx.op_with("clip", &[&result], bounds)?;
-            cx.cast(&result, dtype)
+            saturated(cx, &result, dtype)
+        },
+    ),
+    many(
+        "DynamicQuantizeLinear",
+        "`min`, `max`, `divide`, rounded to even numbers, `clip`, `cast`",
+        dynamic_quantize,
+    ),
+    one("MatMulInteger", "`cast` to `int32`, `subtract`, `nn.matmul`", |cx| {
+        let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 1, 3, 0)?);
+        matmul(cx, &a, &b)
+    }),
+    one(
+        "QLinearMatMul",
+        "`cast` to `int32`, `subtract`, `nn.matmul`, `multiply`, rounded to even numbers, `clip`, `cast`",
+        |cx| {
+            let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 3, 5, 0)?);
+            let product = matmul(cx, &a, &b)?;
+            let scales = [1, 4, 6].map(|index| cx.input(index));
+            let [a_scale, b_scale, scale] = scales;
+            let (a_scale, scale) = (row_wise(cx, &a_scale?, 1)?, single(cx, &scale?)?);
+            let b_scale = row_wise(cx, &b_scale?, 0)?;
+            let factor = cx.op("multiply", &[&a_scale, &b_scale])?;
+            let factor = cx.op("divide", &[&factor, &scale])?;
+            let product = cx.cast(&product, cx.dtype(&factor)?)?;
+            let scaled = cx.op("multiply", &[&product, &factor])?;
+            let zero = cx.input(7)?;
+            let dtype = cx.dtype(&zero)?;
+            let zero = cx.cast(&zero, cx.dtype(&scaled)?)?;
+            let zero = single(cx, &zero)?;
+            let moved = cx.op("add", &[&scaled, &zero])?;
+            let rounded = round_to_even(cx, &moved)?;
+            saturated(cx, &rounded, dtype)
         },
     ),
 ];
+
+/// Operand `index`, of integers, as `int32`, without the zero point that operand `zero` may give: one, or
+/// one for each row, where `after` is 1, or column, where it is 0.
+fn without_zero(
+    cx: &mut Cx<'_, '_>,
+    index: usize,
+    zero: usize,
+    after: i64,
+) -> Result<Value, Fault> {
+    let data = cx.input(index)?;
+    let data = cx.cast(&data, DType::INT32)?;
+    let Some(zero) = cx.optional(zero) else { return Ok(data) };
+    let zero = cx.cast(&zero, DType::INT32)?;
+    let zero = row_wise(cx, &zero, after)?;
+    cx.op("subtract", &[&data, &zero])
+}
+
+/// A vector as a tensor with `after` further axes; a scalar, and what has several axes, as it is.
+fn row_wise(cx: &mut Cx<'_, '_>, value: &Value, after: i64) -> Result<Value, Fault> {
+    if cx.rank(value)? > 1 { Ok(value.clone()) } else { aligned(cx, value, after) }
+}
+
+/// `data` as `dtype`, an integer type of at most 16 bits; what is beyond its numbers becomes the last one.
+fn saturated(cx: &mut Cx<'_, '_>, data: &Value, dtype: DType) -> Result<Value, Fault> {
+    if !dtype.is_integer() || dtype.bits() > 16 {
+        return Err(format!("expected to quantize to 8 or 16 bits, found {dtype}").into());
+    }
+    let (least, greatest) = match dtype.is_signed() {
+        true => (-(1i64 << (dtype.bits() - 1)), (1i64 << (dtype.bits() - 1)) - 1),
+        false => (0, (1i64 << dtype.bits()) - 1),
+    };
+    let bounds = attr("a_min", least as f64).with("a_max", &(greatest as f64));
+    let result = cx.op_with("clip", &[data], bounds)?;
+    cx.cast(&result, dtype)
+}
+
+/// `data` by 8 bits, with the scale and the zero point that its least and greatest elements, and 0, ask for.
+fn dynamic_quantize(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
+    let data = cx.input(0)?;
+    let bound = |cx: &mut Cx<'_, '_>, reduce: &str, combine: &str| {
+        let found = cx.op(reduce, &[&data])?;
+        cx.with_scalar(combine, &found, 0.0)
+    };
+    let (least, greatest) = (bound(cx, "min", "minimum")?, bound(cx, "max", "maximum")?);
+    let range = cx.op("subtract", &[&greatest, &least])?;
+    let one = cx.scalar_like(1.0, &range)?;
+    let is_one = cx.op("equal", &[&greatest, &least])?;
+    let range = cx.op("where", &[&is_one, &one, &range])?;
+    let scale = cx.with_scalar("divide", &range, 255.0)?;
+    let zero = cx.op("divide", &[&least, &scale])?;
+    let zero = cx.op("negative", &[&zero])?;
+    let zero = cx.op_with("clip", &[&zero], attr("a_min", 0.0).with("a_max", &255.0))?;
+    let zero = round_to_even(cx, &zero)?;
+    let scaled = cx.op("divide", &[&data, &scale])?;
+    let rounded = round_to_even(cx, &scaled)?;
+    let moved = cx.op("add", &[&rounded, &zero])?;
+    Ok(vec![saturated(cx, &moved, DType::UINT8)?, scale, cx.cast(&zero, DType::UINT8)?])
+}
 
 /// The axis of scales, where there is more than one.
 fn channels(cx: &Cx<'_, '_>, data: &Value, scale: &Value) -> Result<i64, Fault> {

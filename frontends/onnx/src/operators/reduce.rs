@@ -10,24 +10,14 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("ArgMax", "`argmax`, `cast`", |cx| arg(cx, "argmax")),
     one("ArgMin", "`argmin`, `cast`", |cx| arg(cx, "argmin")),
     one(
+        "CumProd",
+        "`cumprod`, between two `reverse` for the other direction; a constant axis",
+        |cx| scan(cx, "cumprod"),
+    ),
+    one(
         "CumSum",
         "`cumsum`, between two `reverse` for the other direction; a constant axis",
-        |cx| {
-            let data = cx.input(0)?;
-            let axis = match cx.int_operand(1, "axis")?.as_deref() {
-                Some([axis]) => from_front(*axis, cx.rank(&data)?)? as i64,
-                _ => return Err("expected one constant as `axis`".into()),
-            };
-            let reverse = cx.flag("reverse", false)?;
-            let turned = |cx: &mut Cx<'_, '_>, data: Value| match reverse {
-                true => cx.op_with("reverse", &[&data], attr("axis", axis)),
-                false => Ok(data),
-            };
-            let data = turned(cx, data)?;
-            let attrs = attr("axis", axis).with("exclusive", &cx.flag("exclusive", false)?);
-            let sums = cx.op_with("cumsum", &[&data], attrs)?;
-            turned(cx, sums)
-        },
+        |cx| scan(cx, "cumsum"),
     ),
     one("ReduceL1", "`abs`, `sum`", |cx| {
         let Some(axes) = Axes::of(cx, 18)? else { return cx.unary("abs") };
@@ -121,6 +111,23 @@ fn reduce(cx: &mut Cx<'_, '_>, name: &str, since: i64) -> Result<Value, Fault> {
         Some(axes) => axes.reduce(cx, name, &data),
         None => Ok(data),
     }
+}
+
+fn scan(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {
+    let data = cx.input(0)?;
+    let axis = match cx.int_operand(1, "axis")?.as_deref() {
+        Some([axis]) => from_front(*axis, cx.rank(&data)?)? as i64,
+        _ => return Err("expected one constant as `axis`".into()),
+    };
+    let reverse = cx.flag("reverse", false)?;
+    let turned = |cx: &mut Cx<'_, '_>, data: Value| match reverse {
+        true => cx.op_with("reverse", &[&data], attr("axis", axis)),
+        false => Ok(data),
+    };
+    let data = turned(cx, data)?;
+    let attrs = attr("axis", axis).with("exclusive", &cx.flag("exclusive", false)?);
+    let scanned = cx.op_with(name, &[&data], attrs)?;
+    turned(cx, scanned)
 }
 
 fn arg(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {

@@ -12,7 +12,11 @@ pub(super) const OPERATORS: &[Operator] = &[
         let Some(first) = parts.first() else {
             return Err("expected at least one operand, found none".into());
         };
-        let axis = from_front(cx.required_int("axis")?, cx.rank(first)?)?;
+        let axis = match cx.opset() {
+            4.. => cx.required_int("axis")?,
+            _ => cx.int("axis", 1)?,
+        };
+        let axis = from_front(axis, cx.rank(first)?)?;
         let elements: Option<Vec<Vec<Element>>> =
             parts.iter().map(|part| known_vector(cx, part)).collect();
         let result = cx.concatenate(&parts, axis as i64)?;
@@ -165,7 +169,13 @@ pub(super) fn flatten(cx: &mut Cx<'_, '_>, data: &Value, axis: usize) -> Result<
 }
 
 fn reshape(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
-    let shape = cx.input(1)?;
+    let shape = match cx.opset() {
+        5.. => cx.input(1)?,
+        _ => match cx.ints("shape")? {
+            Some(shape) => cx.int_vector(&shape),
+            None => return Err("attribute `shape` is missing".into()),
+        },
+    };
     let zero = cx.flag("allowzero", false)?;
     let Some(elements) = cx.elements(&shape) else {
         let attrs = attr("allowzero", zero);
