@@ -58,10 +58,10 @@ pub const CODES: &[Code] = &[
     },
     Code {
         code: "E0809",
-        title: "a model was read for the values of some inputs",
+        title: "a model was read for some inputs alone",
         explanation: "The model leaves to its inputs what an operator must know before it can be \
-                      written, such as the axes of a sum. `run` takes their values from \
-                      `--inputs`. Other commands have none: there, make these inputs constants \
-                      of the model.",
+                      written, such as an extent, or the axes of a sum. `run` takes that from \
+                      `--inputs`. Other commands have none: there, give extents by `--dim`, and \
+                      make other inputs constants of the model.",
     },
 ];

@@ -312,11 +312,24 @@ impl<'a> Importer<'a> {
             let message = format!("input `{name}`, at byte {offset}: {message}");
             Diagnostics::from(Diagnostic::error("E0806", message))
         };
+        let given = self.options.extents.get(input.name);
         match &input.ty {
             ValueType::Tensor(element, Some(extents)) => {
                 let dtype = element_type(*element).map_err(fault)?;
+                let given = given.filter(|given| given.len() == extents.len());
                 let extents = extents.iter().enumerate();
-                let dims = extents.map(|(axis, extent)| self.dim(*extent, input.name, axis));
+                let dims = extents.map(|(axis, extent)| {
+                    let dim = self.dim(*extent, input.name, axis);
+                    match given {
+                        Some(given) if dim.known().is_none() => Dim::Known(given[axis]),
+                        _ => dim,
+                    }
+                });
+                Ok(Type::tensor(dims.collect::<Vec<Dim>>(), dtype))
+            }
+            ValueType::Tensor(element, None) if given.is_some() => {
+                let dtype = element_type(*element).map_err(fault)?;
+                let dims = given.into_iter().flatten().map(|extent| Dim::Known(*extent));
                 Ok(Type::tensor(dims.collect::<Vec<Dim>>(), dtype))
             }
             ValueType::Tensor(_, None) => Err(fault("expected a tensor of known rank".to_string())),

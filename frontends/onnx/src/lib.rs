@@ -56,6 +56,8 @@ pub struct Options {
     pub dims: BTreeMap<String, i64>,
     /// Whether named extents without a number become shape variables of `@main`, not `?`.
     pub shape_variables: bool,
+    /// Extents of inputs, by name, for those that the model leaves open; it is then read for these alone.
+    pub extents: BTreeMap<String, Vec<i64>>,
     /// Values of inputs, by name. The inputs stay parameters of `@main`, but where an operator wants a
     /// constant, these count, and the program is one for them alone.
     pub values: BTreeMap<String, TensorData>,

@@ -19,6 +19,7 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod shape;
+mod signal;
 
 use std::sync::LazyLock;
 
@@ -76,6 +77,7 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Normalization", operators: normalization::OPERATORS },
     Family { title: "Losses", operators: loss::OPERATORS },
     Family { title: "Images", operators: resize::OPERATORS },
+    Family { title: "Signals", operators: signal::OPERATORS },
     Family { title: "Recurrent networks", operators: recurrent::OPERATORS },
     Family { title: "Quantization", operators: quantization::OPERATORS },
     Family { title: "Constants and branches", operators: control::OPERATORS },

@@ -109,7 +109,7 @@ fn run(
 ) -> Option<Vec<(String, Value)>> {
     let mut options = args.options.clone();
     if let Some(path) = args.inputs.as_ref().filter(|_| model::is_onnx(&args.model)) {
-        options.values = model::small_values(&io.directory.join(path));
+        options.inputs = model::KnownInputs::read(&io.directory.join(path));
     }
     let module = load(&args.model, &options, registry, reporter, found, io)?;
     let name = args.function.trim_start_matches('@');

@@ -1,9 +1,10 @@
 //! Reading programs and ONNX models.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use arrays::Arrays;
-use ir_core::{Diagnostic, Diagnostics, Module, Registry, Type};
+use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, Type};
 use onnx_frontend::Summary;
 use passes::codes::OPEN_HELP;
 
@@ -34,26 +35,52 @@ pub(crate) fn read(
         Ok(import) => return (import.module, Diagnostics::new()),
         Err(errors) => errors,
     };
-    let values = options.values.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let known = onnx_frontend::Options { values: values.collect(), ..options.options() };
-    match onnx_frontend::import(&path, &known, registry) {
-        Ok(import) if !known.values.is_empty() => {
-            let names: Vec<String> = known.values.keys().map(|name| format!("`{name}`")).collect();
-            let message = format!("the model was read for the values of {}", names.join(", "));
-            (import.module, Diagnostic::remark("E0809", message).into())
-        }
-        _ => (Module::new(), errors),
+    // What the model leaves open, the inputs may say: extents first, then values.
+    let tensor = |ty: Type| ty.as_tensor().and_then(|tensor| tensor.known_shape());
+    let extents = options.inputs.types.iter();
+    let extents = extents.filter_map(|(name, ty)| Some((name.clone(), tensor(*ty)?.to_vec())));
+    let extents: BTreeMap<String, Vec<i64>> = extents.collect();
+    let values: BTreeMap<String, TensorData> = options.inputs.values.clone().into_iter().collect();
+    if extents.is_empty() {
+        return (Module::new(), errors);
     }
+    let extents = onnx_frontend::Options { extents, ..options.options() };
+    let both = onnx_frontend::Options { values, ..extents.clone() };
+    let mut last = errors;
+    for (options, of) in [(&extents, "extents"), (&both, "extents and values")] {
+        match onnx_frontend::import(&path, options, registry) {
+            Ok(import) => {
+                let message = format!("the model was read for the {of} of its inputs alone");
+                return (import.module, Diagnostic::remark("E0809", message).into());
+            }
+            Err(errors) => last = errors,
+        }
+    }
+    (Module::new(), last)
 }
 
-/// The arrays of the file at `path` that are small enough to say how a model computes; none where it cannot
-/// be read, which whoever needs all of them finds out.
-pub(crate) fn small_values(path: &Path) -> Arrays {
-    let is_small = |_: &str, ty: Type| {
-        let tensor = ty.as_tensor().filter(|tensor| tensor.rank() <= 1);
-        tensor.and_then(|tensor| tensor.elements()).is_some_and(|count| count <= 64)
-    };
-    arrays::load_where(path, &mut { is_small }).unwrap_or_default()
+/// What is known of the inputs of a model before it is read.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct KnownInputs {
+    /// Their types, by name.
+    types: Vec<(String, Type)>,
+    /// Those that are small enough to say how a model computes.
+    values: Arrays,
+}
+
+impl KnownInputs {
+    /// What the arrays of the file at `path` say; nothing where it cannot be read, which whoever needs
+    /// all of them finds out.
+    pub(crate) fn read(path: &Path) -> KnownInputs {
+        let mut types = vec![];
+        let mut is_small = |name: &str, ty: Type| {
+            types.push((name.to_string(), ty));
+            let tensor = ty.as_tensor().filter(|tensor| tensor.rank() <= 1);
+            tensor.and_then(|tensor| tensor.elements()).is_some_and(|count| count <= 64)
+        };
+        let values = arrays::load_where(path, &mut is_small).unwrap_or_default();
+        KnownInputs { types, values }
+    }
 }
 
 /// Names the option that gives the extents of the model at `path` numbers, in those of `errors`

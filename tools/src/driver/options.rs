@@ -5,13 +5,14 @@ pub(crate) mod optimize;
 
 use std::time::Duration;
 
-use arrays::Arrays;
 use clap::{ArgAction, Args, ValueEnum};
 use ir_core::{Diagnostic, Diagnostics};
 use runtime::codes::UNCHECKED_HELP;
 use runtime::progress::Progress;
 use runtime::{BuildOptions, Fusion};
 use target_core::Target;
+
+use super::model::KnownInputs;
 
 /// What code is generated for.
 #[derive(Args, Debug)]
@@ -101,9 +102,9 @@ pub(crate) struct ModelOptions {
     /// Makes the other named extents of an ONNX model variables of the function's type
     #[arg(long)]
     pub(crate) shape_variables: bool,
-    /// Values of inputs, for models that cannot be read without.
+    /// For models that cannot be read without.
     #[arg(skip)]
-    pub(crate) values: Arrays,
+    pub(crate) inputs: KnownInputs,
 }
 
 impl ModelOptions {

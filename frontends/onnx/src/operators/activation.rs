@@ -210,7 +210,16 @@ fn softmax(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {
 }
 
 fn prelu(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
-    let (data, slope) = (cx.input(0)?, cx.input(1)?);
+    let (data, mut slope) = (cx.input(0)?, cx.input(1)?);
+    // Before opset 7, a vector has a slope for each channel.
+    let channels = cx.ty(&data)?.shape.get(1).and_then(|dim| dim.known());
+    if cx.opset() < 7
+        && let [dim] = cx.ty(&slope)?.shape.as_slice()
+        && dim.known() == channels
+    {
+        let axes = cx.rank(&data)? - 2;
+        slope = (0..axes).try_fold(slope, |slope, at| cx.expand_dims(&slope, at as i64 + 1))?;
+    }
     let (x, s) = (cx.ty(&data)?, cx.ty(&slope)?);
     let per_channel = x.rank() >= 2
         && s.rank() + 1 == x.rank()

@@ -115,18 +115,23 @@ fn with_bias(cx: &mut Cx<'_, '_>, result: Value) -> Result<Value, Fault> {
 
 fn convolution(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let (data, weight) = (cx.input(0)?, cx.input(1)?);
-    let kernel = kernel(cx, &weight)?;
-    let name = by_rank(["nn.conv1d", "nn.conv2d", "nn.conv3d"], cx, &data, &kernel)?;
-    let window = Window::of(cx, &data, kernel)?;
-    let channels = cx.ty(&weight)?.shape[0].known();
+    let result = convolve(cx, &data, &weight)?;
+    with_bias(cx, result)
+}
+
+/// The convolution of `data` by `weight`, without bias, as the attributes of the node say.
+pub(super) fn convolve(cx: &mut Cx<'_, '_>, data: &Value, weight: &Value) -> Result<Value, Fault> {
+    let kernel = kernel(cx, weight)?;
+    let name = by_rank(["nn.conv1d", "nn.conv2d", "nn.conv3d"], cx, data, &kernel)?;
+    let window = Window::of(cx, data, kernel)?;
+    let channels = cx.ty(weight)?.shape[0].known();
     let attrs = attr("strides", window.strides)
         .with("padding", &window.pads)
         .with("dilation", &window.dilations)
         .with("groups", &cx.int("group", 1)?)
         .with("channels", &channels)
         .with("kernel_size", &window.kernel);
-    let result = cx.op_with(name, &[&data, &weight], attrs)?;
-    with_bias(cx, result)
+    cx.op_with(name, &[data, weight], attrs)
 }
 
 fn transposed(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {

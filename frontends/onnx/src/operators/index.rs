@@ -8,6 +8,20 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, all_from_front, attr, attrs, from_front};
 
 pub(super) const OPERATORS: &[Operator] = &[
+    one("Compress", "`argwhere`, `take`", |cx| {
+        let (mut data, condition) = (cx.input(0)?, cx.input(1)?);
+        let axis = match cx.int_if("axis")? {
+            Some(axis) => from_front(axis, cx.rank(&data)?)?,
+            None => {
+                data = cx.reshape(&data, &[-1])?;
+                0
+            }
+        };
+        // A condition may say nothing of the last elements.
+        let places = cx.op("argwhere", &[&condition])?;
+        let places = cx.squeeze(&places, &[1])?;
+        cx.op_with("take", &[&data, &places], attr("axis", axis as i64))
+    }),
     one("Gather", "`take`", |cx| {
         let (data, indices) = (cx.input(0)?, cx.input(1)?);
         let rank = cx.rank(&data)?;

@@ -8,7 +8,8 @@ use crate::node::{Cx, attr};
 pub(super) const OPERATORS: &[Operator] = &[
     one("AveragePool", "`nn.avg_pool1d`, `nn.avg_pool2d` or `nn.avg_pool3d`", |cx| {
         let include = cx.flag("count_include_pad", false)?;
-        pool(cx, ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"], Some(include))
+        let data = cx.input(0)?;
+        pool(cx, &data, ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"], Some(include))
     }),
     one("GlobalAveragePool", "`nn.global_avg_pool2d`, or `mean`", |cx| {
         global(cx, "nn.global_avg_pool2d", "mean")
@@ -16,8 +17,26 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("GlobalMaxPool", "`nn.global_max_pool2d`, or `max`", |cx| {
         global(cx, "nn.global_max_pool2d", "max")
     }),
+    one("GlobalLpPool", "`abs`, `power`, `sum`", |cx| {
+        let data = cx.input(0)?;
+        let powers = powers(cx, &data)?;
+        let axes: Vec<i64> = (2..cx.rank(&data)? as i64).collect();
+        let sum = cx.op_with("sum", &[&powers], attr("axis", axes).with("keepdims", &true))?;
+        root(cx, &sum)
+    }),
+    one("LpPool", "`abs`, `power`, and the mean of a pool times its size", |cx| {
+        let data = cx.input(0)?;
+        let powers = powers(cx, &data)?;
+        let names = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"];
+        let mean = pool(cx, &powers, names, Some(true))?;
+        let kernel = cx.ints("kernel_shape")?.unwrap_or_default();
+        let count: f64 = kernel.iter().map(|extent| *extent as f64).product();
+        let sum = cx.with_scalar("multiply", &mean, count)?;
+        root(cx, &sum)
+    }),
     one("MaxPool", "`nn.max_pool1d`, `nn.max_pool2d` or `nn.max_pool3d`; no indices", |cx| {
-        pool(cx, ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"], None)
+        let data = cx.input(0)?;
+        pool(cx, &data, ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"], None)
     }),
 ];
 
@@ -37,14 +56,37 @@ fn global(cx: &mut Cx<'_, '_>, for_images: &str, other: &str) -> Result<Value, F
     }
 }
 
-/// A pool, its mean over the padding too where `include` says so.
-fn pool(cx: &mut Cx<'_, '_>, names: [&str; 3], include: Option<bool>) -> Result<Value, Fault> {
-    let data = cx.input(0)?;
+/// What the norm `p` of the node adds up.
+fn powers(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Value, Fault> {
+    let magnitude = cx.op("abs", &[data])?;
+    match cx.int("p", 2)? {
+        1 => Ok(magnitude),
+        2 => cx.op("multiply", &[data, data]),
+        p => cx.with_scalar("power", &magnitude, p as f64),
+    }
+}
+
+/// The norm `p` of the node from the sum of powers.
+fn root(cx: &mut Cx<'_, '_>, sum: &Value) -> Result<Value, Fault> {
+    match cx.int("p", 2)? {
+        1 => Ok(sum.clone()),
+        2 => cx.op("sqrt", &[sum]),
+        p => cx.with_scalar("power", sum, 1.0 / p as f64),
+    }
+}
+
+/// A pool of `data`, its mean over the padding too where `include` says so.
+fn pool(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    names: [&str; 3],
+    include: Option<bool>,
+) -> Result<Value, Fault> {
     let Some(kernel) = cx.ints("kernel_shape")? else {
         return Err("attribute `kernel_shape` is missing".into());
     };
     let rank = kernel.len();
-    let found = cx.rank(&data)?;
+    let found = cx.rank(data)?;
     let Some(name) = names.get(rank.wrapping_sub(1)).filter(|_| found == rank + 2) else {
         return Err(format!(
             "expected an input with 1 to 3 spatial axes and a kernel of as many, found rank \
@@ -52,9 +94,9 @@ fn pool(cx: &mut Cx<'_, '_>, names: [&str; 3], include: Option<bool>) -> Result<
         )
         .into());
     };
-    let mut window = Window::of(cx, &data, kernel)?;
+    let mut window = Window::of(cx, data, kernel)?;
     let ends = match cx.flag("ceil_mode", false)? {
-        true => ends(&mut window, &cx.spatial(&data)?),
+        true => ends(&mut window, &cx.spatial(data)?),
         false => vec![],
     };
     let mut attrs = attr("pool_size", window.kernel.clone())
@@ -64,7 +106,7 @@ fn pool(cx: &mut Cx<'_, '_>, names: [&str; 3], include: Option<bool>) -> Result<
     if let Some(include) = include {
         attrs = attrs.with("count_include_pad", &include);
     }
-    let mut result = cx.op_with(name, &[&data], attrs)?;
+    let mut result = cx.op_with(name, &[data], attrs)?;
     if include == Some(true) {
         // Beyond the padding nothing counts: the last mean is over fewer elements.
         for (axis, end) in ends.iter().enumerate().filter(|(_, end)| end.over > 0) {

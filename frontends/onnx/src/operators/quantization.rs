@@ -3,6 +3,7 @@
 use ir_core::DType;
 
 use super::arithmetic::round_to_even;
+use super::convolution::convolve;
 use super::linear::matmul;
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
@@ -46,6 +47,15 @@ pub(super) const OPERATORS: &[Operator] = &[
             saturated(cx, &result, dtype)
         },
     ),
+    one(
+        "ConvInteger",
+        "`cast` to `int32`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`",
+        |cx| {
+            let data = without_zero(cx, 0, 2, 0)?;
+            let weight = channel_wise(cx, 1, 3)?;
+            convolve(cx, &data, &weight)
+        },
+    ),
     many(
         "DynamicQuantizeLinear",
         "`min`, `max`, `divide`, rounded to even numbers, `clip`, `cast`",
@@ -56,26 +66,30 @@ pub(super) const OPERATORS: &[Operator] = &[
         matmul(cx, &a, &b)
     }),
     one(
+        "QLinearConv",
+        "`cast` to `int32`, `subtract`, `nn.conv1d`, `nn.conv2d` or `nn.conv3d`, `nn.bias_add`, `multiply`, \
+        rounded to even numbers, `clip`, `cast`",
+        |cx| {
+            let (data, weight) = (without_zero(cx, 0, 2, 0)?, channel_wise(cx, 3, 5)?);
+            let spatial = cx.rank(&data)? as i64 - 2;
+            let mut result = convolve(cx, &data, &weight)?;
+            if let Some(bias) = cx.optional(8) {
+                result = cx.op_with("nn.bias_add", &[&result, &bias], attr("axis", 1i64))?;
+            }
+            let of_weight = cx.input(4)?;
+            let of_weight = aligned(cx, &of_weight, spatial)?;
+            requantized(cx, &result, 1, &of_weight, [6, 7])
+        },
+    ),
+    one(
         "QLinearMatMul",
         "`cast` to `int32`, `subtract`, `nn.matmul`, `multiply`, rounded to even numbers, `clip`, `cast`",
         |cx| {
             let (a, b) = (without_zero(cx, 0, 2, 1)?, without_zero(cx, 3, 5, 0)?);
             let product = matmul(cx, &a, &b)?;
-            let scales = [1, 4, 6].map(|index| cx.input(index));
-            let [a_scale, b_scale, scale] = scales;
-            let (a_scale, scale) = (row_wise(cx, &a_scale?, 1)?, single(cx, &scale?)?);
-            let b_scale = row_wise(cx, &b_scale?, 0)?;
-            let factor = cx.op("multiply", &[&a_scale, &b_scale])?;
-            let factor = cx.op("divide", &[&factor, &scale])?;
-            let product = cx.cast(&product, cx.dtype(&factor)?)?;
-            let scaled = cx.op("multiply", &[&product, &factor])?;
-            let zero = cx.input(7)?;
-            let dtype = cx.dtype(&zero)?;
-            let zero = cx.cast(&zero, cx.dtype(&scaled)?)?;
-            let zero = single(cx, &zero)?;
-            let moved = cx.op("add", &[&scaled, &zero])?;
-            let rounded = round_to_even(cx, &moved)?;
-            saturated(cx, &rounded, dtype)
+            let of_second = cx.input(4)?;
+            let of_second = row_wise(cx, &of_second, 0)?;
+            requantized(cx, &product, 1, &of_second, [6, 7])
         },
     ),
 ];
@@ -94,6 +108,41 @@ fn without_zero(
     let zero = cx.cast(&zero, DType::INT32)?;
     let zero = row_wise(cx, &zero, after)?;
     cx.op("subtract", &[&data, &zero])
+}
+
+/// `data`, of integers, by the scale of operand `first`, the scale `second`, and the scale and the zero
+/// point of the result, which are the operands `result`.
+fn requantized(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    first: usize,
+    second: &Value,
+    result: [usize; 2],
+) -> Result<Value, Fault> {
+    let scale = |cx: &mut Cx<'_, '_>, value: &Value| cx.cast(value, DType::FLOAT32);
+    let (first, last) = (cx.input(first)?, cx.input(result[0])?);
+    let first = row_wise(cx, &first, 1)?;
+    let (first, second, last) = (scale(cx, &first)?, scale(cx, second)?, scale(cx, &last)?);
+    let factor = cx.op("multiply", &[&first, &second])?;
+    let last = single(cx, &last)?;
+    let factor = cx.op("divide", &[&factor, &last])?;
+    let data = cx.cast(data, DType::FLOAT32)?;
+    let scaled = cx.op("multiply", &[&data, &factor])?;
+    let rounded = round_to_even(cx, &scaled)?;
+    let zero = cx.input(result[1])?;
+    let dtype = cx.dtype(&zero)?;
+    let zero = cx.cast(&zero, DType::FLOAT32)?;
+    let zero = single(cx, &zero)?;
+    let moved = cx.op("add", &[&rounded, &zero])?;
+    saturated(cx, &moved, dtype)
+}
+
+/// The weight of a convolution, operand `index`, as `int32`, without its zero point, operand `zero`: one,
+/// or one for each channel of the result.
+fn channel_wise(cx: &mut Cx<'_, '_>, index: usize, zero: usize) -> Result<Value, Fault> {
+    let data = cx.input(index)?;
+    let after = cx.rank(&data)? as i64 - 1;
+    without_zero(cx, index, zero, after)
 }
 
 /// A vector as a tensor with `after` further axes; a scalar, and what has several axes, as it is.

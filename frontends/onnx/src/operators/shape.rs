@@ -7,6 +7,7 @@ use crate::importer::{Element, Fault, Value};
 use crate::node::{Cx, all_from_front, attr, bounded, from_front};
 
 pub(super) const OPERATORS: &[Operator] = &[
+    one("CenterCropPad", "`strided_slice`, `nn.pad`; a constant shape", center_crop_pad),
     one("Concat", "`concatenate`", |cx| {
         let parts = cx.all_inputs()?;
         let Some(first) = parts.first() else {
@@ -386,4 +387,40 @@ fn pad(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
 pub(super) fn number(cx: &Cx<'_, '_>, value: &Value) -> Option<f64> {
     let tensor = cx.constant(value).filter(|tensor| tensor.len() == 1)?;
     tensor.element(0).map(Scalar::as_f64)
+}
+
+fn center_crop_pad(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let data = cx.input(0)?;
+    let shape = cx.shape(&data)?;
+    let axes = match cx.ints("axes")? {
+        Some(axes) => all_from_front(&axes, shape.len())?,
+        None => (0..shape.len()).collect(),
+    };
+    let Some(wanted) = cx.int_operand(1, "shape")?.filter(|wanted| wanted.len() == axes.len())
+    else {
+        return Err(format!("expected {} constants as `shape`", axes.len()).into());
+    };
+    bounded("shape", &wanted, 0)?;
+    let (mut begin, mut end) = (vec![0; shape.len()], shape.clone());
+    let mut widths = vec![vec![0i64, 0]; shape.len()];
+    for (axis, wanted) in axes.into_iter().zip(wanted) {
+        let more = wanted - shape[axis];
+        match more {
+            ..0 => {
+                begin[axis] = -more / 2;
+                end[axis] = begin[axis] + wanted;
+            }
+            _ => widths[axis] = vec![more / 2, more - more / 2],
+        }
+    }
+    let mut result = data.clone();
+    if end != shape || begin.iter().any(|begin| *begin != 0) {
+        let attrs = attr("begin", begin).with("end", &end);
+        result = cx.op_with("strided_slice", &[&data], attrs)?;
+    }
+    if widths.iter().flatten().any(|width| *width != 0) {
+        let zero = cx.scalar_like(0.0, &result)?;
+        result = cx.op_with("nn.pad", &[&result, &zero], attr("pad_width", widths))?;
+    }
+    Ok(result)
 }
