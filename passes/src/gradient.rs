@@ -1,21 +1,34 @@
 //! Reverse-mode automatic differentiation.
 
+mod activity;
+mod changes;
+mod emitter;
+mod forward;
+mod functions;
+mod reverse;
+
 use std::cell::RefCell;
 
 use ir_core::{
-    AttrDict, Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, Loc, Module, ModulePass,
-    OpId, Pass, PassContext, PassResult, Symbol, TensorData, Type, TypeData, ValueId,
+    Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, Module, ModulePass, OpFields, OpId,
+    Pass, PassContext, PassResult, Symbol, Type, TypeData, ValueId,
 };
 use relay::language::{
-    FUNC, Fn, Tuple, TupleGet, fn_attributes, is_primitive, short_name, yielded,
+    FUNC, Fn, Global, fn_attributes, is_form, is_primitive, short_name, yielded,
 };
-use relay_operators::gradient::{
-    Applied, Change, Emit, Gradient, Pullback, Term, is_differentiable,
-};
-use rustc_hash::{FxHashMap, FxHashSet};
+use relay_operators::gradient::{Change, Term};
+use rustc_hash::FxHashSet;
 
 use crate::codes::{NO_GRADIENT, NOT_DIFFERENTIABLE};
 use crate::emit::erase_unused;
+use crate::pipelines;
+use crate::specialize::types::any_part;
+use activity::active_values;
+use changes::Changes;
+use emitter::Emitter;
+use forward::{Declared, give_tapes};
+use functions::{Program, declare_tapes, name_pairs};
+use reverse::{Forward, Values, reverse};
 
 /// Makes `@main` give its value and its gradient: for each parameter, how much the sum of all elements of
 /// the value changes with each of its elements.
@@ -59,19 +72,62 @@ pub struct Gradients {
 
 impl ModulePass for Gradients {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
-        let signatures = module.signatures();
         let name = Symbol::new("main");
-        let found = module.items.get_mut(&name).filter(|item| item.signature.op == FUNC);
-        let Some(Item { signature, body: Some(body) }) = found else {
+        let has_main = |module: &Module| {
+            let main = module.get(name).filter(|item| item.signature.op == FUNC);
+            main.is_some_and(|item| item.body.is_some())
+        };
+        if !has_main(module) {
             let message = "there is no function `@main` to differentiate";
             let help = "call the function `@main`";
             return Err(Diagnostic::error(NOT_DIFFERENTIABLE, message).help(help).into());
-        };
+        }
+        normalize(module, cx)?;
+        copy_called_main(module);
+        let before = module.clone();
+        let signatures = before.signatures();
+        let mut item = module.items[&name].clone();
+        let Item { signature, body: Some(body) } = &mut item else { return Ok(()) };
         let body = std::sync::Arc::make_mut(body);
         let registry = cx.registry;
         let mut f = FuncMut { name, signature, body, signatures: &signatures, registry };
         let wanted = self.wanted(&f)?;
-        differentiate(&mut f, &wanted, self.weighted)
+        let data = Changes::of(&before);
+        let has_floats = |ty: Type| data.is_differentiable(ty);
+        let result = yielded(f.body, f.body.entry()).map(|value| f.body.ty(value));
+        if let Some(ty) = result.filter(|ty| !has_floats(*ty)) {
+            let message = format!("the value of `@main`, of type {ty}, has no derivatives");
+            let help = "give a tensor of floats: what is chosen or counted does not change by small amounts";
+            let error = Diagnostic::error(NOT_DIFFERENTIABLE, message).at(f.base()).help(help);
+            return Err(error.into());
+        }
+        let mut active = active_values(f.body, wanted.iter().copied(), &has_floats);
+        let functions = activity::functions(&before, f.body, &active, &has_floats);
+        let mut data = data;
+        let pairs = name_pairs(&before, &functions, &mut data);
+        let data = RefCell::new(data);
+        let program = Program {
+            module: &before,
+            signatures: &signatures,
+            registry,
+            pairs: &pairs,
+            data: &data,
+        };
+        let declared = differentiate(&mut f, &wanted, self.weighted, &program, &mut active)?;
+        module.items.insert(name, item);
+        declare_tapes(module, declared);
+        let mut found = Diagnostics::default();
+        for function in pairs.keys() {
+            if let Err(errors) = program.differentiate(*function, module) {
+                found.extend(errors);
+            }
+        }
+        if !found.is_empty() {
+            return Err(found);
+        }
+        data.into_inner().finish(module);
+        cx.count("functions", pairs.len() as u64);
+        Ok(())
     }
 }
 
@@ -100,87 +156,6 @@ impl Gradients {
             })
         };
         self.wrt.iter().map(named).collect()
-    }
-}
-
-/// Emits at the end of a function, and keeps what goes wrong.
-struct Emitter<'e, 'f> {
-    f: RefCell<&'e mut FuncMut<'f>>,
-    at: InsertPoint,
-    /// The operation that is differentiated.
-    of: RefCell<(Loc, Symbol)>,
-    /// Values that were made of nothing, such as tensors of ones.
-    made: RefCell<FxHashMap<(Symbol, AttrDict), ValueId>>,
-    found: RefCell<Diagnostics>,
-}
-
-impl Emitter<'_, '_> {
-    fn loc(&self) -> Loc {
-        self.of.borrow().0
-    }
-
-    fn typed(&self, value: ValueId) -> (ValueId, Type) {
-        (value, self.f.borrow().body.ty(value))
-    }
-
-    /// A term for a value of the program.
-    fn term(&self, value: ValueId) -> Term<'_> {
-        let (value, ty) = self.typed(value);
-        Term::value(self, value, ty)
-    }
-}
-
-impl Emit for Emitter<'_, '_> {
-    fn emit(&self, name: Symbol, operands: &[ValueId], attrs: AttrDict) -> (ValueId, Type) {
-        let loc = self.loc();
-        if operands.is_empty()
-            && let Some(value) = self.made.borrow().get(&(name, attrs))
-        {
-            return self.typed(*value);
-        }
-        let built = self.f.borrow_mut().build_named(self.at, loc, name, operands, attrs);
-        match built {
-            Ok(value) => {
-                if operands.is_empty() {
-                    self.made.borrow_mut().insert((name, attrs), value);
-                }
-                self.typed(value)
-            }
-            Err(found) => {
-                self.found.borrow_mut().extend(found);
-                match operands.first() {
-                    Some(operand) => self.typed(*operand),
-                    None => self.typed(self.constant(TensorData::scalar(
-                        ir_core::DType::FLOAT32,
-                        ir_core::Scalar::Int(0),
-                    ))),
-                }
-            }
-        }
-    }
-
-    fn constant(&self, value: TensorData) -> ValueId {
-        let (ty, loc) = (value.ty(), self.loc());
-        let constant = relay::language::Constant { value };
-        self.f.borrow_mut().body.add(self.at, loc, &constant, ty)
-    }
-
-    fn tuple(&self, fields: &[ValueId]) -> (ValueId, Type) {
-        let loc = self.loc();
-        let mut f = self.f.borrow_mut();
-        let ty = Type::tuple(fields.iter().map(|field| f.body.ty(*field)));
-        (f.body.add(self.at, loc, &Tuple { fields: fields.to_vec() }, ty), ty)
-    }
-
-    fn refuse(&self, message: String) {
-        let (loc, name) = *self.of.borrow();
-        let f = self.f.borrow();
-        let operator = short_name(name.as_str());
-        self.found.borrow_mut().push(
-            Diagnostic::error(NO_GRADIENT, format!("the rule of `{operator}` has no case for {message}"))
-                .at(f.span(loc))
-                .help("write it by other operators, or leave the parameters that it depends on out by `wrt`"),
-        );
     }
 }
 
@@ -221,190 +196,123 @@ fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
     }
 }
 
-/// The values that depend on those in `wanted`, and that have derivatives.
-fn active_values(body: &Body, wanted: &[ValueId]) -> FxHashSet<ValueId> {
-    let differentiable = |value: &ValueId| is_differentiable(body.ty(*value));
-    let mut active: FxHashSet<ValueId> = wanted.iter().copied().filter(differentiable).collect();
-    for op in body.block_ops(body.entry()) {
-        if reads(body, op, &active) {
-            let is_tensor = |value: &ValueId| {
-                let is_float = differentiable(value);
-                // What a region or a form gives may hold floats that its type does not show.
-                is_float
-                    || !matches!(body.ty(*value).data(), TypeData::Tensor(_) | TypeData::Tuple(_))
-            };
-            active.extend(body.results(op).filter(is_tensor));
+/// Brings `module` down to functions of the module and data, without functions that are values, where
+/// `@main` is no list of operators.
+fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+    let is_operator = |body: &Body, op: OpId| {
+        let name = body.op_name(op);
+        let is_form = is_form(short_name(name.as_str()));
+        !is_form || ["constant", "tuple", "tuple_get", "yield"].contains(&short_name(name.as_str()))
+    };
+    let body = module.body("main");
+    if body.is_none_or(|body| body.walk().all(|op| is_operator(body, op))) {
+        return Ok(());
+    }
+    pipelines::apply(&pipelines::normalize(), module, cx)
+}
+
+/// Calls of `@main` become calls of a copy of it, which stays as it is.
+fn copy_called_main(module: &mut Module) {
+    let main = Symbol::new("main");
+    let refers = |body: &Body, op: OpId| body.view::<Global>(op).is_some_and(|g| g.name == main);
+    let bodies = module.items.values().filter_map(|item| item.body.as_deref());
+    let mut bodies = bodies.map(|body| body.walk().any(|op| refers(body, op)));
+    if !bodies.any(|refers| refers) {
+        return;
+    }
+    let copy = module.fresh_name("main");
+    let item = module.items[&main].clone();
+    module.items.insert(copy, item);
+    for item in module.items.values_mut() {
+        let Some(body) = item.body_mut() else { continue };
+        for op in body.walk().filter(|op| refers(body, *op)).collect::<Vec<_>>() {
+            body.set_attrs(op, OpFields::<ValueId>::attrs(&Global { name: copy }));
         }
     }
-    active
 }
 
-/// Whether `op`, or an operation in its regions, reads one of `values`.
-fn reads(body: &Body, op: OpId, values: &FxHashSet<ValueId>) -> bool {
-    let reads = |op: OpId| body.operands(op).any(|operand| values.contains(&operand));
-    let blocks = body.regions(op).iter().map(|region| body.block_of(*region));
-    reads(op) || blocks.flat_map(|block| body.walk_block(block)).any(reads)
-}
-
-/// Makes the function give its value and the gradients of the parameters in `wanted`.
-fn differentiate(f: &mut FuncMut<'_>, wanted: &[ValueId], weighted: bool) -> PassResult {
+/// Makes `@main` give its value and the gradients of the parameters in `wanted`.
+fn differentiate(
+    f: &mut FuncMut<'_>,
+    wanted: &[ValueId],
+    weighted: bool,
+    program: &Program<'_>,
+    active: &mut FxHashSet<ValueId>,
+) -> Result<Vec<Declared>, Diagnostics> {
     let entry = f.body.entry();
     let (Some(value), Some(end)) = (yielded(f.body, entry), f.body.last_op(entry)) else {
-        return Ok(());
+        return Ok(vec![]);
     };
+    let tapes = {
+        let mut data = program.data.borrow_mut();
+        give_tapes((program.module, f.name), f.body, active, program.pairs, &mut data)
+    };
+    let value = yielded(f.body, entry).unwrap_or(value);
     let ty = f.body.ty(value);
-    if !is_differentiable(ty) {
-        let message = format!("the value of `@main`, of type {ty}, has no derivatives");
-        let help =
-            "give a tensor of floats: what is chosen or counted does not change by small amounts";
-        return Err(Diagnostic::error(NOT_DIFFERENTIABLE, message).at(f.base()).help(help).into());
-    }
-    let active = active_values(f.body, wanted);
-    let ops: Vec<OpId> = f.body.block_ops(entry).collect();
-    let weight = weighted.then(|| f.body.add_block_arg(entry, ty));
+    let weight_ty = if has_data(ty) { program.data.borrow_mut().ty(ty) } else { ty };
+    let weight = weighted.then(|| f.body.add_block_arg(entry, weight_ty));
     let loc = f.body.loc(end).by_pass("gradient");
-    let emitter = Emitter {
-        f: RefCell::new(f),
-        at: InsertPoint::Before(end),
-        of: RefCell::new((loc, Symbol::new("relay.yield"))),
-        made: RefCell::default(),
-        found: RefCell::default(),
-    };
-    let gradients = {
-        let mut changes: FxHashMap<ValueId, Change<'_>> = FxHashMap::default();
-        changes.insert(value, start(&emitter, ty, weight));
-        for op in ops.iter().rev() {
-            pull(&emitter, *op, &active, &mut changes);
-        }
-        emitter.of.replace((loc, Symbol::new("relay.yield")));
+    let last = (loc, Symbol::new("relay.yield"));
+    let at = (InsertPoint::Before(end), entry);
+    let emitter = Emitter::new(f, program.data, at, last);
+    let (result, declared) = {
+        let mut changes = Values::default();
+        let start = match weight {
+            Some(weight) => emitter.read(weight, ty),
+            None => ones(&emitter, value, ty),
+        };
+        changes.insert(value, start);
+        let forward = Forward { active, tapes: &tapes, pairs: program.pairs };
+        let (changes, declared) = reverse(&emitter, &forward, entry, changes);
+        emitter.about(last.0, last.1);
         let gradients = wanted.iter().map(|param| {
-            let ty = emitter.typed(*param).1;
-            written(&emitter, changes.get(param).unwrap_or(&Change::None), ty)
+            emitter.write(changes.get(param).unwrap_or(&Change::None), emitter.ty(*param))
         });
-        let gradients: Vec<ValueId> = gradients.collect();
-        emitter.tuple(&gradients).0
+        let gradients = emitter.fields(&gradients.collect::<Vec<_>>());
+        (emitter.fields(&[value, gradients]), declared)
     };
-    let result = emitter.tuple(&[value, gradients]);
-    let found = emitter.found.take();
+    let found = emitter.found();
     if !found.is_empty() {
         return Err(found);
     }
-    finish(f, end, result, weight.map(|_| ty));
+    f.body.set_operand(end, 0, result);
+    let function = f.signature.ty.as_function().expect("a function has the type of one");
+    let mut function = function.clone();
+    function.params = function.params.iter().copied().chain(weight.map(|_| weight_ty)).collect();
+    function.result = f.body.ty(result);
+    f.signature.ty = Type::new(TypeData::Function(function));
     // What rules computed and nobody wanted.
     let unused: Vec<OpId> = f.body.block_ops(entry).filter(|op| *op != end).collect();
     erase_unused(f, unused.into_iter().rev());
-    Ok(())
+    Ok(declared)
 }
 
-fn finish(f: &mut FuncMut<'_>, end: OpId, (result, ty): (ValueId, Type), weight: Option<Type>) {
-    f.body.set_operand(end, 0, result);
-    let Some(function) = f.signature.ty.as_function() else { return };
-    let mut function = function.clone();
-    function.params = function.params.iter().copied().chain(weight).collect();
-    function.result = ty;
-    f.signature.ty = Type::new(TypeData::Function(function));
+/// Whether `ty` is data, or a tuple with some.
+fn has_data(ty: Type) -> bool {
+    any_part(ty, &mut |part| matches!(part.data(), TypeData::Named { .. }))
 }
 
 // Recursion is bounded by the nesting of types.
-/// The change of the value of the program: that of its sum, or of `weight` times it.
-fn start<'e>(emitter: &'e Emitter<'_, '_>, ty: Type, weight: Option<ValueId>) -> Change<'e> {
+/// The change of `value`, of type `ty`, by which the sum of all its elements changes by 1 for each.
+fn ones<'e>(emitter: &'e Emitter<'_, '_>, value: ValueId, ty: Type) -> Change<'e> {
     match ty.data() {
-        TypeData::Tensor(tensor) if tensor.dtype.is_float() => Change::Tensor(match weight {
-            Some(weight) => emitter.term(weight),
-            None => Term::filled(emitter, 1.0, ty),
-        }),
+        _ if !emitter.is_differentiable(ty) => Change::None,
         TypeData::Tuple(fields) => Change::Tuple(
             fields
                 .iter()
                 .enumerate()
-                .map(|(index, ty)| match is_differentiable(*ty) {
-                    false => Change::None,
-                    true => start(emitter, *ty, weight.map(|tuple| field(emitter, tuple, index))),
+                .map(|(index, ty)| match has_data(*ty) {
+                    true => ones(emitter, emitter.field(value, index), *ty),
+                    false => ones(emitter, value, *ty),
                 })
                 .collect(),
         ),
-        _ => Change::None,
-    }
-}
-
-fn field(emitter: &Emitter<'_, '_>, tuple: ValueId, index: usize) -> ValueId {
-    Term::build(emitter, &TupleGet { tuple, index: index as i64 }).id()
-}
-
-/// Gives the operands of `op` their changes, from those of its results.
-fn pull<'e>(
-    emitter: &'e Emitter<'_, '_>,
-    op: OpId,
-    active: &FxHashSet<ValueId>,
-    changes: &mut FxHashMap<ValueId, Change<'e>>,
-) {
-    let (name, result, operands, attrs, loc, registry) = {
-        let f = emitter.f.borrow();
-        let Some(result) = f.body.results(op).next().filter(|result| active.contains(result))
-        else {
-            return;
-        };
-        let operands: Vec<(ValueId, Type)> =
-            f.body.operands(op).map(|operand| (operand, f.body.ty(operand))).collect();
-        let loc = f.body.loc(op).by_pass("gradient");
-        (f.body.op_name(op), result, operands, f.body.attrs(op), loc, f.registry)
-    };
-    let Some(change) = changes.remove(&result) else { return };
-    emitter.of.replace((loc, name));
-    if let Some(TupleGet { index, .. }) = emitter.f.borrow().body.view(op) {
-        let count = operands[0].1.as_tuple().map_or(0, <[Type]>::len);
-        let sum = changes.entry(operands[0].0).or_insert(Change::None);
-        if let Change::None = sum {
-            *sum = Change::Tuple(vec![Change::None; count]);
+        TypeData::Named { .. } => {
+            let ones = emitter.data.borrow_mut().ones(ty);
+            let change = emitter.change_type(ty);
+            let change = emitter.call(ones, vec![value], change);
+            emitter.read(change, ty)
         }
-        if let Change::Tuple(fields) = sum {
-            fields[index as usize].add(change);
-        }
-        return;
-    }
-    if emitter.f.borrow().body.is::<Tuple>(op) {
-        let Change::Tuple(fields) = change else { return };
-        for ((operand, _), change) in operands.iter().zip(fields) {
-            if active.contains(operand) {
-                changes.entry(*operand).or_insert(Change::None).add(change);
-            }
-        }
-        return;
-    }
-    let Some(Gradient(rule)) = registry.hook::<Gradient>(name) else {
-        let error = refused(&emitter.f.borrow(), op);
-        emitter.found.borrow_mut().push(error);
-        return;
-    };
-    let wanted = operands.iter().map(|(value, _)| active.contains(value)).collect();
-    let values: Vec<ValueId> = operands.iter().map(|(value, _)| *value).collect();
-    let applied = Applied { operands, result: emitter.typed(result), attrs, wanted };
-    let at = Pullback::new(emitter, applied, change);
-    rule(&at);
-    for (index, change) in at.into_changes() {
-        changes.entry(values[index]).or_insert(Change::None).add(change);
-    }
-}
-
-// Recursion is bounded by the nesting of types.
-/// The value of a gradient of a value of type `ty`; `()` where there are no floats.
-fn written(emitter: &Emitter<'_, '_>, change: &Change<'_>, ty: Type) -> ValueId {
-    match (ty.data(), change) {
-        (TypeData::Tensor(tensor), _) if tensor.dtype.is_float() => match change.tensor() {
-            Some(term) => term.id(),
-            None => Term::filled(emitter, 0.0, ty).id(),
-        },
-        (TypeData::Tuple(types), change) => {
-            let fields: Vec<ValueId> = types
-                .iter()
-                .enumerate()
-                .map(|(index, ty)| match change {
-                    Change::Tuple(fields) => written(emitter, &fields[index], *ty),
-                    _ => written(emitter, &Change::None, *ty),
-                })
-                .collect();
-            emitter.tuple(&fields).0
-        }
-        _ => emitter.tuple(&[]).0,
+        _ => Change::Tensor(Term::filled(emitter, 1.0, ty)),
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! A pipeline that depends on something is a function of it, so that nobody edits its text.
 
-use ir_core::pipeline::{Pipeline, Step};
-use ir_core::{CostTable, Registry};
+use std::sync::Arc;
+
+use ir_core::pass::PassInstance;
+use ir_core::pipeline::{Pipeline, Step, is_left_alone};
+use ir_core::{CostTable, FuncMut, Item, Module, PassContext, PassResult, Registry};
 
 use crate::alter_op_layout::AlterOpLayout;
 use crate::batch_recursion::BatchRecursion;
@@ -63,6 +66,37 @@ impl Default for Compile {
     fn default() -> Compile {
         Compile { lanes: 16, fusion: Fusion::default() }
     }
+}
+
+/// Runs the passes of `pipeline` on `module` as a part of another pass: one after the other, on one function
+/// at a time.
+///
+/// # Errors
+/// Those of the first pass that has some.
+pub(crate) fn apply(
+    pipeline: &Pipeline,
+    module: &mut Module,
+    cx: &mut PassContext<'_>,
+) -> PassResult {
+    for step in pipeline.steps() {
+        match &step.pass {
+            PassInstance::Module(pass) => pass.run(module, cx)?,
+            PassInstance::Function(pass) => {
+                let (signatures, registry) = (module.signatures(), cx.registry);
+                for (name, item) in &mut module.items {
+                    let Item { signature, body: Some(body) } = item else { continue };
+                    if is_left_alone(signature) {
+                        continue;
+                    }
+                    let (name, body) = (*name, Arc::make_mut(body));
+                    let mut f =
+                        FuncMut { name, signature, body, signatures: &signatures, registry };
+                    pass.run(&mut f, cx)?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Nothing.

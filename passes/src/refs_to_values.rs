@@ -2,11 +2,13 @@
 
 use indexmap::IndexSet;
 use ir_core::{
-    BlockId, Body, FuncMut, FunctionPass, InsertPoint, Loc, OpId, OpParts, Pass, PassContext,
-    PassResult, Type, TypeData, ValueId,
+    BlockId, Body, FuncMut, FunctionPass, InsertPoint, Loc, OpId, Pass, PassContext, PassResult,
+    Type, TypeData, ValueId,
 };
-use relay::language::{If, Match, RefCreate, RefRead, RefWrite, Tuple, TupleGet};
+use relay::language::{If, Match, RefCreate, RefRead, RefWrite, Tuple};
 use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::branches::widen;
 
 /// Makes values of cells that are read and written where they are made.
 ///
@@ -233,7 +235,10 @@ impl Promotion<'_> {
                 .map(|block| Open { next: self.body.first_op(block), branches: None })
                 .collect();
         }
-        let (new, after) = self.widen(op, &cells);
+        let contents = cells.iter().filter_map(|cell| content_type(self.body, *cell));
+        let contents: Vec<Type> = contents.collect();
+        let (new, fields) = widen(self.body, op, &contents);
+        let after = fields[1..].to_vec();
         let before: Vec<ValueId> = cells.iter().map(|cell| self.contents[cell]).collect();
         let blocks = blocks(self.body, new);
         let last = blocks.len() - 1;
@@ -243,40 +248,5 @@ impl Promotion<'_> {
             Open { next: self.body.first_op(block), branches: Some(branches) }
         });
         open.collect()
-    }
-
-    /// Makes of `op` an operation that gives a tuple of its value and of one for each of `cells`; it, and
-    /// those.
-    fn widen(&mut self, op: OpId, cells: &[ValueId]) -> (OpId, Vec<ValueId>) {
-        let body = &mut *self.body;
-        let result = body.result(op, 0);
-        let (loc, hint, plain) = (body.loc(op), body.name_hint(result), body.ty(result));
-        let operands: Vec<ValueId> = body.operands(op).collect();
-        let contents = cells.iter().filter_map(|cell| content_type(body, *cell));
-        let types: Vec<Type> = std::iter::once(plain).chain(contents).collect();
-        let ty = [Type::tuple(types.iter().copied())];
-        let count = body.regions(op).len();
-        let parts = OpParts::new(body.op_name(op), &operands, &ty).attrs(body.attrs(op));
-        let new = body.insert_op(InsertPoint::Before(op), parts.regions(count).at(loc));
-        for index in 0..count {
-            let (from, to) = (body.region_block(op, index), body.region_block(new, index));
-            for arg in body.block_args(from).to_vec() {
-                let copy = body.add_block_arg(to, body.ty(arg));
-                body.set_name_hint(copy, body.name_hint(arg));
-                body.set_argument_loc(copy, body.value_loc(arg));
-                body.replace_all_uses(arg, copy);
-            }
-            body.move_block_ops(from, InsertPoint::End(to));
-        }
-        let tuple = body.result(new, 0);
-        let mut fields = types.iter().enumerate().map(|(index, ty)| {
-            let get = TupleGet { tuple, index: index as i64 };
-            body.add(InsertPoint::Before(op), loc, &get, *ty)
-        });
-        let fields: Vec<ValueId> = fields.by_ref().collect();
-        body.set_name_hint(fields[0], hint);
-        body.replace_all_uses(result, fields[0]);
-        body.erase(op);
-        (new, fields[1..].to_vec())
     }
 }

@@ -40,6 +40,8 @@ pub trait Emit {
     fn constant(&self, value: TensorData) -> ValueId;
     /// Emits a tuple.
     fn tuple(&self, fields: &[ValueId]) -> (ValueId, Type);
+    /// Emits the sum of two changes of data.
+    fn add_data(&self, a: ValueId, b: ValueId) -> (ValueId, Type);
     /// Keeps the message that there is no rule for this case; the first one counts.
     fn refuse(&self, message: String);
 }
@@ -53,6 +55,9 @@ pub enum Change<'p> {
     Tensor(Term<'p>),
     /// For each field of a tuple.
     Tuple(Vec<Change<'p>>),
+    /// Of data: data itself, of a type that goes with that of the value. No operator takes data, so that
+    /// rules see none.
+    Data(Term<'p>),
 }
 
 impl<'p> Change<'p> {
@@ -65,6 +70,7 @@ impl<'p> Change<'p> {
                 (_, Change::None) => {}
                 (sum @ Change::None, other) => *sum = other,
                 (Change::Tensor(sum), Change::Tensor(other)) => *sum = *sum + other,
+                (Change::Data(sum), Change::Data(other)) => *sum = sum.plus_data(other),
                 (Change::Tuple(sums), Change::Tuple(others)) => {
                     pending.extend(sums.iter_mut().zip(others));
                 }

@@ -96,10 +96,32 @@ impl Builder {
         data: ValueId,
         ty: Type,
         clauses: &[(Pattern, Vec<Type>)],
+        fill: impl FnMut(&mut Builder, usize, &[ValueId]) -> ValueId,
+    ) -> ValueId {
+        self.clauses(true, data, ty, clauses, fill)
+    }
+
+    /// Appends a `match?`, for data that is known to fit one of the clauses.
+    pub fn matches_some(
+        &mut self,
+        data: ValueId,
+        ty: Type,
+        clauses: &[(Pattern, Vec<Type>)],
+        fill: impl FnMut(&mut Builder, usize, &[ValueId]) -> ValueId,
+    ) -> ValueId {
+        self.clauses(false, data, ty, clauses, fill)
+    }
+
+    fn clauses(
+        &mut self,
+        complete: bool,
+        data: ValueId,
+        ty: Type,
+        clauses: &[(Pattern, Vec<Type>)],
         mut fill: impl FnMut(&mut Builder, usize, &[ValueId]) -> ValueId,
     ) -> ValueId {
         let patterns = clauses.iter().map(|(pattern, _)| pattern.clone()).collect();
-        let op = Match { data, patterns, complete: true };
+        let op = Match { data, patterns, complete };
         let op = self.with_regions(&op, ty, clauses.len());
         for (index, (_, variables)) in clauses.iter().enumerate() {
             self.region(op, index, variables, &mut |builder, args| fill(builder, index, args));

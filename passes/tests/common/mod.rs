@@ -4,6 +4,7 @@
 
 pub(crate) mod alpha;
 pub(crate) mod cells;
+pub(crate) mod differences;
 pub(crate) mod higher_order;
 pub(crate) mod trees;
 

@@ -71,6 +71,12 @@ impl<'p> Term<'p> {
         Term { ty, ..self }
     }
 
+    /// The sum of this and `other`, which are changes of data.
+    pub(super) fn plus_data(self, other: Term<'p>) -> Term<'p> {
+        let (value, ty) = self.emit.add_data(self.id(), other.id());
+        Term::value(self.emit, value, ty)
+    }
+
     /// Its type.
     pub fn ty(self) -> Type {
         self.ty

@@ -1,0 +1,123 @@
+//! Gradients of programs with branches, recursion, data, functions that are values and cells: against
+//! differences of values, and against those of the original.
+
+mod common;
+
+use common::{cases, differences, parse, printed, registry, run};
+
+/// What the programs below have in common: lists, trees, and folds over them. `@count` is 4 in a way that
+/// no pass sees.
+const PRELUDE: &str = "
+type List[A] { Cons(A, List[A]), Nil }
+type Tree { Leaf(Tensor[(2), float64]), Rose(int32, Tree, Tree), Bare }
+def @count(%x: Tensor[(2), float64]) -> int32 {
+  add(cast(greater(sum(%x), 1000f64), dtype=\"int32\"), 4)
+}
+def @map[A, B](%f: fn (A) -> B, %xs: List[A]) -> List[B] {
+  match (%xs) { Cons(%x, %rest) => Cons(%f(%x), @map(%f, %rest)), Nil => Nil }
+}
+def @foldl[A, B](%f: fn (B, A) -> B, %acc: B, %xs: List[A]) -> B {
+  match (%xs) { Cons(%x, %rest) => @foldl(%f, %f(%acc, %x), %rest), Nil => %acc }
+}
+def @repeat[A](%n: int32, %x: A) -> List[A] {
+  if (less_equal(%n, 0)) { Nil } else { Cons(%x, @repeat(subtract(%n, 1), %x)) }
+}
+def @tree(%n: int32, %x: Tensor[(2), float64]) -> Tree {
+  if (equal(%n, 0)) { Leaf(%x) } else {
+    if (equal(%n, 2)) { Rose(%n, @tree(subtract(%n, 1), sin(%x)), Bare) } else {
+      Rose(%n, @tree(subtract(%n, 1), multiply(%x, %x)), Leaf(cos(%x)))
+    }
+  }
+}
+def @sum_of(%t: Tree, %w: Tensor[(2), float64]) -> Tensor[(2), float64] {
+  match (%t) {
+    Leaf(%x) => multiply(%x, %w),
+    Rose(_, %a, Bare) => tanh(@sum_of(%a, multiply(%w, 0.5f64))),
+    Rose(%n, %a, %b) => add(@sum_of(%a, %w), multiply(cast(%n, dtype=\"float64\"), @sum_of(%b, %w))),
+    Bare => zeros(shape=[2], dtype=\"float64\"),
+  }
+}
+";
+
+/// Bodies of `@main(%x, %y)`, which are both of type `Tensor[(2), float64]`.
+const PROGRAMS: &[&str] = &[
+    // Branches.
+    "if (greater(sum(%x), sum(%y))) { multiply(%x, sin(%y)) } else { divide(%y, exp(%x)) }",
+    "let %a = exp(%x);
+     let %b = if (greater(sum(%y), 0f64)) {
+       let %c = multiply(%a, %y);
+       if (greater(sum(%x), 0f64)) { multiply(%c, %c) } else { sin(multiply(%c, %a)) }
+     } else { %a };
+     add(multiply(%b, %a), %x)",
+    // One of them depends on nothing, and nobody uses the other's neighbour.
+    "let %t = if (greater(sum(%x), 0f64)) { (%x, multiply(%x, %y), 3) } else {
+       (zeros(shape=[2], dtype=\"float64\"), %y, 4) };
+     multiply(%t.1, cast(%t.2, dtype=\"float64\"))",
+    "let %unused = if (greater(sum(%x), 0f64)) { exp(%x) } else { %y };
+     multiply(%x, %y)",
+    // Functions that are values.
+    "let %f = fn (%z: Tensor[(2), float64]) { multiply(sin(%z), %x) };
+     add(%f(%y), %f(%f(%x)))",
+    "let %g = if (greater(sum(%x), 0f64)) { fn (%z: Tensor[(2), float64]) { multiply(%z, %y) } }
+       else { fn (%z: Tensor[(2), float64]) { add(%z, exp(%x)) } };
+     %g(%g(%x))",
+    // Data and recursion.
+    "@foldl(fn (%a: Tensor[(2), float64], %b: Tensor[(2), float64]) { multiply(sin(%a), add(%b, %y)) },
+       %x, @map(fn (%z: Tensor[(2), float64]) { multiply(%z, %y) }, @repeat(@count(%x), exp(%x))))",
+    "@sum_of(@tree(@count(%y), %x), %y)",
+    "let %pair = Cons((%x, 3), Cons((%y, 4), Nil));
+     match (%pair) {
+       Cons((%a, %n), Cons((%b, _), Nil)) => multiply(multiply(%a, %b), cast(%n, dtype=\"float64\")),
+       Cons((%a, _), _) => %a,
+       Nil => %x,
+     }",
+    // Data that is used twice: its changes are added.
+    "let %t = @tree(@count(%x), multiply(%x, %y)); add(@sum_of(%t, %x), exp(@sum_of(%t, %y)))",
+    "let %l = @repeat(@count(%x), (%x, multiply(%x, %y)));
+     let %f = fn (%a: Tensor[(2), float64], %b: (Tensor[(2), float64], Tensor[(2), float64])) {
+       add(multiply(%a, %b.0), sin(%b.1)) };
+     multiply(@foldl(%f, %y, %l), @foldl(%f, %x, %l))",
+    // Cells.
+    "let %r = ref(%x);
+     let %_ = if (greater(sum(%y), 0f64)) { ref_write(%r, multiply(ref_read(%r), %y)) } else { () };
+     multiply(ref_read(%r), ref_read(%r))",
+];
+
+/// The program with this body of `@main`.
+fn program(body: &str) -> String {
+    format!(
+        "{PRELUDE}\ndef @main(%x: Tensor[(2), float64], %y: Tensor[(2), float64]) {{\n{body}\n}}\n"
+    )
+}
+
+#[test]
+fn gradients_of_programs_are_the_limits_of_differences() {
+    let registry = registry();
+    let mut failures = vec![];
+    for body in PROGRAMS {
+        for seed in cases(4) {
+            if let Err(message) = differences::check(&program(body), seed, &registry) {
+                failures.push(format!("{body}, seed {seed}: {message}"));
+                break;
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// The gradient of the sum of the gradients.
+#[test]
+fn gradients_of_programs_have_gradients() {
+    let registry = registry();
+    for body in PROGRAMS {
+        let mut first = parse("first", &program(body), &registry).expect("a program");
+        run(&mut first, "gradient", &registry).unwrap_or_else(|found| panic!("{body}: {found}"));
+        let text = printed(&first, &registry).replace("@main(", "@first(");
+        let second = format!(
+            "{text}\ndef @main(%x: Tensor[(2), float64], %y: Tensor[(2), float64]) {{
+               let %g = @first(%x, %y).1; add(%g.0, multiply(%g.1, 2f64)) }}"
+        );
+        differences::check(&second, 1, &registry)
+            .unwrap_or_else(|message| panic!("{body}: {message}"));
+    }
+}
