@@ -114,8 +114,8 @@ pub const CODES: &[Code] = &[
         title: "an operator has no gradient",
         explanation: "`gradient` needs a rule for every operator between a parameter and the value of \
                       `@main`; the page of an operator in the reference says whether it has one. \
-                      Functions are inlined before, by `inline{all=true}`, and kernels and layouts come \
-                      behind.",
+                      Kernels and layouts come behind; a cell that is kept in data or passed to \
+                      a recursion, and a function without a body, have no gradient.",
     },
     Code {
         code: NOT_DIFFERENTIABLE,

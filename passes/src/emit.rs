@@ -1,8 +1,8 @@
 //! Emitting the replacement of an operation.
 
 use ir_core::{
-    AttrDict, AttrValue, Diagnostic, Diagnostics, Effects, FuncMut, InsertPoint, Loc, OpFields,
-    OpId, Registry, Scalar, Symbol, TensorData, ValueId,
+    AttrDict, AttrValue, BlockId, Diagnostic, Diagnostics, Effects, FuncMut, InsertPoint, Loc,
+    OpFields, OpId, Registry, Scalar, Symbol, TensorData, ValueId,
 };
 use relay::language::{Constant, Tuple, TupleGet};
 
@@ -101,16 +101,30 @@ pub fn with_attribute<T: AttrValue>(
     }
 }
 
+/// Whether nobody uses what `op` gives, and nothing notices that it is gone.
+fn is_unnoticed(f: &FuncMut<'_>, op: OpId) -> bool {
+    f.body.result_count(op) > 0
+        && f.body.results(op).all(|result| f.body.is_unused(result))
+        && !f.registry.effects(f.body, op).intersects(Effects::WRITE | Effects::DIVERGE)
+}
+
+/// Erases what nobody uses of what `block` computes, as long as it cannot be noticed. What stands outside
+/// stays, used or not.
+pub fn erase_unused_in(f: &mut FuncMut<'_>, block: BlockId) {
+    let ops: Vec<OpId> = f.body.block_ops(block).collect();
+    for op in ops.into_iter().rev() {
+        if is_unnoticed(f, op) {
+            f.body.erase(op);
+        }
+    }
+}
+
 /// Erases those of `candidates` that nobody uses, and then what only they used, as long as it
 /// cannot be noticed.
 pub fn erase_unused(f: &mut FuncMut<'_>, candidates: impl IntoIterator<Item = OpId>) {
     let mut pending: Vec<OpId> = candidates.into_iter().collect();
     while let Some(op) = pending.pop() {
-        if !f.body.is_live(op)
-            || f.body.result_count(op) == 0
-            || f.body.results(op).any(|result| !f.body.is_unused(result))
-            || f.registry.effects(f.body, op).intersects(Effects::WRITE | Effects::DIVERGE)
-        {
+        if !f.body.is_live(op) || !is_unnoticed(f, op) {
             continue;
         }
         let inside = f.body.regions(op).iter().flat_map(|r| f.body.walk_block(f.body.block_of(*r)));

@@ -9,19 +9,23 @@ mod reverse;
 
 use std::cell::RefCell;
 
+use ir_core::pipeline::{Pipeline, Step};
 use ir_core::{
     Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, Module, ModulePass, OpFields, OpId,
     Pass, PassContext, PassResult, Symbol, Type, TypeData, ValueId,
 };
 use relay::language::{
-    FUNC, Fn, Global, fn_attributes, is_form, is_primitive, short_name, yielded,
+    Call, FUNC, Fn, Global, RefCreate, RefRead, fn_attributes, is_form, is_primitive, short_name,
+    yielded,
 };
 use relay_operators::gradient::{Change, Term};
 use rustc_hash::FxHashSet;
 
 use crate::codes::{NO_GRADIENT, NOT_DIFFERENTIABLE};
 use crate::emit::erase_unused;
+use crate::inline::Inline;
 use crate::pipelines;
+use crate::remove_unused_functions::RemoveUnusedFunctions;
 use crate::specialize::types::any_part;
 use activity::active_values;
 use changes::Changes;
@@ -34,12 +38,18 @@ use reverse::{Forward, Values, reverse};
 /// the value changes with each of its elements.
 ///
 /// The result is `(value, (gradient of each parameter, ...))`. A parameter without floats has the empty
-/// tuple for its gradient; where the value is a tuple, the sum is of all its tensors of floats. Each
+/// tuple for its gradient; where the value is a tuple or data, the sum is of all its tensors of floats. Each
 /// operator says how it is differentiated. What is computed is written in the order of the program, once,
 /// and what is zero or one is known and not written. The cost is linear.
 ///
-/// `@main` has to be a list of operators: `inline{all=true}` brings functions that it calls into it. What
-/// changes values without their derivatives, such as `simplify-inference`, and what chooses layouts or
+/// A program with branches, calls, functions that are values, data or cells is brought down to functions of
+/// the module and data first, as `specialize`, `partial-eval`, `refs-to-values` and `defunctionalize` do.
+/// Then branches and calls give *tapes* beside their values: data that says which branch was taken and holds
+/// what the way back reads. A function `@f` becomes `@f_forward`, which gives the value and the tape, and
+/// `@f_backward`, which takes the tape and the change of the value. The gradient by data is data, of a type
+/// with a constructor `CChange` for each constructor `C` that has floats, and one for what does not change.
+///
+/// What changes values without their derivatives, such as `simplify-inference`, and what chooses layouts or
 /// kernels, comes behind this pass.
 ///
 /// ```relay
@@ -92,7 +102,7 @@ impl ModulePass for Gradients {
         let registry = cx.registry;
         let mut f = FuncMut { name, signature, body, signatures: &signatures, registry };
         let wanted = self.wanted(&f)?;
-        let data = Changes::of(&before);
+        let mut data = Changes::of(&before);
         let has_floats = |ty: Type| data.is_differentiable(ty);
         let result = yielded(f.body, f.body.entry()).map(|value| f.body.ty(value));
         if let Some(ty) = result.filter(|ty| !has_floats(*ty)) {
@@ -103,7 +113,6 @@ impl ModulePass for Gradients {
         }
         let mut active = active_values(f.body, wanted.iter().copied(), &has_floats);
         let functions = activity::functions(&before, f.body, &active, &has_floats);
-        let mut data = data;
         let pairs = name_pairs(&before, &functions, &mut data);
         let data = RefCell::new(data);
         let program = Program {
@@ -113,10 +122,14 @@ impl ModulePass for Gradients {
             pairs: &pairs,
             data: &data,
         };
-        let declared = differentiate(&mut f, &wanted, self.weighted, &program, &mut active)?;
-        module.items.insert(name, item);
-        declare_tapes(module, declared);
         let mut found = Diagnostics::default();
+        match differentiate(&mut f, &wanted, self.weighted, &program, &mut active) {
+            Ok(declared) => {
+                module.items.insert(name, item);
+                declare_tapes(module, declared);
+            }
+            Err(errors) => found.extend(errors),
+        }
         for function in pairs.keys() {
             if let Err(errors) = program.differentiate(*function, module) {
                 found.extend(errors);
@@ -127,7 +140,14 @@ impl ModulePass for Gradients {
         }
         data.into_inner().finish(module);
         cx.count("functions", pairs.len() as u64);
-        Ok(())
+        match pairs.is_empty() {
+            true => Ok(()),
+            // Others may have been called by what is in pairs now.
+            false => {
+                let unused = Pipeline::from([Step::of::<RemoveUnusedFunctions>()]);
+                pipelines::apply(&unused, module, cx)
+            }
+        }
     }
 }
 
@@ -166,8 +186,15 @@ fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
     let error = |message: String, help: &str| {
         Diagnostic::error(NO_GRADIENT, message).at(f.op_span(op)).help(help)
     };
-    let kernel = f.body.is::<Fn>(op) && is_primitive(fn_attributes(f.body, op));
-    if kernel {
+    let called = f.body.view(op).and_then(|call: Call| f.body.defining_op(call.callee));
+    let is_kernel = called.is_some_and(|callee| match f.body.view::<Global>(callee) {
+        Some(global) => {
+            let callee = f.signatures.get(&global.name);
+            callee.is_some_and(|signature| is_primitive(signature.attrs))
+        }
+        None => f.body.is::<Fn>(callee) && is_primitive(fn_attributes(f.body, callee)),
+    });
+    if is_kernel {
         return error(
             "a kernel has no gradient".to_string(),
             "run `gradient` before `fuse`, or `defuse` before `gradient`",
@@ -175,16 +202,12 @@ fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
     }
     match short {
         "call" | "fn" | "global" | "operator" => error(
-            "a call has no gradient of its own".to_string(),
-            "run `inline{all=true}` before, for functions that are not recursive",
-        ),
-        "if" | "match" | "construct" | "constructor" => error(
-            format!("`{short}` has no gradient yet"),
-            "choose between values by `where`, or differentiate what stands in the branches",
+            "a call of a function without a body has no gradient".to_string(),
+            "define the function, or leave the parameters that it depends on out by `wrt`",
         ),
         "ref" | "ref_read" | "ref_write" => error(
-            "a cell has no gradient".to_string(),
-            "run `refs-to-values` before, which makes values of cells that do not escape",
+            "a cell that outlives where it is made has no gradient".to_string(),
+            "return the new value instead of writing it to a cell",
         ),
         _ if short.contains("NCHWc") => {
             error(format!("`{short}` has no gradient"), "run `gradient` before `alter-op-layout`")
@@ -194,6 +217,13 @@ fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
             "write it by operators that have one, or leave the parameters that it depends on out by `wrt`",
         ),
     }
+}
+
+/// The errors about cells whose contents matter.
+fn refused_cells(f: &FuncMut<'_>, active: &FxHashSet<ValueId>) -> Diagnostics {
+    let is_cell = |op: &OpId| f.body.is::<RefCreate>(*op) || f.body.is::<RefRead>(*op);
+    let cells = f.body.walk().filter(is_cell).filter(|op| active.contains(&f.body.result(*op, 0)));
+    cells.map(|op| refused(f, op)).collect()
 }
 
 /// Brings `module` down to functions of the module and data, without functions that are values, where
@@ -208,7 +238,8 @@ fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
     if body.is_none_or(|body| body.walk().all(|op| is_operator(body, op))) {
         return Ok(());
     }
-    pipelines::apply(&pipelines::normalize(), module, cx)
+    let inlined = pipelines::normalize().then([Step::of::<Inline>().flag("all")]);
+    pipelines::apply(&inlined, module, cx)
 }
 
 /// Calls of `@main` become calls of a copy of it, which stays as it is.
@@ -239,6 +270,10 @@ fn differentiate(
     program: &Program<'_>,
     active: &mut FxHashSet<ValueId>,
 ) -> Result<Vec<Declared>, Diagnostics> {
+    let cells = refused_cells(f, active);
+    if !cells.is_empty() {
+        return Err(cells);
+    }
     let entry = f.body.entry();
     let (Some(value), Some(end)) = (yielded(f.body, entry), f.body.last_op(entry)) else {
         return Ok(vec![]);

@@ -90,7 +90,7 @@ impl Changes {
         name
     }
 
-    /// Whether values of type `ty` have floats.
+    /// Whether values of type `ty` have floats. Those in cells count: where they matter, that is an error.
     pub(super) fn is_differentiable(&self, ty: Type) -> bool {
         let mut pending = vec![ty];
         while let Some(ty) = pending.pop() {
@@ -98,6 +98,7 @@ impl Changes {
                 TypeData::Tensor(tensor) if tensor.dtype.is_float() => return true,
                 TypeData::Tuple(fields) => pending.extend(fields),
                 TypeData::Named { name, .. } if self.differentiable.contains(name) => return true,
+                TypeData::Ref(content) => pending.push(*content),
                 _ => {}
             }
         }
@@ -341,6 +342,7 @@ fn with_floats(declared: &FxHashMap<Symbol, AdtDecl>) -> FxHashSet<Symbol> {
             match ty.data() {
                 TypeData::Tensor(tensor) if tensor.dtype.is_float() => pending.push(*name),
                 TypeData::Tuple(fields) => parts.extend(fields),
+                TypeData::Ref(content) => parts.push(*content),
                 TypeData::Named { name: part, .. } => holders.entry(*part).or_default().push(*name),
                 _ => {}
             }

@@ -16,6 +16,7 @@ use super::activity::{Active, active_values};
 use super::changes::{Changes, declare};
 use super::emitter::Emitter;
 use super::forward::{Declared, end_with_tape, give_tapes, is_made_again, kept};
+use super::refused_cells;
 use super::reverse::{Forward, Values, reverse};
 use crate::emit::erase_unused;
 
@@ -100,6 +101,10 @@ impl Program<'_> {
             signatures: self.signatures,
             registry: self.registry,
         };
+        let cells = refused_cells(&f, &active);
+        if !cells.is_empty() {
+            return Err(cells);
+        }
         let at = (InsertPoint::Before(end), entry);
         let emitter = Emitter::new(&mut f, self.data, at, (loc, "relay.yield".into()));
         let (result, declared) = {

@@ -15,7 +15,7 @@ use super::emitter::Emitter;
 use super::forward::{Declared, Taped, Tapes, end_with_tape, is_made_again, kept};
 use super::functions::Pairs;
 use super::refused;
-use crate::emit::erase_unused;
+use crate::emit::erase_unused_in;
 
 /// The changes of values.
 pub(super) type Values<'e> = IndexMap<ValueId, Change<'e>, FxBuildHasher>;
@@ -384,9 +384,8 @@ fn close<'e>(
         let result = emitter.fields(&fields.collect::<Vec<_>>());
         let mut f = emitter.f.borrow_mut();
         end_block(f.body, block, result);
-        let end = f.body.last_op(block);
-        let ops: Vec<OpId> = f.body.block_ops(block).filter(|op| Some(*op) != end).collect();
-        erase_unused(&mut f, ops.into_iter().rev());
+        // Changes that nobody has read yet may stand outside.
+        erase_unused_in(&mut f, block);
         let branch = f.body.region_block(op, index);
         let kept = cut(f.body, branch, block);
         declared.push(end_with_tape(f.body, branch, (constructors[index], *ty), &kept));
