@@ -23,14 +23,13 @@ mod math;
 mod names;
 mod plan;
 mod program;
-mod ranges;
 mod values;
 
 use indexmap::{IndexMap, IndexSet};
 use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::{Body, Item, Module, Symbol, Verified};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use target_core::Kernel;
+use target_core::{Kernel, ranges};
 use te::checks::CHECKS;
 use te::loops::{Call, KERNEL, outputs, parameters};
 

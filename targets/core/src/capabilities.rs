@@ -18,12 +18,37 @@ pub struct Capabilities {
     pub threads: usize,
     /// Bytes of the caches of one core, nearest first: level 1 data, level 2, level 3.
     pub caches: [usize; 3],
+    /// What there is besides, where kernels run on a graphics processor.
+    pub gpu: Option<Gpu>,
+}
+
+/// What a graphics processor can do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gpu {
+    /// The most blocks of a launch, by axis.
+    pub blocks: [i64; 3],
+    /// The most threads of a block, by axis.
+    pub threads: [i64; 3],
+    /// The most threads of a block, on all axes together.
+    pub block_threads: i64,
+    /// Bytes of memory that the threads of a block share.
+    pub shared_bytes: usize,
+    /// Threads that run in step.
+    pub warp: i64,
+    /// Where buffers that share memory may start: at multiples of so many bytes, which are a multiple
+    /// of [`ALIGNMENT`](crate::ALIGNMENT).
+    pub alignment: i64,
 }
 
 impl Capabilities {
     /// Lanes of a vector register for elements of `bits` bits; 1 without vectors.
     pub fn lanes(&self, bits: usize) -> usize {
         (self.vector_bits / bits.max(1)).max(1)
+    }
+
+    /// Where buffers that share memory may start: at multiples of so many bytes.
+    pub fn alignment(&self) -> i64 {
+        self.gpu.as_ref().map_or(te::loops::ALIGNMENT, |gpu| gpu.alignment)
     }
 }
 
@@ -77,7 +102,7 @@ pub fn host() -> Capabilities {
     let (_, vector_bits, vector_registers) =
         KNOWN.iter().find(|known| known.0 == isa).copied().expect("what the host has is known");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Capabilities { isa, vector_bits, vector_registers, threads, caches: host_caches() }
+    Capabilities { isa, vector_bits, vector_registers, threads, caches: host_caches(), gpu: None }
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]

@@ -155,7 +155,7 @@ fn is_direct(body: &Body, op: OpId) -> bool {
 }
 
 /// The kernels of `module`, each behind those that it calls, as far as they are in no circle.
-fn callees_first(module: &Module) -> Vec<Symbol> {
+pub(crate) fn callees_first(module: &Module) -> Vec<Symbol> {
     let kernels = module.items.iter().filter(|(_, item)| item.signature.op.as_str() == KERNEL);
     let kernels: IndexSet<Symbol, FxBuildHasher> = kernels.map(|(name, _)| *name).collect();
     let callees = |name: &Symbol| -> Vec<usize> {

@@ -80,4 +80,25 @@ pub const CODES: &[Code] = &[
                       them right, and which it is given. As an error, no flag helps: take another \
                       compiler, or the interpreter.",
     },
+    Code {
+        code: "E0914",
+        title: "no device",
+        explanation: "Shaders run on a device with Vulkan 1.1. There is no loader, no driver, or no device of \
+                      the name that was asked for. Any machine has one with Mesa's `lavapipe`, which runs \
+                      on its processor.",
+    },
+    Code {
+        code: "E0915",
+        title: "a device cannot run a program",
+        explanation: "A kernel asks for what the device does not have, such as numbers of 64 bits, or is larger \
+                      than its limits: buffers, memory, threads of a block. The message names the limit. \
+                      Choose another device, or the target `c`.",
+    },
+    Code {
+        code: "E0916",
+        title: "a device failed",
+        explanation: "The driver of the device reported an error, or the device was lost, while a program ran. \
+                      What it computed is lost. Try again; where that does not help, the driver or this \
+                      compiler has an error.",
+    },
 ];

@@ -12,14 +12,21 @@
 
 mod buffer;
 mod calibration;
+pub mod calls;
 mod capabilities;
 pub mod checks;
 pub mod codes;
 pub mod cpu;
+pub mod gpu;
 mod interpreted;
 pub mod package;
+pub mod polynomials;
 pub mod program;
+pub mod ranges;
+mod stages;
 pub mod whole;
+
+use std::ops::Range;
 
 use ir_core::pass::{OptionField, Options};
 use ir_core::pipeline::{Choice, choose};
@@ -28,7 +35,7 @@ use prog::operators::Operators;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use calibration::Calibration;
-pub use capabilities::{Capabilities, host};
+pub use capabilities::{Capabilities, Gpu, host};
 pub use interpreted::Interpreted;
 pub use ir_core::CostTable;
 use package::{File, Model};
@@ -110,11 +117,25 @@ pub trait Executable: Send + Sync {
         &[]
     }
 
+    /// Promises that these parameters of `kernel`, which are no results, hold the same in every call
+    /// from now on, so that a device may keep them.
+    fn keep(&mut self, _kernel: &str, _parameters: Range<usize>) {}
+
     /// Runs `kernel` on its buffers, inputs first, results last. Errors say which buffer does not
     /// fit.
     fn call(&self, kernel: &str, buffers: &mut [Buffer]) -> Result<(), Diagnostics>;
 
-    /// The same, for a program that takes all its memory from `block`, whose size its last buffer
+    /// Runs `kernel`, a list of calls, and gives the seconds that a device took for each of them by its own
+    /// clock, in their order. `None`, and nothing runs, where there is no such clock.
+    fn call_timed(
+        &self,
+        _kernel: &str,
+        _buffers: &mut [Buffer],
+    ) -> Result<Option<Vec<f64>>, Diagnostics> {
+        Ok(None)
+    }
+
+    /// Like [`call`](Executable::call), for a program that takes all its memory from `block`, whose size its last buffer
     /// tells. `operators` computes the operators that it leaves to others.
     fn call_in(
         &self,

@@ -10,10 +10,19 @@ use rustc_hash::FxHashMap;
 use te::checks::{Site, spell_out};
 use te::compute::{EXTERN, FUNC, UPDATE, updates};
 use te::loops::{Data, KERNEL, MemoryPlan, plan_memory, simplify, unroll, vectorize};
-use te::schedule::Schedule;
+use te::schedule::{Refused, Schedule};
 
 use crate::checks::CheckedCall;
-use crate::{Capabilities, cpu};
+use crate::{Capabilities, cpu, gpu};
+
+/// The default schedule of the compute function `function` on `machine`. Errors where `function` is no
+/// compute function.
+pub fn default_schedule(function: &Item, machine: &Capabilities) -> Result<Schedule, Refused> {
+    match &machine.gpu {
+        Some(gpu) => gpu::schedule(function, gpu),
+        None => cpu::schedule(function, machine),
+    }
+}
 
 /// The kernel that a compute function becomes on `machine` by its default schedule, and its checks,
 /// which are spelt out and numbered in it. The error is a message.
@@ -27,7 +36,7 @@ pub fn lower_function(
     // Nothing may be stored to the result before it was combined with.
     let schedule = match updates(&function) {
         true => Schedule::new(&function)?,
-        false => cpu::schedule(&function, machine)?,
+        false => default_schedule(&function, machine)?,
     };
     let mut kernel = te::lower::lower(&schedule)?;
     kernel.signature.span = function.signature.span;
@@ -116,13 +125,14 @@ pub struct Layout {
 }
 
 /// Takes the constants out of the kernel `main` of `module`, each once, as parameters, and plans
-/// the memory of its buffers. `checks` are those that the program
+/// the memory of its buffers on `machine`. `checks` are those that the program
 /// [reports](crate::checks::report_checks). Errors where there is no such kernel, or its buffers
 /// are too large.
 pub fn lay_out(
     module: &mut Module,
     main: &str,
     checks: Vec<CheckedCall>,
+    machine: &Capabilities,
 ) -> Result<Layout, Diagnostics> {
     let name = Symbol::new(main);
     let missing = || Diagnostic::error("E0910", format!("there is no kernel `@{main}`"));
@@ -170,8 +180,8 @@ pub fn lay_out(
         }
         body.remove_block_args(entry, inputs..inputs + outputs);
     }
-    let memory =
-        plan_memory(body).map_err(|message| Diagnostic::error("E0910", message).at(span))?;
+    let memory = plan_memory(body, machine.alignment())
+        .map_err(|message| Diagnostic::error("E0910", message).at(span))?;
     let params: Vec<Type> = body.block_args(entry).iter().map(|arg| body.ty(*arg)).collect();
     item.signature.ty = Type::function(params, Type::unit());
     let outputs = outputs - checks.len();
@@ -184,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_program_has_a_main_kernel() {
-        let error = lay_out(&mut Module::new(), "main", vec![]).unwrap_err();
+        let error = lay_out(&mut Module::new(), "main", vec![], &crate::host()).unwrap_err();
         assert_eq!(
             (error[0].code, error[0].message.as_str()),
             ("E0910", "there is no kernel `@main`")

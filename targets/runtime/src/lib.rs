@@ -68,6 +68,7 @@ pub fn registry() -> Registry {
     let mut registry = Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
     passes::register(&mut registry);
     registry.add_target(target_c::registration());
+    registry.add_target(target_spirv::registration());
     registry
 }
 

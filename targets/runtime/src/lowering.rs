@@ -8,8 +8,8 @@ use passes::pipelines;
 use relay::language::{FUNC, Fn, is_primitive};
 use rustc_hash::FxHashSet;
 use target_core::checks::report_checks;
-use target_core::program::{Sites, lay_out};
-use target_core::{Target, cpu};
+use target_core::program::{Sites, default_schedule, lay_out};
+use target_core::{Target, gpu};
 use te::checks::spell_out;
 use te::loops::KERNEL;
 use te::schedule::ops::{FUNCTION, SCHEDULE};
@@ -117,7 +117,7 @@ fn add_schedules(module: &mut Module, target: &dyn Target) -> Result<(), Diagnos
         if item.signature.op != te::compute::FUNC || scheduled.contains(name) {
             continue;
         }
-        let schedule = cpu::schedule(item, target.capabilities());
+        let schedule = default_schedule(item, target.capabilities());
         match schedule.and_then(|schedule| schedule.to_item(*name)) {
             Ok(schedule) => schedules.push((*name, schedule)),
             Err(message) => {
@@ -147,8 +147,11 @@ pub fn code(
     checked: bool,
 ) -> Result<String, Diagnostics> {
     let checks = report_checks(module, MAIN, Sites::default(), checked)?;
+    if target.capabilities().gpu.is_some() {
+        gpu::launches::split(module)?;
+    }
     if module.get(MAIN).is_some_and(|main| main.signature.op == KERNEL) {
-        lay_out(module, MAIN, checks)?;
+        lay_out(module, MAIN, checks, target.capabilities())?;
     }
     let artifacts = target.codegen(verify(module, registry)?)?;
     Ok(artifacts.into_iter().next().map(|artifact| artifact.text).unwrap_or_default())

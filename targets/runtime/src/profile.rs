@@ -6,87 +6,18 @@
 
 use std::time::Instant;
 
-use ir_core::{
-    Diagnostic, Diagnostics, EntityId, Loc, LocData, Module, SourceMap, Span, Symbol, Type,
-};
+use ir_core::{Diagnostic, Diagnostics, Loc, LocData, Module, SourceMap, Span, Symbol};
 use rustc_hash::FxHashMap;
+use target_core::calls::{Calls, Place};
 use target_core::{Buffer, Executable};
-use te::compute::{FUNC, Work, Yield, work};
-use te::loops::{Alloc, Call};
+use te::compute::{FUNC, Work, work};
 
-/// What a call reads or writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
-    /// A parameter of the main kernel.
-    Param(usize),
-    /// A buffer that it allocates.
-    Local(usize),
-}
-
-#[derive(Clone, Debug)]
-struct Site {
-    kernel: Symbol,
-    places: Vec<Place>,
-    loc: Loc,
-}
-
-/// The calls of a main kernel, in order.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Calls {
-    sites: Vec<Site>,
-    /// The sizes of the buffers that it allocates, and the last call that uses each.
-    locals: Vec<(Type, usize)>,
-    /// Where the main kernel starts in its source.
-    base: Option<Span>,
-    /// Whether there is something besides calls.
-    is_opaque: bool,
-}
+use crate::MAIN;
 
 /// The work of each compute function of `module`.
 pub(super) fn works(module: &Module) -> FxHashMap<Symbol, Work> {
     let functions = module.items.iter().filter(|(_, item)| item.signature.op == FUNC);
     functions.map(|(name, item)| (*name, work(item))).collect()
-}
-
-/// The calls of the kernel `main` of `module`.
-pub(super) fn calls(module: &Module, main: &str) -> Calls {
-    let mut calls = Calls::default();
-    let Some(item) = module.get(main) else { return calls };
-    let Some(body) = item.body.as_deref() else { return calls };
-    calls.base = item.signature.span;
-    let mut places: Vec<Option<Place>> = vec![None; body.value_capacity()];
-    for (index, param) in body.block_args(body.entry()).iter().enumerate() {
-        places[param.index()] = Some(Place::Param(index));
-    }
-    for op in body.block_ops(body.entry()) {
-        if body.view::<Alloc>(op).is_some() {
-            let buffer = body.result(op, 0);
-            places[buffer.index()] = Some(Place::Local(calls.locals.len()));
-            calls.locals.push((body.ty(buffer), 0));
-        } else if let Some(call) = body.view::<Call>(op) {
-            calls.add(&call, body.loc(op), &places);
-        } else if body.view::<Yield>(op).is_none() {
-            calls.is_opaque = true;
-        }
-    }
-    calls
-}
-
-impl Calls {
-    fn add(&mut self, call: &Call, loc: Loc, places: &[Option<Place>]) {
-        let known: Option<Vec<Place>> =
-            call.buffers().iter().map(|buffer| places.get(buffer.index()).copied()?).collect();
-        let Some(known) = known.filter(|_| !call.parts) else {
-            self.is_opaque = true;
-            return;
-        };
-        for place in &known {
-            if let Place::Local(local) = place {
-                self.locals[*local].1 = self.sites.len();
-            }
-        }
-        self.sites.push(Site { kernel: call.kernel, places: known, loc });
-    }
 }
 
 /// What one kernel did.
@@ -232,15 +163,25 @@ pub(super) fn profile(
     params: &mut Vec<Buffer>,
     seconds: f64,
 ) -> Result<Profile, Diagnostics> {
-    if calls.is_opaque {
+    if calls.is_opaque || !calls.constants.is_empty() {
         let message = "the main kernel does more than calling kernels: it cannot be profiled";
         return Err(Diagnostic::error("E0733", message).into());
     }
-    let mut slots: Vec<Option<Buffer>> = params.drain(..).map(Some).collect();
-    let mut pool = Pool::default();
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); calls.sites.len()];
     let begin = Instant::now();
     let mut runs = 0;
+    let on_device = executable.call_timed(MAIN, params)?.is_some();
+    while on_device && (begin.elapsed().as_secs_f64() < seconds || runs < 3) {
+        // What has a clock once has one again.
+        let one = executable.call_timed(MAIN, params)?.unwrap_or_default();
+        times.iter_mut().zip(one).for_each(|(times, seconds)| times.push(seconds));
+        runs += 1;
+    }
+    if on_device {
+        return Ok(summary(calls, works, times, runs));
+    }
+    let mut slots: Vec<Option<Buffer>> = params.drain(..).map(Some).collect();
+    let mut pool = Pool::default();
     let mut result = run_once(calls, executable, &mut slots, &mut pool, None);
     while result.is_ok() && (begin.elapsed().as_secs_f64() < seconds || runs < 3) {
         result = run_once(calls, executable, &mut slots, &mut pool, Some(&mut times));
@@ -248,6 +189,16 @@ pub(super) fn profile(
     }
     params.extend(slots.into_iter().flatten());
     result?;
+    Ok(summary(calls, works, times, runs))
+}
+
+/// The profile of `calls`, of the seconds that each took in each of some runs.
+fn summary(
+    calls: &Calls,
+    works: &FxHashMap<Symbol, Work>,
+    times: Vec<Vec<f64>>,
+    runs: usize,
+) -> Profile {
     let mut kernels: Vec<KernelProfile> = Vec::new();
     for (site, mut times) in calls.sites.iter().zip(times) {
         times.sort_by(f64::total_cmp);
@@ -272,7 +223,7 @@ pub(super) fn profile(
         kernel.locs.push((site.loc, calls.base));
     }
     kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    Ok(Profile { kernels, runs })
+    Profile { kernels, runs }
 }
 
 /// Runs all calls once; the seconds of each go to `times`.
@@ -294,8 +245,10 @@ fn run_once(
                 (_, Some(first)) => buffers.get(first).cloned(),
                 (Place::Param(param), None) => params.get_mut(param).and_then(Option::take),
                 (Place::Local(local), None) => locals[local].take().or_else(|| {
-                    super::memory::bytes_of(calls.locals[local].0).map(|bytes| pool.take(bytes))
+                    super::memory::bytes_of(calls.locals[local].ty).map(|bytes| pool.take(bytes))
                 }),
+                // Constants of main kernels are parameters when programs run.
+                (Place::Constant(_), None) => None,
             };
             buffers.push(taken.ok_or_else(missing)?);
         }
@@ -306,10 +259,11 @@ fn run_once(
             match *place {
                 _ if site.places[..position].contains(place) => {}
                 Place::Param(param) => params[param] = Some(buffer),
-                Place::Local(local) if calls.locals[local].1 > index => {
+                Place::Local(local) if calls.locals[local].last > index => {
                     locals[local] = Some(buffer);
                 }
                 Place::Local(_) => pool.give(buffer),
+                Place::Constant(_) => {}
             }
         }
         called?;

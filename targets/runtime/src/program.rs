@@ -15,15 +15,16 @@ use passes::pipelines::{self, Compile, Fusion};
 use relay::interpreter::Value;
 use relay::language::{Constant, FUNC};
 use rustc_hash::FxHashMap;
+use target_core::calls::Calls;
 use target_core::checks::{first_failure, report_checks};
 use target_core::program::{Layout, lay_out, lower_functions};
-use target_core::{Buffer, Executable, Interpreted, Target};
+use target_core::{Buffer, Executable, Interpreted, Target, gpu};
 use te::compute::Work;
 use te::loops::MemoryPlan;
 
 use crate::codes::UNCHECKED_HELP;
 use crate::interface::{Encoded, Interface};
-use crate::profile::{self, Calls, Profile};
+use crate::profile::{self, Profile};
 use crate::progress::{PassProgress, Progress};
 use crate::whole::Whole;
 use crate::{Error, memory, rows};
@@ -192,10 +193,13 @@ pub fn lower(
     let sites = lower_functions(module, target.capabilities(), threads)?;
     module.items.retain(|_, item| item.signature.op.as_str() != FUNC);
     let checks = report_checks(module, MAIN, sites, checked)?;
+    if target.capabilities().gpu.is_some() {
+        gpu::launches::split(module)?;
+    }
     rows::plan_memory(module)?;
     let layout = match is_whole(module) {
         true => whole_layout(module)?,
-        false => lay_out(module, MAIN, checks)?,
+        false => lay_out(module, MAIN, checks, target.capabilities())?,
     };
     times.lower = start.elapsed();
     Ok(Lowered { layout, works, times })
@@ -255,7 +259,7 @@ impl Program {
         {
             main.signature.attrs = main.signature.attrs.with(prog::sites::PROFILE, &true);
         }
-        let calls = profile::calls(&module, MAIN);
+        let calls = Calls::of(&module, MAIN);
         let main = module.get(MAIN).and_then(|main| main.signature.ty.as_function());
         let params = main.map(|main| Type::tuple(main.params.iter().copied()));
         let span = module.get(MAIN).and_then(|main| main.signature.span);
@@ -272,10 +276,11 @@ impl Program {
 
         let start = Instant::now();
         progress.step("code");
-        let executable: Box<dyn Executable> = match interpret {
+        let mut executable: Box<dyn Executable> = match interpret {
             true => Box::new(Interpreted::new(verified)),
             false => target.load(verified)?,
         };
+        executable.keep(MAIN, layout.inputs..layout.inputs + layout.data.len());
         times.compile = start.elapsed();
         found.extend(executable.remarks().iter().cloned());
         let kernel = executable.kernels().iter().find(|kernel| kernel.name == MAIN);

@@ -54,7 +54,7 @@ pub(crate) fn plan_memory(module: &mut Module) -> Result<(), Diagnostics> {
         let Some(item) = module.items.get_mut(&kernel) else { continue };
         let span = item.signature.span;
         if let Some(body) = item.body_mut() {
-            te::loops::plan_memory(body)
+            te::loops::plan_memory(body, te::loops::ALIGNMENT)
                 .map_err(|message| Diagnostic::error("E0910", message).at(span))?;
         }
     }

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Alloc, Scope};
 
-/// Buffers start at multiples of this many bytes: a cache line, and the widest vector.
+/// Buffers in the memory of a processor start at multiples of this many bytes: a cache line, and the
+/// widest vector.
 pub const ALIGNMENT: i64 = 64;
 
 /// What a plan comes to, in bytes.
@@ -23,9 +24,9 @@ pub struct MemoryPlan {
 
 /// Gives every global buffer that the entry block of `body` allocates an offset in one workspace.
 /// Buffers share memory where one is last used before the other is first used. Each gets the
-/// smallest gap that it fits in, in program order: at most `n log n` steps for `n` buffers. Errors
-/// where the sum of their sizes is no number.
-pub fn plan_memory(body: &mut Body) -> Result<MemoryPlan, String> {
+/// smallest gap that it fits in, in program order: at most `n log n` steps for `n` buffers. They start
+/// at multiples of `alignment` bytes. Errors where the sum of their sizes is no number.
+pub fn plan_memory(body: &mut Body, alignment: i64) -> Result<MemoryPlan, String> {
     let entry = body.entry();
     let ops: Vec<OpId> = body.block_ops(entry).collect();
     let mut sizes: FxHashMap<ValueId, (OpId, i64)> = FxHashMap::default();
@@ -36,7 +37,7 @@ pub fn plan_memory(body: &mut Body) -> Result<MemoryPlan, String> {
         };
         let bytes = ir_core::tensor::tensor_bytes(&alloc.shape, alloc.dtype);
         let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok()).and_then(|bytes| {
-            Some(bytes.max(1).checked_add(ALIGNMENT - 1)? / ALIGNMENT * ALIGNMENT)
+            Some(bytes.max(1).checked_add(alignment - 1)? / alignment * alignment)
         });
         let Some(bytes) = bytes else {
             return Err(format!("a buffer of shape {:?} is too large", alloc.shape));
@@ -187,7 +188,7 @@ mod tests {
     #[test]
     fn a_chain_takes_two_buffers() {
         let mut body = chain(&[64; 100]);
-        let plan = plan_memory(&mut body).unwrap();
+        let plan = plan_memory(&mut body, ALIGNMENT).unwrap();
         assert_eq!(plan, MemoryPlan { planned: 128, sum: 6400, lower_bound: 128 });
     }
 
@@ -195,7 +196,7 @@ mod tests {
     fn what_is_live_together_does_not_overlap() {
         let sizes: Vec<i64> = (0..200).map(|i| 64 * (1 + (i * 37) % 11)).collect();
         let mut body = chain(&sizes);
-        let plan = plan_memory(&mut body).unwrap();
+        let plan = plan_memory(&mut body, ALIGNMENT).unwrap();
         let places: Vec<(i64, i64)> = body
             .walk()
             .filter_map(|op| body.view::<Alloc>(op))

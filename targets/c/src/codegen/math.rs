@@ -1,12 +1,11 @@
 //! Transcendental functions of `float`, without branches and calls, so that compilers vectorize
 //! them; each is written once for scalars and for vectors.
 //!
-//! The polynomials were fitted by iteratively reweighted least squares (Lawson's algorithm) to the
-//! relative error of the function, coefficient by coefficient rounded to `float`. Errors against
-//! the exact function, in units in the last place, are at most 1.3 over all floats, and 2.3 for the
-//! logistic function; a test checks it.
+//! Errors against the exact function, in units in the last place, are at most 1.3 over all floats, and
+//! 2.3 for the logistic function; a test checks it.
 
 use ir_core::DType;
+use target_core::polynomials::{ERF, ERF_LOG, EXP, LOG, TANH};
 use te::scalar::ScalarOp;
 
 use super::expr::{suffix, value};
@@ -95,17 +94,15 @@ impl Form {
 }
 
 /// `((cₙ·x + …)·x + c₁)·x + c₀` as statements that leave the sum in `p`.
-fn polynomial(float: &str, p: &str, x: &str, coefficients: &[&str]) -> String {
+fn polynomial(float: &str, p: &str, x: &str, coefficients: &[f32]) -> String {
     let Some((leading, rest)) = coefficients.split_last() else { return String::new() };
     let mut text = String::new();
     for (step, coefficient) in rest.iter().rev().enumerate() {
-        let sum = match coefficient.strip_prefix('-') {
-            Some(positive) => format!("- {positive}f"),
-            None => format!("+ {coefficient}f"),
-        };
+        let sign = if *coefficient < 0.0 { '-' } else { '+' };
+        let sum = format!("{sign} {:?}f", coefficient.abs());
         text += &match step {
             // A vector starts as a product, for C converts no scalar to a vector.
-            0 => format!("{float} {p} = {x} * {leading}f {sum};\n"),
+            0 => format!("{float} {p} = {x} * {leading:?}f {sum};\n"),
             _ => format!("{p} = {p} * {x} {sum};\n"),
         };
     }
@@ -153,12 +150,7 @@ fn exp(helpers: &mut Helpers, form: &Form) -> String {
     let bits = form.bits(helpers, "shifted");
     let first = form.of_bits(helpers, &format!("({word})(half + 127) << 23"));
     let second = form.of_bits(helpers, &format!("({word})(n - half + 127) << 23"));
-    let p = polynomial(
-        float,
-        "p",
-        "r",
-        &["0.49999994", "0.16666521", "0.041668266", "0.008368677", "0.0013820734"],
-    );
+    let p = polynomial(float, "p", "r", &EXP);
     let text = format!(
         "\
 /* e^x = 2^n e^r with n whole and |r| <= ln(2) / 2; beyond the bounds it is 0 or infinite. */
@@ -213,22 +205,7 @@ fn log(helpers: &mut Helpers, form: &Form) -> String {
     let finite = form.choose(helpers, "x == INFINITY", "x", "f + y + e * 0.693359375f");
     let positive = form.choose(helpers, "x == 0.0f", &least, "finite");
     let any = form.choose(helpers, "x >= 0.0f", "positive", &nan);
-    let p = polynomial(
-        float,
-        "p",
-        "f",
-        &[
-            "0.33333313",
-            "-0.2500001",
-            "0.20002073",
-            "-0.1666799",
-            "0.14220312",
-            "-0.12406176",
-            "0.11883927",
-            "-0.116706274",
-            "0.067489125",
-        ],
-    );
+    let p = polynomial(float, "p", "f", &LOG);
     format!(
         "\
 /* x = 2^e (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2); subnormal numbers are scaled first. */
@@ -258,19 +235,7 @@ fn tanh(helpers: &mut Helpers, form: &Form) -> String {
     let exp = function(helpers, ScalarOp::Exp, DType::FLOAT32, form.lanes);
     let (size, signed) = sign(helpers, form, "large");
     let result = form.choose(helpers, "size < 0.625f", "small", &signed);
-    let p = polynomial(
-        float,
-        "p",
-        "square",
-        &[
-            "-0.3333333",
-            "0.13333221",
-            "-0.05394818",
-            "0.021706894",
-            "-0.0081900135",
-            "0.0021526837",
-        ],
-    );
+    let p = polynomial(float, "p", "square", &TANH);
     format!(
         "\
 {size}const {float} square = x * x;
@@ -301,34 +266,8 @@ fn erf(helpers: &mut Helpers, form: &Form) -> String {
     let four = form.constant(helpers, "4.0f");
     let t = form.choose(helpers, "size > 4.0f", &four, "size");
     let result = form.choose(helpers, "size < 0.9277f", "small", &signed);
-    let p = polynomial(
-        float,
-        "p",
-        "square",
-        &[
-            "0.12837917",
-            "-0.3761263",
-            "0.11283626",
-            "-0.02685573",
-            "0.0051923934",
-            "-0.0008049545",
-            "7.9952864e-5",
-        ],
-    );
-    let q = polynomial(
-        float,
-        "q",
-        "t",
-        &[
-            "-0.12865236",
-            "-0.6351356",
-            "-0.10626288",
-            "0.023784455",
-            "-0.0036530462",
-            "0.000325408",
-            "-1.1491536e-5",
-        ],
-    );
+    let p = polynomial(float, "p", "square", &ERF);
+    let q = polynomial(float, "q", "t", &ERF_LOG);
     format!(
         "\
 {size}const {float} square = x * x;

@@ -7,41 +7,13 @@ use super::{
     MOST_WINDOW, PARALLEL_POINTS, PARALLEL_STEPS, Rules, Tile, is_shared, points,
     sort_readers_first, sort_rows,
 };
+use crate::stages;
 
 impl Rules<'_> {
     /// Whether `root` reads each element of `producer` just where it computes its own, itself or
     /// through inlined stages.
     pub(super) fn reads_in_place(&self, root: Stage, producer: Stage) -> bool {
-        let spatial = self.spatial(producer);
-        if spatial != self.spatial(root) {
-            return false;
-        }
-        let mut pending = vec![root];
-        let mut seen = vec![root];
-        while let Some(reader) = pending.pop() {
-            for access in self.schedule.accesses(reader) {
-                let Some(read) = self.schedule.stage_of(access.tensor) else { continue };
-                let inlined = self.schedule.is_inline(read);
-                if read != producer && !inlined {
-                    continue;
-                }
-                let in_place = access.by_dimension.len() == spatial.len()
-                    && access.by_dimension.iter().enumerate().all(|(dimension, steps)| {
-                        steps.iter().enumerate().all(|(axis, step)| {
-                            *step == Some(i64::from(axis == dimension))
-                                || spatial.get(axis) == Some(&1)
-                        })
-                    });
-                if !in_place && (read == producer || self.leads_to(read, producer)) {
-                    return false;
-                }
-                if inlined && !seen.contains(&read) {
-                    seen.push(read);
-                    pending.push(read);
-                }
-            }
-        }
-        true
+        stages::reads_in_place(self.schedule, root, producer)
     }
 
     /// How many leading dimensions `root` and `all` read of one another just where they compute
@@ -74,10 +46,6 @@ impl Rules<'_> {
             }
         }
         least
-    }
-
-    fn leads_to(&self, stage: Stage, producer: Stage) -> bool {
-        self.producers(stage).contains(&producer)
     }
 
     /// Computes `producer`, a reduction of the shape of `root`, in register tiles of `root`, and

@@ -4,20 +4,30 @@ use ir_core::{Body, DType, DTypeKind, EntityId, OpId, Scalar, TensorData, ValueI
 use te::loops::{Broadcast, Extract, For, Ramp};
 use te::scalar::{Cast, Check, Constant, ScalarOp, Select, dtype_of};
 
-use super::expr::type_of;
-
 /// Bounds of every lane of a value, both inclusive.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Range {
+pub enum Range {
     /// An integer or `bool`.
-    Int { low: i128, high: i128 },
-    /// A float, and whether it may be NaN.
-    Float { low: f64, high: f64, nan: bool },
+    Int {
+        /// The least.
+        low: i128,
+        /// The greatest.
+        high: i128,
+    },
+    /// A float.
+    Float {
+        /// The least.
+        low: f64,
+        /// The greatest.
+        high: f64,
+        /// Whether it may be NaN.
+        nan: bool,
+    },
 }
 
 impl Range {
     /// All numbers of `dtype`.
-    pub(super) fn of_type(dtype: DType) -> Range {
+    pub fn of_type(dtype: DType) -> Range {
         let bits = dtype.bits();
         match dtype.kind() {
             DTypeKind::UInt => Range::Int { low: 0, high: (1 << bits) - 1 },
@@ -31,7 +41,7 @@ impl Range {
     }
 
     /// The only integer that it may be.
-    pub(super) fn constant(self) -> Option<i128> {
+    pub fn constant(self) -> Option<i128> {
         match self {
             Range::Int { low, high } if low == high => Some(low),
             _ => None,
@@ -39,12 +49,12 @@ impl Range {
     }
 
     /// Whether all of it are integers from `low` to `high`.
-    pub(super) fn within(self, low: i128, high: i128) -> bool {
+    pub fn within(self, low: i128, high: i128) -> bool {
         matches!(self, Range::Int { low: l, high: h } if low <= l && h <= high)
     }
 
     /// Whether all of it are numbers of `dtype`.
-    pub(super) fn fits(self, dtype: DType) -> bool {
+    pub fn fits(self, dtype: DType) -> bool {
         match (self, Range::of_type(dtype)) {
             (range, Range::Int { low, high }) => range.within(low, high),
             (_, Range::Float { .. }) => true,
@@ -52,7 +62,7 @@ impl Range {
     }
 
     /// The greatest absolute value of an integer.
-    pub(super) fn magnitude(self) -> i128 {
+    pub fn magnitude(self) -> i128 {
         match self {
             Range::Int { low, high } => low.abs().max(high.abs()),
             Range::Float { .. } => i128::MAX,
@@ -60,7 +70,7 @@ impl Range {
     }
 
     /// Whether it may be NaN.
-    pub(super) fn may_be_nan(self) -> bool {
+    pub fn may_be_nan(self) -> bool {
         matches!(self, Range::Float { nan: true, .. })
     }
 
@@ -100,7 +110,7 @@ impl Range {
 
 /// What `op` gives before it is wrapped to its type; `None` where nothing is known, which includes
 /// all that is undefined for some operands.
-pub(super) fn exact(op: ScalarOp, a: Range, b: Range) -> Option<Range> {
+pub fn exact(op: ScalarOp, a: Range, b: Range) -> Option<Range> {
     match (a, b) {
         (Range::Int { low: al, high: ah }, Range::Int { low: bl, high: bh }) => {
             exact_integer(op, (al, ah), (bl, bh))
@@ -174,11 +184,11 @@ fn exact_float(op: ScalarOp, a: Range, b: Range) -> Option<Range> {
 }
 
 /// The range of every value of a body.
-pub(super) struct Ranges(Vec<Option<Range>>);
+pub struct Ranges(Vec<Option<Range>>);
 
 impl Ranges {
     /// Looks at every operation once.
-    pub(super) fn of(body: &Body) -> Ranges {
+    pub fn of(body: &Body) -> Ranges {
         let mut ranges = Ranges(vec![None; body.value_capacity()]);
         for op in body.walk() {
             if let Some(For { extent, .. }) = body.view(op)
@@ -235,8 +245,15 @@ impl Ranges {
         range.fits(dtype).then_some(range)
     }
 
-    /// The range of `value`.
-    pub(super) fn get(&self, body: &Body, value: ValueId) -> Range {
-        self.0[value.index()].unwrap_or_else(|| Range::of_type(type_of(body, value)))
+    /// The range of `value`, all of its type where nothing is known.
+    ///
+    /// # Panics
+    /// Of a buffer.
+    pub fn get(&self, body: &Body, value: ValueId) -> Range {
+        self.0[value.index()].unwrap_or_else(|| {
+            let ty = body.ty(value);
+            let dtype = dtype_of(ty);
+            Range::of_type(dtype.unwrap_or_else(|| panic!("expected a number, found {ty}")))
+        })
     }
 }
