@@ -44,7 +44,7 @@ keywords! {
     hooks(Opaque, Evaluate(|cx| evaluate_grid_sample(&cx.fields()?, cx)))
 )]
 pub struct GridSample<V = ValueId> {
-    /// An image (N, C, H, W), or one of any number of spatial axes.
+    /// An image (N, C, H, W), or one of 1 to 5 spatial axes.
     pub data: V,
     /// Places, shape (N, spatial axes, …) of as many axes as `data`: those along the last axis of the
     /// image come first.
@@ -63,7 +63,7 @@ pub struct GridSample<V = ValueId> {
 fn infer_grid_sample(_op: GridSample<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let (data, grid) = (cx.tensor(0)?, cx.tensor(1)?);
     relation::expect_floats(grid)?;
-    let axes = data.rank().checked_sub(2).filter(|axes| *axes > 0);
+    let axes = data.rank().checked_sub(2).filter(|axes| (1..=MOST_AXES).contains(axes));
     let Some(axes) = axes else {
         return Err(Stop::Error(format!(
             "expected an image of rank at least 3, found {}",
@@ -79,6 +79,9 @@ fn infer_grid_sample(_op: GridSample<Type>, cx: &mut InferCx<'_>) -> Result<Type
     let shape = [batch, data.shape[1]].into_iter().chain(grid.shape[2..].iter().copied());
     Ok(Type::tensor(shape.collect::<Dims>(), data.dtype))
 }
+
+/// A pixel is made of up to four along each axis, so that there are not many axes.
+const MOST_AXES: usize = 5;
 
 /// Pixels along an axis with their weights; one that is outside is `None`.
 type Taps = Vec<(Option<usize>, f64)>;

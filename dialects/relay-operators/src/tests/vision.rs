@@ -57,7 +57,7 @@ fn boxes_that_overlap_better_ones_are_left_out() {
     assert_eq!(kept(3.0, 0.5, 0.0), [1, 0, 2]);
     assert_eq!(kept(2.0, 0.5, 0.0), [1, 0]);
     assert_eq!(kept(3.0, 0.5, 0.25), [1, 0]);
-    assert_eq!(kept(0.0, 0.5, 0.0), []);
+    assert_eq!(kept(0.0, 0.5, 0.0), Vec::<i64>::new());
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl Regions {
     }
 }
 
-/// A bin is sampled at no more places than this along an axis.
+/// A bin has at most so many places along an axis: regions may be of any size.
 const MOST_SAMPLES: f64 = 1024.0;
 
 /// What linear interpolation takes at `place`: two pixels of `extent` and their weights; `None` more
@@ -181,10 +181,20 @@ fn evaluate_roi_align(op: &RoiAlign<Value>, cx: &EvalCx<'_>) -> Result<Value, Ev
             1.. => op.sample_ratio as f64,
             _ => size.ceil(),
         };
-        let count = count.clamp(0.0, MOST_SAMPLES);
+        let count = count.max(0.0);
         let step = size / count;
         (first + bin as f64 * size + 0.5 * step, step, count as usize)
     };
+    for region in regions.rois.chunks(5) {
+        for axis in 0..2 {
+            let (_, _, count) = places(region, axis, 0);
+            if count as f64 > MOST_SAMPLES {
+                let message =
+                    format!("expected bins of at most {MOST_SAMPLES} places, found {count}");
+                return Err(EvalError(message));
+            }
+        }
+    }
     regions.write(cx, |plane, region, row, column| {
         let (y0, y_step, rows) = places(region, 0, row);
         let (x0, x_step, columns) = places(region, 1, column);
