@@ -1,7 +1,11 @@
 //! Element types.
 
+mod small_float;
+
 use std::fmt;
 use std::str::FromStr;
+
+pub use small_float::SmallFloat;
 
 /// The family of an element type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -14,10 +18,13 @@ pub enum DTypeKind {
     Float,
     /// Brain float: the upper half of a binary32.
     BFloat,
+    /// A float of at most eight bits.
+    Small(SmallFloat),
 }
 
 /// An element type: family, width in bits, and vector lanes. Prints as `float32`, `uint8`, `bool`,
-/// `int8x4`.
+/// `int8x4`,
+/// `float8_e4m3fn`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DType {
     kind: DTypeKind,
@@ -59,13 +66,14 @@ impl DType {
 
     /// The element type of `kind`, `bits` wide, with `lanes` vector lanes; `None` where no such
     /// type exists (zero or over 64 bits, no lanes, a float of an odd width).
-    pub fn new(kind: DTypeKind, bits: u8, lanes: u16) -> Option<DType> {
+    pub const fn new(kind: DTypeKind, bits: u8, lanes: u16) -> Option<DType> {
         let exists = match kind {
-            DTypeKind::Int | DTypeKind::UInt => (1..=64).contains(&bits),
+            DTypeKind::Int | DTypeKind::UInt => 1 <= bits && bits <= 64,
             DTypeKind::Float => matches!(bits, 16 | 32 | 64),
             DTypeKind::BFloat => bits == 16,
+            DTypeKind::Small(format) => bits == format.bits(),
         };
-        (exists && lanes > 0).then_some(DType { kind, bits, lanes })
+        if exists && lanes > 0 { Some(DType { kind, bits, lanes }) } else { None }
     }
 
     /// The family.
@@ -100,14 +108,26 @@ impl DType {
     pub fn is_bool(self) -> bool {
         self.kind == DTypeKind::UInt && self.bits == 1
     }
-    /// Whether this is a float or a brain float.
+    /// Whether this is a float of any format.
     pub fn is_float(self) -> bool {
-        matches!(self.kind, DTypeKind::Float | DTypeKind::BFloat)
+        matches!(self.kind, DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Small(_))
+    }
+    /// The element type of floats of this format.
+    pub const fn small_float(format: SmallFloat) -> DType {
+        DType::scalar(DTypeKind::Small(format), format.bits())
+    }
+    /// The format, of a float of at most eight bits.
+    pub fn as_small_float(self) -> Option<SmallFloat> {
+        match self.kind {
+            DTypeKind::Small(format) => Some(format),
+            _ => None,
+        }
     }
     /// Of a float, the greatest exponent of two, and how many binary digits follow the first.
     pub fn float_format(self) -> (i32, i32) {
         match (self.kind, self.bits) {
             (DTypeKind::BFloat, _) => (127, 7),
+            (DTypeKind::Small(format), _) => format.float_format(),
             (_, 16) => (15, 10),
             (_, 32) => (127, 23),
             _ => (1023, 52),
@@ -131,6 +151,7 @@ impl fmt::Display for DType {
             DTypeKind::UInt => write!(f, "uint{}", self.bits)?,
             DTypeKind::Float => write!(f, "float{}", self.bits)?,
             DTypeKind::BFloat => write!(f, "bfloat{}", self.bits)?,
+            DTypeKind::Small(format) => f.write_str(format.name())?,
         }
         if self.lanes > 1 {
             write!(f, "x{}", self.lanes)?;
@@ -150,6 +171,15 @@ impl FromStr for DType {
 
     /// Reads `float32`, `uint1`, `bool`, `int8x4`, and the aliases `int` and `uint` of 32 bits.
     fn from_str(text: &str) -> Result<DType, ()> {
+        // Of two names that the text begins with, the longer one is meant.
+        let small = SmallFloat::ALL.into_iter().filter(|format| text.starts_with(format.name()));
+        if let Some(format) = small.max_by_key(|format| format.name().len()) {
+            let lanes = match &text[format.name().len()..] {
+                "" => 1,
+                lanes => lanes.strip_prefix('x').ok_or(())?.parse().map_err(|_| ())?,
+            };
+            return DType::small_float(format).with_lanes(lanes).ok_or(());
+        }
         let letters = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
         let (name, numbers) = text.split_at(letters);
         let (bits, lanes) = match numbers.split_once('x') {
@@ -179,13 +209,17 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for name in ["bool", "boolx4", "int8", "uint4", "float16", "bfloat16", "int8x4", "float64"]
-        {
+        let small = SmallFloat::ALL.map(SmallFloat::name);
+        let others =
+            ["bool", "boolx4", "int8", "uint4", "float16", "bfloat16", "int8x4", "float8_e5m2x4"];
+        for name in small.into_iter().chain(others) {
             assert_eq!(name.parse::<DType>().map(|t| t.to_string()), Ok(name.to_string()));
         }
         assert_eq!("uint1".parse(), Ok(DType::BOOL));
         assert_eq!("int".parse(), Ok(DType::INT32));
-        for bad in ["float31", "int0", "int65", "intx", "float32x0", "", "quux"] {
+        for bad in
+            ["float31", "int0", "int65", "intx", "float32x0", "", "quux", "float8", "float8_e5m3"]
+        {
             assert_eq!(bad.parse::<DType>(), Err(()), "{bad}");
         }
     }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::attributes::{Attr, AttrData, AttrDict};
 use crate::body::Body;
-use crate::dtype::DType;
+use crate::dtype::{DType, DTypeKind};
 use crate::ids::{BlockId, EntityId, OpId, ValueId};
 use crate::intern::Symbol;
 use crate::module::{Item, Module, Signature};
@@ -319,7 +319,14 @@ fn push_dim(dim: Dim, parts: &mut Vec<Part>) {
 }
 
 fn dtype_word(dtype: DType) -> u64 {
-    (dtype.kind() as u64) << 48 | u64::from(dtype.bits()) << 32 | u64::from(dtype.lanes())
+    let kind = match dtype.kind() {
+        DTypeKind::Int => 0,
+        DTypeKind::UInt => 1,
+        DTypeKind::Float => 2,
+        DTypeKind::BFloat => 3,
+        DTypeKind::Small(format) => 4 + format as u64,
+    };
+    kind << 48 | u64::from(dtype.bits()) << 32 | u64::from(dtype.lanes())
 }
 
 /// What a hash is of: things of different kinds never share a hash by construction.

@@ -85,7 +85,7 @@ pub use body::{
 pub use copy::ValueMap;
 pub use costs::{Arithmetic, CostTable, CostsByName};
 pub use diagnostics::{Diagnostic, Diagnostics, Label, Severity};
-pub use dtype::{DType, DTypeKind};
+pub use dtype::{DType, DTypeKind, SmallFloat};
 pub use files::FilesRead;
 pub use fingerprint::Fingerprint;
 pub use ids::{BlockId, EntityId, OpId, RegionId, UseId, ValueId};

@@ -340,6 +340,7 @@ impl Scalar {
                 _ => self.as_f64(),
             }),
             DTypeKind::BFloat => Scalar::Float(bf16::from_f64(self.as_f64()).to_f64()),
+            DTypeKind::Small(format) => Scalar::Float(format.read(format.pattern(self.as_f64()))),
             DTypeKind::UInt if dtype.is_bool() => Scalar::Int(self.as_bool().into()),
             DTypeKind::UInt if bits == 64 => match self {
                 Scalar::Float(v) if v >= 9.223_372_036_854_776e18 => Scalar::Int(v as u64 as i64),
@@ -362,6 +363,7 @@ impl Scalar {
             (DTypeKind::BFloat, _) => {
                 out.extend_from_slice(&bf16::from_f64(value.as_f64()).to_ne_bytes());
             }
+            (DTypeKind::Small(format), _) => out.push(format.pattern(value.as_f64())),
             (DTypeKind::Float, 4) => out.extend_from_slice(&(value.as_f64() as f32).to_ne_bytes()),
             (DTypeKind::Float, _) => out.extend_from_slice(&value.as_f64().to_ne_bytes()),
             (_, 1) => out.push(value.as_i64() as u8),
@@ -380,6 +382,7 @@ impl Scalar {
         match (dtype.kind(), dtype.bytes() / dtype.lanes() as usize) {
             (DTypeKind::Float, 2) => Scalar::Float(f16::from_ne_bytes(take(bytes)).to_f64()),
             (DTypeKind::BFloat, _) => Scalar::Float(bf16::from_ne_bytes(take(bytes)).to_f64()),
+            (DTypeKind::Small(format), _) => Scalar::Float(format.read(bytes[0])),
             (DTypeKind::Float, 4) => Scalar::Float(f32::from_ne_bytes(take(bytes)).into()),
             (DTypeKind::Float, _) => Scalar::Float(f64::from_ne_bytes(take(bytes))),
             (_, 1) if signed => Scalar::Int(i8::from_ne_bytes(take(bytes)).into()),

@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 use ir_core::{
     Attr, AttrData, AttrValue, DType, DTypeKind, Registry, RuleArgument, RuleFunction, Scalar,
-    Symbol, TensorData,
+    SmallFloat, Symbol, TensorData,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -455,6 +455,7 @@ fn element_type(argument: RuleArgument) -> Option<DType> {
 fn precision(dtype: DType) -> u32 {
     match (dtype.kind(), dtype.bits()) {
         (DTypeKind::BFloat, _) => 8,
+        (DTypeKind::Small(_), _) => dtype.float_format().1 as u32 + 1,
         (DTypeKind::Float, 16) => 11,
         (DTypeKind::Float, 32) => 24,
         (DTypeKind::Float, _) => 53,
@@ -471,11 +472,18 @@ fn preserves(from: DType, to: DType) -> bool {
         (true, false) => false,
         // Exponents: bfloat16 has that of float32, float16 a smaller one than all others.
         (true, true) => match (from.kind(), to.kind()) {
+            (DTypeKind::Small(a), DTypeKind::Small(b)) => a == b,
+            // Every one of at most eight bits is a bfloat16, but not every one a float16.
+            (DTypeKind::Small(_), to_kind) => to_kind == DTypeKind::BFloat || to.bits() >= 32,
+            (_, DTypeKind::Small(_)) => false,
             (DTypeKind::BFloat, _) => to.bits() >= 32,
             (_, DTypeKind::BFloat) => false,
             _ => from.bits() <= to.bits(),
         },
-        (false, true) => precision(from) <= precision(to),
+        // That of exponents alone has no zero.
+        (false, true) => {
+            precision(from) <= precision(to) && to.as_small_float() != Some(SmallFloat::E8M0FNU)
+        }
         (false, false) => precision(from) <= precision(to) && (!from.is_signed() || to.is_signed()),
     }
 }
@@ -484,6 +492,7 @@ fn preserves(from: DType, to: DType) -> bool {
 fn range(dtype: DType) -> (f64, f64) {
     let greatest = match (dtype.kind(), dtype.bits()) {
         (DTypeKind::BFloat, _) => 3.389_531_389_251_535_5e38,
+        (DTypeKind::Small(format), _) => format.max(),
         (DTypeKind::Float, 16) => 65504.0,
         (DTypeKind::Float, 32) => f64::from(f32::MAX),
         (DTypeKind::Float, _) => f64::MAX,
@@ -492,7 +501,7 @@ fn range(dtype: DType) -> (f64, f64) {
     match dtype.kind() {
         DTypeKind::UInt => (0.0, greatest),
         DTypeKind::Int => (-greatest - 1.0, greatest),
-        DTypeKind::Float | DTypeKind::BFloat => (-greatest, greatest),
+        DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Small(_) => (-greatest, greatest),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Image operators: `image.resize2d` ….
 
+pub mod grid_sample;
+
 use ir_core::{
     AttrGroup, DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
 };
@@ -545,4 +547,5 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op::<Resize1d>();
     registry.op::<Resize2d>();
     registry.op::<Resize3d>();
+    grid_sample::register(registry);
 }

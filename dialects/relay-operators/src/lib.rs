@@ -34,6 +34,7 @@ pub mod index;
 pub mod join;
 pub mod layout;
 pub mod layout_rule;
+pub mod linalg;
 pub mod memory;
 pub mod nn;
 pub mod pattern;
@@ -48,6 +49,7 @@ pub mod sort;
 pub mod spectrum;
 #[cfg(test)]
 mod tests;
+pub mod vision;
 mod work;
 
 pub use gradient::Gradient;
@@ -80,14 +82,17 @@ pub const FAMILIES: &[Family] = &[
     Family { title: "Sorting", register: sort::register },
     Family { title: "Fourier transforms", register: spectrum::register },
     Family { title: "Images", register: image::register },
+    Family { title: "Vision", register: vision::register },
     Family { title: "Annotations", register: annotation::register },
     Family { title: "Layouts", register: layout::register },
     Family { title: "Convolution", register: nn::convolution::register },
     Family { title: "Correlation and dilation", register: nn::correlation::register },
+    Family { title: "Deformable convolution", register: nn::deformable::register },
     Family { title: "Transposed convolution", register: nn::transposed_convolution::register },
     Family { title: "Pooling", register: nn::pooling::register },
     Family { title: "Adaptive pooling", register: nn::adaptive_pooling::register },
     Family { title: "Matrix products", register: nn::linear::register },
+    Family { title: "Linear algebra", register: linalg::register },
     Family { title: "Einstein summation", register: nn::einsum::register },
     Family { title: "Normalization", register: nn::normalization::register },
     Family { title: "Activation", register: nn::activation::register },

@@ -4,6 +4,7 @@ pub mod activation;
 pub mod adaptive_pooling;
 pub mod convolution;
 pub mod correlation;
+pub mod deformable;
 pub mod einsum;
 pub mod linear;
 pub mod loss;

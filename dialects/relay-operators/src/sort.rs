@@ -562,7 +562,8 @@ fn define_searchsorted(cx: &mut DefineCx<'_>) -> Defined {
     })
 }
 
-/// The different elements of a vector of `n` elements: a tuple of
+/// The different elements of a vector of `n` elements, or with `axis` the different slices of a tensor
+/// of `n` slices along it: a tuple of
 /// - the elements, in ascending order with `sorted`, else in order of appearance,
 /// - the place of the first occurrence of each,
 /// - for every element of `data` its place in the first field,
@@ -570,7 +571,8 @@ fn define_searchsorted(cx: &mut DefineCx<'_>) -> Defined {
 /// - with `return_counts`, how often each occurs.
 ///
 /// All but the number have `n` elements; those of the first, second and last field after the
-/// number are 0. Places and counts are `int32`. All NaN count as equal.
+/// number are 0. Places and counts are `int32`. All NaN count as equal. Slices are ordered by their
+/// first elements that differ.
 ///
 /// Relay operator level 3.
 #[derive(Op, Clone, Debug)]
@@ -578,8 +580,14 @@ fn define_searchsorted(cx: &mut DefineCx<'_>) -> Defined {
     name = "relay.unique",
     infer = |op: Unique<Type>, cx: &mut InferCx<'_>| {
         let data = cx.tensor(0)?;
-        relation::expect_rank(data, 1)?;
-        let places = Type::tensor(data.shape.iter().copied(), DType::INT32);
+        let axis = match op.axis {
+            Some(axis) => relation::axis(axis, data.rank())?,
+            None => {
+                relation::expect_rank(data, 1)?;
+                0
+            }
+        };
+        let places = Type::tensor([data.shape[axis]], DType::INT32);
         let number = Type::tensor([1], DType::INT32);
         let counts = op.return_counts.then_some(places);
         Ok(Type::tuple([op.data, places, places, number].into_iter().chain(counts)))
@@ -595,34 +603,49 @@ pub struct Unique<V = ValueId> {
     /// Whether to count.
     #[default(false)]
     pub return_counts: bool,
+    /// The axis along which slices are told apart; none takes a vector.
+    #[default(None)]
+    pub axis: Option<i64>,
 }
 
 fn evaluate_unique(op: &Unique<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
     let data = cx.tensor(0)?;
-    let (dtype, length) = (data.dtype(), data.len());
+    let dtype = data.dtype();
+    let axis = relation::axis(op.axis.unwrap_or(0), data.rank())?;
     let values: Vec<Scalar> = data.elements().collect();
-    let mut order: Vec<usize> = (0..length).collect();
-    order.sort_by(|&a, &b| elements::total_order(values[a], values[b], dtype));
-    // Runs of equal elements; the sort is stable, so each begins with the first occurrence.
-    let equal = |&a: &usize, &b: &usize| {
-        elements::total_order(values[a], values[b], dtype) == Ordering::Equal
+    let length = data.shape()[axis] as usize;
+    let (outer, inner) = (&data.shape()[..axis], &data.shape()[axis + 1..]);
+    let (outer, inner) = (elements::count(outer)?, elements::count(inner)?);
+    // Where the elements of the first slice stand; those of others stand as many times `inner` further.
+    let slice = |block: usize| (0..inner).map(move |at| block * length * inner + at);
+    let slice: Vec<usize> = (0..outer).flat_map(slice).collect();
+    let order_of = |a: usize, b: usize| {
+        let pairs = slice
+            .iter()
+            .map(|at| elements::total_order(values[at + a * inner], values[at + b * inner], dtype));
+        pairs.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     };
-    let mut runs: Vec<&[usize]> = order.chunk_by(equal).collect();
+    let mut order: Vec<usize> = (0..length).collect();
+    order.sort_by(|&a, &b| order_of(a, b));
+    // Runs of equal slices; the sort is stable, so each begins with the first occurrence.
+    let mut runs: Vec<&[usize]> = order.chunk_by(|&a, &b| order_of(a, b).is_eq()).collect();
     if !op.sorted {
         runs.sort_by_key(|run| run[0]);
     }
-    let mut unique = vec![Scalar::Int(0); length];
+    let mut unique = vec![Scalar::Int(0); values.len()];
     let (mut first, mut inverse, mut counts) =
         (vec![0i64; length], vec![0i64; length], vec![0i64; length]);
     for (place, run) in runs.iter().enumerate() {
-        unique[place] = values[run[0]];
+        for at in &slice {
+            unique[at + place * inner] = values[at + run[0] * inner];
+        }
         first[place] = run[0] as i64;
         counts[place] = run.len() as i64;
         for &at in *run {
             inverse[at] = place as i64;
         }
     }
-    let places = |values: &[i64]| TensorData::from_i64(DType::INT32, data.shape(), values);
+    let places = |values: &[i64]| TensorData::from_i64(DType::INT32, &[length as i64], values);
     let mut fields = vec![
         TensorData::from_scalars(dtype, data.shape(), unique)?.into(),
         places(&first)?.into(),

@@ -11,6 +11,7 @@ use super::elements;
 mod properties;
 mod quantized;
 mod values;
+mod vision;
 
 /// The operators under test.
 fn registry() -> Registry {
@@ -26,6 +27,9 @@ fn registry() -> Registry {
     super::sort::register(&mut registry);
     super::spectrum::register(&mut registry);
     super::image::register(&mut registry);
+    super::vision::register(&mut registry);
+    super::linalg::register(&mut registry);
+    super::nn::deformable::register(&mut registry);
     super::qnn::register(&mut registry);
     registry
 }

@@ -189,6 +189,7 @@ impl ScalarOp {
     /// The result type for operands of element type `dtype`; `None` where it takes none such.
     pub fn result_dtype(self, dtype: DType) -> Option<DType> {
         let allowed = match self.typing() {
+            _ if dtype.as_small_float().is_some() => false,
             Typing::Arithmetic | Typing::Comparison => true,
             Typing::Float | Typing::Test => dtype.is_float(),
             Typing::Bits => dtype.is_integer(),
@@ -206,7 +207,13 @@ impl ScalarOp {
             same("operand", first, scalar_type(cx, index)?)?;
         }
         let result = self.result_dtype(first).ok_or_else(|| {
-            let expected = if self.typing() == Typing::Bits { "an integer type" } else { "floats" };
+            let expected = match self.typing() {
+                Typing::Bits => "an integer type",
+                Typing::Float | Typing::Test => "floats of at least 16 bits",
+                Typing::Arithmetic | Typing::Comparison => {
+                    "integers, or floats of at least 16 bits"
+                }
+            };
             Stop::error(format!("expected {expected}, found {first}"))
         })?;
         Ok(Type::scalar(result))
@@ -426,7 +433,16 @@ fn verify_constant(cx: &VerifyCx<'_>) -> Result<(), String> {
         Some(constant) if constant.value.rank() != 0 => {
             Err(format!("expected a scalar, found a tensor of rank {}", constant.value.rank()))
         }
+        Some(constant) => computable(constant.value.dtype()),
         _ => Ok(()),
+    }
+}
+
+/// Requires numbers that loops compute with: those of floats of at most eight bits they only move.
+fn computable(dtype: DType) -> Result<(), String> {
+    match dtype.as_small_float() {
+        Some(_) => Err(format!("expected integers, or floats of at least 16 bits, found {dtype}")),
+        None => Ok(()),
     }
 }
 
@@ -442,6 +458,8 @@ pub struct Cast<V = ValueId> {
 }
 
 fn cast_type(op: Cast<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    computable(op.dtype)?;
+    computable(scalar_type(cx, 0)?)?;
     with_lanes(op.dtype, scalar_type(cx, 0)?)
 }
 
@@ -458,6 +476,8 @@ pub struct Reinterpret<V = ValueId> {
 
 fn reinterpret_type(op: Reinterpret<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
     let from = scalar_type(cx, 0)?;
+    computable(op.dtype)?;
+    computable(from)?;
     if !is_reinterpretable(from, op.dtype) {
         let message = format!("expected an element type as wide as {from}, found {}", op.dtype);
         return Err(Stop::error(message));

@@ -64,4 +64,11 @@ pub const CODES: &[Code] = &[
                       `--inputs`. Other commands have none: there, give extents by `--dim`, and \
                       make other inputs constants of the model.",
     },
+    Code {
+        code: "E0810",
+        title: "a file of a value cannot be read or written",
+        explanation: "Folders with the data of a test have a file for each input and output of the \
+                      model, `input_0.pb`, `output_0.pb` and so on. The file is missing, damaged, \
+                      or holds something else than the model says.",
+    },
 ];

@@ -1,21 +1,24 @@
 //! From graphs to bodies: names, constants, control flow, and the operations in between.
 
+mod inputs;
 mod recursion;
+
+use std::rc::Rc;
 
 use bytes::Bytes;
 use ir_core::{
     Attr, AttrData, AttrDict, AttrValue, BlockId, Body, Diagnostic, Diagnostics, Dim, Effects,
-    InferCx, InsertPoint, Item, Loc, LocData, Module, NameHint, OpId, OpParts, Registry, SmallVec,
-    Stop, Symbol, TensorData, TensorType, Type, TypeData, ValueId,
+    InferCx, InsertPoint, Item, Loc, LocData, Module, OpId, OpParts, Registry, SmallVec, Stop,
+    Symbol, TensorData, TensorType, Type, TypeData, ValueId,
 };
 use relay::interpreter::{EvalCx, Evaluate};
 use relay::language::{FUNC, OUTPUT_NAMES};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::node::Cx;
 use crate::operators::{self, Convert};
-use crate::proto::{Extent, Graph, Node, Tensor, ValueInfo, ValueType};
-use crate::tensors::{Files, element_type};
+use crate::proto::{Graph, Node, SparseTensor, Tensor};
+use crate::tensors::Files;
 use crate::wire::WireError;
 use crate::{Import, Options, Weights};
 
@@ -41,6 +44,10 @@ pub(crate) enum Value {
     Constant(TensorData),
     /// The result of an operation, or a parameter.
     Computed(ValueId),
+    /// A sequence, whose length is known; one that is computed or a parameter is a tuple.
+    Sequence(Rc<[Value]>),
+    /// An optional value that is not there.
+    Absent,
 }
 
 /// What is known about an element of a vector of extents.
@@ -124,6 +131,8 @@ pub(crate) struct Importer<'a> {
     elements: FxHashMap<ValueId, Vec<Element>>,
     /// The operations of constants, so that each block has one of a kind.
     constants: FxHashMap<(BlockId, Attr), ValueId>,
+    /// Names of what nodes failed to give.
+    failed: FxHashSet<&'a str>,
     /// Nodes of inner graphs that were converted.
     inner_nodes: usize,
     /// Names of extents that the model has.
@@ -156,6 +165,7 @@ impl<'a> Importer<'a> {
             scopes: vec![FxHashMap::default()],
             elements: FxHashMap::default(),
             constants: FxHashMap::default(),
+            failed: FxHashSet::default(),
             inner_nodes: 0,
             dim_names: Vec::new(),
             unnamed_dims: Vec::new(),
@@ -191,55 +201,6 @@ impl<'a> Importer<'a> {
         Ok(Import { module, weights: self.weights })
     }
 
-    /// Makes the inputs of `graph` parameters of `@main`; their types.
-    fn inputs(&mut self, graph: &Graph<'a>) -> Reported<Vec<Type>> {
-        let mut params = Vec::new();
-        for input in &graph.inputs {
-            // Of an old file, the inputs say which constants may be overridden; none is.
-            if self.scopes[0].contains_key(input.name) {
-                continue;
-            }
-            let ty = self.input_type(input)?;
-            self.parameter(input.name, ty);
-            params.push(ty);
-            let known = self.options.values.get(input.name);
-            if let Some(value) = known.filter(|value| fits(value.ty(), ty)) {
-                self.scopes[0].insert(input.name, Value::Constant(value.clone()));
-            }
-        }
-        Ok(params)
-    }
-
-    /// Makes constants of `graph` parameters of `@main`, where they are as large as the options say;
-    /// their types.
-    fn large_weights(&mut self, graph: &Graph<'a>) -> Vec<Type> {
-        let Some(limit) = self.options.weights_over else { return vec![] };
-        let names = graph.initializers.iter().map(|tensor| tensor.name);
-        let large: Vec<&'a str> = names.filter(|name| self.is_constant_over(name, limit)).collect();
-        let mut params = Vec::new();
-        for name in large {
-            if let Some(Value::Constant(tensor)) = self.scopes[0].get(name).cloned() {
-                self.parameter(name, tensor.ty());
-                params.push(tensor.ty());
-                self.weights.insert(name.to_string(), tensor);
-            }
-        }
-        params
-    }
-
-    /// Refuses extents of the options that the model does not have.
-    fn check_dims(&self) -> Reported<()> {
-        for name in self.options.dims.keys() {
-            let name = Symbol::new(name);
-            let known: Vec<Symbol> = self.open_names().collect();
-            if !known.contains(&name) {
-                let known: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
-                return Err(unknown_dim(name.as_str(), &known).into());
-            }
-        }
-        Ok(())
-    }
-
     /// What `@main` gives.
     fn result(&mut self, graph: &Graph<'a>) -> Reported<ValueId> {
         let outputs = self.outputs(graph)?;
@@ -251,21 +212,6 @@ impl<'a> Importer<'a> {
             }
             [one] => Ok(self.materialize(one)),
             many => Ok(self.tuple(many)),
-        }
-    }
-
-    /// Adds a parameter of `@main`.
-    fn parameter(&mut self, name: &'a str, ty: Type) {
-        let value = self.body.add_block_arg(self.body.entry(), ty);
-        let hint = NameHint { name: Some(Symbol::new(name)), ..NameHint::default() };
-        self.body.set_name_hint(value, hint);
-        self.scopes[0].insert(name, Value::Computed(value));
-    }
-
-    fn is_constant_over(&self, name: &str, limit: usize) -> bool {
-        match self.scopes[0].get(name) {
-            Some(Value::Constant(tensor)) => tensor.bytes().len() > limit,
-            _ => false,
         }
     }
 
@@ -286,19 +232,28 @@ impl<'a> Importer<'a> {
     }
 
     fn initializers(&mut self, graph: &Graph<'a>) -> Reported<()> {
-        if let Some(offset) = graph.sparse_initializer {
-            let message = format!("sparse constants are not supported, at byte {offset}");
-            return Err(Diagnostics::from(Diagnostic::error("E0805", message)));
-        }
-        for tensor in &graph.initializers {
-            let data = self.load(tensor).map_err(|message| {
-                let (name, offset) = (tensor.name, tensor.range.start);
+        let mut found = Diagnostics::new();
+        let dense = graph.initializers.iter().map(|tensor| (tensor.name, tensor.range.start));
+        let sparse = graph.sparse_initializers.iter().map(|t| (t.values.name, t.offset));
+        let named: Vec<(&'a str, usize)> = dense.chain(sparse).collect();
+        let count = graph.initializers.len();
+        for (index, (name, offset)) in named.into_iter().enumerate() {
+            let loaded = match graph.initializers.get(index) {
+                Some(tensor) => self.load(tensor),
+                None => self.load_sparse(&graph.sparse_initializers[index - count]),
+            };
+            let defined = loaded.and_then(|data| self.define(name, Value::Constant(data)));
+            if let Err(message) = defined {
                 let message = format!("constant `{name}`, at byte {offset}: {message}");
-                Diagnostics::from(Diagnostic::error("E0805", message))
-            })?;
-            self.define(tensor.name, Value::Constant(data));
+                found.push(Diagnostic::error("E0805", message));
+            }
         }
-        Ok(())
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
+    /// The elements of `tensor`, zeros and all. The error is a message.
+    pub(crate) fn load_sparse(&mut self, tensor: &SparseTensor<'a>) -> Result<TensorData, String> {
+        self.files.load_sparse(tensor)
     }
 
     /// The elements of `tensor`. The error is a message.
@@ -306,66 +261,14 @@ impl<'a> Importer<'a> {
         self.files.load(tensor)
     }
 
-    fn input_type(&mut self, input: &ValueInfo<'a>) -> Reported<Type> {
-        let fault = |message: String| {
-            let (name, offset) = (input.name, input.offset);
-            let message = format!("input `{name}`, at byte {offset}: {message}");
-            Diagnostics::from(Diagnostic::error("E0806", message))
-        };
-        let given = self.options.extents.get(input.name);
-        match &input.ty {
-            ValueType::Tensor(element, Some(extents)) => {
-                let dtype = element_type(*element).map_err(fault)?;
-                let given = given.filter(|given| given.len() == extents.len());
-                let extents = extents.iter().enumerate();
-                let dims = extents.map(|(axis, extent)| {
-                    let dim = self.dim(*extent, input.name, axis);
-                    match given {
-                        Some(given) if dim.known().is_none() => Dim::Known(given[axis]),
-                        _ => dim,
-                    }
-                });
-                Ok(Type::tensor(dims.collect::<Vec<Dim>>(), dtype))
-            }
-            ValueType::Tensor(element, None) if given.is_some() => {
-                let dtype = element_type(*element).map_err(fault)?;
-                let dims = given.into_iter().flatten().map(|extent| Dim::Known(*extent));
-                Ok(Type::tensor(dims.collect::<Vec<Dim>>(), dtype))
-            }
-            ValueType::Tensor(_, None) => Err(fault("expected a tensor of known rank".to_string())),
-            ValueType::Unknown => Err(fault("expected a type, found none".to_string())),
-            ValueType::Other(found) => Err(fault(format!("expected a tensor, found {found}"))),
-        }
-    }
-
-    /// The extent of `axis` of `input`.
-    fn dim(&mut self, extent: Extent<'a>, input: &str, axis: usize) -> Dim {
-        let (name, is_named) = match (extent, extent.name(input, axis)) {
-            (Extent::Known(extent), _) => return Dim::Known(extent),
-            (_, None) => return Dim::Any,
-            (_, Some(name)) => (Symbol::new(&name), matches!(extent, Extent::Named(_))),
-        };
-        let names = if is_named { &mut self.dim_names } else { &mut self.unnamed_dims };
-        if !names.contains(&name) {
-            names.push(name);
-        }
-        match self.options.dims.get(name.as_str()) {
-            Some(extent) => Dim::Known(*extent),
-            None if self.options.shape_variables && is_named => Dim::parameter(name),
-            None => Dim::Any,
-        }
-    }
-
-    /// The names by which options may give extents.
-    fn open_names(&self) -> impl Iterator<Item = Symbol> {
-        self.dim_names.iter().chain(&self.unnamed_dims).copied()
-    }
-
     // ---- names -----------------------------------------------------------------------------
 
-    fn define(&mut self, name: &'a str, value: Value) {
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.insert(name, value);
+    /// Gives `value` a name, which must be a new one in the innermost graph. The error is a message.
+    fn define(&mut self, name: &'a str, value: Value) -> Result<(), String> {
+        let scope = self.scopes.last_mut().expect("a graph has a scope while it is read");
+        match scope.insert(name, value) {
+            None => Ok(()),
+            Some(_) => Err(format!("expected a new name, found `{name}` again")),
         }
     }
 
@@ -378,26 +281,39 @@ impl<'a> Importer<'a> {
 
     // ---- graphs ----------------------------------------------------------------------------
 
+    /// Converts the nodes of `graph`. One that takes what another one failed to give fails as well, without
+    /// a word, so that each problem is reported once.
     fn nodes(&mut self, graph: &Graph<'a>) -> Reported<()> {
+        let (mut found, mut is_whole) = (Diagnostics::new(), true);
         for node in &graph.nodes {
-            let outer = self.loc;
-            self.loc = Loc::new(LocData::Imported(Symbol::new(node.title())));
-            let converted = self.node(node);
-            self.loc = outer;
-            converted.map_err(|fault| match fault {
-                Fault::Reported(found) => found,
-                Fault::Message(message) => node_error(node, message).into(),
-                Fault::Open(message) => {
-                    let known = |name: &&str| self.options.dims.contains_key(*name);
-                    let names: Vec<Symbol> = self.open_names().collect();
-                    let names = names.iter().map(|name| name.as_str());
-                    let mut error = node_error(node, message);
-                    error.help = crate::dim_help(names.filter(|name| !known(name)));
-                    error.into()
-                }
-            })?;
+            if let Err(errors) = self.node_at(node) {
+                found.extend(errors);
+                is_whole = false;
+                let results = node.outputs.iter().filter(|name| !name.is_empty());
+                self.failed.extend(results.copied());
+            }
         }
-        Ok(())
+        if is_whole { Ok(()) } else { Err(found) }
+    }
+
+    /// Converts `node`; what is made of it has its name as location.
+    fn node_at(&mut self, node: &Node<'a>) -> Reported<()> {
+        let outer = self.loc;
+        self.loc = Loc::new(LocData::Imported(Symbol::new(node.title())));
+        let converted = self.node(node);
+        self.loc = outer;
+        converted.map_err(|fault| match fault {
+            Fault::Reported(found) => found,
+            Fault::Message(message) => node_error(node, message).into(),
+            Fault::Open(message) => {
+                let known = |name: &&str| self.options.dims.contains_key(*name);
+                let names: Vec<Symbol> = self.open_names().collect();
+                let names = names.iter().map(|name| name.as_str());
+                let mut error = node_error(node, message);
+                error.help = crate::dim_help(names.filter(|name| !known(name)));
+                error.into()
+            }
+        })
     }
 
     fn node(&mut self, node: &Node<'a>) -> Result<(), Fault> {
@@ -406,17 +322,19 @@ impl<'a> Importer<'a> {
         };
         let input = |name: &&str| match name.is_empty() {
             true => Ok(None),
-            false => self.lookup(name).map(Some),
+            false if self.failed.contains(name) => Err(Fault::Reported(Diagnostics::new())),
+            false => Ok(Some(self.lookup(name)?)),
         };
-        let inputs = node.inputs.iter().map(input).collect::<Result<Vec<_>, String>>()?;
+        let inputs = node.inputs.iter().map(input).collect::<Result<Vec<_>, Fault>>()?;
         let mut cx = Cx::new(self, node, inputs);
         let results = match operator.convert {
             Convert::One(convert) => vec![convert(&mut cx)?],
             Convert::Many(convert) => convert(&mut cx)?,
         };
+        cx.check_operands()?;
         for (index, name) in node.outputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             match results.get(index) {
-                Some(value) => self.define(name, value.clone()),
+                Some(value) => self.define(name, value.clone())?,
                 None => {
                     let message = format!("result {index} is not supported");
                     return Err(Fault::Message(message));
@@ -512,7 +430,28 @@ impl<'a> Importer<'a> {
         match value {
             Value::Constant(tensor) => tensor.ty(),
             Value::Computed(value) => self.body.ty(*value),
+            // The values of a sequence are tensors, so that this goes one level down.
+            Value::Sequence(values) => Type::tuple(values.iter().map(|value| self.ty(value))),
+            Value::Absent => Type::tuple([]),
         }
+    }
+
+    /// The values of a sequence.
+    pub(crate) fn sequence(&mut self, value: &Value) -> Result<Vec<Value>, String> {
+        let found = match value {
+            Value::Sequence(values) => return Ok(values.to_vec()),
+            Value::Computed(id) => match self.body.ty(*id).as_tuple() {
+                Some(types) => {
+                    let id = *id;
+                    let fields = types.iter().enumerate();
+                    return Ok(fields.map(|(index, ty)| self.field(id, index, *ty)).collect());
+                }
+                None => self.ty(value).to_string(),
+            },
+            Value::Constant(_) => self.ty(value).to_string(),
+            Value::Absent => "an optional value that is not there".to_string(),
+        };
+        Err(format!("expected a sequence, found {found}"))
     }
 
     pub(crate) fn tensor(&self, value: &Value) -> Result<&'static TensorType, String> {
@@ -524,6 +463,8 @@ impl<'a> Importer<'a> {
     pub(crate) fn materialize(&mut self, value: &Value) -> ValueId {
         let tensor = match value {
             Value::Computed(value) => return *value,
+            Value::Sequence(values) => return self.tuple(&values.clone()),
+            Value::Absent => return self.tuple(&[]),
             Value::Constant(tensor) => tensor,
         };
         let attr = Attr::new(AttrData::Tensor(tensor.clone()));
@@ -733,8 +674,8 @@ impl<'a> Importer<'a> {
             Value::Constant(tensor) if tensor.rank() <= 1 && tensor.dtype().is_integer() => {
                 Some(tensor.to_i64().into_iter().map(Element::Known).collect())
             }
-            Value::Constant(_) => None,
             Value::Computed(value) => self.elements.get(value).cloned(),
+            _ => None,
         }
     }
 
@@ -764,13 +705,24 @@ fn join(a: Type, b: Type) -> Result<Type, Fault> {
     if a == b {
         return Ok(a);
     }
-    match (a.as_tensor(), b.as_tensor()) {
+    let tensors = |a: &Type, b: &Type| match (a.as_tensor(), b.as_tensor()) {
         (Some(x), Some(y)) if x.dtype == y.dtype && x.rank() == y.rank() => {
             let dims = x.shape.iter().zip(&y.shape);
             let dims = dims.map(|(x, y)| if x == y { *x } else { Dim::Any });
-            Ok(Type::tensor(dims, x.dtype))
+            Some(Type::tensor(dims, x.dtype))
         }
-        _ => {
+        _ => None,
+    };
+    let joined = match (a.as_tuple(), b.as_tuple()) {
+        (Some(a), Some(b)) if a.len() == b.len() => {
+            let joined: Option<Vec<Type>> = a.iter().zip(b).map(|(a, b)| tensors(a, b)).collect();
+            joined.map(Type::tuple)
+        }
+        _ => tensors(&a, &b),
+    };
+    match joined {
+        Some(ty) => Ok(ty),
+        None => {
             let message = format!(
                 "expected branches with results of one rank and element type, found {a} and {b}"
             );
@@ -786,24 +738,4 @@ fn node_error(node: &Node<'_>, message: String) -> Diagnostic {
     let (operator, title, offset) = (node.operator(), node.title(), node.offset);
     Diagnostic::error("E0803", format!("{operator} `{title}`: {message}"))
         .note(format!("the node stands at byte {offset}"))
-}
-
-fn unknown_dim(name: &str, known: &[&str]) -> Diagnostic {
-    let error = Diagnostic::error("E0808", format!("no input has an extent named `{name}`"));
-    match ir_core::diagnostics::did_you_mean(name, known.iter().copied()) {
-        Some(help) => error.help(help),
-        None if known.is_empty() => error.help("all extents of the inputs are numbers"),
-        None => error.help(format!("there are {}", known.join(", "))),
-    }
-}
-
-/// Whether a tensor of type `found` is one of type `expected`, whose extents may be open.
-fn fits(found: Type, expected: Type) -> bool {
-    let (Some(found), Some(expected)) = (found.as_tensor(), expected.as_tensor()) else {
-        return false;
-    };
-    let same = |(a, b): (&Dim, &Dim)| a == b || b.known().is_none();
-    found.dtype == expected.dtype
-        && found.rank() == expected.rank()
-        && found.shape.iter().zip(&expected.shape).all(same)
 }

@@ -19,6 +19,7 @@
 //! ```
 
 mod codes;
+mod data;
 mod file;
 mod importer;
 mod node;
@@ -38,6 +39,7 @@ use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData};
 use rustc_hash::FxBuildHasher;
 
 pub use codes::CODES;
+pub use data::{Side, read_values, write_outputs};
 pub use operators::{FAMILIES, Family, Operator};
 pub use summary::{Summary, SummaryOperator, SummaryValue, summarize};
 
@@ -56,8 +58,10 @@ pub struct Options {
     pub dims: BTreeMap<String, i64>,
     /// Whether named extents without a number become shape variables of `@main`, not `?`.
     pub shape_variables: bool,
-    /// Extents of inputs, by name, for those that the model leaves open; it is then read for these alone.
-    pub extents: BTreeMap<String, Vec<i64>>,
+    /// Extents of all inputs, by name, where they are known: the model is then read for these alone. Those
+    /// of the elements of a sequence `x` are called `x.0` and so on, and optional values without an
+    /// extent are not there.
+    pub extents: Option<BTreeMap<String, Vec<i64>>>,
     /// Values of inputs, by name. The inputs stay parameters of `@main`, but where an operator wants a
     /// constant, these count, and the program is one for them alone.
     pub values: BTreeMap<String, TensorData>,
@@ -97,6 +101,46 @@ pub fn map(path: &Path) -> Result<Bytes, Diagnostics> {
 pub fn import(path: &Path, options: &Options, registry: &Registry) -> Result<Import, Diagnostics> {
     let bytes = map(path)?;
     import_bytes(&bytes, Some(path), options, registry)
+}
+
+/// What of the inputs a model had to be read for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadFor {
+    /// Nothing: it is the model for any inputs.
+    Any,
+    /// [`Options::extents`].
+    Extents,
+    /// These, and [`Options::values`].
+    Values,
+}
+
+/// The module of the model `bytes` for any inputs, where it can be read without them; else for those
+/// of the extents, and then of the values, that `options` has. Files of constants lie beside `path`.
+///
+/// # Errors
+/// Diagnostics where it cannot be imported.
+pub fn import_for(
+    bytes: &Bytes,
+    path: Option<&Path>,
+    options: &Options,
+    registry: &Registry,
+) -> Result<(Import, ReadFor), Diagnostics> {
+    let any = Options { extents: None, values: BTreeMap::new(), ..options.clone() };
+    let extents = Options { extents: options.extents.clone(), ..any.clone() };
+    let mut errors = match import_bytes(bytes, path, &any, registry) {
+        Ok(import) => return Ok((import, ReadFor::Any)),
+        Err(errors) => errors,
+    };
+    if options.extents.is_none() {
+        return Err(errors);
+    }
+    for (options, read_for) in [(&extents, ReadFor::Extents), (options, ReadFor::Values)] {
+        match import_bytes(bytes, path, options, registry) {
+            Ok(import) => return Ok((import, read_for)),
+            Err(found) => errors = found,
+        }
+    }
+    Err(errors)
 }
 
 /// The module of the model `bytes`. Files of constants lie beside `path`; without one, there are

@@ -1,5 +1,7 @@
 //! What the conversion of an operator looks at and makes: one node, its operands and attributes.
 
+use std::cell::Cell;
+
 use ir_core::{AttrDict, AttrValue, DType, Dim, OpId, Scalar, TensorData, TensorType, Type};
 
 use crate::importer::{Element, Fault, Importer, Recursion, Value};
@@ -11,6 +13,8 @@ pub(crate) struct Cx<'c, 'a> {
     importer: &'c mut Importer<'a>,
     node: &'c Node<'a>,
     inputs: Vec<Option<Value>>,
+    /// How many operands were looked at, from the first to the last of them.
+    seen: Cell<usize>,
 }
 
 /// The start of a dictionary of attributes.
@@ -29,7 +33,19 @@ impl<'c, 'a> Cx<'c, 'a> {
         node: &'c Node<'a>,
         inputs: Vec<Option<Value>>,
     ) -> Cx<'c, 'a> {
-        Cx { importer, node, inputs }
+        Cx { importer, node, inputs, seen: Cell::new(0) }
+    }
+
+    /// Refuses operands that nobody looked at: the operator has none such.
+    pub(crate) fn check_operands(&self) -> Result<(), Fault> {
+        let seen = self.seen.get();
+        match self.inputs.iter().skip(seen).any(Option::is_some) {
+            false => Ok(()),
+            true => {
+                let found = self.inputs.len();
+                Err(format!("expected at most {seen} operands, found {found}").into())
+            }
+        }
     }
 
     /// The version of the operator set.
@@ -46,6 +62,7 @@ impl<'c, 'a> Cx<'c, 'a> {
 
     /// Operand `index`, where it is there.
     pub(crate) fn optional(&self, index: usize) -> Option<Value> {
+        self.seen.set(self.seen.get().max(index.saturating_add(1)));
         self.inputs.get(index).cloned().flatten()
     }
 
@@ -110,8 +127,18 @@ impl<'c, 'a> Cx<'c, 'a> {
     pub(crate) fn constant<'v>(&self, value: &'v Value) -> Option<&'v TensorData> {
         match value {
             Value::Constant(tensor) => Some(tensor),
-            Value::Computed(_) => None,
+            _ => None,
         }
+    }
+
+    /// The elements of a sequence.
+    pub(crate) fn sequence(&mut self, value: &Value) -> Result<Vec<Value>, Fault> {
+        Ok(self.importer.sequence(value)?)
+    }
+
+    /// Whether a value is a sequence.
+    pub(crate) fn is_sequence(&self, value: &Value) -> bool {
+        self.importer.ty(value).as_tuple().is_some()
     }
 
     /// The integers of a constant.
@@ -156,6 +183,11 @@ impl<'c, 'a> Cx<'c, 'a> {
         self.node.attributes.iter().find(|attribute| attribute.name == name)
     }
 
+    /// Whether the node has an attribute of this name.
+    pub(crate) fn has_attribute(&self, name: &str) -> bool {
+        self.attribute(name).is_some()
+    }
+
     fn wrong<T>(attribute: &Attribute<'_>, expected: &str) -> Result<T, Fault> {
         let found = match &attribute.value {
             AttributeValue::None => "nothing",
@@ -167,6 +199,7 @@ impl<'c, 'a> Cx<'c, 'a> {
             AttributeValue::Floats(_) => "floats",
             AttributeValue::Ints(_) => "integers",
             AttributeValue::Strings(_) => "strings",
+            AttributeValue::Sparse(_) => "a sparse tensor",
             AttributeValue::Other(found) => found,
         };
         let (name, offset) = (attribute.name, attribute.offset);
@@ -274,6 +307,7 @@ impl<'c, 'a> Cx<'c, 'a> {
             None => Ok(None),
             Some(attribute) => match &attribute.value {
                 AttributeValue::Tensor(tensor) => Ok(Some(self.importer.load(tensor)?)),
+                AttributeValue::Sparse(tensor) => Ok(Some(self.importer.load_sparse(tensor)?)),
                 _ => Self::wrong(attribute, "a tensor"),
             },
         }
@@ -391,6 +425,11 @@ impl<'c, 'a> Cx<'c, 'a> {
         let values = std::iter::repeat_n(Scalar::Float(number), elements);
         let tensor = TensorData::from_scalars(dtype, shape, values);
         Ok(Value::Constant(tensor.map_err(|error| error.to_string())?))
+    }
+
+    /// Zeros, which are no constant where they are many.
+    pub(crate) fn zeros(&mut self, dtype: DType, shape: &[i64]) -> Result<Value, Fault> {
+        self.op_with("zeros", &[], attr("shape", shape.to_vec()).with("dtype", &dtype))
     }
 
     /// A constant of the element type of `like`.
@@ -578,6 +617,16 @@ pub(crate) fn bounded(name: &str, values: &[i64], least: i64) -> Result<(), Faul
     match values.iter().find(|value| !(least..=i64::from(i32::MAX)).contains(value)) {
         None => Ok(()),
         Some(value) => Err(format!("expected `{name}` of at least {least}, found {value}").into()),
+    }
+}
+
+/// Requires so few elements that a constant may have them: sizes that a model names are its own.
+pub(crate) fn few(name: &str, counts: &[i64]) -> Result<(), Fault> {
+    let product = counts.iter().try_fold(1i64, |all, count| all.checked_mul(*count));
+    let is_few = product.is_some_and(|product| (0..=MAX_MADE as i64).contains(&product));
+    match is_few && counts.iter().all(|count| *count >= 0) {
+        true => Ok(()),
+        false => Err(format!("expected at most {MAX_MADE} {name}, found {counts:?}").into()),
     }
 }
 

@@ -7,19 +7,29 @@ mod activation;
 mod arithmetic;
 mod attention;
 mod control;
+mod conversion;
 mod convolution;
+mod features;
 mod index;
 mod iteration;
+mod learned;
 mod linear;
+mod linear_attention;
 mod loss;
+mod microsoft;
 mod normalization;
 mod pooling;
 mod quantization;
 mod recurrent;
 mod reduce;
+mod resampling;
 mod resize;
+mod sequence;
 mod shape;
 mod signal;
+mod training;
+mod trees;
+mod vision;
 
 use std::sync::LazyLock;
 
@@ -47,7 +57,7 @@ pub(crate) enum Convert {
 /// An operator that can be imported.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
-    /// Its name in the default operator set.
+    /// Its name, with its operator set before it where that is not the default one.
     pub name: &'static str,
     /// What it becomes, and what of it cannot be imported, as Markdown.
     pub doc: &'static str,
@@ -66,22 +76,31 @@ pub struct Family {
 /// All operators, by family.
 pub const FAMILIES: &[Family] = &[
     Family { title: "Arithmetic and logic", operators: arithmetic::OPERATORS },
+    Family { title: "Conversions", operators: conversion::OPERATORS },
     Family { title: "Activations", operators: activation::OPERATORS },
     Family { title: "Reductions", operators: reduce::OPERATORS },
     Family { title: "Shapes", operators: shape::OPERATORS },
     Family { title: "Indexing", operators: index::OPERATORS },
     Family { title: "Matrix products", operators: linear::OPERATORS },
     Family { title: "Attention", operators: attention::OPERATORS },
+    Family { title: "Linear attention", operators: linear_attention::OPERATORS },
     Family { title: "Convolution", operators: convolution::OPERATORS },
     Family { title: "Pooling", operators: pooling::OPERATORS },
     Family { title: "Normalization", operators: normalization::OPERATORS },
     Family { title: "Losses", operators: loss::OPERATORS },
     Family { title: "Images", operators: resize::OPERATORS },
+    Family { title: "Vision", operators: vision::OPERATORS },
+    Family { title: "Words", operators: features::OPERATORS },
     Family { title: "Signals", operators: signal::OPERATORS },
     Family { title: "Recurrent networks", operators: recurrent::OPERATORS },
     Family { title: "Quantization", operators: quantization::OPERATORS },
     Family { title: "Constants and branches", operators: control::OPERATORS },
     Family { title: "Iteration", operators: iteration::OPERATORS },
+    Family { title: "Training", operators: training::OPERATORS },
+    Family { title: "Extensions of ONNX Runtime", operators: microsoft::OPERATORS },
+    Family { title: "Classical learning", operators: learned::OPERATORS },
+    Family { title: "Decision trees", operators: trees::OPERATORS },
+    Family { title: "Sequences and optional values", operators: sequence::OPERATORS },
 ];
 
 /// An entry with one result.
@@ -101,10 +120,7 @@ static BY_NAME: LazyLock<FxHashMap<&'static str, &'static Operator>> = LazyLock:
 
 /// The entry of the operator of `node`.
 pub(crate) fn find(node: &Node<'_>) -> Option<&'static Operator> {
-    match node.domain {
-        "" | "ai.onnx" => BY_NAME.get(node.op_type).copied(),
-        _ => None,
-    }
+    BY_NAME.get(node.operator().as_str()).copied()
 }
 
 /// The operators nearest to a name that is none.

@@ -34,8 +34,8 @@ pub(crate) struct Graph<'a> {
     pub nodes: Vec<Node<'a>>,
     /// Constants by name.
     pub initializers: Vec<Tensor<'a>>,
-    /// Sparse constants: the place of the first.
-    pub sparse_initializer: Option<usize>,
+    /// Sparse constants; the name of one is that of its elements.
+    pub sparse_initializers: Vec<SparseTensor<'a>>,
     /// Inputs; of an old file, the initializers are among them.
     pub inputs: Vec<ValueInfo<'a>>,
     /// Outputs.
@@ -94,6 +94,8 @@ pub(crate) enum AttributeValue<'a> {
     Ints(Vec<i64>),
     /// A list of texts.
     Strings(Vec<&'a [u8]>),
+    /// A sparse tensor.
+    Sparse(SparseTensor<'a>),
     /// A reference to an attribute of the enclosing function, or something else without a meaning
     /// here: what it is.
     Other(&'static str),
@@ -118,6 +120,22 @@ pub(crate) struct Tensor<'a> {
     pub external: Vec<(&'a str, &'a str)>,
 }
 
+/// The number of an element type, and extents where the rank is known.
+type TensorInfo<'a> = (i64, Option<Vec<Extent<'a>>>);
+
+/// A tensor of which only some elements are not zero.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct SparseTensor<'a> {
+    /// Place of the message in the file.
+    pub offset: usize,
+    /// These elements, a vector.
+    pub values: Tensor<'a>,
+    /// Where they stand: places in row-major order, or a row of indices each.
+    pub indices: Tensor<'a>,
+    /// Extents of the whole.
+    pub dims: Vec<i64>,
+}
+
 /// A name and its type.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ValueInfo<'a> {
@@ -137,6 +155,10 @@ pub(crate) enum ValueType<'a> {
     Unknown,
     /// A tensor: the number of its element type, and its extents where its rank is known.
     Tensor(i64, Option<Vec<Extent<'a>>>),
+    /// Any number of tensors of this element type.
+    Sequence(i64),
+    /// A value of this type, or none.
+    Optional(Box<ValueType<'a>>),
     /// Something that is no tensor: what it is.
     Other(&'static str),
 }
@@ -247,7 +269,7 @@ impl<'a> Graph<'a> {
                 5 => graph.initializers.push(Tensor::read(file, field.range()?)?),
                 11 => graph.inputs.push(ValueInfo::read(file, field)?),
                 12 => graph.outputs.push(ValueInfo::read(file, field)?),
-                15 => graph.sparse_initializer = graph.sparse_initializer.or(Some(field.offset)),
+                15 => graph.sparse_initializers.push(SparseTensor::read(file, field)?),
                 _ => {}
             }
             Ok(())
@@ -296,7 +318,7 @@ impl<'a> Attribute<'a> {
         // An empty list is absent, so that only the kind tells it.
         let (mut kind, mut reference) = (0, false);
         let (mut float, mut int, mut string) = (None, None, None);
-        let (mut tensor, mut graph, mut other) = (None, None, None);
+        let (mut tensor, mut graph, mut sparse, mut other) = (None, None, None, None);
         let (mut floats, mut ints, mut strings) = (Vec::new(), Vec::new(), Vec::new());
         fields(file, field.range()?, |field| {
             match field.number {
@@ -314,7 +336,8 @@ impl<'a> Attribute<'a> {
                 14 | 15 => other = Some("a type"),
                 20 => kind = field.int()?,
                 21 => reference = !field.text(file)?.is_empty(),
-                22 | 23 => other = Some("a sparse tensor"),
+                22 => sparse = Some(SparseTensor::read(file, field)?),
+                23 => other = Some("a list of sparse tensors"),
                 _ => {}
             }
             Ok(())
@@ -329,6 +352,7 @@ impl<'a> Attribute<'a> {
             6 => Value::Floats(floats),
             7 => Value::Ints(ints),
             8 => Value::Strings(strings),
+            11 => sparse.map_or(Value::None, Value::Sparse),
             // Files of the first versions give no kind.
             0 => float
                 .map(Value::Float)
@@ -348,7 +372,11 @@ impl<'a> Attribute<'a> {
 }
 
 impl<'a> Tensor<'a> {
-    fn read(file: &'a [u8], range: Range<usize>) -> Outcome<Tensor<'a>> {
+    /// Reads the tensor at `range`.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) fn read(file: &'a [u8], range: Range<usize>) -> Outcome<Tensor<'a>> {
         let mut tensor = Tensor { range: range.clone(), ..Tensor::default() };
         fields(file, range, |field| {
             match field.number {
@@ -377,6 +405,22 @@ impl<'a> Tensor<'a> {
     }
 }
 
+impl<'a> SparseTensor<'a> {
+    fn read(file: &'a [u8], field: &Field) -> Outcome<SparseTensor<'a>> {
+        let mut tensor = SparseTensor { offset: field.offset, ..SparseTensor::default() };
+        fields(file, field.range()?, |field| {
+            match field.number {
+                1 => tensor.values = Tensor::read(file, field.range()?)?,
+                2 => tensor.indices = Tensor::read(file, field.range()?)?,
+                3 => field.ints(file, &mut tensor.dims)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(tensor)
+    }
+}
+
 impl<'a> ValueInfo<'a> {
     fn read(file: &'a [u8], field: &Field) -> Outcome<ValueInfo<'a>> {
         let mut info = ValueInfo { offset: field.offset, ..ValueInfo::default() };
@@ -394,32 +438,88 @@ impl<'a> ValueInfo<'a> {
 
 impl<'a> ValueType<'a> {
     fn read(file: &'a [u8], range: Range<usize>) -> Outcome<ValueType<'a>> {
-        let mut ty = ValueType::Unknown;
+        // Types nest as a file likes; what is optional twice, or a sequence of sequences, is not read.
+        let (mut range, mut is_optional) = (range, false);
+        loop {
+            let (ty, inner) = ValueType::read_one(file, range)?;
+            match (ty, inner) {
+                (ValueType::Optional(_), Some(inner)) if !is_optional => {
+                    (range, is_optional) = (inner, true);
+                }
+                (ValueType::Optional(_), _) => return Ok(ValueType::Other("an optional value")),
+                (ty, _) if is_optional => return Ok(ValueType::Optional(Box::new(ty))),
+                (ty, _) => return Ok(ty),
+            }
+        }
+    }
+
+    /// The type at `range`; of an optional one, where the type of its value stands.
+    fn read_one(
+        file: &'a [u8],
+        range: Range<usize>,
+    ) -> Outcome<(ValueType<'a>, Option<Range<usize>>)> {
+        let (mut ty, mut inner) = (ValueType::Unknown, None);
         fields(file, range, |field| {
             match field.number {
                 1 => {
-                    let (mut element, mut shape) = (0, None);
-                    fields(file, field.range()?, |field| {
-                        match field.number {
-                            1 => element = field.int()?,
-                            2 => shape = Some(read_shape(file, field.range()?)?),
-                            _ => {}
-                        }
-                        Ok(())
-                    })?;
+                    let (element, shape) = tensor_type(file, field.range()?)?;
                     ty = ValueType::Tensor(element, shape);
                 }
-                4 => ty = ValueType::Other("a sequence"),
+                4 => {
+                    ty = match sequence_type(file, field.range()?)? {
+                        Some((element, _)) => ValueType::Sequence(element),
+                        None => ValueType::Other("a sequence of other values than tensors"),
+                    }
+                }
                 5 => ty = ValueType::Other("a map"),
                 7 => ty = ValueType::Other("an opaque value"),
                 8 => ty = ValueType::Other("a sparse tensor"),
-                9 => ty = ValueType::Other("an optional value"),
+                9 => {
+                    ty = ValueType::Optional(Box::default());
+                    fields(file, field.range()?, |field| {
+                        if field.number == 1 {
+                            inner = Some(field.range()?);
+                        }
+                        Ok(())
+                    })?;
+                }
                 _ => {}
             }
             Ok(())
         })?;
-        Ok(ty)
+        Ok((ty, inner))
     }
+}
+
+/// The number of the element type of the tensor type at `range`, and its extents.
+fn tensor_type<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<TensorInfo<'a>> {
+    let (mut element, mut shape) = (0, None);
+    fields(file, range, |field| {
+        match field.number {
+            1 => element = field.int()?,
+            2 => shape = Some(read_shape(file, field.range()?)?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((element, shape))
+}
+
+/// The tensors of the sequence type at `range`, where it is one of tensors.
+fn sequence_type<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<Option<TensorInfo<'a>>> {
+    let mut of = None;
+    fields(file, range, |field| {
+        if field.number == 1 {
+            fields(file, field.range()?, |field| {
+                if field.number == 1 {
+                    of = Some(tensor_type(file, field.range()?)?);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(of)
 }
 
 fn read_shape<'a>(file: &'a [u8], range: Range<usize>) -> Outcome<Vec<Extent<'a>>> {

@@ -115,23 +115,26 @@ fn extent_names<'a>(info: &ValueInfo<'a>) -> Vec<Cow<'a, str>> {
 }
 
 fn value(info: &ValueInfo<'_>, is_input: bool) -> SummaryValue {
-    let ty = match &info.ty {
+    SummaryValue { name: info.name.to_string(), ty: described(info.name, &info.ty, is_input) }
+}
+
+/// The type `ty` of the value `name` in words.
+fn described(name: &str, ty: &ValueType<'_>, is_input: bool) -> String {
+    let dtype = |element: i64| element_type(element).map_or("?".to_string(), |ty| ty.to_string());
+    match ty {
         ValueType::Unknown => "?".to_string(),
         ValueType::Other(what) => what.to_string(),
-        ValueType::Tensor(element, extents) => {
-            let dtype = element_type(*element).map_or("?".to_string(), |dtype| dtype.to_string());
-            match extents {
-                None => format!("{dtype}[…]"),
-                Some(extents) => {
-                    let extents = extents.iter().enumerate().map(|(axis, extent)| match extent {
-                        Extent::Known(extent) => extent.to_string(),
-                        Extent::Unknown if !is_input => "?".to_string(),
-                        open => open.name(info.name, axis).unwrap_or_default().into_owned(),
-                    });
-                    format!("{dtype}[{}]", extents.collect::<Vec<_>>().join(", "))
-                }
-            }
+        ValueType::Sequence(element) => format!("sequence of {}[…]", dtype(*element)),
+        // One level down: what is optional is a tensor or a sequence.
+        ValueType::Optional(of) => format!("optional {}", described(name, of, is_input)),
+        ValueType::Tensor(element, None) => format!("{}[…]", dtype(*element)),
+        ValueType::Tensor(element, Some(extents)) => {
+            let extents = extents.iter().enumerate().map(|(axis, extent)| match extent {
+                Extent::Known(extent) => extent.to_string(),
+                Extent::Unknown if !is_input => "?".to_string(),
+                open => open.name(name, axis).unwrap_or_default().into_owned(),
+            });
+            format!("{}[{}]", dtype(*element), extents.collect::<Vec<_>>().join(", "))
         }
-    };
-    SummaryValue { name: info.name.to_string(), ty }
+    }
 }

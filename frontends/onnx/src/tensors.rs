@@ -4,42 +4,107 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 use ir_core::tensor::tensor_bytes;
-use ir_core::{DType, DTypeKind, Scalar, TensorData};
+use ir_core::{DType, DTypeKind, Scalar, SmallFloat, TensorData, memory};
 use rustc_hash::FxHashMap;
 
 use crate::file;
-use crate::proto::Tensor;
+use crate::proto::{SparseTensor, Tensor};
 use crate::wire::{Reader, Wire, WireError};
+
+/// An integer of fewer bits than a byte.
+const fn narrow(kind: DTypeKind, bits: u8) -> DType {
+    match DType::new(kind, bits, 1) {
+        Some(dtype) => dtype,
+        None => panic!("integers have 1 to 64 bits"),
+    }
+}
+
+/// The element types, by their numbers.
+const ELEMENTS: [(i64, DType); 23] = [
+    (1, DType::FLOAT32),
+    (2, DType::UINT8),
+    (3, DType::INT8),
+    (4, DType::UINT16),
+    (5, DType::INT16),
+    (6, DType::INT32),
+    (7, DType::INT64),
+    (9, DType::BOOL),
+    (10, DType::FLOAT16),
+    (11, DType::FLOAT64),
+    (12, DType::UINT32),
+    (13, DType::UINT64),
+    (16, DType::BFLOAT16),
+    (17, DType::small_float(SmallFloat::E4M3FN)),
+    (18, DType::small_float(SmallFloat::E4M3FNUZ)),
+    (19, DType::small_float(SmallFloat::E5M2)),
+    (20, DType::small_float(SmallFloat::E5M2FNUZ)),
+    (21, narrow(DTypeKind::UInt, 4)),
+    (22, narrow(DTypeKind::Int, 4)),
+    (23, DType::small_float(SmallFloat::E2M1FN)),
+    (24, DType::small_float(SmallFloat::E8M0FNU)),
+    (25, narrow(DTypeKind::UInt, 2)),
+    (26, narrow(DTypeKind::Int, 2)),
+];
 
 /// The element type with this number; the error says what it is instead.
 pub(crate) fn element_type(number: i64) -> Result<DType, String> {
-    Ok(match number {
-        1 => DType::FLOAT32,
-        2 => DType::UINT8,
-        3 => DType::INT8,
-        4 => DType::UINT16,
-        5 => DType::INT16,
-        6 => DType::INT32,
-        7 => DType::INT64,
-        9 => DType::BOOL,
-        10 => DType::FLOAT16,
-        11 => DType::FLOAT64,
-        12 => DType::UINT32,
-        13 => DType::UINT64,
-        16 => DType::BFLOAT16,
-        _ => {
-            let name = match number {
-                8 => "string",
-                14 | 15 => "complex",
-                17..=20 | 24 => "float8",
-                21 | 22 => "int4",
-                23 => "float4",
-                25 | 26 => "int2",
-                _ => "unknown",
-            };
-            return Err(format!("expected numbers or truth values, found elements of {name} type"));
-        }
+    let found = ELEMENTS.iter().find(|(known, _)| *known == number);
+    found.map(|(_, dtype)| *dtype).ok_or_else(|| {
+        let name = match number {
+            8 => "string",
+            14 | 15 => "complex",
+            _ => "unknown",
+        };
+        format!("expected numbers or truth values, found elements of {name} type")
     })
+}
+
+/// The number of an element type; `None` where the format has none.
+pub(crate) fn number_of(dtype: DType) -> Option<i64> {
+    ELEMENTS.iter().find(|(_, known)| *known == dtype).map(|(number, _)| *number)
+}
+
+/// How many elements of `dtype` a file has in each byte.
+fn elements_in_byte(dtype: DType) -> usize {
+    match dtype.bits() {
+        2 => 4,
+        4 => 2,
+        _ => 1,
+    }
+}
+
+/// `count` elements of fewer bits than a byte, one byte each: a file has the first in the lowest bits
+/// of a byte, and integers are extended by their sign.
+fn unpacked(dtype: DType, count: usize, packed: &[u8]) -> Vec<u8> {
+    let (bits, in_byte) = (dtype.bits(), elements_in_byte(dtype));
+    let mut out = Vec::with_capacity(count.min(packed.len().saturating_mul(in_byte)));
+    for (byte, place) in
+        packed.iter().flat_map(|byte| (0..in_byte as u32).map(move |at| (byte, at)))
+    {
+        if out.len() == count {
+            break;
+        }
+        let pattern = byte >> (place * bits) & ((1 << bits) - 1);
+        let unused = 8 - bits;
+        out.push(match dtype.is_signed() {
+            true => ((pattern << unused) as i8 >> unused) as u8,
+            false => pattern,
+        });
+    }
+    out
+}
+
+/// The bytes of a file with `elements` of `dtype`, which are those of a tensor.
+pub(crate) fn packed(dtype: DType, elements: &[u8]) -> Vec<u8> {
+    let (bits, in_byte) = (dtype.bits(), elements_in_byte(dtype));
+    if in_byte == 1 {
+        return elements.to_vec();
+    }
+    let join = |bytes: &[u8]| {
+        let places = bytes.iter().zip(0..);
+        places.fold(0, |joined, (byte, at)| joined | (byte & ((1 << bits) - 1)) << (at * bits))
+    };
+    elements.chunks(in_byte).map(join).collect()
 }
 
 /// The files that the elements of tensors stand in.
@@ -75,14 +140,21 @@ impl<'a> Files<'a> {
         let dtype = element_type(tensor.data_type)?;
         let expected = tensor_bytes(&tensor.dims, dtype)
             .ok_or_else(|| format!("the extents {:?} are negative or too large", tensor.dims))?;
+        let (count, in_byte) = (expected / dtype.bytes(), elements_in_byte(dtype));
+        let expected = if in_byte == 1 { expected } else { count.div_ceil(in_byte) };
         let bytes = if tensor.is_external || !tensor.external.is_empty() {
             self.external(tensor, expected)?
         } else if let Some(raw) = &tensor.raw {
             self.model.slice(raw.clone())
         } else {
             let bytes = typed(self.model, tensor, dtype, expected).map_err(|e| e.to_string())?;
+            let bytes = if in_byte == 1 { bytes } else { unpacked(dtype, count, &bytes) };
             return TensorData::from_bytes(dtype, &tensor.dims, bytes).map_err(|e| e.to_string());
         };
+        if in_byte > 1 {
+            let bytes = unpacked(dtype, count, &bytes);
+            return TensorData::from_bytes(dtype, &tensor.dims, bytes).map_err(|e| e.to_string());
+        }
         if dtype.is_bool() && bytes.iter().any(|byte| *byte > 1) {
             let bytes: Vec<u8> = bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
             return TensorData::from_bytes(dtype, &tensor.dims, bytes).map_err(|e| e.to_string());
@@ -92,6 +164,43 @@ impl<'a> Files<'a> {
             false => TensorData::from_little_endian_bytes(dtype, &tensor.dims, &bytes),
         };
         data.map_err(|error| error.to_string())
+    }
+
+    /// The elements of `tensor`, zeros and all. The error is a message.
+    pub(crate) fn load_sparse(&mut self, tensor: &SparseTensor<'_>) -> Result<TensorData, String> {
+        let (values, indices) = (self.load(&tensor.values)?, self.load(&tensor.indices)?);
+        let (dtype, count) = (values.dtype(), values.len());
+        let size = tensor_bytes(&tensor.dims, dtype)
+            .ok_or_else(|| format!("the extents {:?} are negative or too large", tensor.dims))?;
+        let rank = tensor.dims.len();
+        let places: Vec<i64> = match indices.shape() {
+            [_] if indices.len() == count => indices.to_i64(),
+            [_, width] if *width == rank as i64 && indices.len() == count * rank => {
+                let row = |row: &[i64]| {
+                    let pairs = row.iter().zip(&tensor.dims);
+                    pairs.fold(Some(0i64), |place, (at, extent)| {
+                        let inside = (0..*extent).contains(at);
+                        place.filter(|_| inside)?.checked_mul(*extent)?.checked_add(*at)
+                    })
+                };
+                let rows = indices.to_i64();
+                rows.chunks(rank.max(1)).map(|indices| row(indices).unwrap_or(-1)).collect()
+            }
+            shape => return Err(format!("expected a place for {count} elements, found {shape:?}")),
+        };
+        let mut bytes = memory::buffer(size).map_err(|error| error.to_string())?;
+        bytes.resize(size, 0);
+        let width = dtype.bytes();
+        let elements = values.bytes().chunks(width.max(1));
+        for (place, element) in places.into_iter().zip(elements) {
+            let start = usize::try_from(place).ok().and_then(|place| place.checked_mul(width));
+            let to = start.and_then(|start| bytes.get_mut(start..start + width));
+            match to {
+                Some(to) => to.copy_from_slice(element),
+                None => return Err(format!("expected places within {:?}", tensor.dims)),
+            }
+        }
+        TensorData::from_bytes(dtype, &tensor.dims, bytes).map_err(|error| error.to_string())
     }
 
     /// The bytes that an entry of keys and values tells.

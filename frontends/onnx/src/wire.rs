@@ -271,6 +271,40 @@ impl Field {
     }
 }
 
+/// Writes the fields of a message.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// A further field, an integer.
+    pub(crate) fn int(mut self, number: u64, value: i64) -> Writer {
+        self.varint(number << 3);
+        self.varint(value as u64);
+        self
+    }
+
+    /// A further field, a string or a message.
+    pub(crate) fn bytes(mut self, number: u64, value: &[u8]) -> Writer {
+        self.varint(number << 3 | 2);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    /// The bytes of the message.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

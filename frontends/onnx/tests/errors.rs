@@ -25,14 +25,14 @@ fn damage_has_a_place() {
 #[test]
 fn all_missing_operators_are_listed() {
     let nodes = vec![
-        node("Det", &["x"], &["a"]),
+        node("Dot", &["x"], &["a"]),
         node("Relu", &["a"], &["b"]),
-        node("Det", &["b"], &["c"]),
+        node("Dot", &["b"], &["c"]),
         node("Swirl", &["c"], &["y"]).text(7, "com.example"),
     ];
     insta::assert_snapshot!(error(&simple(nodes, vec![])), @r#"
-    E0802 2 operators cannot be imported: Det, com.example.Swirl
-    Det: 2 times, first in node `a_node` at byte 11
+    E0802 2 operators cannot be imported: Dot, com.example.Swirl
+    Dot: 2 times, first in node `a_node` at byte 11
     com.example.Swirl: once, first in node `y_node` at byte 75
     add them to the table of `frontends/onnx/src/operators.rs`
     "#);
@@ -202,4 +202,53 @@ fn nesting_and_loops_are_bounded() {
     let constants = vec![tensor("n", INT64, &[], &1000i64.to_le_bytes())];
     let file = model(17, graph(nodes, vec![value("x", FLOAT, &["2"])], &["b"], constants));
     assert!(error(&file).contains("in all iterations"));
+}
+
+#[test]
+fn every_wrong_node_is_reported_once() {
+    let nodes = vec![
+        node("Concat", &["x", "x"], &["a"]),
+        node("Relu", &["a"], &["b"]),
+        node("Relu", &[], &["c"]),
+        node("Add", &["b", "c"], &["y"]),
+    ];
+    let found = import(&simple(nodes, vec![])).unwrap_err();
+    let messages: Vec<&str> = found.iter().map(|found| found.message.as_str()).collect();
+    let expected =
+        ["Concat `a_node`: attribute `axis` is missing", "Relu `c_node`: operand 0 is missing"];
+    assert_eq!(messages, expected);
+    let constants = vec![tensor("v", FLOAT, &[2], &[0; 7]), tensor("w", 8, &[0], &[])];
+    let found = import(&simple(vec![node("Relu", &["x"], &["y"])], constants)).unwrap_err();
+    assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn names_are_given_once_and_operands_are_those_of_the_operator() {
+    let message = |nodes: Vec<Message>| error(&simple(nodes, vec![]));
+    let relu = |inputs: &[&str]| node("Relu", inputs, &["y"]);
+    let twice = message(vec![relu(&["x"]), relu(&["x"])]);
+    assert!(twice.contains("expected a new name, found `y` again"), "{twice}");
+    let input = || value("x", FLOAT, &["2"]);
+    let twice =
+        error(&model(17, graph(vec![relu(&["x"])], vec![input(), input()], &["y"], vec![])));
+    assert!(twice.starts_with("E0806 input `x`"), "{twice}");
+    let more = message(vec![relu(&["x", "x"])]);
+    assert!(more.contains("expected at most 1 operands, found 2"), "{more}");
+    assert!(import(&simple(vec![relu(&["x", ""])], vec![])).is_ok());
+}
+
+#[test]
+fn places_of_sparse_constants_are_inside() {
+    let sparse = |places: &[i64]| {
+        let values = floats("w", &[2], &[1.0, 2.0]);
+        let sparse = Message::new().message(1, values).message(2, ints("", places)).int(3, 3);
+        let nodes = vec![node("Add", &["x", "w"], &["y"])];
+        let graph = graph(nodes, vec![value("x", FLOAT, &["3"])], &["y"], vec![]);
+        model(17, graph.message(15, sparse))
+    };
+    assert!(import(&sparse(&[0, 2])).is_ok());
+    for places in [&[0, 3][..], &[-1, 0], &[1]] {
+        let found = error(&sparse(places));
+        assert!(found.starts_with("E0805 constant `w`"), "{found}");
+    }
 }

@@ -286,7 +286,7 @@ fn elements_stand_in_lists_too() {
 
 #[test]
 fn what_a_model_is_can_be_told_without_importing_it() {
-    let nodes = vec![node("Relu", &["x"], &["h"]), node("Det", &["h"], &["y"])];
+    let nodes = vec![node("Relu", &["x"], &["h"]), node("Dot", &["h"], &["y"])];
     let inputs = vec![value("x", FLOAT, &["n", "2"])];
     let file = model(13, graph(nodes, inputs, &["y"], vec![floats("w", &[2, 3], &[0.0; 6])]));
     insta::assert_debug_snapshot!(onnx_frontend::summarize(&file).unwrap());
@@ -307,4 +307,20 @@ fn what_has_no_length_keeps_its_zeros() {
       divide(%x, %3) /* ty=Tensor[(2, 3), float32] */
     }
     "#);
+}
+
+#[test]
+fn sparse_constants_become_dense() {
+    let values = floats("w", &[2], &[1.0, 2.0]);
+    // Rows of indices: places 1 and 5 of a matrix of two rows.
+    let places: Vec<u8> = [0i64, 1, 1, 2].iter().flat_map(|at| at.to_le_bytes()).collect();
+    let places = tensor("", INT64, &[2, 2], &places);
+    let sparse = Message::new().message(1, values).message(2, places).int(3, 2).int(3, 3);
+    let nodes = vec![node("Add", &["x", "w"], &["y"])];
+    let graph = graph(nodes, vec![value("x", FLOAT, &["2", "3"])], &["y"], vec![]);
+    let module = import(&model(17, graph.message(15, sparse))).unwrap().module;
+    let body = module.body("main").unwrap();
+    let tensor = body.walk().find_map(|op| body.attrs(op).value::<TensorData>("value")).unwrap();
+    assert_eq!(tensor.shape(), [2, 3]);
+    assert_eq!(tensor.to_f64(), [0.0, 1.0, 0.0, 0.0, 0.0, 2.0]);
 }

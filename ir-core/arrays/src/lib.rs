@@ -25,7 +25,7 @@ use indexmap::IndexMap;
 use ir_core::diagnostics::codes::Code;
 use ir_core::files;
 use ir_core::tensor::tensor_bytes;
-use ir_core::{DType, DTypeKind, Diagnostic, Diagnostics, TensorData, Type, memory};
+use ir_core::{DType, DTypeKind, Diagnostic, Diagnostics, SmallFloat, TensorData, Type, memory};
 use rustc_hash::FxBuildHasher;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -341,7 +341,7 @@ pub fn write_npy(array: &TensorData, out: &mut dyn Write) -> Result<(), String> 
         DTypeKind::Int | DTypeKind::UInt if !matches!(dtype.bits(), 8 | 16 | 32 | 64) => None,
         DTypeKind::Int => Some('i'),
         DTypeKind::UInt => Some('u'),
-        DTypeKind::BFloat => None,
+        DTypeKind::BFloat | DTypeKind::Small(_) => None,
     };
     let Some(letter) = letter else {
         return Err(format!("the format has no {dtype}; cast it, or write `.safetensors`"));
@@ -438,6 +438,9 @@ fn read_safetensors_where(bytes: &[u8], wanted: &mut Wanted<'_>) -> Result<Array
             Dtype::BF16 => DType::BFLOAT16,
             Dtype::F32 => DType::FLOAT32,
             Dtype::F64 => DType::FLOAT64,
+            Dtype::F8_E4M3 => DType::small_float(SmallFloat::E4M3FN),
+            Dtype::F8_E5M2 => DType::small_float(SmallFloat::E5M2),
+            Dtype::F8_E8M0 => DType::small_float(SmallFloat::E8M0FNU),
             other => {
                 return Err(format!("array `{name}`: element type {other:?} is not supported"));
             }
@@ -477,7 +480,12 @@ pub fn write_safetensors(arrays: &Arrays) -> Result<Vec<u8>, String> {
             DType::BFLOAT16 => Dtype::BF16,
             DType::FLOAT32 => Dtype::F32,
             DType::FLOAT64 => Dtype::F64,
-            other => return Err(format!("array `{name}`: the format has no {other}")),
+            other => match other.as_small_float().filter(|_| other.lanes() == 1) {
+                Some(SmallFloat::E4M3FN) => Dtype::F8_E4M3,
+                Some(SmallFloat::E5M2) => Dtype::F8_E5M2,
+                Some(SmallFloat::E8M0FNU) => Dtype::F8_E8M0,
+                _ => return Err(format!("array `{name}`: the format has no {other}")),
+            },
         };
         let shape = array.shape().iter().map(|extent| *extent as usize).collect();
         let view = TensorView::new(dtype, shape, bytes);

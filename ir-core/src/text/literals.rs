@@ -12,7 +12,7 @@ pub fn fits(value: i128, dtype: DType) -> bool {
             (-half..half).contains(&value)
         }
         DTypeKind::UInt => (0..1i128 << dtype.bits()).contains(&value),
-        DTypeKind::Float | DTypeKind::BFloat => true,
+        DTypeKind::Float | DTypeKind::BFloat | DTypeKind::Small(_) => true,
     }
 }
 
@@ -40,7 +40,8 @@ pub fn read_scalar(text: &str, negative: bool, plain: DType) -> Result<TensorDat
 /// `None` where it has none: tensors, vectors, and NaNs other than the usual one.
 pub fn scalar_text(tensor: &TensorData, plain: DType) -> Option<String> {
     let dtype = tensor.dtype();
-    if tensor.rank() != 0 || dtype.lanes() != 1 {
+    // Floats of at most eight bits have no suffix.
+    if tensor.rank() != 0 || dtype.lanes() != 1 || dtype.as_small_float().is_some() {
         return None;
     }
     let value = tensor.element(0)?;

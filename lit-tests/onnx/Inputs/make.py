@@ -1,4 +1,4 @@
-"""Writes the models of this folder: python make.py. Needs the packages onnx 1.17 or later and numpy."""
+"""Writes the models of this folder: python make.py. Needs the packages onnx 1.17 or later, onnxruntime and numpy."""
 import os
 
 import numpy as np
@@ -127,3 +127,117 @@ for name, parameter, values in [
         ("quantize", "x", [0.25, 0.75, 1.25, -1.25, 63, -70]), ("root", "x", 2),
         ("filter", "x", (np.arange(3000) % 4).reshape(2, 1500))]:
     np.savez(f"{name}.npz", **{parameter: np.array(values, np.float32)})
+
+# A sequence, an optional value, floats of eight bits and integers of four, and data in ONNX's own files.
+def sequence():
+    xs = h.make_tensor_sequence_value_info("xs", T.FLOAT, None)
+    zs = h.make_tensor_sequence_value_info("zs", T.FLOAT, None)
+    maybe = h.make_value_info("maybe", h.make_optional_type_proto(h.make_tensor_type_proto(T.FLOAT, [2])))
+    at = h.make_tensor_value_info("at", T.INT64, [])
+    outputs = [zs, h.make_tensor_value_info("small", T.FLOAT8E4M3FN, [2]),
+               h.make_tensor_value_info("four", T.INT4, [3]), h.make_tensor_value_info("is_there", T.BOOL, [])]
+    nodes = [node("SequenceAt", ["xs", "at"], ["x"]), node("Add", ["x", "x"], ["y"]),
+             node("SequenceInsert", ["xs", "y", "at"], ["zs"]), node("Cast", ["y"], ["small"], to=T.FLOAT8E4M3FN),
+             node("Cast", ["three"], ["four"], to=T.INT4), node("OptionalHasElement", ["maybe"], ["is_there"])]
+    constants = [nh.from_array(np.array([-8, 0, 7], np.float32), "three")]
+    graph = h.make_graph(nodes, "sequence", [xs, at, maybe], outputs, constants)
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 24)], producer_name="make.py")
+    model.ir_version = 10
+    onnx.save(model, "sequence.onnx")
+    os.makedirs("sequence", exist_ok=True)
+    values = [np.array([1, 2], np.float32), np.array([300, -0.3], np.float32)]
+    doubled = 2 * values[1]
+    files = {
+        "input_0": nh.from_list(values, "xs", onnx.SequenceProto.TENSOR),
+        "input_1": nh.from_array(np.int64(-1), "at"),
+        "input_2": nh.from_optional(None, "maybe", onnx.OptionalProto.TENSOR),
+        "output_0": nh.from_list([values[0], doubled, values[1]], "zs", onnx.SequenceProto.TENSOR),
+        "output_1": h.make_tensor("small", T.FLOAT8E4M3FN, [2], doubled),
+        "output_2": h.make_tensor("four", T.INT4, [3], [-8, 0, 7]),
+        "output_3": nh.from_array(np.bool_(False), "is_there"),
+    }
+    for name, value in files.items():
+        with open(f"sequence/{name}.pb", "wb") as file:
+            file.write(value.SerializeToString())
+
+
+sequence()
+
+
+def with_data(name, nodes, inputs, outputs, constants=()):
+    """Saves a model, inputs for it, and what onnxruntime gives for them, in ONNX's own files."""
+    import onnxruntime
+
+    types = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs]
+    results = [h.make_empty_tensor_value_info(n) for n in outputs]
+    constants = [nh.from_array(np.asarray(value), n) for n, value in constants]
+    graph = h.make_graph(nodes, name, types, results, constants)
+    sets = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1), h.make_opsetid("ai.onnx.ml", 3)]
+    model = h.make_model(graph, opset_imports=sets, producer_name="make.py")
+    model.ir_version = 8
+    onnx.save(model, f"{name}.onnx")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(f"{name}.onnx", options, providers=["CPUExecutionProvider"])
+    found = session.run(None, dict(inputs))
+    os.makedirs(name, exist_ok=True)
+    for kind, arrays in [("input", inputs), ("output", zip(outputs, found))]:
+        for index, (label, array) in enumerate(arrays):
+            with open(f"{name}/{kind}_{index}.pb", "wb") as file:
+                file.write(nh.from_array(np.asarray(array), label).SerializeToString())
+
+
+def extension(op, inputs, outputs, **attributes):
+    return node(op, inputs, outputs, domain="com.microsoft", **attributes)
+
+
+# What the optimizers and quantizers of onnxruntime write.
+with_data("extensions",
+          [extension("SkipLayerNormalization", ["x", "x2", "g", "b"], ["n", "", "", "s"], epsilon=1e-5),
+           extension("FastGelu", ["n", "b"], ["f"]), extension("BiasGelu", ["s", "b"], ["bg"]),
+           extension("QuickGelu", ["f"], ["qg"]),
+           extension("SkipSimplifiedLayerNormalization", ["qg", "bg", "g"], ["r", "", "", ""]),
+           extension("FusedMatMul", ["r", "r"], ["m"], alpha=0.5, transB=1),
+           extension("MatMulNBits", ["m", "packed", "scales"], ["p"], K=16, N=3, bits=4, block_size=16),
+           extension("QLinearAdd", ["q", "qs", "qz", "q", "qs", "qz", "rs", "qz"], ["qa"]),
+           extension("QLinearMul", ["q", "qs", "qz", "qa", "rs", "qz", "rs", "qz"], ["qm"]),
+           extension("QLinearSigmoid", ["q", "qs", "qz", "rs", "qz"], ["sigmoid"])],
+          [("x", numbers(16, 4)), ("x2", numbers(16, 4) + 1), ("q", np.arange(12, dtype=np.uint8).reshape(3, 4) * 20)],
+          ["p", "qa", "qm", "sigmoid"],
+          [("g", numbers(4) + 1), ("b", numbers(4)), ("packed", np.arange(24, dtype=np.uint8).reshape(3, 1, 8) * 10),
+           ("scales", numbers(3)), ("qs", np.float32(0.1)), ("qz", np.uint8(110)), ("rs", np.float32(0.25))])
+
+
+def learned(op, inputs, outputs, **attributes):
+    return node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)
+
+
+# Rows of features, and what scikit-learn's converter writes about them.
+leaf = "LEAF"
+trees = dict(
+    nodes_treeids=[0, 0, 0, 0, 0, 1, 1, 1], nodes_nodeids=[0, 1, 2, 3, 4, 0, 1, 2],
+    nodes_featureids=[0, 1, 0, 0, 0, 2, 0, 0], nodes_values=[0.0, 0.3, 0.0, 0.0, 0.0, -0.1, 0.0, 0.0],
+    nodes_modes=["BRANCH_LEQ", "BRANCH_LT", leaf, leaf, leaf, "BRANCH_GT", leaf, leaf],
+    nodes_truenodeids=[1, 3, 0, 0, 0, 1, 0, 0], nodes_falsenodeids=[2, 4, 0, 0, 0, 2, 0, 0],
+    nodes_missing_value_tracks_true=[1, 0, 0, 0, 0, 0, 0, 0])
+classes = dict(class_treeids=[0, 0, 0, 1, 1], class_nodeids=[2, 3, 4, 1, 2], classlabels_int64s=[3, 4, 5])
+targets = dict(target_treeids=[0, 0, 0, 1, 1], target_nodeids=[2, 3, 4, 1, 2], target_ids=[0, 0, 0, 0, 0])
+weights = [0.1, 0.2, 0.3, 0.4, 0.5]
+features = numbers(6, 3)
+features[4, 0] = np.nan
+with_data("learned",
+          [learned("Imputer", ["x"], ["filled"], imputed_value_floats=[0.5, 1.5, 2.5], replaced_value_float=np.nan),
+           learned("Scaler", ["filled"], ["scaled"], offset=[0.1, 0.2, 0.3], scale=[2.0, 1.0, 0.5]),
+           learned("Normalizer", ["scaled"], ["normal"], norm="L2"),
+           learned("LinearRegressor", ["normal"], ["line"], coefficients=[1.0, -2.0, 3.0], intercepts=[0.5]),
+           learned("LinearClassifier", ["scaled"], ["label", "scores"], coefficients=numbers(9).tolist(),
+                   intercepts=[0.1, 0.2, 0.3], classlabels_ints=[7, 8, 9], post_transform="SOFTMAX"),
+           learned("TreeEnsembleRegressor", ["x"], ["tree"], n_targets=1, target_weights=weights, base_values=[0.25],
+                   aggregate_function="AVERAGE", **trees, **targets),
+           learned("TreeEnsembleClassifier", ["x"], ["class", "votes"], class_ids=[0, 1, 2, 0, 1],
+                   class_weights=weights, post_transform="NONE", **trees, **classes),
+           learned("LabelEncoder", ["class"], ["encoded"], keys_int64s=[3, 5], values_floats=[0.5, 0.25],
+                   default_float=-1.0),
+           learned("OneHotEncoder", ["label"], ["hot"], cats_int64s=[9, 7])],
+          [("x", features)],
+          ["line", "label", "scores", "tree", "class", "votes", "encoded", "hot"])

@@ -37,6 +37,8 @@ pub(crate) enum Problem {
     Polymorphic(String),
     /// A tensor of vectors.
     Vectors(Type),
+    /// A tensor of floats that loops do not compute with.
+    SmallFloats(Type),
     /// A tensor that no memory holds.
     Size(Type),
 }
@@ -157,6 +159,11 @@ impl Problem {
                 format!("expected elements of one lane, found {ty}"),
                 "write the lanes as a further axis: schedules make vectors of it",
             ),
+            Problem::SmallFloats(ty) => (
+                OPEN,
+                format!("expected integers, or floats of at least 16 bits, found {ty}"),
+                "run the program in the interpreter, `--executor interp`",
+            ),
             Problem::Size(ty) => (
                 OPEN,
                 format!("a tensor of type {ty} has more bytes than can be addressed"),
@@ -235,6 +242,9 @@ pub(crate) fn tensor_problem(tensor: Type, whole: Type) -> Option<Problem> {
     };
     if dtype.lanes() != 1 {
         return Some(Problem::Vectors(whole));
+    }
+    if dtype.as_small_float().is_some() {
+        return Some(Problem::SmallFloats(whole));
     }
     tensor_bytes(&shape, dtype).is_none().then_some(Problem::Size(whole))
 }

@@ -408,6 +408,7 @@ impl Tolerance {
 /// The relative error that leaves half of the digits of a float.
 fn half_of_digits(dtype: DType) -> f64 {
     match (dtype.kind(), dtype.bits()) {
+        (DTypeKind::Small(_), _) => 2f64.powi(-dtype.float_format().1),
         (DTypeKind::BFloat, _) => 2f64.powi(-4),
         (_, 16) => 2f64.powi(-5),
         (_, 32) => 2f64.powi(-12),

@@ -145,27 +145,50 @@ impl Parameters {
     /// When the file cannot be read, or arrays do not fit their parameters.
     pub fn load(&self, path: &Path, found: &mut Diagnostics) -> Result<Arrays, Diagnostics> {
         let mut errors = Diagnostics::new();
-        let mut wanted = |array: &str, ty: Type| {
-            let Some((_, slot)) = self.slot(array) else {
-                found.push(self.unknown(array));
-                return false;
-            };
-            let fits = slot.takes(ty);
-            if !fits {
-                let expected = slot.ty;
-                let message = format!(
-                    "array `{array}` does not fit its parameter: expected {expected}, found {ty}"
-                );
-                let error = Diagnostic::error("E0732", message).at(self.span);
-                errors.push(match self.arrays_of(&self.all[slot.parameter]) {
-                    names if names.contains(", ") => error.help(format!("its arrays are {names}")),
-                    _ => error,
-                });
-            }
-            fits
-        };
+        let mut wanted = |array: &str, ty: Type| self.wants(array, ty, found, &mut errors);
         let arrays = arrays::load_where(path, &mut wanted)?;
         if errors.is_empty() { Ok(arrays) } else { Err(errors) }
+    }
+
+    /// Those of `arrays` that parameters have names and types for, as [`load`](Parameters::load) does.
+    ///
+    /// # Errors
+    /// When arrays do not fit their parameters.
+    pub fn select(
+        &self,
+        mut arrays: Arrays,
+        found: &mut Diagnostics,
+    ) -> Result<Arrays, Diagnostics> {
+        let mut errors = Diagnostics::new();
+        arrays.retain(|array, tensor| self.wants(array, tensor.ty(), found, &mut errors));
+        if errors.is_empty() { Ok(arrays) } else { Err(errors) }
+    }
+
+    /// Whether a parameter takes an array of this name and type.
+    fn wants(
+        &self,
+        array: &str,
+        ty: Type,
+        found: &mut Diagnostics,
+        errors: &mut Diagnostics,
+    ) -> bool {
+        let Some((_, slot)) = self.slot(array) else {
+            found.push(self.unknown(array));
+            return false;
+        };
+        let fits = slot.takes(ty);
+        if !fits {
+            let expected = slot.ty;
+            let message = format!(
+                "array `{array}` does not fit its parameter: expected {expected}, found {ty}"
+            );
+            let error = Diagnostic::error("E0732", message).at(self.span);
+            errors.push(match self.arrays_of(&self.all[slot.parameter]) {
+                names if names.contains(", ") => error.help(format!("its arrays are {names}")),
+                _ => error,
+            });
+        }
+        fits
     }
 
     /// The names of the arrays that `parameter` takes.
@@ -345,7 +368,8 @@ impl<'t> Taken<'t> {
         }
         let leaves = parameter.leaves.iter().map(|leaf| self.leaf(leaf));
         let leaves: Vec<Option<Result<Value, Diagnostic>>> = leaves.collect();
-        if leaves.iter().all(Option::is_none) {
+        // Of nothing, such as the empty tuple, nothing is missing.
+        if !leaves.is_empty() && leaves.iter().all(Option::is_none) {
             return None;
         }
         let mut flat = Vec::with_capacity(leaves.len());

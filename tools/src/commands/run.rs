@@ -1,14 +1,16 @@
 //! The subcommand `run`: runs a function of a model on arrays from files.
 
+mod outputs;
+
 use std::io::{self, Write};
 use std::path::Path;
 
 use arrays::Arrays;
 use clap::Args;
 use ir_core::diagnostics::did_you_mean_with;
-use ir_core::{Diagnostic, Diagnostics, Item, Module, Registry, Scalar, Signature, TensorData};
+use ir_core::{Diagnostic, Diagnostics, Item, Module, Registry, Scalar, TensorData};
 use relay::interpreter::{Value, flatten};
-use relay::language::{FUNC, output_names};
+use relay::language::FUNC;
 use runtime::arguments::{Given, MISSING};
 use runtime::profile::Profile;
 use runtime::{BuildOptions, Parameters, Program, Runner, memory};
@@ -40,7 +42,8 @@ pub(crate) struct RunModel {
     /// Runs it with this executor as well, and compares the results
     #[arg(long, value_name = "NAME")]
     pub(crate) compare: Option<Executor>,
-    /// Arrays for parameters, by name: a .npz or .safetensors file
+    /// Arrays for parameters, by name: a .npz or .safetensors file; of an ONNX model, also a folder with
+    /// `input_0.pb` and so on
     #[arg(long, value_name = "FILE")]
     pub(crate) inputs: Option<String>,
     /// More arrays, such as weights
@@ -63,9 +66,19 @@ pub(crate) struct RunModel {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) max_errors: usize,
     /// Where the results go, by the names that the model gives them, else `out_0`, `out_1` and so on: a
-    /// .npz or .safetensors file
+    /// .npz or .safetensors file; of an ONNX model, also a folder, for `output_0.pb` and so on
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<String>,
+    /// Compares the results with those in a .npz or .safetensors file, by name; of an ONNX model, also
+    /// with `output_0.pb` and so on of a folder
+    #[arg(long, value_name = "FILE")]
+    pub(crate) expect: Option<String>,
+    /// What floats may differ by, as a part of the one that is expected
+    #[arg(long, value_name = "PART", default_value_t = 1e-3, requires = "expect")]
+    pub(crate) rtol: f64,
+    /// What floats may differ by besides
+    #[arg(long, value_name = "NUMBER", default_value_t = 1e-7, requires = "expect")]
+    pub(crate) atol: f64,
 }
 
 /// Elements of each result that are printed.
@@ -109,7 +122,8 @@ fn run(
 ) -> Option<Vec<(String, Value)>> {
     let mut options = args.options.clone();
     if let Some(path) = args.inputs.as_ref().filter(|_| model::is_onnx(&args.model)) {
-        options.inputs = model::KnownInputs::read(&io.directory.join(path));
+        let model = io.directory.join(&args.model);
+        options.inputs = model::KnownInputs::read(&io.directory.join(path), &model);
     }
     let module = load(&args.model, &options, registry, reporter, found, io)?;
     let name = args.function.trim_start_matches('@');
@@ -152,25 +166,20 @@ fn run(
         found.push(agreement((&value, &other.value), names));
     }
     let signature = module.get(name).map(|item| &item.signature);
-    if let Some(path) = &args.output {
-        match tensors(&value) {
-            Ok(tensors) => {
-                let arrays = named(signature, tensors).into_iter().collect();
-                save(&arrays, &io.directory.join(path), found);
-            }
-            Err(message) => found.push(Diagnostic::error("E0730", message)),
+    if let Some(path) = &args.expect {
+        let compared = outputs::compare(args, &io.directory.join(path), &value, signature, io);
+        match compared {
+            Ok(remark) => found.push(remark),
+            Err(errors) => found.extend(errors),
         }
     }
-    Some(named(signature, parts(value)))
-}
-
-/// Results with their names: those that the function of `signature` gives them, else `out_0` and so on.
-fn named<T>(signature: Option<&Signature>, results: Vec<T>) -> Vec<(String, T)> {
-    let names = signature.map_or(vec![], |signature| output_names(signature, results.len()));
-    let mut names = names.into_iter();
-    let name = |index: usize| format!("out_{index}");
-    let results = results.into_iter().enumerate();
-    results.map(|(index, result)| (names.next().unwrap_or_else(|| name(index)), result)).collect()
+    if let Some(path) = args.output.as_ref().filter(|_| !found.has_errors())
+        && let Err(errors) = outputs::save(args, path, &value, signature, io)
+    {
+        found.extend(errors);
+    }
+    let parts = parts(value.clone());
+    Some(outputs::named(signature, &value, parts))
 }
 
 /// The arrays of `--params` and `--inputs` by name, and which of them are constants. Of two arrays of
@@ -184,7 +193,13 @@ fn given_arrays(
     let (mut arrays, mut constants) = (Arrays::default(), FxHashSet::default());
     for (path, constant) in [(&args.params, true), (&args.inputs, false)] {
         let Some(path) = path else { continue };
-        match parameters.load(&directory.join(path), found) {
+        let path = directory.join(path);
+        let loaded = match path.is_dir() && model::is_onnx(&args.model) {
+            true => model::folder(&path, &directory.join(&args.model))
+                .and_then(|arrays| parameters.select(arrays, found)),
+            false => parameters.load(&path, found),
+        };
+        match loaded {
             Ok(loaded) => {
                 for name in loaded.keys() {
                     match constant {
@@ -229,15 +244,6 @@ fn agreement((value, other): (&Value, &Value), (first, second): (&str, &str)) ->
         }
         Err(difference) => Diagnostic::error("E0734", difference)
             .note(format!("the first is of `{first}`, the other one of `{second}`")),
-    }
-}
-
-/// Writes the results to the file at `path`, unless something failed.
-fn save(arrays: &Arrays, path: &Path, found: &mut Diagnostics) {
-    if !found.has_errors()
-        && let Err(errors) = arrays::save(path, arrays)
-    {
-        found.extend(errors);
     }
 }
 

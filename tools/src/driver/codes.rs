@@ -71,6 +71,13 @@ pub const CODES: &[Code] = &[
                       wrote.",
     },
     Code {
+        code: "E0738",
+        title: "what was expected of a run",
+        explanation: "With `--expect`, a result differs from the one in the file by more than `--rtol` of it and \
+                      `--atol` besides, or in its type, or one of them is missing. Where all agree, a remark \
+                      says so.",
+    },
+    Code {
         code: "E0740",
         title: "a plugin cannot be loaded",
         explanation: "The file is missing, is no plugin, or the system's loader refuses it. A \

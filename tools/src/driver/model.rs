@@ -5,8 +5,9 @@ use std::path::Path;
 
 use arrays::Arrays;
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, Type};
-use onnx_frontend::Summary;
+use onnx_frontend::{ReadFor, Side, Summary};
 use passes::codes::OPEN_HELP;
+use relay::interpreter::Value;
 
 use super::input;
 use super::language::{self, Form, infer, verify};
@@ -31,32 +32,27 @@ pub(crate) fn read(
     directory: &Path,
 ) -> (Module, Diagnostics) {
     let path = directory.join(path);
-    let errors = match onnx_frontend::import(&path, &options.options(), registry) {
-        Ok(import) => return (import.module, Diagnostics::new()),
-        Err(errors) => errors,
-    };
-    // What the model leaves open, the inputs may say: extents first, then values.
     let tensor = |ty: Type| ty.as_tensor().and_then(|tensor| tensor.known_shape());
     let extents = options.inputs.types.iter();
     let extents = extents.filter_map(|(name, ty)| Some((name.clone(), tensor(*ty)?.to_vec())));
-    let extents: BTreeMap<String, Vec<i64>> = extents.collect();
+    let extents = extents.collect::<BTreeMap<String, Vec<i64>>>();
+    let extents = options.inputs.are_known.then_some(extents);
     let values: BTreeMap<String, TensorData> = options.inputs.values.clone().into_iter().collect();
-    if extents.is_empty() {
-        return (Module::new(), errors);
-    }
-    let extents = onnx_frontend::Options { extents, ..options.options() };
-    let both = onnx_frontend::Options { values, ..extents.clone() };
-    let mut last = errors;
-    for (options, of) in [(&extents, "extents"), (&both, "extents and values")] {
-        match onnx_frontend::import(&path, options, registry) {
-            Ok(import) => {
-                let message = format!("the model was read for the {of} of its inputs alone");
-                return (import.module, Diagnostic::remark("E0809", message).into());
-            }
-            Err(errors) => last = errors,
+    let options = onnx_frontend::Options { extents, values, ..options.options() };
+    let imported = onnx_frontend::map(&path)
+        .and_then(|bytes| onnx_frontend::import_for(&bytes, Some(&path), &options, registry));
+    match imported {
+        Ok((import, read_for)) => {
+            let of = match read_for {
+                ReadFor::Any => return (import.module, Diagnostics::new()),
+                ReadFor::Extents => "extents",
+                ReadFor::Values => "extents and values",
+            };
+            let message = format!("the model was read for the {of} of its inputs alone");
+            (import.module, Diagnostic::remark("E0809", message).into())
         }
+        Err(errors) => (Module::new(), errors),
     }
-    (Module::new(), last)
 }
 
 /// What is known of the inputs of a model before it is read.
@@ -66,21 +62,53 @@ pub(crate) struct KnownInputs {
     types: Vec<(String, Type)>,
     /// Those that are small enough to say how a model computes.
     values: Arrays,
+    /// Whether these are all.
+    are_known: bool,
 }
 
 impl KnownInputs {
-    /// What the arrays of the file at `path` say; nothing where it cannot be read, which whoever needs
-    /// all of them finds out.
-    pub(crate) fn read(path: &Path) -> KnownInputs {
+    /// What the arrays at `path` say, for the model at `model`; nothing where they cannot be read, which
+    /// whoever needs all of them finds out.
+    pub(crate) fn read(path: &Path, model: &Path) -> KnownInputs {
         let mut types = vec![];
         let mut is_small = |name: &str, ty: Type| {
             types.push((name.to_string(), ty));
             let tensor = ty.as_tensor().filter(|tensor| tensor.rank() <= 1);
             tensor.and_then(|tensor| tensor.elements()).is_some_and(|count| count <= 64)
         };
-        let values = arrays::load_where(path, &mut is_small).unwrap_or_default();
-        KnownInputs { types, values }
+        let values = match path.is_dir() {
+            true => folder(path, model).map(|mut arrays| {
+                arrays.retain(|name, tensor| is_small(name, tensor.ty()));
+                arrays
+            }),
+            false => arrays::load_where(path, &mut is_small),
+        };
+        KnownInputs { types, values: values.unwrap_or_default(), are_known: true }
     }
+}
+
+/// The arrays of the inputs of the model at `model` in the folder `path`, whose files are ONNX's own. Those
+/// of the elements of a sequence `x` are called `x.0` and so on.
+///
+/// # Errors
+/// Where a file cannot be read, or the model is none.
+pub(crate) fn folder(path: &Path, model: &Path) -> Result<Arrays, Diagnostics> {
+    let model = onnx_frontend::map(model)?;
+    let mut arrays = Arrays::default();
+    for (name, value) in onnx_frontend::read_values(&model, path, Side::Inputs)? {
+        match value {
+            Value::Tensor(tensor) => {
+                arrays.insert(name, tensor);
+            }
+            sequence => {
+                let fields = sequence.as_tuple().unwrap_or_default().iter().enumerate();
+                arrays.extend(fields.filter_map(|(at, field)| {
+                    Some((format!("{name}.{at}"), field.as_tensor()?.clone()))
+                }));
+            }
+        }
+    }
+    Ok(arrays)
 }
 
 /// Names the option that gives the extents of the model at `path` numbers, in those of `errors`

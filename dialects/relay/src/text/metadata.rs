@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use ir_core::{Attr, AttrData, AttrDict, DType, DTypeKind, Symbol, TensorData};
+use ir_core::{Attr, AttrData, AttrDict, DType, DTypeKind, SmallFloat, Symbol, TensorData};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -200,6 +200,16 @@ fn numbers(value: Option<&Value>) -> Vec<usize> {
 
 const ARRAY_MAGIC: u64 = 0xDD5E_40F0_96B4_A13F;
 
+/// The numbers that DLPack gives floats of at most eight bits.
+const SMALL_FLOATS: [(u8, SmallFloat); 6] = [
+    (10, SmallFloat::E4M3FN),
+    (11, SmallFloat::E4M3FNUZ),
+    (12, SmallFloat::E5M2),
+    (13, SmallFloat::E5M2FNUZ),
+    (14, SmallFloat::E8M0FNU),
+    (17, SmallFloat::E2M1FN),
+];
+
 /// Reads the binary form of an array: magic, reserved word, device, rank, element type, extents,
 /// number of bytes, bytes; all little-endian.
 fn read_array(bytes: &[u8]) -> Option<TensorData> {
@@ -223,7 +233,7 @@ fn read_array(bytes: &[u8]) -> Option<TensorData> {
         2 => DTypeKind::Float,
         4 => DTypeKind::BFloat,
         6 => DTypeKind::UInt,
-        _ => return None,
+        _ => DTypeKind::Small(SMALL_FLOATS.iter().find(|(number, _)| *number == code)?.1),
     };
     let dtype = DType::new(kind, if code == 6 { 1 } else { bits }, lanes)?;
     let mut shape = Vec::new();
@@ -243,6 +253,10 @@ fn array_bytes(tensor: &TensorData) -> Vec<u8> {
         DTypeKind::UInt => 1,
         DTypeKind::Float => 2,
         DTypeKind::BFloat => 4,
+        DTypeKind::Small(format) => {
+            let found = SMALL_FLOATS.iter().find(|(_, small)| *small == format);
+            found.expect("every format has a number").0
+        }
     };
     let mut out = Vec::with_capacity(tensor.bytes().len() + 64);
     out.extend(ARRAY_MAGIC.to_le_bytes());

@@ -12,7 +12,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         let scaled = cx.with_scalar("divide", &data, alpha)?;
         exponential(cx, &data, &scaled, alpha)
     }),
-    many("Dropout", "its operand, and ones as mask; a training mode is not supported", dropout),
+    many("Dropout", "its operand, and ones as mask; of a training mode, the ratio 0", dropout),
     one("Elu", "`exp`, `maximum`, `minimum`", |cx| {
         let (data, alpha) = (cx.input(0)?, cx.float("alpha", 1.0)?);
         exponential(cx, &data, &data.clone(), alpha)
@@ -156,23 +156,35 @@ pub(super) fn thresholded_relu(
 
 fn gelu(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let data = cx.input(0)?;
-    let inner = match cx.text("approximate", "none")? {
-        "none" => {
-            let scaled = cx.with_scalar("multiply", &data, std::f64::consts::FRAC_1_SQRT_2)?;
+    match cx.text("approximate", "none")? {
+        "none" => gelu_of(cx, &data, false),
+        "tanh" => gelu_of(cx, &data, true),
+        other => Err(format!("expected `approximate` none or tanh, found `{other}`").into()),
+    }
+}
+
+/// `data` by the probability that a normal number is below it, which `tanh` approximates.
+pub(super) fn gelu_of(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    is_approximate: bool,
+) -> Result<Value, Fault> {
+    let inner = match is_approximate {
+        false => {
+            let scaled = cx.with_scalar("multiply", data, std::f64::consts::FRAC_1_SQRT_2)?;
             cx.op("erf", &[&scaled])?
         }
-        "tanh" => {
-            let square = cx.op("multiply", &[&data, &data])?;
-            let cube = cx.op("multiply", &[&square, &data])?;
+        true => {
+            let square = cx.op("multiply", &[data, data])?;
+            let cube = cx.op("multiply", &[&square, data])?;
             let cube = cx.with_scalar("multiply", &cube, 0.044715)?;
-            let sum = cx.op("add", &[&data, &cube])?;
+            let sum = cx.op("add", &[data, &cube])?;
             let scaled = cx.with_scalar("multiply", &sum, (2.0 / std::f64::consts::PI).sqrt())?;
             cx.op("tanh", &[&scaled])?
         }
-        other => return Err(format!("expected `approximate` none or tanh, found `{other}`").into()),
     };
     let gate = cx.with_scalar("add", &inner, 1.0)?;
-    let half = cx.with_scalar("multiply", &data, 0.5)?;
+    let half = cx.with_scalar("multiply", data, 0.5)?;
     cx.op("multiply", &[&half, &gate])
 }
 
@@ -241,8 +253,10 @@ fn dropout(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
         None => false,
         Some(mode) => cx.known_ints(&mode) != Some(vec![0]),
     };
-    if training {
-        return Err("expected inference, found a training mode".into());
+    // Which elements are dropped is random; of none of them it is not.
+    let ratio = cx.optional(1).map(|ratio| super::shape::number(cx, &ratio));
+    if training && ratio != Some(Some(0.0)) {
+        return Err("expected inference or the ratio 0, found a training mode".into());
     }
     let mut results = vec![data.clone()];
     if cx.wants(1) {

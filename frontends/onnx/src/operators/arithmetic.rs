@@ -1,7 +1,5 @@
 //! Elementwise arithmetic, comparison and logic.
 
-use ir_core::DType;
-
 use super::{Operator, one};
 use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, from_front};
@@ -16,13 +14,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("Asinh", "`asinh`", |cx| cx.unary("asinh")),
     one("Atan", "`atan`", |cx| cx.unary("atan")),
     one("Atanh", "`atanh`", |cx| cx.unary("atanh")),
-    one("BitCast", "`reinterpret`", |cx| {
-        let data = cx.input(0)?;
-        let Some(dtype) = cx.element_type("to")? else {
-            return Err("attribute `to` is missing".into());
-        };
-        cx.op_with("reinterpret", &[&data], attr("dtype", dtype))
-    }),
     one("BitShift", "`left_shift` or `right_shift`", |cx| match cx.text("direction", "")? {
         "LEFT" => cx.binary("left_shift"),
         "RIGHT" => cx.binary("right_shift"),
@@ -32,18 +23,6 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("BitwiseNot", "`bitwise_not`", |cx| cx.unary("bitwise_not")),
     one("BitwiseOr", "`bitwise_or`", |cx| cx.binary("bitwise_or")),
     one("BitwiseXor", "`bitwise_xor`", |cx| cx.binary("bitwise_xor")),
-    one("Cast", "`cast`; to and from numbers and `bool`", |cx| {
-        let data = cx.input(0)?;
-        let Some(dtype) = cx.element_type("to")? else {
-            return Err("attribute `to` is missing".into());
-        };
-        converted(cx, &data, dtype)
-    }),
-    one("CastLike", "`cast`", |cx| {
-        let (data, like) = (cx.input(0)?, cx.input(1)?);
-        let dtype = cx.dtype(&like)?;
-        converted(cx, &data, dtype)
-    }),
     one("Ceil", "`ceil`", |cx| cx.unary("ceil")),
     one("Clip", "`clip`, or `maximum` and `minimum` for bounds that are computed or absent", clip),
     one("Cos", "`cos`", |cx| cx.unary("cos")),
@@ -141,16 +120,6 @@ fn all(cx: &mut Cx<'_, '_>, name: &str) -> Result<Value, Fault> {
         return Err("expected at least one operand, found none".into());
     };
     rest.iter().try_fold(first.clone(), |value, input| cx.op(name, &[&value, input]))
-}
-
-/// `data` as another element type; what is known about a vector of extents is kept.
-fn converted(cx: &mut Cx<'_, '_>, data: &Value, dtype: DType) -> Result<Value, Fault> {
-    let elements = cx.elements(data).filter(|_| dtype.is_integer() && !dtype.is_bool());
-    let result = cx.cast(data, dtype)?;
-    match elements {
-        Some(elements) => Ok(cx.with_elements(result, elements)),
-        None => Ok(result),
-    }
 }
 
 fn clip(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {

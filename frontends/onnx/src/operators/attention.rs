@@ -15,6 +15,11 @@ pub(super) const OPERATORS: &[Operator] = &[
         attention,
     ),
     one(
+        "ai.onnx.preview.FlexAttention",
+        "`nn.batch_matmul`, `nn.softmax`, and the graphs of the node; known extents",
+        flex_attention,
+    ),
+    one(
         "RotaryEmbedding",
         "`split` or `strided_slice`, `multiply`, `concatenate`",
         rotary_embedding,
@@ -78,6 +83,43 @@ fn attention(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
         result = cx.reshape(&result, &[batch, positions, count * features])?;
     }
     Ok(vec![result, present_keys, present_values, shown])
+}
+
+/// Attention whose products and weights pass through graphs of the node.
+fn flex_attention(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let Heads { queries, keys, values, .. } = heads(cx, false)?;
+    let (shape, dtype) = (four(cx, &queries)?, cx.dtype(&queries)?);
+    let scale = cx.float("scale", 1.0 / (shape[3] as f64).sqrt())?;
+    let (keys, values) = (repeated(cx, keys, shape[1])?, repeated(cx, values, shape[1])?);
+    let queries = cx.with_scalar("multiply", &queries, scale.sqrt())?;
+    let keys = cx.with_scalar("multiply", &keys, scale.sqrt())?;
+    let turned = cx.transpose(&keys, &[0, 1, 3, 2])?;
+    let product = matmul(cx, &queries, &turned)?;
+    let usual = if dtype == DType::FLOAT64 { dtype } else { DType::FLOAT32 };
+    let precision = cx.element_type("softmax_precision")?.unwrap_or(usual);
+    let product = cx.cast(&product, precision)?;
+    let product = modified(cx, "score_mod", product)?;
+    let weights = cx.op_with("nn.softmax", &[&product], attr("axis", -1i64))?;
+    let weights = modified(cx, "prob_mod", weights)?;
+    let of_values = cx.dtype(&values)?;
+    let values = cx.cast(&values, precision)?;
+    let result = matmul(cx, &weights, &values)?;
+    cx.cast(&result, of_values)
+}
+
+/// What the graph `name` of the node makes of `value`, where it has one.
+fn modified(cx: &mut Cx<'_, '_>, name: &str, value: Value) -> Result<Value, Fault> {
+    if !cx.has_attribute(name) {
+        return Ok(value);
+    }
+    let graph = cx.graph(name)?;
+    match (graph.inputs.len(), cx.inline(&graph, &[value])?.as_slice()) {
+        (1, [one]) => Ok(one.clone()),
+        (inputs, results) => {
+            let found = (inputs, results.len());
+            Err(format!("expected `{name}` of one input and one result, found {found:?}").into())
+        }
+    }
 }
 
 fn four(cx: &Cx<'_, '_>, value: &Value) -> Result<[i64; 4], Fault> {

@@ -78,8 +78,10 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 fn constant(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
-    if let Some(tensor) = cx.tensor("value")? {
-        return Ok(Value::Constant(tensor));
+    for name in ["value", "sparse_value"] {
+        if let Some(tensor) = cx.tensor(name)? {
+            return Ok(Value::Constant(tensor));
+        }
     }
     let floats = |values: &[f64], shape: &[i64]| {
         TensorData::from_f64(DType::FLOAT32, shape, values).map_err(|error| error.to_string())

@@ -5,7 +5,9 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, bounded};
 
 pub(super) const OPERATORS: &[Operator] = &[
+    one("Col2Im", "`scatter_nd`, `strided_slice`; known extents", column_to_image),
     one("Conv", "`nn.conv1d`, `nn.conv2d` or `nn.conv3d`, and `nn.bias_add`", convolution),
+    one("DeformConv", "`nn.deformable_conv2d`, `nn.bias_add`; known extents", deformable),
     one(
         "ConvTranspose",
         "`nn.conv1d_transpose`, `nn.conv2d_transpose` or `nn.conv3d_transpose`, \
@@ -132,6 +134,108 @@ pub(super) fn convolve(cx: &mut Cx<'_, '_>, data: &Value, weight: &Value) -> Res
         .with("channels", &channels)
         .with("kernel_size", &window.kernel);
     cx.op_with(name, &[data, weight], attrs)
+}
+
+fn deformable(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (data, weight, offset) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let kernel = kernel(cx, &weight)?;
+    let taps = kernel.iter().fold(1i64, |all, extent| all.saturating_mul(*extent));
+    let window = Window::of(cx, &data, kernel)?;
+    let groups = cx.int("offset_group", 1)?;
+    let mask = match cx.optional(4) {
+        Some(mask) => mask,
+        None => {
+            let mut shape = cx.shape(&offset)?;
+            if shape.len() < 2 {
+                return Err(format!("expected offsets of rank 4, found {shape:?}").into());
+            }
+            shape[1] = groups.saturating_mul(taps);
+            let attrs = attr("shape", shape).with("dtype", &cx.dtype(&data)?);
+            cx.op_with("ones", &[], attrs)?
+        }
+    };
+    let attrs = attr("strides", window.strides)
+        .with("padding", &window.pads)
+        .with("dilation", &window.dilations)
+        .with("deformable_groups", &groups)
+        .with("groups", &cx.int("group", 1)?);
+    let operands = [&data, &offset, &weight, &mask];
+    let result = cx.op_with("nn.deformable_conv2d", &operands, attrs)?;
+    match cx.optional(3) {
+        Some(bias) => cx.op_with("nn.bias_add", &[&result, &bias], attr("axis", 1i64)),
+        None => Ok(result),
+    }
+}
+
+/// The sum of blocks, each at its place in an image.
+fn column_to_image(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let data = cx.input(0)?;
+    let (Some(image), Some(block)) =
+        (cx.int_operand(1, "image_shape")?, cx.int_operand(2, "block_shape")?)
+    else {
+        return Err("expected an image and a block".into());
+    };
+    bounded("image_shape", &image, 0)?;
+    let axes = image.len();
+    let mut window = Window::of(cx, &data, block)?;
+    if window.kernel.len() != axes {
+        let found = window.kernel.len();
+        return Err(format!("expected a block of {axes} extents, found {found}").into());
+    }
+    let pads = window.pads.split_off(axes);
+    let before = window.pads.clone();
+    let padded: Vec<i64> = (0..axes).map(|axis| image[axis] + before[axis] + pads[axis]).collect();
+    let places: Vec<i64> = (0..axes)
+        .map(|axis| (padded[axis] - window.reach(axis)).div_euclid(window.strides[axis]) + 1)
+        .collect();
+    let product = |extents: &[i64]| {
+        extents
+            .iter()
+            .try_fold(1i64, |all, extent| all.checked_mul(*extent))
+            .ok_or_else(|| Fault::from("expected extents whose product fits 64 bits"))
+    };
+    let (taps, blocks, pixels) = (product(&window.kernel)?, product(&places)?, product(&padded)?);
+    let shape = cx.shape(&data)?;
+    let &[batch, columns, count] = shape.as_slice() else {
+        return Err(format!("expected a tensor of rank 3, found extents {shape:?}").into());
+    };
+    if places.iter().any(|extent| *extent < 1) || count != blocks || columns % taps != 0 {
+        return Err(format!("expected {blocks} blocks of {taps} pixels, found {shape:?}").into());
+    }
+    bounded("extents", &shape, 0)?;
+    let channels = columns / taps;
+    // By tap and block, the place in the padded image.
+    let zeros = cx.full(ir_core::DType::INT64, &[1, taps, blocks], 0.0)?;
+    let Some(zeros) = cx.constant(&zeros) else { return Ok(data) };
+    let mut indices = zeros.to_i64();
+    for (at, index) in indices.iter_mut().enumerate() {
+        let (mut tap, mut place) = (at as i64 / blocks, at as i64 % blocks);
+        let mut stride = 1;
+        for axis in (0..axes).rev() {
+            let along = tap % window.kernel[axis] * window.dilations[axis]
+                + place % places[axis] * window.strides[axis];
+            *index += along * stride;
+            stride *= padded[axis];
+            tap /= window.kernel[axis];
+            place /= places[axis];
+        }
+    }
+    let indices =
+        ir_core::TensorData::from_i64(ir_core::DType::INT64, &[1, taps, blocks], &indices);
+    let indices = Value::Constant(indices.map_err(|error| error.to_string())?);
+    let rows = batch * channels;
+    let updates = cx.reshape(&data, &[rows, taps, blocks])?;
+    let updates = cx.transpose(&updates, &[1, 2, 0])?;
+    let empty = cx.zeros(cx.dtype(&data)?, &[pixels, rows])?;
+    let attrs = attr("mode", "add".to_string());
+    let sums = cx.op_with("scatter_nd", &[&empty, &indices, &updates], attrs)?;
+    let sums = cx.transpose(&sums, &[1, 0])?;
+    let whole: Vec<i64> = [batch, channels].into_iter().chain(padded.iter().copied()).collect();
+    let sums = cx.reshape(&sums, &whole)?;
+    let end: Vec<i64> = (0..axes).map(|axis| before[axis] + image[axis]).collect();
+    let spatial: Vec<i64> = (2..2 + axes as i64).collect();
+    let attrs = attr("begin", before).with("end", &end).with("axes", &spatial);
+    cx.op_with("strided_slice", &[&sums], attrs)
 }
 
 fn transposed(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {

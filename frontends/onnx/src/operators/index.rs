@@ -3,9 +3,10 @@
 use ir_core::{DType, TensorData};
 
 use super::shape::number;
-use super::{Operator, one};
+use super::vision::first_rows;
+use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, all_from_front, attr, attrs, from_front};
+use crate::node::{Cx, all_from_front, attr, attrs, bounded, few, from_front};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("Compress", "`argwhere`, `take`", |cx| {
@@ -85,6 +86,8 @@ pub(super) const OPERATORS: &[Operator] = &[
         let attrs = attr("mode", reduction(cx)?);
         cx.op_with("scatter_nd", &[&data, &indices, &updates], attrs)
     }),
+    one("TensorScatter", "`scatter_nd`; known extents", tensor_scatter),
+    many("Unique", "`unique`, `dyn.strided_slice`", unique),
     one("Slice", "`strided_slice`, or `dyn.strided_slice` for bounds that are computed", slice),
     one("Trilu", "`trilu`", |cx| {
         let data = cx.input(0)?;
@@ -105,6 +108,72 @@ fn tuples_first(cx: &mut Cx<'_, '_>, indices: &Value) -> Result<Value, Fault> {
     }
     let axes: Vec<i64> = std::iter::once(rank - 1).chain(0..rank - 1).collect();
     cx.transpose(indices, &axes)
+}
+
+fn unique(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
+    let mut data = cx.input(0)?;
+    let axis = match cx.int_if("axis")? {
+        Some(axis) => from_front(axis, cx.rank(&data)?)?,
+        None => {
+            data = cx.reshape(&data, &[-1])?;
+            0
+        }
+    };
+    let attrs = attr("sorted", cx.flag("sorted", true)?)
+        .with("return_counts", &true)
+        .with("axis", &Some(axis as i64));
+    let fields = cx.fields_of("unique", &[&data], attrs)?;
+    let [values, first, places, number, counts] = &fields[..] else {
+        return Err(format!("`unique`: expected five fields, found {}", fields.len()).into());
+    };
+    let values = first_rows(cx, values, number, axis as i64)?;
+    let mut results = vec![values];
+    for (field, is_cut) in [(first, true), (places, false), (counts, true)] {
+        let field = if is_cut { first_rows(cx, field, number, 0)? } else { field.clone() };
+        results.push(cx.cast(&field, DType::INT64)?);
+    }
+    Ok(results)
+}
+
+/// `past` with `update` written from a place on that each batch has of its own.
+fn tensor_scatter(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (past, update) = (cx.input(0)?, cx.input(1)?);
+    let rank = cx.rank(&past)?;
+    let axis = cx.axis(-2, rank)?;
+    if axis == 0 {
+        return Err("expected an axis behind that of the batches".into());
+    }
+    let (shape, new) = (cx.shape(&past)?, cx.shape(&update)?);
+    let (batch, length, extent) = (shape[0], new.get(axis).copied().unwrap_or(0), shape[axis]);
+    few("places to write", &[batch, length])?;
+    bounded("extents", &[extent], 0)?;
+    // The axis that is written along behind that of the batches, and back.
+    let others = (1..rank as i64).filter(|at| *at != axis as i64);
+    let order: Vec<i64> = [0, axis as i64].into_iter().chain(others).collect();
+    let mut back = vec![0i64; rank];
+    order.iter().enumerate().for_each(|(at, from)| back[*from as usize] = at as i64);
+    let (past, update) = (cx.transpose(&past, &order)?, cx.transpose(&update, &order)?);
+    let along = cx.int_vector(&(0..length).collect::<Vec<i64>>());
+    let mut places = match cx.optional(2) {
+        Some(start) => {
+            let start = cx.cast(&start, DType::INT64)?;
+            let start = cx.reshape(&start, &[batch, 1])?;
+            cx.op("add", &[&start, &along])?
+        }
+        None => cx.op_with("broadcast_to", &[&along], attr("shape", vec![batch, length]))?,
+    };
+    match cx.text("mode", "linear")? {
+        "linear" => {}
+        "circular" => places = cx.with_scalar("floor_mod", &places, extent as f64)?,
+        other => return Err(format!("expected linear or circular, found `{other}`").into()),
+    }
+    let batches = cx.int_vector(&(0..batch).collect::<Vec<i64>>());
+    let batches = cx.reshape(&batches, &[batch, 1])?;
+    let batches = cx.op_with("broadcast_to", &[&batches], attr("shape", vec![batch, length]))?;
+    let pair = [cx.expand_dims(&batches, 0)?, cx.expand_dims(&places, 0)?];
+    let places = cx.concatenate(&pair, 0)?;
+    let written = cx.op("scatter_nd", &[&past, &places, &update])?;
+    cx.transpose(&written, &back)
 }
 
 fn reduction(cx: &Cx<'_, '_>) -> Result<String, Fault> {

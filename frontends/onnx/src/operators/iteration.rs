@@ -18,7 +18,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         recursive function. Rows that are collected have known extents",
         |cx| Iteration::of_loop(cx)?.results(cx),
     ),
-    many("Scan", "as `Loop`; since operator set 9", |cx| Iteration::of_scan(cx)?.results(cx)),
+    many("Scan", "as `Loop`; before operator set 9, for each of a known number of batches", scan),
 ];
 
 /// More iterations become a recursive function.
@@ -98,12 +98,8 @@ impl<'a> Iteration<'a> {
         })
     }
 
-    fn of_scan(cx: &mut Cx<'_, 'a>) -> Result<Iteration<'a>, Fault> {
-        if cx.opset() < 9 {
-            return Err("batches of sequences, before operator set 9, are not supported".into());
-        }
+    fn of_scan(cx: &mut Cx<'_, 'a>, inputs: &[Value]) -> Result<Iteration<'a>, Fault> {
         let body = cx.graph("body")?;
-        let inputs = cx.all_inputs()?;
         let count = usize::try_from(cx.required_int("num_scan_inputs")?).ok();
         let Some(carried) =
             count.filter(|count| *count > 0).and_then(|c| inputs.len().checked_sub(c))
@@ -112,7 +108,8 @@ impl<'a> Iteration<'a> {
             return Err(format!("expected 1 to {found} `num_scan_inputs`").into());
         };
         let (state, scanned) = inputs.split_at(carried);
-        let axes = Along::all(cx, ["scan_input_axes", "scan_input_directions"], scanned.len())?;
+        let directions = if cx.opset() < 9 { "directions" } else { "scan_input_directions" };
+        let axes = Along::all(cx, ["scan_input_axes", directions], scanned.len())?;
         let mut extents = Vec::new();
         let mut slices = Vec::new();
         for (value, along) in scanned.iter().zip(axes) {
@@ -412,6 +409,38 @@ impl Rows {
             std::iter::once(trips.unwrap_or(0)).chain(self.shape.clone()).collect();
         cx.full(self.dtype, &shape, 0.0)
     }
+}
+
+fn scan(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
+    let count = cx.input_count();
+    if cx.opset() >= 9 {
+        let inputs = cx.all_inputs()?;
+        return Iteration::of_scan(cx, &inputs)?.results(cx);
+    }
+    if cx.optional(0).is_some() {
+        return Err("expected sequences of one length, found operand 0".into());
+    }
+    let inputs = (1..count).map(|index| cx.input(index)).collect::<Result<Vec<Value>, Fault>>()?;
+    let Some(first) = inputs.first() else {
+        return Err("expected a tensor to scan, found none".into());
+    };
+    let batches = cx.ty(first)?.shape.first().and_then(|dim| dim.known());
+    let Some(batches @ 1..=MAX_UNROLLED) = batches else {
+        return Err(Fault::Open(format!("expected 1 to {MAX_UNROLLED} batches")));
+    };
+    let mut columns: Vec<Vec<Value>> = Vec::new();
+    for batch in 0..batches {
+        let place = cx.int_scalar(DType::INT64, batch);
+        let own =
+            inputs.iter().map(|value| cx.op_with("take", &[value, &place], attr("axis", 0i64)));
+        let own = own.collect::<Result<Vec<Value>, Fault>>()?;
+        let results = Iteration::of_scan(cx, &own)?.results(cx)?;
+        columns.resize(results.len(), vec![]);
+        for (column, result) in columns.iter_mut().zip(results) {
+            column.push(cx.expand_dims(&result, 0)?);
+        }
+    }
+    columns.iter().map(|column| cx.concatenate(column, 0)).collect()
 }
 
 /// The number of results of `body` behind the first `others`.

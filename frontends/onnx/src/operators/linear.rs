@@ -7,6 +7,7 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr, attrs};
 
 pub(super) const OPERATORS: &[Operator] = &[
+    one("Det", "`linalg.det`", |cx| cx.unary("linalg.det")),
     one("Einsum", "`einsum`; no ellipsis", |cx| {
         let inputs = cx.all_inputs()?;
         let equation = cx.text("equation", "")?.to_string();

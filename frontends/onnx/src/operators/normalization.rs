@@ -7,13 +7,13 @@ use crate::importer::{Fault, Value};
 use crate::node::{Cx, attr};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    one("BatchNormalization", "`nn.batch_norm`; a training mode is not supported", |cx| {
+    many("BatchNormalization", "`nn.batch_norm`; `mean` and `variance` in a training mode", |cx| {
         let operands = [0, 1, 2, 3, 4].map(|index| cx.input(index));
         let [data, gamma, beta, mean, variance] = operands;
         let (data, gamma, beta) = (data?, gamma?, beta?);
         let (mean, variance) = (mean?, variance?);
         if cx.flag("training_mode", false)? {
-            return Err("expected inference, found a training mode".into());
+            return train_batch_norm(cx, &data, [&gamma, &beta], [&mean, &variance]);
         }
         if !cx.flag("spatial", true)? {
             return Err("expected statistics per channel, found `spatial` 0".into());
@@ -21,7 +21,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         let attrs = attr("epsilon", cx.float("epsilon", 1e-5)?);
         let operands = [&data, &gamma, &beta, &mean, &variance];
         let mut results = cx.fields_of("nn.batch_norm", &operands, attrs)?;
-        Ok(results.swap_remove(0))
+        Ok(vec![results.swap_remove(0)])
     }),
     one("GroupNormalization", "`nn.group_norm`", |cx| {
         let (data, gamma, beta) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
@@ -114,6 +114,38 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
 ];
 
+/// The normal values of a batch by its own statistics, and the running ones that follow.
+fn train_batch_norm(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    [gamma, beta]: [&Value; 2],
+    running: [&Value; 2],
+) -> Result<Vec<Value>, Fault> {
+    let rank = cx.rank(data)? as i64;
+    let axes: Vec<i64> = (0..rank).filter(|axis| *axis != 1).collect();
+    let (mean, (centred, variance)) = moments(cx, data, &axes)?;
+    let after = rank - 2;
+    let mut by_channel = |value: &Value| {
+        (0..after).try_fold(value.clone(), |value, at| cx.expand_dims(&value, at + 1))
+    };
+    let (gamma, beta) = (by_channel(gamma)?, by_channel(beta)?);
+    let deviation = cx.with_scalar("add", &variance, cx.float("epsilon", 1e-5)?)?;
+    let inverse = cx.op("rsqrt", &[&deviation])?;
+    let normal = cx.op("multiply", &[&centred, &inverse])?;
+    let scaled = cx.op("multiply", &[&normal, &gamma])?;
+    let mut results = vec![cx.op("add", &[&scaled, &beta])?];
+    let momentum = cx.float("momentum", 0.9)?;
+    for (old, new) in running.into_iter().zip([mean, variance]) {
+        let new = cx.squeeze(&new, &axes)?;
+        let (old, new) = (
+            cx.with_scalar("multiply", old, momentum)?,
+            cx.with_scalar("multiply", &new, 1.0 - momentum)?,
+        );
+        results.push(cx.op("add", &[&old, &new])?);
+    }
+    Ok(results)
+}
+
 /// The mean over `axes`, and `data` without it and its variance, axes kept.
 fn moments(
     cx: &mut Cx<'_, '_>,
@@ -129,12 +161,37 @@ fn moments(
 
 fn layer_norm(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     let (data, gamma) = (cx.input(0)?, cx.input(1)?);
-    let rank = cx.rank(&data)?;
-    let axis = cx.axis(-1, rank)?;
+    let axis = cx.axis(-1, cx.rank(&data)?)?;
     let epsilon = cx.float("epsilon", 1e-5)?;
     let beta = cx.optional(2);
     let statistics = cx.wants(1) || cx.wants(2);
-    let extent = cx.ty(&data)?.shape.last().and_then(|dim| dim.known());
+    normalized(cx, &data, &gamma, beta, epsilon, axis, statistics)
+}
+
+/// The normal values along the last axis.
+pub(super) fn last_axis(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    gamma: &Value,
+    beta: Option<Value>,
+    epsilon: f64,
+) -> Result<Vec<Value>, Fault> {
+    let axis = cx.rank(data)?.saturating_sub(1);
+    normalized(cx, data, gamma, beta, epsilon, axis, false)
+}
+
+/// The normal values over the axes from `axis` on, and where they are wanted the statistics.
+fn normalized(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    gamma: &Value,
+    beta: Option<Value>,
+    epsilon: f64,
+    axis: usize,
+    statistics: bool,
+) -> Result<Vec<Value>, Fault> {
+    let rank = cx.rank(data)?;
+    let extent = cx.ty(data)?.shape.last().and_then(|dim| dim.known());
     let full = |cx: &Cx<'_, '_>, value: &Value| {
         Ok::<bool, Fault>(
             cx.ty(value)?.shape.as_slice() == [ir_core::Dim::Known(extent.unwrap_or(-1))],
@@ -142,25 +199,25 @@ fn layer_norm(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     };
     if axis + 1 == rank
         && !statistics
-        && full(cx, &gamma)?
+        && full(cx, gamma)?
         && let Some(extent) = extent
     {
-        let beta = match beta {
-            Some(beta) => beta,
-            None => cx.full(cx.dtype(&gamma)?, &[extent], 0.0)?,
+        let beta = match &beta {
+            Some(beta) => beta.clone(),
+            None => cx.full(cx.dtype(gamma)?, &[extent], 0.0)?,
         };
         if full(cx, &beta)? {
             let attrs = attr("epsilon", epsilon);
-            return Ok(vec![cx.op_with("nn.layer_norm", &[&data, &gamma, &beta], attrs)?]);
+            return Ok(vec![cx.op_with("nn.layer_norm", &[data, gamma, &beta], attrs)?]);
         }
     }
     let axes: Vec<i64> = (axis as i64..rank as i64).collect();
-    let (mean, (centred, variance)) = moments(cx, &data, &axes)?;
+    let (mean, (centred, variance)) = moments(cx, data, &axes)?;
     let variance = cx.with_scalar("add", &variance, epsilon)?;
     let inverse = cx.op("rsqrt", &[&variance])?;
     let normal = cx.op("multiply", &[&centred, &inverse])?;
-    let mut result = cx.op("multiply", &[&normal, &gamma])?;
-    if let Some(beta) = cx.optional(2) {
+    let mut result = cx.op("multiply", &[&normal, gamma])?;
+    if let Some(beta) = beta {
         result = cx.op("add", &[&result, &beta])?;
     }
     Ok(vec![result, mean, inverse])

@@ -1,9 +1,9 @@
 //! Pools.
 
 use super::convolution::Window;
-use super::{Operator, one};
+use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr};
+use crate::node::{Cx, attr, bounded, few};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("AveragePool", "`nn.avg_pool1d`, `nn.avg_pool2d` or `nn.avg_pool3d`", |cx| {
@@ -34,10 +34,13 @@ pub(super) const OPERATORS: &[Operator] = &[
         let sum = cx.with_scalar("multiply", &mean, count)?;
         root(cx, &sum)
     }),
-    one("MaxPool", "`nn.max_pool1d`, `nn.max_pool2d` or `nn.max_pool3d`; no indices", |cx| {
-        let data = cx.input(0)?;
-        pool(cx, &data, ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"], None)
-    }),
+    many(
+        "MaxPool",
+        "`nn.max_pool1d`, `nn.max_pool2d` or `nn.max_pool3d`; where places are wanted, `strided_slice` and \
+        `where` for each element of the window",
+        max_pool,
+    ),
+    one("MaxUnpool", "`scatter_nd`, `nn.pad`; known extents", max_unpool),
 ];
 
 fn global(cx: &mut Cx<'_, '_>, for_images: &str, other: &str) -> Result<Value, Fault> {
@@ -118,6 +121,161 @@ fn pool(
         }
     }
     Ok(result)
+}
+
+fn max_pool(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
+    let data = cx.input(0)?;
+    match cx.wants(1) {
+        true => max_pool_with_places(cx, &data),
+        false => {
+            let names = ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"];
+            Ok(vec![pool(cx, &data, names, None)?])
+        }
+    }
+}
+
+/// A window of more elements is no pool any more.
+const MOST_ELEMENTS: i64 = 1024;
+
+/// The greatest elements of windows, and their places in the whole tensor.
+fn max_pool_with_places(cx: &mut Cx<'_, '_>, data: &Value) -> Result<Vec<Value>, Fault> {
+    let kernel = cx.ints("kernel_shape")?.unwrap_or_default();
+    let (axes, extents) = (kernel.len(), cx.spatial(data)?);
+    if axes != extents.len() || axes == 0 {
+        let found = extents.len();
+        return Err(format!("expected a kernel of {found} extents, found {kernel:?}").into());
+    }
+    let mut window = Window::of(cx, data, kernel)?;
+    if cx.flag("ceil_mode", false)? {
+        ends(&mut window, &extents);
+    }
+    let taps = window.kernel.iter().fold(1i64, |all, extent| all.saturating_mul(*extent));
+    if taps > MOST_ELEMENTS {
+        let message = format!("expected windows of at most {MOST_ELEMENTS} elements, found {taps}");
+        return Err(message.into());
+    }
+    few("elements of an image", &extents)?;
+    // Places in the spatial axes, in the order that the node says.
+    let is_column_major = cx.flag("storage_order", false)?;
+    let stride = |axis: usize| -> i64 {
+        let others = if is_column_major { &extents[..axis] } else { &extents[axis + 1..] };
+        others.iter().product()
+    };
+    let dtype = cx.dtype(data)?;
+    let least = match dtype.is_float() {
+        true => f64::NEG_INFINITY,
+        false if dtype.is_signed() => -(2f64.powi(dtype.bits() as i32 - 1)),
+        false => 0.0,
+    };
+    let mut widths = vec![vec![0i64, 0]; 2];
+    widths.extend((0..axes).map(|axis| vec![window.pads[axis], window.pads[axis + axes]]));
+    let padding = Value::Constant(crate::tensors::scalar(dtype, least));
+    let padded = cx.op_with("nn.pad", &[data, &padding], attr("pad_width", widths))?;
+    let counts: Vec<i64> = (0..axes)
+        .map(|axis| {
+            let whole = extents[axis] + window.pads[axis] + window.pads[axis + axes];
+            (whole - window.reach(axis)).div_euclid(window.strides[axis]) + 1
+        })
+        .collect();
+    if counts.iter().any(|count| *count < 1) {
+        return Err(
+            format!("expected a window within {extents:?}, found {:?}", window.kernel).into()
+        );
+    }
+    few("places of windows", &counts)?;
+    let spatial: Vec<i64> = (2..2 + axes as i64).collect();
+    let mut best: Option<(Value, Value)> = None;
+    for tap in 0..taps {
+        let mut rest = tap;
+        let mut begin = vec![0; axes];
+        for axis in (0..axes).rev() {
+            begin[axis] = rest % window.kernel[axis] * window.dilations[axis];
+            rest /= window.kernel[axis];
+        }
+        let end: Vec<i64> = (0..axes)
+            .map(|axis| begin[axis] + (counts[axis] - 1) * window.strides[axis] + 1)
+            .collect();
+        let attrs = attr("begin", begin.clone())
+            .with("end", &end)
+            .with("strides", &window.strides)
+            .with("axes", &spatial);
+        let values = cx.op_with("strided_slice", &[&padded], attrs)?;
+        // The places that these elements come from.
+        let mut places = cx.int_scalar(ir_core::DType::INT64, 0);
+        for axis in 0..axes {
+            let along = (0..counts[axis]).map(|at| {
+                (begin[axis] + at * window.strides[axis] - window.pads[axis]) * stride(axis)
+            });
+            let along = cx.int_vector(&along.collect::<Vec<i64>>());
+            let mut shape = vec![1; axes - axis];
+            shape[0] = counts[axis];
+            let along = cx.reshape(&along, &shape)?;
+            places = cx.op("add", &[&places, &along])?;
+        }
+        best = Some(match best {
+            None => {
+                let like = cx.op("zeros_like", &[&values])?;
+                let like = cx.cast(&like, ir_core::DType::INT64)?;
+                let places = cx.op("add", &[&like, &places])?;
+                (values, places)
+            }
+            Some((greatest, at)) => {
+                let is_greater = cx.op("greater", &[&values, &greatest])?;
+                let at = cx.op("where", &[&is_greater, &places, &at])?;
+                (cx.op("maximum", &[&greatest, &values])?, at)
+            }
+        });
+    }
+    let Some((greatest, places)) = best else { return Err("expected a window".into()) };
+    // What stands before an image in the whole tensor.
+    let shape = cx.shape(data)?;
+    let image: i64 = extents.iter().product();
+    let (batch, channels) = (shape[0], shape[1]);
+    few("channels of all images", &[batch, channels])?;
+    let before: Vec<i64> = (0..batch * channels).map(|at| at * image).collect();
+    let before = cx.int_vector(&before);
+    let mut aligned = vec![batch, channels];
+    aligned.resize(2 + axes, 1);
+    let before = cx.reshape(&before, &aligned)?;
+    Ok(vec![greatest, cx.op("add", &[&places, &before])?])
+}
+
+/// A tensor of zeros with elements of `data` at the places that a pool took them from.
+fn max_unpool(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (data, places) = (cx.input(0)?, cx.input(1)?);
+    let Some(kernel) = cx.ints("kernel_shape")? else {
+        return Err("attribute `kernel_shape` is missing".into());
+    };
+    let (axes, shape) = (kernel.len(), cx.shape(&data)?);
+    let window = Window::of(cx, &data, kernel)?;
+    if shape.len() != axes + 2 {
+        return Err(format!("expected a kernel for {shape:?}, found {:?}", window.kernel).into());
+    }
+    bounded("extents", &shape, 0)?;
+    let mut whole = shape.clone();
+    for axis in 0..axes {
+        let pads = window.pads[axis] + window.pads[axis + axes];
+        whole[axis + 2] = (shape[axis + 2] - 1) * window.strides[axis] - pads + window.kernel[axis];
+    }
+    bounded("extents", &whole, 0)?;
+    let total = whole.iter().try_fold(1i64, |all, extent| all.checked_mul(*extent));
+    let total = total.ok_or("expected extents whose product fits 64 bits")?;
+    let empty = cx.zeros(cx.dtype(&data)?, &[total])?;
+    let values = cx.reshape(&data, &[-1])?;
+    let places = cx.reshape(&places, &[1, -1])?;
+    let spread = cx.op("scatter_nd", &[&empty, &places, &values])?;
+    let result = cx.reshape(&spread, &whole)?;
+    let Some(wanted) = cx.int_operand(2, "output_shape")? else { return Ok(result) };
+    if wanted.len() != whole.len() || wanted.iter().zip(&whole).any(|(a, b)| a < b) {
+        return Err(
+            format!("expected at least {whole:?} as `output_shape`, found {wanted:?}").into()
+        );
+    }
+    bounded("output_shape", &wanted, 0)?;
+    let widths = wanted.iter().zip(&whole).map(|(wanted, extent)| vec![0, wanted - extent]);
+    let zero = cx.scalar_like(0.0, &result)?;
+    let attrs = attr("pad_width", widths.collect::<Vec<Vec<i64>>>());
+    cx.op_with("nn.pad", &[&result, &zero], attrs)
 }
 
 /// Where the last window of an axis ends.

@@ -1,51 +1,25 @@
 //! Numbers that integers stand for.
 
-use ir_core::DType;
+use ir_core::{DType, Dim};
 
 use super::arithmetic::round_to_even;
+use super::conversion;
 use super::convolution::convolve;
 use super::linear::matmul;
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr};
+use crate::node::{Cx, attr, bounded};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    one("DequantizeLinear", "`qnn.dequantize`; no blocks", |cx| {
-        let (data, scale) = (cx.input(0)?, cx.input(1)?);
-        let zero = match cx.optional(2) {
-            Some(zero) => cx.cast(&zero, DType::INT32)?,
-            None => {
-                let zeros = cx.op("zeros_like", &[&scale])?;
-                cx.cast(&zeros, DType::INT32)?
-            }
-        };
-        let axis = channels(cx, &data, &scale)?;
-        let (scale, zero) = (single(cx, &scale)?, single(cx, &zero)?);
-        let attrs = attr("axis", axis).with("out_dtype", &cx.dtype(&scale)?);
-        cx.op_with("qnn.dequantize", &[&data, &scale, &zero], attrs)
-    }),
+    one(
+        "DequantizeLinear",
+        "`qnn.dequantize`; with blocks, and of floats, `cast`, `subtract`, `repeat`, `multiply`",
+        dequantize,
+    ),
     one(
         "QuantizeLinear",
-        "`divide`, rounded to even numbers, `add`, `clip`, `cast`; no blocks",
-        |cx| {
-            let (data, scale) = (cx.input(0)?, cx.input(1)?);
-            let axis = channels(cx, &data, &scale)?;
-            let zero = cx.optional(2);
-            let dtype = match &zero {
-                Some(zero) => cx.dtype(zero)?,
-                None => cx.element_type("output_dtype")?.unwrap_or(DType::UINT8),
-            };
-            let rank = cx.rank(&data)? as i64;
-            let scale = aligned(cx, &scale, rank - 1 - axis)?;
-            let scaled = cx.op("divide", &[&data, &scale])?;
-            let mut result = round_to_even(cx, &scaled)?;
-            if let Some(zero) = zero {
-                let zero = cx.cast(&zero, cx.dtype(&data)?)?;
-                let zero = aligned(cx, &zero, rank - 1 - axis)?;
-                result = cx.op("add", &[&result, &zero])?;
-            }
-            saturated(cx, &result, dtype)
-        },
+        "`divide`, rounded to even numbers, `add`, `clip`, `cast`; with blocks, `repeat`",
+        quantize,
     ),
     one(
         "ConvInteger",
@@ -153,7 +127,7 @@ fn row_wise(cx: &mut Cx<'_, '_>, value: &Value, after: i64) -> Result<Value, Fau
 /// `data` as `dtype`, an integer type of at most 16 bits; what is beyond its numbers becomes the last one.
 fn saturated(cx: &mut Cx<'_, '_>, data: &Value, dtype: DType) -> Result<Value, Fault> {
     if !dtype.is_integer() || dtype.bits() > 16 {
-        return Err(format!("expected to quantize to 8 or 16 bits, found {dtype}").into());
+        return Err(format!("expected to quantize to at most 16 bits, found {dtype}").into());
     }
     let (least, greatest) = match dtype.is_signed() {
         true => (-(1i64 << (dtype.bits() - 1)), (1i64 << (dtype.bits() - 1)) - 1),
@@ -187,15 +161,158 @@ fn dynamic_quantize(cx: &mut Cx<'_, '_>) -> Result<Vec<Value>, Fault> {
     Ok(vec![saturated(cx, &moved, DType::UINT8)?, scale, cx.cast(&zero, DType::UINT8)?])
 }
 
-/// The axis of scales, where there is more than one.
-fn channels(cx: &Cx<'_, '_>, data: &Value, scale: &Value) -> Result<i64, Fault> {
-    if cx.int("block_size", 0)? != 0 || cx.rank(scale)? > 1 {
-        return Err("expected one scale, or one for each channel".into());
+/// The numbers that `data`, of integers, stands for, with one scale and zero point.
+pub(super) fn dequantized(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    scale: &Value,
+    zero: Option<&Value>,
+) -> Result<Value, Fault> {
+    let zero = match zero {
+        Some(zero) => cx.cast(zero, DType::INT32)?,
+        None => cx.int_scalar(DType::INT32, 0),
+    };
+    let (scale, zero) = (single(cx, scale)?, single(cx, &zero)?);
+    let attrs = attr("axis", -1i64).with("out_dtype", &cx.dtype(&scale)?);
+    cx.op_with("qnn.dequantize", &[data, &scale, &zero], attrs)
+}
+
+/// `data`, of floats, by integers of the type of `zero`, with one scale and zero point.
+pub(super) fn quantized(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    scale: &Value,
+    zero: &Value,
+) -> Result<Value, Fault> {
+    let dtype = cx.dtype(zero)?;
+    let scale = single(cx, scale)?;
+    let scaled = cx.op("divide", &[data, &scale])?;
+    let rounded = round_to_even(cx, &scaled)?;
+    let zero = cx.cast(zero, cx.dtype(data)?)?;
+    let zero = single(cx, &zero)?;
+    let moved = cx.op("add", &[&rounded, &zero])?;
+    saturated(cx, &moved, dtype)
+}
+
+fn dequantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (data, scale) = (cx.input(0)?, cx.input(1)?);
+    let of_result = cx.element_type("output_dtype")?.unwrap_or(cx.dtype(&scale)?);
+    let parts = Parts::of(cx, &data, &scale)?;
+    if cx.dtype(&data)?.is_float() || parts.is_block() {
+        let precision = DType::FLOAT32;
+        let (data, scale) = (cx.cast(&data, precision)?, cx.cast(&scale, precision)?);
+        let scale = parts.aligned(cx, &scale)?;
+        let mut result = data;
+        if let Some(zero) = cx.optional(2) {
+            let zero = cx.cast(&zero, precision)?;
+            let zero = parts.aligned(cx, &zero)?;
+            result = cx.op("subtract", &[&result, &zero])?;
+        }
+        let result = cx.op("multiply", &[&result, &scale])?;
+        return cx.cast(&result, of_result);
     }
-    match cx.rank(data)? {
-        0 => Ok(-1),
-        _ if cx.ty(scale)?.elements() == Some(1) => Ok(cx.rank(data)? as i64 - 1),
-        rank => Ok(cx.axis(1, rank)? as i64),
+    let zero = match cx.optional(2) {
+        Some(zero) => cx.cast(&zero, DType::INT32)?,
+        None => {
+            let zeros = cx.op("zeros_like", &[&scale])?;
+            cx.cast(&zeros, DType::INT32)?
+        }
+    };
+    let (scale, zero) = (single(cx, &scale)?, single(cx, &zero)?);
+    let axis = if cx.rank(&data)? == 0 { -1 } else { parts.axis as i64 };
+    let attrs = attr("axis", axis).with("out_dtype", &cx.dtype(&scale)?);
+    let result = cx.op_with("qnn.dequantize", &[&data, &scale, &zero], attrs)?;
+    cx.cast(&result, of_result)
+}
+
+fn quantize(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let (data, scale) = (cx.input(0)?, cx.input(1)?);
+    let parts = Parts::of(cx, &data, &scale)?;
+    let zero = cx.optional(2);
+    let given = match cx.int("output_dtype", 0)? {
+        0 => None,
+        _ => cx.element_type("output_dtype")?,
+    };
+    let dtype = match &zero {
+        Some(zero) => cx.dtype(zero)?,
+        None => given.unwrap_or(DType::UINT8),
+    };
+    let scale = cx.cast(&scale, cx.dtype(&data)?)?;
+    let scale = parts.aligned(cx, &scale)?;
+    let mut result = cx.op("divide", &[&data, &scale])?;
+    let format = dtype.as_small_float();
+    if format.is_none() {
+        result = round_to_even(cx, &result)?;
+    }
+    if let Some(zero) = zero {
+        let zero = cx.cast(&zero, cx.dtype(&data)?)?;
+        let zero = parts.aligned(cx, &zero)?;
+        result = cx.op("add", &[&result, &zero])?;
+    }
+    match format {
+        Some(_) if !cx.flag("saturate", true)? => cx.cast(&result, dtype),
+        Some(format) => conversion::saturated(cx, &result, format),
+        None => saturated(cx, &result, dtype),
+    }
+}
+
+/// The parts of a tensor that have a scale of their own.
+struct Parts {
+    /// Along which axis they follow one another.
+    axis: usize,
+    rank: usize,
+    /// Elements of a part along the axis, and of the whole; `None` where each place along the axis is one.
+    block: Option<(i64, i64)>,
+}
+
+impl Parts {
+    fn of(cx: &Cx<'_, '_>, data: &Value, scale: &Value) -> Result<Parts, Fault> {
+        let (rank, of_scale) = (cx.rank(data)?, cx.rank(scale)?);
+        let is_single = cx.ty(scale)?.elements() == Some(1) && of_scale <= 1;
+        let axis = match rank {
+            0 => 0,
+            _ if is_single => rank - 1,
+            _ => cx.axis(1, rank)?,
+        };
+        let size = cx.int("block_size", 0)?;
+        if of_scale <= 1 {
+            return match size {
+                0 => Ok(Parts { axis, rank, block: None }),
+                _ => {
+                    Err(format!("expected a scale of rank {rank} for blocks, found {of_scale}")
+                        .into())
+                }
+            };
+        }
+        let extent = |value: &Value| cx.ty(value).map(|ty| ty.shape.get(axis).copied());
+        let known = (extent(data)?.and_then(Dim::known), extent(scale)?.and_then(Dim::known));
+        let (Some(whole), Some(count @ 1..)) = known else {
+            return Err(Fault::Open(format!("expected known extents on axis {axis}")));
+        };
+        bounded("extents", &[whole, count], 0)?;
+        // A block that is not given is as long as it has to be.
+        let size = if size == 0 { (whole + count - 1) / count } else { size };
+        bounded("block_size", &[size], 1)?;
+        if of_scale != rank || (whole + size - 1) / size != count {
+            let message = format!("expected a scale for each block of {size}, found {count}");
+            return Err(message.into());
+        }
+        Ok(Parts { axis, rank, block: Some((size, whole)) })
+    }
+
+    fn is_block(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// `value`, one for each part, in a shape that goes with the whole.
+    fn aligned(&self, cx: &mut Cx<'_, '_>, value: &Value) -> Result<Value, Fault> {
+        let Some((size, whole)) = self.block else {
+            return aligned(cx, value, (self.rank as i64 - 1 - self.axis as i64).max(0));
+        };
+        let axis = self.axis as i64;
+        let repeated = cx.op_with("repeat", &[value], attr("repeats", size).with("axis", &axis))?;
+        let attrs = attr("begin", vec![0i64]).with("end", &vec![whole]).with("axes", &vec![axis]);
+        cx.op_with("strided_slice", &[&repeated], attrs)
     }
 }
 

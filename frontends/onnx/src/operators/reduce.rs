@@ -4,7 +4,7 @@ use ir_core::{AttrDict, DType};
 
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
-use crate::node::{Cx, attr, attrs, from_front};
+use crate::node::{Cx, all_from_front, attr, attrs, from_front};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("ArgMax", "`argmax`, `cast`", |cx| arg(cx, "argmax")),
@@ -39,15 +39,21 @@ pub(super) const OPERATORS: &[Operator] = &[
         let data = cx.input(0)?;
         let Some(axes) = Axes::of(cx, 18)? else { return Ok(data) };
         // The greatest is taken out, so that nothing overflows.
-        let greatest = Axes { keep: true, ..axes.clone() }.reduce(cx, "max", &data)?;
-        let rest = cx.op("subtract", &[&data, &greatest])?;
+        let greatest = |cx: &mut Cx<'_, '_>, axes: &Axes| {
+            let greatest = axes.reduce(cx, "max", &data)?;
+            if !cx.dtype(&greatest)?.is_float() {
+                return Ok::<Value, Fault>(greatest);
+            }
+            // Infinity less infinity is no number.
+            let (is_infinite, zero) = (cx.op("isinf", &[&greatest])?, cx.scalar_like(0.0, &data)?);
+            cx.op("where", &[&is_infinite, &zero, &greatest])
+        };
+        let taken = greatest(cx, &Axes { keep: true, ..axes.clone() })?;
+        let rest = cx.op("subtract", &[&data, &taken])?;
         let rest = cx.op("exp", &[&rest])?;
         let sum = axes.reduce(cx, "sum", &rest)?;
         let logarithm = cx.op("log", &[&sum])?;
-        let greatest = match axes.keep {
-            true => greatest,
-            false => axes.reduce(cx, "max", &data)?,
-        };
+        let greatest = if axes.keep { taken } else { greatest(cx, &axes)? };
         cx.op("add", &[&logarithm, &greatest])
     }),
     one("ReduceMax", "`max`", |cx| reduce(cx, "max", 18)),
@@ -95,7 +101,43 @@ impl Axes {
             ("min", true) => "all",
             _ => name,
         };
-        cx.op_with(name, &[data], self.attrs())
+        match (name, self.of_nothing(cx, data)?) {
+            ("max" | "min", Some(shape)) => {
+                let dtype = cx.dtype(data)?;
+                let least = match dtype.is_float() {
+                    true => f64::NEG_INFINITY,
+                    false if dtype.is_signed() => -(2f64.powi(dtype.bits() as i32 - 1)),
+                    false => 0.0,
+                };
+                let greatest = match dtype.is_float() {
+                    true => f64::INFINITY,
+                    false if dtype.is_signed() => -least - 1.0,
+                    false => 2f64.powi(dtype.bits() as i32) - 1.0,
+                };
+                cx.full(dtype, &shape, if name == "max" { least } else { greatest })
+            }
+            _ => cx.op_with(name, &[data], self.attrs()),
+        }
+    }
+
+    /// The shape of the result where nothing is reduced to each of its elements.
+    fn of_nothing(&self, cx: &Cx<'_, '_>, data: &Value) -> Result<Option<Vec<i64>>, Fault> {
+        let Some(shape) = cx.ty(data)?.known_shape() else { return Ok(None) };
+        let axes = match self.axes.is_empty() {
+            true => (0..shape.len()).collect(),
+            false => all_from_front(&self.axes, shape.len())?,
+        };
+        if axes.iter().all(|axis| shape[*axis] != 0) {
+            return Ok(None);
+        }
+        let left = shape.iter().enumerate().filter_map(|(axis, extent)| {
+            match (axes.contains(&axis), self.keep) {
+                (false, _) => Some(*extent),
+                (true, true) => Some(1),
+                (true, false) => None,
+            }
+        });
+        Ok(Some(left.collect()))
     }
 
     fn sum_of_squares(&self, cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {

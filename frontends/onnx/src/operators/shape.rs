@@ -4,7 +4,7 @@ use ir_core::{DType, Dim, DimOp, Scalar};
 
 use super::{Operator, many, one};
 use crate::importer::{Element, Fault, Value};
-use crate::node::{Cx, all_from_front, attr, bounded, from_front};
+use crate::node::{Cx, all_from_front, attr, bounded, few, from_front};
 
 pub(super) const OPERATORS: &[Operator] = &[
     one("CenterCropPad", "`strided_slice`, `nn.pad`; a constant shape", center_crop_pad),
@@ -327,9 +327,10 @@ fn pad(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let data = cx.input(0)?;
     let rank = cx.rank(&data)?;
     let mode = match cx.text("mode", "constant")? {
-        mode @ ("constant" | "edge" | "reflect") => mode.to_string(),
+        mode @ ("constant" | "edge" | "reflect" | "wrap") => mode.to_string(),
         other => {
-            let message = format!("expected the mode constant, edge or reflect, found `{other}`");
+            let message =
+                format!("expected the mode constant, edge, reflect or wrap, found `{other}`");
             return Err(message.into());
         }
     };
@@ -354,6 +355,9 @@ fn pad(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
         let pads = cx.input(1)?;
         let widths = cx.reshape(&pads, &[2, rank as i64])?;
         let widths = cx.transpose(&widths, &[1, 0])?;
+        if mode == "wrap" {
+            return Err("expected constant pads in the mode wrap".into());
+        }
         return cx.op_with("dyn.nn.pad", &[&data, &widths, &value], attr("pad_mode", mode));
     };
     if pads.len() != 2 * axes.len() {
@@ -366,6 +370,9 @@ fn pad(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
         widths[*axis] = vec![pads[index], pads[index + axes.len()]];
     }
     let mut result = data;
+    if mode == "wrap" {
+        return wrapped(cx, result, &widths);
+    }
     if widths.iter().flatten().any(|width| *width > 0) {
         let added: Vec<Vec<i64>> =
             widths.iter().map(|both| both.iter().map(|width| (*width).max(0)).collect()).collect();
@@ -379,6 +386,25 @@ fn pad(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
             .map(|both| if both[1] < 0 { both[1] } else { i64::from(i32::MAX) })
             .collect();
         result = cx.op_with("strided_slice", &[&result], attr("begin", begin).with("end", &end))?;
+    }
+    Ok(result)
+}
+
+/// `data`, repeated in all directions, cut to `widths` more elements before and after it.
+fn wrapped(cx: &mut Cx<'_, '_>, data: Value, widths: &[Vec<i64>]) -> Result<Value, Fault> {
+    let mut result = data;
+    for (axis, both) in widths.iter().enumerate().filter(|(_, both)| both.iter().any(|w| *w != 0)) {
+        let Some(extent) = cx.ty(&result)?.shape[axis].known() else {
+            return Err(Fault::Open(format!("expected a known extent on axis {axis}")));
+        };
+        if extent == 0 {
+            return Err(format!("expected elements on axis {axis}, found none").into());
+        }
+        few("elements along an axis", &[both[0].saturating_add(extent).saturating_add(both[1])])?;
+        let places: Vec<i64> =
+            (-both[0]..extent.saturating_add(both[1])).map(|at| at.rem_euclid(extent)).collect();
+        let places = cx.int_vector(&places);
+        result = cx.op_with("take", &[&result, &places], attr("axis", axis as i64))?;
     }
     Ok(result)
 }

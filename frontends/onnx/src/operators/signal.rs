@@ -18,6 +18,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         window(cx, |turn| alpha - (1.0 - alpha) * turn.cos())
     }),
     one("HannWindow", "a constant", |cx| window(cx, |turn| 0.5 - 0.5 * turn.cos())),
+    one("MelWeightMatrix", "a constant", mel_weights),
     one("STFT", "`stft`, `transpose`; a constant step and length", short_time_fourier),
 ];
 
@@ -32,6 +33,56 @@ fn window(cx: &mut Cx<'_, '_>, of: impl Fn(f64) -> f64) -> Result<Value, Fault> 
         (0..size).map(|at| of(2.0 * PI * at as f64 / turns.max(1) as f64)).collect();
     let dtype = cx.element_type("output_datatype")?.unwrap_or(DType::FLOAT32);
     let tensor = TensorData::from_f64(dtype, &[size], &values);
+    Ok(Value::Constant(tensor.map_err(|error| error.to_string())?))
+}
+
+/// Triangles over the frequencies of a transform, whose middles are evenly spaced on the mel scale.
+fn mel_weights(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
+    let mut operands = [0.0; 5];
+    for (index, operand) in operands.iter_mut().enumerate() {
+        let value = cx.input(index)?;
+        match super::shape::number(cx, &value) {
+            Some(number) if number.is_finite() => *operand = number,
+            _ => return Err(format!("expected a finite constant as operand {index}").into()),
+        }
+    }
+    let [bins, length, rate, lower, upper] = operands;
+    let (bins, length) = (bins as i64, length as i64);
+    bounded("num_mel_bins", &[bins], 0)?;
+    bounded("dft_length", &[length], 0)?;
+    let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
+    let step = (mel(upper) - mel(lower)) / (bins + 2) as f64;
+    let place = |bin: i64| {
+        let hertz = 700.0 * (10f64.powf((mel(lower) + bin as f64 * step) / 2595.0) - 1.0);
+        // Far outside of all frequencies, but not of what can be counted.
+        ((length + 1) as f64 * hertz / rate).floor().clamp(-1e12, 1e12) as i64
+    };
+    let rows = length / 2 + 1;
+    let dtype = cx.element_type("output_datatype")?.unwrap_or(DType::FLOAT32);
+    let zeros = cx.full(dtype, &[rows, bins], 0.0)?;
+    let Some(zeros) = cx.constant(&zeros) else { return Ok(zeros) };
+    let mut values = zeros.to_f64();
+    for bin in 0..bins {
+        let (left, middle, right) = (place(bin), place(bin + 1), place(bin + 2));
+        let mut set = |row: i64, value: f64| {
+            if (0..rows).contains(&row) {
+                values[(row * bins + bin) as usize] = value;
+            }
+        };
+        if left == middle {
+            set(middle, 1.0);
+        }
+        let part = |row: i64, from: i64, to: i64| (row - from) as f64 / (to - from) as f64;
+        for row in left.max(0)..=middle.min(rows - 1) {
+            if left != middle {
+                set(row, part(row, left, middle));
+            }
+        }
+        for row in middle.max(0)..right.min(rows) {
+            set(row, part(row, right, middle));
+        }
+    }
+    let tensor = TensorData::from_f64(dtype, &[rows, bins], &values);
     Ok(Value::Constant(tensor.map_err(|error| error.to_string())?))
 }
 

@@ -172,6 +172,7 @@ pub(super) fn suffix(dtype: DType) -> String {
         DTypeKind::UInt => format!("u{}", dtype.bits()),
         DTypeKind::Float => format!("f{}", dtype.bits()),
         DTypeKind::BFloat => "bf16".to_string(),
+        DTypeKind::Small(format) => format.name().to_string(),
     }
 }
 

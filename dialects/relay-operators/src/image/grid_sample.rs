@@ -1,0 +1,243 @@
+//! Sampling an image where a grid says: `image.grid_sample`.
+
+use ir_core::{DType, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId};
+use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
+
+use crate::FusionPattern::Opaque;
+use crate::attributes::keywords;
+use crate::elements;
+use crate::relation::{self, Dims};
+
+keywords! {
+    /// How a value between pixels is made.
+    GridMethod {
+        /// The nearest pixel; of two, the one with the even place.
+        Nearest = "nearest",
+        /// Linear interpolation of the two neighbours on every axis.
+        Bilinear = "bilinear",
+        /// Cubic convolution of the four neighbours on every axis, with the parameter -3/4.
+        Bicubic = "bicubic",
+    }
+}
+
+keywords! {
+    /// What stands for pixels outside of the image.
+    GridPadding {
+        /// 0.
+        Zeros = "zeros",
+        /// The pixel at the border.
+        Border = "border",
+        /// The image, reflected at its border as often as it takes.
+        Reflection = "reflection",
+    }
+}
+
+/// An image sampled at the places of a grid: `out[n, c, …] = data[n, c, at grid[n, :, …]]`.
+///
+/// Places are from -1 to 1 along each axis of the image, which are its outermost pixels with
+/// `align_corners`, else the borders of these. Places are computed in the element type of `grid`,
+/// values in `float64`; integers truncate. Relay operator level 5.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.image.grid_sample",
+    infer = infer_grid_sample,
+    hooks(Opaque, Evaluate(|cx| evaluate_grid_sample(&cx.fields()?, cx)))
+)]
+pub struct GridSample<V = ValueId> {
+    /// An image (N, C, H, W), or one of 1 to 5 spatial axes.
+    pub data: V,
+    /// Places, shape (N, spatial axes, …) of as many axes as `data`: those along the last axis of the
+    /// image come first.
+    pub grid: V,
+    /// "nearest", "bilinear" or "bicubic", on any number of axes.
+    #[default(GridMethod::Bilinear)]
+    pub method: GridMethod,
+    /// What stands for pixels outside of the image.
+    #[default(GridPadding::Zeros)]
+    pub padding_mode: GridPadding,
+    /// Whether -1 and 1 are the outermost pixels.
+    #[default(true)]
+    pub align_corners: bool,
+}
+
+fn infer_grid_sample(_op: GridSample<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (data, grid) = (cx.tensor(0)?, cx.tensor(1)?);
+    relation::expect_floats(grid)?;
+    let axes = data.rank().checked_sub(2).filter(|axes| (1..=MOST_AXES).contains(axes));
+    let Some(axes) = axes else {
+        return Err(Stop::Error(format!(
+            "expected an image of rank at least 3, found {}",
+            data.rank()
+        )));
+    };
+    relation::expect_rank(grid, data.rank())?;
+    let batch = relation::equal_dim(cx, data.shape[0], grid.shape[0])?;
+    relation::equal_dim(cx, grid.shape[1], (axes as i64).into())?;
+    if data.shape[2..].iter().any(|dim| dim.known() == Some(0)) {
+        return Err(Stop::error("expected an image with pixels, found none"));
+    }
+    let shape = [batch, data.shape[1]].into_iter().chain(grid.shape[2..].iter().copied());
+    Ok(Type::tensor(shape.collect::<Dims>(), data.dtype))
+}
+
+/// A pixel is made of up to four along each axis, so that there are not many axes.
+const MOST_AXES: usize = 5;
+
+/// Pixels along an axis with their weights; one that is outside is `None`.
+type Taps = Vec<(Option<usize>, f64)>;
+
+/// How places along an axis of `extent` pixels are sampled.
+struct Axis {
+    extent: i64,
+    method: GridMethod,
+    padding: GridPadding,
+    align_corners: bool,
+    /// Whether places are rounded to `float32`.
+    single: bool,
+}
+
+impl Axis {
+    fn rounded(&self, value: f64) -> f64 {
+        if self.single { f64::from(value as f32) } else { value }
+    }
+
+    /// The place from -1 to 1 in pixels.
+    fn place(&self, at: f64) -> f64 {
+        let (extent, moved) = (self.extent as f64, self.rounded(at + 1.0));
+        match self.align_corners {
+            true => self.rounded(self.rounded(moved / 2.0) * (extent - 1.0)),
+            false => self.rounded(self.rounded(moved * extent) - 1.0) / 2.0,
+        }
+    }
+
+    /// The border, first and last.
+    fn border(&self) -> (f64, f64) {
+        match self.align_corners {
+            true => (0.0, (self.extent - 1) as f64),
+            false => (-0.5, self.extent as f64 - 0.5),
+        }
+    }
+
+    /// `place` reflected at the border until it is inside.
+    fn reflected(&self, place: f64) -> f64 {
+        let (first, last) = self.border();
+        let range = last - first;
+        if range <= 0.0 {
+            return first;
+        }
+        let (beyond, from_first) = match place {
+            _ if place < first => (first - place, true),
+            _ if place > last => (place - last, false),
+            _ => return place,
+        };
+        let turns = (beyond / range).floor();
+        let rest = beyond - turns * range;
+        match from_first == (turns % 2.0 == 0.0) {
+            true => first + rest,
+            false => last - rest,
+        }
+    }
+
+    /// The pixel at a whole place.
+    fn pixel(&self, place: f64) -> Option<usize> {
+        let last = (self.extent - 1) as f64;
+        let inside = match self.padding {
+            GridPadding::Zeros if !(0.0..=last).contains(&place) => return None,
+            GridPadding::Zeros => place,
+            GridPadding::Border => place,
+            GridPadding::Reflection => self.reflected(place).trunc(),
+        };
+        // What is no number is no place: the first pixel stands for it.
+        Some(inside.clamp(0.0, last) as usize)
+    }
+
+    fn taps(&self, at: f64) -> Taps {
+        let mut place = self.place(at);
+        if self.method == GridMethod::Nearest {
+            place = place.round_ties_even();
+        }
+        let (first, last) = self.border();
+        if !(first..=last).contains(&place) {
+            place = match self.padding {
+                GridPadding::Zeros => place,
+                GridPadding::Border => place.clamp(0.0, (self.extent - 1) as f64),
+                GridPadding::Reflection => self.reflected(place),
+            };
+        }
+        let (low, part) = (place.floor(), place - place.floor());
+        match self.method {
+            GridMethod::Nearest => vec![(self.pixel(place.trunc()), 1.0)],
+            GridMethod::Bilinear => {
+                vec![(self.pixel(low), 1.0 - part), (self.pixel(low + 1.0), part)]
+            }
+            GridMethod::Bicubic => {
+                let steps = [-1.0, 0.0, 1.0, 2.0];
+                steps.map(|step| (self.pixel(low + step), cubic(step - part))).to_vec()
+            }
+        }
+    }
+}
+
+/// The weight of a pixel at this distance in cubic convolution (Keys 1981).
+fn cubic(distance: f64) -> f64 {
+    const A: f64 = -0.75;
+    let d = distance.abs();
+    match d {
+        _ if d <= 1.0 => ((A + 2.0) * d - (A + 3.0)) * d * d + 1.0,
+        _ => ((A * d - 5.0 * A) * d + 8.0 * A) * d - 4.0 * A,
+    }
+}
+
+fn evaluate_grid_sample(op: &GridSample<Value>, cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    let shape = elements::result_shape(cx, infer_grid_sample)?;
+    let (data, grid) = (cx.tensor(0)?, cx.tensor(1)?);
+    let (channels, spatial) = (shape[1] as usize, &data.shape()[2..]);
+    let axes = spatial.iter().map(|extent| Axis {
+        extent: *extent,
+        method: op.method,
+        padding: op.padding_mode,
+        align_corners: op.align_corners,
+        single: grid.dtype() != DType::FLOAT64,
+    });
+    let axes: Vec<Axis> = axes.collect();
+    let (image, pixels) = (spatial.iter().product::<i64>() as usize, elements::count(&shape[2..])?);
+    let strides = elements::strides(spatial);
+    let (source, places) = (data.to_f64(), grid.to_f64());
+    let mut out = vec![Scalar::Int(0); elements::count(&shape)?];
+    for batch in 0..shape[0] as usize {
+        for pixel in 0..pixels {
+            // Pixels of the image by their offset, and their weights.
+            let mut taps = vec![(Some(0usize), 1.0)];
+            for (index, axis) in axes.iter().enumerate() {
+                let row = batch * axes.len() + axes.len() - 1 - index;
+                let along = axis.taps(places[row * pixels + pixel]);
+                let stride = strides[index] as usize;
+                let joined = taps.iter().flat_map(|(offset, weight)| {
+                    along.iter().map(move |(place, by)| {
+                        (offset.zip(*place).map(|(o, p)| o + p * stride), weight * by)
+                    })
+                });
+                taps = joined.collect();
+            }
+            for channel in 0..channels {
+                let start = (batch * channels + channel) * image;
+                // Outside is 0, whatever the weight.
+                let value = |(offset, weight): &(Option<usize>, f64)| {
+                    offset.map_or(0.0, |offset| source[start + offset] * weight)
+                };
+                let sampled = match (op.method, taps[0].0) {
+                    // Nothing is computed with the nearest pixel.
+                    (GridMethod::Nearest, Some(offset)) => data.element(start + offset),
+                    _ => Some(Scalar::Float(taps.iter().map(value).sum())),
+                };
+                let sampled = sampled.expect(elements::WITHIN);
+                out[(batch * channels + channel) * pixels + pixel] = sampled;
+            }
+        }
+    }
+    Ok(TensorData::from_scalars(data.dtype(), &shape, out)?.into())
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<GridSample>();
+}

@@ -1,0 +1,139 @@
+//! Suppression of boxes that overlap better ones.
+
+use std::cmp::Ordering;
+
+use ir_core::{DType, Dim, DimOp, InferCx, Op, Registry, Stop, TensorData, Type, ValueId};
+use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
+
+use crate::FusionPattern::Opaque;
+use crate::elements;
+use crate::relation;
+
+/// The boxes that stay, for every image and class: a tuple of
+/// - the triples of image, class and box, `int64` of shape `(images · classes · boxes, 3)`, those that
+///   stay first, in the order of images, classes, and falling scores; the others are 0,
+/// - how many stay, `int64` of shape `(1,)`.
+///
+/// Boxes whose score is above `score_threshold` are taken in the order of falling scores, of equal
+/// ones the first; a box stays where none that stays overlaps it by more than `iou_threshold`, as the
+/// part of what they cover together.
+#[derive(Op, Clone, Debug)]
+#[op(
+    name = "relay.vision.all_class_non_max_suppression",
+    infer = infer_suppression,
+    hooks(Opaque, Evaluate(evaluate_suppression))
+)]
+pub struct NonMaxSuppression<V = ValueId> {
+    /// Two opposite corners of each box, floats of shape (images, boxes, 4): y, x, y, x.
+    pub boxes: V,
+    /// The scores, floats of shape (images, classes, boxes).
+    pub scores: V,
+    /// The most boxes of a class in an image, an integer scalar.
+    pub max_output_boxes_per_class: V,
+    /// A float scalar.
+    pub iou_threshold: V,
+    /// A float scalar.
+    pub score_threshold: V,
+}
+
+fn infer_suppression(_op: NonMaxSuppression<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {
+    let (boxes, scores) = (cx.tensor(0)?, cx.tensor(1)?);
+    relation::expect_floats(boxes)?;
+    relation::expect_floats(scores)?;
+    relation::expect_rank(boxes, 3)?;
+    relation::expect_rank(scores, 3)?;
+    let images = relation::equal_dim(cx, boxes.shape[0], scores.shape[0])?;
+    let count = relation::equal_dim(cx, boxes.shape[1], scores.shape[2])?;
+    relation::equal_dim(cx, boxes.shape[2], Dim::Known(4))?;
+    for (index, is_integer) in [(2, true), (3, false), (4, false)] {
+        let scalar = cx.tensor(index)?;
+        relation::expect_rank(scalar, 0)?;
+        match is_integer {
+            true => relation::expect_integers(scalar)?,
+            false => relation::expect_floats(scalar)?,
+        }
+    }
+    let rows = [scores.shape[1], count];
+    let rows = rows.into_iter().fold(images, |all, dim| Dim::binary(DimOp::Mul, all, dim));
+    let places = Type::tensor([rows, Dim::Known(3)], DType::INT64);
+    Ok(Type::tuple([places, Type::tensor([1], DType::INT64)]))
+}
+
+/// A box by its lower and upper corner.
+#[derive(Clone, Copy)]
+struct Area {
+    least: [f64; 2],
+    most: [f64; 2],
+}
+
+impl Area {
+    fn of(corners: &[f64]) -> Area {
+        let pair = |a: f64, b: f64| if a <= b { (a, b) } else { (b, a) };
+        let ((y0, y1), (x0, x1)) = (pair(corners[0], corners[2]), pair(corners[1], corners[3]));
+        Area { least: [y0, x0], most: [y1, x1] }
+    }
+
+    fn size(self) -> f64 {
+        (self.most[0] - self.least[0]) * (self.most[1] - self.least[1])
+    }
+
+    /// What both cover, as a part of what they cover together; 0 where one is empty.
+    fn overlap(self, other: Area) -> f64 {
+        let both = Area {
+            least: [0, 1].map(|axis| self.least[axis].max(other.least[axis])),
+            most: [0, 1].map(|axis| self.most[axis].min(other.most[axis])),
+        };
+        let common = both.size();
+        let apart = (0..2).any(|axis| both.most[axis] <= both.least[axis]);
+        let together = self.size() + other.size() - common;
+        match apart || self.size() <= 0.0 || other.size() <= 0.0 || together <= 0.0 {
+            true => 0.0,
+            false => common / together,
+        }
+    }
+}
+
+fn evaluate_suppression(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
+    elements::result_type(cx, infer_suppression)?;
+    let (boxes, scores) = (cx.tensor(0)?, cx.tensor(1)?);
+    let number = |index: usize| -> Result<f64, EvalError> {
+        let element = cx.tensor(index)?.element(0);
+        Ok(element.ok_or_else(|| EvalError::new("expected a scalar, found no elements"))?.as_f64())
+    };
+    let (most, threshold, least) = (number(2)?, number(3)?, number(4)?);
+    let (images, count) = (boxes.shape()[0] as usize, boxes.shape()[1] as usize);
+    let classes = scores.shape()[1] as usize;
+    let (corners, scores) = (boxes.to_f64(), scores.to_f64());
+    let mut places = Vec::new();
+    for image in 0..images {
+        let areas = corners[image * count * 4..][..count * 4].chunks(4).map(Area::of);
+        let areas: Vec<Area> = areas.collect();
+        for class in 0..classes {
+            let scores = &scores[(image * classes + class) * count..][..count];
+            let mut order: Vec<usize> = (0..count).filter(|at| scores[*at] > least).collect();
+            // Stable, so that of equal scores the first comes first.
+            order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal));
+            let mut kept: Vec<usize> = Vec::new();
+            for candidate in order {
+                if kept.len() as f64 >= most {
+                    break;
+                }
+                let overlaps = |at: &usize| areas[candidate].overlap(areas[*at]) > threshold;
+                if !kept.iter().any(overlaps) {
+                    kept.push(candidate);
+                }
+            }
+            places.extend(kept.into_iter().flat_map(|at| [image as i64, class as i64, at as i64]));
+        }
+    }
+    let rows = images * classes * count;
+    let kept = places.len() / 3;
+    places.resize(rows * 3, 0);
+    let places = TensorData::from_i64(DType::INT64, &[rows as i64, 3], &places)?;
+    let kept = TensorData::from_i64(DType::INT64, &[1], &[kept as i64])?;
+    Ok(Value::tuple([places.into(), kept.into()]))
+}
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.op::<NonMaxSuppression>();
+}

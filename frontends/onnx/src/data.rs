@@ -1,0 +1,184 @@
+//! Files of values: the folders of data with which ONNX models are tested.
+//!
+//! Such a folder has a file for each input of a model, `input_0.pb` and so on in the order of the
+//! graph, and one for each output, `output_0.pb`. A file holds a tensor, a sequence of tensors, or an
+//! optional one of both; which of them, only the model says.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use ir_core::{Diagnostic, Diagnostics, TensorData, files};
+use relay::interpreter::Value;
+
+use crate::file;
+use crate::proto::{Graph, Model, Tensor, ValueInfo, ValueType};
+use crate::tensors::{Files, number_of, packed};
+use crate::wire::{Reader, WireError, Writer};
+
+/// What of a model stands in a file of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Its inputs, in `input_0.pb` and so on.
+    Inputs,
+    /// Its outputs, in `output_0.pb` and so on.
+    Outputs,
+}
+
+impl Side {
+    fn file(self, index: usize) -> String {
+        match self {
+            Side::Inputs => format!("input_{index}.pb"),
+            Side::Outputs => format!("output_{index}.pb"),
+        }
+    }
+
+    fn of<'g, 'a>(self, graph: &'g Graph<'a>) -> &'g [ValueInfo<'a>] {
+        match self {
+            Side::Inputs => &graph.inputs,
+            Side::Outputs => &graph.outputs,
+        }
+    }
+}
+
+/// The values of the inputs or outputs of the model `model` that have a file in `folder`, by the names
+/// that the model gives them. A sequence is a tuple; an optional value is what it holds, or the empty
+/// tuple.
+///
+/// # Errors
+/// Diagnostics where the bytes are no model, or a file cannot be read or holds something else.
+pub fn read_values(
+    model: &[u8],
+    folder: &Path,
+    side: Side,
+) -> Result<Vec<(String, Value)>, Diagnostics> {
+    let model = Model::read(model).map_err(|error| crate::damaged(&error))?;
+    let graph = model.graph.as_ref().ok_or_else(crate::no_graph)?;
+    let mut values = Vec::new();
+    for (index, info) in side.of(graph).iter().enumerate() {
+        let path = folder.join(side.file(index));
+        // Inputs that are constants have none.
+        if !path.exists() {
+            continue;
+        }
+        let bytes = file::map(&path).map_err(|error| fault(&path, &crate::plain(&error)))?;
+        let value = read_value(&bytes, &info.ty).map_err(|message| fault(&path, &message))?;
+        values.push((info.name.to_string(), value));
+    }
+    Ok(values)
+}
+
+/// Writes the outputs of the model `model` to files in `folder`, which is made where there is none.
+///
+/// # Errors
+/// Diagnostics where the values are not those of the outputs, or a file cannot be written.
+pub fn write_outputs(model: &[u8], folder: &Path, values: &[Value]) -> Result<(), Diagnostics> {
+    let model = Model::read(model).map_err(|error| crate::damaged(&error))?;
+    let graph = model.graph.as_ref().ok_or_else(crate::no_graph)?;
+    std::fs::create_dir_all(folder).map_err(|error| fault(folder, &crate::plain(&error)))?;
+    if values.len() != graph.outputs.len() {
+        let (expected, found) = (graph.outputs.len(), values.len());
+        return Err(fault(folder, &format!("expected {expected} outputs, found {found}")).into());
+    }
+    for (index, (info, value)) in graph.outputs.iter().zip(values).enumerate() {
+        let path = folder.join(Side::Outputs.file(index));
+        let bytes = write_value(info.name, &info.ty, value);
+        let bytes = bytes.map_err(|message| fault(&path, &message))?;
+        files::write(&path, bytes).map_err(|error| fault(&path, &crate::plain(&error)))?;
+    }
+    Ok(())
+}
+
+fn fault(path: &Path, message: &str) -> Diagnostic {
+    Diagnostic::error("E0810", format!("`{}`: {message}", path.display()))
+}
+
+/// Numbers of fields: the same for sequences and optional values.
+const NAME: u64 = 1;
+const KIND: u64 = 2;
+const TENSOR: u64 = 3;
+/// The sequence of an optional value.
+const SEQUENCE: u64 = 5;
+
+/// The value in `bytes`, which is of the type `ty` of a model. The error is a message.
+fn read_value(bytes: &Bytes, ty: &ValueType<'_>) -> Result<Value, String> {
+    let all = 0..bytes.len();
+    match ty {
+        ValueType::Sequence(_) => {
+            let tensors = tensors(bytes, all).map_err(|error| error.to_string())?;
+            Ok(Value::tuple(load_all(bytes, &tensors)?.into_iter().map(Value::Tensor)))
+        }
+        ValueType::Optional(of) => {
+            let mut held = None;
+            let mut reader = Reader::new(bytes, all);
+            while let Some(field) = reader.field().map_err(|error| error.to_string())? {
+                if matches!(field.number, TENSOR | SEQUENCE) {
+                    held = Some(field.range().map_err(|error| error.to_string())?);
+                }
+            }
+            match held {
+                None => Ok(Value::unit()),
+                // One level down: what is optional is a tensor or a sequence.
+                Some(range) => read_value(&bytes.slice(range), of),
+            }
+        }
+        _ => {
+            let tensor = Tensor::read(bytes, all).map_err(|error| error.to_string())?;
+            Ok(Value::Tensor(Files::new(bytes, None).load(&tensor)?))
+        }
+    }
+}
+
+/// The tensors of the sequence at `range`.
+fn tensors(bytes: &[u8], range: std::ops::Range<usize>) -> Result<Vec<Tensor<'_>>, WireError> {
+    let (mut reader, mut found) = (Reader::new(bytes, range), Vec::new());
+    while let Some(field) = reader.field()? {
+        if field.number == TENSOR {
+            found.push(Tensor::read(bytes, field.range()?)?);
+        }
+    }
+    Ok(found)
+}
+
+fn load_all(bytes: &Bytes, tensors: &[Tensor<'_>]) -> Result<Vec<TensorData>, String> {
+    let mut files = Files::new(bytes, None);
+    tensors.iter().map(|tensor| files.load(tensor)).collect()
+}
+
+/// The bytes of a file with `value`. The error is a message.
+fn write_value(name: &str, ty: &ValueType<'_>, value: &Value) -> Result<Vec<u8>, String> {
+    match (ty, value) {
+        (ValueType::Optional(_), Value::Tuple(none)) if none.is_empty() => {
+            Ok(Writer::default().bytes(NAME, name.as_bytes()).int(KIND, 0).finish())
+        }
+        (ValueType::Optional(of), _) => {
+            // One level down: what is optional is a tensor or a sequence.
+            let inner = write_value(name, of, value)?;
+            let (kind, field) = match **of {
+                ValueType::Sequence(_) => (3, SEQUENCE),
+                _ => (1, TENSOR),
+            };
+            let message = Writer::default().bytes(NAME, name.as_bytes()).int(KIND, kind);
+            Ok(message.bytes(field, &inner).finish())
+        }
+        (ValueType::Sequence(_), Value::Tuple(fields)) => {
+            let message = Writer::default().bytes(NAME, name.as_bytes()).int(KIND, 1);
+            let written = fields.iter().try_fold(message, |message, field| match field {
+                Value::Tensor(tensor) => Ok(message.bytes(TENSOR, &write_tensor("", tensor)?)),
+                other => Err(format!("expected a sequence of tensors, found {}", other.describe())),
+            });
+            written.map(Writer::finish)
+        }
+        (_, Value::Tensor(tensor)) => write_tensor(name, tensor),
+        (_, other) => Err(format!("expected a tensor, found {}", other.describe())),
+    }
+}
+
+/// The message of a tensor. The error is a message.
+fn write_tensor(name: &str, tensor: &TensorData) -> Result<Vec<u8>, String> {
+    let number = number_of(tensor.dtype())
+        .ok_or_else(|| format!("the format has no elements of type {}", tensor.dtype()))?;
+    let shape = tensor.shape().iter();
+    let message = shape.fold(Writer::default(), |message, extent| message.int(1, *extent));
+    let message = message.int(2, number).bytes(8, name.as_bytes());
+    Ok(message.bytes(9, &packed(tensor.dtype(), &tensor.little_endian_bytes())).finish())
+}

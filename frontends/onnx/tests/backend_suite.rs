@@ -1,0 +1,297 @@
+//! The test suite of ONNX itself: what the models of an installed `onnx` wheel give, in the reference
+//! interpreter, against the outputs that they come with.
+//!
+//! `backend_suite.txt` lists the cases that pass; the test fails where one of them does not, and where
+//! another one does: `UPDATE=1` writes the list and the page of the documentation anew. Element types,
+//! shapes and numbers of outputs are compared strictly, and floats at the tolerances of ONNX's own
+//! runner. Set `ONNX_FAILURES` to a path to have the reasons of all others written there, and
+//! `ONNX_CASES` to a part of the names of those to run, where nothing is compared with the list.
+//!
+//! Needs a python3 with the package onnx in the version of the list. Without it nothing is run, unless
+//! `REQUIRE_TOOLS` is set: then the test fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ir_core::{Diagnostic, Diagnostics, Registry, TensorData};
+use onnx_frontend::{Options, Side, import_for, map, read_values, summarize};
+use relay::interpreter::{Interpreter, Value, approx_equal};
+use relay::language::OUTPUT_NAMES;
+
+/// The version of the wheel that the list is of.
+const VERSION: &str = "1.22.0";
+
+/// The folders of the suite, and what is in them.
+const KINDS: [(&str, &str); 4] = [
+    ("node", "one operator each, and the same as the function that the standard writes it as"),
+    ("simple", "small graphs"),
+    ("pytorch-converted", "modules of PyTorch"),
+    ("pytorch-operator", "operators of PyTorch"),
+];
+
+/// As ONNX's own runner.
+const RELATIVE: f64 = 1e-3;
+const ABSOLUTE: f64 = 1e-7;
+
+/// What is at most so far from what it should be differs by rounding: some outputs of the suite are sums
+/// that would be 0, had they been rounded less.
+const ROUNDING: f64 = 1e-6;
+
+/// A run that takes more steps goes on for ever.
+const MOST_STEPS: u64 = 10_000_000;
+
+/// A model with data.
+struct Case {
+    /// Folder and name, `node/test_abs`.
+    name: String,
+    folder: PathBuf,
+}
+
+/// How a case ended.
+enum Outcome {
+    Passed,
+    /// It gave something else than it should.
+    Wrong(String),
+    /// It gave what it should, but for the rounding of sums of larger numbers.
+    Rounded(String),
+    /// It was refused.
+    Refused(String),
+    /// It panicked.
+    Crashed,
+}
+
+#[test]
+fn models_of_the_suite_give_what_they_should() {
+    let Some(data) = suite() else { return };
+    let only = std::env::var("ONNX_CASES").unwrap_or_default();
+    let mut cases = Vec::new();
+    for (kind, _) in KINDS {
+        let folder = fs::read_dir(data.join(kind)).unwrap();
+        let folders = folder.map(|entry| entry.unwrap().path());
+        cases.extend(folders.filter(|path| path.join("model.onnx").exists()).map(|folder| {
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            Case { name: format!("{kind}/{name}"), folder: folder.clone() }
+        }));
+    }
+    cases.retain(|case| case.name.contains(&only));
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    let outcomes = run_all(&cases);
+    let failures: String = cases.iter().zip(&outcomes).filter_map(failure).collect();
+    if let Ok(path) = std::env::var("ONNX_FAILURES") {
+        fs::write(path, &failures).unwrap();
+    }
+    let is_bad = |outcome: &&Outcome| matches!(outcome, Outcome::Wrong(_) | Outcome::Crashed);
+    let bad = outcomes.iter().filter(is_bad).count();
+    if !only.is_empty() {
+        print!("{failures}");
+        return;
+    }
+    compare_with_list(&cases, &outcomes);
+    assert_eq!(bad, 0, "models gave something else than they should:\n{failures}");
+}
+
+/// The folder of the suite in the installed wheel.
+fn suite() -> Option<PathBuf> {
+    let code = "import onnx; print(onnx.__version__, onnx.__path__[0])";
+    let ran = Command::new("python3").args(["-c", code]).output().ok()?;
+    let printed = String::from_utf8_lossy(&ran.stdout);
+    let found = printed.trim().split_once(' ').filter(|(version, _)| *version == VERSION);
+    if found.is_none() {
+        let required = std::env::var_os("REQUIRE_TOOLS").is_some();
+        assert!(!required, "expected a python3 with the package onnx {VERSION}");
+        eprintln!("skipped: there is no python3 with the package onnx {VERSION}");
+    }
+    found.map(|(_, package)| Path::new(package).join("backend/test/data"))
+}
+
+fn run_all(cases: &[Case]) -> Vec<Outcome> {
+    let registry = Registry::from([relay_operators::dialect()]);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(index) else { return done };
+            let ran = catch_unwind(AssertUnwindSafe(|| run(&case.folder, &registry)));
+            done.push((index, ran.unwrap_or(Outcome::Crashed)));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let mut outcomes: BTreeMap<usize, Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    (0..cases.len()).map(|index| outcomes.remove(&index).unwrap()).collect()
+}
+
+/// Runs the model of `folder` on each of its sets of data.
+fn run(folder: &Path, registry: &Registry) -> Outcome {
+    let mut sets: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    sets.retain(|path| path.is_dir());
+    sets.sort();
+    for set in sets {
+        match run_set(&folder.join("model.onnx"), &set, registry) {
+            Ok(None) => {}
+            Ok(Some((wrong, true))) => return Outcome::Rounded(wrong),
+            Ok(Some((wrong, false))) => return Outcome::Wrong(wrong),
+            Err(found) => return Outcome::Refused(first_error(&found)),
+        }
+    }
+    Outcome::Passed
+}
+
+fn first_error(found: &Diagnostics) -> String {
+    let error = found.iter().find(|found| found.is_error());
+    let error = error.map(|error| format!("{} {}", error.code, error.message));
+    error.unwrap_or_default().replace('\n', " ")
+}
+
+/// What is wrong with the results of the model at `path` for the data in `set`, where something is, and
+/// whether it is no more than rounding.
+fn run_set(
+    path: &Path,
+    set: &Path,
+    registry: &Registry,
+) -> Result<Option<(String, bool)>, Diagnostics> {
+    let model = map(path)?;
+    let inputs = read_values(&model, set, Side::Inputs)?;
+    let expected = read_values(&model, set, Side::Outputs)?;
+    let mut options = Options { extents: Some(BTreeMap::new()), ..Options::default() };
+    for (name, value) in &inputs {
+        match value {
+            Value::Tensor(tensor) => know(&mut options, name.clone(), tensor),
+            _ => {
+                let fields = value.as_tuple().unwrap_or_default().iter().enumerate();
+                for (index, field) in fields {
+                    let tensor = field.as_tensor().expect("sequences have tensors");
+                    know(&mut options, format!("{name}.{index}"), tensor);
+                }
+            }
+        }
+    }
+    let (import, _) = import_for(&model, Some(path), &options, registry)?;
+    let mut module = import.module;
+    let found = relay::inference::infer_module(&mut module, registry);
+    if found.has_errors() {
+        return Err(found);
+    }
+    ir_core::verify(&module, registry)?;
+    let main = module.get("main").expect("models have a function");
+    let body = main.body.as_ref().expect("it has a body");
+    let mut arguments = Vec::new();
+    for param in body.block_args(body.entry()) {
+        let name = body.name_hint(*param).name.expect("inputs have names");
+        let given = inputs.iter().find(|(given, _)| given == name.as_str());
+        let missing = || Diagnostic::error("E0730", format!("there is no data for `{name}`"));
+        arguments.push(given.ok_or_else(missing)?.1.clone());
+    }
+    let limits = relay::interpreter::Options { step_limit: Some(MOST_STEPS), ..Default::default() };
+    let interpreter = Interpreter::new(&module, registry).options(limits);
+    let value = interpreter.call("main", arguments)?;
+    let names: Vec<String> = main.signature.attrs.value(OUTPUT_NAMES).unwrap_or_default();
+    let results = match names.len() {
+        1 => vec![value],
+        _ => value.as_tuple().unwrap_or_default().to_vec(),
+    };
+    if results.len() != expected.len() {
+        let found = format!("{} results, expected {}", results.len(), expected.len());
+        return Ok(Some((found, false)));
+    }
+    for ((name, expected), found) in expected.iter().zip(&results) {
+        if let Err(difference) = approx_equal(found, expected, RELATIVE, ABSOLUTE) {
+            let is_rounding = approx_equal(found, expected, RELATIVE, ROUNDING).is_ok();
+            return Ok(Some((format!("output `{name}` {difference}"), is_rounding)));
+        }
+    }
+    Ok(None)
+}
+
+/// What of an input may say how a model computes.
+fn know(options: &mut Options, name: String, tensor: &TensorData) {
+    let extents = options.extents.get_or_insert_default();
+    extents.insert(name.clone(), tensor.shape().to_vec());
+    if tensor.rank() <= 1 && tensor.len() <= 64 {
+        options.values.insert(name, tensor.clone());
+    }
+}
+
+fn failure((case, outcome): (&Case, &Outcome)) -> Option<String> {
+    let name = &case.name;
+    Some(match outcome {
+        Outcome::Passed => return None,
+        Outcome::Wrong(what) => format!("{name}: WRONG {what}\n"),
+        Outcome::Rounded(what) => format!("{name}: rounded otherwise: {what}\n"),
+        Outcome::Refused(why) => format!("{name}: {why}\n"),
+        Outcome::Crashed => format!("{name}: CRASH\n"),
+    })
+}
+
+/// Holds the cases that pass against the list.
+fn compare_with_list(cases: &[Case], outcomes: &[Outcome]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/backend_suite.txt");
+    let passed = cases.iter().zip(outcomes).filter(|(_, o)| matches!(o, Outcome::Passed));
+    let passed: BTreeSet<&str> = passed.map(|(case, _)| case.name.as_str()).collect();
+    let page = page(cases, &passed);
+    let page_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/onnx-conformance.md");
+    if std::env::var_os("UPDATE").is_some() {
+        let list: String = passed.iter().map(|name| format!("{name}\n")).collect();
+        fs::write(&path, list).unwrap();
+        fs::write(&page_path, page).unwrap();
+        return;
+    }
+    let list = fs::read_to_string(&path).unwrap();
+    let listed: BTreeSet<&str> = list.lines().collect();
+    let lost: Vec<String> = cases.iter().zip(outcomes).filter_map(failure).collect();
+    let lost: String = lost
+        .into_iter()
+        .filter(|line| line.split_once(':').is_some_and(|(name, _)| listed.contains(name)))
+        .collect();
+    assert!(lost.is_empty(), "cases of the list do not pass:\n{lost}");
+    let gained: Vec<&&str> = passed.difference(&listed).collect();
+    assert!(gained.is_empty(), "run this test with UPDATE=1, which lists also {gained:?}");
+    let gone: Vec<&&str> = listed.difference(&passed).collect();
+    assert!(gone.is_empty(), "the suite has no {gone:?}: run this test with UPDATE=1");
+    assert_eq!(fs::read_to_string(page_path).unwrap(), page, "run this test with UPDATE=1");
+}
+
+/// The page of the documentation.
+fn page(cases: &[Case], passed: &BTreeSet<&str>) -> String {
+    let mut text = format!(
+        "# Conformance with ONNX\n\nGenerated by `frontends/onnx/tests/backend_suite.rs` from the test \
+         suite of the package onnx {VERSION}, whose models\nrun in the reference interpreter. Element \
+         types, shapes and numbers of outputs are compared strictly, floats\nwithin {ABSOLUTE:e} and \
+         {RELATIVE:e} of their size. No model gives a wrong result; what does not pass is refused.\n\n\
+         | cases | passed | of | |\n|---|---|---|---|\n"
+    );
+    for (kind, what) in KINDS {
+        let of: Vec<&Case> =
+            cases.iter().filter(|case| case.name.starts_with(&format!("{kind}/"))).collect();
+        let passes = of.iter().filter(|case| passed.contains(case.name.as_str())).count();
+        let _ = writeln!(
+            text,
+            "| {kind}: {what} | {passes} | {} | {:.1} % |",
+            of.len(),
+            100.0 * passes as f64 / of.len() as f64
+        );
+    }
+    text.push_str("\nBy operator, the cases of `node` that have it; those that the standard writes as other operators\ncount for these.\n\n| operator | passed | of |\n|---|---|---|\n");
+    let mut by_operator: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for case in cases.iter().filter(|case| case.name.starts_with("node/")) {
+        let model = map(&case.folder.join("model.onnx")).unwrap();
+        for operator in summarize(&model).unwrap().operators {
+            let (passes, of) = by_operator.entry(operator.name).or_default();
+            *passes += usize::from(passed.contains(case.name.as_str()));
+            *of += 1;
+        }
+    }
+    for (operator, (passes, of)) in by_operator {
+        let _ = writeln!(text, "| {operator} | {passes} | {of} |");
+    }
+    text
+}
