@@ -12,7 +12,6 @@
 //! Then the text is written in program order, each expression from the text of its operands.
 //! **Equal modules give equal text.**
 
-mod affine;
 mod arms;
 mod cuts;
 mod expr;
@@ -29,7 +28,7 @@ use indexmap::{IndexMap, IndexSet};
 use ir_core::diagnostics::{Diagnostic, Diagnostics};
 use ir_core::{Body, Item, Module, Symbol, Verified};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use target_core::{Kernel, ranges};
+use target_core::{Kernel, affine, ranges};
 use te::checks::CHECKS;
 use te::loops::{Call, KERNEL, outputs, parameters};
 

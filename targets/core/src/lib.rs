@@ -10,6 +10,7 @@
 //! loaded.call("relu", &mut buffers)?;
 //! ```
 
+pub mod affine;
 mod buffer;
 mod calibration;
 pub mod calls;

@@ -5,16 +5,17 @@ use ir_core::{Body, DType, EntityId, OpId, SmallVec, ValueId};
 use te::loops::{Broadcast, Ramp};
 use te::scalar::{ScalarOp, dtype_of};
 
-use super::ranges::Ranges;
+use crate::ranges::Ranges;
 
 /// `Σ coefficient · value + step · lane + constant`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Linear {
+pub struct Linear {
     /// Values and their coefficients, in order of appearance. No coefficient is 0.
-    pub(super) terms: SmallVec<[(ValueId, i64); 2]>,
+    pub terms: SmallVec<[(ValueId, i64); 2]>,
     /// How much a lane adds to the one before.
-    pub(super) step: i64,
-    pub(super) constant: i64,
+    pub step: i64,
+    /// What is added to all of it.
+    pub constant: i64,
 }
 
 /// Sums with more terms are computed once rather than wherever they are used.
@@ -24,7 +25,8 @@ const MAX_TERMS: usize = 4;
 const MAX_MAGNITUDE: i128 = 1 << 62;
 
 impl Linear {
-    pub(super) fn constant(constant: i64) -> Linear {
+    /// The number `constant`.
+    pub fn constant(constant: i64) -> Linear {
         Linear { constant, ..Linear::default() }
     }
 
@@ -33,7 +35,7 @@ impl Linear {
     }
 
     /// `self + factor · other`; `None` where a coefficient overflows.
-    pub(super) fn plus(mut self, other: &Linear, factor: i64) -> Option<Linear> {
+    pub fn plus(mut self, other: &Linear, factor: i64) -> Option<Linear> {
         for &(value, coefficient) in &other.terms {
             let scaled = coefficient.checked_mul(factor)?;
             match self.terms.iter_mut().find(|term| term.0 == value) {
@@ -48,12 +50,15 @@ impl Linear {
     }
 
     /// The only number that it is.
-    pub(super) fn as_constant(&self) -> Option<i64> {
+    pub fn as_constant(&self) -> Option<i64> {
         (self.terms.is_empty() && self.step == 0).then_some(self.constant)
     }
 
     /// The first element that it is, of a buffer in variables.
-    pub(super) fn element(&self) -> usize {
+    ///
+    /// # Panics
+    /// Where it is no constant place.
+    pub fn element(&self) -> usize {
         assert!(self.terms.is_empty(), "all places of a buffer in variables are constant");
         usize::try_from(self.constant).expect("and within it")
     }
@@ -70,11 +75,11 @@ impl Linear {
 }
 
 /// The index values of a body as sums.
-pub(super) struct Affine(Vec<Option<Linear>>);
+pub struct Affine(Vec<Option<Linear>>);
 
 impl Affine {
     /// Looks at every operation once.
-    pub(super) fn of(body: &Body, ranges: &Ranges) -> Affine {
+    pub fn of(body: &Body, ranges: &Ranges) -> Affine {
         let mut affine = Affine(vec![None; body.value_capacity()]);
         for op in body.walk() {
             if body.result_count(op) == 1 {
@@ -117,12 +122,12 @@ impl Affine {
     }
 
     /// Whether `value` is a sum of other values, so that nothing needs to hold it.
-    pub(super) fn is_sum(&self, value: ValueId) -> bool {
+    pub fn is_sum(&self, value: ValueId) -> bool {
         self.0[value.index()].is_some()
     }
 
     /// `value` as a sum, of itself where nothing else is known.
-    pub(super) fn get(&self, body: &Body, ranges: &Ranges, value: ValueId) -> Linear {
+    pub fn get(&self, body: &Body, ranges: &Ranges, value: ValueId) -> Linear {
         if let Some(sum) = &self.0[value.index()] {
             return sum.clone();
         }
@@ -134,7 +139,7 @@ impl Affine {
 
     /// The place of the element at `indices` of a buffer of `shape`, row by row. `None` where a
     /// coefficient overflows.
-    pub(super) fn address(
+    pub fn address(
         &self,
         body: &Body,
         ranges: &Ranges,
