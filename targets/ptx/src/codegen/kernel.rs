@@ -1,6 +1,6 @@
 //! Statements: loops, branches and barriers of one launch.
 
-use ir_core::{Body, Diagnostics, Item, OpId, SmallVec, ValueId};
+use ir_core::{Body, DType, Diagnostics, Item, OpId, SmallVec, ValueId};
 use rustc_hash::FxHashMap;
 use target_core::Gpu;
 use target_core::affine::Affine;
@@ -91,6 +91,7 @@ pub(super) fn write(
     arch: Arch,
     gpu: &Gpu,
 ) -> Result<Written, Diagnostics> {
+    refuse_small_floats(item, body)?;
     let launch = grid::launch(item, body, gpu)?;
     let mut writer = Writer {
         item,
@@ -119,6 +120,24 @@ pub(super) fn write(
     let text =
         format!("\n.visible .entry {entry}(\n{names}\n)\n.reqntid {x}, {y}, {z}\n{{\n{code}}}\n");
     Ok(Written { text, launch, shared, reads })
+}
+
+/// Refuses numbers that no instruction computes with.
+fn refuse_small_floats(item: &Item, body: &Body) -> Result<(), Diagnostics> {
+    let small = |value: ValueId| {
+        let dtype = body.ty(value).as_tensor()?.dtype;
+        dtype.as_small_float().map(|_| dtype)
+    };
+    let refuse = |op: Option<OpId>, dtype: DType| {
+        Err(refusal(item, op, format!("PTX kernels have no numbers of type {dtype}")).into())
+    };
+    if let Some(dtype) = body.block_args(body.entry()).iter().find_map(|param| small(*param)) {
+        return refuse(None, dtype);
+    }
+    match body.walk().find_map(|op| Some((op, body.results(op).find_map(small)?))) {
+        Some((op, dtype)) => refuse(Some(op), dtype),
+        None => Ok(()),
+    }
 }
 
 impl Writer<'_> {

@@ -59,6 +59,7 @@ fn storage(dtype: DType) -> Storage {
         (DTypeKind::Int, ..=16) => ("s16", Class::Word),
         (DTypeKind::Int, ..=32) => ("s32", Class::Word),
         (DTypeKind::Int, _) => ("s64", Class::Long),
+        (DTypeKind::Small(_), _) => unreachable!("kernels with such numbers are refused"),
     };
     Storage { ty, class, bytes: dtype.lane().bytes() as i64 }
 }

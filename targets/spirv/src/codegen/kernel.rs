@@ -363,6 +363,7 @@ fn is_known_dtype(dtype: DType) -> bool {
         DTypeKind::Int | DTypeKind::UInt => dtype.bits() <= 64,
         DTypeKind::Float => matches!(dtype.bits(), 16 | 32 | 64),
         DTypeKind::BFloat => dtype.bits() == 16,
+        DTypeKind::Small(_) => false,
     }
 }
 
