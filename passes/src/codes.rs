@@ -20,6 +20,9 @@ pub const NO_GRADIENT: &str = "E0660";
 /// What `gradient` says of programs whose value has no derivatives.
 pub const NOT_DIFFERENTIABLE: &str = "E0661";
 
+/// What `train-step` says of programs and options that make no step.
+pub const NO_STEP: &str = "E0662";
+
 /// The help where parameters have unknown extents, for who knows how a model names them.
 pub const OPEN_HELP: &str = "write numbers for the extents of the parameters of `@main`";
 
@@ -122,6 +125,12 @@ pub const CODES: &[Code] = &[
         title: "the program has no derivatives",
         explanation: "`gradient` differentiates the function `@main` by its parameters: it needs one \
                       that gives floats, and `wrt` names parameters that it has.",
+    },
+    Code {
+        code: NO_STEP,
+        title: "no step of training",
+        explanation: "`train-step` needs a function `@main` whose value is a loss, one float, and \
+                      parameters that are tensors of floats, which `wrt` names.",
     },
 ];
 

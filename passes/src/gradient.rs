@@ -153,7 +153,7 @@ impl ModulePass for Gradients {
 
 impl Gradients {
     /// The parameters whose gradients are wanted.
-    fn wanted(&self, f: &FuncMut<'_>) -> Result<Vec<ValueId>, Diagnostics> {
+    pub(crate) fn wanted(&self, f: &FuncMut<'_>) -> Result<Vec<ValueId>, Diagnostics> {
         let params = f.body.block_args(f.body.entry());
         if self.wrt.is_empty() {
             return Ok(params.to_vec());

@@ -70,6 +70,7 @@ pub mod rows;
 pub mod simplify_expr;
 pub mod simplify_inference;
 pub mod specialize;
+pub mod train_step;
 pub mod worklist;
 
 /// Adds all passes to `registry`, in alphabetical order, and the named pipelines.
@@ -118,6 +119,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<simplify_inference::SimplifyInference>();
     registry.pass::<loops::SimplifyLoops>();
     registry.pass::<specialize::Specialize>();
+    registry.pass::<train_step::TrainStep>();
     registry.pass::<loops::TidyLoops>();
     registry.pass::<normal_forms::ToAnf>();
     registry.pass::<normal_forms::ToBbnf>();

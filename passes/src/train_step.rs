@@ -1,0 +1,323 @@
+//! A step of training.
+
+use ir_core::pass::OptionValue;
+use ir_core::{
+    Binding, Body, Diagnostic, Diagnostics, FuncMut, Item, Module, ModulePass, NameHint, OpId,
+    Pass, PassContext, PassResult, Symbol, Type, TypeData, ValueId,
+};
+use relay::language::{Tuple, yielded};
+use relay_operators::broadcast::{Add, Divide, Multiply, Power, Subtract};
+use relay_operators::elementwise::{Cast, Sqrt};
+
+use crate::codes::NO_STEP;
+use crate::emit::{Emit, erase_unused};
+use crate::gradient::Gradients;
+
+/// How parameters follow their gradients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Optimizer {
+    /// Against the gradient.
+    Sgd,
+    /// Against a sum of the gradients so far, of which earlier ones count less (Polyak 1964).
+    Momentum,
+    /// Against the mean of the gradients so far, by the root of the mean of their squares (Kingma and Ba,
+    /// arXiv 1412.6980, algorithm 1).
+    Adam,
+}
+
+impl Optimizer {
+    const NAMES: [(&'static str, Optimizer); 3] =
+        [("sgd", Optimizer::Sgd), ("momentum", Optimizer::Momentum), ("adam", Optimizer::Adam)];
+
+    /// What it keeps of each parameter from one step to the next, by the ends of names.
+    fn kept(self) -> &'static [&'static str] {
+        match self {
+            Optimizer::Sgd => &[],
+            Optimizer::Momentum => &["velocity"],
+            Optimizer::Adam => &["mean", "square"],
+        }
+    }
+}
+
+impl OptionValue for Optimizer {
+    const EXPECTS: &'static str = "sgd, momentum or adam";
+    fn parse(text: &str) -> Option<Optimizer> {
+        Optimizer::NAMES.iter().find(|(name, _)| *name == text).map(|(_, optimizer)| *optimizer)
+    }
+    fn print(&self) -> String {
+        let named = Optimizer::NAMES.iter().find(|(_, optimizer)| optimizer == self);
+        named.expect("all optimizers have names").0.to_string()
+    }
+}
+
+/// Makes of `@main`, which computes a loss, one that computes a step of training as well.
+///
+/// The result is `(loss, (new parameters...), (new state...))`. The parameters are those in `wrt`, which have
+/// to be tensors of floats. What an optimizer keeps from step to step are further parameters of `@main`,
+/// behind the others, of which the state has the new values, in the same order: `momentum` keeps
+/// `%w_velocity` for each parameter `%w`; `adam` keeps `%w_mean` and `%w_square` for each, and then the number
+/// of steps so far, `%steps`. All begin as zeros.
+///
+/// With the gradient `g`, `sgd` computes `w - rate * g`; `momentum` computes `v = momentum * velocity + g`
+/// and `w - rate * v`; and `adam` computes `m = momentum * mean + (1 - momentum) * g`,
+/// `s = decay * square + (1 - decay) * g * g` and
+/// `w - rate * (m / (1 - momentum^steps)) / (sqrt(s / (1 - decay^steps)) + epsilon)`.
+///
+/// ```relay
+/// def @main(%w: Tensor[(2), float32], %x: Tensor[(2), float32]) {
+///   sum(multiply(%w, %x))
+/// }
+/// ```
+/// becomes, for `wrt=w` and `rate=0.5`,
+/// ```relay
+/// def @main(%w: Tensor[(2), float32], %x: Tensor[(2), float32])
+///     -> (float32, (Tensor[(2), float32],), ()) {
+///   %0 = multiply(%w, %x);
+///   %1 = sum(%0);
+///   %2 = (%x,);
+///   %3 = (%1, %2);
+///   %4 = multiply(%x, 0.01f);
+///   %5 = subtract(%w, %4);
+///   %6 = (%5,);
+///   %7 = ();
+///   (%1, %6, %7)
+/// }
+/// ```
+#[derive(Pass)]
+#[pass(name = "train-step", module)]
+pub struct TrainStep {
+    /// How parameters follow their gradients.
+    #[default(Optimizer::Sgd)]
+    pub optimizer: Optimizer,
+    /// How far: the learning rate.
+    #[default(0.01)]
+    pub rate: f64,
+    /// How much of the sum or mean of earlier gradients stays, from 0 to 1.
+    #[default(0.9)]
+    pub momentum: f64,
+    /// How much of the mean of earlier squares stays in `adam`, from 0 to 1.
+    #[default(0.999)]
+    pub decay: f64,
+    /// What `adam` adds to the root, so that it is not 0.
+    #[default(1e-8)]
+    pub epsilon: f64,
+    /// The parameters that are trained, by name, joined with `+`; none means all.
+    #[default(vec![])]
+    pub wrt: Vec<String>,
+}
+
+/// A parameter that is trained.
+struct Trained {
+    name: Symbol,
+    value: ValueId,
+    gradient: ValueId,
+}
+
+impl ModulePass for TrainStep {
+    fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
+        self.check_options()?;
+        let gradients = Gradients { wrt: self.wrt.clone(), weighted: false };
+        gradients.run(module, cx)?;
+        let signatures = module.signatures();
+        let name = Symbol::new("main");
+        let Some(Item { signature, body: Some(body) }) = module.items.get_mut(&name) else {
+            unreachable!("what has a gradient has a body")
+        };
+        let body = std::sync::Arc::make_mut(body);
+        let registry = cx.registry;
+        let mut f = FuncMut { name, signature, body, signatures: &signatures, registry };
+        self.step(&mut f)
+    }
+}
+
+impl TrainStep {
+    fn check_options(&self) -> PassResult {
+        let share = |value: f64| (0.0..1.0).contains(&value);
+        let problem = match () {
+            () if !self.rate.is_finite() => "`rate` has to be a number",
+            () if !share(self.momentum) => "`momentum` has to be from 0 to 1, exclusive",
+            () if !share(self.decay) => "`decay` has to be from 0 to 1, exclusive",
+            () if !(self.epsilon.is_finite() && self.epsilon >= 0.0) => {
+                "`epsilon` has to be a number that is not negative"
+            }
+            () => return Ok(()),
+        };
+        Err(Diagnostic::error(NO_STEP, problem).help("leave it out for its default").into())
+    }
+
+    /// Makes of a function that gives its value and its gradients one that gives a step.
+    fn step(&self, f: &mut FuncMut<'_>) -> PassResult {
+        let entry = f.body.entry();
+        let result = yielded(f.body, entry).and_then(|value| fields(f.body, value));
+        let [loss, gradients] = result.expect("gradients come with a value")[..] else {
+            unreachable!("the gradients are one field")
+        };
+        let gradients = fields(f.body, gradients).expect("gradients are a tuple");
+        let ty = f.body.ty(loss);
+        if !ty.as_tensor().is_some_and(|tensor| tensor.shape.is_empty() && tensor.dtype.is_float())
+        {
+            let error = format!("expected a loss that is a number, found one of type {ty}");
+            let help = "end with `mean` or `sum`";
+            return Err(Diagnostic::error(NO_STEP, error).at(f.base()).help(help).into());
+        }
+        let params = Gradients { wrt: self.wrt.clone(), weighted: false }.wanted(f)?;
+        let mut trained = vec![];
+        let mut found = Diagnostics::default();
+        for (value, gradient) in params.into_iter().zip(gradients) {
+            let name = f.body.name_hint(value).name.unwrap_or_else(|| "p".into());
+            match f.body.ty(value).as_tensor().is_some_and(|tensor| tensor.dtype.is_float()) {
+                true => trained.push(Trained { name, value, gradient }),
+                false => found.push(
+                    Diagnostic::error(
+                        NO_STEP,
+                        format!(
+                            "`%{name}`, of type {}, is no tensor of floats to train",
+                            f.body.ty(value)
+                        ),
+                    )
+                    .at(f.base())
+                    .help("name the parameters that are trained: `train-step{wrt=w+b}`"),
+                ),
+            }
+        }
+        if !found.is_empty() {
+            return Err(found);
+        }
+        let kept = self.optimizer.kept();
+        let state: Vec<Vec<ValueId>> = trained
+            .iter()
+            .map(|one| kept.iter().map(|kept| parameter(f, one, kept)).collect())
+            .collect();
+        let steps = (self.optimizer == Optimizer::Adam).then(|| {
+            let steps = f.body.add_block_arg(entry, ty);
+            f.body.set_name_hint(steps, hint("steps"));
+            steps
+        });
+        let end = f.body.last_op(entry).expect("functions give values");
+        let mut emit = Emit::before(f, end, "train-step");
+        let (mut updated, mut next) = (vec![], vec![]);
+        let counted = match steps {
+            Some(steps) => Some(self.count(&mut emit, steps)?),
+            None => None,
+        };
+        for (one, state) in trained.iter().zip(&state) {
+            let (value, state) = self.update(&mut emit, one, state, counted.as_ref())?;
+            updated.push(value);
+            next.extend(state);
+        }
+        next.extend(counted.map(|counted| counted.steps));
+        let (updated, next) = (emit.tuple(updated), emit.tuple(next));
+        let result = emit.tuple(vec![loss, updated, next]);
+        let before = f.body.defining_op(f.body.operand(end, 0));
+        f.body.set_operand(end, 0, result);
+        erase_unused(f, before);
+        let function = f.signature.ty.as_function().expect("a function has the type of one");
+        let mut function = function.clone();
+        let all = f.body.block_args(entry).iter().map(|param| f.body.ty(*param));
+        function.params = all.collect();
+        function.result = f.body.ty(result);
+        f.signature.ty = Type::new(TypeData::Function(function));
+        Ok(())
+    }
+
+    /// What `adam` makes of the number of steps.
+    fn count(&self, emit: &mut Emit<'_, '_>, steps: ValueId) -> Result<Counted, Diagnostics> {
+        let one = emit.scalar(1.0, steps)?;
+        let steps = emit.op(&Add { lhs: steps, rhs: one })?;
+        let rest = |emit: &mut Emit<'_, '_>, share: f64| {
+            let (share, one) = (emit.scalar(share, steps)?, emit.scalar(1.0, steps)?);
+            let power = emit.op(&Power { lhs: share, rhs: steps })?;
+            emit.op(&Subtract { lhs: one, rhs: power })
+        };
+        let (mean, square) = (rest(emit, self.momentum)?, rest(emit, self.decay)?);
+        Ok(Counted { steps, mean, square })
+    }
+
+    /// The new value of a parameter, and what is kept.
+    fn update(
+        &self,
+        emit: &mut Emit<'_, '_>,
+        one: &Trained,
+        state: &[ValueId],
+        counted: Option<&Counted>,
+    ) -> Result<(ValueId, Vec<ValueId>), Diagnostics> {
+        let g = one.gradient;
+        let (direction, state) = match (self.optimizer, state, counted) {
+            (Optimizer::Momentum, [velocity], _) => {
+                let velocity = scaled(emit, *velocity, self.momentum)?;
+                let velocity = emit.op(&Add { lhs: velocity, rhs: g })?;
+                (velocity, vec![velocity])
+            }
+            (Optimizer::Adam, [mean, square], Some(counted)) => {
+                let mean = mixed(emit, *mean, g, self.momentum)?;
+                let squared = emit.op(&Multiply { lhs: g, rhs: g })?;
+                let square = mixed(emit, *square, squared, self.decay)?;
+                // The number of steps is of the type of the loss.
+                let by = |emit: &mut Emit<'_, '_>, value: ValueId, count: ValueId| {
+                    let count = like(emit, count, value)?;
+                    emit.op(&Divide { lhs: value, rhs: count })
+                };
+                let (unbiased, spread) =
+                    (by(emit, mean, counted.mean)?, by(emit, square, counted.square)?);
+                let root = emit.op(&Sqrt { data: spread })?;
+                let epsilon = emit.scalar(self.epsilon, root)?;
+                let root = emit.op(&Add { lhs: root, rhs: epsilon })?;
+                (emit.op(&Divide { lhs: unbiased, rhs: root })?, vec![mean, square])
+            }
+            _ => (g, vec![]),
+        };
+        let far = scaled(emit, direction, self.rate)?;
+        Ok((emit.op(&Subtract { lhs: one.value, rhs: far })?, state))
+    }
+}
+
+/// The number of steps, and what the means of so many are divided by.
+struct Counted {
+    steps: ValueId,
+    mean: ValueId,
+    square: ValueId,
+}
+
+/// The fields of a tuple that an operation makes.
+fn fields(body: &Body, value: ValueId) -> Option<Vec<ValueId>> {
+    let op: OpId = body.defining_op(value)?;
+    body.view::<Tuple>(op).map(|tuple| tuple.fields)
+}
+
+/// A further parameter of the type of a trained one, for what is kept of it.
+fn parameter(f: &mut FuncMut<'_>, of: &Trained, kept: &str) -> ValueId {
+    let (entry, ty) = (f.body.entry(), f.body.ty(of.value));
+    let value = f.body.add_block_arg(entry, ty);
+    f.body.set_name_hint(value, hint(&format!("{}_{kept}", of.name)));
+    value
+}
+
+fn hint(name: &str) -> NameHint {
+    NameHint { name: Some(Symbol::new(name)), binding: Binding::Graph }
+}
+
+/// The number `count` in the element type of `value`.
+fn like(emit: &mut Emit<'_, '_>, count: ValueId, value: ValueId) -> Result<ValueId, Diagnostics> {
+    let dtype = |value| emit.f.body.ty(value).as_tensor().map(|tensor| tensor.dtype);
+    match (dtype(count), dtype(value)) {
+        (Some(from), Some(to)) if from != to => emit.op(&Cast { data: count, dtype: to }),
+        _ => Ok(count),
+    }
+}
+
+/// `factor * value`.
+fn scaled(emit: &mut Emit<'_, '_>, value: ValueId, factor: f64) -> Result<ValueId, Diagnostics> {
+    let rhs = emit.scalar(factor, value)?;
+    emit.op(&Multiply { lhs: value, rhs })
+}
+
+/// `share * a + (1 - share) * b`.
+fn mixed(
+    emit: &mut Emit<'_, '_>,
+    a: ValueId,
+    b: ValueId,
+    share: f64,
+) -> Result<ValueId, Diagnostics> {
+    let (lhs, rhs) = (scaled(emit, a, share)?, scaled(emit, b, 1.0 - share)?);
+    emit.op(&Add { lhs, rhs })
+}
