@@ -334,6 +334,10 @@ fn axes_under_dots_broadcast() {
 /// One call of every operator: the evaluated type is the inferred one.
 const CALLS: &[(&str, &[&[i64]])] = &[
     ("nn.conv1d(%a, %b)", &[&[1, 2, 5], &[3, 2, 2]]),
+    (
+        "nn.deformable_conv2d(%a, %b, %c, %d, padding=[1, 0, 1, 0])",
+        &[&[1, 2, 5, 5], &[1, 8, 6, 4], &[3, 2, 2, 2], &[1, 4, 6, 4]],
+    ),
     ("nn.conv2d(%a, %b, out_dtype=\"\")", &[&[1, 2, 5, 5], &[3, 2, 2, 2]]),
     ("nn.conv3d(%a, %b)", &[&[1, 2, 3, 3, 3], &[3, 2, 2, 2, 2]]),
     (

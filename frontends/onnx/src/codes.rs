@@ -32,6 +32,13 @@ pub const CODES: &[Code] = &[
                       extents must be known, `--dim NAME=N` gives those that the model names.",
     },
     Code {
+        code: "E0804",
+        title: "a file of a value cannot be read or written",
+        explanation: "Folders with the data of a test have a file for each input and output of the \
+                      model, `input_0.pb`, `output_0.pb` and so on. The file is missing, damaged, \
+                      or holds something else than the model says.",
+    },
+    Code {
         code: "E0805",
         title: "a constant of a model cannot be read",
         explanation: "The extents and the number of bytes do not go together, the element type is \
@@ -63,12 +70,5 @@ pub const CODES: &[Code] = &[
                       written, such as an extent, or the axes of a sum. `run` takes that from \
                       `--inputs`. Other commands have none: there, give extents by `--dim`, and \
                       make other inputs constants of the model.",
-    },
-    Code {
-        code: "E0810",
-        title: "a file of a value cannot be read or written",
-        explanation: "Folders with the data of a test have a file for each input and output of the \
-                      model, `input_0.pb`, `output_0.pb` and so on. The file is missing, damaged, \
-                      or holds something else than the model says.",
     },
 ];

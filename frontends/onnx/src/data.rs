@@ -89,7 +89,7 @@ pub fn write_outputs(model: &[u8], folder: &Path, values: &[Value]) -> Result<()
 }
 
 fn fault(path: &Path, message: &str) -> Diagnostic {
-    Diagnostic::error("E0810", format!("`{}`: {message}", path.display()))
+    Diagnostic::error("E0804", format!("`{}`: {message}", path.display()))
 }
 
 /// Numbers of fields: the same for sequences and optional values.

@@ -177,10 +177,10 @@ impl<'a> Files<'a> {
             [_] if indices.len() == count => indices.to_i64(),
             [_, width] if *width == rank as i64 && indices.len() == count * rank => {
                 let row = |row: &[i64]| {
-                    let pairs = row.iter().zip(&tensor.dims);
-                    pairs.fold(Some(0i64), |place, (at, extent)| {
-                        let inside = (0..*extent).contains(at);
-                        place.filter(|_| inside)?.checked_mul(*extent)?.checked_add(*at)
+                    let mut pairs = row.iter().zip(&tensor.dims);
+                    pairs.try_fold(0i64, |place, (at, extent)| {
+                        let inside = (0..*extent).contains(at).then_some(place);
+                        inside?.checked_mul(*extent)?.checked_add(*at)
                     })
                 };
                 let rows = indices.to_i64();

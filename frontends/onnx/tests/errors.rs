@@ -235,6 +235,10 @@ fn names_are_given_once_and_operands_are_those_of_the_operator() {
     let more = message(vec![relu(&["x", "x"])]);
     assert!(more.contains("expected at most 1 operands, found 2"), "{more}");
     assert!(import(&simple(vec![relu(&["x", ""])], vec![])).is_ok());
+    let truth = vec![value("x", BOOL, &["2", "2"])];
+    let product = vec![node("MatMul", &["x", "x"], &["y"])];
+    let found = error(&model(17, graph(product, truth, &["y"], vec![])));
+    assert!(found.contains("expected numbers, found Tensor[(2, 2), bool]"), "{found}");
 }
 
 #[test]

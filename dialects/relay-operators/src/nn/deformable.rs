@@ -11,7 +11,7 @@ use crate::relation;
 /// 1811.11168).
 ///
 /// Between pixels, linear interpolation; pixels outside of the image are 0. Sums are computed in
-/// `float64`.
+/// `float64`. Relay operator level 5.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "relay.nn.deformable_conv2d",
@@ -113,8 +113,8 @@ fn infer_deformable(op: DeformableConv2d<Type>, cx: &mut InferCx<'_>) -> Result<
     });
     for tensor in [offset, mask] {
         batch = relation::equal_dim(cx, batch, tensor.shape[0])?;
-        for axis in 0..2 {
-            extents[axis] = relation::equal_dim(cx, extents[axis], tensor.shape[2 + axis])?;
+        for (extent, found) in extents.iter_mut().zip(&tensor.shape[2..]) {
+            *extent = relation::equal_dim(cx, *extent, *found)?;
         }
     }
     Ok(Type::tensor([batch, weight.shape[0], extents[0], extents[1]], data.dtype))

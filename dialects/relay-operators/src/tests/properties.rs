@@ -377,9 +377,65 @@ fn valid(name: &str, c: &mut Choices) -> Case {
                 .with("onesided", &(c.below(2) == 0))
         }
         "unique" => {
-            let count = c.below(6) as i64;
             let counts = c.below(2) == 0;
-            case(vec![c.tensor(dtype, &[count], 0, 3)]).with("return_counts", &counts)
+            let case = match c.below(2) {
+                0 => case(vec![c.tensor(dtype, &shape, 0, 3)]).with("axis", &Some(axis)),
+                _ => {
+                    let count = c.below(6) as i64;
+                    case(vec![c.tensor(dtype, &[count], 0, 3)])
+                }
+            };
+            case.with("return_counts", &counts)
+        }
+        "image.grid_sample" => {
+            let axes = 1 + c.below(3);
+            let (image, mut grid) = (c.shape(axes + 2), c.shape(axes + 2));
+            (grid[0], grid[1]) = (image[0], axes as i64);
+            let method = c.pick(&["nearest", "bilinear", "bicubic"]).to_string();
+            let padding = c.pick(&["zeros", "border", "reflection"]).to_string();
+            case(vec![c.tensor(dtype, &image, 0, 9), c.tensor(float, &grid, -3, 4)])
+                .with("method", &method)
+                .with("padding_mode", &padding)
+                .with("align_corners", &(c.below(2) == 0))
+        }
+        "vision.all_class_non_max_suppression" => {
+            let [images, classes, boxes] = [(); 3].map(|()| c.below(4) as i64);
+            let corners = c.tensor(float, &[images, boxes, 4], 0, 9);
+            let scores = c.tensor(float, &[images, classes, boxes], 0, 9);
+            let most = c.tensor(DType::INT64, &[], 0, 4);
+            case(vec![corners, scores, most, scalar(float, 0.25), scalar(float, 1.0)])
+        }
+        "vision.roi_align" | "vision.roi_pool" => {
+            let (images, regions) = (c.shape(4), c.below(3) as i64);
+            let corners = c.tensor(float, &[regions, 5], 0, 1);
+            let case = case(vec![c.tensor(float, &images, -4, 9), corners])
+                .with("pooled_size", &c.shape(2))
+                .with("spatial_scale", &0.5);
+            match name {
+                "vision.roi_align" => case.with("sample_ratio", &(c.below(3) as i64)),
+                _ => case,
+            }
+        }
+        "linalg.det" => {
+            let rows = c.below(4) as i64;
+            case(vec![c.tensor(float, &[shape[0], rows, rows], -4, 9)])
+        }
+        "nn.deformable_conv2d" => {
+            let (groups, apart) = (1 + c.below(2) as i64, 1 + c.below(2) as i64);
+            let kernel = c.shape(2);
+            let (image, taps) = (c.shape(2), kernel[0] * kernel[1] * apart);
+            let places = [0, 1].map(|axis| image[axis] + 2 - kernel[axis] + 1);
+            let weight = [2 * groups, 2 * apart, kernel[0], kernel[1]];
+            let shape = |channels: i64| [2, channels, places[0], places[1]];
+            case(vec![
+                c.tensor(float, &[2, weight[1] * groups, image[0], image[1]], -4, 9),
+                c.tensor(float, &shape(2 * taps), -2, 3),
+                c.tensor(float, &weight, -4, 9),
+                c.tensor(float, &shape(taps), 0, 3),
+            ])
+            .with("padding", &vec![1i64; 4])
+            .with("groups", &groups)
+            .with("deformable_groups", &apart)
         }
         "cumsum" | "cumprod" => {
             let case = case(vec![c.tensor(dtype, &shape, 0, 9)]);

@@ -16,7 +16,7 @@ use crate::relation;
 ///
 /// Boxes whose score is above `score_threshold` are taken in the order of falling scores, of equal
 /// ones the first; a box stays where none that stays overlaps it by more than `iou_threshold`, as the
-/// part of what they cover together.
+/// part of what they cover together. Relay operator level 5.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "relay.vision.all_class_non_max_suppression",

@@ -99,18 +99,15 @@ impl Words {
 fn vectorizer(cx: &mut Cx<'_, '_>) -> Result<Value, Fault> {
     let data = cx.input(0)?;
     let shape = cx.shape(&data)?;
-    let (is_row, &[batch, extent]) = (
-        shape.len() == 1,
-        match shape.as_slice() {
-            &[extent] => &[1, extent],
-            &[batch, extent] => &[batch, extent],
-            _ => {
-                return Err(
-                    format!("expected a tensor of rank 1 or 2, found extents {shape:?}").into()
-                );
-            }
-        },
-    );
+    let is_row = shape.len() == 1;
+    let (batch, extent) = match *shape.as_slice() {
+        [extent] => (1, extent),
+        [batch, extent] => (batch, extent),
+        _ => {
+            let message = format!("expected a tensor of rank 1 or 2, found extents {shape:?}");
+            return Err(message.into());
+        }
+    };
     let rows = cx.reshape(&data, &[batch, extent])?;
     let rows = cx.cast(&rows, DType::INT64)?;
     let (all, width) = Words::all(cx)?;

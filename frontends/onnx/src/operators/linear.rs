@@ -21,6 +21,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     ),
     one("MatMul", "`nn.matmul`, or `nn.batch_matmul` for batches of both operands", |cx| {
         let (a, b) = (cx.input(0)?, cx.input(1)?);
+        for side in [&a, &b] {
+            if cx.dtype(side)?.is_bool() {
+                return Err(format!("expected numbers, found {}", cx.ty_of(side)).into());
+            }
+        }
         matmul(cx, &a, &b)
     }),
 ];

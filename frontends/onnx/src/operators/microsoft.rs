@@ -4,6 +4,7 @@ use ir_core::DType;
 
 use super::activation::gelu_of;
 use super::linear::matmul;
+use super::normalization::{last_axis, root_mean_square};
 use super::quantization::{dequantized, quantized};
 use super::{Operator, many, one};
 use crate::importer::{Fault, Value};
@@ -91,7 +92,7 @@ pub(super) const OPERATORS: &[Operator] = &[
             let (beta, bias) = (cx.optional(3), cx.optional(4));
             let sum = sum_of(cx, &data, &skip, bias.as_ref())?;
             let epsilon = cx.float("epsilon", 1e-5)?;
-            let mut results = super::normalization::last_axis(cx, &sum, &gamma, beta, epsilon)?;
+            let mut results = last_axis(cx, &sum, &gamma, beta, epsilon)?;
             if cx.wants(1) || cx.wants(2) {
                 return Err("expected no statistics as results".into());
             }
@@ -136,26 +137,6 @@ fn sum_of(
         Some(bias) => cx.op("add", &[&sum, bias]),
         None => Ok(sum),
     }
-}
-
-/// `data` by the root of the mean of its squares over the axes from `axis` on, times `scale`.
-fn root_mean_square(
-    cx: &mut Cx<'_, '_>,
-    data: &Value,
-    scale: &Value,
-    axis: usize,
-) -> Result<Value, Fault> {
-    let (rank, dtype) = (cx.rank(data)?, cx.dtype(data)?);
-    let precise = cx.cast(data, DType::FLOAT32)?;
-    let squares = cx.op("multiply", &[&precise, &precise])?;
-    let axes: Vec<i64> = (axis as i64..rank as i64).collect();
-    let attrs = attr("axis", axes).with("keepdims", &true);
-    let mean = cx.op_with("mean", &[&squares], attrs)?;
-    let mean = cx.with_scalar("add", &mean, cx.float("epsilon", 1e-5)?)?;
-    let inverse = cx.op("rsqrt", &[&mean])?;
-    let normal = cx.op("multiply", &[&precise, &inverse])?;
-    let normal = cx.cast(&normal, dtype)?;
-    cx.op("multiply", &[&normal, scale])
 }
 
 /// Operator `name` on the numbers that two operands of integers stand for.

@@ -95,24 +95,34 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     one("RMSNormalization", "`multiply`, `mean`, `rsqrt`", |cx| {
         let (data, scale) = (cx.input(0)?, cx.input(1)?);
-        let (rank, dtype) = (cx.rank(&data)?, cx.dtype(&data)?);
-        let axis = cx.axis(-1, rank)?;
-        let precision = match cx.int("stash_type", 1)? {
-            0 => dtype,
-            _ => cx.element_type("stash_type")?.unwrap_or(DType::FLOAT32),
-        };
-        let precise = cx.cast(&data, precision)?;
-        let squares = cx.op("multiply", &[&precise, &precise])?;
-        let axes: Vec<i64> = (axis as i64..rank as i64).collect();
-        let attrs = attr("axis", axes).with("keepdims", &true);
-        let mean = cx.op_with("mean", &[&squares], attrs)?;
-        let mean = cx.with_scalar("add", &mean, cx.float("epsilon", 1e-5)?)?;
-        let inverse = cx.op("rsqrt", &[&mean])?;
-        let normal = cx.op("multiply", &[&precise, &inverse])?;
-        let normal = cx.cast(&normal, dtype)?;
-        cx.op("multiply", &[&normal, &scale])
+        let axis = cx.axis(-1, cx.rank(&data)?)?;
+        root_mean_square(cx, &data, &scale, axis)
     }),
 ];
+
+/// `data` by the root of the mean of its squares over the axes from `axis` on, times `scale`.
+pub(super) fn root_mean_square(
+    cx: &mut Cx<'_, '_>,
+    data: &Value,
+    scale: &Value,
+    axis: usize,
+) -> Result<Value, Fault> {
+    let (rank, dtype) = (cx.rank(data)?, cx.dtype(data)?);
+    let precision = match cx.int("stash_type", 1)? {
+        0 => dtype,
+        _ => cx.element_type("stash_type")?.unwrap_or(DType::FLOAT32),
+    };
+    let precise = cx.cast(data, precision)?;
+    let squares = cx.op("multiply", &[&precise, &precise])?;
+    let axes: Vec<i64> = (axis as i64..rank as i64).collect();
+    let attrs = attr("axis", axes).with("keepdims", &true);
+    let mean = cx.op_with("mean", &[&squares], attrs)?;
+    let mean = cx.with_scalar("add", &mean, cx.float("epsilon", 1e-5)?)?;
+    let inverse = cx.op("rsqrt", &[&mean])?;
+    let normal = cx.op("multiply", &[&precise, &inverse])?;
+    let normal = cx.cast(&normal, dtype)?;
+    cx.op("multiply", &[&normal, scale])
+}
 
 /// The normal values of a batch by its own statistics, and the running ones that follow.
 fn train_batch_norm(

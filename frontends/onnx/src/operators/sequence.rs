@@ -115,7 +115,7 @@ fn checked(cx: &Cx<'_, '_>, values: Vec<Value>) -> Result<Value, Fault> {
 /// The elements of operand `index`, a sequence.
 fn sequence(cx: &mut Cx<'_, '_>, index: usize) -> Result<Vec<Value>, Fault> {
     let value = cx.input(index)?;
-    Ok(cx.sequence(&value)?)
+    cx.sequence(&value)
 }
 
 /// The place in a sequence of `length` elements that operand `index` says, below `end`; negative ones

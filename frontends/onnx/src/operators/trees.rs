@@ -326,7 +326,7 @@ fn of_version_5(cx: &mut Cx<'_, '_>) -> Result<(Trees, Aggregate), Fault> {
     let width = usize::try_from(cx.int("n_targets", 1)?).ok().filter(|width| *width > 0);
     let width = width.ok_or("expected at least one target")?;
     let mut nodes = Vec::new();
-    for at in 0..count {
+    for (at, feature) in features.iter().enumerate() {
         let mode = element(&modes, at, "nodes_modes")?;
         let found = MODES.iter().enumerate().find(|(number, _)| *number as f64 == mode);
         let mode = found.map(|(_, (_, mode))| *mode);
@@ -340,7 +340,7 @@ fn of_version_5(cx: &mut Cx<'_, '_>) -> Result<(Trees, Aggregate), Fault> {
             };
         }
         nodes.push(Node {
-            feature: features[at],
+            feature: *feature,
             value: element(&values, at, "nodes_splits")?,
             mode,
             next: ends,
