@@ -101,4 +101,33 @@ pub const CODES: &[Code] = &[
                       What it computed is lost. Try again; where that does not help, the driver or this \
                       compiler has an error.",
     },
+    Code {
+        code: "E0921",
+        title: "no assembler of PTX",
+        explanation: "Whether PTX is well formed is asked of `ptxas`, which is in NVIDIA's toolkit, and in the \
+                      Python package `nvidia-cuda-nvcc-cu12`. It is looked for where the option `ptxas` says, \
+                      then the variable `PTXAS`, and then on the path. Code is written and run without it.",
+    },
+    Code {
+        code: "E0922",
+        title: "the assembler refused generated code",
+        explanation: "What `ptxas` says follows. This is an error of the code generator, or the assembler does \
+                      not know the architecture: version 12.9 knows `sm_70` to `sm_120`.",
+    },
+    Code {
+        code: "E0923",
+        title: "no NVIDIA driver",
+        explanation: "Running PTX on a device needs NVIDIA's driver, `libcuda.so.1`, and a device of the \
+                      architecture of the code or a later one. Without one, `ptx{run=interpreter}` runs the \
+                      same code on the processor.",
+    },
+    Code {
+        code: "E0925",
+        title: "PTX does what it must not",
+        explanation: "The interpreter of PTX ended a run, or could not read the text. It names the line, the \
+                      block and the thread: an access outside of a buffer or at no multiple of its size, a \
+                      read of what nothing was written to, a barrier at which not all threads arrive, or a \
+                      race. Generated code does none of these: this is an error of a schedule or of the \
+                      code generator.",
+    },
 ];

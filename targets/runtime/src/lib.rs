@@ -69,6 +69,7 @@ pub fn registry() -> Registry {
     passes::register(&mut registry);
     registry.add_target(target_c::registration());
     registry.add_target(target_spirv::registration());
+    registry.add_target(target_ptx::registration());
     registry
 }
 
