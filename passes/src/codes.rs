@@ -14,6 +14,9 @@ pub const OPEN: &str = "E0624";
 /// What `bind-extents` says of extents that do not fit.
 pub const BIND: &str = "E0625";
 
+/// What is said of programs that have none for any extents up to bounds.
+pub const BOUNDS: &str = "E0626";
+
 /// What `gradient` says of operators and forms that it cannot differentiate.
 pub const NO_GRADIENT: &str = "E0660";
 
@@ -92,6 +95,14 @@ pub const CODES: &[Code] = &[
         explanation: "`bind-extents` gives the open extents of the parameters of `@main` numbers: those \
                       of its option, or of the inputs that the program is compiled for. The option names \
                       something that `@main` does not have, or one shape parameter would be two numbers.",
+    },
+    Code {
+        code: BOUNDS,
+        title: "no program for any extents",
+        explanation: "A list of kernels is compiled once for all extents up to bounds (`--dim n=1..512`) \
+                      where its kernels for one extent differ from those for another in numbers only, \
+                      which are sums of products of the extents. The error names the kernel that \
+                      differs in another way, an extent that has no bound, or one that has no name.",
     },
     Code {
         code: SCHEDULES,

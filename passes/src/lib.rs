@@ -27,6 +27,7 @@ use ir_core::Registry;
 pub mod alter_op_layout;
 pub mod batch_recursion;
 pub mod bind_extents;
+pub mod bounds;
 mod branches;
 pub mod by_rules;
 pub mod canonicalize;

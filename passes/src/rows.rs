@@ -197,7 +197,11 @@ fn add(
 
 /// Makes parameters of the constants in `kernel`, in front of its results: all of `constants`, of
 /// which `own` are in it.
-fn take_constants(kernel: &mut Item, constants: &[TensorData], own: &[TensorData]) -> Option<()> {
+pub(crate) fn take_constants(
+    kernel: &mut Item,
+    constants: &[TensorData],
+    own: &[TensorData],
+) -> Option<()> {
     let outputs = outputs(&kernel.signature);
     let body = kernel.body_mut()?;
     let entry = body.entry();

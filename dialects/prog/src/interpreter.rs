@@ -27,6 +27,7 @@
 //! assert_eq!(run(&module, "main", &[x]).unwrap()[0].to_f64(), [2.0, 4.0]);
 //! ```
 
+mod bounded;
 mod code;
 mod heap;
 mod rows;
@@ -264,7 +265,9 @@ impl<'m> Interpreter<'m> {
         let missing = || Stop::new(UNKNOWN, format!("there is no kernel `@{name}` with a body"));
         let item = self.module.get(name).ok_or_else(missing)?;
         let body = item.body.as_deref().ok_or_else(missing)?;
-        let options = te::interpreter::Options::default();
+        // What lies beyond counts may be read, and is used for nothing.
+        let reads_undefined = !te::compute::counts::bounds(&item.signature).is_empty();
+        let options = te::interpreter::Options { reads_undefined, ..Default::default() };
         let code = match item.signature.op.as_str() {
             compute::FUNC => options.decode_compute(body),
             KERNEL => options.decode_kernel(self.module, body, outputs(&item.signature)),
@@ -409,6 +412,10 @@ impl<'m> Interpreter<'m> {
             }
             Instruction::Rows { kernels, inputs, to } => {
                 let results = self.compute_rows(machine, kernels, inputs, function)?;
+                machine.set(to, results)?;
+            }
+            Instruction::Bounded { bounded, inputs, to } => {
+                let results = self.compute_bounded(machine, bounded, inputs, function)?;
                 machine.set(to, results)?;
             }
             Instruction::Operate { inputs, to } => {

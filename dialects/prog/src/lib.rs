@@ -29,6 +29,7 @@
 //! assert!(verify(&module, &registry).is_ok());
 //! ```
 
+pub mod bounded;
 pub mod codes;
 pub mod columns;
 pub mod data;
@@ -40,6 +41,7 @@ pub mod sites;
 pub mod text;
 mod verify;
 
+pub use bounded::Bounded;
 pub use rows::Rows;
 
 use ir_core::{
@@ -309,6 +311,7 @@ fn register(registry: &mut Registry) {
     registry.op::<Kernel>();
     registry.op::<Operate>();
     registry.op::<Rows>();
+    registry.op::<Bounded>();
     registry.op::<Open>();
     registry.op::<Cell>();
     registry.op::<Read>();

@@ -6,12 +6,15 @@
 use ir_core::{BlockId, Body, InsertPoint, OpId, OpParts, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{Drop, Dup, Fail, If, Kernel, Operate, Read, Rows, Tail, Write, Yield, is_counted};
+use crate::{
+    Bounded, Drop, Dup, Fail, If, Kernel, Operate, Read, Rows, Tail, Write, Yield, is_counted,
+};
 
 /// Whether operand `index` of `op` goes over to it.
 pub fn consumes(body: &Body, op: OpId, index: usize) -> bool {
     let borrows = body.is::<Kernel>(op) || body.is::<Read>(op) || body.is::<Dup>(op);
-    let borrows = borrows || body.is::<Operate>(op) || body.is::<Rows>(op);
+    let borrows =
+        borrows || body.is::<Operate>(op) || body.is::<Rows>(op) || body.is::<Bounded>(op);
     let borrows = borrows || body.is::<If>(op) || (body.is::<Write>(op) && index == 0);
     !borrows
 }

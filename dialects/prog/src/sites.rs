@@ -6,7 +6,9 @@ use ir_core::{Attr, Body, Loc, Module, OpId, Span, Symbol, TensorData};
 use rustc_hash::FxBuildHasher;
 use te::checks::CHECKS;
 
-use crate::{Call, Cell, Constant, Construct, FUNC, Fail, Kernel, Open, Operate, Rows, is_counted};
+use crate::{
+    Bounded, Call, Cell, Constant, Construct, FUNC, Fail, Kernel, Open, Operate, Rows, is_counted,
+};
 
 /// An operation at which a program may fail: for a reason of its own, or for want of memory.
 #[derive(Clone, Debug)]
@@ -50,7 +52,11 @@ pub fn of(module: &Module) -> Vec<Site> {
             let loc = body.loc(op);
             let site =
                 |message, loc, is_memory| Site { function, op, loc, base, message, is_memory };
-            let known = body.view::<Rows>(op).map(|rows| places(module, &rows.kernels));
+            let known = body.view::<Rows>(op).map(|rows| places(module, &rows.kernels, 1));
+            let known = known.or_else(|| {
+                let bounded = body.view::<Bounded>(op)?;
+                Some(places(module, &[bounded.kernel], bounded.failures(module).len()))
+            });
             let mut known = known.into_iter().flatten();
             sites.extend(failures.into_iter().map(|message| {
                 let place = known.next().flatten().unwrap_or(loc);
@@ -62,11 +68,11 @@ pub fn of(module: &Module) -> Vec<Site> {
     sites
 }
 
-/// Where each failure of rows comes from that `kernels` compute, as far as that is known. Behind the
-/// first, which is that of inputs, are the checks of each kernel: those of what it calls, in the order
+/// Where each failure of what `kernels` compute comes from, as far as that is known. Behind the first
+/// `own`, which are those of inputs, are the checks of each kernel: those of what it calls, in the order
 /// of the first calls.
-fn places(module: &Module, kernels: &[Symbol]) -> Vec<Option<Loc>> {
-    let mut places = vec![None];
+fn places(module: &Module, kernels: &[Symbol], own: usize) -> Vec<Option<Loc>> {
+    let mut places = vec![None; own];
     for &kernel in kernels {
         let (first, count) = (places.len(), checks(module, kernel).len());
         if let Some(body) = module.body(kernel) {
@@ -98,6 +104,10 @@ fn messages(module: &Module, body: &Body, op: OpId) -> (Vec<String>, Option<Stri
     } else if let Some(rows) = body.view::<Rows>(op) {
         let mut failures = vec!["the rows of inputs do not fit together".to_string()];
         failures.extend(rows.kernels.iter().flat_map(|kernel| checks(module, *kernel)));
+        (failures, makes())
+    } else if let Some(bounded) = body.view::<Bounded>(op) {
+        let mut failures = bounded.failures(module);
+        failures.extend(checks(module, bounded.kernel));
         (failures, makes())
     } else if body.is::<Open>(op) {
         (vec![], makes())
@@ -136,7 +146,10 @@ pub fn kernels(module: &Module) -> impl Iterator<Item = (Symbol, OpId, Symbol)> 
         let called = body.walk().filter_map(move |op| {
             let kernels = match body.view::<Kernel>(op) {
                 Some(kernel) => vec![kernel.function],
-                None => body.view::<Rows>(op)?.kernels,
+                None => match body.view::<Rows>(op) {
+                    Some(rows) => rows.kernels,
+                    None => vec![body.view::<Bounded>(op)?.kernel],
+                },
             };
             let mut values = body.operands(op).chain(body.results(op));
             let is_more = values.any(|value| is_counted(body.ty(value)));

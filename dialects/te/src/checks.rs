@@ -386,7 +386,7 @@ fn constant(body: &mut Body, at: InsertPoint, ty: Type, value: i64) -> ValueId {
     }
 }
 
-fn scalar(
+pub(crate) fn scalar(
     body: &mut Body,
     at: InsertPoint,
     operation: ScalarOp,

@@ -13,8 +13,19 @@
 //!
 //! A [`Compute`] maps; a [`Reduce`] combines over reduction axes. Nothing here says in which order
 //! or where elements are computed: that is the [schedule](crate::schedule)'s.
+//!
+//! Extents are constants. An axis may end earlier, at a [*count*](counts) that is known only when the
+//! function runs: a parameter of it, of which the extent is the bound.
+//!
+//! ```text
+//! te.func @sum(%n: Tensor[(), int64], %x: Tensor[(8, 512), float32]) counts 512 {
+//!   sum[i < 8] = sum[k < 512 to %n] %x[i, k]
+//!   return sum
+//! }
+//! ```
 
 mod build;
+pub mod counts;
 mod intrinsic;
 pub(crate) mod verify;
 mod work;
@@ -49,6 +60,10 @@ pub struct Compute {
     pub shape: Vec<i64>,
     /// Element type.
     pub dtype: ir_core::DType,
+    /// The [counts](counts) at which its dimensions end: for each the number of a parameter of the
+    /// function, or -1. Empty where all are whole.
+    #[default(vec![])]
+    pub counts: Vec<i64>,
 }
 
 /// Tensors whose elements are combinations over reduction axes. Its first block takes one index
@@ -77,6 +92,10 @@ pub struct Reduce {
     /// The identities of the `user` combiner, one for each result.
     #[default(vec![])]
     pub identity: Vec<ir_core::TensorData>,
+    /// The [counts](counts) at which its dimensions and then its reduction axes end: for each the
+    /// number of a parameter of the function, or -1. Empty where all are whole.
+    #[default(vec![])]
+    pub counts: Vec<i64>,
 }
 
 /// How a reduction combines values.
@@ -184,17 +203,24 @@ pub struct Stage {
     pub shape: Vec<i64>,
     /// Extents of its reduction axes; empty for a map.
     pub reduction: Vec<i64>,
+    /// The [counts](counts) of `shape` and then of `reduction`; empty where all are whole.
+    pub counts: Vec<i64>,
 }
 
 impl Stage {
     /// `op` as a stage; `None` where it is something else.
     pub fn of(body: &Body, op: OpId) -> Option<Stage> {
         if let Some(compute) = body.view::<Compute>(op) {
-            let Compute { name, shape, .. } = compute;
-            return Some(Stage { op, name, shape, reduction: vec![] });
+            let Compute { name, shape, counts, .. } = compute;
+            return Some(Stage { op, name, shape, reduction: vec![], counts });
         }
-        let Reduce { name, shape, extents, .. } = body.view(op)?;
-        Some(Stage { op, name, shape, reduction: extents })
+        let Reduce { name, shape, extents, counts, .. } = body.view(op)?;
+        Some(Stage { op, name, shape, reduction: extents, counts })
+    }
+
+    /// The number of the parameter at which axis `axis`, of `shape` and then `reduction`, ends.
+    pub fn count(&self, axis: usize) -> Option<usize> {
+        self.counts.get(axis).and_then(|count| usize::try_from(*count).ok())
     }
 
     /// The stages of a compute function in program order.

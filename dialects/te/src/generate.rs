@@ -7,6 +7,7 @@
 //! every stage, so that sums are exact in any order and results can be compared
 //! [number by number](crate::interpreter::same_numbers). Integers do not overflow.
 
+mod counted;
 mod elements;
 mod schedules;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 use ir_core::{DType, Item, Random, Scalar, SmallVec, TensorData, TypeData, ValueId};
 
 use crate::compute::{Combiner, ComputeBuilder, Expression, Tensor};
+pub use counted::{below_counts, calls, counted};
 pub use schedules::schedule;
 
 use elements::{Affine, Axes, Bounds, Elements, Term, capacity};

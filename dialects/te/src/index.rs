@@ -141,6 +141,8 @@ pub struct Indices {
     /// What values it takes anywhere.
     widest: Vec<Range>,
     vars: u32,
+    /// Of scalar parameters that are counts, the variables that stand for them.
+    counts: FxHashMap<ValueId, Var>,
 }
 
 impl Indices {
@@ -150,6 +152,19 @@ impl Indices {
         self.vars += 1;
         self.atom(AtomData::Var(var), Range { low: 0, high: (extent - 1).max(0) });
         var
+    }
+
+    /// Says that the scalar `tensor` is a count of at most `bound`; the variable that it is from now
+    /// on, which keeps its value.
+    pub fn count(&mut self, tensor: ValueId, bound: i64) -> Var {
+        let var = self.var(bound.saturating_add(1));
+        self.counts.insert(tensor, var);
+        var
+    }
+
+    /// The variable that stands for the scalar `tensor`, where it is a count.
+    pub fn count_of(&self, tensor: ValueId) -> Option<Var> {
+        self.counts.get(&tensor).copied()
     }
 
     fn atom(&mut self, data: AtomData, range: Range) -> Index {

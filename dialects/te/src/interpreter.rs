@@ -50,6 +50,10 @@ pub struct Options {
     /// Whether it is an error that an iteration of such a loop stores an element that another one
     /// uses too. This finds what the order does not show: a sum over a parallel axis.
     pub check_races: bool,
+    /// Whether the kernel that is run may read elements that were never stored, as any number, and
+    /// give such: one that takes [counts](crate::compute::counts) does beyond these. Others of the
+    /// module say so themselves.
+    pub reads_undefined: bool,
 }
 
 /// An order of iterations.

@@ -13,7 +13,8 @@
 //! }
 //! ```
 //!
-//! Buffers do not overlap. Loops count from 0. Extents are constants. A kernel ends with an empty
+//! Buffers do not overlap. Loops count from 0. Extents are constants, and so are loops but for those
+//! that end at a [limit](For::limit). A kernel ends with an empty
 //! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
 mod plan;
@@ -121,7 +122,8 @@ impl AttrValue for Scope {
     }
 }
 
-/// Runs its block for every index from 0 to `extent`, exclusive. Its block takes the index.
+/// Runs its block for every index from 0 to `extent`, exclusive; with a `limit`, to the lesser of
+/// both. Its block takes the index. Only serial loops have a limit.
 #[derive(Op, Clone, Debug)]
 #[op(
     name = "te.for",
@@ -131,7 +133,7 @@ impl AttrValue for Scope {
     open_attrs,
     verify = verify::for_loop
 )]
-pub struct For {
+pub struct For<V = ValueId> {
     /// What the loop becomes.
     #[default(ForKind::Serial)]
     pub kind: ForKind,
@@ -140,6 +142,8 @@ pub struct For {
     /// The thread axis of a `thread` loop: `blockIdx.x`, `threadIdx.x` and so on.
     #[default(None)]
     pub thread: Option<String>,
+    /// Where it ends, an `int64`, where that is not `extent`.
+    pub limit: Option<V>,
 }
 
 /// Runs its first block where `condition` holds, else the second, where it has one.

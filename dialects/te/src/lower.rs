@@ -8,9 +8,13 @@
 //! is checked as far out as it can be: a tile that lies within its bounds as a whole runs without
 //! checks, and vectorized and unrolled; only the tiles on the border check each element.
 //!
+//! A loop over an axis that ends at a count ends with it (`ends.rs`). Where what is computed beyond a
+//! count does no harm, a tile of which a part is within is computed as a whole, as fast as any.
+//!
 //! Loops nest at most [`MAX_DEPTH`] deep, so the functions here recurse over loops.
 
 mod emit;
+mod ends;
 
 use ir_core::Item;
 

@@ -30,6 +30,7 @@ use ir_core::{Body, Item, Symbol};
 
 use self::ops::Handle;
 use self::state::{AxisState, Record};
+use crate::compute::counts::bounds;
 use crate::compute::{Compute, FUNC, Intrinsic, Stage as StageView, updates};
 use crate::loops::{ForKind, Scope, THREADS};
 
@@ -45,8 +46,9 @@ impl Schedule {
             ));
         };
         let (body, record) = (Body::clone(body), Record::default());
-        let update = updates(function);
-        let mut schedule = Schedule { body, stages: vec![], axes: vec![], update, record };
+        let (update, counts) = (updates(function), bounds(&function.signature));
+        let (stages, axes) = (vec![], vec![]);
+        let mut schedule = Schedule { body, stages, axes, update, counts, record };
         for view in StageView::all(&schedule.body) {
             schedule.add_stage(&view);
         }

@@ -89,8 +89,12 @@ fn schedules_keep_results(seed: u64, steps: usize) {
             _ => tidy(body),
         }
         let text = text(kernel.clone());
-        let run =
-            Options { step_limit: Some(50_000_000), parallel: Order::Reverse, check_races: true };
+        let run = Options {
+            step_limit: Some(50_000_000),
+            parallel: Order::Reverse,
+            check_races: true,
+            ..Options::default()
+        };
         let found = run.run_kernel(&Module::new(), kernel.body.as_ref().unwrap(), &inputs, outputs);
         let found = found.unwrap_or_else(|e| panic!("{seed} {stage}: {e}\n{log:#?}\n{text}"));
         for (found, expected) in found.iter().zip(&expected) {

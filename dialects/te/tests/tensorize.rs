@@ -164,7 +164,12 @@ fn agrees(seed: u64) -> bool {
 
     module.items.shift_remove(&Symbol::new("s"));
     module.items.insert(Symbol::new("f"), kernel);
-    let run = Options { step_limit: None, parallel: Order::Reverse, check_races: true };
+    let run = Options {
+        step_limit: None,
+        parallel: Order::Reverse,
+        check_races: true,
+        ..Options::default()
+    };
     for stage in 0..4 {
         let body = module.items.get_mut(&Symbol::new("f")).unwrap().body_mut().unwrap();
         match stage {

@@ -241,9 +241,9 @@ impl Writer {
         let count = self.random.below(3);
         if count == 0 {
             let kind = [ForKind::Serial, ForKind::Parallel][self.random.below(2)];
-            let op = For { kind, extent: 3, thread: None };
+            let op = For { kind, extent: 3, thread: None, limit: None };
             let attrs = OpFields::<ValueId>::attrs(&op);
-            let parts = OpParts::new(<For as OpFields<ValueId>>::NAME, &[], &[]);
+            let parts = OpParts::new(For::<ValueId>::NAME, &[], &[]);
             let op = self.body.insert_op(InsertPoint::End(block), parts.attrs(attrs).regions(1));
             let inner = self.body.region_block(op, 0);
             self.body.add_block_arg(inner, Type::scalar(DType::INT64));

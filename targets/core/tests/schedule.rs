@@ -26,6 +26,7 @@ fn check(function: &Item, seed: u64) -> bool {
         step_limit: Some(50_000_000),
         parallel: Order::Reverse,
         check_races: true,
+        ..Default::default()
     };
     let body = kernel.body.as_ref().unwrap();
     let found = run.run_kernel(&Module::new(), body, &inputs, expected.len());
@@ -44,6 +45,35 @@ fn check(function: &Item, seed: u64) -> bool {
     schedule.stages().any(|stage| within(&stage))
 }
 
+/// What the default schedule of `function` gives on the machine of `seed` where axes end at counts.
+fn check_counts(function: &Item, seed: u64) {
+    let Some(function) = generate::counted(function, seed) else { return };
+    let machine = Capabilities::of_isa(["avx512", "sse2", "scalar"][seed as usize % 3]).unwrap();
+    let (kernel, _) = program::lower_function(&function, &machine).unwrap();
+    let run = interpreter::Options {
+        step_limit: Some(50_000_000),
+        parallel: Order::Reverse,
+        check_races: true,
+        reads_undefined: true,
+    };
+    for inputs in generate::calls(&function, &generate::inputs(&function, seed).unwrap()) {
+        let expected = match run_compute(function.body.as_ref().unwrap(), &inputs) {
+            Ok(expected) => expected,
+            // A check of a number that a sum over fewer elements is too small for.
+            Err(error) if error.code == "E0858" => continue,
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        let body = kernel.body.as_ref().unwrap();
+        let found = run.run_kernel(&Module::new(), body, &inputs, expected.len());
+        let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let found = generate::below_counts(&function, &inputs, &found);
+        let expected = generate::below_counts(&function, &inputs, &expected);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(same_numbers(found, expected), "seed {seed}: {found:?}\n{expected:?}");
+        }
+    }
+}
+
 fn cases() -> u64 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
@@ -53,6 +83,15 @@ fn default_schedules_keep_results() {
     let options = Options { stages: 7, rank: 3, extent: 33, points: 18_000, ..Options::default() };
     for seed in 0..cases() {
         check(&compute_function(seed, &options).unwrap(), seed);
+    }
+}
+
+#[test]
+fn default_schedules_end_at_counts() {
+    let options = Options { stages: 5, rank: 3, extent: 33, points: 9_000, ..Options::default() };
+    for seed in 0..cases() {
+        check_counts(&compute_function(seed, &options).unwrap(), seed);
+        check_counts(&function_of_rows(seed), seed);
     }
 }
 

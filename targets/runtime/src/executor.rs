@@ -44,6 +44,8 @@ pub struct Runner<'a> {
     pub step_limit: Option<u64>,
     /// Measures where the time goes, for so many seconds.
     pub profile: Option<f64>,
+    /// Whether a program is built for any extents, rather than for those of the arguments.
+    pub any_extents: bool,
     /// Builds the program.
     pub build: &'a Build<'a>,
 }
@@ -127,7 +129,10 @@ impl Runner<'_> {
         }
         let mut module = self.module.clone();
         let values: Vec<Value> = self.arguments.iter().map(|given| given.value.clone()).collect();
-        let bound = settle(&mut module, self.registry, &values)?;
+        let bound = match self.any_extents {
+            true => vec![],
+            false => settle(&mut module, self.registry, &values)?,
+        };
         let (mut constants, mut inputs) = (Vec::new(), Vec::new());
         for (index, given) in self.arguments.iter().cloned().enumerate() {
             if bound.iter().any(|(other, _)| *other == index) {

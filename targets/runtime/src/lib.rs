@@ -30,6 +30,7 @@
 //! - [`progress`]: how far long work is.
 
 pub mod arguments;
+mod bounds;
 pub mod calibrate;
 pub mod codes;
 mod error;
@@ -57,6 +58,7 @@ pub use ir_core::pipeline::Pipeline;
 pub use ir_core::{DType, Diagnostic, Module, Registry, TensorData};
 pub use model::Model;
 pub use package::{Package, package};
+pub use passes::bounds::Bound;
 pub use passes::pipelines;
 pub use passes::pipelines::Fusion;
 pub use program::{BuildOptions, BuildTimes, Lowered, MAIN, Program, bind, lower, pipeline};

@@ -11,6 +11,8 @@ use ir_core::{
     Diagnostic, Diagnostics, FunctionType, InsertPoint, Loc, Module, Registry, SourceMap, Span,
     Symbol, TensorData, Type, TypeData, ValueId, verify,
 };
+use passes::bounds::Bound;
+use passes::extents::has_open_values;
 use passes::pipelines::{self, Compile, Fusion};
 use relay::interpreter::Value;
 use relay::language::{Constant, FUNC};
@@ -71,6 +73,9 @@ pub struct BuildOptions<'a> {
     /// Whether a whole program counts what runs how often and for how long, for
     /// [`profile`](Program::profile), which makes it slower. Others are profiled as they are.
     pub profiled: bool,
+    /// How large the named extents of `@main` may be. A program that has such is compiled once for all
+    /// of them.
+    pub bounds: Vec<Bound>,
     /// Told how far it is.
     pub progress: &'a dyn Progress,
 }
@@ -87,6 +92,7 @@ impl<'a> BuildOptions<'a> {
             interpret: false,
             checked: true,
             profiled: false,
+            bounds: vec![],
             progress: &(),
         }
     }
@@ -160,7 +166,7 @@ pub fn lower(
     options: &BuildOptions<'_>,
     found: &mut Diagnostics,
 ) -> Result<Lowered, Diagnostics> {
-    let &BuildOptions { target, fusion, threads, checked, progress, .. } = options;
+    let &BuildOptions { target, fusion, threads, checked, progress, ref bounds, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
     let pipeline = pipeline(target, fusion);
@@ -173,6 +179,9 @@ pub fn lower(
     let mut log = Vec::new();
     match rows::lower(module, registry, &pipeline, threads) {
         Some(lowered) => *module = lowered,
+        None if !bounds.is_empty() && has_open_values(module) => {
+            *module = crate::bounds::lower(module, registry, &pipeline, threads, bounds)?;
+        }
         None => {
             let report = run(&pipeline, module, registry, options, &mut instruments, &mut log)
                 .map_err(|error| {

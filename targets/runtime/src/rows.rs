@@ -40,7 +40,7 @@ pub(crate) fn lower(
     join(lowered.collect::<Option<_>>()?, &has_rows).ok()
 }
 
-/// Gives the buffers of the kernels that compute rows in `module` their places.
+/// Gives the buffers of the kernels that compute rows in `module`, or up to bounds, their places.
 ///
 /// # Errors
 /// Where they are too large.
@@ -49,6 +49,8 @@ pub(crate) fn plan_memory(module: &mut Module) -> Result<(), Diagnostics> {
     for (_, body) in prog::sites::functions(module) {
         let rows = body.walk().filter_map(|op| body.view::<prog::Rows>(op));
         kernels.extend(rows.flat_map(|rows| rows.kernels));
+        let bounded = body.walk().filter_map(|op| body.view::<prog::Bounded>(op));
+        kernels.extend(bounded.map(|bounded| bounded.kernel));
     }
     for kernel in kernels {
         let Some(item) = module.items.get_mut(&kernel) else { continue };

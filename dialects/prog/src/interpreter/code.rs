@@ -4,8 +4,8 @@ use ir_core::{BlockId, Body, EntityId, Item, OpId, Span, Symbol, TensorData, Typ
 
 use super::{KIND, Stop};
 use crate::{
-    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open as OpenTensor, Operate,
-    Read, Rows, Switch, Tail, Write, Yield,
+    Bounded, Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open as OpenTensor,
+    Operate, Read, Rows, Switch, Tail, Write, Yield,
 };
 
 /// A place in the frame of a call. Values of blocks of which only one runs share slots.
@@ -65,6 +65,11 @@ pub(super) enum Instruction {
     },
     Rows {
         kernels: Vec<Symbol>,
+        inputs: Slots,
+        to: Slots,
+    },
+    Bounded {
+        bounded: Bounded<()>,
         inputs: Slots,
         to: Slots,
     },
@@ -253,6 +258,10 @@ impl Writer<'_> {
         } else if let Some(Rows { kernels, inputs }) = body.view(op) {
             let inputs = self.all(&inputs);
             Instruction::Rows { kernels, inputs, to: self.define(body.results(op)) }
+        } else if let Some(Bounded { kernel, names, least, axes, inputs }) = body.view(op) {
+            let inputs = self.all(&inputs);
+            let bounded = Bounded { kernel, names, least, axes, inputs: vec![] };
+            Instruction::Bounded { bounded, inputs, to: self.define(body.results(op)) }
         } else if let Some(Operate { inputs, .. }) = body.view(op) {
             let inputs = self.all(&inputs);
             Instruction::Operate { inputs, to: self.define(body.results(op)) }

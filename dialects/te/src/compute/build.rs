@@ -97,7 +97,7 @@ impl ComputeBuilder {
         let block = self.body.region_block(op, 0);
         let dtypes = self.fill(block, shape.len(), |e, i| SmallVec::from_buf([element(e, i)]));
         let dtype = dtypes[0];
-        let attrs = Compute { name: name.clone(), shape: shape.to_vec(), dtype };
+        let attrs = Compute { name: name.clone(), shape: shape.to_vec(), dtype, counts: vec![] };
         self.body.set_attrs(op, <Compute as OpFields<ValueId>>::attrs(&attrs));
         let value = self.body.result(op, 0);
         self.body.set_ty(value, Type::tensor(shape.iter().copied(), dtype));
@@ -134,6 +134,7 @@ impl ComputeBuilder {
             extents: extents.to_vec(),
             combiner,
             identity: vec![],
+            counts: vec![],
         };
         self.body.set_attrs(op, <Reduce as OpFields<ValueId>>::attrs(&attrs));
         let mut tensors = Vec::new();

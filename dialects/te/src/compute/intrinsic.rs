@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ir_core::registry::ItemCx;
 use ir_core::{Body, Diagnostic, Diagnostics, Item, OpId, Symbol, ValueId};
 
-use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Stage};
+use super::{Combiner, Compute, FUNC, Load, LoadIf, Reduce, Return, Stage, counts};
 use crate::schedule::codes;
 
 /// The attribute of a compute function, one reduction, whose kernel combines into what its result
@@ -53,6 +53,9 @@ impl Intrinsic {
         if let Some(unread) = body.block_args(body.entry()).iter().position(|arg| !is_read(*arg)) {
             return Err(format!("`@{name}` does not read its parameter {}", unread + 1));
         }
+        if !stage.counts.is_empty() {
+            return Err(format!("`@{name}` has axes that end at counts"));
+        }
         let update = updates(item);
         if update {
             combiner(body, stage.op).ok_or_else(|| {
@@ -99,6 +102,9 @@ pub(super) fn verify(cx: &ItemCx<'_>) -> Diagnostics {
         && external.is_none_or(|name| name.is_empty())
     {
         report(format!("expected `{EXTERN}` of `@{name}` to be the name of a function in C"));
+    }
+    if let Err(message) = counts::verify(cx) {
+        report(message);
     }
     found
 }

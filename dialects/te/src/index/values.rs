@@ -4,6 +4,7 @@ use ir_core::{BlockId, Body, DType, OpId, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::{Index, Indices, Range};
+use crate::compute::Load;
 use crate::scalar::{Cast, Constant, ScalarOp};
 
 /// The values in `block` that are sums of its arguments, which are `args`.
@@ -39,6 +40,9 @@ pub(crate) fn index_value(
     }
     if let Some(cast) = body.view::<Cast>(op) {
         return operand(cast.a).filter(|_| cast.dtype == DType::INT64);
+    }
+    if let Some(load) = body.view::<Load>(op).filter(|load| load.indices.is_empty()) {
+        return indices.count_of(load.tensor).map(|var| indices.of_var(var));
     }
     let scalar = ScalarOp::of(body.op_name(op))?;
     let a = operand(body.operand(op, 0))?;

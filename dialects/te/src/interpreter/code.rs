@@ -40,6 +40,27 @@ pub(super) struct Code {
     pub(super) params: usize,
     /// The buffers that are the results of the run.
     pub(super) results: Vec<u32>,
+    /// Whether elements that were never stored are read as any number.
+    pub(super) reads_undefined: bool,
+    /// Whether some elements of its results may stay undefined.
+    pub(super) gives_undefined: bool,
+}
+
+impl Loop {
+    /// The first iteration from number `position` on that is not left out, and its index. `limit` is
+    /// where it ends.
+    pub(super) fn iteration(&self, position: i64, limit: i64) -> Option<(i64, i64)> {
+        let end = if self.factor == 1 && self.start == 0 { limit } else { self.extent };
+        (position..end).map(|position| (position, self.index_of(position))).find(|i| i.1 < limit)
+    }
+
+    fn index_of(&self, position: i64) -> i64 {
+        if self.factor == 1 && self.start == 0 {
+            return position;
+        }
+        let sum = i128::from(position) * i128::from(self.factor) + i128::from(self.start);
+        (sum % i128::from(self.extent)) as i64
+    }
 }
 
 impl Code {
@@ -78,9 +99,14 @@ pub(super) struct Index {
     pub(super) stride: usize,
 }
 
-/// A loop. Iteration `p` has the index `(p · factor + start) mod extent`.
+/// A loop. Iteration `p` has the index `(p · factor + start) mod extent`; those whose index is not
+/// below the limit are left out.
 pub(super) struct Loop {
     pub(super) extent: i64,
+    /// Holds the limit, where there is one.
+    pub(super) limit: Option<Register>,
+    /// Whether the limit is a count, from 0 to `extent`.
+    pub(super) counts: bool,
     pub(super) index: Register,
     /// Holds the number of the iteration.
     pub(super) position: Register,
@@ -230,6 +256,8 @@ impl<'b> Assembler<'b> {
             inputs,
             params: params.len(),
             results: vec![],
+            reads_undefined: false,
+            gives_undefined: false,
         };
         let mut assembler = Assembler {
             body,
@@ -408,14 +436,26 @@ impl<'b> Assembler<'b> {
     // ---- loops -----------------------------------------------------------------------------
 
     /// Starts a loop over `extent` indices.
-    pub(super) fn open_loop(&mut self, extent: i64, index: Register, order: Order) -> OpenLoop {
+    pub(super) fn open_loop(
+        &mut self,
+        extent: i64,
+        limit: Option<Register>,
+        index: Register,
+        order: Order,
+    ) -> OpenLoop {
         let position = self.fresh(1);
         let number = self.code.loops.len() as u32;
         let (factor, start) = permutation(order, extent, u64::from(number));
-        let concurrent = false;
-        self.code.loops.push(Loop { extent, index, position, factor, start, concurrent });
+        let (counts, concurrent) = (false, false);
+        let this = Loop { extent, limit, counts, index, position, factor, start, concurrent };
+        self.code.loops.push(this);
         let enter = self.emit(Instruction::Enter { number, exit: 0 });
         OpenLoop { number, enter }
+    }
+
+    /// The limit of the loop is a count.
+    pub(super) fn make_counted(&mut self, open: &OpenLoop) {
+        self.code.loops[open.number as usize].counts = true;
     }
 
     /// The iterations of the loop may run at once.

@@ -76,11 +76,16 @@ fn write_stage(
         return Err(code.refuse("its block takes another number of indices than it has axes"));
     }
     let (spatial, reduction) = args.split_at(stage.shape.len());
-    let loops = open_loops(code, spatial, &stage.shape, how.order)?;
+    code.code.gives_undefined |= !stage.counts.is_empty();
+    let limits = read_counts(code, stage)?;
+    let (ends, reduction_ends) = limits.split_at(stage.shape.len());
+    let loops = open_loops(code, spatial, &stage.shape, ends, how.order)?;
     let indices: SmallVec<[(Register, u32); 4]> =
         spatial.iter().map(|index| Ok((code.read(*index, 1)?, 0))).collect::<Result<_, Error>>()?;
     let values = match body.view::<Reduce>(stage.op) {
-        Some(reduce) => write_reduction(code, stage.op, &reduce, block, reduction, how)?,
+        Some(reduce) => {
+            write_reduction(code, stage.op, &reduce, block, (reduction, reduction_ends), how)?
+        }
         None => write_block(code, block)?,
     };
     if values.len() != results.len() {
@@ -116,16 +121,42 @@ fn write_update(
     Ok(code.scalar(op, tensor.dtype, before, value))
 }
 
+/// The count at which each axis of `stage` ends, in a register, where it ends at one.
+fn read_counts(code: &mut Assembler<'_>, stage: &Stage) -> Result<Vec<Option<Register>>, Error> {
+    let axes = stage.shape.len() + stage.reduction.len();
+    let mut counts = vec![None; axes];
+    for (axis, register) in counts.iter_mut().enumerate() {
+        let Some(count) = stage.count(axis) else { continue };
+        let param = code.body.block_args(code.body.entry()).get(count);
+        let Some(&param) = param else {
+            return Err(code.refuse(format!("there is no parameter {count} to end at")));
+        };
+        let buffer = code.buffer(param)?;
+        if code.code.buffers[buffer as usize].dtype != DType::INT64 {
+            return Err(code.refuse("it ends at a count that is no int64"));
+        }
+        let (access, to) = (code.access_registers(buffer, &[])?, code.fresh(1));
+        code.emit(Instruction::Load { lanes: 1, access, to });
+        *register = Some(to);
+    }
+    Ok(counts)
+}
+
 fn open_loops(
     code: &mut Assembler<'_>,
     indices: &[ValueId],
     extents: &[i64],
+    ends: &[Option<Register>],
     order: Order,
 ) -> Result<Vec<OpenLoop>, Error> {
     let mut loops = Vec::new();
-    for (&index, &extent) in indices.iter().zip(extents) {
+    for ((&index, &extent), &end) in indices.iter().zip(extents).zip(ends) {
         let index = code.define(index)?;
-        loops.push(code.open_loop(extent, index, order));
+        let open = code.open_loop(extent, end, index, order);
+        if end.is_some() {
+            code.make_counted(&open);
+        }
+        loops.push(open);
     }
     Ok(loops)
 }
@@ -151,7 +182,7 @@ fn write_reduction(
     op: OpId,
     reduce: &Reduce,
     block: BlockId,
-    indices: &[ValueId],
+    (indices, ends): (&[ValueId], &[Option<Register>]),
     how: Evaluation,
 ) -> Result<SmallVec<[Register; 2]>, Error> {
     let body = code.body;
@@ -169,7 +200,7 @@ fn write_reduction(
         code.emit(Instruction::Copy { lanes: 1, from, step: 0, to });
         accumulators.push(to);
     }
-    let loops = open_loops(code, indices, &reduce.extents, how.order)?;
+    let loops = open_loops(code, indices, &reduce.extents, ends, how.order)?;
     let values = write_block(code, block)?;
     code.at(op);
     if values.len() != accumulators.len() {

@@ -7,6 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use super::code::{Assembler, Code, Instruction, OpenLoop};
 use super::compute::{self, Evaluation};
 use super::{Error, Options, Order};
+use crate::compute::counts::bounds;
 use crate::compute::{Combiner, FUNC, Yield, updates};
 use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, Store, output_count};
 use crate::scalar::ScalarOp;
@@ -23,6 +24,8 @@ pub(super) fn decode(
 ) -> Result<Vec<Code>, Error> {
     let mut callees = Callees::default();
     let mut codes = vec![decode_body(module, body, outputs, options, &mut callees)?];
+    codes[0].reads_undefined = options.reads_undefined;
+    codes[0].gives_undefined = options.reads_undefined;
     while let Some((&name, &outputs)) = callees.get_index(codes.len() - 1) {
         let missing = || Error::new("E0854", format!("there is no kernel `@{name}` with a body"));
         let item = module.get(name).ok_or_else(missing)?;
@@ -40,6 +43,8 @@ pub(super) fn decode(
             ..error
         })?;
         code.kernel = Some(name);
+        // What lies beyond counts may be read, and is used for nothing.
+        code.reads_undefined = item.signature.op != FUNC && !bounds(&item.signature).is_empty();
         code.span = span;
         codes.push(code);
     }
@@ -107,7 +112,7 @@ fn decode_body(
         };
         stack.push((body.next_op(op), open));
         code.at(op);
-        if let Some(For { kind, extent, .. }) = body.view(op) {
+        if let Some(For { kind, extent, limit, .. }) = body.view(op) {
             let block = body.regions(op).first().map(|region| body.block_of(*region));
             let Some((block, &[index])) = block.map(|block| (block, body.block_args(block))) else {
                 return Err(code.refuse("expected a block of one argument"));
@@ -117,7 +122,8 @@ fn decode_body(
             let thread = kind == ForKind::Thread;
             threads += usize::from(thread);
             let index = code.define(index)?;
-            let open = code.open_loop(extent, index, order);
+            let limit = limit.map(|limit| code.read(limit, 1)).transpose()?;
+            let open = code.open_loop(extent, limit, index, order);
             if concurrent {
                 code.make_concurrent(&open);
             }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ir_core::memory;
 use ir_core::{DType, DTypeKind, Scalar, SmallVec, TensorData, Type};
 
-use super::code::{Access, Buffer, Code, Index, Instruction};
+use super::code::{Access, Buffer, Code, Index, Instruction, Loop};
 use super::races::{Races, Use};
 use super::{Error, Options};
 use crate::scalar::{ScalarOp, reinterpret};
@@ -95,7 +95,7 @@ impl<'c> Machine<'c> {
         let result = |&buffer: &u32| {
             let at = frame.places[buffer as usize];
             let contents = self.memory.heap[at.contents].as_slice();
-            result(&code.buffers[buffer as usize], contents)
+            result(&code.buffers[buffer as usize], contents, code.gives_undefined)
         };
         code.results.iter().map(result).collect()
     }
@@ -123,26 +123,25 @@ impl<'c> Machine<'c> {
             match &code.instructions[place] {
                 Instruction::Enter { number, exit } => {
                     let this = &code.loops[*number as usize];
-                    frame.registers[this.position as usize] = Scalar::Int(0);
-                    frame.registers[this.index as usize] = Scalar::Int(this.start);
-                    if this.extent <= 0 {
-                        frame.next = *exit;
-                    } else if this.concurrent {
-                        self.memory.races.iter_mut().for_each(Races::enter);
+                    let limit = limit(this, &frame.registers);
+                    let limit = limit.map_err(|error| located(code, place, error))?;
+                    match this.iteration(0, limit) {
+                        None => frame.next = *exit,
+                        Some((position, index)) => {
+                            frame.registers[this.position as usize] = Scalar::Int(position);
+                            frame.registers[this.index as usize] = Scalar::Int(index);
+                            if this.concurrent {
+                                self.memory.races.iter_mut().for_each(Races::enter);
+                            }
+                        }
                     }
                 }
                 Instruction::Next { number, body } => {
                     let this = &code.loops[*number as usize];
                     let position = frame.registers[this.position as usize].as_i64() + 1;
-                    if position < this.extent {
-                        let index = match this.factor {
-                            1 if this.start == 0 => position,
-                            factor => {
-                                let product = i128::from(position) * i128::from(factor);
-                                let sum = product + i128::from(this.start);
-                                (sum % i128::from(this.extent)) as i64
-                            }
-                        };
+                    let limit = limit(this, &frame.registers);
+                    let limit = limit.map_err(|error| located(code, place, error))?;
+                    if let Some((position, index)) = this.iteration(position, limit) {
                         frame.registers[this.position as usize] = Scalar::Int(position);
                         frame.registers[this.index as usize] = Scalar::Int(index);
                         frame.next = *body;
@@ -226,6 +225,17 @@ impl<'c> Machine<'c> {
             }
         }
     }
+}
+
+/// Where a loop ends.
+fn limit(this: &Loop, registers: &[Scalar]) -> Result<i64, Error> {
+    let Some(limit) = this.limit else { return Ok(this.extent) };
+    let limit = registers[limit as usize].as_i64();
+    if this.counts && !(0..=this.extent).contains(&limit) {
+        let message = format!("an axis of {} ends at the count {limit}", this.extent);
+        return Err(Error::new("E0852", message));
+    }
+    Ok(limit.min(this.extent))
 }
 
 /// Why an instruction has no result.
@@ -390,12 +400,16 @@ struct Elements<'c> {
     access: u32,
     indices: &'c [Index],
     place: Place,
+    /// What stands for elements that were never stored, where they are read as any number.
+    undefined: Option<Scalar>,
 }
 
 impl<'c> Elements<'c> {
     fn new(code: &'c Code, access: u32, places: &[Place]) -> Elements<'c> {
         let Access { buffer, indices } = &code.accesses[access as usize];
-        Elements { access, indices, place: places[*buffer as usize] }
+        let dtype = code.buffers[*buffer as usize].dtype;
+        let undefined = code.reads_undefined.then(|| any_number(dtype));
+        Elements { access, indices, place: places[*buffer as usize], undefined }
     }
 
     /// The number of the element for lane `lane` among the contents.
@@ -422,7 +436,7 @@ impl Memory {
         kind: Use,
     ) -> Result<(usize, Scalar), Box<Stop>> {
         let at = elements.offset(registers, lane)?;
-        let Some(value) = self.heap[elements.place.contents][at] else {
+        let Some(value) = self.heap[elements.place.contents][at].or(elements.undefined) else {
             return Err(Box::new(Stop::Undefined { access: elements.access, lane }));
         };
         self.record(elements, lane, at, kind)?;
@@ -440,6 +454,15 @@ impl Memory {
         let Elements { access, place, .. } = elements;
         let raced = races.record(kind, place.contents, at);
         raced.map_err(|earlier| Box::new(Stop::Race { access, lane, earlier }))
+    }
+}
+
+/// What an undefined element of type `dtype` is read as: what shows, where it gets into a result.
+fn any_number(dtype: DType) -> Scalar {
+    if dtype.is_float() {
+        Scalar::Float(f64::NAN)
+    } else {
+        Scalar::Int(if dtype.is_bool() { 1 } else { 90 })
     }
 }
 
@@ -536,9 +559,15 @@ fn check_inputs(code: &Code, inputs: &[TensorData]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A result of the run; every element must be stored.
-fn result(buffer: &Buffer, contents: &[Option<Scalar>]) -> Result<TensorData, Error> {
-    let Some(elements) = contents.iter().copied().collect::<Option<Vec<Scalar>>>() else {
+/// A result of the run; every element must be stored, unless some may be `undefined`.
+fn result(
+    buffer: &Buffer,
+    contents: &[Option<Scalar>],
+    undefined: bool,
+) -> Result<TensorData, Error> {
+    let undefined = undefined.then(|| any_number(buffer.dtype));
+    let elements = contents.iter().map(|element| element.or(undefined));
+    let Some(elements) = elements.collect::<Option<Vec<Scalar>>>() else {
         let missing = contents.iter().position(Option::is_none);
         let missing = missing.expect("some element has no value");
         let mut rest = missing;

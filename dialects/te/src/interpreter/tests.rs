@@ -340,7 +340,7 @@ impl Writer {
 
     fn each(&mut self, kind: ForKind, extent: i64, write: impl FnOnce(&mut Writer, ValueId)) {
         let thread = (kind == ForKind::Thread).then(|| "threadIdx.x".to_string());
-        let op = self.add(&For { kind, extent, thread }, &[], 1);
+        let op = self.add(&For::<ValueId> { kind, extent, thread, limit: None }, &[], 1);
         let block = self.body.region_block(op, 0);
         let index = self.body.add_block_arg(block, Type::scalar(DType::INT64));
         self.inside(block, |w| write(w, index));

@@ -26,7 +26,7 @@ pub fn unroll(body: &mut Body) -> u64 {
         let whole = usize::try_from(fields.extent).ok().and_then(|n| n.checked_mul(size));
         if whole.is_none_or(|whole| whole + body.op_count() > MAX_OPS) {
             let serial = For { kind: ForKind::Serial, ..fields };
-            body.set_attrs(op, <For as OpFields<ValueId>>::attrs(&serial));
+            body.set_attrs(op, OpFields::attrs(&serial));
             continue;
         }
         let index = body.block_args(block)[0];

@@ -36,7 +36,7 @@ pub fn vectorize(body: &mut Body) -> u64 {
         } else {
             let serial = For { kind: ForKind::Serial, ..fields };
             let pragmas = body.attrs(op).get("pragmas");
-            let mut attrs = <For as OpFields<ValueId>>::attrs(&serial);
+            let mut attrs = OpFields::attrs(&serial);
             if let Some(pragmas) = pragmas {
                 attrs = attrs.with("pragmas", &pragmas);
             }
@@ -70,7 +70,8 @@ fn has_vector_form(body: &Body, op: OpId) -> bool {
             .view::<For>(inner)
             .is_some_and(|f| matches!(f.kind, ForKind::Serial | ForKind::Unrolled))
         {
-            return true;
+            // Lanes that end at different iterations have no vector form.
+            return body.operands(inner).all(|limit| !varying.contains(&limit));
         }
         if let Some(branch) = body.view::<If>(inner) {
             return !varying.contains(&branch.condition);

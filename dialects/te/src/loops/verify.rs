@@ -5,7 +5,7 @@ use ir_core::{AttrValue, DType, Diagnostic, Diagnostics, Type, ValueId};
 
 use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
 use crate::compute::verify::is_within;
-use crate::compute::{Combiner, FUNC};
+use crate::compute::{Combiner, FUNC, counts};
 use crate::scalar::dtype_of;
 use crate::schedule::codes;
 
@@ -28,6 +28,9 @@ pub(super) fn kernel(cx: &ItemCx<'_>) -> Diagnostics {
             signature.ty
         ));
     };
+    if let Err(message) = counts::verify(cx) {
+        return error(message);
+    }
     let Some(outputs) = signature.attrs.get(OUTPUTS) else { return Diagnostics::new() };
     let count = i64::from_attr(outputs).and_then(|count| usize::try_from(count).ok());
     match count.filter(|count| *count <= function.params.len()) {
@@ -51,6 +54,15 @@ pub(super) fn for_loop(cx: &VerifyCx<'_>) -> Result<(), String> {
         }
         (_, Some(_)) => return Err("only a `thread` loop names a thread axis".to_string()),
         (_, None) => {}
+    }
+    if let Some(limit) = op.limit {
+        if op.kind != ForKind::Serial {
+            return Err(format!("a {} loop has no limit", op.kind.name()));
+        }
+        let ty = cx.body.ty(limit);
+        if ty != Type::scalar(DType::INT64) {
+            return Err(format!("expected an int64 limit, found {ty}"));
+        }
     }
     let args = cx.body.block_args(cx.body.region_block(cx.op, 0));
     match args {

@@ -4,9 +4,10 @@ use ir_core::{
     AttrDict, AttrValue, BlockId, Body, DType, InsertPoint, Item, Loc, NameHint, OpFields, OpId,
     OpParts, Scalar, Symbol, Type, ValueId,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use crate::compute::counts::COUNTS;
 use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield, tensor_of};
 use crate::index::values::index_value;
 use crate::index::{Index, Indices, Range, Var};
@@ -19,7 +20,7 @@ use crate::schedule::{Attach, Axis, Refused, Schedule, Stage};
 
 /// Whether the loops being written initialize a reduction, or compute.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Both, initialization first.
     Whole,
     Initialize,
@@ -34,7 +35,7 @@ struct Buffer {
 }
 
 pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Item, Refused> {
-    let Nests { indices, nests } = nests;
+    let Nests { indices, counts, nests } = nests;
     let mut attached: FxHashMap<(Stage, Axis), Vec<usize>> = FxHashMap::default();
     for (position, nest) in nests.iter().enumerate() {
         if let Attach::At(stage, axis) = schedule.stages[nest.stage.0].attach {
@@ -52,6 +53,7 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
         scope: FxHashMap::default(),
         facts: vec![],
         depth: 0,
+        counts: counts.iter().copied().collect(),
     };
     let entry = emitter.out.entry();
     for &arg in flat.body.block_args(flat.body.entry()) {
@@ -62,6 +64,9 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
     }
     for &constant in &flat.constants {
         emitter.constant(constant);
+    }
+    for (number, (&var, &bound)) in counts.iter().zip(&schedule.counts).enumerate() {
+        emitter.count(number, var, bound);
     }
     for (position, nest) in nests.iter().enumerate() {
         if schedule.stages[nest.stage.0].attach == Attach::Root {
@@ -75,23 +80,27 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
     let mut kernel = Item::new(KERNEL, ty, Some(out));
     let outputs = flat.outputs.len() as i64;
     kernel.signature.attrs = AttrDict::new([(Symbol::new(OUTPUTS), outputs.to_attr())]);
+    if !schedule.counts.is_empty() {
+        kernel.signature.attrs = kernel.signature.attrs.with(COUNTS, &schedule.counts);
+    }
     Ok(kernel)
 }
 
-struct Emitter<'a> {
-    schedule: &'a Schedule,
+pub(super) struct Emitter<'a> {
+    pub(super) schedule: &'a Schedule,
     flat: &'a Flat,
     nests: &'a [Nest],
     /// Positions of the nests computed at a loop.
     attached: FxHashMap<(Stage, Axis), Vec<usize>>,
-    indices: Indices,
-    out: Body,
+    pub(super) indices: Indices,
+    pub(super) out: Body,
     buffers: FxHashMap<ValueId, Buffer>,
-    /// The loops around, and the values of their variables.
-    scope: FxHashMap<Var, ValueId>,
+    /// The counts of the function and the loops around, and the values of their variables.
+    pub(super) scope: FxHashMap<Var, ValueId>,
     /// What the conditions around say: `index < bound`.
-    facts: Vec<Guard>,
+    pub(super) facts: Vec<Guard>,
     depth: usize,
+    pub(super) counts: FxHashSet<Var>,
 }
 
 impl Emitter<'_> {
@@ -114,6 +123,19 @@ impl Emitter<'_> {
         let value = self.out.result(copy, 0);
         self.out.set_name_hint(value, source.name_hint(tensor));
         self.whole(tensor, value);
+    }
+
+    /// Reads the count that parameter `number` is. Whatever is passed, nothing beyond its bound is
+    /// computed.
+    fn count(&mut self, number: usize, var: Var, bound: i64) {
+        let entry = self.out.entry();
+        let tensor = self.out.block_args(entry)[number];
+        let mut e = Expression::new(&mut self.out, entry);
+        let value = e.write(&Load { tensor, indices: vec![] }, DType::INT64);
+        let (zero, bound) = (e.index(0), e.index(bound));
+        let value = e.max(value, zero);
+        let value = e.min(value, bound);
+        self.scope.insert(var, value);
     }
 
     /// All of `tensor` is in the buffer `value`.
@@ -214,19 +236,35 @@ impl Emitter<'_> {
             let interval = self.indices.interval(&guard.index, |var| self.scope.contains_key(&var));
             let greatest = interval.extent.map(|extent| interval.min.plus(extent - 1));
             let holds = greatest.as_ref().is_some_and(|index| self.holds(index, guard.bound));
-            if holds {
+            if holds || (guard.loose && self.holds(&interval.min, guard.bound)) {
                 continue;
             }
             if self.indices.vars(&guard.index).all(|var| self.scope.contains_key(&var)) {
                 conditions.push(guard);
                 continue;
             }
-            let begun = self.indices.vars(&guard.index).any(|var| self.scope.contains_key(&var));
+            match self.next_loop(nest, position, &guard) {
+                // A vector or tile is computed as a whole.
+                None | Some(ForKind::Vectorized | ForKind::Unrolled) if guard.loose => {
+                    conditions.push(Guard { index: interval.min, ..guard });
+                    continue;
+                }
+                // The loop ends where it no longer holds.
+                Some(ForKind::Serial) if self.ends_at_count(&guard) => {
+                    pending.push(guard);
+                    continue;
+                }
+                _ => {}
+            }
+            let begun = self
+                .indices
+                .vars(&guard.index)
+                .any(|var| self.scope.contains_key(&var) && !self.counts.contains(&var));
             // A check that never holds is none: loops further in are cut short instead.
             let may_hold = |index: &Index| self.indices.range(index).low < guard.bound;
             let check = greatest.filter(may_hold).filter(|_| begun && !plain && tile.is_none());
             if let Some(index) = check {
-                tile = Some(Guard { index, bound: guard.bound });
+                tile = Some(Guard::new(index, guard.bound));
             }
             pending.push(guard);
         }
@@ -274,9 +312,12 @@ impl Emitter<'_> {
         // a loop of their own, which then needs no checks. A parallel loop stays one: threads that
         // run out of whole tiles have the others to do.
         let kind = self.schedule.axes[level.axis.0].kind;
+        if let Some(end) = self.end(var, kind, &pending) {
+            return self.until(nest, phase, position, block, plain, end);
+        }
         let mut parts = vec![0, level.extent];
         if !matches!(kind, ForKind::Thread) {
-            for guard in &pending {
+            for guard in pending.iter().filter(|guard| !self.ends_at_count(guard)) {
                 let Some((step, rest)) = self.indices.linear(&guard.index, var) else { continue };
                 if step <= 0 {
                     continue;
@@ -325,12 +366,11 @@ impl Emitter<'_> {
         plain: bool,
     ) -> Result<(), Refused> {
         let level = &nest.loops[position];
-        let var = level.var.expect("a loop that is cut in ranges has an index");
         let extent = range.high - range.low + 1;
         let mut inner = block;
         let mut index = None;
         if extent > 1 {
-            inner = self.begin_loop(level.axis, extent, block, plain);
+            inner = self.begin_loop(level.axis, extent, None, block, plain);
             index = Some(self.out.block_args(inner)[0]);
         }
         let mut e = Expression::new(&mut self.out, inner);
@@ -342,11 +382,27 @@ impl Emitter<'_> {
             }
             (None, low) => e.index(low),
         };
+        self.iteration(nest, phase, position, inner, index, guards.to_vec(), plain)
+    }
+
+    /// Writes the iteration of loop `position` of `nest` whose index is `index`.
+    #[expect(clippy::too_many_arguments)]
+    pub(super) fn iteration(
+        &mut self,
+        nest: &Nest,
+        phase: Phase,
+        position: usize,
+        block: BlockId,
+        index: ValueId,
+        guards: Vec<Guard>,
+        plain: bool,
+    ) -> Result<(), Refused> {
+        let var = nest.loops[position].var.expect("a loop that is written has an index");
         self.scope.insert(var, index);
         self.depth += 1;
         let result = match self.depth > super::MAX_DEPTH {
             true => Err(format!("loops nest over {} deep", super::MAX_DEPTH)),
-            false => self.inside(nest, phase, position, inner, guards.to_vec(), plain),
+            false => self.inside(nest, phase, position, block, guards, plain),
         };
         self.scope.remove(&var);
         self.depth -= 1;
@@ -382,20 +438,28 @@ impl Emitter<'_> {
             })
     }
 
-    fn begin_loop(&mut self, axis: Axis, extent: i64, block: BlockId, plain: bool) -> BlockId {
+    pub(super) fn begin_loop(
+        &mut self,
+        axis: Axis,
+        extent: i64,
+        limit: Option<ValueId>,
+        block: BlockId,
+        plain: bool,
+    ) -> BlockId {
         let state = &self.schedule.axes[axis.0];
         let kind = match state.kind {
-            ForKind::Vectorized | ForKind::Unrolled if plain => ForKind::Serial,
+            ForKind::Vectorized | ForKind::Unrolled if plain || limit.is_some() => ForKind::Serial,
             kind => kind,
         };
-        let fields = For { kind, extent, thread: state.thread.clone() };
-        let mut attrs = <For as OpFields<ValueId>>::attrs(&fields);
+        let fields = For { kind, extent, thread: state.thread.clone(), limit };
+        let mut attrs = fields.attrs();
         if !state.pragmas.is_empty() {
             let pragmas = state.pragmas.iter().map(|(k, v)| (Symbol::new(k), v.to_attr()));
             attrs = attrs.with("pragmas", &AttrDict::new(pragmas));
         }
-        let name = <For as OpFields<ValueId>>::NAME;
-        let op = self.insert(block, OpParts::new(name, &[], &[]).attrs(attrs).regions(1));
+        let name = For::<ValueId>::NAME;
+        let parts = OpParts::new(name, limit.as_slice(), &[]).attrs(attrs).regions(1);
+        let op = self.insert(block, parts);
         let inner = self.out.region_block(op, 0);
         let index = self.out.add_block_arg(inner, Type::scalar(DType::INT64));
         let hint = NameHint { name: Some(Symbol::new(&state.name)), ..NameHint::default() };
@@ -412,7 +476,7 @@ impl Emitter<'_> {
     ) -> SmallVec<[BlockId; 2]> {
         let mut e = Expression::new(&mut self.out, block);
         let mut all: Option<ValueId> = None;
-        for Guard { index, bound } in conditions {
+        for Guard { index, bound, .. } in conditions {
             let index = self.indices.write(index, &mut e, |var| self.scope[&var]);
             let bound = e.index(*bound);
             let holds = e.lt(index, bound);

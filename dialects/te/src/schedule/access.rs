@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::state::{Schedule, Stage};
 use crate::compute::{Load, LoadIf, Stage as StageView};
 use crate::index::values::index_values;
-use crate::index::{Index, Indices, Var};
+use crate::index::{Index, Var};
 
 /// One load of a stage.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ impl Schedule {
     pub fn accesses_in_vectors(&self, stage: Stage, axis: usize, lanes: i64) -> Vec<Access> {
         let body = self.body();
         let view = StageView::of(body, self.stage_op(stage)).expect("a handle names a stage");
-        let mut indices = Indices::default();
+        let mut indices = self.indices(body);
         let lane = indices.var(lanes);
         let mut vars: Vec<Var> = Vec::new();
         let mut args: Vec<Index> = Vec::new();

@@ -10,6 +10,13 @@ use crate::compute::{
 };
 use crate::loops::Scope;
 
+/// The counts of the first `dimensions` axes of `stage`, before as many that are whole.
+fn with_whole(stage: &StageView, dimensions: usize, whole: usize) -> Vec<i64> {
+    let counts = stage.counts.iter().take(dimensions).copied();
+    let counts: Vec<i64> = counts.chain(std::iter::repeat_n(-1, whole)).collect();
+    if counts.iter().all(|count| *count < 0) { vec![] } else { counts }
+}
+
 impl Schedule {
     /// Computes `stage` into a buffer of `scope` first and copies it from there: returns the stage
     /// that computes, of which the loops are still as declared. With
@@ -164,8 +171,14 @@ impl Schedule {
         else {
             return Err(format!("`{name}` has an unknown shape"));
         };
-        let fields =
-            Reduce { name: partial_name.clone(), shape: shape.clone(), extents, ..reduce.clone() };
+        let view = self.view(state.op)?;
+        let fields = Reduce {
+            name: partial_name.clone(),
+            shape: shape.clone(),
+            extents,
+            counts: with_whole(&view, spatial, 1 + others.len()),
+            ..reduce.clone()
+        };
         let types = [Type::tensor(shape.iter().copied(), dtype)];
         let attrs = <Reduce as OpFields<ValueId>>::attrs(&fields);
         let partial =
@@ -175,7 +188,8 @@ impl Schedule {
         self.fill_factored(&state, spatial, axis, &others, partial);
 
         let partial_tensor = Tensor { value, shape: shape.into(), dtype };
-        let fields = Reduce { extents: vec![self.extent(axis)], ..reduce };
+        let counts = with_whole(&view, spatial, 1);
+        let fields = Reduce { extents: vec![self.extent(axis)], counts, ..reduce };
         let types = [self.body.ty(self.body.result(state.op, 0))];
         let attrs = <Reduce as OpFields<ValueId>>::attrs(&fields);
         let whole = self.insert_stage(state.op, <Reduce as OpFields<ValueId>>::NAME, attrs, &types);
@@ -198,8 +212,8 @@ impl Schedule {
         Ok(partial)
     }
 
-    /// Which iterations of the loops of `state` combine elements: its limits, and those of splits
-    /// that leave a rest. Refused where such a limit is no sum of loops.
+    /// Which iterations of the loops of `state` combine elements: its limits, those of splits that
+    /// leave a rest, and of axes that end at counts. Refused where such a limit is no sum of loops.
     fn limits_by_loops(&self, state: &super::StageState) -> Result<Vec<Limit>, Refused> {
         let mut sums: FxHashMap<Axis, Vec<(Axis, i64)>> =
             state.leaves.iter().map(|leaf| (*leaf, vec![(*leaf, 1)])).collect();
@@ -224,7 +238,7 @@ impl Schedule {
                 (self.extent(parent), sum_of(&sums, &[(outer, factor), (inner, 1)]));
             if self.extent(outer).saturating_mul(factor) != extent {
                 let index = sum.clone().ok_or_else(|| refused(parent))?;
-                limits.push(Limit { index, bound: extent });
+                limits.push(Limit { index, bound: extent, count: None });
             }
             if let Some(sum) = sum {
                 sums.insert(parent, sum);
@@ -232,7 +246,13 @@ impl Schedule {
         }
         for limit in &state.limits {
             let index = sum_of(&sums, &limit.index).ok_or_else(|| refused(limit.index[0].0))?;
-            limits.push(Limit { index, bound: limit.bound });
+            limits.push(Limit { index, ..*limit });
+        }
+        let view = self.view(state.op)?;
+        for (position, &axis) in state.roots.iter().enumerate().skip(view.shape.len()) {
+            let Some(count) = view.count(position) else { continue };
+            let index = sums.get(&axis).cloned().ok_or_else(|| refused(axis))?;
+            limits.push(Limit { index, bound: 0, count: Some(count) });
         }
         Ok(limits)
     }
@@ -379,8 +399,16 @@ impl Schedule {
 
     /// Inserts a stage called `name` that copies `source`.
     fn insert_copy(&mut self, before: OpId, name: &str, source: &Tensor) -> OpId {
-        let fields =
-            Compute { name: name.to_string(), shape: source.shape.to_vec(), dtype: source.dtype };
+        let stage =
+            self.body.defining_op(source.value).and_then(|op| StageView::of(&self.body, op));
+        let counts = stage.map(|stage| with_whole(&stage, source.shape.len(), 0));
+        let fields = Compute {
+            name: name.to_string(),
+            shape: source.shape.to_vec(),
+            dtype: source.dtype,
+            // What is beyond a count of a parameter is there, whatever it is.
+            counts: counts.unwrap_or_default(),
+        };
         let attrs = <Compute as OpFields<ValueId>>::attrs(&fields);
         let types = [Type::tensor(source.shape.iter().copied(), source.dtype)];
         let copy = self.insert_stage(before, <Compute as OpFields<ValueId>>::NAME, attrs, &types);

@@ -3,7 +3,8 @@
 use ir_core::{Body, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::compute::{Compute, Intrinsic, Return};
+use crate::compute::{Compute, Intrinsic, Return, Stage as StageView};
+use crate::index::Indices;
 use crate::loops::{ForKind, Scope};
 
 /// A stage of a schedule.
@@ -32,12 +33,14 @@ pub(crate) enum Relation {
     Fuse { outer: Axis, inner: Axis, fused: Axis },
 }
 
-/// Only iterations in which `index < bound` combine.
+/// Only iterations in which `index` is less than `bound` and the count together combine.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     /// Root axes, each with what it is multiplied by.
     pub(crate) index: Vec<(Axis, i64)>,
     pub(crate) bound: i64,
+    /// The number of a count of the function.
+    pub(crate) count: Option<usize>,
 }
 
 impl Limit {
@@ -47,7 +50,7 @@ impl Limit {
             .index
             .iter()
             .map(|(axis, times)| (axes.get(axis).copied().unwrap_or(*axis), *times));
-        Limit { index: index.collect(), bound: self.bound }
+        Limit { index: index.collect(), ..*self }
     }
 }
 
@@ -94,6 +97,8 @@ pub struct Schedule {
     pub(crate) axes: Vec<AxisState>,
     /// Whether the kernel combines into the result.
     pub(crate) update: bool,
+    /// The bounds of the counts that the function takes.
+    pub(crate) counts: Vec<i64>,
     pub(super) record: Record,
 }
 
@@ -226,14 +231,27 @@ impl Schedule {
         matches!(self.stages[stage.0].attach, Attach::At(..)) && self.is_output(stage)
     }
 
-    /// For each dimension of `stage`, whether its extent is that of the same dimension of `other`.
+    /// For each dimension of `stage`, whether its extent and count are those of the same dimension
+    /// of `other`.
     pub(crate) fn common_dimensions(&self, stage: Stage, other: Stage) -> Vec<bool> {
         let extents = |stage: Stage| {
-            let axes = self.axes(stage).iter().filter(|axis| !self.is_reduction(**axis));
-            axes.map(|axis| self.extent(*axis)).collect::<Vec<i64>>()
+            let view = StageView::of(&self.body, self.stage_op(stage));
+            let view = view.expect("a handle names a stage");
+            let extents = view.shape.iter().enumerate();
+            extents.map(|(at, extent)| (*extent, view.count(at))).collect::<Vec<_>>()
         };
         let (own, others) = (extents(stage), extents(other));
         own.iter().enumerate().map(|(at, extent)| others.get(at) == Some(extent)).collect()
+    }
+
+    /// Indices of what is computed, which know the counts of the function: the parameters of `body`,
+    /// which is this function or one made of it.
+    pub(crate) fn indices(&self, body: &Body) -> Indices {
+        let mut indices = Indices::default();
+        for (param, bound) in body.block_args(body.entry()).iter().zip(&self.counts) {
+            indices.count(*param, *bound);
+        }
+        indices
     }
 }
 

@@ -54,13 +54,17 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
         entry::<Extract>(|b, op| Some(Form::Extract(expression(b, op)?))),
         entry::<Compute>(|b, op| {
             let form: Compute = exactly(b, op, 1, &[1])?;
-            (region_args(b, op, 0) == form.shape.len()).then_some(Form::Compute(form))
+            let fits = region_args(b, op, 0) == form.shape.len()
+                && has_counts(b, &form.counts, form.shape.len());
+            fits.then_some(Form::Compute(form))
         }),
         entry::<Reduce>(|b, op| {
             let results = b.result_count(op);
             let form: Reduce = exactly(b, op, results, &[1, 2])?;
             let indices = form.shape.len() + form.extents.len();
-            let fits = region_args(b, op, 0) == indices && results == result_count(&form);
+            let fits = region_args(b, op, 0) == indices
+                && results == result_count(&form)
+                && has_counts(b, &form.counts, indices);
             fits.then_some(Form::Reduce(form))
         }),
         entry::<Yield>(|b, op| Some(Form::Yield(exactly(b, op, 0, &[0])?))),
@@ -70,7 +74,7 @@ static READ: LazyLock<FxHashMap<Symbol, Read>> = LazyLock::new(|| {
         }),
         entry::<For>(|b, op| {
             let form: For = b.view(op)?;
-            let own = OpFields::<ValueId>::attrs(&form);
+            let own = form.attrs();
             let attrs = b.attrs(op).entries().iter().copied();
             let notes = AttrDict::new(attrs.filter(|(key, _)| own.get(*key).is_none()));
             let fits = b.result_count(op) == 0
@@ -112,6 +116,14 @@ pub(super) fn result_count(form: &Reduce) -> usize {
         ArgMax | ArgMin => 2,
         _ => 1,
     }
+}
+
+/// Whether `counts`, of a stage of so many axes, can be written: as parameters of the function.
+fn has_counts(body: &Body, counts: &[i64], axes: usize) -> bool {
+    let params = body.block_args(body.entry()).len() as i64;
+    let known = |count: &i64| (-1..params).contains(count);
+    counts.is_empty()
+        || counts.len() == axes && counts.iter().all(known) && counts.iter().any(|c| *c >= 0)
 }
 
 fn region_args(body: &Body, op: OpId, index: usize) -> usize {

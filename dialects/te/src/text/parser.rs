@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::codes;
 use super::statements::Open;
+use crate::compute::counts::COUNTS;
 use crate::compute::{FUNC, Return, function_type};
 use crate::loops::OUTPUTS;
 
@@ -91,7 +92,17 @@ impl<'c, 't, 'r> Parser<'c, 't, 'r> {
             true => Some(parse_integer(self.cursor)?),
             false => None,
         };
+        let mut counts = Vec::new();
+        if self.cursor.eat_word(COUNTS) {
+            counts.push(parse_integer(self.cursor)?);
+            while self.cursor.eat(TokenKind::Comma) {
+                counts.push(parse_integer(self.cursor)?);
+            }
+        }
         let mut attrs = self.attributes()?;
+        if !counts.is_empty() {
+            attrs = attrs.with(COUNTS, &counts);
+        }
         if let Some(outputs) = outputs {
             attrs = attrs.with(OUTPUTS, &outputs);
         }

@@ -22,6 +22,7 @@ use super::names::{Names, write_word};
 use super::operators::{
     CONDITION, LOOSEST, MINUS, PRIMARY, Precedence, call_name, infix, left_precedence, prefix,
 };
+use crate::compute::counts::COUNTS;
 use crate::compute::{Combiner, Load, LoadIf, Reduce};
 use crate::loops::{Alloc, For, ForKind, OUTPUTS, Scope};
 use crate::scalar::{Check, ScalarOp};
@@ -102,7 +103,7 @@ struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    /// `te.func @f(%x: T) -> T outputs 1 attributes {key = value}`.
+    /// `te.func @f(%x: T) -> T outputs 1 counts 512 attributes {key = value}`.
     fn head(&mut self, name: Symbol, signature: &Signature, has_body: bool) {
         self.line.push(signature.op.as_str());
         self.line.push(" @");
@@ -133,6 +134,13 @@ impl<'a> Printer<'a> {
         if let Some(outputs) = attrs.value::<i64>(OUTPUTS) {
             push(&mut self.line, format_args!(" {OUTPUTS} {outputs}"));
             attrs = attrs.without(OUTPUTS);
+        }
+        if let Some(bounds) = attrs.value::<Vec<i64>>(COUNTS).filter(|bounds| !bounds.is_empty()) {
+            push(&mut self.line, format_args!(" {COUNTS} "));
+            for (index, bound) in bounds.iter().enumerate() {
+                push(&mut self.line, format_args!("{}{bound}", if index > 0 { ", " } else { "" }));
+            }
+            attrs = attrs.without(COUNTS);
         }
         self.attributes(attrs);
     }
@@ -210,7 +218,7 @@ impl<'a> Printer<'a> {
         match Form::of(body, op) {
             None => self.generic(op),
             Some(Form::Compute(form)) => {
-                self.stage_head(&form.name, &form.shape, op);
+                self.stage_head(&form.name, &form.shape, &form.counts, op);
                 return self.stage_body(op, &form.name);
             }
             Some(Form::Reduce(form)) => {
@@ -317,16 +325,16 @@ impl<'a> Printer<'a> {
         self.names.define_stage(name, &results);
     }
 
-    /// `name[i < 8, j < 32] = `.
-    fn stage_head(&mut self, name: &str, shape: &[i64], op: OpId) {
+    /// `name[i < 8, j < 32 to %n] = `.
+    fn stage_head(&mut self, name: &str, shape: &[i64], counts: &[i64], op: OpId) {
         write_word(name, self.line.text());
-        self.axes(shape, op, 0, false);
+        self.axes(shape, counts, op, 0, false);
         self.line.push(" = ");
     }
 
-    /// `[i < 8, j < 32]`, for the block arguments of `op` from `first` on, in the names that a
+    /// `[i < 8, j < 32 to %n]`, for the block arguments of `op` from `first` on, in the names that a
     /// schedule knows them by.
-    fn axes(&mut self, extents: &[i64], op: OpId, first: usize, reduced: bool) {
+    fn axes(&mut self, extents: &[i64], counts: &[i64], op: OpId, first: usize, reduced: bool) {
         let block = self.body.region_block(op, 0);
         let args = self.body.block_args(block).get(first..).unwrap_or_default();
         self.open('[', false);
@@ -336,12 +344,18 @@ impl<'a> Printer<'a> {
             self.names.define_word(self.body, *arg, name);
             self.names.write(*arg, self.line.text());
             push(&mut self.line, format_args!(" < {extent}"));
+            let count = counts.get(first + index).and_then(|count| usize::try_from(*count).ok());
+            if let Some(count) = count {
+                self.line.push(" to ");
+                let param = self.body.block_args(self.body.entry())[count];
+                self.names.write(param, self.line.text());
+            }
         }
         self.close(']');
     }
 
     fn reduce_head(&mut self, op: OpId, form: &Reduce) {
-        self.stage_head(&form.name, &form.shape, op);
+        self.stage_head(&form.name, &form.shape, &form.counts, op);
         self.line.push(form.combiner.name());
         if form.combiner == Combiner::User || !form.identity.is_empty() {
             self.open('(', true);
@@ -351,7 +365,7 @@ impl<'a> Printer<'a> {
             }
             self.close(')');
         }
-        self.axes(&form.extents, op, form.shape.len(), true);
+        self.axes(&form.extents, &form.counts, op, form.shape.len(), true);
         self.line.push(" ");
     }
 
@@ -399,6 +413,10 @@ impl<'a> Printer<'a> {
             self.names.write(index, self.line.text());
         }
         push(&mut self.line, format_args!(" < {}", form.extent));
+        if let Some(limit) = form.limit {
+            self.line.push(" to ");
+            self.expression(limit, LOOSEST);
+        }
         self.attributes(notes);
         self.line.push(" {");
     }

@@ -22,6 +22,9 @@ use crate::scalar::dtype_of;
 /// The word before the place of a buffer in the workspace, and before that of a part of a buffer.
 const AT: &str = "at";
 
+/// The word before the count at which an axis ends, and before the limit of a loop.
+const TO: &str = "to";
+
 /// A brace that is open.
 pub(super) struct Open {
     owner: Owner,
@@ -49,7 +52,7 @@ struct Stage {
 }
 
 enum StageForm {
-    Compute { shape: Vec<i64> },
+    Compute { shape: Vec<i64>, counts: Vec<i64> },
     Reduce(Reduce),
 }
 
@@ -64,6 +67,16 @@ struct Outer {
 struct Axis {
     name: Symbol,
     extent: i64,
+    /// The number of the parameter at which it ends, of a stage; else -1.
+    count: i64,
+}
+
+/// The counts of `axes`, as stages hold them: none where all are whole.
+fn counts(axes: &[Axis]) -> Vec<i64> {
+    match axes.iter().all(|axis| axis.count < 0) {
+        true => vec![],
+        false => axes.iter().map(|axis| axis.count).collect(),
+    }
 }
 
 impl Parser<'_, '_, '_> {
@@ -436,13 +449,18 @@ impl Parser<'_, '_, '_> {
             self.cursor.expect(TokenKind::RightParen)?;
         }
         let axis = self.axis()?;
+        let limit = match self.cursor.eat_word(TO) {
+            true => Some(self.expression()?),
+            false => None,
+        };
         let notes = self.attributes()?;
         self.cursor.expect(TokenKind::LeftBrace)?;
-        let own = OpFields::<ValueId>::attrs(&For { kind, extent: axis.extent, thread });
+        let form = For { kind, extent: axis.extent, thread, limit };
+        let own = form.attrs();
         let own = own.entries().iter().copied();
         let attrs = AttrDict::new(own.chain(notes.entries().iter().copied()));
-        let name = Symbol::new(<For as OpFields<ValueId>>::NAME);
-        let op = self.insert(name, &[], &[], attrs, 1, token.start)?;
+        let name = Symbol::new(For::<ValueId>::NAME);
+        let op = self.insert(name, &form.operands(), &[], attrs, 1, token.start)?;
         let outer = self.enter(op, 0);
         self.bind_axes(&[axis]);
         self.open.push(Open { owner: Owner::Loop, op, outer, margin });
@@ -470,15 +488,32 @@ impl Parser<'_, '_, '_> {
         self.cursor.bump();
         self.cursor.expect(TokenKind::Less)?;
         let extent = parse_integer(self.cursor)?;
-        Ok(Axis { name: Symbol::new(self.cursor.text_of(token)), extent })
+        Ok(Axis { name: Symbol::new(self.cursor.text_of(token)), extent, count: -1 })
     }
 
-    /// `[i < 8, j < 32]`.
+    /// `to %n`, where an axis of a stage ends at a parameter; the number of that, else -1.
+    fn count(&mut self) -> Result<i64, Failed> {
+        if !self.cursor.eat_word(TO) {
+            return Ok(-1);
+        }
+        let token = self.cursor.token();
+        let Some(value) = self.local()? else { return Err(Failed) };
+        let params = self.body.block_args(self.body.entry());
+        let Some(number) = params.iter().position(|param| *param == value) else {
+            let message = "an axis ends at a parameter of its function".to_string();
+            let place = self.cursor.span_of(token);
+            return Err(self.cursor.report(Diagnostic::error(codes::STAGE, message).at(place)));
+        };
+        Ok(number as i64)
+    }
+
+    /// `[i < 8, j < 32 to %n]`.
     fn axes(&mut self) -> Result<Vec<Axis>, Failed> {
         let mut axes = Vec::new();
         self.cursor.expect(TokenKind::LeftBracket)?;
         while !self.cursor.eat(TokenKind::RightBracket) {
-            axes.push(self.axis()?);
+            let axis = self.axis()?;
+            axes.push(Axis { count: self.count()?, ..axis });
             if !self.cursor.eat(TokenKind::Comma) {
                 self.cursor.expect(TokenKind::RightBracket)?;
                 break;
@@ -518,7 +553,7 @@ impl Parser<'_, '_, '_> {
             false => None,
         };
         let form = match combiner {
-            None => StageForm::Compute { shape },
+            None => StageForm::Compute { shape, counts: counts(&axes) },
             Some(combiner) => {
                 let mut identity = Vec::new();
                 if self.cursor.eat(TokenKind::LeftParen) {
@@ -534,7 +569,8 @@ impl Parser<'_, '_, '_> {
                 let extents = reduction.iter().map(|axis| axis.extent).collect();
                 axes.extend(reduction);
                 let name = name.as_str().to_string();
-                StageForm::Reduce(Reduce { name, shape, extents, combiner, identity })
+                let counts = counts(&axes);
+                StageForm::Reduce(Reduce { name, shape, extents, combiner, identity, counts })
             }
         };
         let (op_name, results) = match &form {
@@ -640,9 +676,9 @@ impl Parser<'_, '_, '_> {
             }
         }
         let (shape, attrs) = match (&stage.form, dtypes.as_slice()) {
-            (StageForm::Compute { shape }, &[dtype]) => {
-                let name = stage.name.as_str().to_string();
-                let form = Compute { name, shape: shape.clone(), dtype };
+            (StageForm::Compute { shape, counts }, &[dtype]) => {
+                let (name, counts) = (stage.name.as_str().to_string(), counts.clone());
+                let form = Compute { name, shape: shape.clone(), dtype, counts };
                 (shape, OpFields::<ValueId>::attrs(&form))
             }
             (StageForm::Reduce(form), _) => (&form.shape, OpFields::<ValueId>::attrs(form)),

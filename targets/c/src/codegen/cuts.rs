@@ -23,9 +23,9 @@ const LEAST_EXTENT: i64 = 16;
 const MOST_CUTS: usize = 4;
 
 /// The iterations, but for the first, from which on a condition of a load in the loop `op` holds,
-/// or does so no longer, in order. None where the loop has loops or branches inside.
+/// or does so no longer, in order. None where the loop has loops or branches inside, or ends at a limit.
 pub(super) fn cuts(body: &Body, affine: &Affine, ranges: &Ranges, op: OpId) -> Vec<i64> {
-    let Some(For { extent, .. }) = body.view(op) else { return vec![] };
+    let Some(For { extent, limit: None, .. }) = body.view(op) else { return vec![] };
     let block = body.region_block(op, 0);
     let index = body.block_args(block)[0];
     if extent < LEAST_EXTENT || body.block_ops(block).any(|op| body.has_regions(op)) {

@@ -516,12 +516,18 @@ impl Emitter<'_> {
         // The index of a loop of one iteration is the constant 0 wherever it is used.
         match for_loop.extent {
             0 => return,
-            1 => return steps.extend(first),
+            1 if for_loop.limit.is_none() => return steps.extend(first),
             _ => {}
         }
         let extent = for_loop.extent;
         let name = self.index_name(index);
-        if is_parallel(for_loop) && self.outlined.is_none() {
+        if let Some(limit) = for_loop.limit {
+            let end = self.end(&name, extent, limit);
+            self.line(&format!("for (int64_t {name} = 0; {name} < {end}; {name}++) {{"));
+            self.depth += 1;
+            let start = self.out.len();
+            steps.push(Step::EndLoop { name: name.clone(), start, parts: vec![] });
+        } else if is_parallel(for_loop) && self.outlined.is_none() {
             self.fork(op, &name, extent);
             steps.push(Step::Join);
         } else {
@@ -536,6 +542,19 @@ impl Emitter<'_> {
         self.declare(&name, "int64_t", false);
         self.values.insert(index, Repr::Scalar(Expr::atom(name)));
         steps.extend(first);
+    }
+
+    /// Where a loop over `index` of `extent` iterations at most ends, as a name.
+    fn end(&mut self, index: &str, extent: i64, limit: ValueId) -> String {
+        let is_within = self.ranges.get(self.body, limit).within(i64::MIN.into(), extent.into());
+        let limit = self.scalar(limit).text;
+        let end = self.names.fresh(&format!("{index}_end"));
+        self.line(&match is_within {
+            true => format!("const int64_t {end} = {limit};"),
+            false => format!("const int64_t {end} = ({limit}) < {extent} ? ({limit}) : {extent};"),
+        });
+        self.declare(&end, "int64_t", false);
+        end
     }
 
     fn start_loop(&mut self, name: &str, (first, end): (i64, i64)) {

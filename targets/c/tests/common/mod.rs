@@ -161,7 +161,7 @@ impl Writer {
         extent: i64,
         body: impl FnOnce(&mut Writer, ValueId),
     ) {
-        let attrs = OpFields::<ValueId>::attrs(&For { kind, extent, thread: None });
+        let attrs = OpFields::<ValueId>::attrs(&For { kind, extent, thread: None, limit: None });
         let parts = OpParts::new("te.for", &[], &[]).attrs(attrs).regions(1);
         let op = self.body.insert_op(InsertPoint::End(self.block), parts);
         let inner = self.body.region_block(op, 0);

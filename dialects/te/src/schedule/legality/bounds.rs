@@ -7,9 +7,10 @@ use super::MAX_DEPTH;
 use super::flatten::Flat;
 use super::results::{Part, parts};
 use super::tensorize::PartCall;
-use crate::compute::{Load, LoadIf, Stage as StageView};
+use crate::compute::{Load, LoadIf, Stage as StageView, tensor_of};
 use crate::index::values::index_values;
 use crate::index::{Index, Indices, Range, Var};
+use crate::scalar::Check;
 use crate::schedule::state::{Attach, Axis, Refused, Relation, Schedule, Stage};
 
 /// Keeps iterations in bounds: `index < bound`.
@@ -17,6 +18,15 @@ use crate::schedule::state::{Attach, Axis, Refused, Relation, Schedule, Stage};
 pub(crate) struct Guard {
     pub(crate) index: Index,
     pub(crate) bound: i64,
+    /// Whether iterations for which it does not hold do no harm, so that tiles may be computed as a
+    /// whole where it holds for some of their elements.
+    pub(crate) loose: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(index: Index, bound: i64) -> Guard {
+        Guard { index, bound, loose: false }
+    }
 }
 
 /// One loop.
@@ -53,15 +63,20 @@ pub(crate) struct Nest {
 /// The loops of all stages, and what their indices are made of.
 pub(crate) struct Nests {
     pub(crate) indices: Indices,
+    /// The variables of the counts of the function.
+    pub(crate) counts: Vec<Var>,
     /// In program order.
     pub(crate) nests: Vec<Nest>,
 }
 
 pub(crate) fn bounds(schedule: &Schedule, flat: &Flat) -> Result<Nests, Refused> {
+    let indices = schedule.indices(&flat.body);
+    let params = flat.body.block_args(flat.body.entry());
     let mut bounds = Bounds {
         schedule,
         body: &flat.body,
-        indices: Indices::default(),
+        counts: params.iter().filter_map(|param| indices.count_of(*param)).collect(),
+        indices,
         nests: FxHashMap::default(),
         reads: FxHashMap::default(),
     };
@@ -71,15 +86,16 @@ pub(crate) fn bounds(schedule: &Schedule, flat: &Flat) -> Result<Nests, Refused>
         bounds.note_reads(&nest);
         bounds.nests.insert(stage, nest);
     }
-    let Bounds { indices, mut nests, .. } = bounds;
+    let Bounds { indices, counts, mut nests, .. } = bounds;
     let nests = flat.stages.iter().filter_map(|(stage, _)| nests.remove(stage)).collect();
-    Ok(Nests { indices, nests })
+    Ok(Nests { indices, counts, nests })
 }
 
 struct Bounds<'a> {
     schedule: &'a Schedule,
     body: &'a Body,
     indices: Indices,
+    counts: Vec<Var>,
     nests: FxHashMap<Stage, Nest>,
     /// By tensor, the indices at which it is read; `None` where one is no sum of loop variables.
     reads: FxHashMap<ValueId, Vec<Vec<Option<Index>>>>,
@@ -103,7 +119,7 @@ impl Bounds<'_> {
 
     /// The variables of the loops around where `attach` is.
     fn around(&self, mut attach: Attach) -> FxHashSet<Var> {
-        let mut vars = FxHashSet::default();
+        let mut vars: FxHashSet<Var> = self.counts.iter().copied().collect();
         while let Attach::At(stage, axis) = attach {
             if let Some(nest) = self.nests.get(&stage) {
                 for level in &nest.loops {
@@ -245,7 +261,7 @@ impl Bounds<'_> {
                     let (extent, factor) = (extent_of[&parent], extent_of[&inner]);
                     let index = index_of[&inner].plus_scaled(&index_of[&outer], factor);
                     if extent_of[&outer].saturating_mul(factor) > extent {
-                        guards.push(Guard { index: index.clone(), bound: extent });
+                        guards.push(Guard::new(index.clone(), extent));
                     }
                     index_of.insert(parent, index);
                 }
@@ -264,13 +280,24 @@ impl Bounds<'_> {
         for (index, &extent) in spatial.iter().zip(&view.shape) {
             let Range { low, high } = self.indices.range(index);
             if matches!(state.attach, Attach::At(..)) && high >= extent {
-                guards.push(Guard { index: index.clone(), bound: extent });
+                guards.push(Guard::new(index.clone(), extent));
             }
             if low < 0 {
-                guards.push(Guard { index: index.scaled(-1), bound: 1 });
+                guards.push(Guard::new(index.scaled(-1), 1));
             }
         }
         let mut limits = Vec::new();
+        if !view.counts.is_empty() {
+            let loose = self.is_harmless(view);
+            for (axis, index) in spatial.iter().chain(&reduction).enumerate() {
+                let Some(count) = view.count(axis) else { continue };
+                let count = self.indices.of_var(self.counts[count]);
+                let reduced = axis >= spatial.len();
+                let list = if reduced { &mut limits } else { &mut guards };
+                let loose = loose && !reduced;
+                list.push(Guard { index: index.difference(&count), bound: 0, loose });
+            }
+        }
         for limit in &state.limits {
             let places = state.roots.iter().zip(spatial.iter().chain(&reduction));
             let terms = limit.index.iter().filter_map(|(axis, times)| {
@@ -278,11 +305,44 @@ impl Bounds<'_> {
             });
             let index =
                 terms.fold(Index::default(), |sum, (index, times)| sum.plus_scaled(index, times));
-            limits.push(Guard { index, bound: limit.bound });
+            let index = match limit.count {
+                Some(count) => index.difference(&self.indices.of_var(self.counts[count])),
+                None => index,
+            };
+            limits.push(Guard::new(index, limit.bound));
         }
         let op = view.op;
         let call = None;
         Ok(Nest { stage, op, loops, spatial, reduction, min, extents, guards, limits, call })
+    }
+}
+
+impl Bounds<'_> {
+    /// Whether elements of `view` beyond its counts may be computed: where that reads within tensors
+    /// whatever they hold, and checks nothing.
+    fn is_harmless(&self, view: &StageView) -> bool {
+        let mut indices = self.schedule.indices(self.body);
+        let mut index = |extent: &i64| {
+            let var = indices.var(*extent);
+            indices.of_var(var)
+        };
+        let args: Vec<Index> = view.shape.iter().chain(&view.reduction).map(&mut index).collect();
+        let block = self.body.region_block(view.op, 0);
+        let known = index_values(self.body, block, &args, &mut indices);
+        self.body.walk_block(block).all(|op| {
+            let load = self.body.view::<Load>(op).map(|load| (load.tensor, load.indices));
+            let load = load
+                .or_else(|| self.body.view::<LoadIf>(op).map(|load| (load.tensor, load.indices)));
+            let Some((tensor, places)) = load else { return !self.body.is::<Check>(op) };
+            let shape = tensor_of(self.body, tensor).known_shape();
+            let shape = shape.expect("tensors that stages read have known extents");
+            places.iter().zip(&shape).all(|(place, extent)| {
+                known.get(place).is_some_and(|index| {
+                    let Range { low, high } = indices.range(index);
+                    low >= 0 && high < *extent
+                })
+            })
+        })
     }
 }
 

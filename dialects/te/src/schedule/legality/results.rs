@@ -7,6 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::compute::Stage as StageView;
 use crate::schedule::state::{Attach, Axis, Refused, Relation, Schedule, Stage};
 
 /// What an iteration of the loops around covers of an axis.
@@ -73,6 +74,8 @@ pub(super) fn check(
     }
     let (parts, common) =
         (parts(schedule, other, position), schedule.common_dimensions(stage, other));
+    let view = StageView::of(schedule.body(), schedule.stage_op(other));
+    let view = view.expect("a handle names a stage");
     for (dimension, axis) in schedule.axes(other).iter().enumerate() {
         let is_common = common.get(dimension) == Some(&true);
         let apart = match parts[axis] {
@@ -80,6 +83,8 @@ pub(super) fn check(
             Part::Tile(_) => is_common || schedule.extent(*axis) <= 1,
             Part::Other => false,
         };
+        // Where an axis ends at a count that is 0, nothing is computed in any of the loops.
+        let apart = apart && (is_common || view.count(dimension).is_none());
         if !apart {
             let axis = schedule.axis_name(*axis);
             return Err(format!(

@@ -396,6 +396,55 @@ static int P_fill_rows(P_state *p, const unsigned char *from, size_t bytes, size
 ",
     ),
     (
+        "P_extent",
+        "
+/* The extent of an axis of a tensor that has its own. */
+static inline int64_t P_extent(P_tensor tensor, size_t axis)
+{
+    int64_t extent;
+    memcpy(&extent, tensor.data - 48 + axis * sizeof extent, sizeof extent);
+    return extent;
+}
+",
+    ),
+    (
+        "P_move",
+        "
+/* Copies the first `part` indices of each axis from one tensor to another, which have these extents. */
+static void P_move(unsigned char *to, const int64_t *to_extents, const unsigned char *from,
+                   const int64_t *from_extents, const int64_t *part, size_t axes, size_t size)
+{
+    int64_t at[6] = {0};
+    size_t axis = axes, bytes = size;
+    for (size_t i = 0; i < axes; i++) {
+        if (!part[i]) {
+            return;
+        }
+    }
+    /* The last axes that are whole on both sides are one piece, and so is a part of the one before. */
+    while (axis && (axis == axes || (part[axis] == to_extents[axis] && part[axis] == from_extents[axis]))) {
+        axis--;
+        bytes *= (size_t)part[axis];
+    }
+    for (;;) {
+        size_t target = 0, source = 0, i = axis;
+        for (size_t k = 0; k < axes; k++) {
+            const size_t index = k < axis ? (size_t)at[k] : 0;
+            target = target * (size_t)to_extents[k] + index;
+            source = source * (size_t)from_extents[k] + index;
+        }
+        memcpy(to + target * size, from + source * size, bytes);
+        while (i && ++at[i - 1] == part[i - 1]) {
+            at[--i] = 0;
+        }
+        if (!i) {
+            return;
+        }
+    }
+}
+",
+    ),
+    (
         "P_push",
         "
 /* A frame of so many bytes, for a call at a site; null where there is no memory. */

@@ -1,5 +1,6 @@
 //! Functions of programs as C functions.
 
+mod bounded;
 mod calls;
 mod frames;
 mod holes;
@@ -8,8 +9,8 @@ mod scalars;
 
 use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueDef, ValueId};
 use prog::{
-    Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open, Operate, Read, Rows,
-    Switch, Tail, Write, Yield,
+    Bounded, Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open, Operate, Read,
+    Rows, Switch, Tail, Write, Yield,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -182,6 +183,7 @@ impl<'w> Writer<'w, '_> {
                 let call = body.view::<Call>(op);
                 body.is::<Kernel>(op)
                     || body.is::<Rows>(op)
+                    || body.is::<Bounded>(op)
                     || call.is_some_and(|call| !self.members.contains(&call.function))
             }
             _ => false,
@@ -268,6 +270,8 @@ impl<'w> Writer<'w, '_> {
             self.kernel(number, op, function, &inputs);
         } else if let Some(rows) = body.view::<Rows>(op) {
             self.rows(number, op, &rows);
+        } else if let Some(bounded) = body.view::<Bounded>(op) {
+            self.bounded(number, op, &bounded);
         } else if let Some(Operate { inputs, .. }) = body.view(op) {
             self.operate(number, op, &inputs);
         } else if let Some(Open { tensor }) = body.view(op) {
