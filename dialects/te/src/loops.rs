@@ -17,6 +17,7 @@
 //! that end at a [limit](For::limit). A kernel ends with an empty
 //! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
+pub(crate) mod phases;
 mod plan;
 pub(crate) mod simplify;
 mod unroll;
@@ -26,6 +27,7 @@ mod verify;
 use ir_core::text::ItemSyntax;
 use ir_core::{AttrValue, DType, InferCx, ItemDef, Op, Registry, Signature, Stop, Type, ValueId};
 
+pub use phases::{ThreadAxis, missing_barrier, thread_axis};
 pub use plan::{ALIGNMENT, MemoryPlan, plan_memory};
 pub use simplify::simplify;
 pub use unroll::{MAX_OPS, unroll};
@@ -212,9 +214,10 @@ pub struct Atomic<V = ValueId> {
     pub indices: Vec<V>,
 }
 
-/// All threads of a block wait for one another, and see what the others stored before.
+/// All threads of a block wait for one another, and see what the others stored before. It stands
+/// between [phases](ThreadAxis), not in them.
 #[derive(Op, Clone, Debug)]
-#[op(name = "te.barrier", effects(READ, WRITE), results = 0)]
+#[op(name = "te.barrier", effects(READ, WRITE), results = 0, verify = verify::barrier)]
 pub struct Barrier {}
 
 /// The vector `base, base + stride, …` of `lanes` indices.

@@ -10,6 +10,7 @@ use ir_core::{
     Body, DType, EntityId, Loc, OpId, Scalar, SmallVec, Span, Symbol, TensorData, Type, ValueId,
 };
 
+use super::races::Concurrency;
 use super::{Error, Order};
 use crate::compute::{Load, LoadIf};
 use crate::loops::{Broadcast, Data, Extract, Ramp};
@@ -112,11 +113,13 @@ pub(super) struct Loop {
     pub(super) position: Register,
     pub(super) factor: i64,
     pub(super) start: i64,
-    /// Whether iterations may run at once.
-    pub(super) concurrent: bool,
+    /// How iterations run at once, where they may.
+    pub(super) concurrent: Option<Concurrency>,
 }
 
 pub(super) enum Instruction {
+    /// The threads of a block wait for one another.
+    Barrier,
     Scalar {
         op: ScalarOp,
         dtype: DType,
@@ -190,6 +193,8 @@ pub(super) enum Instruction {
     /// A fresh buffer, all undefined.
     Alloc {
         buffer: u32,
+        /// Whether the threads of a block share it.
+        shared: bool,
     },
     /// Starts a loop, or goes on at `exit` where it has no iterations.
     Enter {
@@ -446,7 +451,7 @@ impl<'b> Assembler<'b> {
         let position = self.fresh(1);
         let number = self.code.loops.len() as u32;
         let (factor, start) = permutation(order, extent, u64::from(number));
-        let (counts, concurrent) = (false, false);
+        let (counts, concurrent) = (false, None);
         let this = Loop { extent, limit, counts, index, position, factor, start, concurrent };
         self.code.loops.push(this);
         let enter = self.emit(Instruction::Enter { number, exit: 0 });
@@ -459,8 +464,8 @@ impl<'b> Assembler<'b> {
     }
 
     /// The iterations of the loop may run at once.
-    pub(super) fn make_concurrent(&mut self, open: &OpenLoop) {
-        self.code.loops[open.number as usize].concurrent = true;
+    pub(super) fn make_concurrent(&mut self, open: &OpenLoop, how: Concurrency) {
+        self.code.loops[open.number as usize].concurrent = Some(how);
     }
 
     /// Ends the loop opened last.

@@ -63,7 +63,7 @@ fn write_stage(
         };
         code.code.buffers[buffer as usize].name = name;
         if !update {
-            code.emit(Instruction::Alloc { buffer });
+            code.emit(Instruction::Alloc { buffer, shared: false });
         }
         results.push(buffer);
     }

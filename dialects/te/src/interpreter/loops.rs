@@ -6,10 +6,14 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::code::{Assembler, Code, Instruction, OpenLoop};
 use super::compute::{self, Evaluation};
+use super::races::Concurrency;
 use super::{Error, Options, Order};
 use crate::compute::counts::bounds;
 use crate::compute::{Combiner, FUNC, Yield, updates};
-use crate::loops::{Alloc, Atomic, Barrier, Call, For, ForKind, If, Store, output_count};
+use crate::loops::{
+    Alloc, Atomic, Barrier, Call, For, ForKind, If, Scope, Store, ThreadAxis, output_count,
+    thread_axis,
+};
 use crate::scalar::ScalarOp;
 
 /// Called kernels, in the order of their [`Code`]s after the first.
@@ -112,20 +116,26 @@ fn decode_body(
         };
         stack.push((body.next_op(op), open));
         code.at(op);
-        if let Some(For { kind, extent, limit, .. }) = body.view(op) {
+        if let Some(For { kind, extent, thread, limit }) = body.view(op) {
             let block = body.regions(op).first().map(|region| body.block_of(*region));
             let Some((block, &[index])) = block.map(|block| (block, body.block_args(block))) else {
                 return Err(code.refuse("expected a block of one argument"));
             };
             let concurrent = !matches!(kind, ForKind::Serial | ForKind::Unrolled);
             let order = if concurrent { options.parallel } else { Order::Forward };
-            let thread = kind == ForKind::Thread;
+            let axis = thread.as_deref().and_then(thread_axis);
+            let thread = matches!(axis, Some(ThreadAxis::Thread(_)));
             threads += usize::from(thread);
             let index = code.define(index)?;
             let limit = limit.map(|limit| code.read(limit, 1)).transpose()?;
             let open = code.open_loop(extent, limit, index, order);
             if concurrent {
-                code.make_concurrent(&open);
+                let how = match axis {
+                    Some(ThreadAxis::Block(_)) => Concurrency::Block,
+                    Some(ThreadAxis::Thread(axis)) => Concurrency::Thread(axis),
+                    None => Concurrency::Loop,
+                };
+                code.make_concurrent(&open, how);
             }
             stack.push((body.first_op(block), Open::Loop { open, thread }));
         } else if let Some(If { condition }) = body.view(op) {
@@ -139,12 +149,12 @@ fn decode_body(
         } else if body.view::<Yield>(op).is_some_and(|end| end.values.is_empty()) {
             // The end of a kernel.
         } else if body.view::<Barrier>(op).is_some() {
-            // Between thread loops all that came before is done.
             if threads > 0 {
                 return Err(code
-                    .refuse("a barrier inside a `thread` loop, whose threads run one by one here")
+                    .refuse("a barrier inside a loop over the threads of a block")
                     .help("end the thread loops before the barrier and start new ones after it"));
             }
+            code.emit(Instruction::Barrier);
         } else if !write_statement(&mut code, module, op, callees)? && !code.expression(op)? {
             return Err(code.refuse("it is no operation of kernels"));
         }
@@ -161,10 +171,10 @@ fn write_statement(
     callees: &mut Callees,
 ) -> Result<bool, Error> {
     let body = code.body;
-    if body.view::<Alloc>(op).is_some() {
+    if let Some(alloc) = body.view::<Alloc>(op) {
         let number = code.code.buffers.len() + 1 - code.code.params;
         let buffer = code.add_buffer(body.result(op, 0), &format!("allocation {number}"))?;
-        code.emit(Instruction::Alloc { buffer });
+        code.emit(Instruction::Alloc { buffer, shared: alloc.scope == Scope::Shared });
     } else if let Some(Store { value, buffer, indices, .. }) = body.view(op) {
         let lanes = code.dtype(value)?.lanes();
         let (value, buffer) = (code.read(value, lanes)?, code.writable(buffer)?);

@@ -130,8 +130,9 @@ impl<'c> Machine<'c> {
                         Some((position, index)) => {
                             frame.registers[this.position as usize] = Scalar::Int(position);
                             frame.registers[this.index as usize] = Scalar::Int(index);
-                            if this.concurrent {
-                                self.memory.races.iter_mut().for_each(Races::enter);
+                            if let Some(how) = this.concurrent {
+                                let races = self.memory.races.iter_mut();
+                                races.for_each(|races| races.enter(how, index));
                             }
                         }
                     }
@@ -145,12 +146,16 @@ impl<'c> Machine<'c> {
                         frame.registers[this.position as usize] = Scalar::Int(position);
                         frame.registers[this.index as usize] = Scalar::Int(index);
                         frame.next = *body;
-                        if this.concurrent {
-                            self.memory.races.iter_mut().for_each(Races::next);
+                        if let Some(how) = this.concurrent {
+                            let races = self.memory.races.iter_mut();
+                            races.for_each(|races| races.next(how, index));
                         }
-                    } else if this.concurrent {
-                        self.memory.races.iter_mut().for_each(Races::leave);
+                    } else if let Some(how) = this.concurrent {
+                        self.memory.races.iter_mut().for_each(|races| races.leave(how));
                     }
+                }
+                Instruction::Barrier => {
+                    self.memory.races.iter_mut().for_each(Races::barrier);
                 }
                 Instruction::Branch { condition, otherwise } => {
                     if !frame.registers[*condition as usize].as_bool() {
@@ -158,7 +163,7 @@ impl<'c> Machine<'c> {
                     }
                 }
                 Instruction::Jump { to } => frame.next = *to,
-                Instruction::Alloc { buffer } => {
+                Instruction::Alloc { buffer, shared } => {
                     let elements = code.buffers[*buffer as usize].elements;
                     let at = &mut frame.places[*buffer as usize];
                     match self.memory.heap.get_mut(at.contents) {
@@ -167,7 +172,8 @@ impl<'c> Machine<'c> {
                             let range = at.start.min(end)..end;
                             contents[range.clone()].fill(None);
                             let races = self.memory.races.iter_mut();
-                            races.for_each(|races| races.forget(at.contents, range.clone()));
+                            races
+                                .for_each(|races| races.renew(at.contents, range.clone(), *shared));
                         }
                         None => {
                             *at = Place::whole(self.memory.heap.len());
@@ -363,7 +369,8 @@ fn step(
                 memory.heap[elements.place.contents][at] = Some(new);
             }
         }
-        Instruction::Enter { .. }
+        Instruction::Barrier
+        | Instruction::Enter { .. }
         | Instruction::Next { .. }
         | Instruction::Branch { .. }
         | Instruction::Jump { .. }

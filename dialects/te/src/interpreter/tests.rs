@@ -552,10 +552,12 @@ fn a_barrier_inside_a_thread_loop_is_refused() {
     w.each(ForKind::Thread, 2, |w, _| {
         w.add(&Barrier {}, &[], 0);
     });
-    let error = w.run(&[], 1).unwrap_err();
-    assert_eq!(error.code, "E0854");
-    assert!(error.message.contains("`te.barrier` cannot be run: a barrier inside a `thread` loop"));
-    assert!(error.help.is_some());
+    let mut module = Module::new();
+    module.items.insert("f".into(), w.item(1));
+    let registry = ir_core::Registry::from([crate::dialect()]);
+    let errors = verify(&module, &registry).err().unwrap();
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].message.contains("a barrier inside a loop over the threads of a block"));
 }
 
 #[test]

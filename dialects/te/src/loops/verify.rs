@@ -3,7 +3,7 @@
 use ir_core::registry::{ItemCx, VerifyCx};
 use ir_core::{AttrValue, DType, Diagnostic, Diagnostics, Type, ValueId};
 
-use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store};
+use super::{Alloc, Atomic, Call, For, ForKind, If, OUTPUTS, Scope, Store, ThreadAxis};
 use crate::compute::verify::is_within;
 use crate::compute::{Combiner, FUNC, counts};
 use crate::scalar::dtype_of;
@@ -69,6 +69,19 @@ pub(super) fn for_loop(cx: &VerifyCx<'_>) -> Result<(), String> {
         [index] if cx.body.ty(*index) == Type::scalar(DType::INT64) => Ok(()),
         _ => Err("expected a block of one argument, the int64 index".to_string()),
     }
+}
+
+pub(super) fn barrier(cx: &VerifyCx<'_>) -> Result<(), String> {
+    let mut inner = cx.op;
+    while let Some(outer) = cx.body.op_block(inner).and_then(|block| cx.body.block_parent(block)) {
+        if let Some((ThreadAxis::Thread(_), _)) = ThreadAxis::of(cx.body, outer) {
+            let message = "a barrier inside a loop over the threads of a block, which wait between such \
+                           loops";
+            return Err(message.to_string());
+        }
+        inner = outer;
+    }
+    Ok(())
 }
 
 pub(super) fn branches(cx: &VerifyCx<'_>) -> Result<(), String> {

@@ -11,7 +11,10 @@ use crate::compute::counts::COUNTS;
 use crate::compute::{Combiner, Expression, Load, LoadIf, Reduce, Yield, tensor_of};
 use crate::index::values::index_value;
 use crate::index::{Index, Indices, Range, Var};
-use crate::loops::{Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store};
+use crate::loops::phases::place_barriers;
+use crate::loops::{
+    Alloc, Call, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store, ThreadAxis, thread_axis,
+};
 use crate::scalar::{Check, ScalarOp, Select, number_of};
 use crate::schedule::legality::bounds::{Guard, Nest, Nests, buffer_extents};
 use crate::schedule::legality::flatten::Flat;
@@ -32,6 +35,17 @@ pub(super) enum Phase {
 struct Buffer {
     value: ValueId,
     min: Vec<Index>,
+    /// Its first dimensions, where these are the threads that keep the rest.
+    threads: Vec<ThreadPart>,
+}
+
+/// A dimension of a tensor of which `threads` threads keep `each` elements that follow one another, in
+/// turns.
+#[derive(Clone, Copy)]
+struct ThreadPart {
+    dimension: usize,
+    threads: i64,
+    each: i64,
 }
 
 pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Item, Refused> {
@@ -74,7 +88,8 @@ pub(super) fn emit(schedule: &Schedule, flat: &Flat, nests: Nests) -> Result<Ite
         }
     }
     emitter.insert(entry, OpParts::new(Yield::<ValueId>::NAME, &[], &[]));
-    let out = emitter.out;
+    let mut out = emitter.out;
+    place_barriers(&mut out);
     let params = out.block_args(entry).iter().map(|arg| out.ty(*arg));
     let ty = Type::function(params, Type::unit());
     let mut kernel = Item::new(KERNEL, ty, Some(out));
@@ -141,7 +156,8 @@ impl Emitter<'_> {
     /// All of `tensor` is in the buffer `value`.
     fn whole(&mut self, tensor: ValueId, value: ValueId) {
         let rank = tensor_of(&self.flat.body, tensor).rank();
-        self.buffers.insert(tensor, Buffer { value, min: vec![Index::default(); rank] });
+        self.buffers
+            .insert(tensor, Buffer { value, min: vec![Index::default(); rank], threads: vec![] });
     }
 
     fn insert(&mut self, block: BlockId, parts: OpParts<'_>) -> OpId {
@@ -162,19 +178,26 @@ impl Emitter<'_> {
                 Attach::Root => Scope::Global,
                 _ => Scope::Local,
             };
-            let alloc = Alloc {
-                shape: buffer_extents(self.schedule, nest),
-                dtype: tensor.dtype,
-                scope: state.scope.unwrap_or(default),
-                offset: None,
+            let scope = state.scope.unwrap_or(default);
+            let mut shape = buffer_extents(self.schedule, nest);
+            let threads = match scope {
+                Scope::Register => self.threads(nest, &shape),
+                _ => vec![],
             };
+            for part in &threads {
+                let turn = part.threads.saturating_mul(part.each);
+                let extent = &mut shape[part.dimension];
+                *extent = (extent.div_euclid(turn) + i64::from(*extent % turn != 0)) * part.each;
+            }
+            let shape = threads.iter().map(|part| part.threads).chain(shape).collect();
+            let alloc = Alloc { shape, dtype: tensor.dtype, scope, offset: None };
             let ty = [Type::tensor(alloc.shape.iter().copied(), alloc.dtype)];
             let attrs = <Alloc as OpFields<ValueId>>::attrs(&alloc);
             let name = <Alloc as OpFields<ValueId>>::NAME;
             let op = self.insert(block, OpParts::new(name, &[], &ty).attrs(attrs));
             let value = self.out.result(op, 0);
             self.out.set_name_hint(value, self.flat.body.name_hint(result));
-            self.buffers.insert(result, Buffer { value, min: nest.min.clone() });
+            self.buffers.insert(result, Buffer { value, min: nest.min.clone(), threads });
         }
         let result = self.flat.body.results(nest.op).next();
         let updates =
@@ -184,6 +207,28 @@ impl Emitter<'_> {
             _ => Phase::Compute,
         };
         self.enter(nest, phase, 0, block, nest.guards.clone(), plain)
+    }
+
+    /// Which dimensions of a buffer of extents `shape`, that `nest` computes, its own loops over the
+    /// threads of a block part among these.
+    fn threads(&mut self, nest: &Nest, shape: &[i64]) -> Vec<ThreadPart> {
+        let mut parts: Vec<ThreadPart> = Vec::new();
+        for level in &nest.loops {
+            let axis = self.schedule.axes[level.axis.0].thread.as_deref().and_then(thread_axis);
+            let (Some(ThreadAxis::Thread(_)), Some(var)) = (axis, level.var) else { continue };
+            let steps: Vec<Option<i64>> =
+                nest.spatial.iter().map(|index| self.indices.step(index, var)).collect();
+            let mut moved = steps.iter().enumerate().filter(|(_, step)| **step != Some(0));
+            let (Some((dimension, Some(each))), None) = (moved.next(), moved.next()) else {
+                continue;
+            };
+            let (threads, each) = (level.extent, *each);
+            let is_part = (1..=shape[dimension]).contains(&each);
+            if is_part && parts.iter().all(|part| part.dimension != dimension) {
+                parts.push(ThreadPart { dimension, threads, each });
+            }
+        }
+        parts
     }
 
     /// Writes the loops of `nest` from loop `position` on at the end of `block`. Of `guards`, those
@@ -315,6 +360,10 @@ impl Emitter<'_> {
         if let Some(end) = self.end(var, kind, &pending) {
             return self.until(nest, phase, position, block, plain, end);
         }
+        // Phases are written once: what they share would be there for each part.
+        let holds_phases = nest.loops[position..]
+            .iter()
+            .any(|level| self.schedule.axes[level.axis.0].kind == ForKind::Thread);
         let mut parts = vec![0, level.extent];
         if !matches!(kind, ForKind::Thread) {
             for guard in pending.iter().filter(|guard| !self.ends_at_count(guard)) {
@@ -328,7 +377,9 @@ impl Emitter<'_> {
                 };
                 let last = parts.len() - 1;
                 parts[last] = parts[last].min(within(rest.low));
-                let splits = !plain && !matches!(kind, ForKind::Vectorized | ForKind::Parallel);
+                let splits = !plain
+                    && !holds_phases
+                    && !matches!(kind, ForKind::Vectorized | ForKind::Parallel);
                 if splits && parts.len() == 2 {
                     parts.insert(1, within(rest.high));
                 }
@@ -626,9 +677,10 @@ impl Writer<'_> {
 
     /// Where the element of `tensor` at `indices` stands in its buffer.
     fn place(&mut self, tensor: ValueId, indices: &[Term]) -> (ValueId, Vec<ValueId>) {
-        let Buffer { value, min } = self.buffers[&tensor].clone();
+        let Buffer { value, min, threads } = self.buffers[&tensor].clone();
+        let mut keepers = Vec::with_capacity(threads.len());
         let mut place = Vec::with_capacity(indices.len());
-        for (term, min) in indices.iter().zip(&min) {
+        for (dimension, (term, min)) in indices.iter().zip(&min).enumerate() {
             let index = match term {
                 Term::Index(index) => index.clone(),
                 other => {
@@ -636,9 +688,22 @@ impl Writer<'_> {
                     self.indices.of_value(value)
                 }
             };
-            place.push(self.value(&Term::Index(index.difference(min))));
+            let mut index = index.difference(min);
+            for (number, part) in threads.iter().enumerate() {
+                if part.dimension == dimension {
+                    let place = self.indices.quotient(&index, part.each);
+                    keepers.push((number, self.indices.remainder(&place, part.threads)));
+                    let turn = self.indices.quotient(&place, part.threads);
+                    let within = self.indices.remainder(&index, part.each);
+                    index = within.plus_scaled(&turn, part.each);
+                }
+            }
+            place.push(self.value(&Term::Index(index)));
         }
-        (value, place)
+        keepers.sort_by_key(|(number, _)| *number);
+        let keepers: Vec<ValueId> =
+            keepers.into_iter().map(|(_, index)| self.value(&Term::Index(index))).collect();
+        (value, keepers.into_iter().chain(place).collect())
     }
 
     fn load(&mut self, tensor: ValueId, indices: &[Index]) -> ValueId {

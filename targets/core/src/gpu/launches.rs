@@ -14,7 +14,8 @@ use ir_core::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use te::compute::{Load, LoadIf, Yield};
 use te::loops::{
-    Alloc, Atomic, Call, Data, For, ForKind, If, KERNEL, OUTPUTS, Scope, Store, simplify,
+    Alloc, Atomic, Barrier, Call, Data, If, KERNEL, OUTPUTS, Scope, Store, ThreadAxis,
+    missing_barrier, simplify,
 };
 
 use crate::Gpu;
@@ -27,30 +28,6 @@ pub struct Launch {
     pub blocks: [i64; 3],
     /// Threads of a block.
     pub threads: [i64; 3],
-}
-
-/// An axis of the device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ThreadAxis {
-    /// The block, on axis `x`, `y` or `z`, which are 0 to 2.
-    Block(usize),
-    /// The thread in its block.
-    Thread(usize),
-}
-
-impl ThreadAxis {
-    /// The axis of `op`, where that is a loop over blocks or threads.
-    pub fn of(body: &Body, op: OpId) -> Option<(ThreadAxis, i64)> {
-        let For { kind: ForKind::Thread, extent, thread: Some(name) } = body.view(op)? else {
-            return None;
-        };
-        let (what, axis) = name.split_once('.')?;
-        let axis = ["x", "y", "z"].iter().position(|known| *known == axis)?;
-        Some(match what {
-            "blockIdx" => (ThreadAxis::Block(axis), extent),
-            _ => (ThreadAxis::Thread(axis), extent),
-        })
-    }
 }
 
 impl Launch {
@@ -71,43 +48,51 @@ impl Launch {
         };
         let at = |op: OpId| body.loc(op).span(item.signature.span);
         let mut launch = Launch { blocks: [1; 3], threads: [1; 3] };
-        // The axes of loops that hold others, and which of the operations of a block hold some.
-        let mut around: FxHashMap<OpId, Vec<ThreadAxis>> = FxHashMap::default();
-        let mut holders: FxHashMap<BlockId, OpId> = FxHashMap::default();
+        // Which of the operations of a block hold loops over blocks, and over threads outside of these.
+        let mut holders: FxHashMap<(BlockId, bool), OpId> = FxHashMap::default();
         for op in body.walk() {
             let Some((axis, extent)) = ThreadAxis::of(body, op) else { continue };
-            let mut axes = vec![axis];
+            let around = Around::of(body, op);
+            let is_block = matches!(axis, ThreadAxis::Block(_));
+            let loops = match is_block {
+                true if around.threads => Some("a loop over blocks stands in one over threads"),
+                // What follows may read what all blocks stored before it.
+                true if around.serial => Some("a loop over blocks stands in a loop that is none"),
+                false if around.serial && !around.blocks => {
+                    Some("a loop over threads stands in a loop that is none, outside of a block")
+                }
+                _ if around.axes.contains(&axis) => Some("an axis of the device stands in itself"),
+                _ => None,
+            };
+            if let Some(message) = loops {
+                return Err(refuse(at(op), message.to_string()));
+            }
             let mut inner = op;
-            while let Some(block) = body.op_block(inner) {
-                if *holders.entry(block).or_insert(inner) != inner {
-                    let message = "loops over threads follow one another in one launch";
+            while let Some(block) = body.op_block(inner).filter(|_| is_block || !around.blocks) {
+                if *holders.entry((block, is_block)).or_insert(inner) != inner {
+                    let message = "loops over blocks and threads follow one another in one launch";
                     return Err(refuse(at(op), message.to_string()));
                 }
                 let Some(outer) = body.block_parent(block) else { break };
-                if let Some(known) = around.get(&outer) {
-                    axes.extend(known);
-                    break;
-                }
-                if body.view::<If>(outer).is_none() {
-                    let message = "a loop over threads stands in a loop that is none";
-                    return Err(refuse(at(op), message.to_string()));
-                }
                 inner = outer;
             }
             let (of, most) = match axis {
                 ThreadAxis::Block(at) => (&mut launch.blocks[at], gpu.blocks[at]),
                 ThreadAxis::Thread(at) => (&mut launch.threads[at], gpu.threads[at]),
             };
-            if axes[1..].contains(&axis) || (*of != 1 && *of != extent) {
-                let message = "two loops over the same axis of the device in one launch";
+            if is_block && *of != 1 && *of != extent {
+                let message = "loops over the same axis of the grid differ in one launch";
                 return Err(refuse(at(op), message.to_string()));
             }
             if extent > most {
                 let message = format!("{extent} iterations on an axis that has {most} at most");
                 return Err(refuse(at(op), message));
             }
-            *of = extent;
-            around.insert(op, axes);
+            *of = if is_block || *of == 1 { extent } else { extent.max(*of) };
+        }
+        if let Some(op) = missing_barrier(body) {
+            let message = "threads use here what others may be storing: a barrier is missing";
+            return Err(refuse(at(op), message.to_string()));
         }
         let threads: i64 = launch.threads.iter().product();
         if threads > gpu.block_threads {
@@ -118,9 +103,42 @@ impl Launch {
     }
 }
 
+/// What a loop stands in.
+struct Around {
+    axes: Vec<ThreadAxis>,
+    blocks: bool,
+    threads: bool,
+    /// Whether a loop is among these that is neither over blocks nor over threads.
+    serial: bool,
+}
+
+impl Around {
+    fn of(body: &Body, op: OpId) -> Around {
+        let mut around = Around { axes: vec![], blocks: false, threads: false, serial: false };
+        let mut inner = op;
+        while let Some(outer) = body.op_block(inner).and_then(|block| body.block_parent(block)) {
+            match ThreadAxis::of(body, outer) {
+                Some((axis, _)) => {
+                    around.axes.push(axis);
+                    match axis {
+                        ThreadAxis::Block(_) => around.blocks = true,
+                        ThreadAxis::Thread(_) => around.threads = true,
+                    }
+                }
+                None => around.serial |= body.view::<If>(outer).is_none(),
+            }
+            inner = outer;
+        }
+        around
+    }
+}
+
 /// Whether `op` does something, rather than give a value.
 fn is_statement(body: &Body, op: OpId) -> bool {
-    body.result_count(op) == 0 && body.view::<Yield>(op).is_none()
+    body.result_count(op) == 0
+        && body.view::<Yield>(op).is_none()
+        // Launches wait for one another.
+        && body.view::<Barrier>(op).is_none()
 }
 
 /// Whether `body` is a list of calls, on buffers that it allocates, rather than a launch.

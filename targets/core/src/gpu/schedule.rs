@@ -4,7 +4,8 @@
 //! other stage has a nest of its own, in which each element has a thread: the loops over elements
 //! become one, which is cut into blocks. Threads that follow one another have elements that follow one
 //! another, so that they read and write neighbours. A reduction that a stage of the same shape reads
-//! element by element is computed in the thread that has that element.
+//! element by element is computed in the thread that has that element, or, where it reuses what it loads,
+//! in [tiles](super::tiles).
 //!
 //! The rules look only at extents and strides, never at what operator it was, and cover everything
 //! that a compute function can say.
@@ -13,6 +14,7 @@ use ir_core::Item;
 use te::loops::Scope;
 use te::schedule::{Axis, Refused, Schedule, Stage};
 
+use super::tiles::tile;
 use crate::Gpu;
 use crate::stages::{inline, producers, reads_in_place, reduce, sort_readers_first};
 
@@ -39,8 +41,16 @@ pub fn schedule(function: &Item, gpu: &Gpu) -> Result<Schedule, Refused> {
         if !schedule.is_root(root) {
             continue;
         }
+        let own = producers(&schedule, root);
+        if let [producer] = own.as_slice()
+            && schedule.is_root(*producer)
+            && reads_in_place(&schedule, root, *producer)
+            && tile(&mut schedule, root, *producer, gpu)
+        {
+            continue;
+        }
         let Some(thread) = bind(&mut schedule, root, gpu) else { continue };
-        for producer in producers(&schedule, root) {
+        for producer in own {
             let in_place = schedule.is_root(producer)
                 && reduce(&schedule, producer).is_some()
                 && reads_in_place(&schedule, root, producer);

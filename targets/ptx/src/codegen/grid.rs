@@ -2,7 +2,8 @@
 
 use ir_core::{Body, Diagnostics, Item, OpId};
 use target_core::Gpu;
-use target_core::gpu::launches::{Launch, ThreadAxis};
+use target_core::gpu::launches::Launch;
+use te::loops::ThreadAxis;
 
 use super::refusal;
 

@@ -4,10 +4,10 @@ use ir_core::{Body, DType, Diagnostics, Item, OpId, SmallVec, ValueId};
 use rustc_hash::FxHashMap;
 use target_core::Gpu;
 use target_core::affine::Affine;
-use target_core::gpu::launches::{Launch, ThreadAxis};
+use target_core::gpu::launches::Launch;
 use target_core::ranges::Ranges;
 use te::compute::Yield;
-use te::loops::{Alloc, Atomic, Barrier, Call, For, If, Store, outputs};
+use te::loops::{Alloc, Atomic, Barrier, Call, For, If, Store, ThreadAxis, outputs};
 
 use super::assembly::{Assembler, Class, Label, Operand};
 use super::grid;

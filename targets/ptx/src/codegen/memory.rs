@@ -2,8 +2,8 @@
 
 use ir_core::{DType, DTypeKind, Diagnostics, OpId, ValueDef, ValueId};
 use target_core::affine::Linear;
-use target_core::gpu::launches::ThreadAxis;
 use te::compute::{Combiner, Load, LoadIf};
+use te::loops::ThreadAxis;
 use te::loops::{Alloc, Atomic, Scope, Store};
 use te::scalar::{ScalarOp, dtype_of};
 

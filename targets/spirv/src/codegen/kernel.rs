@@ -5,10 +5,10 @@ use ir_core::{BlockId, Body, DType, DTypeKind, EntityId, Item, OpId, Symbol, Val
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use target_core::Gpu;
-use target_core::gpu::launches::{Launch, ThreadAxis};
+use target_core::gpu::launches::Launch;
 use target_core::ranges::Ranges;
 use te::compute::Yield;
-use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store};
+use te::loops::{Alloc, Atomic, Barrier, Call, Data, For, If, Store, ThreadAxis};
 use te::scalar::{Cast, Constant, dtype_of};
 
 use super::code::{Code, OpenLoop, Register};
@@ -36,6 +36,7 @@ pub(super) struct Emitter<'a, 'm> {
     name: Symbol,
     item: &'a Item,
     gpu: &'a Gpu,
+    pub(super) launch: Launch,
     /// Bytes of shared memory so far.
     pub(super) shared: usize,
     /// Inputs from the device that it reads, with the number on each axis.
@@ -91,6 +92,7 @@ pub(super) fn write(
         name,
         item,
         gpu,
+        launch,
         shared: 0,
         inputs: FxHashMap::default(),
         errors: Diagnostics::new(),
@@ -167,12 +169,13 @@ impl Emitter<'_, '_> {
         self.code.begin(first);
         self.check_parameters();
         // What all branches may need, they find before them.
-        for op in body.walk() {
-            match ThreadAxis::of(body, op) {
-                Some((_, ..=1)) | None => {}
-                Some((ThreadAxis::Block(at), _)) => self.read_input(BuiltIn::WorkgroupId, at),
-                Some((ThreadAxis::Thread(at), _)) => {
-                    self.read_input(BuiltIn::LocalInvocationId, at);
+        for axis in 0..3 {
+            for (what, count) in [
+                (BuiltIn::WorkgroupId, self.launch.blocks[axis]),
+                (BuiltIn::LocalInvocationId, self.launch.threads[axis]),
+            ] {
+                if count > 1 {
+                    self.read_input(what, axis);
                 }
             }
         }
@@ -271,14 +274,16 @@ impl Emitter<'_, '_> {
         } else if let Some(alloc) = body.view::<Alloc>(op) {
             self.allocate(op, &alloc);
         } else if let Some(Store { value, buffer, indices, .. }) = body.view(op) {
+            self.check_statement(op);
             self.store(value, buffer, &indices);
         } else if let Some(atomic) = body.view::<Atomic>(op) {
+            self.check_statement(op);
             self.atomic(op, &atomic);
         } else if let Some(call) = body.view::<Call>(op) {
             let message = format!("it calls `@{}`, and shaders call nothing", call.kernel);
             self.refuse(op, message);
         } else if body.view::<Barrier>(op).is_some() {
-            self.refuse(op, "a barrier outside of phases of a block".to_string());
+            self.barrier();
         } else if body.view::<Data>(op).is_some() {
             self.refuse(op, "a constant buffer in a loop".to_string());
         } else if body.view::<Yield>(op).is_none() {
@@ -286,19 +291,106 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// A loop whose iterations are blocks or threads: what its index is, the device tells.
+    fn check_statement(&mut self, op: OpId) {
+        if !self.is_done_once(op) {
+            let message = "it stores outside of the loops over threads around it";
+            self.refuse(op, message.to_string());
+        }
+    }
+
+    /// A loop whose iterations are blocks or threads: what its index is, the device tells. Threads
+    /// beyond its extent, and of axes over which a phase has no loop, have nothing to do in it.
     fn threads(&mut self, op: OpId, (axis, extent): (ThreadAxis, i64), pending: &mut Vec<Step>) {
         let block = self.body.region_block(op, 0);
         let index = self.body.block_args(block)[0];
         let register = self.register(index);
-        let number = match (extent, axis) {
-            (..=1, _) => self.code.int(0, Register::Int32),
-            (_, ThreadAxis::Block(at)) => self.input(BuiltIn::WorkgroupId, at),
-            (_, ThreadAxis::Thread(at)) => self.input(BuiltIn::LocalInvocationId, at),
-        };
+        let number = self.number(axis);
+        let mut idle = Vec::new();
+        if let ThreadAxis::Thread(at) = axis {
+            if extent < self.launch.threads[at] {
+                idle.push((number, extent));
+            }
+            if !self.is_in_phase(op) {
+                let own: Vec<ThreadAxis> = within(self.body, op)
+                    .filter_map(|inner| Some(ThreadAxis::of(self.body, inner)?.0))
+                    .collect();
+                let others = (0..3).filter(|at| {
+                    self.launch.threads[*at] > 1 && !own.contains(&ThreadAxis::Thread(*at))
+                });
+                let others: Vec<usize> = others.collect();
+                for at in others {
+                    idle.push((self.number(ThreadAxis::Thread(at)), 1));
+                }
+            }
+        }
+        for (number, extent) in idle {
+            let extent = self.code.int(extent, Register::Int32);
+            let works = self.code.op(Opcode::SLessThan, Register::Bool, [number, extent]);
+            let merge = self.code.branch(works, None);
+            pending.push(Step::Join(merge));
+        }
         let number = self.widened(number, register);
         self.values.insert(index, Lanes::from_slice(&[number]));
         self.push_block(pending, block);
+    }
+
+    /// The number of the block or thread at hand on an axis.
+    fn number(&mut self, axis: ThreadAxis) -> Id {
+        let (what, at, count) = match axis {
+            ThreadAxis::Block(at) => (BuiltIn::WorkgroupId, at, self.launch.blocks[at]),
+            ThreadAxis::Thread(at) => (BuiltIn::LocalInvocationId, at, self.launch.threads[at]),
+        };
+        match count {
+            ..=1 => self.code.int(0, Register::Int32),
+            _ => self.inputs[&what][at].expect("inputs are read before the first statement"),
+        }
+    }
+
+    /// Whether a loop over threads is around `op`.
+    pub(super) fn is_in_phase(&self, op: OpId) -> bool {
+        self.axes_around(op).iter().any(|(axis, _)| matches!(axis, ThreadAxis::Thread(_)))
+    }
+
+    /// The loops over blocks and threads around `op`, with their indices.
+    pub(super) fn axes_around(&self, op: OpId) -> Vec<(ThreadAxis, ValueId)> {
+        let body = self.body;
+        let mut axes = Vec::new();
+        let mut inner = op;
+        while let Some(outer) = body.op_block(inner).and_then(|block| body.block_parent(block)) {
+            if let Some((axis, _)) = ThreadAxis::of(body, outer) {
+                axes.push((axis, body.block_args(body.region_block(outer, 0))[0]));
+            }
+            inner = outer;
+        }
+        axes
+    }
+
+    /// Whether each thread of a block does `op` as often as loops say: where it stands in loops over
+    /// all axes that its phase has.
+    fn is_done_once(&self, op: OpId) -> bool {
+        let body = self.body;
+        let (mut around, mut phase, mut inner) = (Vec::new(), None, op);
+        while let Some(outer) = body.op_block(inner).and_then(|block| body.block_parent(block)) {
+            if let Some((axis @ ThreadAxis::Thread(_), _)) = ThreadAxis::of(body, outer) {
+                around.push(axis);
+                phase = Some(outer);
+            }
+            inner = outer;
+        }
+        let Some(phase) = phase else { return self.launch.threads.iter().product::<i64>() <= 1 };
+        let axes = within(body, phase).filter_map(|inner| Some(ThreadAxis::of(body, inner)?.0));
+        let axes: Vec<ThreadAxis> = axes.collect();
+        axes.iter().all(|axis| around.contains(axis))
+    }
+
+    /// All threads of a block wait for one another, and see what the others stored in shared and main
+    /// memory.
+    fn barrier(&mut self) {
+        const WORKGROUP: u32 = 2;
+        // Acquire and release, of workgroup and uniform memory.
+        const ORDER: u32 = 0x8 | 0x100 | 0x40;
+        let operands = [WORKGROUP, WORKGROUP, ORDER].map(|number| self.code.word(number));
+        self.code.statement(Opcode::ControlBarrier, operands.map(Operand::Id));
     }
 
     /// Reads the number of the block or thread on an axis, once.
@@ -313,10 +405,6 @@ impl Emitter<'_, '_> {
         let operands = vec![all.into(), Operand::Number(axis as u32)];
         let one = self.code.typed(Opcode::CompositeExtract, ty, operands);
         self.inputs.entry(what).or_default()[axis] = Some(one);
-    }
-
-    fn input(&self, what: BuiltIn, axis: usize) -> Id {
-        self.inputs[&what][axis].expect("inputs are read before the first statement")
     }
 
     /// The element type of a number.
@@ -355,6 +443,12 @@ impl Emitter<'_, '_> {
         }
         unknown.is_none()
     }
+}
+
+/// `op` and all inside.
+fn within(body: &Body, op: OpId) -> impl Iterator<Item = OpId> + '_ {
+    let blocks = body.regions(op).iter().map(|region| body.block_of(*region));
+    std::iter::once(op).chain(blocks.flat_map(|block| body.walk_block(block)))
 }
 
 /// Whether shaders have numbers of type `dtype`.

@@ -1,8 +1,8 @@
 //! Buffers, and what is loaded from them and stored to them.
 
 use ir_core::{DType, DTypeKind, OpId, ValueId};
-use te::compute::Combiner;
-use te::loops::{Alloc, Atomic, Scope};
+use te::compute::{Combiner, Load, LoadIf};
+use te::loops::{Alloc, Atomic, Scope, Store, ThreadAxis};
 
 use super::code::Register;
 use super::kernel::{Emitter, Lanes, register};
@@ -21,6 +21,8 @@ pub(super) struct Buffer {
     class: StorageClass,
     dtype: DType,
     shape: Vec<i64>,
+    /// How many of the first dimensions are the threads, each of which has the rest.
+    threads: usize,
 }
 
 impl Emitter<'_, '_> {
@@ -46,7 +48,8 @@ impl Emitter<'_, '_> {
         if let Some(name) = self.hint(buffer) {
             self.code.module.name(variable, &name);
         }
-        let new = Buffer { variable, class: StorageClass::StorageBuffer, dtype, shape };
+        let class = StorageClass::StorageBuffer;
+        let new = Buffer { variable, class, dtype, shape, threads: 0 };
         self.buffers.insert(buffer, new.clone());
         new
     }
@@ -78,7 +81,12 @@ impl Emitter<'_, '_> {
             return;
         }
         let register = memory_register(dtype);
-        let elements = shape.iter().product::<i64>().max(1);
+        let Some(threads) = self.keepers(op, scope) else {
+            let message = "memory that the threads of a block share has to be `shared`, or, in registers, \
+                           to have the threads as its first dimensions";
+            return self.refuse(op, message.to_string());
+        };
+        let elements = shape[threads..].iter().product::<i64>().max(1);
         let Ok(length) = u32::try_from(elements) else {
             return self.refuse(op, format!("a thread has no memory for {elements} elements"));
         };
@@ -106,13 +114,45 @@ impl Emitter<'_, '_> {
         if let Some(name) = self.hint(buffer) {
             self.code.module.name(variable, &name);
         }
-        self.buffers.insert(buffer, Buffer { variable, class, dtype, shape });
+        self.buffers.insert(buffer, Buffer { variable, class, dtype, shape, threads });
+    }
+
+    /// How many of the first dimensions of the buffer that `op` allocates are the threads of a block; 0
+    /// for one that a single thread has, or that all share. `None` where threads would have to share
+    /// what they cannot.
+    fn keepers(&self, op: OpId, scope: Scope) -> Option<usize> {
+        let axes: Vec<ThreadAxis> =
+            (0..3).filter(|axis| self.launch.threads[*axis] > 1).map(ThreadAxis::Thread).collect();
+        if scope == Scope::Shared || axes.is_empty() || self.is_in_phase(op) {
+            return Some(0);
+        }
+        let body = self.body;
+        let mut kept: Option<Vec<ThreadAxis>> = None;
+        for (user, _) in body.uses(body.result(op, 0)) {
+            let load = body.view::<Load>(user).map(|load| load.indices);
+            let load_if = || body.view::<LoadIf>(user).map(|load| load.indices);
+            let store = || body.view::<Store>(user).map(|store| store.indices);
+            let indices = load.or_else(load_if).or_else(store)?;
+            let around = self.axes_around(user);
+            let axis_of = |index: &ValueId| {
+                let of = around.iter().find(|(axis, own)| own == index && axes.contains(axis));
+                of.map(|(axis, _)| *axis)
+            };
+            let own: Vec<ThreadAxis> = indices.iter().map_while(axis_of).take(axes.len()).collect();
+            if *kept.get_or_insert_with(|| own.clone()) != own {
+                return None;
+            }
+        }
+        // What nobody uses, each may have.
+        let Some(kept) = kept else { return Some(0) };
+        axes.iter().all(|axis| kept.contains(axis)).then_some(kept.len())
     }
 
     /// The address of an element: `indices` have one lane.
     fn address(&mut self, buffer: &Buffer, indices: &[(Id, Register)]) -> Id {
         let mut place = self.code.int(0, Register::Int32);
-        for (&(index, register), &extent) in indices.iter().zip(&buffer.shape) {
+        let places = indices.iter().zip(&buffer.shape).skip(buffer.threads);
+        for (&(index, register), &extent) in places {
             // What lies in a buffer has an index that fits.
             let index = match register {
                 Register::Int64 => self.code.op(Opcode::UConvert, Register::Int32, [index]),
