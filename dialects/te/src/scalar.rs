@@ -207,13 +207,10 @@ impl ScalarOp {
             same("operand", first, scalar_type(cx, index)?)?;
         }
         let result = self.result_dtype(first).ok_or_else(|| {
-            let expected = match self.typing() {
-                Typing::Bits => "an integer type",
-                Typing::Float | Typing::Test => "floats of at least 16 bits",
-                Typing::Arithmetic | Typing::Comparison => {
-                    "integers, or floats of at least 16 bits"
-                }
-            };
+            if let Err(message) = computable(first) {
+                return Stop::Error(message);
+            }
+            let expected = if self.typing() == Typing::Bits { "an integer type" } else { "floats" };
             Stop::error(format!("expected {expected}, found {first}"))
         })?;
         Ok(Type::scalar(result))
