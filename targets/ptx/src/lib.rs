@@ -34,7 +34,7 @@ use target_core::{Artifact, Capabilities, CostTable, Executable, Gpu, Registrati
 pub use arch::Arch;
 use assembler::Ptxas;
 pub use codegen::{Entry, Source, generate};
-use runtime::{ALIGNMENT, Interpreted, Loaded};
+use runtime::{ALIGNMENT, Driver, Interpreted, Loaded};
 
 /// Options of the target `ptx`.
 #[derive(Options, Clone, PartialEq, Eq, Debug)]
@@ -43,8 +43,8 @@ pub struct PtxOptions {
     /// The architecture. Code for one runs on later ones, too.
     #[default(Arch::DEFAULT)]
     pub arch: Arch,
-    /// What runs kernels: the `interpreter` of this target.
-    #[default(Run::Interpreter)]
+    /// What runs kernels: the first NVIDIA `device` of this machine, or the `interpreter` of this target.
+    #[default(Run::Device)]
     pub run: Run,
     /// The assembler that checks what is written; `PTXAS`, or `ptxas` on the path, by default.
     #[default(None)]
@@ -54,17 +54,26 @@ pub struct PtxOptions {
 /// What runs kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Run {
+    /// [`runtime::Driver`].
+    Device,
     /// [`interpreter`].
     Interpreter,
 }
 
 impl OptionValue for Run {
-    const EXPECTS: &'static str = "interpreter";
+    const EXPECTS: &'static str = "device or interpreter";
     fn parse(text: &str) -> Option<Run> {
-        (text == "interpreter").then_some(Run::Interpreter)
+        match text {
+            "device" => Some(Run::Device),
+            "interpreter" => Some(Run::Interpreter),
+            _ => None,
+        }
     }
     fn print(&self) -> String {
-        "interpreter".to_string()
+        match self {
+            Run::Device => "device".to_string(),
+            Run::Interpreter => "interpreter".to_string(),
+        }
     }
 }
 
@@ -118,15 +127,27 @@ impl PtxTarget {
         module: Verified<'_, Module>,
         options: interpreter::Options,
     ) -> Result<Loaded, Diagnostics> {
-        if let Some(item) = module.get().items.values().find(|item| item.signature.op == prog::FUNC)
-        {
+        let Source { text, entries } = self.runnable(module)?;
+        let device = Interpreted::new(&text, options)?;
+        Loaded::new(module.get(), entries, Box::new(device))
+    }
+
+    /// The kernels of `module` on the first NVIDIA device.
+    fn on_device(&self, module: Verified<'_, Module>) -> Result<Loaded, Diagnostics> {
+        let Source { text, entries } = self.runnable(module)?;
+        let device = Driver::new(&text, &entries, self.options.arch)?;
+        Loaded::new(module.get(), entries, Box::new(device))
+    }
+
+    /// The code of `module`, which has to be a list of kernels.
+    fn runnable(&self, module: Verified<'_, Module>) -> Result<Source, Diagnostics> {
+        let items = &module.get().items;
+        if let Some(item) = items.values().find(|item| item.signature.op == prog::FUNC) {
             let message = "the target `ptx` runs programs that are lists of kernels, without branches, \
                            recursion and data types";
             return Err(Diagnostic::error("E0902", message).at(item.signature.span).into());
         }
-        let Source { text, entries } = self.source(module)?;
-        let device = Interpreted::new(&text, options)?;
-        Loaded::new(module.get(), entries, Box::new(device))
+        self.source(module)
     }
 }
 
@@ -157,12 +178,11 @@ impl Target for PtxTarget {
     }
 
     fn load(&self, module: Verified<'_, Module>) -> Result<Box<dyn Executable>, Diagnostics> {
-        match self.options.run {
-            Run::Interpreter => {
-                let loaded = self.interpreted(module, interpreter::Options::default())?;
-                Ok(Box::new(loaded))
-            }
-        }
+        let loaded = match self.options.run {
+            Run::Device => self.on_device(module)?,
+            Run::Interpreter => self.interpreted(module, interpreter::Options::default())?,
+        };
+        Ok(Box::new(loaded))
     }
 
     fn package(&self, _: Verified<'_, Module>, _: &Model) -> Result<Vec<File>, Diagnostics> {

@@ -1,8 +1,10 @@
 //! Calls of kernels, on whatever runs entries: memory is found once per kernel that is called, and a
 //! program is a list of launches.
 
+mod driver;
 mod interpreted;
 
+use std::collections::hash_map::Entry as Known;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +18,7 @@ use target_core::{Buffer, Executable, Kernel};
 use te::loops::{KERNEL, outputs, parameters};
 
 use crate::codegen::Entry;
+pub use driver::Driver;
 pub use interpreted::Interpreted;
 
 /// What runs entries on memory of its own. Addresses are those of the device.
@@ -164,10 +167,10 @@ impl Loaded {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { device, prepared, .. } = &mut *state;
         let device = device.as_mut();
-        if !prepared.contains_key(&index) {
-            prepared.insert(index, self.prepare(device, index)?);
-        }
-        let prepared = prepared.get_mut(&index).expect("it was made ready");
+        let prepared = match prepared.entry(index) {
+            Known::Occupied(known) => known.into_mut(),
+            Known::Vacant(free) => free.insert(self.prepare(device, index)?),
+        };
         let results = buffers.len() - kernel.outputs;
         let kept = self.kept.get(name).cloned().unwrap_or_default(); // Most kernels keep nothing.
         for (number, (buffer, &address)) in buffers.iter().zip(&prepared.params).enumerate() {

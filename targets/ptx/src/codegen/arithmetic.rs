@@ -322,7 +322,7 @@ impl Writer<'_> {
         match (from, to) {
             (from, to) if from == to => self.fitted(number, class),
             (from, _) if from.is_bool() => self.of_truth(number, to, class),
-            (_, to) if to.is_bool() => self.to_truth(number, from),
+            (_, to) if to.is_bool() => self.truth_of(number, from),
             (from, to) if from.is_integer() && to.is_integer() => {
                 let number = match (number.class(), class) {
                     // Narrow numbers of 64 bits have a sign in any case.
@@ -331,7 +331,7 @@ impl Writer<'_> {
                     }
                     _ => self.fitted(number, class),
                 };
-                self.into_type(number, to, class, known.0.fits(to))
+                self.wrapped_into(number, to, class, known.0.fits(to))
             }
             (from, to) if from.is_integer() => self.float_of_integer(number, from, to),
             (from, to) if to.is_integer() => self.integer_of_float(number, from, to, known, class),
@@ -340,7 +340,7 @@ impl Writer<'_> {
     }
 
     /// `number`, in registers of `class`, wrapped to `to`.
-    fn into_type(&mut self, number: Operand, to: DType, class: Class, fits: bool) -> Operand {
+    fn wrapped_into(&mut self, number: Operand, to: DType, class: Class, fits: bool) -> Operand {
         let (ty, bits) = (Integer::of(to), if class == Class::Long { 64 } else { 32 });
         if fits || ty.bits == bits || (class == Class::Word && ty.bits > 32) {
             return number;
@@ -359,7 +359,7 @@ impl Writer<'_> {
         self.asm.select(class, number, one, zero)
     }
 
-    fn to_truth(&mut self, number: Operand, from: DType) -> Operand {
+    fn truth_of(&mut self, number: Operand, from: DType) -> Operand {
         match (self.class_of_type(from), number.class()) {
             // NaN is true.
             (Class::Float, _) => self.asm.op("setp.neu.f32", P, &[number, Operand::Float(0.0)]),
@@ -407,7 +407,7 @@ impl Writer<'_> {
         {
             let number = self.asm.op(&format!("cvt.rzi.s32.{ty}"), Class::Word, &[number]);
             let signed = self.fitted(number, class);
-            return self.into_type(signed, to, class, false);
+            return self.wrapped_into(signed, to, class, false);
         }
         let mut result = self.asm.op(&format!("cvt.rzi.s64.{ty}"), Class::Long, &[number]);
         if to.kind() == DTypeKind::UInt && to.bits() == 64 {
@@ -420,7 +420,7 @@ impl Writer<'_> {
             result = self.asm.select(Class::Long, is_nan, ZERO, result);
         }
         let result = self.fitted(result, class);
-        self.into_type(result, to, class, false)
+        self.wrapped_into(result, to, class, false)
     }
 
     pub(super) fn reinterpret(&mut self, number: Operand, from: DType, to: DType) -> Operand {
@@ -431,13 +431,13 @@ impl Writer<'_> {
             (false, 64) => self.widened(number),
             (false, _) => number,
             (true, 16) => {
-                let half = self.to_half(from, number);
+                let half = self.half_of(from, number);
                 self.asm.op("cvt.u32.u16", Class::Word, &[half])
             }
             (true, _) => self.asm.op(&format!("mov.b{bits}"), word, &[number]),
         };
         match (to.is_float(), bits) {
-            (false, _) => self.into_type(raw, to, word, false),
+            (false, _) => self.wrapped_into(raw, to, word, false),
             (true, 16) => {
                 let half = self.asm.op("cvt.u16.u32", Class::Half, &[raw]);
                 self.of_half(to, half)

@@ -159,12 +159,12 @@ impl Writer<'_> {
         if dtype.bits() != 16 {
             return number;
         }
-        let half = self.to_half(dtype, number);
+        let half = self.half_of(dtype, number);
         self.of_half(dtype, half)
     }
 
     /// The 16 bits of the number of `dtype` that is nearest to `number`, of 32 bits.
-    pub(super) fn to_half(&mut self, dtype: DType, number: Operand) -> Operand {
+    pub(super) fn half_of(&mut self, dtype: DType, number: Operand) -> Operand {
         if dtype.kind() == DTypeKind::Float {
             return self.asm.op("cvt.rn.f16.f32", Class::Half, &[number]);
         }

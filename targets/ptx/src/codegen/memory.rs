@@ -409,7 +409,7 @@ impl Writer<'_> {
             );
         }
         match storage(dtype).class {
-            Class::Half => self.to_half(dtype, number),
+            Class::Half => self.half_of(dtype, number),
             Class::Long => self.widened(number),
             _ => number,
         }
