@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// Code, why no lit file can show it, and the test that does.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("E0915", "a limit of a device, which not every machine has", "targets/spirv/tests/limits.rs"),
+    ("E0916", "a driver that fails", "targets/spirv/src/runtime/vulkan.rs"),
     ("E1018", "an edit that no driver noted; ours note all", "rewrites/tests/proofs.rs"),
     ("E0713", "a signal while a pass runs", "tools/tests/interrupt.rs"),
     ("E0714", "a pass that does not end; none of ours should", "ir-core/tests/pipeline.rs"),

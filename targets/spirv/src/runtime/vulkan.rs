@@ -693,3 +693,16 @@ impl Drop for Device {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_device_is_told_apart_from_too_little_memory() {
+        let lost = failure("running a program", vk::Result::ERROR_DEVICE_LOST);
+        assert_eq!((lost[0].code, lost[0].message.contains("lost")), ("E0916", true));
+        let full = failure("allocating", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+        assert_eq!(full[0].code, "E0915");
+    }
+}
