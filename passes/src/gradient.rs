@@ -226,16 +226,20 @@ fn refused_cells(f: &FuncMut<'_>, active: &FxHashSet<ValueId>) -> Diagnostics {
     cells.map(|op| refused(f, op)).collect()
 }
 
-/// Brings `module` down to functions of the module and data, without functions that are values, where
-/// `@main` is no list of operators.
+/// Brings `module` down to functions of the module and data, without functions that are values and without
+/// type parameters, where `@main` is more than a list of operators on tensors and tuples.
 fn normalize(module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
     let is_operator = |body: &Body, op: OpId| {
         let name = body.op_name(op);
         let is_form = is_form(short_name(name.as_str()));
         !is_form || ["constant", "tuple", "tuple_get", "yield"].contains(&short_name(name.as_str()))
     };
-    let body = module.body("main");
-    if body.is_none_or(|body| body.walk().all(|op| is_operator(body, op))) {
+    let is_plain = |body: &Body| {
+        let params = body.block_args(body.entry());
+        params.iter().all(|param| !has_data(body.ty(*param)))
+            && body.walk().all(|op| is_operator(body, op))
+    };
+    if module.body("main").is_none_or(|body| is_plain(body)) {
         return Ok(());
     }
     let inlined = pipelines::normalize().then([Step::of::<Inline>().flag("all")]);
