@@ -97,6 +97,7 @@ fn agrees_in(executor: Executor) {
                 arguments: arguments.clone(),
                 step_limit: None,
                 profile: None,
+                any_extents: false,
                 build: &build,
             };
             let found = runner.run(executor, &mut Diagnostics::new());

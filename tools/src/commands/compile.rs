@@ -113,7 +113,7 @@ fn package(
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     // The program may be for a machine with fewer than this one.
     let options = args.kernels.build_options(&*target, progress)?;
-    let options = BuildOptions { threads, ..options };
+    let options = BuildOptions { threads, bounds: args.options.bounds(), ..options };
     let source = match args.model.as_str() {
         "-" => "standard input".into(),
         path => Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned(),

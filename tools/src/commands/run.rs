@@ -133,6 +133,7 @@ fn run(
         arguments,
         step_limit: args.step_limit,
         profile: args.profile.then_some(PROFILE_SECONDS),
+        any_extents: !args.options.bounds().is_empty(),
         build: &build,
     };
     let run = |executor: Executor, found: &mut Diagnostics| {
@@ -212,7 +213,8 @@ fn build(
     let target = target(&args.kernels.machine, registry)?;
     let progress = Bar::on_terminal(io.styled);
     let options = args.kernels.build_options(&*target, &progress);
-    let options = BuildOptions { interpret, profiled: args.profile, ..options? };
+    let bounds = args.options.bounds();
+    let options = BuildOptions { interpret, profiled: args.profile, bounds, ..options? };
     let built = Program::build(module, registry, &options, found);
     built.map(|(program, _)| program).map_err(|mut errors| {
         model::name_extents(&mut errors, &args.model, &args.options, &io.directory);

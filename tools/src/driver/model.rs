@@ -100,7 +100,7 @@ pub(crate) fn name_extents(
     let summary = onnx_frontend::map(&directory.join(path))
         .and_then(|bytes| onnx_frontend::summarize(&bytes));
     let Ok(Summary { extents, .. }) = summary else { return };
-    let given = |name: &&str| options.dim.iter().any(|(given, _)| given == name);
+    let given = |name: &&str| options.dim.iter().any(|given| given.name() == *name);
     let names = extents.iter().map(String::as_str).filter(|name| !given(name));
     if let Some(help) = onnx_frontend::dim_help(names) {
         open.for_each(|error| error.help = Some(help.clone()));

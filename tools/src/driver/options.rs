@@ -96,9 +96,10 @@ impl From<Executor> for runtime::Executor {
 /// How ONNX models are read.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModelOptions {
-    /// Sets an extent that an ONNX model names; the others are open
-    #[arg(long, value_name = "NAME=N", value_parser = extent, action = ArgAction::Append)]
-    pub(crate) dim: Vec<(String, i64)>,
+    /// Sets an extent that an ONNX model names, as `batch=1`, or says how large an extent of a model may
+    /// be, as `batch=1..8` or `batch=..8`; it is compiled for all of them. The others are open
+    #[arg(long, value_name = "NAME=N|NAME=LOW..HIGH", value_parser = extent, action = ArgAction::Append)]
+    pub(crate) dim: Vec<Extent>,
     /// Makes the other named extents of an ONNX model variables of the function's type
     #[arg(long)]
     pub(crate) shape_variables: bool,
@@ -111,20 +112,65 @@ impl ModelOptions {
     /// The same for the importer.
     pub(crate) fn options(&self) -> onnx_frontend::Options {
         onnx_frontend::Options {
-            dims: self.dim.iter().cloned().collect(),
-            shape_variables: self.shape_variables,
+            dims: self.dim.iter().filter_map(Extent::number).collect(),
+            // What has a bound has a name.
+            shape_variables: self.shape_variables || !self.bounds().is_empty(),
             ..onnx_frontend::Options::default()
+        }
+    }
+
+    /// How large extents may be that have no number.
+    pub(crate) fn bounds(&self) -> Vec<runtime::Bound> {
+        let bounds = self.dim.iter().filter_map(|extent| match extent {
+            Extent::Number(..) => None,
+            Extent::Bound(bound) => Some(bound.clone()),
+        });
+        bounds.collect()
+    }
+}
+
+/// What is said of an extent that has a name.
+#[derive(Clone, Debug)]
+pub(crate) enum Extent {
+    /// How large it is.
+    Number(String, i64),
+    /// How large it may be.
+    Bound(runtime::Bound),
+}
+
+impl Extent {
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Extent::Number(name, _) => name,
+            Extent::Bound(bound) => &bound.name,
+        }
+    }
+
+    fn number(&self) -> Option<(String, i64)> {
+        match self {
+            Extent::Number(name, number) => Some((name.clone(), *number)),
+            Extent::Bound(_) => None,
         }
     }
 }
 
 /// An extent with its name.
-fn extent(text: &str) -> Result<(String, i64), String> {
+fn extent(text: &str) -> Result<Extent, String> {
+    let number = |text: &str| text.trim().parse::<i64>().ok().filter(|number| *number >= 0);
     let extent = text.split_once('=').and_then(|(name, extent)| {
-        let extent = extent.trim().parse().ok().filter(|extent| *extent >= 0)?;
-        Some((name.trim().to_string(), extent))
+        let name = name.trim().to_string();
+        let Some((least, most)) = extent.split_once("..") else {
+            return Some(Extent::Number(name, number(extent)?));
+        };
+        let least = if least.trim().is_empty() { 0 } else { number(least)? };
+        let most = number(most).filter(|most| *most >= least.max(1))?;
+        Some(Extent::Bound(runtime::Bound { name, least, most }))
     });
-    extent.ok_or_else(|| "expected a name and a number, such as batch=1".to_string())
+    extent.ok_or_else(|| {
+        "expected a name and a number, such as batch=1, or what it may be, such as batch=1..8"
+            .to_string()
+    })
 }
 
 /// Names the option that leaves checks out, where one failed.
