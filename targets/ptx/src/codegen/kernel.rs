@@ -180,6 +180,9 @@ impl Writer<'_> {
     fn open(&mut self, op: OpId) -> Result<Option<(Option<OpId>, Open)>, Diagnostics> {
         let body = self.body;
         if let Some(found) = body.view::<For>(op) {
+            if found.limit.is_some() {
+                return self.refuse(op, "a loop that ends at a count");
+            }
             return self.for_loop(op, &found);
         }
         if let Some(If { condition }) = body.view(op) {

@@ -251,7 +251,10 @@ impl Emitter<'_, '_> {
         let body = self.body;
         if let Some(found) = ThreadAxis::of(body, op) {
             self.threads(op, found, pending);
-        } else if let Some(For { extent, .. }) = body.view(op) {
+        } else if let Some(For { extent, limit, .. }) = body.view(op) {
+            if limit.is_some() {
+                self.refuse(op, "shaders have no loops that end at a count".to_string());
+            }
             let block = body.region_block(op, 0);
             let index = body.block_args(block)[0];
             let register = self.register(index);
