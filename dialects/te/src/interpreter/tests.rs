@@ -559,7 +559,7 @@ fn a_barrier_inside_a_thread_loop_is_refused() {
     assert_eq!(errors.len(), 1);
     assert!(errors[0].message.contains("a barrier inside a loop over the threads of a block"));
     // Nobody has to verify what is run.
-    let body = module.body("f".into()).unwrap();
+    let body = module.body("f").unwrap();
     let error = Options::default().run_kernel(&module, body, &[], 1).unwrap_err();
     assert_eq!(error.code, "E0854");
     assert!(error.message.contains("`te.barrier` cannot be run: a barrier inside a loop over"));
