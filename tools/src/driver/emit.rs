@@ -23,7 +23,7 @@ pub(crate) enum Emit {
 }
 
 pub(crate) const FORMS: [&str; 6] = ["relay", "generic", "json", "te", "schedule", "loops"];
-const LATER: [&str; 3] = ["spirv", "ptx", "dot"];
+const LATER: [&str; 1] = ["dot"];
 
 impl Emit {
     /// The form called `name`; the code of a target is called like the target.
