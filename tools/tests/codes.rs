@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("E0915", "a limit of a device, which not every machine has", "targets/spirv/tests/limits.rs"),
     ("E0916", "a driver that fails", "targets/spirv/src/runtime/vulkan.rs"),
+    ("E0921", "the assembler of PTX, which not every machine has", "targets/ptx/src/assembler.rs"),
+    ("E0922", "the assembler of PTX takes all that is written", "targets/ptx/tests/loops.rs"),
+    ("E0923", "a device of NVIDIA, which some machines have", "targets/ptx/tests/runtime.rs"),
+    ("E0925", "PTX that nobody here writes", "targets/ptx/tests/loops.rs"),
     ("E1018", "an edit that no driver noted; ours note all", "rewrites/tests/proofs.rs"),
     ("E0713", "a signal while a pass runs", "tools/tests/interrupt.rs"),
     ("E0714", "a pass that does not end; none of ours should", "ir-core/tests/pipeline.rs"),

@@ -12,7 +12,7 @@ use te::loops::{buffer_types, output_count};
 
 use crate::{is_fixed, is_open, opened};
 
-/// Computes tensors by a kernel that takes [counts](te::compute::counts): extents of its inputs. It
+/// Computes tensors by a kernel that takes [counts]: extents of its inputs. It
 /// borrows.
 ///
 /// The kernel takes the counts, then its inputs, each of the most extents that it may have. It gives
