@@ -68,19 +68,17 @@ impl OptionValue for Optimizer {
 ///   sum(multiply(%w, %x))
 /// }
 /// ```
-/// becomes, for `wrt=w` and `rate=0.5`,
+/// becomes, for `wrt=w`,
 /// ```relay
 /// def @main(%w: Tensor[(2), float32], %x: Tensor[(2), float32])
 ///     -> (float32, (Tensor[(2), float32],), ()) {
 ///   %0 = multiply(%w, %x);
 ///   %1 = sum(%0);
-///   %2 = (%x,);
-///   %3 = (%1, %2);
-///   %4 = multiply(%x, 0.01f);
-///   %5 = subtract(%w, %4);
-///   %6 = (%5,);
-///   %7 = ();
-///   (%1, %6, %7)
+///   %2 = multiply(%x, 0.01f);
+///   %3 = subtract(%w, %2);
+///   %4 = (%3,);
+///   %5 = ();
+///   (%1, %4, %5)
 /// }
 /// ```
 #[derive(Pass)]

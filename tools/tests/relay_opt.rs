@@ -166,7 +166,7 @@ fn misspelt_names_get_a_suggestion() {
         (&["--print-ir-after=cze"], &["unknown pass `cze`; did you mean `cse`?"]),
         (&["--pas", "cse"], &["unexpected argument '--pas'", "'--pass'"]),
         (&["--emit", "relai"], &["unknown form `relai`; did you mean `relay`?"]),
-        (&["--emit", "spirv"], &["`--emit spirv` is not available yet; there are relay, generic"]),
+        (&["--emit", "dot"], &["`--emit dot` is not available yet; there are relay, generic"]),
         (&["-O4"], &["invalid value '4'"]),
         (&["--verify-each=maybe"], &["invalid value 'maybe'", "on, off"]),
         (&["--threads", "0"], &["invalid value '0'"]),

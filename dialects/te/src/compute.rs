@@ -60,7 +60,7 @@ pub struct Compute {
     pub shape: Vec<i64>,
     /// Element type.
     pub dtype: ir_core::DType,
-    /// The [counts](counts) at which its dimensions end: for each the number of a parameter of the
+    /// The [counts] at which its dimensions end: for each the number of a parameter of the
     /// function, or -1. Empty where all are whole.
     #[default(vec![])]
     pub counts: Vec<i64>,
@@ -92,7 +92,7 @@ pub struct Reduce {
     /// The identities of the `user` combiner, one for each result.
     #[default(vec![])]
     pub identity: Vec<ir_core::TensorData>,
-    /// The [counts](counts) at which its dimensions and then its reduction axes end: for each the
+    /// The [counts] at which its dimensions and then its reduction axes end: for each the
     /// number of a parameter of the function, or -1. Empty where all are whole.
     #[default(vec![])]
     pub counts: Vec<i64>,
@@ -203,7 +203,7 @@ pub struct Stage {
     pub shape: Vec<i64>,
     /// Extents of its reduction axes; empty for a map.
     pub reduction: Vec<i64>,
-    /// The [counts](counts) of `shape` and then of `reduction`; empty where all are whole.
+    /// The [counts] of `shape` and then of `reduction`; empty where all are whole.
     pub counts: Vec<i64>,
 }
 
