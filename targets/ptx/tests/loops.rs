@@ -367,11 +367,6 @@ fn what_devices_do_not_have_is_named() {
             "an atomic `add` of int8",
         ),
         (
-            "thread(threadIdx.x) t < 4 {\n %y[t] = %x[t]\n }\n thread(threadIdx.x) t < 2 {\n barrier\n }",
-            "E0902",
-            "only some of the threads",
-        ),
-        (
             "thread(threadIdx.x) t < 2 {\n thread(threadIdx.x) u < 2 {\n %y[t] = %x[u]\n }\n }",
             "E0902",
             "a loop over threadIdx.x in another one",
