@@ -9,10 +9,11 @@ mod compiled;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use compiled::{compiler, messages, number, target};
+use compiled::installed::usual_compilers;
+use compiled::{compiler, compiler_with, messages, number, target};
 use ir_core::pipeline::catch_panic;
 use ir_core::text::module::{Style, print};
-use ir_core::{Diagnostics, Module, Registry};
+use ir_core::{DType, Diagnostics, Module, Registry, TensorData};
 use relay::interpreter::{Interpreter, Value, approx_equal, random_arguments};
 use relay_generate::random_module;
 use runtime::{BuildOptions, Program};
@@ -109,4 +110,59 @@ fn random_programs_agree() {
     }
     eprintln!("{agree} of {cases} programs agree; not compiled: {refused:#?}");
     assert!(wrong.is_empty(), "{} of {cases}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Branches in branches, `depth` of each kind. Compilers take no more than some hundred blocks of C in one
+/// another.
+fn deep(depth: usize) -> String {
+    let mut text = "type List { Nil, Cons(float32, List) }\n".to_string();
+    for at in 0..depth {
+        text += &format!(
+            "def @f{at}(%n: int32, %list: List[], %x: float32) -> float32 {{
+              if (less(%n, {at})) {{ multiply(%x, {at}f) }} else {{
+                match (%list) {{
+                  Nil => subtract(%x, {at}f),
+                  Cons(%head, %rest) => @f{}(add(%n, 1), %rest, multiply(%x, %head)),
+                }}
+              }}
+            }}\n",
+            at + 1
+        );
+    }
+    text += &format!("def @f{depth}(%n: int32, %list: List[], %x: float32) -> float32 {{ %x }}\n");
+    text + "def @main(%n: int32, %list: List[], %x: float32) { @f0(%n, %list, %x) }"
+}
+
+#[test]
+fn branches_may_lie_deep_in_one_another() {
+    let registry = registry();
+    let list = |length: usize| {
+        let cons = |rest, at: usize| {
+            let head = TensorData::from_f64(DType::FLOAT32, &[], &[1.0 + at as f64 / 1000.0]);
+            Value::data("Cons", 1, [head.unwrap().into(), rest])
+        };
+        (0..length).fold(Value::data("Nil", 0, []), cons)
+    };
+    let (mut module, mut found) = ir_core::text::module::parse("deep", &deep(200), &registry);
+    found.extend(relay::inference::infer_module(&mut module, &registry));
+    assert!(!found.has_errors(), "{found:?}");
+    for command in usual_compilers() {
+        let Some(compiler) = compiler_with(command, "-O1") else { continue };
+        let target = target(&format!("c{{threads=1,compiler={}}}", compiler.command()));
+        for (n, length) in
+            [(0, 0), (0, 1), (0, 7), (0, 150), (0, 199), (0, 200), (-90, 200), (-1, 3)]
+        {
+            let n = TensorData::from_i64(DType::INT32, &[], &[n]).unwrap().into();
+            let x = TensorData::from_f64(DType::FLOAT32, &[], &[0.5]).unwrap().into();
+            let arguments = vec![n, list(length), x];
+            let interpreter = Interpreter::new(&module, &registry);
+            let expected = interpreter.call("main", arguments.clone()).expect("it has a value");
+            let case = Case { seed: 0, module: module.clone(), arguments, expected };
+            match run(&case, &registry, &target) {
+                Ok(Outcome::Agrees) => {}
+                Ok(Outcome::Refused(reason)) => panic!("{command}: refused: {reason}"),
+                Err(error) => panic!("{command}, {length}: {error}"),
+            }
+        }
+    }
 }

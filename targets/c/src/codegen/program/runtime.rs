@@ -3,12 +3,24 @@
 
 use super::{Context, kinds};
 
+/// A function of the run time that is called in more places than this is not copied into them: compilers take
+/// time that grows faster than the function that it would be copied into.
+const INLINED: usize = 64;
+
 /// The functions that `text` calls, and those that these call.
 pub(super) fn needed(cx: &Context<'_>, scratch: usize, threads: &str, text: &str) -> String {
     let (p, kinds, constants) = (&cx.prefix, cx.kinds.count().max(1), cx.constants.len());
     let (mut pieces, mut called) = (Vec::new(), text.to_string());
     for (name, piece) in RUNTIME.iter().rev() {
-        if name.is_empty() || called.contains(&format!("{}(", name.replace("P_", p))) {
+        let calls = match name.is_empty() {
+            true => 0,
+            false => called.matches(&format!("{}(", name.replace("P_", p))).count(),
+        };
+        if name.is_empty() || calls > 0 {
+            let piece = match calls > INLINED {
+                true => piece.replace("static inline", &format!("static {OUT_OF_LINE}")),
+                false => piece.to_string(),
+            };
             let piece = piece.replace("    THREADS\n", threads).replace("P_", p);
             called += &piece;
             pieces.push(piece);
@@ -16,7 +28,10 @@ pub(super) fn needed(cx: &Context<'_>, scratch: usize, threads: &str, text: &str
     }
     pieces.reverse();
     let clock = if cx.counters.is_empty() { "" } else { "\n#include <time.h>\n" };
-    let text = (clock.to_string() + &pieces.concat()).replace("KINDS", &kinds.to_string());
+    let is_defined = pieces.iter().any(|piece| piece.contains(&OUT_OF_LINE.replace("P_", p)));
+    let defined = if is_defined { DEFINE_OUT_OF_LINE.replace("P_", p) } else { String::new() };
+    let text = clock.to_string() + &defined + &pieces.concat();
+    let text = text.replace("KINDS", &kinds.to_string());
     let text = text.replace("    COUNTERS\n", if cx.counters.is_empty() { "" } else { COUNTERS });
     let text = text.replace("CONSTANTS", &constants.to_string());
     let text = text.replace("SCRATCH", &scratch.to_string());
@@ -27,6 +42,17 @@ pub(super) fn needed(cx: &Context<'_>, scratch: usize, threads: &str, text: &str
     let text = text.replace("OPEN_SIZES", &kinds::OPEN_SIZES.to_string());
     text.replace("PARTS", &cx.kinds.part_counts())
 }
+
+/// What says of a function that it is not to be copied to where it is called.
+const OUT_OF_LINE: &str = "P_OUT_OF_LINE";
+
+const DEFINE_OUT_OF_LINE: &str = "
+#ifdef __GNUC__
+#define P_OUT_OF_LINE __attribute__((noinline))
+#else
+#define P_OUT_OF_LINE
+#endif
+";
 
 /// What comes before the kinds: it names them.
 pub(super) const TYPES: &str = "

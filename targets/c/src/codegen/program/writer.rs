@@ -71,6 +71,15 @@ enum Step {
     Close(String),
 }
 
+/// Blocks of C lie in one another no deeper than about this: deeper ones are jumped to. Compilers have to take
+/// 127 levels, and lines stay readable.
+const DEEPEST: usize = 24;
+
+/// The end of a block.
+fn close() -> Step {
+    Step::Close("}".to_string())
+}
+
 struct Writer<'w, 'a> {
     cx: &'w Context<'a>,
     members: FxHashSet<Symbol>,
@@ -283,7 +292,17 @@ impl<'w> Writer<'w, '_> {
         } else if let Some(If { condition }) = body.view(op) {
             let condition = self.name(number, condition).to_string();
             let blocks = self.blocks(number, op);
-            pending.push(Step::Close("}".to_string()));
+            if self.depth >= DEEPEST {
+                let [other, end] = self.labels();
+                pending.push(Step::Line(format!("{end}:;")));
+                pending.push(Step::From(body.first_op(blocks[1])));
+                pending.push(Step::Line(format!("{other}:;")));
+                pending.push(Step::Line(format!("goto {end};")));
+                pending.push(Step::From(body.first_op(blocks[0])));
+                self.line(&format!("if (!{condition}) {{ goto {other}; }}"));
+                return;
+            }
+            pending.push(close());
             pending.push(Step::From(body.first_op(blocks[1])));
             pending.push(Step::Inside(vec!["} else {".to_string()]));
             pending.push(Step::Close(String::new()));
@@ -516,16 +535,20 @@ impl<'w> Writer<'w, '_> {
             _ => format!("{p}is_object({name}) ? {tag_of_object} : (uintptr_t){name} >> 1"),
         };
         let blocks = self.blocks(number, op);
-        pending.push(Step::Close("}".to_string()));
+        let is_deep = self.depth >= DEEPEST;
+        let [arm, end] = if is_deep { self.labels() } else { Default::default() };
+        let mut jumps = vec![format!("switch ({tag}) {{")];
+        pending.push(if is_deep { Step::Line(format!("{end}:;")) } else { close() });
         for (index, &block) in blocks.iter().enumerate().rev() {
-            pending.push(Step::Close("}".to_string()));
-            pending.push(Step::Line("break;".to_string()));
+            let leave = if is_deep { format!("goto {end};") } else { "break;".to_string() };
+            pending.extend((!is_deep).then(close));
+            pending.push(Step::Line(leave));
             pending.push(Step::From(body.first_op(block)));
             // The last block is for whatever is left, so that C sees that one is taken.
             let is_last = index + 1 == blocks.len();
             let label = match switch.tags.get(index).filter(|_| !is_last) {
-                Some(tag) => format!("case {tag}: {{"),
-                None => "default: {".to_string(),
+                Some(tag) => format!("case {tag}:"),
+                None => "default:".to_string(),
             };
             if let Some(&tag) = switch.tags.get(index) {
                 let args = body.block_args(block).to_vec();
@@ -537,9 +560,23 @@ impl<'w> Writer<'w, '_> {
                 let start = self.captured(|writer| writer.drop(number, switch.data));
                 pending.extend(start.into_iter().rev().map(Step::Line));
             }
-            pending.push(Step::Inside(vec![label]));
+            if is_deep {
+                jumps.push(format!("{label} goto {arm}_{index};"));
+                pending.push(Step::Line(format!("{arm}_{index}:;")));
+            } else {
+                pending.push(Step::Inside(vec![format!("{label} {{")]));
+            }
         }
-        pending.push(Step::Inside(vec![format!("switch ({tag}) {{")]));
+        match is_deep {
+            true => jumps.iter().chain([&"}".to_string()]).for_each(|line| self.line(line)),
+            false => pending.push(Step::Inside(jumps)),
+        }
+    }
+
+    /// Labels that nothing else has.
+    fn labels(&mut self) -> [String; 2] {
+        self.count += 1;
+        [format!("other_{}", self.count), format!("end_{}", self.count)]
     }
 
     /// The lines that `write` writes.
