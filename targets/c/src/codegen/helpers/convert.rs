@@ -270,9 +270,17 @@ return {round}(narrow);"
         let (from, to) = (scalar(from), scalar(to));
         let target = computed(to);
         let vector = self.vector_type(target, lanes);
-        let convert = |expr: &Expr| match elem == target {
-            true => expr.clone(),
-            false => Expr::atom(format!("__builtin_convertvector({}, {vector})", expr.text)),
+        // GCC takes lane by lane between floats and short integers, and all at once by way of words.
+        let is_short = |dtype: DType| !dtype.is_float() && dtype.bits() <= 16;
+        let by_words = elem.is_float() && is_short(target) || is_short(elem) && target.is_float();
+        let words = by_words.then(|| self.vector_type(DType::INT32, lanes));
+        let convert = |expr: &Expr| {
+            let mut text = expr.text.clone();
+            let steps = words.iter().chain([&vector]).filter(|_| elem != target);
+            for step in steps {
+                text = format!("__builtin_convertvector({text}, {step})");
+            }
+            if elem == target { expr.clone() } else { Expr::atom(text) }
         };
         if from.is_bool() {
             return convert(&Expr::binary("&", a, &Expr::atom("1")));
