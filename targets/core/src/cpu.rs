@@ -67,8 +67,14 @@ pub fn schedule(function: &ir_core::Item, machine: &Capabilities) -> Result<Sche
     let mut roots: Vec<Stage> = schedule.stages().collect();
     sort_readers_first(&schedule, &mut roots);
     for root in roots {
-        let own = schedule.is_output(root) || reduce(&schedule, root).is_none();
-        if own && schedule.is_root(root) {
+        if !schedule.is_root(root) {
+            continue;
+        }
+        // What nothing computes in its own loops gets a root stage as results do.
+        if !schedule.is_output(root) && reduce(&schedule, root).is_some() {
+            let _ = schedule.cache_write(root, Scope::Register);
+        }
+        if schedule.is_output(root) || reduce(&schedule, root).is_none() {
             Rules { schedule: &mut schedule, machine }.root(root);
         }
     }
