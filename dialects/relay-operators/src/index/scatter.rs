@@ -88,6 +88,10 @@ fn add(a: Scalar, b: Scalar, dtype: DType) -> Scalar {
 /// update, which may be anything where it does not.
 trait Updates {
     fn hits(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId;
+
+    /// How many of the first axes of the data, of so many, decide whether an update hits.
+    fn deciding(&self, rank: usize) -> usize;
+
     fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId;
 }
 
@@ -104,9 +108,11 @@ fn define_scattered(
         return copied(cx);
     }
     let sums = sums_of(dtype);
+    // What is the same for whole slices is found once for each.
+    let deciding = updates.deciding(shape.len());
     let last = |cx: &mut DefineCx<'_>| {
         let name = cx.stage_of("last");
-        cx.builder.reduce(&name, &shape, extents, Combiner::Max, |e, i, r| {
+        cx.builder.reduce(&name, &shape[..deciding], extents, Combiner::Max, |e, i, r| {
             let (number, none) = (Index::row_major(r, extents).value(e), e.index(-1));
             let hits = updates.hits(e, i, r);
             e.select(hits, number, none)
@@ -125,7 +131,8 @@ fn define_scattered(
             let last = last(cx);
             let count = extents.iter().product();
             cx.compute(|e, i| {
-                let (number, zero, old) = (e.load(&last, i), e.index(0), e.load(&data, i));
+                let number = e.load(&last, &i[..deciding]);
+                let (zero, old) = (e.index(0), e.load(&data, i));
                 let (hit, number) = (e.ge(number, zero), e.max(number, zero));
                 let at = Index::new(number, count).split(e, extents);
                 let new = updates.value(e, i, &at);
@@ -139,7 +146,7 @@ fn define_scattered(
             let folded = folded(cx, combiner, neutral);
             let hits = (reduction == Reduction::Mean).then(|| {
                 let name = cx.stage_of("hits");
-                cx.builder.reduce(&name, &shape, extents, Combiner::Sum, |e, i, r| {
+                cx.builder.reduce(&name, &shape[..deciding], extents, Combiner::Sum, |e, i, r| {
                     let hits = updates.hits(e, i, r);
                     e.cast(hits, DType::INT64)
                 })
@@ -149,7 +156,7 @@ fn define_scattered(
                 let old = e.cast(old, sums);
                 let mut value = if product { e.mul(old, new) } else { e.add(old, new) };
                 if let Some(hits) = &hits {
-                    let hits = e.load(hits, i);
+                    let hits = e.load(hits, &i[..deciding]);
                     let count = e.add_index(hits, 1);
                     let wide = means_of(dtype);
                     let (sum, count) = (e.cast(value, wide), e.cast(count, wide));
@@ -308,6 +315,10 @@ fn define_scatter_elements(cx: &mut DefineCx<'_>) -> Defined {
             }
         }
 
+        fn deciding(&self, rank: usize) -> usize {
+            rank
+        }
+
         fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
             self.load(e, &self.updates, i, r)
         }
@@ -397,6 +408,10 @@ fn define_scatter_nd(cx: &mut DefineCx<'_>) -> Defined {
                 hits = Some(hits.map_or(same, |hits| e.and(hits, same)));
             }
             hits.unwrap_or_else(|| e.constant(DType::BOOL, Scalar::Int(1)))
+        }
+
+        fn deciding(&self, _rank: usize) -> usize {
+            self.places.len()
         }
 
         fn value(&self, e: &mut Expression<'_>, i: &[ValueId], r: &[ValueId]) -> ValueId {
