@@ -5,7 +5,7 @@ pub mod grid_sample;
 use ir_core::{
     AttrGroup, DType, Dim, InferCx, Op, Registry, Scalar, Stop, TensorData, Type, ValueId,
 };
-use relay::define::{Define, DefineCx, Defined, Operand, Tap, resampled};
+use relay::define::{Define, DefineCx, Defined, Operand, Tap, resampled, stage_taps, taps_at};
 use relay::interpreter::{EvalError, Evaluate, Value};
 
 use te::compute::Expression;
@@ -217,18 +217,27 @@ impl Resize<'_> {
             from if from.is_float() && from.bits() <= 32 => DType::FLOAT32,
             _ => DType::FLOAT64,
         };
+        let extents: Vec<(i64, i64)> =
+            axes.iter().zip(size).map(|(axis, wanted)| (data.shape[*axis], *wanted)).collect();
+        let mut stages = Vec::new();
+        for (extents, region) in extents.iter().zip(&regions) {
+            stages.push(stage_taps(cx, extents.1, real, |e, x| {
+                let place = self.define_place(e, x, *extents, *region);
+                self.define_taps(e, place, extents.0)
+            }));
+        }
         cx.compute(|e, i| {
             let (mut taps, mut inside) = (Vec::new(), None);
             for (number, &axis) in axes.iter().enumerate() {
-                let extents = (data.shape[axis], size[number]);
-                let place = self.define_place(e, i[axis], extents, regions[number]);
+                let extents = extents[number];
                 if self.sampling.coordinate_transformation_mode == Transformation::TfCropAndResize {
+                    let place = self.define_place(e, i[axis], extents, regions[number]);
                     let last = (e.number(DType::FLOAT64, 0.0), real_of(e, extents.0 - 1));
                     let (after, before) = (e.ge(place, last.0), e.le(place, last.1));
                     let here = e.and(after, before);
                     inside = Some(inside.map_or(here, |inside| e.and(inside, here)));
                 }
-                taps.push(self.define_taps(e, place, extents.0));
+                taps.push(taps_at(e, &stages[number], i[axis]));
             }
             let value = resampled(e, &data, real, &taps, |_, places| {
                 let mut at = i.to_vec();

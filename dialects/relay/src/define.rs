@@ -14,9 +14,9 @@ use te::lower::MAX_DEPTH;
 
 pub use index::{Index, broadcast, load_broadcast, reshaped, strided};
 pub use patterns::{
-    Reduction, Tap, accumulator, along, arithmetic, as_real, cast_to, copied, elementwise, filled,
-    logic, map, means_of, moved, nonzero, real, reals_of, reciprocal, resampled, reshape, rounding,
-    sums_of, within,
+    Reduction, Tap, TapStages, accumulator, along, arithmetic, as_real, cast_to, copied,
+    elementwise, filled, logic, map, means_of, moved, nonzero, real, reals_of, reciprocal,
+    resampled, reshape, rounding, stage_taps, sums_of, taps_at, within,
 };
 
 use crate::interpreter::{Shape, shape_of};

@@ -1,7 +1,9 @@
 //! Upsampling.
 
 use ir_core::{DType, Dim, InferCx, Op, Registry, Stop, TensorData, TensorType, Type, ValueId};
-use relay::define::{Define, DefineCx, Defined, Index, Operand, Tap, resampled};
+use relay::define::{
+    Define, DefineCx, Defined, Index, Operand, Tap, resampled, stage_taps, taps_at,
+};
 use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 
 use te::compute::Expression;
@@ -166,12 +168,18 @@ fn define_resampling(
         _ if dtype.is_float() && dtype.bits() <= 32 => DType::FLOAT32,
         _ => DType::FLOAT64,
     };
+    let mut stages = Vec::new();
+    for extents in input.iter().copied().zip(output.iter().copied()).skip(2) {
+        stages.push(stage_taps(cx, extents.1, real, |e, x| {
+            axis_taps(e, x, extents, method, coordinates)
+        }));
+    }
     cx.compute(|e, i| {
         let out = layout.logical_indices(&order, &shape, i);
         let mut taps = Vec::new();
-        for axis in 2..out.len() {
-            let x = out[axis].value(e);
-            taps.push(axis_taps(e, x, (input[axis], output[axis]), method, coordinates));
+        for (stages, x) in stages.iter().zip(&out[2..]) {
+            let x = x.value(e);
+            taps.push(taps_at(e, stages, x));
         }
         let value = resampled(e, &data, real, &taps, |e, places| {
             let mut at = out[..2].to_vec();

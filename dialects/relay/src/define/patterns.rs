@@ -191,6 +191,47 @@ pub fn accumulator(a: DType, b: DType, out: DType) -> DType {
 /// `float64`; `None` is 1.
 pub type Tap = (ValueId, Option<ValueId>);
 
+/// The taps of a place on an axis, as stages over the axis.
+pub type TapStages = Vec<(Tensor, Option<Tensor>)>;
+
+/// The taps of each of the `extent` places of an axis, which `taps` writes, as stages of their own: all that is
+/// computed on them is computed once, not for each element. Weights become `real`.
+pub fn stage_taps(
+    cx: &mut DefineCx<'_>,
+    extent: i64,
+    real: DType,
+    taps: impl Fn(&mut Expression<'_>, ValueId) -> Vec<Tap>,
+) -> TapStages {
+    let (mut stages, mut count, mut weighted) = (TapStages::new(), 1, false);
+    while stages.len() < count {
+        let number = stages.len();
+        let name = cx.stage_of("places");
+        let places = cx.builder.compute(&name, &[extent], |e, i| {
+            let taps = taps(e, i[0]);
+            (count, weighted) = (taps.len(), taps[number].1.is_some());
+            taps[number].0
+        });
+        let weights = weighted.then(|| {
+            let name = cx.stage_of("weights");
+            cx.builder.compute(&name, &[extent], |e, i| match taps(e, i[0])[number].1 {
+                Some(weight) => e.cast(weight, real),
+                None => e.number(real, 1.0),
+            })
+        });
+        stages.push((places, weights));
+    }
+    stages
+}
+
+/// The taps at the place `x` of the axis of `stages`.
+pub fn taps_at(e: &mut Expression<'_>, stages: &TapStages, x: ValueId) -> Vec<Tap> {
+    let load = |(places, weights): &(Tensor, Option<Tensor>)| {
+        let place = e.load(places, &[x]);
+        (place, weights.as_ref().map(|weights| e.load(weights, &[x])))
+    };
+    stages.iter().map(load).collect()
+}
+
 /// The sum, over the axes of `taps` in order, of weighted elements of `data` in element type
 /// `real`. `place` makes the indices of an element of those along the axes.
 pub fn resampled(
