@@ -4,9 +4,10 @@ use ir_core::{FuncMut, FunctionPass, OpId, Pass, PassContext, PassResult, ValueI
 use relay_operators::attributes::Integers;
 use relay_operators::index::slice::{SliceMode, StridedSlice};
 use relay_operators::layout::{Layout, LayoutTransform};
-use relay_operators::nn::convolution::Conv2d;
+use relay_operators::nn::convolution::{Conv1d, Conv2d, Convolution, Kernel};
 use relay_operators::nn::linear::{ContribDensePack, Dense};
 use relay_operators::nn::padding::Pad;
+use relay_operators::shape::{ExpandDims, Squeeze};
 
 use crate::emit::{self, Emit, with_attribute};
 use crate::layouts::{Change, Need, Plan, open_operations, propagate};
@@ -61,6 +62,12 @@ const VECTORS: i64 = 8;
 
 impl FunctionPass for AlterOpLayout {
     fn run(&self, f: &mut FuncMut<'_>, cx: &mut PassContext<'_>) -> PassResult {
+        for op in open_operations(f) {
+            if let Some(conv) = strided(f, op) {
+                as_image(conv, f, op)?;
+                cx.count("widened", 1);
+            }
+        }
         let altered = propagate(f, "alter-op-layout", &|f, op, data| self.conv2d(f, op, data))?;
         cx.count("altered", altered);
         for op in open_operations(f) {
@@ -70,6 +77,42 @@ impl FunctionPass for AlterOpLayout {
         }
         Ok(())
     }
+}
+
+/// The convolution that `op` is, where it is of one dimension, in the usual layouts and with a stride.
+fn strided(f: &FuncMut<'_>, op: OpId) -> Option<Conv1d> {
+    let conv: Conv1d = f.view(op)?;
+    let told = &conv.convolution.kernel;
+    let plain = told.data_layout == "NCW" && ["", "NCW"].contains(&&*told.out_layout);
+    let usual = plain && told.kernel_layout == "OIW";
+    (usual && conv.convolution.strides.iter().any(|stride| *stride > 1)).then_some(conv)
+}
+
+/// Puts a convolution of images of one row in the place of `op`, which is `conv`.
+fn as_image(conv: Conv1d, f: &mut FuncMut<'_>, op: OpId) -> PassResult {
+    let Convolution { strides, padding, kernel, out_dtype } = conv.convolution;
+    let with_row = |row: i64, of: &[i64]| [&[row], of].concat();
+    // One number is that of both sides.
+    let (before, after) = (padding.first().copied(), padding.last().copied());
+    let padding = vec![0, before.unwrap_or_default(), 0, after.unwrap_or_default()];
+    let usual = |layout: &str| layout.replace('W', "HW");
+    let mut emit = Emit::before(f, op, "alter-op-layout");
+    let data = emit.op(&ExpandDims { data: conv.data, axis: 2, num_newaxis: 1 })?;
+    let weight = emit.op(&ExpandDims { data: conv.weight, axis: 2, num_newaxis: 1 })?;
+    let kernel = Kernel {
+        dilation: with_row(1, &kernel.dilation),
+        kernel_size: kernel.kernel_size.map(|size| with_row(1, &size)),
+        data_layout: usual(&kernel.data_layout),
+        kernel_layout: usual(&kernel.kernel_layout),
+        out_layout: usual(&kernel.out_layout),
+        groups: kernel.groups,
+        channels: kernel.channels,
+    };
+    let convolution = Convolution { strides: with_row(1, &strides), padding, kernel, out_dtype };
+    let data = emit.op(&Conv2d { data, weight, convolution })?;
+    let value = emit.op(&Squeeze { data, axis: Some(Integers(vec![2])) })?;
+    emit::replace(f, op, value);
+    Ok(())
 }
 
 impl AlterOpLayout {
