@@ -10,11 +10,11 @@
 //!
 //! Extents that appear in a program are primes otherwise, so that none is mistaken for another.
 
-mod formula;
-mod function;
+pub(crate) mod formula;
+pub(crate) mod function;
 mod kernel;
 
-use ir_core::{Diagnostic, Diagnostics, Dim, DimExprData, Module, Registry, Symbol, Type};
+use ir_core::{Diagnostic, Diagnostics, Dim, DimExprData, Module, Registry, Type};
 use relay::language::FUNC;
 
 use crate::bind_extents::bind_extents;
@@ -24,7 +24,8 @@ pub use kernel::join;
 /// What an extent may be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound {
-    /// Its name: a shape parameter of `@main`.
+    /// Its name: a shape parameter of `@main`, or, of an extent that is `?`, its parameter and axis, as in
+    /// `x.0`.
     pub name: String,
     /// The least that it is.
     pub least: i64,
@@ -41,47 +42,50 @@ pub struct Point {
 }
 
 /// Numbers that programs do not mention, small and large.
-const PRIMES: [i64; 13] = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43];
+const PRIMES: [i64; 19] = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71];
 
-/// The extents that a program is lowered for: `bounds`, and then others.
-fn points(bounds: &[i64]) -> Vec<Vec<i64>> {
-    let others = 1..formula::least_points(bounds.len()) as i64;
+/// The extents that a program is lowered for: `first`, and then others, out of `primes`.
+pub(crate) fn points(first: &[i64], primes: &[i64; 19]) -> Vec<Vec<i64>> {
+    let others = 1..formula::least_points(first.len()) as i64;
     let prime = |point: i64, extent: i64| {
-        PRIMES[(4 * point + 7 * extent + point * extent) as usize % PRIMES.len()]
+        primes[(4 * point + 7 * extent + point * extent) as usize % primes.len()]
     };
     let others = others.map(|point| {
-        (0..bounds.len() as i64).map(|extent| prime(point, extent)).collect::<Vec<i64>>()
+        (0..first.len() as i64).map(|extent| prime(point, extent)).collect::<Vec<i64>>()
     });
-    std::iter::once(bounds.to_vec()).chain(others).collect()
+    std::iter::once(first.to_vec()).chain(others).collect()
 }
 
-/// The names of the extents of the parameters of `@main`, in order; `None` where one is `?`, or a
-/// parameter is no tensor.
-fn names(module: &Module) -> Option<Vec<Symbol>> {
+/// For each axis of each parameter of `@main` what its extent is called where it is open: by its name, or,
+/// where it is `?`, as `x.0` for axis 0 of `%x`. `None` where a parameter is no tensor, or an extent is
+/// computed from others.
+fn names(module: &Module) -> Option<Vec<Vec<Option<String>>>> {
     let main = module.get("main").filter(|item| item.signature.op == FUNC)?;
-    let function = main.signature.ty.as_function()?;
-    let mut names = Vec::new();
-    for param in &function.params {
-        for dim in &param.as_tensor()?.shape {
-            match dim {
-                Dim::Known(_) => {}
-                Dim::Expr(expr) => match expr.data() {
-                    DimExprData::Parameter(name) if names.contains(&name) => {}
-                    DimExprData::Parameter(name) => names.push(name),
-                    _ => return None,
-                },
-                Dim::Any => return None,
+    let (body, function) = (main.body.as_deref()?, main.signature.ty.as_function()?);
+    let params = function.params.iter().zip(body.block_args(body.entry())).enumerate();
+    let names = params.map(|(index, (param, value))| {
+        let name = |(axis, dim): (usize, &Dim)| match dim {
+            Dim::Known(_) => Some(None),
+            Dim::Expr(expr) => match expr.data() {
+                DimExprData::Parameter(name) => Some(Some(name.to_string())),
+                _ => None,
+            },
+            Dim::Any => {
+                let name = body.name_hint(*value).name;
+                let name = name.map_or_else(|| format!("arg{index}"), |name| name.to_string());
+                Some(Some(format!("{name}.{axis}")))
             }
-        }
-    }
-    Some(names)
+        };
+        param.as_tensor()?.shape.iter().enumerate().map(name).collect()
+    });
+    names.collect()
 }
 
 /// Copies of `module`, a program without calls of functions, for the bounds of its extents and then for
 /// others, with the bounds in the order of the parameters.
 ///
 /// # Errors
-/// Where an extent has no bound or no name, and where the program contradicts extents.
+/// Where an extent has no bound, and where the program contradicts extents.
 pub fn split(
     module: &Module,
     registry: &Registry,
@@ -90,12 +94,18 @@ pub fn split(
     let span = module.get("main").and_then(|main| main.signature.span);
     let error = |message: String| Diagnostic::error(BOUNDS, message).at(span);
     let names = names(module).ok_or_else(|| {
-        error("the parameters of `@main` are tensors whose open extents have names".to_string())
-            .help("write `def @main[n](%x: Tensor[(n, 4), float32])`, with a name for each extent")
+        error(
+            "the parameters of `@main` are no tensors with an extent of its own on each axis"
+                .into(),
+        )
+        .help("write `def @main[n](%x: Tensor[(n, 4), float32])`, with a name for each extent")
     })?;
-    let mut used = Vec::new();
-    for name in names {
-        let bound = bounds.iter().find(|bound| bound.name == name.as_str());
+    let mut used: Vec<Bound> = Vec::new();
+    for name in names.iter().flatten().flatten() {
+        if used.iter().any(|bound| bound.name == *name) {
+            continue;
+        }
+        let bound = bounds.iter().find(|bound| bound.name == *name);
         used.push(bound.cloned().ok_or_else(|| {
             error(format!("nothing says how large the extent `{name}` may be"))
                 .help(format!("give it a bound, such as `--dim {name}=1..512`"))
@@ -105,16 +115,14 @@ pub fn split(
     let function = module.get("main").and_then(|main| main.signature.ty.as_function());
     let params = function.map_or(&[][..], |function| &function.params);
     let mut all = Vec::new();
-    for extents in points(&most) {
-        let known = |dim: &Dim| {
-            let Dim::Expr(expr) = dim else { return *dim };
-            let DimExprData::Parameter(name) = expr.data() else { return *dim };
-            let number = used.iter().position(|bound| bound.name == name.as_str());
+    for extents in points(&most, &PRIMES) {
+        let known = |(dim, name): (&Dim, &Option<String>)| {
+            let number = used.iter().position(|bound| Some(&bound.name) == name.as_ref());
             number.map_or(*dim, |number| Dim::Known(extents[number]))
         };
-        let types = params.iter().filter_map(|ty| {
+        let types = params.iter().zip(&names).filter_map(|(ty, names)| {
             let tensor = ty.as_tensor()?;
-            Some(Type::tensor(tensor.shape.iter().map(known), tensor.dtype))
+            Some(Type::tensor(tensor.shape.iter().zip(names).map(known), tensor.dtype))
         });
         let types: Vec<Type> = types.collect();
         let mut module = module.clone();

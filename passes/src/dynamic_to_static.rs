@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir_core::{
     Attr, AttrData, AttrDict, Body, Diagnostics, FuncMut, InsertPoint, Item, Module, ModulePass,
-    OpId, Pass, PassContext, PassResult, Symbol, TensorData, ValueId, verify,
+    OpId, Pass, PassContext, PassResult, Registry, Symbol, TensorData, ValueId, verify,
 };
 
 use crate::emit;
@@ -109,6 +109,38 @@ impl ModulePass for DynamicToStatic {
             }
         }
     }
+}
+
+/// Gives operators of `@main` whose arguments are constant their static form, and infers types again.
+/// Returns the errors; then the module is nothing in particular.
+pub(crate) fn settle(module: &mut Module, registry: &Registry) -> Diagnostics {
+    let signatures = module.signatures();
+    let name = Symbol::new("main");
+    let Some(Item { signature, body: Some(body) }) = module.items.get_mut(&name) else {
+        return Diagnostics::new();
+    };
+    let body = Arc::make_mut(body);
+    let mut f = FuncMut { name, signature, body, signatures: &signatures, registry };
+    for op in f.body.walk().collect::<Vec<_>>() {
+        if let Err(errors) = make_static(&mut f, op) {
+            return errors;
+        }
+    }
+    infer_again(module, registry)
+}
+
+/// The operands of `op` whose elements decide extents of its result, where it has such.
+pub(crate) fn deciding_operands(body: &Body, op: OpId) -> Vec<usize> {
+    let name = short_name(body.op_name(op).as_str());
+    if name == "arange" {
+        return vec![0, 1, 2];
+    }
+    let arguments = name.strip_prefix("dyn.").and_then(|name| {
+        let (_, arguments) = OPERATORS.iter().find(|(operator, _)| *operator == name)?;
+        arguments.iter().all(|(_, _, form)| !matches!(form, Pairs)).then_some(arguments)
+    });
+    let arguments = arguments.map_or(&[][..], |arguments| arguments);
+    arguments.iter().map(|(index, _, _)| *index).collect()
 }
 
 /// Number of dynamic operators in `body`.

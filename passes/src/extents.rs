@@ -244,7 +244,7 @@ fn computed(body: &Body) -> Vec<ValueId> {
 }
 
 /// `ty`, of tensors, with `?` for extents that are no numbers. Recursion is bounded by the depth of types.
-fn without_names(ty: Type) -> Type {
+pub(crate) fn without_names(ty: Type) -> Type {
     match ty.data() {
         TypeData::Tensor(tensor) => {
             let dim = |dim: &Dim| dim.known().map_or(Dim::Any, Dim::Known);

@@ -62,6 +62,7 @@ pub mod lower_schedule;
 pub mod lower_te;
 pub mod math;
 pub mod normal_forms;
+mod open_kernels;
 pub mod partial_eval;
 pub mod pipelines;
 pub mod refs_to_values;

@@ -4,8 +4,11 @@ mod data;
 mod function;
 mod matches;
 mod open;
+mod shapes;
+mod sized;
 mod tails;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -20,6 +23,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::lower_te::function::Function;
 use crate::lower_te::problems::{self, Problem, Problems};
+use crate::open_kernels::OpenKernels;
 use data::Data;
 
 /// Lowers programs that are more than a list of kernels.
@@ -72,7 +76,12 @@ use data::Data;
 /// ```
 #[derive(Pass)]
 #[pass(name = "lower-prog", module)]
-pub struct LowerProg {}
+pub struct LowerProg {
+    /// Whether nobody computes operators while the program runs, as in a package: those that have no kernels
+    /// are errors, and extents for which a kernel is not written end the program.
+    #[default(false)]
+    pub packaged: bool,
+}
 
 impl ModulePass for LowerProg {
     fn run(&self, module: &mut Module, cx: &mut PassContext<'_>) -> PassResult {
@@ -87,7 +96,8 @@ impl ModulePass for LowerProg {
             return Ok(());
         }
         let signatures = module.signatures();
-        let mut lowering = Lowering::new(module, cx.registry, data_types(&signatures));
+        let mut lowering =
+            Lowering::new(module, cx.registry, data_types(&signatures), self.packaged);
         let (mut reached, mut pending) = (FxHashSet::from_iter([main]), vec![main]);
         let mut failed = false;
         while let Some(name) = pending.pop() {
@@ -120,6 +130,8 @@ impl ModulePass for LowerProg {
 
 /// What becomes of a program.
 struct Lowering<'a> {
+    /// Whether nobody computes operators while the program runs.
+    packaged: bool,
     module: &'a Module,
     registry: &'a Registry,
     types: Arc<DataTypes>,
@@ -131,6 +143,9 @@ struct Lowering<'a> {
     names: FreshNames,
     /// They by the fingerprints of their bodies.
     equal: FxHashMap<Fingerprint, Symbol>,
+    /// The kernels of operators on tensors of unknown extents, by the fingerprints of these as a function,
+    /// of whose last parameters so many decide extents.
+    open: FxHashMap<(Fingerprint, usize), Option<Rc<OpenKernels>>>,
 }
 
 /// A function of the program.
@@ -141,8 +156,14 @@ struct Lowered {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(module: &'a Module, registry: &'a Registry, types: Arc<DataTypes>) -> Lowering<'a> {
+    fn new(
+        module: &'a Module,
+        registry: &'a Registry,
+        types: Arc<DataTypes>,
+        packaged: bool,
+    ) -> Lowering<'a> {
         Lowering {
+            packaged,
             module,
             registry,
             types,
@@ -151,6 +172,7 @@ impl<'a> Lowering<'a> {
             new: IndexMap::default(),
             names: FreshNames::default(),
             equal: FxHashMap::default(),
+            open: FxHashMap::default(),
         }
     }
 
@@ -187,7 +209,7 @@ impl<'a> Lowering<'a> {
             }
         };
         let mut writer = function::Writer::new(self, body, results.clone());
-        let params = writer.parameters(name.as_str() == "main", problems)?;
+        let params = writer.parameters(problems)?;
         writer.blocks(problems);
         let (mut new, callees): (Body, Vec<Symbol>) = writer.finish();
         if !problems.is_empty() {

@@ -59,12 +59,14 @@ pub struct Compile {
     pub lanes: usize,
     /// How kernels are chosen.
     pub fusion: Fusion,
+    /// Whether it is packaged, so that nobody computes operators that have no kernels.
+    pub packaged: bool,
 }
 
 impl Default for Compile {
     /// Vectors of 16 numbers, and post-dominator groups.
     fn default() -> Compile {
-        Compile { lanes: 16, fusion: Fusion::default() }
+        Compile { lanes: 16, fusion: Fusion::default(), packaged: false }
     }
 }
 
@@ -210,7 +212,12 @@ pub fn lower(options: &Compile) -> Pipeline {
         .then(first_order)
         .then(behind_inlining(options.lanes))
         .then([options.fusion.step()])
-        .then([Step::of::<LowerProg>(), Step::of::<LowerTe>()])
+        .then([lower_prog(options.packaged), Step::of::<LowerTe>()])
+}
+
+fn lower_prog(packaged: bool) -> Step {
+    let lower_prog = Step::of::<LowerProg>();
+    if packaged { lower_prog.flag("packaged") } else { lower_prog }
 }
 
 /// From scheduled tensor expressions to loops; the steps of schedules print where `print_steps` says so.
@@ -275,10 +282,11 @@ mod tests {
             Registry::from([te::dialect(), prog::dialect(), relay_operators::dialect()]);
         crate::register(&mut registry);
         let costs = CostTable { launch: 2.5, ..CostTable::NOMINAL };
-        let lowered = lower(&Compile { lanes: 4, fusion: Fusion::Search(costs) }).to_string();
+        let lowered =
+            lower(&Compile { lanes: 4, fusion: Fusion::Search(costs), packaged: true }).to_string();
         assert!(lowered.contains("alter-op-layout{width=4}"), "{lowered}");
         assert!(lowered.contains("fuse{strategy=search,target={launch=2.5"), "{lowered}");
-        assert!(lowered.ends_with(",lower-te"), "{lowered}");
+        assert!(lowered.ends_with(",lower-prog{packaged},lower-te"), "{lowered}");
         let read = Pipeline::parse(&lowered, &registry).expect("a pipeline");
         assert_eq!(read.to_string(), lowered);
     }

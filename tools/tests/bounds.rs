@@ -39,6 +39,7 @@ const PROGRAMS: &[(&str, &[(&str, i64)], &str)] = &[
     ("flattened", &[("m", 5), ("n", 17)], "def @main[m, n](%x: Tensor[(m, n, 4), float32]) {
   nn.relu(reshape(%x, newshape=[-1, 4]))
 }"),
+    ("squares", &[("n", 19)], "def @main[n](%x: Tensor[(n, n), float32]) { exp(reshape(%x, newshape=[-1])) }"),
     ("product", &[("m", 20), ("n", 40)], "def @main[m, n](%x: Tensor[(m, n), float32], %w: Tensor[(n, 24), float32]) {
   nn.matmul(%x, %w)
 }"),
@@ -68,7 +69,10 @@ const REFUSED: &[(&str, &str)] = &[
         "def @main[n](%x: Tensor[(1, 3, n, 8), float32]) { nn.max_pool2d(%x, pool_size=[2, 2], strides=[2, 2]) }",
         "max_pool2d",
     ),
-    ("def @main(%x: Tensor[(?, 4), float32]) { nn.softmax(%x, axis=0) }", "have names"),
+    (
+        "def @main(%x: Tensor[(?, 4), float32]) { nn.softmax(%x, axis=0) }",
+        "how large the extent `x.0` may be",
+    ),
     ("def @main[n, m](%x: Tensor[(n, m), float32]) { sum(%x) }", "how large the extent `m` may be"),
 ];
 

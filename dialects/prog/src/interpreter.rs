@@ -31,10 +31,12 @@ mod bounded;
 mod code;
 mod heap;
 mod rows;
+mod sized;
 
 use std::rc::Rc;
 
-use ir_core::{Diagnostic, Module, OpId, Span, Symbol, TensorData};
+use ir_core::tensor::tensor_bytes;
+use ir_core::{DType, Diagnostic, Module, OpId, Scalar, Span, Symbol, TensorData};
 use rustc_hash::FxHashMap;
 use te::compute;
 use te::interpreter::Decoded;
@@ -44,7 +46,7 @@ pub use heap::Value;
 
 use crate::FUNC;
 use crate::operators::Operators;
-use crate::sites::{Site, checks};
+use crate::sites::{RESHAPED, Site, checks};
 use code::{Code, Instruction, Slot, Slots};
 use heap::{Heap, Shared};
 
@@ -418,6 +420,68 @@ impl<'m> Interpreter<'m> {
                 let results = self.compute_bounded(machine, bounded, inputs, function)?;
                 machine.set(to, results)?;
             }
+            Instruction::Extent { tensor, axis, to } => {
+                let tensor = self.heap.to_tensor(machine.get(*tensor))?;
+                let extent = tensor.shape().get(*axis);
+                let extent = *extent.ok_or_else(|| Stop::new(KIND, "a tensor of fewer axes"))?;
+                let extent = TensorData::scalar(DType::INT64, Scalar::Int(extent));
+                let extent = self.heap.tensor(extent);
+                machine.put(*to, extent);
+            }
+            Instruction::Reshape { tensor, extents, to } => {
+                let value = machine.get(*tensor).clone();
+                let found = self.heap.to_tensor(&value)?;
+                let numbers = extents.iter().map(|slot| self.heap.to_tensor(machine.get(*slot)));
+                let numbers = numbers.collect::<Result<Vec<TensorData>, Stop>>()?;
+                let shape: Vec<i64> = numbers.iter().flat_map(TensorData::to_i64).collect();
+                let known = shape.iter().all(|extent| *extent >= 0);
+                let bytes = known.then(|| tensor_bytes(&shape, found.dtype())).flatten();
+                if bytes != Some(found.bytes().len()) {
+                    let message = format!("`@{function}` failed: {RESHAPED}");
+                    return Err(Stop::new(FAILED, message));
+                }
+                let made = TensorData::from_bytes(found.dtype(), &shape, found.bytes().to_vec());
+                self.heap.drop(&value)?;
+                let made = made.map_err(|message| Stop::new(KIND, message.to_string()))?;
+                let made = self.heap.tensor(made);
+                machine.put(*to, made);
+            }
+            Instruction::Indices { tensor, to } => {
+                let mask = self.heap.to_tensor(machine.get(*tensor))?;
+                let mut rows: Vec<i64> = Vec::new();
+                let mut count = 0;
+                for (at, _) in mask.elements().enumerate().filter(|(_, element)| element.as_bool())
+                {
+                    let (mut rest, first) = (at as i64, rows.len());
+                    rows.extend(mask.shape().iter().rev().map(|extent| {
+                        let index = rest % extent;
+                        rest /= extent;
+                        index
+                    }));
+                    rows[first..].reverse();
+                    count += 1;
+                }
+                let shape = [count, mask.rank() as i64];
+                let rows = TensorData::from_i64(DType::INT32, &shape, &rows);
+                let rows = rows.map_err(|message| Stop::new(KIND, message.to_string()))?;
+                let rows = self.heap.tensor(rows);
+                machine.put(*to, rows);
+            }
+            Instruction::Expect { tensor, expected, to } => {
+                let value = machine.get(*tensor).clone();
+                let found = self.heap.to_tensor(&value)?;
+                let dims = expected.as_tensor().map_or(&[][..], |tensor| &tensor.shape);
+                let mut pairs = dims.iter().zip(found.shape());
+                if !pairs.all(|(dim, extent)| dim.known().is_none_or(|known| known == *extent)) {
+                    let message = format!("`@{function}` failed: expected {expected}");
+                    return Err(Stop::new(FAILED, message));
+                }
+                machine.put(*to, value);
+            }
+            Instruction::Sized { sized, inputs, to } => {
+                let results = self.compute_sized(machine, sized, inputs, function)?;
+                machine.set(to, results)?;
+            }
             Instruction::Operate { inputs, to } => {
                 let results = self.operate(machine, inputs, function)?;
                 machine.set(to, results)?;
@@ -461,16 +525,7 @@ impl<'m> Interpreter<'m> {
     ) -> Result<Vec<TensorData>, Stop> {
         let callee = self.kernel(kernel)?;
         let results = callee.code.run(inputs);
-        let mut results = results.map_err(|error| stop_of(function, &error))?;
-        if !callee.checks.is_empty() {
-            let numbers = results.pop().expect("a kernel with checks gives their numbers").to_i64();
-            let failed = numbers.iter().zip(&callee.checks).position(|(number, _)| *number != 0);
-            if let Some(check) = failed {
-                let message = format!("`@{function}` failed: {}", callee.checks[check]);
-                return Err(Stop { check, ..Stop::new(FAILED, message) });
-            }
-        }
-        Ok(results)
+        checked(results.map_err(|error| stop_of(function, &error))?, &callee.checks, function)
     }
 
     /// Computes the operator that comes next in `function`.
@@ -499,6 +554,24 @@ impl<'m> Interpreter<'m> {
         };
         slots.iter().map(value).collect()
     }
+}
+
+/// The results of a kernel that `function` calls, without the numbers of its `checks`; an error where one
+/// failed.
+fn checked(
+    mut results: Vec<TensorData>,
+    checks: &[String],
+    function: Symbol,
+) -> Result<Vec<TensorData>, Stop> {
+    if !checks.is_empty() {
+        let numbers = results.pop().expect("a kernel with checks gives their numbers").to_i64();
+        let failed = numbers.iter().zip(checks).position(|(number, _)| *number != 0);
+        if let Some(check) = failed {
+            let message = format!("`@{function}` failed: {}", checks[check]);
+            return Err(Stop { check, ..Stop::new(FAILED, message) });
+        }
+    }
+    Ok(results)
 }
 
 /// An error of a kernel that `function` calls.

@@ -37,12 +37,16 @@ pub mod interpreter;
 pub mod operators;
 pub mod ownership;
 pub mod rows;
+pub mod shapes;
 pub mod sites;
+pub mod sized;
 pub mod text;
 mod verify;
 
 pub use bounded::Bounded;
 pub use rows::Rows;
+pub use shapes::{Expect, Extent, Indices, Reshape};
+pub use sized::Sized;
 
 use ir_core::{
     AttrDict, Dialect, Dim, ItemDef, Op, Registry, Symbol, TensorData, Type, TypeData, ValueId,
@@ -312,6 +316,11 @@ fn register(registry: &mut Registry) {
     registry.op::<Operate>();
     registry.op::<Rows>();
     registry.op::<Bounded>();
+    registry.op::<Expect>();
+    registry.op::<Extent>();
+    registry.op::<Indices>();
+    registry.op::<Reshape>();
+    registry.op::<Sized>();
     registry.op::<Open>();
     registry.op::<Cell>();
     registry.op::<Read>();

@@ -7,7 +7,8 @@ use ir_core::{BlockId, Body, InsertPoint, OpId, OpParts, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    Bounded, Drop, Dup, Fail, If, Kernel, Operate, Read, Rows, Tail, Write, Yield, is_counted,
+    Bounded, Drop, Dup, Extent, Fail, If, Indices, Kernel, Operate, Read, Rows, Sized, Tail, Write,
+    Yield, is_counted,
 };
 
 /// Whether operand `index` of `op` goes over to it.
@@ -15,6 +16,8 @@ pub fn consumes(body: &Body, op: OpId, index: usize) -> bool {
     let borrows = body.is::<Kernel>(op) || body.is::<Read>(op) || body.is::<Dup>(op);
     let borrows =
         borrows || body.is::<Operate>(op) || body.is::<Rows>(op) || body.is::<Bounded>(op);
+    let borrows =
+        borrows || body.is::<Extent>(op) || body.is::<Sized>(op) || body.is::<Indices>(op);
     let borrows = borrows || body.is::<If>(op) || (body.is::<Write>(op) && index == 0);
     !borrows
 }

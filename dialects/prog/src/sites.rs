@@ -6,9 +6,14 @@ use ir_core::{Attr, Body, Loc, Module, OpId, Span, Symbol, TensorData};
 use rustc_hash::FxBuildHasher;
 use te::checks::CHECKS;
 
+use crate::sized::MISFIT;
 use crate::{
-    Bounded, Call, Cell, Constant, Construct, FUNC, Fail, Kernel, Open, Operate, Rows, is_counted,
+    Bounded, Call, Cell, Constant, Construct, Expect, FUNC, Fail, Indices, Kernel, Open, Operate,
+    Reshape, Rows, Sized, is_counted,
 };
+
+/// What is said where a reshape does not keep the number of elements.
+pub(crate) const RESHAPED: &str = "expected extents of as many elements";
 
 /// An operation at which a program may fail: for a reason of its own, or for want of memory.
 #[derive(Clone, Debug)]
@@ -109,7 +114,15 @@ fn messages(module: &Module, body: &Body, op: OpId) -> (Vec<String>, Option<Stri
         let mut failures = bounded.failures(module);
         failures.extend(checks(module, bounded.kernel));
         (failures, makes())
-    } else if body.is::<Open>(op) {
+    } else if let Some(sized) = body.view::<Sized>(op) {
+        let mut failures = vec![MISFIT.to_string()];
+        failures.extend(checks(module, sized.function));
+        (failures, makes())
+    } else if let Some(expect) = body.view::<Expect>(op) {
+        (vec![format!("expected {}", expect.expected)], None)
+    } else if body.is::<Reshape>(op) {
+        (vec![RESHAPED.to_string()], makes())
+    } else if body.is::<Open>(op) || body.is::<Indices>(op) {
         (vec![], makes())
     } else if let Some(call) = body.view::<Call>(op) {
         (vec![], Some(format!("there is no memory for what waits for `@{}`", call.function)))
@@ -148,7 +161,10 @@ pub fn kernels(module: &Module) -> impl Iterator<Item = (Symbol, OpId, Symbol)> 
                 Some(kernel) => vec![kernel.function],
                 None => match body.view::<Rows>(op) {
                     Some(rows) => rows.kernels,
-                    None => vec![body.view::<Bounded>(op)?.kernel],
+                    None => match body.view::<Bounded>(op) {
+                        Some(bounded) => vec![bounded.kernel],
+                        None => vec![body.view::<Sized>(op)?.function],
+                    },
                 },
             };
             let mut values = body.operands(op).chain(body.results(op));

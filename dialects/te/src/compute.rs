@@ -27,6 +27,7 @@
 mod build;
 pub mod counts;
 mod intrinsic;
+pub mod parts;
 pub(crate) mod verify;
 mod work;
 

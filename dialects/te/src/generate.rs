@@ -16,7 +16,7 @@ mod tests;
 use ir_core::{DType, Item, Random, Scalar, SmallVec, TensorData, TypeData, ValueId};
 
 use crate::compute::{Combiner, ComputeBuilder, Expression, Tensor};
-pub use counted::{below_counts, calls, counted};
+pub use counted::{below_counts, calls, counted, open};
 pub use schedules::schedule;
 
 use elements::{Affine, Axes, Bounds, Elements, Term, capacity};

@@ -17,6 +17,7 @@
 //! that end at a [limit](For::limit). A kernel ends with an empty
 //! [`Yield`](crate::compute::Yield); the blocks in it end where they end.
 
+pub mod compact;
 pub(crate) mod phases;
 mod plan;
 pub(crate) mod simplify;

@@ -18,17 +18,25 @@ mod ends;
 
 use ir_core::Item;
 
+use crate::compute::counts::are_open;
+use crate::loops::compact::compact;
 pub use crate::schedule::legality::MAX_DEPTH;
 use crate::schedule::legality::{bounds, check_attachments, flatten, tensorize};
 use crate::schedule::{Refused, Schedule};
 
 /// The kernel that `schedule` makes: an item of kind [`KERNEL`](crate::loops::KERNEL) with the
 /// inputs and then the results of the function as parameters. Loops are still marked vectorized and
-/// unrolled. Refused where the loops nest deeper than [`MAX_DEPTH`] or are too long to count.
+/// unrolled. What ends at open counts is a [row of elements](crate::loops::compact). Refused where the loops
+/// nest deeper than [`MAX_DEPTH`] or are too long to count, and where loops of an open function keep a
+/// tensor.
 pub fn lower(schedule: &Schedule) -> Result<Item, Refused> {
     check_attachments(schedule)?;
     let flat = flatten::flatten(schedule);
     let mut nests = bounds::bounds(schedule, &flat)?;
     tensorize::tensorize(schedule, &flat, &mut nests)?;
-    emit::emit(schedule, &flat, nests)
+    let mut kernel = emit::emit(schedule, &flat, nests)?;
+    if are_open(&schedule.counts) {
+        compact(&mut kernel)?;
+    }
+    Ok(kernel)
 }

@@ -14,6 +14,7 @@ mod access;
 pub mod codes;
 mod dataflow;
 mod default;
+pub mod inlining;
 pub(crate) mod legality;
 pub mod ops;
 mod record;

@@ -1,17 +1,18 @@
 //! Numbers as functions of extents, found from what they are for some.
 
-/// `constant + Σ factor · extents`, each term a product of different extents.
+/// `constant + Σ factor · extents`, each term a product of extents.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Formula {
-    pub(super) constant: i64,
+pub(crate) struct Formula {
+    pub(crate) constant: i64,
     /// The extents of each term, by number, and its factor, which is not 0.
-    pub(super) terms: Vec<(Vec<usize>, i64)>,
+    pub(crate) terms: Vec<(Vec<usize>, i64)>,
 }
 
-/// The products that a formula of `extents` extents may have: of none, of one and of two.
+/// The products that a formula of `extents` extents may have: of none, of one and of two, which may be the
+/// same.
 fn products(extents: usize) -> Vec<Vec<usize>> {
     let single = (0..extents).map(|one| vec![one]);
-    let pairs = (0..extents).flat_map(|one| (one + 1..extents).map(move |two| vec![one, two]));
+    let pairs = (0..extents).flat_map(|one| (one..extents).map(move |two| vec![one, two]));
     std::iter::once(vec![]).chain(single).chain(pairs).collect()
 }
 
@@ -27,7 +28,7 @@ fn product(of: &[usize], point: &[i64]) -> i128 {
 
 impl Formula {
     /// The formula whose value at each of `points` is that of `values`; `None` where there is none.
-    pub(super) fn fit(points: &[Vec<i64>], values: &[i64]) -> Option<Formula> {
+    pub(crate) fn fit(points: &[Vec<i64>], values: &[i64]) -> Option<Formula> {
         let products = products(points.first()?.len());
         // Gauß–Jordan elimination on the first rows. Rounding is seen below.
         let mut rows: Vec<Vec<f64>> = points
@@ -62,7 +63,7 @@ impl Formula {
     }
 
     /// Its value for `extents`; `None` where that is no number of 64 bits.
-    pub(super) fn at(&self, extents: &[i64]) -> Option<i64> {
+    pub(crate) fn at(&self, extents: &[i64]) -> Option<i64> {
         let terms = self.terms.iter();
         let terms = terms.map(|(of, factor)| i128::from(*factor).checked_mul(product(of, extents)));
         let sum = terms.chain([Some(i128::from(self.constant))]).sum::<Option<i128>>()?;
@@ -70,7 +71,7 @@ impl Formula {
     }
 
     /// The extent that it is, where it is one.
-    pub(super) fn as_extent(&self) -> Option<usize> {
+    pub(crate) fn as_extent(&self) -> Option<usize> {
         match (self.constant, self.terms.as_slice()) {
             (0, [(of, 1)]) if of.len() == 1 => Some(of[0]),
             _ => None,
@@ -78,21 +79,21 @@ impl Formula {
     }
 
     /// Whether it grows with every extent.
-    pub(super) fn grows(&self) -> bool {
+    pub(crate) fn grows(&self) -> bool {
         self.terms.iter().all(|(_, factor)| *factor > 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::points;
+    use super::super::{PRIMES, points};
     use super::*;
 
     #[test]
     fn formulas_are_found() {
         for extents in 1..=4 {
             let bounds = vec![512; extents];
-            let points = points(&bounds);
+            let points = points(&bounds, &PRIMES);
             for of in products(extents) {
                 let terms = if of.is_empty() { vec![] } else { vec![(of, 12)] };
                 let formula = Formula { constant: -7, terms };

@@ -6,9 +6,9 @@ use ir_core::{
     TensorData, Type, ValueId,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use te::compute::counts::COUNTS;
+use te::compute::counts::{COUNTS, MOST_OPEN, insert_counts, open_bound};
 use te::compute::{Load, Stage};
-use te::scalar::{Cast, Constant, ScalarOp};
+use te::scalar::{Cast, Check, Constant, ScalarOp};
 
 use super::formula::Formula;
 
@@ -48,10 +48,10 @@ pub(super) fn side_by_side(bodies: &[&Body]) -> Result<Vec<Vec<OpId>>, String> {
 }
 
 /// A function with counts.
-pub(super) struct Counted {
-    pub(super) item: Item,
+pub(crate) struct Counted {
+    pub(crate) item: Item,
     /// What its counts are, as formulas of the extents.
-    pub(super) counts: Vec<Formula>,
+    pub(crate) counts: Vec<Formula>,
 }
 
 /// What an attribute is for each of the extents.
@@ -112,6 +112,21 @@ struct Changes {
     /// By stage, the counts of its axes.
     stages: Vec<(OpId, Vec<i64>)>,
     numbers: Vec<(OpId, Number)>,
+    /// What checks say.
+    messages: Vec<(OpId, String)>,
+}
+
+/// What several messages have in common; their words that differ are left open.
+fn common(messages: &[String]) -> String {
+    let mut words: Vec<&str> = messages[0].split(' ').collect();
+    for message in &messages[1..] {
+        for (word, other) in words.iter_mut().zip(message.split(' ')) {
+            if *word != other {
+                *word = "…";
+            }
+        }
+    }
+    words.join(" ")
 }
 
 impl Changes {
@@ -120,9 +135,7 @@ impl Changes {
         if extents.iter().all(|extent| *extent == extents[0]) {
             return Ok(-1);
         }
-        let formula = Formula::fit(points, extents).filter(Formula::grows).ok_or_else(|| {
-            "an extent of it is no sum of products of the extents that are open".to_string()
-        })?;
+        let formula = Formula::fit(points, extents).filter(Formula::grows).ok_or(NO_FORMULA)?;
         Ok(self.counts.insert_full(formula).0 as i64)
     }
 
@@ -174,15 +187,107 @@ impl Changes {
             self.numbers.push((row[0], number));
             return Ok(());
         }
+        if bodies[0].is::<Check>(row[0]) {
+            let messages = values::<String>(bodies, row, "message");
+            let messages = messages.ok_or("a check in it has no message")?;
+            self.messages.push((row[0], common(&messages)));
+        }
         let keys = attrs.iter().flat_map(|one| one.entries().iter().map(|(key, _)| *key));
         for key in keys.collect::<IndexSet<Symbol, FxBuildHasher>>() {
-            let known = is_stage && ["shape", "extents"].contains(&key.as_str());
+            let known = is_stage && ["shape", "extents"].contains(&key.as_str())
+                || bodies[0].is::<Check>(row[0]) && key.as_str() == "message";
             let values: Vec<Option<Attr>> = attrs.iter().map(|one| one.get(key)).collect();
             if !known && values.iter().any(|value| *value != values[0]) {
                 return Err(format!("`{key}` of `{name}` depends on an extent"));
             }
         }
         Ok(())
+    }
+}
+
+/// The function with open counts that `functions`, for the extents `points`, are for these.
+///
+/// # Errors
+/// What depends on the extents in a way that counts cannot say.
+pub(crate) fn open(points: &[Vec<i64>], functions: &[&Item]) -> Result<Counted, String> {
+    let Counted { mut item, mut counts } = generalize(points, functions)?;
+    let mut known: IndexSet<Formula, FxBuildHasher> = counts.drain(..).collect();
+    let before = known.len();
+    // What a tensor has as extents are counts as well.
+    let types = functions.iter().map(|item| te::loops::buffer_types(&item.signature));
+    let types: Vec<Vec<Type>> = types.collect::<Option<_>>().ok_or("it is no function")?;
+    let mut shapes = Vec::with_capacity(types[0].len());
+    for number in 0..types[0].len() {
+        let all = types.iter().map(|types| types.get(number)?.as_tensor()?.known_shape());
+        let all = all
+            .collect::<Option<Vec<_>>>()
+            .filter(|all| all.iter().all(|one| one.len() == all[0].len()));
+        let all = all.ok_or("a tensor has other axes for other extents")?;
+        let mut shape = Vec::with_capacity(all[0].len());
+        for axis in 0..all[0].len() {
+            let extents: Vec<i64> = all.iter().map(|shape| shape[axis]).collect();
+            shape.push(match extents.iter().all(|extent| *extent == extents[0]) {
+                true => extents[0],
+                false => {
+                    let formula = Formula::fit(points, &extents).ok_or(NO_FORMULA)?;
+                    open_bound_of(known.insert_full(formula).0)?
+                }
+            });
+        }
+        shapes.push(shape);
+    }
+    let body = item.body_mut().ok_or("it has no body")?;
+    for stage in Stage::all(body) {
+        let mut axes = Vec::new();
+        for (axis, extent) in stage.shape.iter().chain(&stage.reduction).enumerate() {
+            axes.push(match stage.count(axis) {
+                Some(count) => open_bound_of(count)?,
+                None => *extent,
+            });
+        }
+        let (shape, reduction) = axes.split_at(stage.shape.len());
+        let mut attrs = body.attrs(stage.op).with("shape", &shape.to_vec());
+        if !reduction.is_empty() {
+            attrs = attrs.with("extents", &reduction.to_vec());
+        }
+        body.set_attrs(stage.op, attrs);
+        for result in body.results(stage.op).collect::<Vec<_>>() {
+            let dtype = body.ty(result).as_tensor().ok_or("a stage gives no tensor")?.dtype;
+            body.set_ty(result, Type::tensor(shape.iter().copied(), dtype));
+        }
+    }
+    // Counts that only tensors have come behind the others, which stages know by their numbers.
+    let entry = body.entry();
+    insert_counts(body, before, known.len() - before);
+    let own = body.block_args(entry)[known.len()..].to_vec();
+    for (param, shape) in own.iter().zip(&shapes) {
+        let dtype = body.ty(*param).as_tensor().ok_or("it takes no tensor")?.dtype;
+        body.set_ty(*param, Type::tensor(shape.iter().copied(), dtype));
+    }
+    let params: Vec<Type> = body.block_args(entry).iter().map(|arg| body.ty(*arg)).collect();
+    let results: Vec<Type> = types[0][own.len()..]
+        .iter()
+        .zip(&shapes[own.len()..])
+        .filter_map(|(ty, shape)| Some(Type::tensor(shape.iter().copied(), ty.as_tensor()?.dtype)))
+        .collect();
+    let result = match results[..] {
+        [one] => one,
+        _ => Type::tuple(results),
+    };
+    item.signature.ty = Type::function(params, result);
+    let bounds = (0..known.len()).map(open_bound_of).collect::<Result<Vec<i64>, String>>()?;
+    item.signature.attrs = item.signature.attrs.with(COUNTS, &bounds);
+    Ok(Counted { item, counts: known.into_iter().collect() })
+}
+
+/// Why an extent is no count.
+const NO_FORMULA: &str = "an extent of it is no sum of products of the extents that are open";
+
+/// What stands for open count `number`.
+fn open_bound_of(number: usize) -> Result<i64, String> {
+    match number < MOST_OPEN {
+        true => Ok(open_bound(number)),
+        false => Err("it has more open extents than a function takes".to_string()),
     }
 }
 
@@ -197,7 +302,7 @@ pub(super) fn generalize(points: &[Vec<i64>], functions: &[&Item]) -> Result<Cou
     for row in side_by_side(&bodies)? {
         changes.operation(points, &bodies, &row)?;
     }
-    let Changes { mut counts, stages, numbers } = changes;
+    let Changes { mut counts, stages, numbers, messages } = changes;
     // Numbers are made of the extents themselves.
     for (_, number) in &numbers {
         for extent in number.formula.terms.iter().flat_map(|(of, _)| of) {
@@ -208,10 +313,15 @@ pub(super) fn generalize(points: &[Vec<i64>], functions: &[&Item]) -> Result<Cou
     if counts.is_empty() {
         return Ok(Counted { item, counts: vec![] });
     }
+    let body = item.body_mut().ok_or("it has no body")?;
+    for (op, message) in messages {
+        let attrs = body.attrs(op).with("message", &message);
+        body.set_attrs(op, attrs);
+    }
     let bounds = counts.iter().map(|count| count.at(&points[0]).filter(|bound| *bound > 0));
     let bounds: Vec<i64> = bounds.collect::<Option<_>>().ok_or("an extent of it may be 0 only")?;
     let body = item.body_mut().ok_or("it has no body")?;
-    let params = insert_counts(body, counts.len());
+    let params = insert_counts(body, 0, counts.len());
     for (op, counts) in stages {
         let attrs = body.attrs(op).with("counts", &counts);
         body.set_attrs(op, attrs);
@@ -229,21 +339,6 @@ pub(super) fn generalize(points: &[Vec<i64>], functions: &[&Item]) -> Result<Cou
     item.signature.ty = Type::function(types, function.result);
     item.signature.attrs = item.signature.attrs.with(COUNTS, &bounds);
     Ok(Counted { item, counts: counts.into_iter().collect() })
-}
-
-/// Adds so many counts in front of the parameters of `body`.
-pub(super) fn insert_counts(body: &mut Body, counts: usize) -> Vec<ValueId> {
-    let entry = body.entry();
-    let params = body.block_args(entry).to_vec();
-    let index = Type::scalar(DType::INT64);
-    let added: Vec<ValueId> = (0..counts).map(|_| body.add_block_arg(entry, index)).collect();
-    for param in &params {
-        let again = body.add_block_arg(entry, body.ty(*param));
-        body.set_name_hint(again, body.name_hint(*param));
-        body.replace_all_uses(*param, again);
-    }
-    body.remove_block_args(entry, 0..params.len());
-    added
 }
 
 /// Writes operations at a place.

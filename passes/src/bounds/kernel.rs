@@ -7,11 +7,11 @@ use ir_core::{
     OpParts, Symbol, TensorData, Type, ValueId,
 };
 use rustc_hash::FxBuildHasher;
-use te::compute::counts::COUNTS;
+use te::compute::counts::{COUNTS, insert_counts};
 use te::loops::{Alloc, Call, Data, KERNEL, OUTPUTS, Scope, Store, outputs, parameters};
 
 use super::formula::Formula;
-use super::function::{Emit, Number, generalize, insert_counts, side_by_side, values};
+use super::function::{Emit, Number, generalize, side_by_side, values};
 use super::{Bound, Point};
 use crate::codes::BOUNDS;
 use crate::rows::take_constants;
@@ -193,7 +193,7 @@ impl<'b> Join<'b> {
     /// Makes the calls of `body` pass counts, and gives it the extents as first parameters, and the
     /// extents of its results that are open as last ones.
     fn write_counts(&self, body: &mut Body, results: &[Shape]) -> Option<()> {
-        let params = insert_counts(body, self.bounds.len());
+        let params = insert_counts(body, 0, self.bounds.len());
         for (param, bound) in params.iter().zip(self.bounds) {
             let hint =
                 ir_core::NameHint { name: Some(Symbol::new(&bound.name)), ..Default::default() };

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Lowering;
 use super::matches::{Clauses, Leaf};
+use super::sized::Given;
 use crate::lower_te::function::Function;
 use crate::lower_te::problems::{Problem, Problems, declared};
 
@@ -27,6 +28,8 @@ struct Work {
     bound: Vec<(ValueId, Vec<ValueId>)>,
     /// The value that the block's becomes, where it is not yielded.
     result: Option<ValueId>,
+    /// Whether operators on tensors of unknown extents get no kernels there.
+    is_plain: bool,
 }
 
 /// Whether values of type `ty` are functions, which exist only where they are called.
@@ -49,6 +52,8 @@ pub(super) struct Writer<'w, 'a> {
     callees: Vec<Symbol>,
     /// The types of the values that the function gives.
     results: Vec<Type>,
+    /// Whether operators on tensors of unknown extents get no kernels.
+    pub(super) is_plain: bool,
 }
 
 impl<'w, 'a> Writer<'w, 'a> {
@@ -66,22 +71,15 @@ impl<'w, 'a> Writer<'w, 'a> {
             pending: Vec::new(),
             callees: Vec::new(),
             results,
+            is_plain: false,
         }
     }
 
-    /// Adds the parameters; their types, or none where there are problems. Those of `@main` have known
-    /// extents.
-    pub(super) fn parameters(
-        &mut self,
-        is_main: bool,
-        problems: &mut Problems,
-    ) -> Option<Vec<Type>> {
+    /// Adds the parameters; their types, or none where there are problems.
+    pub(super) fn parameters(&mut self, problems: &mut Problems) -> Option<Vec<Type>> {
         let (entry, mut types, mut open) = (self.new.entry(), Vec::new(), Vec::new());
         for (index, &param) in self.body.block_args(self.body.entry()).iter().enumerate() {
             match self.lowering.flat(self.body.ty(param)) {
-                Ok(flat) if is_main && flat.iter().any(|ty| prog::is_open(*ty)) => {
-                    open.push(declared(self.body, index));
-                }
                 Ok(flat) => {
                     let args: Vec<ValueId> =
                         flat.iter().map(|ty| self.new.add_block_arg(entry, *ty)).collect();
@@ -104,7 +102,7 @@ impl<'w, 'a> Writer<'w, 'a> {
     pub(super) fn blocks(&mut self, problems: &mut Problems) {
         let (from, to) = (self.body.entry(), self.new.entry());
         let next = self.body.first_op(from);
-        self.pending.push(Work { from, next, to, bound: vec![], result: None });
+        self.pending.push(Work { from, next, to, bound: vec![], result: None, is_plain: false });
         while let Some(work) = self.pending.pop() {
             self.block(work, problems);
         }
@@ -122,7 +120,8 @@ impl<'w, 'a> Writer<'w, 'a> {
     }
 
     fn block(&mut self, work: Work, problems: &mut Problems) {
-        let Work { from, next, to, bound, result } = work;
+        let Work { from, next, to, bound, result, is_plain } = work;
+        self.is_plain = is_plain;
         for (argument, values) in bound {
             self.define(argument, values);
         }
@@ -137,7 +136,7 @@ impl<'w, 'a> Writer<'w, 'a> {
                 Ok(None) => {}
                 // The rest comes behind the block that takes the operation's place.
                 Ok(Some(instead)) => {
-                    self.pending.push(Work { from, next, to, bound: vec![], result });
+                    self.pending.push(Work { from, next, to, bound: vec![], result, is_plain });
                     self.pending.push(instead);
                     return;
                 }
@@ -245,7 +244,8 @@ impl<'w, 'a> Writer<'w, 'a> {
             for (region, to) in self.region_blocks(branches).into_iter().enumerate().rev() {
                 let from = body.region_block(op, region);
                 let next = body.first_op(from);
-                self.pending.push(Work { from, next, to, bound: vec![], result: None });
+                let is_plain = self.is_plain;
+                self.pending.push(Work { from, next, to, bound: vec![], result: None, is_plain });
             }
             self.new.results(branches).collect()
         } else if let Some(Construct { name, fields }) = body.view(op) {
@@ -275,13 +275,27 @@ impl<'w, 'a> Writer<'w, 'a> {
                     args.iter().flat_map(|arg| self.of(*arg)).copied().collect();
                 match self.compiled(kernel, &inputs) {
                     Some(function) => self.kernel((body, op), function, inputs, to)?,
-                    // Its operators one by one.
                     None => {
+                        // Its operators one by one.
                         let from = body.region_block(kernel, 0);
                         let params = fn_params(body, kernel).iter().copied();
-                        let args = args.iter().map(|arg| self.of(*arg).to_vec());
-                        let (bound, next) = (params.zip(args).collect(), body.first_op(from));
-                        return Ok(Some(Work { from, next, to, bound, result: Some(value) }));
+                        let each = args.iter().map(|arg| self.of(*arg).to_vec());
+                        let (bound, next) = (params.zip(each).collect(), body.first_op(from));
+                        let is_plain = self.is_plain;
+                        let work = Work { from, next, to, bound, result: Some(value), is_plain };
+                        let Some(kernels) = self.kernels_of_group(kernel, &args) else {
+                            return Ok(Some(work));
+                        };
+                        let types = self.lowering.flat(body.ty(value))?;
+                        let Given { values, otherwise } =
+                            self.sized(&kernels, (inputs, vec![]), &types, to, loc);
+                        if self.lowering.packaged {
+                            self.fails(&kernels, otherwise, loc);
+                        } else if let Some(to) = otherwise {
+                            let work = Work { to, result: None, is_plain: true, ..work };
+                            self.pending.push(work);
+                        }
+                        values
                     }
                 }
             } else {
@@ -421,7 +435,8 @@ impl<'w, 'a> Writer<'w, 'a> {
             let arguments = body.block_args(from).iter().copied();
             let bound = arguments.zip(bound).collect();
             let next = body.first_op(from);
-            works.push(Work { from, next, to, bound, result: None });
+            let is_plain = self.is_plain;
+            works.push(Work { from, next, to, bound, result: None, is_plain });
         }
         if chosen.is_inline {
             let only = works.pop().map(|only| Work { result: Some(value), ..only });

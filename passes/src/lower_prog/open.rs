@@ -1,18 +1,22 @@
 //! Tensors whose extents are not known before they are there.
 
-use ir_core::{AttrDict, BlockId, Body, InsertPoint, Loc, OpId, OpParts, Symbol, Type, ValueId};
+use std::rc::Rc;
+
+use ir_core::{BlockId, Body, InsertPoint, Loc, OpId, OpParts, Symbol, TensorData, Type, ValueId};
 use relay::interpreter::Evaluate;
-use relay::language::{Fn, fn_attributes, is_primitive, operator, short_name};
-use relay::types::Extents;
+use relay::language::{Constant, Fn, fn_attributes, fn_params, is_primitive, short_name, yielded};
 
 use super::function::Writer;
+use super::sized::Given;
+use crate::dynamic_to_static::deciding_operands;
 use crate::extents::is_open;
 use crate::lower_te::function::Function;
 use crate::lower_te::problems::Problem;
+use crate::open_kernels::OpenKernels;
 use crate::specialize::types::extents;
 
 /// What the values in a body became.
-type Of<'f> = dyn std::ops::Fn(&Writer<'_, '_>, ValueId) -> Vec<ValueId> + 'f;
+pub(super) type Of<'f> = dyn std::ops::Fn(&Writer<'_, '_>, ValueId) -> Vec<ValueId> + 'f;
 
 impl Writer<'_, '_> {
     /// The types of values of the new body.
@@ -40,15 +44,8 @@ impl Writer<'_, '_> {
             return self.new.add(InsertPoint::End(to), loc, &prog::Open { tensor: value }, ty);
         }
         if prog::is_open(found) && prog::opened(ty) == found && prog::is_fixed(ty) {
-            let shape = ty.as_tensor().expect("what is fixed is a tensor").shape.to_vec();
-            let checked = prog::Operate {
-                operator: operator("check_shape"),
-                attributes: AttrDict::empty().with("shape", &Extents(shape)),
-                operands: vec![found],
-                result: ty,
-                inputs: vec![value],
-            };
-            return self.operate(&checked, &[ty], to, loc)[0];
+            let expect = prog::Expect { tensor: value, expected: ty };
+            return self.new.add(InsertPoint::End(to), loc, &expect, ty);
         }
         value
     }
@@ -104,8 +101,23 @@ impl Writer<'_, '_> {
         if is_open { None } else { function() }
     }
 
-    /// Computes the operator `op` of `body`: by a compute function where all extents are known and it has
-    /// one, else while the program runs. `of` tells what operands became.
+    /// The kernels of `kernel`, a group of operators, on `args`; `None` where there are none.
+    pub(super) fn kernels_of_group(
+        &mut self,
+        kernel: OpId,
+        args: &[ValueId],
+    ) -> Option<Rc<OpenKernels>> {
+        let body = self.body;
+        let block = body.region_block(kernel, 0);
+        let params = fn_params(body, kernel).iter().zip(args);
+        let params: Vec<_> = params.map(|(param, arg)| (*param, body.ty(*arg))).collect();
+        let ops: Vec<OpId> =
+            body.block_ops(block).filter(|op| body.result_count(*op) > 0).collect();
+        self.open_kernels(body, &ops, (&params, &[]), &[], yielded(body, block)?)
+    }
+
+    /// Computes the operator `op` of `body`: by compute functions where it has some, else while the program
+    /// runs. `of` tells what operands became.
     pub(super) fn apply(
         &mut self,
         body: &Body,
@@ -132,6 +144,56 @@ impl Writer<'_, '_> {
             Some(Err(problem)) => problem,
             None => Problem::Undefined(short_name(name.as_str()).to_string()),
         };
+        if let Some(values) = self.shape_operator(body, op, of, to)? {
+            return Ok(values);
+        }
+        let constants: Vec<(ValueId, TensorData)> = deciding_operands(body, op)
+            .into_iter()
+            .filter_map(|index| {
+                let operand = body.operand(op, index);
+                let (_, constant) =
+                    self.new.view_def::<prog::Constant>(*of(self, operand).first()?)?;
+                Some((operand, constant.value))
+            })
+            .collect();
+        let (mut params, mut values) = distinct(body, op);
+        let is_constant = |value: &ValueId| constants.iter().any(|(other, _)| other == value);
+        params.retain(|(value, _)| !is_constant(value));
+        values.retain(|(value, _)| !is_constant(value));
+        let of_op =
+            self.open_kernels(body, &[op], (&params, &values), &constants, body.result(op, 0));
+        if let Some(kernels) = of_op {
+            let [params, values] = [params, values].map(|list| {
+                list.iter().flat_map(|(operand, _)| of(self, *operand)).collect::<Vec<_>>()
+            });
+            let Given { values, otherwise } =
+                self.sized(&kernels, (params, values), &types, to, loc);
+            if self.lowering.packaged {
+                self.fails(&kernels, otherwise, loc);
+            } else if let Some(to) = otherwise {
+                let values = self.evaluate((body, op), inputs, problem, to)?;
+                self.yields(&values, to, loc);
+            }
+            return Ok(values);
+        }
+        self.evaluate((body, op), inputs, problem, to)
+    }
+
+    /// Has whoever runs the program compute the operator `op` of `body`; an error, `problem`, where nobody
+    /// can.
+    fn evaluate(
+        &mut self,
+        (body, op): (&Body, OpId),
+        inputs: Vec<ValueId>,
+        problem: Problem,
+        to: BlockId,
+    ) -> Result<Vec<ValueId>, Problem> {
+        let registry = self.lowering.registry;
+        let (name, loc, result) = (body.op_name(op), body.loc(op), body.ty(body.result(op, 0)));
+        if self.lowering.packaged {
+            return Err(Problem::Packaged(short_name(name.as_str()).to_string()));
+        }
+        let types = self.lowering.flat(result)?;
         let are_tensors = prog::operators::tensors(result).is_some()
             && body.operands(op).all(|value| prog::operators::tensors(body.ty(value)).is_some());
         if registry.hook::<Evaluate>(name).is_none() || !are_tensors {
@@ -146,4 +208,32 @@ impl Writer<'_, '_> {
         };
         Ok(self.operate(&operate, &types, to, loc))
     }
+}
+
+/// Operands, and their types.
+type Operands = Vec<(ValueId, Type)>;
+
+/// The most elements of an operand that decide extents.
+const MOST_ELEMENTS: i64 = 4;
+
+/// The operands of `op` that are no constants, each once; apart from the others those whose elements decide
+/// extents.
+fn distinct(body: &Body, op: OpId) -> (Operands, Operands) {
+    let deciding = deciding_operands(body, op);
+    let is_small = |ty: Type| {
+        let tensor = ty.as_tensor().filter(|tensor| tensor.dtype.is_integer() && tensor.rank() < 2);
+        let shape = tensor.and_then(|tensor| tensor.known_shape());
+        shape.is_some_and(|shape| shape.iter().product::<i64>() <= MOST_ELEMENTS)
+    };
+    let (mut params, mut values): (Operands, Operands) = Default::default();
+    for (index, operand) in body.operands(op).enumerate() {
+        let ty = body.ty(operand);
+        let is_known = params.iter().chain(&values).any(|(value, _)| *value == operand);
+        if is_known || body.view_def::<Constant>(operand).is_some() {
+            continue;
+        }
+        let decides = deciding.contains(&index) && is_small(ty);
+        if decides { &mut values } else { &mut params }.push((operand, ty));
+    }
+    (params, values)
 }

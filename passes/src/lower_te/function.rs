@@ -34,16 +34,32 @@ impl Function {
         for &param in fn_params(body, kernel) {
             writer.parameter(param);
         }
-        let mut name = "fused".to_string();
+        let mut names = Vec::new();
         for op in body.block_ops(block) {
-            if let Some(operator) = writer.operation(op)?
-                && name.len() + operator.len() < LONGEST_NAME
-            {
-                name = format!("{name}_{operator}");
-            }
+            names.extend(writer.operation(op)?);
         }
         let result = yielded(body, block).ok_or(Problem::FunctionValue)?;
         let results = writer.of(result)?;
+        writer.finish(fused_name(names), &results)
+    }
+
+    /// The function of `body`, a function of straight-line code.
+    pub(crate) fn of_body(registry: &Registry, body: &Body) -> Result<Function, Problem> {
+        let entry = body.entry();
+        let mut writer = Writer::new(registry, body);
+        for &param in body.block_args(entry) {
+            writer.parameter(param);
+        }
+        let mut names = Vec::new();
+        for op in body.block_ops(entry) {
+            names.extend(writer.operation(op)?);
+        }
+        let result = yielded(body, entry).ok_or(Problem::FunctionValue)?;
+        let results = writer.of(result)?;
+        let name = match &names[..] {
+            [one] => one.clone(),
+            _ => fused_name(names),
+        };
         writer.finish(name, &results)
     }
 
@@ -75,6 +91,15 @@ impl Function {
         let item = item.map_err(|error| Problem::Refused("copy".to_string(), error))?;
         Ok(Function { name: "copy".to_string(), item, constants: vec![] })
     }
+}
+
+/// What a function that computes these operators is called.
+fn fused_name(operators: Vec<String>) -> String {
+    let fits = |name: &String, operator: &String| name.len() + operator.len() < LONGEST_NAME;
+    operators.into_iter().fold("fused".to_string(), |name, operator| match fits(&name, &operator) {
+        true => format!("{name}_{operator}"),
+        false => name,
+    })
 }
 
 fn input(builder: &mut ComputeBuilder, name: &str, ty: Type) -> Result<Tensor, Problem> {

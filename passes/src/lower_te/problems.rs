@@ -35,6 +35,8 @@ pub(crate) enum Problem {
     Data(Type),
     /// A call of a function whose types the call chooses.
     Polymorphic(String),
+    /// An operator of a package that has no kernel for extents that are not known.
+    Packaged(String),
     /// A tensor of vectors.
     Vectors(Type),
     /// A tensor of floats that loops do not compute with.
@@ -69,6 +71,7 @@ impl Problems {
             Problem::Form(_) | Problem::FunctionValue | Problem::Call(_) => true,
             // Data, a cell, or what nobody knows the extents of before it is there.
             Problem::Type(_) | Problem::AtRunTime(_) | Problem::Undefined(_) => true,
+            Problem::Parameters(_) => true,
             _ => false,
         };
         !self.found.keys().any(is_form)
@@ -110,6 +113,14 @@ impl Problem {
                 ),
                 "run `dynamic-to-static` where constants say the shape, or run the program in the \
                  interpreter, `--executor interp`",
+            ),
+            Problem::Packaged(name) => (
+                "E0621",
+                format!(
+                    "`{name}` has no definition as tensor expressions here, and nobody computes it in a \
+                     package"
+                ),
+                "run the program with `relay-opt run`, or give the operands extents that are known",
             ),
             Problem::Refused(name, message) => (
                 "E0622",

@@ -8,6 +8,8 @@ use ir_core::{
 };
 use rustc_hash::FxHashMap;
 use te::checks::{Site, spell_out};
+use te::compute::counts::{are_open, bounds};
+use te::compute::parts::plain;
 use te::compute::{EXTERN, FUNC, UPDATE, updates};
 use te::loops::{Data, KERNEL, MemoryPlan, plan_memory, simplify, unroll, vectorize};
 use te::schedule::{Refused, Schedule};
@@ -18,9 +20,23 @@ use crate::{Capabilities, cpu, gpu};
 /// The default schedule of the compute function `function` on `machine`. Errors where `function` is no
 /// compute function.
 pub fn default_schedule(function: &Item, machine: &Capabilities) -> Result<Schedule, Refused> {
+    if are_open(&bounds(&function.signature)) {
+        return open_schedule(function, machine);
+    }
     match &machine.gpu {
         Some(gpu) => gpu::schedule(function, gpu),
         None => cpu::schedule(function, machine),
+    }
+}
+
+/// The schedule of the open function `function`. How much there is to compute is not known, so it is
+/// computed on one thread, and nothing is stored past the caches.
+fn open_schedule(function: &Item, machine: &Capabilities) -> Result<Schedule, Refused> {
+    let machine = Capabilities { threads: 1, caches: [usize::MAX >> 1; 3], ..machine.clone() };
+    // A schedule that keeps a tensor between loops is none for it.
+    match cpu::schedule(function, &machine) {
+        Ok(schedule) if te::lower::lower(&schedule).is_ok() => Ok(schedule),
+        _ => plain(function),
     }
 }
 

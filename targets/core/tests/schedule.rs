@@ -1,12 +1,14 @@
 //! Default schedules give what the compute function says, without races, and compute several
 //! results in one nest of loops where they may.
 
-use ir_core::{DType, Item, Module, Random};
+use ir_core::{DType, Item, Module, Random, Scalar, TensorData};
 use target_core::{Capabilities, cpu, program};
 use te::checks::report;
-use te::compute::{Combiner, ComputeBuilder, Tensor};
+use te::compute::parts::{self, Part, Source};
+use te::compute::{Combiner, ComputeBuilder, Tensor, counts};
 use te::generate::{self, Options, compute_function};
 use te::interpreter::{self, Order, run_compute, same_numbers};
+use te::loops::compact;
 use te::scalar::ScalarOp;
 
 /// Whether results of `function` share one nest of loops on the machine of `seed`, on which it
@@ -74,6 +76,62 @@ fn check_counts(function: &Item, seed: u64) {
     }
 }
 
+/// `tensor` as a row of elements, where `is_open`.
+fn row(tensor: &TensorData, is_open: bool) -> TensorData {
+    let elements = tensor.elements().count() as i64;
+    let shape = if is_open { vec![elements] } else { tensor.shape().to_vec() };
+    TensorData::from_bytes(tensor.dtype(), &shape, tensor.bytes().to_vec()).unwrap()
+}
+
+/// What the parts of `function` with open counts give on the machine of `seed`; whether it has such parts.
+fn check_open(function: &Item, seed: u64) -> bool {
+    let Some((open, counts)) = generate::open(function, seed) else { return false };
+    let inputs = generate::inputs(function, seed).unwrap();
+    let expected = run_compute(function.body.as_ref().unwrap(), &inputs).unwrap();
+    let again = counts::closed(&open, &counts).unwrap();
+    let numbers = counts.iter().map(|count| TensorData::scalar(DType::INT64, Scalar::Int(*count)));
+    let numbers: Vec<TensorData> = numbers.collect();
+    let all: Vec<TensorData> = numbers.iter().chain(&inputs).cloned().collect();
+    let found = run_compute(again.body.as_ref().unwrap(), &all).unwrap();
+    assert!(found.iter().zip(&expected).all(|(found, expected)| same_numbers(found, expected)));
+    let machine = Capabilities::of_isa(["avx512", "sse2", "scalar"][seed as usize % 3]).unwrap();
+    let Ok((parts, returned)) = parts::split(&open) else { return false };
+    let mut given: Vec<Vec<TensorData>> = Vec::new();
+    let find = |given: &[Vec<TensorData>], source: &Source| match *source {
+        Source::Parameter(number) => all[number].clone(),
+        Source::Part(part, result) => given[part][result].clone(),
+    };
+    for Part { item, inputs } in &parts {
+        let (kernel, _) = program::lower_function(item, &machine).unwrap();
+        let types = te::loops::buffer_types(&item.signature).unwrap();
+        let closed: Vec<_> = types.iter().map(|ty| counts::closed_type(*ty, &counts)).collect();
+        let is_open = |index: usize| types[index] != closed[index];
+        let inputs = inputs.iter().map(|source| find(&given, source));
+        let inputs: Vec<TensorData> = numbers.iter().cloned().chain(inputs).collect();
+        let rows = inputs.iter().enumerate().map(|(index, input)| row(input, is_open(index)));
+        let rows: Vec<TensorData> = rows.collect();
+        let sizes = (0..types.len()).filter(|index| is_open(*index)).map(|index| {
+            closed[index].as_tensor().unwrap().known_shape().unwrap().iter().product::<i64>()
+        });
+        let kernel = compact::with_sizes(&kernel, &sizes.collect::<Vec<_>>()).unwrap();
+        let run = interpreter::Options { step_limit: Some(50_000_000), ..Default::default() };
+        let outputs = types.len() - inputs.len();
+        let body = kernel.body.as_ref().unwrap();
+        let results = run.run_kernel(&Module::new(), body, &rows, outputs);
+        let results = results.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let results = results.iter().enumerate().map(|(index, result)| {
+            let shape = closed[inputs.len() + index].as_tensor().unwrap().known_shape().unwrap();
+            TensorData::from_bytes(result.dtype(), &shape, result.bytes().to_vec()).unwrap()
+        });
+        given.push(results.collect());
+    }
+    for (source, expected) in returned.iter().zip(&expected) {
+        let found = find(&given, source);
+        assert!(same_numbers(&found, expected), "seed {seed}: {found:?}\n{expected:?}");
+    }
+    true
+}
+
 fn cases() -> u64 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
@@ -92,6 +150,33 @@ fn default_schedules_end_at_counts() {
     for seed in 0..cases() {
         check_counts(&compute_function(seed, &options).unwrap(), seed);
         check_counts(&function_of_rows(seed), seed);
+    }
+}
+
+#[test]
+fn default_schedules_end_at_open_counts() {
+    let options = Options { stages: 5, rank: 3, extent: 33, points: 9_000, ..Options::default() };
+    let mut computed = 0;
+    for seed in 0..cases() {
+        computed += u64::from(check_open(&compute_function(seed, &options).unwrap(), seed));
+        computed += u64::from(check_open(&function_of_rows(seed), seed));
+    }
+    assert!(computed > cases(), "{computed}");
+}
+
+/// Square tiles of a transpose end at counts as well, and read nothing beyond.
+#[test]
+fn transposes_end_at_open_counts() {
+    for (seed, (rows, columns)) in
+        [(3, 5), (70, 35), (64, 48), (1, 200), (17, 16)].iter().enumerate()
+    {
+        let mut builder = ComputeBuilder::new();
+        let x = builder.input("x", &[*rows, *columns], DType::FLOAT32);
+        let y = builder.compute("y", &[*columns, *rows], |e, i| e.load(&x, &[i[1], i[0]]));
+        let function = builder.finish(&[y]).unwrap();
+        for seed in (0..30).map(|turn| seed as u64 + 5 * turn) {
+            check_open(&function, seed);
+        }
     }
 }
 

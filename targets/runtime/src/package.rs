@@ -16,8 +16,8 @@ use crate::arguments::{Parameter, Parameters, seed_of};
 use crate::evaluators::refuse_operators;
 use crate::executor::no_data;
 use crate::interface::{Leaf, flat_value};
-use crate::program::is_whole;
-use crate::{BuildOptions, Lowered, MAIN, lower};
+use crate::program::{is_whole, lower_for};
+use crate::{BuildOptions, Lowered, MAIN};
 
 /// What a package is called, and what its example runs on.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub fn package(
     }
     let signature = module.get(MAIN).map(|main| main.signature.clone());
     let given = given(&module);
-    let Lowered { layout, .. } = lower(&mut module, registry, options, found)?;
+    let Lowered { layout, .. } = lower_for(&mut module, registry, options, true, found)?;
     refuse_operators(&module)?;
     let base = module.get(MAIN).and_then(|main| main.signature.span);
     let verified = verify(&module, registry)?;

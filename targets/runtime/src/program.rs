@@ -33,7 +33,11 @@ use crate::{Error, memory, rows};
 
 /// The passes that a program goes through for `target`.
 pub fn pipeline(target: &dyn Target, fusion: Fusion) -> Pipeline {
-    pipelines::lower(&Compile { lanes: target.capabilities().lanes(32), fusion })
+    pipelines::lower(&compile(target, fusion, false))
+}
+
+fn compile(target: &dyn Target, fusion: Fusion, packaged: bool) -> Compile {
+    Compile { lanes: target.capabilities().lanes(32), fusion, packaged }
 }
 
 /// The function that programs start at, and then the kernel that is called.
@@ -166,10 +170,21 @@ pub fn lower(
     options: &BuildOptions<'_>,
     found: &mut Diagnostics,
 ) -> Result<Lowered, Diagnostics> {
+    lower_for(module, registry, options, false, found)
+}
+
+/// [`lower`], where `packaged` for a package, in which nobody computes what has no kernel.
+pub(crate) fn lower_for(
+    module: &mut Module,
+    registry: &Registry,
+    options: &BuildOptions<'_>,
+    packaged: bool,
+    found: &mut Diagnostics,
+) -> Result<Lowered, Diagnostics> {
     let &BuildOptions { target, fusion, threads, checked, progress, ref bounds, .. } = options;
     let mut times = BuildTimes::default();
     let start = Instant::now();
-    let pipeline = pipeline(target, fusion);
+    let pipeline = pipelines::lower(&compile(target, fusion, packaged));
     let mut timing = Timing::new();
     // Schedules and loops are a step, and code is one.
     progress.expect(pipeline.steps().len() + 2);

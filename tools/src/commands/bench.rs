@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use clap::{ArgAction, Args};
 use ir_core::{
-    Diagnostic, Diagnostics, Module, Random, Registry, SourceMap, Spread, TensorData, Type,
+    Diagnostic, Diagnostics, Dim, Module, Random, Registry, SourceMap, Spread, TensorData, Type,
 };
 use passes::codes::{OPEN, OPEN_HELP};
 use runtime::peak::{self, Peak};
 use runtime::profile::Profile;
-use runtime::{BuildOptions, BuildTimes, MAIN, Parameter, Parameters, Program, memory};
+use runtime::{Bound, BuildOptions, BuildTimes, MAIN, Parameter, Parameters, Program, memory};
 use serde_json::json;
 
 use crate::driver::model::load;
@@ -108,12 +108,20 @@ fn measure(
         None => arrays::Arrays::default(),
     };
     let progress = Bar::on_terminal(io.styled);
+    let bounds = args.options.bounds();
     let options = args.kernels.build_options(&*target, &progress).map_err(one)?;
+    let options = BuildOptions { bounds: bounds.clone(), ..options };
     let is_open = |parameter: &Parameter| {
         let facts = parameter.ty.facts();
         facts.has_any || facts.has_parameter
     };
-    let open = parameters.all.iter().filter(|parameter| is_open(parameter));
+    // Where extents have bounds, they are measured.
+    let types: Vec<Type> =
+        parameters.all.iter().map(|parameter| largest(parameter, &bounds)).collect();
+    let open = parameters.all.iter().zip(&types).filter(|(parameter, ty)| {
+        is_open(parameter) && ty.as_tensor().is_none_or(|tensor| tensor.known_shape().is_none())
+    });
+    let open = open.map(|(parameter, _)| parameter);
     let open: Vec<String> = open.map(|one| format!("`%{}: {}`", one.name, one.ty)).collect();
     if !open.is_empty() {
         // Compiling says what is in the way, and what to do.
@@ -127,11 +135,20 @@ fn measure(
     let (mut constants, mut inputs) = (Vec::new(), Vec::new());
     let signatures = module.signatures();
     for (position, parameter) in parameters.all.iter().enumerate() {
-        let Parameter { name, ty, spread, .. } = parameter;
+        let Parameter { name, spread, .. } = parameter;
+        let ty = &types[position];
         let is_input = match args.input.is_empty() {
             true => position == 0,
             false => args.input.contains(name),
         };
+        if is_open(parameter) {
+            let value = match given.shift_remove(name) {
+                Some(value) => value,
+                None => random(*ty, *spread, args.fill + position as u64).map_err(one)?,
+            };
+            inputs.push(value.into());
+            continue;
+        }
         if ty.as_tensor().is_none() {
             // Constants are tensors.
             inputs.push(parameters.value(parameter, &given, &signatures, args.fill)?);
@@ -166,7 +183,7 @@ fn measure(
             // What counts itself is slower than what was measured.
             Some(module) => {
                 let options = args.kernels.build_options(&*target, &()).map_err(one)?;
-                let options = BuildOptions { profiled: true, ..options };
+                let options = BuildOptions { profiled: true, bounds, ..options };
                 let (mut program, _) = Program::build(module, registry, &options, found)?;
                 program.set_arguments(&inputs).map_err(one)?;
                 program.profile(args.seconds).map_err(one)?
@@ -176,6 +193,20 @@ fn measure(
         peak = Some(peak::measure(&*target, registry)?);
     }
     Ok(Measured { program, times, runs, profile, peak })
+}
+
+/// The type of `parameter` with the most that its open extents may be.
+fn largest(parameter: &Parameter, bounds: &[Bound]) -> Type {
+    let Some(tensor) = parameter.ty.as_tensor() else { return parameter.ty };
+    let most = |(axis, dim): (usize, &Dim)| {
+        let name = match dim {
+            Dim::Any => format!("{}.{axis}", parameter.name),
+            dim => dim.to_string(),
+        };
+        let bound = bounds.iter().find(|bound| bound.name == name);
+        bound.map_or(*dim, |bound| Dim::Known(bound.most))
+    };
+    Type::tensor(tensor.shape.iter().enumerate().map(most).collect::<Vec<_>>(), tensor.dtype)
 }
 
 fn random(ty: Type, spread: Spread, seed: u64) -> Result<TensorData, Diagnostics> {

@@ -4,8 +4,8 @@ use ir_core::{BlockId, Body, EntityId, Item, OpId, Span, Symbol, TensorData, Typ
 
 use super::{KIND, Stop};
 use crate::{
-    Bounded, Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open as OpenTensor,
-    Operate, Read, Rows, Switch, Tail, Write, Yield,
+    Bounded, Call, Cell, Constant, Construct, Drop, Dup, Expect, Extent, Fail, If, Indices, Kernel,
+    Open as OpenTensor, Operate, Read, Reshape, Rows, Sized, Switch, Tail, Write, Yield,
 };
 
 /// A place in the frame of a call. Values of blocks of which only one runs share slots.
@@ -70,6 +70,30 @@ pub(super) enum Instruction {
     },
     Bounded {
         bounded: Bounded<()>,
+        inputs: Slots,
+        to: Slots,
+    },
+    Extent {
+        tensor: Slot,
+        axis: usize,
+        to: Slot,
+    },
+    Reshape {
+        tensor: Slot,
+        extents: Slots,
+        to: Slot,
+    },
+    Indices {
+        tensor: Slot,
+        to: Slot,
+    },
+    Expect {
+        tensor: Slot,
+        expected: Type,
+        to: Slot,
+    },
+    Sized {
+        sized: Sized<()>,
         inputs: Slots,
         to: Slots,
     },
@@ -262,6 +286,20 @@ impl Writer<'_> {
             let inputs = self.all(&inputs);
             let bounded = Bounded { kernel, names, least, axes, inputs: vec![] };
             Instruction::Bounded { bounded, inputs, to: self.define(body.results(op)) }
+        } else if let Some(Extent { tensor, axis }) = body.view(op) {
+            let axis = usize::try_from(axis).map_err(|_| malformed(body, op))?;
+            Instruction::Extent { tensor: self.slot(tensor), axis, to: self.result(op)? }
+        } else if let Some(Expect { tensor, expected }) = body.view(op) {
+            Instruction::Expect { tensor: self.slot(tensor), expected, to: self.result(op)? }
+        } else if let Some(Reshape { tensor, extents }) = body.view(op) {
+            let extents = self.all(&extents);
+            Instruction::Reshape { tensor: self.slot(tensor), extents, to: self.result(op)? }
+        } else if let Some(Indices { tensor }) = body.view(op) {
+            Instruction::Indices { tensor: self.slot(tensor), to: self.result(op)? }
+        } else if let Some(Sized { function, tensors, inputs }) = body.view(op) {
+            let inputs = self.all(&inputs);
+            let sized = Sized { function, tensors, inputs: vec![] };
+            Instruction::Sized { sized, inputs, to: self.define(body.results(op)) }
         } else if let Some(Operate { inputs, .. }) = body.view(op) {
             let inputs = self.all(&inputs);
             Instruction::Operate { inputs, to: self.define(body.results(op)) }

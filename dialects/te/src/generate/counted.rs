@@ -4,7 +4,7 @@ use ir_core::{DType, InsertPoint, Item, OpId, Random, Scalar, TensorData, Type, 
 use rustc_hash::FxHashMap;
 
 use crate::checks::scalar;
-use crate::compute::counts::{COUNTS, bounds};
+use crate::compute::counts::{COUNTS, bounds, insert_counts, open_bound};
 use crate::compute::{Load, LoadIf, Return, Stage, function_type};
 use crate::scalar::{Constant, ScalarOp, insert, number_of};
 
@@ -26,17 +26,8 @@ pub fn counted(function: &Item, seed: u64) -> Option<Item> {
         .map(|_| random.choose(&extents).copied())
         .collect::<Option<_>>()?;
 
-    // Counts come before the other parameters.
+    let counts = insert_counts(body, 0, bounds.len());
     let entry = body.entry();
-    let params = body.block_args(entry).to_vec();
-    let index = Type::scalar(DType::INT64);
-    let counts: Vec<ValueId> = bounds.iter().map(|_| body.add_block_arg(entry, index)).collect();
-    for &param in &params {
-        let again = body.add_block_arg(entry, body.ty(param));
-        body.set_name_hint(again, body.name_hint(param));
-        body.replace_all_uses(param, again);
-    }
-    body.remove_block_args(entry, 0..params.len());
 
     let mut counts_of: FxHashMap<ValueId, Vec<i64>> = FxHashMap::default();
     for stage in &stages {
@@ -114,6 +105,56 @@ fn keep_within(
     let value = insert(body, at, &load, ty);
     body.replace_all_uses(result, value);
     body.erase(op);
+}
+
+/// `function` with open counts, one or two, in the place of random extents, and the counts for which it is
+/// what it was; `None` where it has no axes.
+pub fn open(function: &Item, seed: u64) -> Option<(Item, Vec<i64>)> {
+    let mut random = Random::new(seed);
+    let mut function = function.clone();
+    let body = function.body_mut()?;
+    let stages = Stage::all(body);
+    let extents: Vec<i64> = stages
+        .iter()
+        .flat_map(|stage| stage.shape.iter().chain(&stage.reduction))
+        .copied()
+        .collect();
+    let mut counts: Vec<i64> = Vec::new();
+    for _ in 0..1 + random.below(2) {
+        let count = *random.choose(&extents)?;
+        if !counts.contains(&count) {
+            counts.push(count);
+        }
+    }
+    let number = |extent: &i64| counts.iter().position(|count| count == extent);
+    let opened = |extent: &i64| number(extent).map_or(*extent, open_bound);
+    let values: Vec<ValueId> = body.walk().flat_map(|op| body.results(op)).collect();
+    let entry = body.entry();
+    for value in body.block_args(entry).to_vec().into_iter().chain(values) {
+        let ty = body.ty(value).as_tensor().and_then(|ty| Some((ty.known_shape()?, ty.dtype)));
+        if let Some((shape, dtype)) = ty {
+            body.set_ty(value, Type::tensor(shape.iter().map(opened), dtype));
+        }
+    }
+    for stage in &stages {
+        let all = |list: &[i64]| -> Vec<i64> { list.iter().map(opened).collect() };
+        let mut attrs = body.attrs(stage.op).with("shape", &all(&stage.shape));
+        if !stage.reduction.is_empty() {
+            attrs = attrs.with("extents", &all(&stage.reduction));
+        }
+        let axes = stage.shape.iter().chain(&stage.reduction);
+        let numbers: Vec<i64> = axes.map(|axis| number(axis).map_or(-1, |n| n as i64)).collect();
+        if numbers.iter().any(|number| *number >= 0) {
+            attrs = attrs.with("counts", &numbers);
+        }
+        body.set_attrs(stage.op, attrs);
+    }
+    insert_counts(body, 0, counts.len());
+    let end = body.last_op(entry).and_then(|end| body.view::<Return>(end))?;
+    function.signature.ty = function_type(function.body.as_deref()?, &end.tensors);
+    let bounds: Vec<i64> = (0..counts.len()).map(open_bound).collect();
+    function.signature.attrs = function.signature.attrs.with(COUNTS, &bounds);
+    Some((function, counts))
 }
 
 /// Numbers for the counts of `function` to run it with: none, some, and as many as there may be. Of

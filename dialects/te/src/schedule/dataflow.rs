@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::ops::{self, Handle};
 use super::{Axis, Limit, Refused, Relation, Schedule, Stage};
+use crate::compute::counts::{are_open, open_counts};
 use crate::compute::{
     Compute, Expression, Load, LoadIf, Reduce, Stage as StageView, Tensor, Yield,
 };
@@ -401,13 +402,17 @@ impl Schedule {
     fn insert_copy(&mut self, before: OpId, name: &str, source: &Tensor) -> OpId {
         let stage =
             self.body.defining_op(source.value).and_then(|op| StageView::of(&self.body, op));
-        let counts = stage.map(|stage| with_whole(&stage, source.shape.len(), 0));
+        let counts = match &stage {
+            Some(stage) => with_whole(stage, source.shape.len(), 0),
+            // What is beyond a count of a parameter is there, whatever it is, unless the count is open.
+            None if are_open(&self.counts) => open_counts(&source.shape),
+            None => vec![],
+        };
         let fields = Compute {
             name: name.to_string(),
             shape: source.shape.to_vec(),
             dtype: source.dtype,
-            // What is beyond a count of a parameter is there, whatever it is.
-            counts: counts.unwrap_or_default(),
+            counts,
         };
         let attrs = <Compute as OpFields<ValueId>>::attrs(&fields);
         let types = [Type::tensor(source.shape.iter().copied(), source.dtype)];

@@ -176,6 +176,7 @@ fn refuse_unwritten(cx: &Context<'_>) -> Result<(), Diagnostics> {
                 body.view::<prog::Kernel>(op).map(|kernel| kernel.function).into_iter().collect();
             kernels.extend(body.view::<prog::Rows>(op).into_iter().flat_map(|rows| rows.kernels));
             kernels.extend(body.view::<prog::Bounded>(op).map(|bounded| bounded.kernel));
+            kernels.extend(body.view::<prog::Sized>(op).map(|sized| sized.function));
             for kernel in kernels.into_iter().filter(|kernel| (cx.kernels)(*kernel).is_none()) {
                 let message = format!("`@{name}` calls `@{kernel}`, which has no body");
                 let error = Diagnostic::error("E0902", message).at(body.loc(op).span(base));

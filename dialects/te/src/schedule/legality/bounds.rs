@@ -7,6 +7,7 @@ use super::MAX_DEPTH;
 use super::flatten::Flat;
 use super::results::{Part, parts};
 use super::tensorize::PartCall;
+use crate::compute::counts::are_open;
 use crate::compute::{Load, LoadIf, Stage as StageView, tensor_of};
 use crate::index::values::index_values;
 use crate::index::{Index, Indices, Range, Var};
@@ -288,7 +289,8 @@ impl Bounds<'_> {
         }
         let mut limits = Vec::new();
         if !view.counts.is_empty() {
-            let loose = self.is_harmless(view);
+            // Nothing lies beyond open counts.
+            let loose = !are_open(&self.schedule.counts) && self.is_harmless(view);
             for (axis, index) in spatial.iter().chain(&reduction).enumerate() {
                 let Some(count) = view.count(axis) else { continue };
                 let count = self.indices.of_var(self.counts[count]);

@@ -375,6 +375,31 @@ static void P_give(P_column *columns, uint64_t axes, P_tensor tensor)
 ",
     ),
     (
+        "P_new_sized",
+        "
+/* A new tensor with these extents, of elements of so many bytes. */
+static int P_new_sized(P_state *p, const int64_t *extents, size_t axes, size_t size, int64_t site, P_tensor *to)
+{
+    size_t bytes = size;
+    int is_empty = 0;
+    for (size_t i = 0; i < axes; i++) {
+        is_empty |= extents[i] == 0;
+    }
+    for (size_t i = 0; i < axes && !is_empty; i++) {
+        if ((uint64_t)extents[i] > SIZE_MAX / 2 / bytes) {
+            return P_fail(p, 1, site);
+        }
+        bytes *= (size_t)extents[i];
+    }
+    if (P_new_open(p, is_empty ? 0 : bytes, site, to)) {
+        return 1;
+    }
+    memcpy(to->data - 48, extents, axes * sizeof *extents);
+    return 0;
+}
+",
+    ),
+    (
         "P_has_rows",
         "
 /* Whether `tensor` has so many rows, with these other extents. */
@@ -430,6 +455,83 @@ static inline int64_t P_extent(P_tensor tensor, size_t axis)
     int64_t extent;
     memcpy(&extent, tensor.data - 48 + axis * sizeof extent, sizeof extent);
     return extent;
+}
+",
+    ),
+    (
+        "P_reshape",
+        "
+/* The elements of `from`, which has so many axes, with other extents, in the same memory where nobody else
+   has that. */
+static int P_reshape(P_state *p, P_tensor from, size_t rank, size_t size, const int64_t *extents, size_t axes,
+                     int64_t site, P_tensor *to)
+{
+    uint64_t count = 1, wanted = 1;
+    int is_empty = 0;
+    for (size_t i = 0; i < rank; i++) {
+        count *= (uint64_t)P_extent(from, i);
+    }
+    for (size_t i = 0; i < axes; i++) {
+        if (extents[i] < 0) {
+            return P_fail(p, 2, site);
+        }
+        is_empty |= extents[i] == 0;
+    }
+    for (size_t i = 0; i < axes && !is_empty; i++) {
+        if ((uint64_t)extents[i] > count / wanted) {
+            return P_fail(p, 2, site);
+        }
+        wanted *= (uint64_t)extents[i];
+    }
+    if ((is_empty ? 0 : wanted) != count) {
+        return P_fail(p, 2, site);
+    }
+    if (P_is_object(from.owner) && from.owner->owners == 1) {
+        *to = from;
+    } else {
+        if (P_new_open(p, (size_t)count * size, site + 1, to)) {
+            return 1;
+        }
+        memcpy(to->data, from.data, (size_t)count * size);
+        P_drop(p, from.owner);
+    }
+    memcpy(to->data - 48, extents, axes * sizeof *extents);
+    return 0;
+}
+",
+    ),
+    (
+        "P_indices",
+        "
+/* The indices of the elements of `mask`, which has so many axes, that hold: a row for each. */
+static int P_indices(P_state *p, P_tensor mask, size_t axes, int64_t site, P_tensor *to)
+{
+    size_t count = 1, found = 0, row = 0;
+    for (size_t i = 0; i < axes; i++) {
+        count *= (size_t)P_extent(mask, i);
+    }
+    for (size_t i = 0; i < count; i++) {
+        found += mask.data[i] != 0;
+    }
+    const int64_t extents[] = {(int64_t)found, (int64_t)axes};
+    if (P_new_open(p, found * axes * sizeof(int32_t), site, to)) {
+        return 1;
+    }
+    memcpy(to->data - 48, extents, sizeof extents);
+    for (size_t i = 0; i < count; i++) {
+        size_t rest = i;
+        if (!mask.data[i]) {
+            continue;
+        }
+        for (size_t axis = axes; axis--;) {
+            const size_t extent = (size_t)P_extent(mask, axis);
+            const int32_t index = (int32_t)(rest % extent);
+            memcpy(to->data + (row * axes + axis) * sizeof index, &index, sizeof index);
+            rest /= extent;
+        }
+        row++;
+    }
+    return 0;
 }
 ",
     ),

@@ -6,16 +6,18 @@ mod frames;
 mod holes;
 mod rows;
 mod scalars;
+mod shapes;
+mod sized;
 
 use ir_core::{Attr, BlockId, Body, Diagnostics, OpId, Symbol, Type, ValueDef, ValueId};
 use prog::{
-    Bounded, Call, Cell, Constant, Construct, Drop, Dup, Fail, If, Kernel, Open, Operate, Read,
-    Rows, Switch, Tail, Write, Yield,
+    Bounded, Call, Cell, Constant, Construct, Drop, Dup, Expect, Extent, Fail, If, Indices, Kernel,
+    Open, Operate, Read, Reshape, Rows, Sized, Switch, Tail, Write, Yield,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::kinds::field;
-use super::{Context, c_type, tensor_bytes};
+use super::{Called, Context, c_type, tensor_bytes};
 use frames::Waits;
 use holes::Holes;
 
@@ -193,6 +195,9 @@ impl<'w> Writer<'w, '_> {
                 body.is::<Kernel>(op)
                     || body.is::<Rows>(op)
                     || body.is::<Bounded>(op)
+                    || body.is::<Sized>(op)
+                    || body.is::<Reshape>(op)
+                    || body.is::<Indices>(op)
                     || call.is_some_and(|call| !self.members.contains(&call.function))
             }
             _ => false,
@@ -281,6 +286,16 @@ impl<'w> Writer<'w, '_> {
             self.rows(number, op, &rows);
         } else if let Some(bounded) = body.view::<Bounded>(op) {
             self.bounded(number, op, &bounded);
+        } else if let Some(sized) = body.view::<Sized>(op) {
+            self.sized(number, op, &sized);
+        } else if let Some(reshape) = body.view::<Reshape>(op) {
+            self.reshape(number, op, &reshape);
+        } else if let Some(Indices { tensor }) = body.view(op) {
+            self.indices(number, op, tensor);
+        } else if let Some(expect) = body.view::<Expect>(op) {
+            self.expect(number, op, &expect);
+        } else if let Some(extent) = body.view::<Extent>(op) {
+            self.extent(number, op, &extent);
         } else if let Some(Operate { inputs, .. }) = body.view(op) {
             self.operate(number, op, &inputs);
         } else if let Some(Open { tensor }) = body.view(op) {
@@ -611,7 +626,6 @@ impl<'w> Writer<'w, '_> {
     /// Calls a kernel. Its results are new tensors.
     fn kernel(&mut self, number: usize, op: OpId, function: Symbol, inputs: &[ValueId]) {
         let body = self.functions[number].body;
-        let p = self.cx.prefix.clone();
         self.callees.push(function);
         let called = (self.cx.kernels)(function).expect("kernels are written before");
         let checks = prog::sites::checks(self.cx.module, function).len();
@@ -624,6 +638,19 @@ impl<'w> Writer<'w, '_> {
             self.new_tensor(number, result, site + checks);
             arguments.push(self.argument(number, result));
         }
+        self.call_kernel(number, function, &called, arguments, (site, checks));
+    }
+
+    /// Calls the kernel `function` on `arguments`, whose checks have so many sites from a first one on.
+    fn call_kernel(
+        &mut self,
+        number: usize,
+        function: Symbol,
+        called: &Called,
+        mut arguments: Vec<String>,
+        (site, checks): (usize, usize),
+    ) {
+        let p = self.cx.prefix.clone();
         if checks > 0 {
             self.line("{");
             self.depth += 1;
@@ -636,10 +663,7 @@ impl<'w> Writer<'w, '_> {
         if called.takes_threads {
             arguments.push("p->threads".to_string());
         }
-        let is_counted = self.cx.counters.contains(&function) && {
-            let mut values = inputs.iter().copied().chain(body.results(op));
-            values.any(|value| prog::is_counted(body.ty(value)))
-        };
+        let is_counted = self.cx.counters.contains(&function);
         if is_counted {
             self.count("visit", function);
         }

@@ -1,0 +1,109 @@
+//! Which stages are computed where they are read, whatever the machine.
+
+use super::{Axis, Schedule, Stage};
+use crate::compute::{Compute, Load, LoadIf, Reduce, Yield};
+use crate::scalar::{ScalarOp, Typing};
+
+/// Stages are inlined while the expression stays below this many operations.
+const INLINE_OPS: usize = 256;
+
+/// What `stage` reduces, where it does.
+pub fn reduce(schedule: &Schedule, stage: Stage) -> Option<Reduce> {
+    schedule.body().view(schedule.stage_op(stage))
+}
+
+/// How often the innermost loop of `stage` runs.
+pub fn points(schedule: &Schedule, stage: Stage) -> i64 {
+    points_of(schedule, schedule.axes(stage))
+}
+
+/// How often the innermost of the loops `axes` runs.
+pub fn points_of(schedule: &Schedule, axes: &[Axis]) -> i64 {
+    let extents = axes.iter().map(|axis| schedule.extent(*axis));
+    extents.fold(1i64, i64::saturating_mul)
+}
+
+/// The stages that cost less to compute again than to store.
+pub fn cheap(schedule: &Schedule) -> Vec<Stage> {
+    let stages: Vec<Stage> = schedule.stages().collect();
+    let body = schedule.body();
+    let size =
+        |stage: Stage| body.block_ops(body.region_block(schedule.stage_op(stage), 0)).count();
+    let mut sizes: Vec<usize> = stages.iter().map(|stage| size(*stage)).collect();
+    let mut inlined: Vec<Stage> = Vec::new();
+    for (position, &stage) in stages.iter().enumerate() {
+        let is_map = body.view::<Compute>(schedule.stage_op(stage)).is_some();
+        for access in schedule.accesses(stage) {
+            if let Some(producer) = schedule.stage_of(access.tensor)
+                && inlined.contains(&producer)
+            {
+                let at = stages.iter().position(|other| *other == producer);
+                sizes[position] += sizes[at.expect("what is inlined is a stage")];
+            }
+        }
+        if !is_map || schedule.is_output(stage) || sizes[position] > INLINE_OPS {
+            continue;
+        }
+        let readers = schedule.readers(stage);
+        let own = points(schedule, stage).max(1);
+        let again = readers.iter().any(|reader| points(schedule, *reader) > own);
+        let dear = is_dear(schedule, stage);
+        if again && (dear || readers.iter().any(|reader| reduce(schedule, *reader).is_some())) {
+            continue;
+        }
+        if dear && readers.len() > 1 {
+            continue;
+        }
+        // What is computed anew at several places, by readers that are so as well, takes
+        // exponentially long.
+        let several = readers.iter().any(|reader| {
+            let count = places(schedule, *reader, stage);
+            count > 1 && count.saturating_mul(points(schedule, *reader)) > own
+        });
+        if several && !is_move(schedule, stage) {
+            continue;
+        }
+        inlined.push(stage);
+    }
+    inlined
+}
+
+/// Inlines the stages that are [`cheap`].
+pub fn inline(schedule: &mut Schedule) {
+    for stage in cheap(schedule) {
+        // Refused only where a stage is read in a way that forbids it: then it is stored.
+        let _ = schedule.compute_inline(stage);
+    }
+}
+
+/// At how many places `reader` reads `stage` for one element.
+fn places(schedule: &Schedule, reader: Stage, stage: Stage) -> i64 {
+    let accesses = schedule.accesses(reader).into_iter().enumerate();
+    let of_stage = accesses.filter(|(number, access)| {
+        access.same == *number && schedule.stage_of(access.tensor) == Some(stage)
+    });
+    of_stage.count() as i64
+}
+
+/// Whether `stage` only moves what it reads.
+fn is_move(schedule: &Schedule, stage: Stage) -> bool {
+    let body = schedule.body();
+    let block = body.region_block(schedule.stage_op(stage), 0);
+    let end = body.last_op(block).and_then(|op| body.view::<Yield>(op));
+    end.is_some_and(|end| {
+        end.values.iter().all(|value| {
+            let op = body.defining_op(*value);
+            op.is_none_or(|op| body.view::<Load>(op).is_some() || body.view::<LoadIf>(op).is_some())
+        })
+    })
+}
+
+/// Whether an element of `stage` takes much longer than reading it.
+fn is_dear(schedule: &Schedule, stage: Stage) -> bool {
+    let body = schedule.body();
+    let block = body.region_block(schedule.stage_op(stage), 0);
+    body.block_ops(block).any(|op| {
+        ScalarOp::of(body.op_name(op))
+            .is_some_and(|op| op.typing() == Typing::Float || op == ScalarOp::Pow)
+    })
+}

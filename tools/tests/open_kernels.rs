@@ -1,0 +1,161 @@
+//! Programs on extents without bounds, compiled once, give what the interpreter gives for any: those that
+//! are as kernels assume, and others, which whoever runs the program computes.
+//!
+//! `PROPTEST_CASES` sets how many random programs.
+
+mod compiled;
+
+use compiled::{compiler, messages};
+use ir_core::{Diagnostics, Module, Random, Registry};
+use relay::interpreter::{Interpreter, Value, approx_equal};
+use runtime::{BuildOptions, Program};
+
+/// Programs, each with the shapes that it is called with.
+const PROGRAMS: &str = include_str!("open_kernels/programs.relay");
+
+/// A program of [`PROGRAMS`], and the shapes of the inputs of each call.
+struct Case {
+    name: String,
+    text: String,
+    calls: Vec<Vec<Vec<i64>>>,
+}
+
+/// The cases: after a line `// === name`, lines `// CALL: (3, 4) ()`, and the program.
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for line in PROGRAMS.lines() {
+        if let Some(name) = line.strip_prefix("// === ") {
+            cases.push(Case { name: name.to_string(), text: String::new(), calls: vec![] });
+        } else if let (Some(case), Some(call)) = (cases.last_mut(), line.strip_prefix("// CALL:")) {
+            let shapes = call.split('(').skip(1).map(|shape| {
+                let inner = shape.split(')').next().expect("a shape ends");
+                let extents = inner.split(',').map(str::trim).filter(|extent| !extent.is_empty());
+                extents.map(|extent| extent.parse().expect("an extent")).collect()
+            });
+            case.calls.push(shapes.collect());
+        } else if let Some(case) = cases.last_mut() {
+            case.text += &format!("{line}\n");
+        }
+    }
+    cases
+}
+
+fn module(case: &Case, registry: &Registry) -> Module {
+    let path = format!("{}.relay", case.name);
+    let (mut module, found) = ir_core::text::module::parse(&path, &case.text, registry);
+    assert!(!found.has_errors(), "{}\n{}", case.name, messages(&found));
+    let found = relay::inference::infer_module(&mut module, registry);
+    assert!(!found.has_errors(), "{}\n{}", case.name, messages(&found));
+    module
+}
+
+fn inputs(module: &Module, shapes: &[Vec<i64>]) -> Vec<Value> {
+    let main = module.get("main").and_then(|main| main.signature.ty.as_function());
+    let params = main.expect("a function").params.iter().zip(shapes).enumerate();
+    let inputs = params.map(|(number, (ty, shape))| {
+        let dtype = ty.as_tensor().expect("a tensor").dtype;
+        Value::Tensor(Random::new(number as u64 + 1).tensor(shape, dtype).expect("it is small"))
+    });
+    inputs.collect()
+}
+
+/// A random program on two matrices and a number, whose operators fit together for matrices of equal
+/// extents, and others now and then.
+fn random_case(seed: u64) -> Case {
+    let random = &mut Random::new(seed);
+    let mut text =
+        "def @main(%x: Tensor[(?, ?), float32], %y: Tensor[(?, ?), float32], %n: int32) {\n"
+            .to_string();
+    // Values of the extents of the operands, and how they are transposed.
+    let mut known: Vec<(String, bool)> = vec![("%x".into(), false), ("%y".into(), false)];
+    for number in 0..3 + random.below(6) {
+        let (a, turned) = random.choose(&known).expect("there is one").clone();
+        let alike: Vec<String> =
+            known.iter().filter(|one| one.1 == turned).map(|one| one.0.clone()).collect();
+        let b = random.choose(&alike).expect("it is one itself");
+        let (expression, turned) = match random.below(11) {
+            0 => (format!("tanh({a})"), turned),
+            1 => (format!("add({a}, {b})"), turned),
+            2 => (format!("maximum({a}, multiply({b}, 0.5f))"), turned),
+            3 => (format!("transpose({a})"), !turned),
+            4 => (format!("nn.softmax({a})"), turned),
+            5 => (format!("subtract({a}, mean({b}, axis=[0], keepdims=True))"), turned),
+            6 => (format!("reverse({a}, axis={})", random.below(2)), turned),
+            7 => (format!("nn.dense(nn.dense({a}, {b}), transpose({b}))"), turned),
+            8 => (
+                format!("strided_slice(concatenate(({a}, {b}), axis=0), begin=[0, 0], end=[9, 9])"),
+                turned,
+            ),
+            9 => (format!("if (less(%n, 1)) {{ {a} }} else {{ nn.relu({b}) }}"), turned),
+            _ => (
+                format!("reshape(reshape({a}, newshape=[-1]), shape_of({b}, dtype=\"int64\"))"),
+                turned,
+            ),
+        };
+        let expression = expression.replace("reshape(reshape", "dyn.reshape(reshape");
+        text += &format!("  let %v{number} = {expression};\n");
+        known.push((format!("%v{number}"), turned));
+    }
+    let last = &known[known.len() - 1].0;
+    text += &format!("  ({last}, argwhere(greater(%x, 0.1f)))\n}}\n");
+    let some = [[0, 3], [1, 1], [5, 7], [1, 6], [33, 18]];
+    let calls = some.iter().map(|extents| {
+        let other = if random.one_in(5) { vec![1, extents[1]] } else { extents.to_vec() };
+        vec![extents.to_vec(), other, vec![]]
+    });
+    Case { name: format!("random-{seed}"), text, calls: calls.collect() }
+}
+
+fn agrees(interpret: bool) {
+    let registry = tools::registry();
+    let target = runtime::target("c{threads=1}", &registry).expect("it exists");
+    let mut wrong = Vec::new();
+    let seeds = std::env::var("PROPTEST_CASES").ok().and_then(|number| number.parse().ok());
+    for case in cases().into_iter().chain((0..seeds.unwrap_or(16)).map(random_case)) {
+        let module = module(&case, &registry);
+        let options = BuildOptions { interpret, ..BuildOptions::new(&*target) };
+        let built = Program::build(module.clone(), &registry, &options, &mut Diagnostics::new());
+        let mut program = match built {
+            Ok((program, _)) => program,
+            Err(errors) => {
+                wrong.push(format!("{}: {}", case.name, messages(&errors)));
+                continue;
+            }
+        };
+        assert!(!case.calls.is_empty(), "{} is not called", case.name);
+        let is_random = case.name.starts_with("random");
+        for (number, shapes) in case.calls.iter().enumerate() {
+            let inputs = inputs(&module, shapes);
+            let expected = Interpreter::new(&module, &registry).call("main", inputs.clone());
+            let ran = program.set_arguments(&inputs).and_then(|()| program.run());
+            let found = ran.and_then(|()| program.result());
+            let fault = match (&expected, &found) {
+                (Ok(expected), Ok(found)) => {
+                    approx_equal(found, expected, 1e-4, 1e-4).err().map(|error| error.to_string())
+                }
+                (Err(_), Err(_)) => None,
+                // Nothing tells of an operator whose result nothing uses.
+                (Err(_), Ok(_)) if is_random => None,
+                (Ok(_), Err(errors)) => Some(messages(errors)),
+                (Err(error), Ok(_)) => Some(format!("the interpreter fails: {}", messages(error))),
+            };
+            let text = if is_random { &*case.text } else { "" };
+            wrong.extend(
+                fault.map(|fault| format!("{}, call {number}: {fault}\n{text}", case.name)),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn compiled_programs_take_any_extents() {
+    if compiler().is_some() {
+        agrees(false);
+    }
+}
+
+#[test]
+fn loops_take_any_extents() {
+    agrees(true);
+}
