@@ -18,7 +18,7 @@ use crate::train_step::{fields, hint};
 ///
 /// For each parameter `%x` there is a further one, `%x_tangent`, of the same type, behind the others: by how
 /// much `%x` changes. A parameter without floats has the empty tuple for its tangent. The result is
-/// `(value, tangent)`.
+/// `(value, tangent)`. Parameters and value are tensors and tuples of them; data may be in between.
 ///
 /// This is the gradient of the gradient. For the value `f(x)` and weights `w` of its elements, `gradient` gives
 /// `w J(x)`, which is linear in `w`. Its gradient by `w`, for weights `v`, is `J(x) v`, whatever `w` is, so that
@@ -37,11 +37,11 @@ use crate::train_step::{fields, hint};
 ///     -> (Tensor[(2), float32], Tensor[(2), float32]) {
 ///   %0 = sin(%x);
 ///   %1 = multiply(%0, %w);
-///   %2 = multiply(%w_tangent, %0);
-///   %3 = cos(%x);
-///   %4 = multiply(%x_tangent, %3);
-///   %5 = multiply(%4, %w);
-///   %6 = add(%2, %5);
+///   %2 = cos(%x);
+///   %3 = multiply(%x_tangent, %2);
+///   %4 = multiply(%w_tangent, %0);
+///   %5 = multiply(%3, %w);
+///   %6 = add(%4, %5);
 ///   (%1, %6)
 /// }
 /// ```
