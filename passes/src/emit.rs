@@ -22,6 +22,16 @@ impl<'f, 'a> Emit<'f, 'a> {
         Emit { f, at: InsertPoint::Before(op), loc }
     }
 
+    /// Emits behind what computes `value`, or where the function starts if that is a parameter.
+    pub fn behind(f: &'f mut FuncMut<'a>, value: ValueId, pass: &str) -> Emit<'f, 'a> {
+        let at = match f.body.defining_op(value) {
+            Some(op) => InsertPoint::After(op),
+            None => InsertPoint::Start(f.body.entry()),
+        };
+        let loc = f.body.value_loc(value).by_pass(pass);
+        Emit { f, at, loc }
+    }
+
     /// Emits the operation that `op` describes; its type is inferred.
     pub fn op<T: OpFields<ValueId>>(&mut self, op: &T) -> Result<ValueId, Diagnostics> {
         self.f.build(self.at, self.loc, op)

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use ir_core::pipeline::{Pipeline, Step};
 use ir_core::{
     Body, Diagnostic, Diagnostics, FuncMut, InsertPoint, Item, Module, ModulePass, OpFields, OpId,
-    Pass, PassContext, PassResult, Symbol, Type, TypeData, ValueId,
+    Pass, PassContext, PassResult, Registry, Symbol, Type, TypeData, ValueId,
 };
 use relay::language::{
     Call, FUNC, Fn, Global, RefCreate, RefRead, fn_attributes, is_form, is_primitive, short_name,
@@ -179,6 +179,32 @@ impl Gradients {
     }
 }
 
+/// Edits `@main` of `module`, which has a body.
+pub(crate) fn with_main(
+    module: &mut Module,
+    registry: &Registry,
+    edit: impl FnOnce(&mut FuncMut<'_>) -> PassResult,
+) -> PassResult {
+    let signatures = module.signatures();
+    let name = Symbol::new("main");
+    let Some(Item { signature, body: Some(body) }) = module.items.get_mut(&name) else {
+        unreachable!("what has a gradient has a body")
+    };
+    let body = std::sync::Arc::make_mut(body);
+    edit(&mut FuncMut { name, signature, body, signatures: &signatures, registry })
+}
+
+/// Gives a function the type that its parameters and its value have.
+pub(crate) fn set_function_type(f: &mut FuncMut<'_>) {
+    let function = f.signature.ty.as_function().expect("a function has the type of one");
+    let mut function = function.clone();
+    let params = f.body.block_args(f.body.entry()).iter();
+    function.params = params.map(|param| f.body.ty(*param)).collect();
+    let value = yielded(f.body, f.body.entry()).expect("a function gives a value");
+    function.result = f.body.ty(value);
+    f.signature.ty = Type::new(TypeData::Function(function));
+}
+
 /// Why a value of the program cannot be differentiated.
 fn refused(f: &FuncMut<'_>, op: OpId) -> Diagnostic {
     let name = f.body.op_name(op);
@@ -315,11 +341,7 @@ fn differentiate(
         return Err(found);
     }
     f.body.set_operand(end, 0, result);
-    let function = f.signature.ty.as_function().expect("a function has the type of one");
-    let mut function = function.clone();
-    function.params = function.params.iter().copied().chain(weight.map(|_| weight_ty)).collect();
-    function.result = f.body.ty(result);
-    f.signature.ty = Type::new(TypeData::Function(function));
+    set_function_type(f);
     // What rules computed and nobody wanted.
     let unused: Vec<OpId> = f.body.block_ops(entry).filter(|op| *op != end).collect();
     erase_unused(f, unused.into_iter().rev());
@@ -327,7 +349,7 @@ fn differentiate(
 }
 
 /// Whether `ty` is data, or a tuple with some.
-fn has_data(ty: Type) -> bool {
+pub(crate) fn has_data(ty: Type) -> bool {
     any_part(ty, &mut |part| matches!(part.data(), TypeData::Named { .. }))
 }
 

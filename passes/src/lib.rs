@@ -54,6 +54,7 @@ pub mod incremental;
 pub mod infer_type;
 pub mod inline;
 pub mod invariants;
+pub mod jvp;
 pub mod lambda_lift;
 pub mod layouts;
 pub mod loops;
@@ -106,6 +107,7 @@ pub fn register(registry: &mut Registry) {
     registry.pass::<fold_scale_axis::ForwardFoldScaleAxis>();
     registry.pass::<fuse::Fuse>();
     registry.pass::<gradient::Gradients>();
+    registry.pass::<jvp::Jvp>();
     registry.pass::<infer_type::InferType>();
     registry.pass::<inline::Inline>();
     registry.pass::<invariants::Invariants>();

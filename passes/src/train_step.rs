@@ -2,8 +2,8 @@
 
 use ir_core::pass::OptionValue;
 use ir_core::{
-    Binding, Body, Diagnostic, Diagnostics, FuncMut, Item, Module, ModulePass, NameHint, OpId,
-    Pass, PassContext, PassResult, Symbol, Type, TypeData, ValueId,
+    Binding, Body, Diagnostic, Diagnostics, FuncMut, Module, ModulePass, NameHint, OpId, Pass,
+    PassContext, PassResult, Symbol, ValueId,
 };
 use relay::language::{Tuple, yielded};
 use relay_operators::broadcast::{Add, Divide, Multiply, Power, Subtract};
@@ -11,7 +11,7 @@ use relay_operators::elementwise::{Cast, Sqrt};
 
 use crate::codes::NO_STEP;
 use crate::emit::{Emit, erase_unused};
-use crate::gradient::Gradients;
+use crate::gradient::{Gradients, set_function_type, with_main};
 
 /// How parameters follow their gradients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,15 +116,7 @@ impl ModulePass for TrainStep {
         self.check_options()?;
         let gradients = Gradients { wrt: self.wrt.clone(), weighted: false };
         gradients.run(module, cx)?;
-        let signatures = module.signatures();
-        let name = Symbol::new("main");
-        let Some(Item { signature, body: Some(body) }) = module.items.get_mut(&name) else {
-            unreachable!("what has a gradient has a body")
-        };
-        let body = std::sync::Arc::make_mut(body);
-        let registry = cx.registry;
-        let mut f = FuncMut { name, signature, body, signatures: &signatures, registry };
-        self.step(&mut f)
+        with_main(module, cx.registry, |f| self.step(f))
     }
 }
 
@@ -209,12 +201,7 @@ impl TrainStep {
         let before = f.body.defining_op(f.body.operand(end, 0));
         f.body.set_operand(end, 0, result);
         erase_unused(f, before);
-        let function = f.signature.ty.as_function().expect("a function has the type of one");
-        let mut function = function.clone();
-        let all = f.body.block_args(entry).iter().map(|param| f.body.ty(*param));
-        function.params = all.collect();
-        function.result = f.body.ty(result);
-        f.signature.ty = Type::new(TypeData::Function(function));
+        set_function_type(f);
         Ok(())
     }
 
@@ -277,7 +264,7 @@ struct Counted {
 }
 
 /// The fields of a tuple that an operation makes.
-fn fields(body: &Body, value: ValueId) -> Option<Vec<ValueId>> {
+pub(crate) fn fields(body: &Body, value: ValueId) -> Option<Vec<ValueId>> {
     let op: OpId = body.defining_op(value)?;
     body.view::<Tuple>(op).map(|tuple| tuple.fields)
 }
@@ -290,7 +277,8 @@ fn parameter(f: &mut FuncMut<'_>, of: &Trained, kept: &str) -> ValueId {
     value
 }
 
-fn hint(name: &str) -> NameHint {
+/// The name of a parameter that a pass adds.
+pub(crate) fn hint(name: &str) -> NameHint {
     NameHint { name: Some(Symbol::new(name)), binding: Binding::Graph }
 }
 

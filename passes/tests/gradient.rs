@@ -3,6 +3,7 @@
 mod common;
 
 use common::differences::check;
+use common::tangents;
 use common::{cases, parse, printed, registry, run};
 use ir_core::{Module, Random, TensorData};
 use relay::interpreter::{Interpreter, approx_equal, flatten, random_arguments};
@@ -60,9 +61,15 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("(3, 2, 4)", "min(%x, axis=[1], keepdims=True)"),
     ("(3, 2, 4)", "max(%x)"),
     ("(3, 2, 4)", "prod(%x, axis=[0, 1])"),
+    ("(3, 2, 4)", "variance(%x, mean(%x, axis=[1], keepdims=True), axis=[1])"),
+    ("(3, 2, 4); (2, 1)", "variance(%x, %y, axis=[1], exclude=True, keepdims=True, unbiased=True)"),
     ("(3, 4)", "cumsum(%x, axis=1)"),
     ("(3, 4)", "cumsum(%x, exclusive=True)"),
     ("(3, 4); (4)", "collapse_sum_like(%x, %y)"),
+    ("(3, 4)", "multiply(sort(%x, axis=0), %x)"),
+    ("(3, 4)", "multiply(sort(%x, is_ascend=False), %x)"),
+    ("(3, 5)", "topk(%x, k=2, axis=1, ret_type=\"values\")"),
+    ("(5, 3)", "exp(topk(%x, k=3, axis=0, is_ascend=True).0)"),
     // Shape.
     ("(3, 4)", "reshape(%x, newshape=[2, -1])"),
     ("(3, 1, 4)", "squeeze(%x, axis=[1])"),
@@ -121,12 +128,27 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("(3, 2, 2)", "nn.batch_flatten(%x)"),
     ("(3, 4); (3, 4)", "nn.cross_entropy(nn.softmax(%x), %y)"),
     ("(3, 4); (3, 4)", "nn.cross_entropy_with_logits(nn.log_softmax(%x), %y)"),
+    ("(3, 4); (4)", "nn.nll_loss(nn.log_softmax(%x), meta_indices, %y)"),
+    ("(3, 4); (4)", "nn.nll_loss(%x, meta_indices, %y, reduction=\"sum\", ignore_index=1)"),
+    ("(3, 4); (4)", "nn.nll_loss(%x, meta_indices, exp(%y), ignore_index=2)"),
+    (
+        "(3, 4, 2); (4)",
+        "nn.nll_loss(%x, stack((meta_indices, meta_indices), axis=1), %y, reduction=\"none\")",
+    ),
+    ("(4); (4)", "nn.nll_loss(%x, 2, %y, reduction=\"none\")"),
+    ("(3, 4)", "nn.mirror_pad(%x, pad_width=[[1, 2], [3, 0]])"),
+    ("(3, 4)", "nn.mirror_pad(%x, mode=\"REFLECT\", pad_width=[[1, 2], [0, 3]])"),
+    ("(3, 4)", "nn.pad(%x, 0.5f64, pad_width=[[2, 1], [1, 1]], pad_mode=\"reflect\")"),
     ("(3, 4)", "nn.pad(%x, 0.5f64, pad_width=[[1, 0], [2, 3]])"),
     // Normalizations.
     ("(3, 4, 2); (2); (2)", "nn.layer_norm(%x, %y, %z)"),
     ("(3, 4, 2); (4); (4)", "nn.layer_norm(%x, %y, %z, axis=1, epsilon=0.1)"),
     ("(3, 4, 5); (4); (4)", "nn.instance_norm(%x, %y, %z)"),
     ("(3, 6, 5); (6); (6)", "nn.group_norm(%x, %y, %z, num_groups=2)"),
+    ("(3, 4, 2)", "nn.l2_normalize(%x, eps=0.001, axis=[1])"),
+    ("(3, 4, 2)", "nn.l2_normalize(%x, eps=1.5, axis=[-1])"),
+    ("(2, 6, 3)", "nn.lrn(%x, size=3, bias=1.0, alpha=0.5, beta=0.6)"),
+    ("(2, 3)", "nn.lrn(%x, size=9, axis=1, bias=1.0, alpha=0.5)"),
     ("(2, 3, 4); (3); (3)", "nn.batch_norm(%x, %y, %z, %y, exp(%z)).0"),
     // Pools.
     ("(1, 2, 7)", "nn.max_pool1d(%x, pool_size=[3], strides=[2], padding=[1, 0])"),
@@ -205,15 +227,11 @@ fn windows(seed: u64) -> String {
             )
         }
         kind => {
-            let (rank, extents) = (rank.min(2), &extents[..rank.min(2)]);
             let name = if kind == 3 { "max" } else { "avg" };
-            let cut = |list: &[i64]| list[..rank].to_vec();
-            let (kernel, strides) = (cut(&kernel), cut(&strides));
             program(
-                &joined([2, inputs], extents),
+                &joined([2, inputs], &extents),
                 &format!(
-                    "nn.{name}_pool{rank}d(%x, pool_size={kernel:?}, strides={strides:?}, dilation={:?})",
-                    cut(&dilation)
+                    "nn.{name}_pool{rank}d(%x, pool_size={kernel:?}, strides={strides:?}, dilation={dilation:?})"
                 ),
             )
         }
@@ -232,6 +250,12 @@ fn gradients_have_gradients() {
             "sigmoid(nn.conv2d(tanh(%x), %y, strides=[2, 1], padding=[1, 0]))",
         ),
         ("(3, 4, 2); (2); (2)", "nn.layer_norm(%x, %y, %z)"),
+        (
+            "(1, 2, 4, 5)",
+            "sin(nn.max_pool2d(sin(%x), pool_size=[2, 3], strides=[1, 2], padding=[0, 1]))",
+        ),
+        ("(1, 2, 5)", "sin(nn.max_pool1d(sin(%x), pool_size=[3], strides=[2], ceil_mode=True))"),
+        ("(1, 1, 3, 3, 2)", "sin(nn.max_pool3d(sin(%x), pool_size=[2, 2, 1], strides=[1, 2, 1]))"),
         ("(2, 3)", "concatenate((sin(%x), power(add(exp(%x), 1f64), 1.5f64)), axis=1)"),
         ("(1, 2, 4)", "nn.avg_pool1d(multiply(%x, sin(%x)), pool_size=[2], padding=[1, 0])"),
         ("(3, 4)", "log(sum(exp(take(%x, meta_indices, axis=1)), axis=[1]))"),
@@ -253,6 +277,55 @@ fn gradients_have_gradients() {
         run(&mut module, "remove-unused-functions", &registry).expect("one function");
         let text = printed(&module, &registry);
         check(&text, 1, &registry).unwrap_or_else(|message| panic!("{text}: {message}"));
+    }
+}
+
+/// Forward and reverse mode are two ways to take products with one Jacobian.
+#[test]
+fn tangents_are_those_of_the_gradients() {
+    let registry = registry();
+    let mut failures = vec![];
+    for (shapes, expression) in EXPRESSIONS {
+        let text = program(shapes, expression);
+        match tangents::check(&text, 1, &registry) {
+            Ok(tangents::Compared::Equal) => {}
+            Ok(other) => failures.push(format!("{text}: {other:?}")),
+            Err(message) => failures.push(format!("{text}: {message}")),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[test]
+fn windows_of_every_geometry_have_tangents() {
+    let registry = registry();
+    for seed in cases(100) {
+        let text = windows(seed);
+        let compared = tangents::check(&text, seed, &registry);
+        assert_eq!(compared, Ok(tangents::Compared::Equal), "{text}, seed {seed}");
+    }
+}
+
+/// Tangents have at most two operators more than what people write for them.
+#[test]
+fn tangents_are_short() {
+    let registry = registry();
+    let programs = [
+        ("(3); (3)", "multiply(sin(%x), %y)", 7),
+        ("(3, 4); (2, 4)", "tanh(nn.dense(%x, %y))", 9),
+        ("(3, 4)", "nn.softmax(%x)", 7),
+        ("(3, 4); (3, 4)", "mean(multiply(%x, %y))", 8),
+    ];
+    for (shapes, expression, most) in programs {
+        let mut module =
+            parse("short", &program(shapes, expression), &registry).expect("a program");
+        for pass in ["jvp", "fold-constant", "rewrite", "cse", "dce"] {
+            run(&mut module, pass, &registry).unwrap_or_else(|found| panic!("{pass}: {found}"));
+        }
+        let text = printed(&module, &registry);
+        let operators = text.lines().filter(|line| line.starts_with("  %") && line.contains(" = "));
+        let count = operators.filter(|line| !line.contains(" = (")).count();
+        assert!(count <= most, "{expression}: {count} operators\n{text}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{cases, differences, parse, printed, registry, run};
+use common::{cases, differences, parse, printed, registry, run, tangents};
 
 /// What the programs below have in common: lists, trees, and folds over them. `@count` is 4 in a way that
 /// no pass sees.
@@ -125,6 +125,39 @@ fn gradients_of_programs_have_gradients() {
         differences::check(&second, 1, &registry)
             .unwrap_or_else(|message| panic!("{body}: {message}"));
     }
+}
+
+/// Forward and reverse mode are two ways to take products with one Jacobian, and with the second derivatives.
+#[test]
+fn tangents_of_programs_are_those_of_their_gradients() {
+    let registry = registry();
+    for body in PROGRAMS {
+        for seed in cases(4) {
+            let compared = tangents::check(&program(body), seed, &registry);
+            assert_eq!(compared, Ok(tangents::Compared::Equal), "{body}, seed {seed}");
+        }
+        tangents::check_second(&program(body), 1, &registry)
+            .unwrap_or_else(|message| panic!("{body}: {message}"));
+    }
+}
+
+/// The same of random programs of the whole language, but for those that take or give data.
+#[test]
+fn tangents_of_random_programs_are_those_of_their_gradients() {
+    let registry = registry();
+    let (mut equal, mut infinite, mut none) = (0, 0, 0);
+    for seed in cases(300) {
+        let mut module = relay_generate::random_module(&registry, seed, 40);
+        run(&mut module, "defuse", &registry).expect("operators");
+        let text = differences::in_64_bits(module, &registry);
+        match tangents::check(&text, seed, &registry) {
+            Ok(tangents::Compared::Equal) => equal += 1,
+            Ok(tangents::Compared::Infinite) => infinite += 1,
+            Ok(tangents::Compared::None) => none += 1,
+            Err(message) => panic!("seed {seed}: {message}\n{text}"),
+        }
+    }
+    assert!(equal > 4 * infinite && equal > none / 3, "{equal} equal, {infinite}, {none}");
 }
 
 /// Random programs of the whole language, whose floats have 64 bits.

@@ -17,4 +17,5 @@ pub(crate) mod plugin;
 pub(crate) mod reduce;
 pub(crate) mod rules;
 pub(crate) mod run;
+pub(crate) mod train;
 pub(crate) mod view;

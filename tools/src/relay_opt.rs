@@ -16,7 +16,7 @@ use self::args::{Cli, Command};
 use crate::commands::optimize::{optimize, reference, watch};
 use crate::commands::{
     bench, bisect, calibrate, compile, complete, completions, debug, egraph, import, inspect, lsp,
-    man, plugin, reduce, rules, run, view,
+    man, plugin, reduce, rules, run, train, view,
 };
 use crate::driver::crash;
 use crate::driver::report::refuse;
@@ -139,6 +139,7 @@ fn command(
     match command {
         Command::Run(args) => run::run_model(args, registry, io),
         Command::Bench(args) => bench::bench_model(args, registry, io),
+        Command::Train(args) => train::train_model(args, registry, io),
         Command::Compile(args) => compile::compile(args, registry, io),
         Command::Calibrate(args) => calibrate::calibrate(args, registry, io),
         Command::Import(args) => import::import(args, registry, io),

@@ -121,6 +121,44 @@ fn a_search_ends_with_what_it_has_and_the_other_passes_run() {
 }
 
 #[test]
+fn training_goes_on_where_it_was_interrupted() {
+    let folder = Folder::new("train");
+    folder.write(
+        "line.relay",
+        "def @main(%w: Tensor[(1, 3), float32], %x: Tensor[(?, 3), float32], %y: Tensor[(?), int32]) {
+  let %e = subtract(squeeze(nn.dense(%x, %w), axis=[1]), cast(%y, dtype=\"float32\"));
+  mean(multiply(%e, %e))
+}",
+    );
+    let data =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../lit-tests/relay-opt/Inputs/train.npz");
+    let data = data.to_str().expect("a path that is text");
+    let train = |more: &[&str]| {
+        let all = ["train", "line.relay", "--data", data, "--batch", "2", "--rate", "0.001"];
+        Running::start(&folder.0, &[&all, more].concat())
+    };
+    let endless = ["--epochs", "1000000", "--checkpoint", "stopped.npz", "-o", "stopped-w.npz"];
+    let running = train(&endless);
+    folder.wait_for("stopped.npz");
+    running.interrupt();
+    let (status, _, stderr) = running.end();
+    assert_eq!(status, Some(0), "{stderr}");
+    assert!(stderr.contains("go on with `--resume stopped.npz`"), "{stderr}");
+    assert!(folder.0.join("stopped-w.npz").exists());
+    let step =
+        stderr.split("interrupted after step ").nth(1).and_then(|text| text.split(' ').next());
+    let step: usize = step.and_then(|step| step.parse().ok()).expect("a number of steps");
+    // Eight steps take all sixteen rows.
+    let epochs = (step / 8 + 2).to_string();
+    for more in [&["--resume", "stopped.npz", "-o", "a.npz"][..], &["-o", "b.npz"]] {
+        let (status, _, stderr) = train(&[&["--epochs", &epochs], more].concat()).end();
+        assert_eq!(status, Some(0), "{stderr}");
+    }
+    let read = |name: &str| fs::read(folder.0.join(name)).expect("weights");
+    assert_eq!(read("a.npz"), read("b.npz"));
+}
+
+#[test]
 fn a_watch_ends() {
     let folder = Folder::new("watch");
     folder.write("sum.relay", &sums(1, 3));

@@ -526,6 +526,7 @@ positions! {
     hooks(
         Reduce,
         Rows(rows),
+        Gradient(pull_variance),
         Evaluate(|cx| evaluate_variance(&cx.fields()?, cx)),
         Define(define_variance)
     )
@@ -542,6 +543,22 @@ pub struct Variance<V = ValueId> {
     /// Whether to divide by `n - 1`.
     #[default(false)]
     pub unbiased: bool,
+}
+
+fn pull_variance<'p>(at: &Pullback<'p>) {
+    let Some(op) = at.fields::<Variance<Term<'p>>>() else { return };
+    let (shape, axes) = (op.data.shape(), &op.axes);
+    let given = axes.axis.as_ref().map(|axis| &axis.0[..]);
+    let Ok(reduced) = relation::reduced_axes(given, axes.exclude, shape.len()) else { return };
+    let extents = shape.iter().zip(&reduced);
+    let count: i64 = extents.clone().filter(|(_, reduced)| **reduced).map(|(n, _)| *n).product();
+    let kept: Vec<i64> = extents.map(|(n, reduced)| if *reduced { 1 } else { *n }).collect();
+    let slope = |g: Term<'p>| {
+        let share = 2.0 / (count - i64::from(op.unbiased)) as f64;
+        g.reshape(&kept) * share * (op.data - op.mean)
+    };
+    at.to(0, slope);
+    at.to(1, |g| -slope(g).sum_to(op.mean));
 }
 
 fn infer_variance(op: Variance<Type>, cx: &mut InferCx<'_>) -> Result<Type, Stop> {

@@ -13,7 +13,8 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use super::FusionPattern::Opaque;
 use super::attributes::keywords;
 use super::elements;
-use super::gradient::{Gradient, Pullback, Term};
+use super::gradient::{Change, Gradient, Pullback, Term};
+use super::index::scatter::{Reduction, ScatterElements};
 use super::relation;
 use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
@@ -306,7 +307,7 @@ impl Order {
         relation::axis(op.axis, cx.tensor(0)?.rank())?;
         Ok(op.data)
     },
-    hooks(Opaque, Evaluate(|cx| {
+    hooks(Opaque, Gradient(pull_sort), Evaluate(|cx| {
         let (op, data) = (cx.fields::<Sort<Value>>()?, cx.tensor(0)?);
         Ok(sorted(data, op.axis, op.is_ascend, None, DType::INT32)?.0.into())
     }), Define(|cx| {
@@ -400,7 +401,7 @@ pub struct Ranking {
     infer = |op: TopK<Type>, cx: &mut InferCx<'_>| {
         infer_top_k(cx, op.k.map(Dim::Known), &op.ranking)
     },
-    hooks(Opaque, Evaluate(|cx| {
+    hooks(Opaque, Gradient(pull_top_k), Evaluate(|cx| {
         let op = cx.fields::<TopK<Value>>()?;
         evaluate_top_k(cx.tensor(0)?, op.k, &op.ranking)
     }), Define(|cx| {
@@ -422,6 +423,45 @@ pub struct TopK<V = ValueId> {
     /// Which elements, and what of them.
     #[flatten]
     pub ranking: Ranking,
+}
+
+fn pull_sort(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<Sort<Term<'_>>>() else { return };
+    at.to(0, |g| {
+        let (axis, is_ascend, dtype) = (op.axis, op.is_ascend, DType::INT64);
+        let places = at.build(&Argsort { data: op.data.id(), axis, is_ascend, dtype });
+        put_back(at, op.data, places, g, axis)
+    });
+}
+
+fn pull_top_k(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<TopK<Term<'_>>>() else { return };
+    let g = match at.change() {
+        Change::Tuple(fields) => fields.first().and_then(Change::tensor),
+        change => change.tensor(),
+    };
+    let (Some(g), true) = (g, at.wants(0)) else { return };
+    let ranking = Ranking { ret_type: TopKResult::Indices, dtype: DType::INT64, ..op.ranking };
+    let axis = ranking.axis;
+    let places = at.build(&TopK { data: op.data.id(), k: op.k, ranking });
+    at.give(0, Change::Tensor(put_back(at, op.data, places, g, axis)));
+}
+
+/// Zeros like `data`, with the elements of `change` along `axis` at `places`, of which no two are the same.
+fn put_back<'p>(
+    at: &Pullback<'p>,
+    data: Term<'p>,
+    places: Term<'p>,
+    change: Term<'p>,
+    axis: i64,
+) -> Term<'p> {
+    at.build(&ScatterElements {
+        data: data.like(0.0).id(),
+        indices: places.id(),
+        updates: change.id(),
+        axis,
+        reduction: Reduction::Add,
+    })
 }
 
 pub(super) fn infer_top_k(

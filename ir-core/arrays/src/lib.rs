@@ -129,6 +129,18 @@ pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
         .map_err(Diagnostics::from)
 }
 
+/// Whether arrays could be written to a file, for who computes long before [`save`]. What is there stays.
+///
+/// # Errors
+/// When the extension is that of no format, or the file cannot be written.
+pub fn check_writable(path: &Path) -> Result<(), Diagnostics> {
+    if !matches!(extension(path), "npz" | "npy" | "safetensors") {
+        return Err(extension_error(path).into());
+    }
+    let created = files::OutputFile::create(path);
+    created.map(drop).map_err(|error| file_error(path, "write", &error).into())
+}
+
 fn extension(path: &Path) -> &str {
     path.extension().and_then(|extension| extension.to_str()).unwrap_or_default()
 }

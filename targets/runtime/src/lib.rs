@@ -25,6 +25,7 @@
 //! - [`package`]: a program as files that others build, without us;
 //! - [`Runner`]: whatever runs a program, the reference interpreter too, on arguments that
 //!   [`Parameters`] find in files or fill with random numbers;
+//! - [`training`]: a loss that is trained on data;
 //! - [`lowering`]: the steps in between, for who looks at them;
 //! - [`profile`], [`peak`] and [`calibrate`]: where the time goes, and what the machine can do;
 //! - [`progress`]: how far long work is.
@@ -46,6 +47,7 @@ pub mod profile;
 mod program;
 pub mod progress;
 mod rows;
+pub mod training;
 mod versions;
 mod whole;
 

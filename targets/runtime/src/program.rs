@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Timing, run};
+use ir_core::pipeline::{Instrument, Outcome, Pipeline, RunOptions, Step, Timing, run};
 use ir_core::{
     Diagnostic, Diagnostics, FunctionType, InsertPoint, Loc, Module, Registry, SourceMap, Span,
     Symbol, TensorData, Type, TypeData, ValueId, verify,
@@ -111,6 +111,26 @@ pub struct BuildTimes {
     pub lower: Duration,
     /// Code generation and the target's compiler.
     pub compile: Duration,
+}
+
+/// Runs `steps` on `module`. Warnings and remarks go to `found`.
+///
+/// # Errors
+/// Those of the passes.
+pub(crate) fn run_passes<const N: usize>(
+    module: &mut Module,
+    registry: &Registry,
+    steps: [Step; N],
+    found: &mut Diagnostics,
+) -> Result<(), Diagnostics> {
+    let (pipeline, log) = (Pipeline::from(steps), &mut std::io::sink());
+    let report = run(&pipeline, module, registry, RunOptions::default(), &mut [], log)
+        .map_err(|error| Diagnostic::error("E0733", error.to_string()))?;
+    if report.diagnostics.has_errors() || !matches!(report.outcome, Outcome::Done) {
+        return Err(report.diagnostics);
+    }
+    found.extend(report.diagnostics);
+    Ok(())
 }
 
 /// Makes the parameters of `@main` that `values` names constants. Returns the names that it has no
@@ -442,6 +462,34 @@ impl Program {
         Ok(())
     }
 
+    /// The bytes of input `index`, for who sets it in place.
+    pub(crate) fn input_mut(&mut self, index: usize) -> &mut [u8] {
+        self.buffers[index].as_mut()
+    }
+
+    /// Input `index` as it is.
+    ///
+    /// # Errors
+    /// When it is no tensor of known extents.
+    pub(crate) fn input(&self, index: usize) -> Result<TensorData, Diagnostics> {
+        self.tensor(index)
+    }
+
+    /// Result `index` of the last run.
+    ///
+    /// # Errors
+    /// When it is no tensor of known extents.
+    pub(crate) fn output(&self, index: usize) -> Result<TensorData, Diagnostics> {
+        self.tensor(self.first_output() + index)
+    }
+
+    /// Makes result `output` of the last run input `input` of the next one, which is of its type. They trade
+    /// places, so that nothing is copied; the result is nothing in particular until the next run.
+    pub(crate) fn carry(&mut self, output: usize, input: usize) {
+        let output = self.first_output() + output;
+        self.buffers.swap(input, output);
+    }
+
     /// Runs on the inputs that were set. Errors where a check fails: the first, in the order of the
     /// program. Then the results are nothing in particular.
     pub fn run(&mut self) -> Result<(), Diagnostics> {
@@ -475,15 +523,16 @@ impl Program {
 
     /// The tensors among the results of the last run, also those in tuples.
     pub fn outputs(&self) -> Result<Vec<TensorData>, Diagnostics> {
-        let (first, count) = (self.first_output(), self.layout.outputs);
-        let mut outputs = Vec::new();
-        for (ty, buffer) in self.params.iter().zip(&self.buffers).skip(first).take(count) {
-            let tensor = ty
-                .as_tensor()
-                .and_then(|tensor| buffer.to_tensor(tensor.dtype, &tensor.known_shape()?).ok());
-            let message = || Diagnostic::error("E0733", format!("a result is no {ty}"));
-            outputs.push(tensor.ok_or_else(message)?);
-        }
-        Ok(outputs)
+        (0..self.layout.outputs).map(|index| self.output(index)).collect()
+    }
+
+    /// What buffer `index` holds.
+    fn tensor(&self, index: usize) -> Result<TensorData, Diagnostics> {
+        let (ty, buffer) = (self.params[index], &self.buffers[index]);
+        let tensor = ty
+            .as_tensor()
+            .and_then(|tensor| buffer.to_tensor(tensor.dtype, &tensor.known_shape()?).ok());
+        let message = || Diagnostic::error("E0733", format!("a value of the program is no {ty}"));
+        Ok(tensor.ok_or_else(message)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Programs with extents that inputs decide: compiled for those of the inputs.
 
-use ir_core::pipeline::{Outcome, Pipeline, RunOptions, Step, run};
+use ir_core::pipeline::Step;
 use ir_core::{Diagnostic, Diagnostics, Module, Registry, TensorData, Type, verify};
 use passes::bind_extents::{bind_extents, deciding_parameters};
 use passes::dynamic_to_static::DynamicToStatic;
@@ -8,7 +8,7 @@ use passes::extents::has_open_values;
 use passes::inline::Inline;
 use relay::interpreter::Value;
 
-use crate::program::bind_at;
+use crate::program::{bind_at, run_passes};
 use crate::{BuildOptions, Error, MAIN, Program};
 
 /// The most programs that are kept.
@@ -113,9 +113,7 @@ pub(crate) fn settle(
         relay::interpreter::check_type(value, *ty)
             .map_err(|message| Diagnostic::error("E0733", message))?;
     }
-    run_passes(module, registry, [Step::of::<Inline>().flag("all")])?;
-    bind_extents(module, registry, &types).or(())?;
-    run_passes(module, registry, [Step::of::<DynamicToStatic>()])?;
+    bind_types(module, registry, &types)?;
     let mut bound = vec![];
     for index in deciding_parameters(module, registry) {
         let Some(Value::Tensor(tensor)) = values.get(index) else { continue };
@@ -126,24 +124,26 @@ pub(crate) fn settle(
         bind_at(module, *index, value);
     }
     if !bound.is_empty() {
-        run_passes(module, registry, [Step::of::<DynamicToStatic>()])?;
+        let remarks = &mut Diagnostics::new();
+        run_passes(module, registry, [Step::of::<DynamicToStatic>()], remarks)?;
     }
     verify(module, registry)?;
     Ok(bound)
 }
 
-fn run_passes<const N: usize>(
+/// Gives the parameters of `@main` the types `types`, which are its own but for extents.
+///
+/// # Errors
+/// When extents contradict each other, or the program.
+pub(crate) fn bind_types(
     module: &mut Module,
     registry: &Registry,
-    steps: [Step; N],
+    types: &[Type],
 ) -> Result<(), Diagnostics> {
-    let (pipeline, log) = (Pipeline::from(steps), &mut std::io::sink());
-    let report = run(&pipeline, module, registry, RunOptions::default(), &mut [], log)
-        .map_err(|error| Diagnostic::error("E0733", error.to_string()))?;
-    match report.diagnostics.has_errors() || !matches!(report.outcome, Outcome::Done) {
-        true => Err(report.diagnostics),
-        false => Ok(()),
-    }
+    let remarks = &mut Diagnostics::new();
+    run_passes(module, registry, [Step::of::<Inline>().flag("all")], remarks)?;
+    bind_extents(module, registry, types).or(())?;
+    run_passes(module, registry, [Step::of::<DynamicToStatic>()], remarks)
 }
 
 /// The type of `value`, which is for a parameter of type `declared`.

@@ -52,6 +52,16 @@ impl Bar {
     }
 }
 
+impl Bar {
+    /// Does `what`, such as writing lines to the terminal, while the bar is not there.
+    pub(crate) fn aside<T>(&self, what: impl FnOnce() -> T) -> T {
+        match &self.shown {
+            Some(Shown { bar, .. }) => bar.suspend(what),
+            None => what(),
+        }
+    }
+}
+
 impl Progress for Bar {
     fn expect(&self, steps: usize) {
         if let Some(Shown { bar, .. }) = &self.shown

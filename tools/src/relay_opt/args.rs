@@ -22,6 +22,7 @@ use crate::commands::plugin::Plugin;
 use crate::commands::reduce::ReduceProgram;
 use crate::commands::rules::arguments::Rules;
 use crate::commands::run::RunModel;
+use crate::commands::train::TrainModel;
 use crate::commands::view::ViewModel;
 use crate::driver::crash::Subject;
 use crate::driver::options::optimize::Optimize;
@@ -70,6 +71,7 @@ impl Cli {
 pub(super) enum Command {
     Run(RunModel),
     Bench(BenchModel),
+    Train(TrainModel),
     Compile(CompileModel),
     Calibrate(Calibrate),
     Import(ImportModel),
@@ -93,6 +95,7 @@ impl Command {
         let (path, options) = match self {
             Command::Run(RunModel { model, options, .. })
             | Command::Bench(BenchModel { model, options, .. })
+            | Command::Train(TrainModel { model, options, .. })
             | Command::Compile(CompileModel { model, options, .. })
             | Command::View(ViewModel { model, options, .. }) => (model, options),
             _ => return None,

@@ -10,6 +10,7 @@ use te::scalar::ScalarOp;
 use super::numeric::Number;
 use super::relation::{require, require_rank};
 use crate::FusionPattern;
+use crate::create::OneHot;
 use crate::gradient::{Gradient, Pullback, Term};
 
 /// The mean cross entropy of predicted probabilities: `out = -Σ targets * log(predictions) / N`.
@@ -112,7 +113,12 @@ fn define_cross_entropy(
 #[op(
     name = "relay.nn.nll_loss",
     infer = nll_loss_relation,
-    hooks(FusionPattern::OutFusable, Evaluate(evaluate_nll_loss), Define(define_nll_loss))
+    hooks(
+        Gradient(pull_nll_loss),
+        FusionPattern::OutFusable,
+        Evaluate(evaluate_nll_loss),
+        Define(define_nll_loss)
+    )
 )]
 pub struct NllLoss<V = ValueId> {
     /// Logarithms of probabilities.
@@ -253,6 +259,59 @@ fn pull_cross_entropy<'p>(
     let share = |g: Term<'p>| g * (-1.0 / predictions.shape()[0] as f64);
     at.to(0, |g| share(g) * weighted(targets, predictions));
     at.to(1, |g| share(g) * logarithm(predictions));
+}
+
+/// The loss is linear in the predictions, and so are its sum and none in the weights; the mean divides by the sum of
+/// the weights that count.
+fn pull_nll_loss<'p>(at: &Pullback<'p>) {
+    let Some(op) = at.fields::<NllLoss<Term<'p>>>() else { return };
+    let (predictions, rank) = (op.predictions, op.predictions.rank());
+    let (classes, axis) = (op.weights.size(), usize::from(rank > 1));
+    let counted = counted(at, &op, axis);
+    let along: Vec<i64> = (0..rank).map(|other| if other == axis { classes } else { 1 }).collect();
+    let weighted = counted * op.weights.reshape(&along);
+    let all: Vec<usize> = (0..rank).collect();
+    let others: Vec<usize> = (0..rank).filter(|other| *other != axis).collect();
+    // The change of each loss, against which predictions lie.
+    let change = |g: Term<'p>| match (op.reduction.as_str(), rank) {
+        ("none", 2..) => {
+            let mut shape = predictions.shape();
+            shape[axis] = 1;
+            -g.reshape(&shape)
+        }
+        ("mean", _) => -(g / weighted.sum(&all, false)),
+        _ => -g,
+    };
+    at.to(0, |g| change(g) * weighted);
+    at.to(2, |g| {
+        let losses = (change(g) * counted * predictions).sum(&others, false);
+        match op.reduction.as_str() {
+            "mean" => losses + change(g) * at.result() * counted.sum(&others, false),
+            _ => losses,
+        }
+    });
+}
+
+/// 1 where a prediction is that of the class that was right and that counts, else 0.
+fn counted<'p>(at: &Pullback<'p>, op: &NllLoss<Term<'p>>, axis: usize) -> Term<'p> {
+    let (predictions, classes) = (op.predictions, op.weights.size());
+    let indices = match (0..classes).contains(&op.ignore_index) {
+        false => op.targets,
+        true => {
+            let ignored = op.targets.equal(op.ignore_index as f64);
+            ignored
+                .choose(op.targets.number(-1.0).cast(DType::INT64), op.targets.cast(DType::INT64))
+        }
+    };
+    let [on_value, off_value] = [1.0, 0.0].map(|number| predictions.number(number).id());
+    at.build(&OneHot {
+        indices: indices.id(),
+        on_value,
+        off_value,
+        depth: classes,
+        axis: axis as i64,
+        dtype: predictions.dtype(),
+    })
 }
 
 pub(crate) fn register(registry: &mut Registry) {

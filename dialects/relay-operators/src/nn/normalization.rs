@@ -11,6 +11,7 @@ use te::compute::{Combiner, Expression, Tensor};
 use te::scalar::ScalarOp;
 
 use super::numeric::{Number, size};
+use super::padding::Pad;
 use super::relation::{divide, vectors_along};
 use crate::gradient::{Change, Gradient, Pullback, Term};
 use crate::{FusionPattern, relation};
@@ -474,7 +475,11 @@ fn define_group_norm(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.l2_normalize",
     infer = l2_normalize_relation,
-    hooks(Evaluate(evaluate_l2_normalize), Define(define_l2_normalize))
+    hooks(
+        Gradient(pull_l2_normalize),
+        Evaluate(evaluate_l2_normalize),
+        Define(define_l2_normalize)
+    )
 )]
 pub struct L2Normalize<V = ValueId> {
     /// The input.
@@ -557,7 +562,12 @@ fn define_l2_normalize(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.lrn",
     infer = lrn_relation,
-    hooks(FusionPattern::Opaque, Evaluate(evaluate_lrn), Define(define_lrn))
+    hooks(
+        Gradient(pull_lrn),
+        FusionPattern::Opaque,
+        Evaluate(evaluate_lrn),
+        Define(define_lrn)
+    )
 )]
 pub struct Lrn<V = ValueId> {
     /// The input.
@@ -756,6 +766,52 @@ fn pull_group_norm(at: &Pullback<'_>) {
     // The groups stand before the channels of each; of the rest, all but the batch is normalized.
     let axes: Vec<usize> = (1..=rank).filter(|other| *other != axis).collect();
     pull_norm(at, &grouped, &axes, op.axis, &op.rescaling);
+}
+
+/// Where the sum of squares gives way to its bound, the divisor is a constant.
+fn pull_l2_normalize(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<L2Normalize<Term<'_>>>() else { return };
+    let (data, normal) = (op.data, at.result());
+    let Ok(reduced) = relation::reduced_axes(op.axis.as_deref(), false, data.rank()) else {
+        return;
+    };
+    let axes: Vec<usize> = (0..data.rank()).filter(|axis| reduced[*axis]).collect();
+    at.to(0, |g| {
+        let squares = (data * data).sum(&axes, true);
+        let above = squares.greater(op.eps);
+        let inverse = above.choose(squares, squares.like(op.eps)).rsqrt();
+        let along = (g * normal).sum(&axes, true).masked(above);
+        (g - normal * along) * inverse
+    });
+}
+
+/// An element takes part in the divisors of its neighbours, which are those that take part in its own.
+fn pull_lrn<'p>(at: &Pullback<'p>) {
+    let Some(op) = at.fields::<Lrn<Term<'p>>>() else { return };
+    let (data, axis) = (op.data, front(op.axis, op.data.rank()));
+    let share = op.alpha / op.size as f64;
+    let sum = |term: Term<'p>| sum_of_neighbours(at, term, axis, op.size / 2);
+    at.to(0, |g| {
+        let divisor = sum(data * data) * share + op.bias;
+        let others = sum(g * at.result() / divisor);
+        g * divisor.power(-op.beta) - data * others * (2.0 * share * op.beta)
+    });
+}
+
+/// The sum of the elements along `axis` around each element of `term`, up to `reach` of them to both sides.
+fn sum_of_neighbours<'p>(at: &Pullback<'p>, term: Term<'p>, axis: usize, reach: i64) -> Term<'p> {
+    let shape = term.shape();
+    let reach = reach.min(shape[axis]);
+    let mut pad_width = vec![vec![0, 0]; shape.len()];
+    pad_width[axis] = vec![reach, reach];
+    let (data, pad_value) = (term.id(), term.number(0.0).id());
+    let padded = at.build(&Pad { data, pad_value, pad_width, pad_mode: "constant".to_string() });
+    let mut begin = vec![0; shape.len()];
+    let shifted = (0..=2 * reach).map(|place| {
+        begin[axis] = place;
+        padded.slice(&begin, &shape)
+    });
+    shifted.reduce(|sum, term| sum + term).unwrap_or(term)
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -11,6 +11,7 @@ use super::numeric::{Number, dispatch, result_shape};
 use super::window::{offset, per_axis};
 use crate::attributes::Integers;
 use crate::gradient::{Gradient, Pullback, Term};
+use crate::shape::Reverse;
 use crate::{FusionPattern, LayoutRule};
 
 /// For every index along an axis of a result, the index along the same axis of the operand, or
@@ -266,7 +267,13 @@ fn define_pad(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.mirror_pad",
     infer = mirror_pad_relation,
-    hooks(FusionPattern::Injective, LayoutRule::Padded, Evaluate(evaluate_mirror_pad), Define(define_mirror_pad))
+    hooks(
+        Gradient(pull_mirror_pad),
+        FusionPattern::Injective,
+        LayoutRule::Padded,
+        Evaluate(evaluate_mirror_pad),
+        Define(define_mirror_pad)
+    )
 )]
 pub struct MirrorPad<V = ValueId> {
     /// The input.
@@ -405,6 +412,9 @@ fn pull_dilate(at: &Pullback<'_>) {
 
 fn pull_pad(at: &Pullback<'_>) {
     let Some(op) = at.fields::<Pad<Term<'_>>>() else { return };
+    if op.pad_mode == "reflect" {
+        return at.to(0, |g| folded(at, g, &op.data.shape(), &op.pad_width, 1));
+    }
     if op.pad_mode != "constant" || op.pad_width.iter().flatten().any(|width| *width < 0) {
         return at.refuse(format!("padding of mode `{}`", op.pad_mode));
     }
@@ -415,6 +425,52 @@ fn pull_pad(at: &Pullback<'_>) {
         let margin = g.sum(&all, false) - g.slice(&begin, &op.data.shape()).sum(&all, false);
         margin.reshape(&op.pad_value.shape())
     });
+}
+
+fn pull_mirror_pad(at: &Pullback<'_>) {
+    let Some(op) = at.fields::<MirrorPad<Term<'_>>>() else { return };
+    let apart = i64::from(op.mode == "REFLECT");
+    at.to(0, |g| folded(at, g, &op.data.shape(), &op.pad_width, apart));
+}
+
+/// The sum of what `change` says of each element of a tensor of extents `shape`, and of its images in a margin
+/// that mirrors it. The image of the outermost element is `apart` places away from the margin.
+fn folded<'p>(
+    at: &Pullback<'p>,
+    change: Term<'p>,
+    shape: &[i64],
+    pad_width: &[Vec<i64>],
+    apart: i64,
+) -> Term<'p> {
+    let mut sum = change;
+    // One axis after the other: the margin of one mirrors that of those before it.
+    for (axis, widths) in pad_width.iter().enumerate() {
+        let (&[before, after], extent) = (&widths[..], shape[axis]) else { return sum };
+        let mut counts = sum.shape();
+        let mut part = |from: i64, count: i64| {
+            let mut begin = vec![0; counts.len()];
+            begin[axis] = from;
+            counts[axis] = count;
+            sum.slice(&begin, &counts)
+        };
+        let mut parts = vec![part(before, extent)];
+        // Where the image of a margin of `count` elements from `from` on begins in the tensor.
+        for (from, count, to) in
+            [(0, before, apart), (before + extent, after, extent - after - apart)]
+        {
+            if count > 0 {
+                let data = part(from, count).id();
+                let image = at.build(&Reverse { data, axis: axis as i64 });
+                let mut pad_width = vec![vec![0, 0]; shape.len()];
+                pad_width[axis] = vec![to, extent - count - to];
+                let (data, pad_value) = (image.id(), image.number(0.0).id());
+                let pad_mode = "constant".to_string();
+                parts.push(at.build(&Pad { data, pad_value, pad_width, pad_mode }));
+            }
+        }
+        sum = parts.into_iter().reduce(|sum, term| sum + term).expect("the middle is a part");
+    }
+    sum
 }
 
 pub(crate) fn register(registry: &mut Registry) {

@@ -10,11 +10,14 @@ use relay::interpreter::{EvalCx, EvalError, Evaluate, Value};
 use te::compute::{Combiner, Expression, Tensor};
 
 use super::numeric::{Number, dispatch, result_shape, size};
+use super::padding::Pad;
 use super::relation::layout_or;
 use super::window::{
     Margin, Reach, Step, Windows, data_order, least, margins, pad_stage, per_axis,
 };
+use crate::attributes::Integers;
 use crate::gradient::{Gradient, Pullback, Term};
+use crate::index::slice::{SliceMode, StridedSlice};
 use crate::layout::Layout;
 use crate::{FusionPattern, LayoutRule};
 
@@ -548,19 +551,6 @@ impl Pool {
     }
 }
 
-/// Says that there is no rule yet.
-macro_rules! without_rule {
-    ($($name:ident),*) => {$(
-        impl $name<Term<'_>> {
-            fn pull(at: &Pullback<'_>) {
-                at.refuse("this pool");
-            }
-        }
-    )*};
-}
-
-without_rule!(MaxPool3d, AvgPool3d, MaxPool2dGrad);
-
 impl Windowing<1> {
     /// The same windows in rows of which each is a plane; `None` in another layout than the usual one.
     fn planes(&self) -> Option<Windowing<2>> {
@@ -620,6 +610,108 @@ impl AvgPool1d<Term<'_>> {
     }
 }
 
+impl Windowing<3> {
+    /// The same windows as those along the last two axes, and then those along the first of the three; `None` in
+    /// another layout than the usual one. The largest element of a window is the largest of the largest ones of its
+    /// planes, the first of several too, and the mean is the mean of means, since each plane counts as many elements.
+    fn planes_and_depth(&self) -> Option<[Windowing<2>; 2]> {
+        let layouts = &self.layouts;
+        let is_usual = layouts.layout == data_order(3)
+            && (layouts.out_layout.is_empty() || layouts.out_layout == layouts.layout);
+        is_usual.then_some(())?;
+        let steps = Step::all(3, &self.strides, &self.dilation, &self.padding).ok()?;
+        let sizes = per_axis("pool_size", &self.pool_size, 3, 1).ok()?;
+        let windowing = |axes: [Option<usize>; 2]| {
+            let of = |value: &dyn Fn(usize) -> i64, neutral: i64| {
+                axes.iter().map(|axis| axis.map_or(neutral, value)).collect::<Vec<i64>>()
+            };
+            let before = of(&|axis| steps[axis].padding.0, 0);
+            let after = of(&|axis| steps[axis].padding.1, 0);
+            Windowing {
+                pool_size: of(&|axis| sizes[axis], 1),
+                strides: of(&|axis| steps[axis].stride, 1),
+                dilation: of(&|axis| steps[axis].dilation, 1),
+                padding: [before, after].concat(),
+                layouts: PoolLayouts { layout: data_order(2), out_layout: String::new() },
+                ceil_mode: self.ceil_mode,
+            }
+        };
+        Some([windowing([Some(1), Some(2)]), windowing([Some(0), None])])
+    }
+}
+
+/// `term`, of five axes, with those of channels and depth as one.
+fn as_planes(term: Term<'_>) -> Term<'_> {
+    let shape = term.shape();
+    term.reshape(&[shape[0], shape[1] * shape[2], shape[3], shape[4]])
+}
+
+/// `term`, of the extents `shape` but for the last two, with these as one.
+fn as_columns<'p>(term: Term<'p>, shape: &[i64]) -> Term<'p> {
+    let plane = term.shape()[term.rank() - 2..].iter().product();
+    term.reshape(&[shape[0], shape[1], shape[2], plane])
+}
+
+/// The change of the data of a pool along three axes, of that of its result, by pools along two: `forward` and
+/// `backward` build one and its gradient, for the windows of planes and for those of the depth.
+fn pull_by_planes<'p>(
+    g: Term<'p>,
+    data: Term<'p>,
+    forward: impl Fn(Term<'p>) -> Term<'p>,
+    backward: [&dyn Fn(Term<'p>, Term<'p>) -> Term<'p>; 2],
+) -> Term<'p> {
+    let (shape, result) = (data.shape(), g.shape());
+    let planes = as_planes(data);
+    let pooled = forward(planes);
+    let columns = as_columns(pooled, &shape);
+    let change = backward[1](as_columns(g, &result), columns);
+    backward[0](change.reshape(&pooled.shape()), planes).reshape(&shape)
+}
+
+impl MaxPool3d<Term<'_>> {
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<MaxPool3d<Term<'_>>>() else { return };
+        let Some(windows) = op.attributes.planes_and_depth() else {
+            return at.refuse("this layout");
+        };
+        let back = |windowing: &Windowing<2>, g: Term<'_>, data: Term<'_>| {
+            let (out_grad, data, attributes) = (g.id(), data.id(), windowing.clone());
+            at.build(&MaxPool2dGrad { out_grad, data, attributes })
+        };
+        at.to(0, |g| {
+            let forward = |data: Term<'_>| {
+                at.build(&MaxPool2d { data: data.id(), attributes: windows[0].clone() })
+            };
+            let backward: [&dyn Fn(_, _) -> _; 2] =
+                [&|g, data| back(&windows[0], g, data), &|g, data| back(&windows[1], g, data)];
+            pull_by_planes(g, op.data, forward, backward)
+        });
+    }
+}
+
+impl AvgPool3d<Term<'_>> {
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<AvgPool3d<Term<'_>>>() else { return };
+        let Some(windows) = op.attributes.windowing.planes_and_depth() else {
+            return at.refuse("this layout");
+        };
+        let count_include_pad = op.attributes.count_include_pad;
+        let averaging = windows.map(|windowing| Averaging { windowing, count_include_pad });
+        let back = |averaging: &Averaging<2>, g: Term<'_>, data: Term<'_>| {
+            let (out_grad, data, attributes) = (g.id(), data.id(), averaging.clone());
+            at.build(&AvgPool2dGrad { out_grad, data, attributes })
+        };
+        at.to(0, |g| {
+            let forward = |data: Term<'_>| {
+                at.build(&AvgPool2d { data: data.id(), attributes: averaging[0].clone() })
+            };
+            let backward: [&dyn Fn(_, _) -> _; 2] =
+                [&|g, data| back(&averaging[0], g, data), &|g, data| back(&averaging[1], g, data)];
+            pull_by_planes(g, op.data, forward, backward)
+        });
+    }
+}
+
 impl MaxPool2d<Term<'_>> {
     fn pull(at: &Pullback<'_>) {
         let Some(op) = at.fields::<MaxPool2d<Term<'_>>>() else { return };
@@ -636,6 +728,52 @@ impl AvgPool2d<Term<'_>> {
         at.to(0, |g| {
             let (out_grad, data) = (g.id(), op.data.id());
             at.build(&AvgPool2dGrad { out_grad, data, attributes: op.attributes })
+        });
+    }
+}
+
+impl MaxPool2dGrad<Term<'_>> {
+    /// It adds the element of each window to the place of its largest element. So the change of that element is what
+    /// stands there in the change of the result: the first of the places of a window that holds the largest one.
+    fn pull(at: &Pullback<'_>) {
+        let Some(op) = at.fields::<MaxPool2dGrad<Term<'_>>>() else { return };
+        let layouts = &op.attributes.layouts;
+        let is_usual = layouts.layout == data_order(2)
+            && (layouts.out_layout.is_empty() || layouts.out_layout == layouts.layout);
+        let (Ok(pool), true) = (op.pool(), is_usual) else { return at.refuse("this layout") };
+        at.to(0, |g| {
+            let attributes = op.attributes.clone();
+            let largest = at.build(&MaxPool2d { data: op.data.id(), attributes });
+            let (input, output) = (op.data.shape(), largest.shape());
+            let reach = margins(&pool.steps, &input[2..], &output[2..], &pool.sizes);
+            let around = |term: Term<'_>, number: f64| {
+                let width = |reach: &Reach| vec![reach.before, reach.after.max(0)];
+                let pad_width = [vec![0, 0], vec![0, 0]].into_iter().chain(reach.iter().map(width));
+                let (data, pad_value) = (term.id(), term.number(number).id());
+                let (pad_width, pad_mode) = (pad_width.collect(), "constant".to_string());
+                at.build(&Pad { data, pad_value, pad_width, pad_mode })
+            };
+            let (data, change) = (around(op.data, f64::NEG_INFINITY), around(g, 0.0));
+            let taps = (0..pool.sizes[0]).flat_map(|y| (0..pool.sizes[1]).map(move |x| [y, x]));
+            let tap = |term: Term<'_>, place: &[i64; 2]| {
+                let strides: Vec<i64> = pool.steps.iter().map(|step| step.stride).collect();
+                let first = pool.steps.iter().zip(place).map(|(step, place)| step.dilation * place);
+                let first: Vec<i64> = first.collect();
+                let end = |axis: usize| first[axis] + (output[axis + 2] - 1) * strides[axis] + 1;
+                let slice = StridedSlice {
+                    data: term.id(),
+                    begin: Integers(vec![0, 0, first[0], first[1]]),
+                    end: Integers(vec![output[0], output[1], end(0), end(1)]),
+                    strides: Some(Integers(vec![1, 1, strides[0], strides[1]])),
+                    slice_mode: SliceMode::End,
+                    axes: None,
+                };
+                at.build(&slice)
+            };
+            // From the last place to the first, so that the first one counts.
+            taps.rev().fold(largest.like(0.0), |found, place| {
+                tap(data, &place).equal(largest).choose(tap(change, &place), found)
+            })
         });
     }
 }

@@ -267,9 +267,9 @@ pub(super) struct Reach {
     /// Extent of the axis.
     input: i64,
     /// How far the first window reaches over the begin; negative where it starts after it.
-    before: i64,
+    pub(super) before: i64,
     /// How far the last window reaches over the end.
-    after: i64,
+    pub(super) after: i64,
 }
 
 impl Reach {
