@@ -3,11 +3,12 @@
 use ir_core::pass::OptionValue;
 use ir_core::{
     Binding, Body, Diagnostic, Diagnostics, FuncMut, Module, ModulePass, NameHint, OpId, Pass,
-    PassContext, PassResult, Symbol, ValueId,
+    PassContext, PassResult, Symbol, Type, ValueId,
 };
 use relay::language::{Tuple, yielded};
 use relay_operators::broadcast::{Add, Divide, Multiply, Power, Subtract};
 use relay_operators::elementwise::{Cast, Sqrt};
+use rustc_hash::FxHashSet;
 
 use crate::codes::NO_STEP;
 use crate::emit::{Emit, erase_unused};
@@ -170,17 +171,28 @@ impl TrainStep {
                 ),
             }
         }
+        if self.optimizer == Optimizer::Adam {
+            let narrow = trained.iter().map(|one| (one.name, f.body.ty(one.value)));
+            let all = narrow.chain([("the loss".into(), ty)]);
+            for (name, ty) in all.filter(|(_, ty)| is_narrow(*ty)) {
+                let message =
+                    format!("`adam` divides by numbers that are 0 in {ty}, the type of `{name}`");
+                let help = "train in float32, or by another optimizer";
+                found.push(Diagnostic::error(NO_STEP, message).at(f.base()).help(help));
+            }
+        }
         if !found.is_empty() {
             return Err(found);
         }
+        let mut names = Names::of(f.body);
         let kept = self.optimizer.kept();
         let state: Vec<Vec<ValueId>> = trained
             .iter()
-            .map(|one| kept.iter().map(|kept| parameter(f, one, kept)).collect())
+            .map(|one| kept.iter().map(|kept| parameter(f, one, kept, &mut names)).collect())
             .collect();
         let steps = (self.optimizer == Optimizer::Adam).then(|| {
             let steps = f.body.add_block_arg(entry, ty);
-            f.body.set_name_hint(steps, hint("steps"));
+            f.body.set_name_hint(steps, hint(&names.fresh("steps")));
             steps
         });
         let end = f.body.last_op(entry).expect("functions give values");
@@ -269,11 +281,34 @@ pub(crate) fn fields(body: &Body, value: ValueId) -> Option<Vec<ValueId>> {
     body.view::<Tuple>(op).map(|tuple| tuple.fields)
 }
 
+/// Whether `ty` is of floats of fewer than 32 bits.
+fn is_narrow(ty: Type) -> bool {
+    ty.as_tensor().is_some_and(|tensor| tensor.dtype.is_float() && tensor.dtype.bits() < 32)
+}
+
+/// The names of the parameters of a function.
+pub(crate) struct Names(FxHashSet<String>);
+
+impl Names {
+    /// Those that `body` has.
+    pub(crate) fn of(body: &Body) -> Names {
+        let params = body.block_args(body.entry()).iter();
+        Names(params.filter_map(|param| Some(body.name_hint(*param).name?.to_string())).collect())
+    }
+
+    /// `name`, or the first of `name1`, `name2` … that no parameter has.
+    pub(crate) fn fresh(&mut self, name: &str) -> String {
+        let numbered = (1..).map(|number: u64| format!("{name}{number}"));
+        let mut names = std::iter::once(name.to_string()).chain(numbered);
+        names.find(|name| self.0.insert(name.clone())).expect("numbers do not end")
+    }
+}
+
 /// A further parameter of the type of a trained one, for what is kept of it.
-fn parameter(f: &mut FuncMut<'_>, of: &Trained, kept: &str) -> ValueId {
+fn parameter(f: &mut FuncMut<'_>, of: &Trained, kept: &str, names: &mut Names) -> ValueId {
     let (entry, ty) = (f.body.entry(), f.body.ty(of.value));
     let value = f.body.add_block_arg(entry, ty);
-    f.body.set_name_hint(value, hint(&format!("{}_{kept}", of.name)));
+    f.body.set_name_hint(value, hint(&names.fresh(&format!("{}_{kept}", of.name))));
     value
 }
 

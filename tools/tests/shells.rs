@@ -125,7 +125,7 @@ fn bash_completes() {
         (&["relay-opt", "--pass", "fold-sc"][..], "fold-scale-axis"),
         (&["relay-opt", "run", "--exec"], "--executor"),
         (&["relay-opt", "plugin", "build", "--rel"], "--release"),
-        (&["relay-opt", "--explain", "E074"], "E0740 E0741 E0742 E0743"),
+        (&["relay-opt", "--explain", "E074"], "E0740 E0741 E0742 E0743 E0744"),
         (&["relay-opt", "--pass", "cse,fold-sc"], "cse,fold-scale-axis"),
         (&["relay-opt", "--pass", "cse,fuse{stra"], "cse,fuse{strategy"),
         (&["relay-opt", "--pass", "cse,fuse{strategy=d"], "cse,fuse{strategy=dominator"),

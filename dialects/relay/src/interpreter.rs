@@ -20,5 +20,6 @@ pub use machine::{Interpreter, Options, check_type};
 pub use operation::Operation;
 pub use random::{
     RandomOperand, random_arguments, random_value, random_values, random_values_up_to, spreads,
+    told_spreads,
 };
 pub use value::{Closure, Data, Fields, Reference, Value};

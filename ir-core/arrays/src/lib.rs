@@ -111,6 +111,23 @@ pub fn load_where(path: &Path, wanted: &mut Wanted<'_>) -> Result<Arrays, Diagno
 /// that fails, a file that was there is as it was.
 /// Errors when the file cannot be written, or the format has no such element type.
 pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
+    let bytes = encoded(path, arrays)?;
+    files::write(path, bytes)
+        .map_err(|error| file_error(path, "write", &error))
+        .map_err(Diagnostics::from)
+}
+
+/// Whether arrays of the types of `arrays` can be written to a file of this extension, for who computes long
+/// before [`save`].
+///
+/// # Errors
+/// When the format lacks an element type, or holds fewer arrays.
+pub fn check(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
+    encoded(path, arrays).map(drop)
+}
+
+/// What a file of the extension of `path` has for `arrays`.
+fn encoded(path: &Path, arrays: &Arrays) -> Result<Vec<u8>, Diagnostics> {
     let mut bytes = Vec::new();
     let written = match extension(path) {
         "npz" => write_npz(arrays, &mut bytes),
@@ -124,9 +141,7 @@ pub fn save(path: &Path, arrays: &Arrays) -> Result<(), Diagnostics> {
     written.map_err(|message| {
         Diagnostic::error("E0523", format!("cannot write `{}`: {message}", path.display()))
     })?;
-    files::write(path, bytes)
-        .map_err(|error| file_error(path, "write", &error))
-        .map_err(Diagnostics::from)
+    Ok(bytes)
 }
 
 /// Whether arrays could be written to a file, for who computes long before [`save`]. What is there stays.

@@ -201,6 +201,14 @@ impl<'r> Trainer<'r> {
         }
         let steps = snapshot.get(STEPS).map(TensorData::to_i64).unwrap_or_default();
         let [steps] = steps[..] else { return Err(other(STEPS, "a number".to_string()).into()) };
+        let steps = usize::try_from(steps).map_err(|_| other(STEPS, "a count".to_string()))?;
+        let names = self.carried.iter().map(|one| one.name.as_str()).collect::<Vec<_>>();
+        let kept = |name: &&String| {
+            name.strip_prefix("parameter/").is_some_and(|name| !names.contains(&name))
+        };
+        if let Some(name) = snapshot.keys().find(kept) {
+            return Err(other(name, "nothing".to_string()).into());
+        }
         let mut values = vec![];
         for one in &self.carried {
             let name = format!("parameter/{}", one.name);
@@ -211,7 +219,7 @@ impl<'r> Trainer<'r> {
         for (index, value) in values.into_iter().enumerate() {
             self.set(index, value);
         }
-        self.steps = usize::try_from(steps).map_err(|_| other(STEPS, "a count".to_string()))?;
+        self.steps = steps;
         Ok(())
     }
 

@@ -155,6 +155,7 @@ fn train(
     io: &mut Io<'_>,
 ) -> Result<(), Diagnostics> {
     let inputs = Inputs::read(args, &io.directory)?;
+    expect_paths_of_their_own(args)?;
     let written = [&args.output, &args.checkpoint].into_iter().flatten();
     for path in written {
         arrays::check_writable(&io.directory.join(path))?;
@@ -187,15 +188,34 @@ fn train(
         curve = Curve::restore(checkpoint, trainer.steps() / trainer.steps_of_epoch())?;
     }
     let directory = io.directory.clone();
+    if let Some(path) = &args.output {
+        arrays::check(&directory.join(path), &trainer.weights()?)?;
+    }
     let mut run = Run { args, directory: &directory, interrupt, bar: &bar, out: io.stdout };
-    let ended = run.epochs(&mut trainer, test.as_mut(), &mut curve)?;
+    let ended = run.epochs(&mut trainer, test.as_mut(), &mut curve);
+    // What was learned before a step failed is kept.
     if let Some(path) = &args.output {
         arrays::save(&directory.join(path), &trainer.weights()?)?;
     }
     for path in &args.curve {
         curve.write(&directory.join(path))?;
     }
-    found.extend(ended);
+    found.extend(ended?);
+    Ok(())
+}
+
+/// Checks that no file is written that is read, or written twice, but for the checkpoint that a run goes on from.
+fn expect_paths_of_their_own(args: &TrainModel) -> Result<(), Diagnostic> {
+    let read = [Some(&args.data), args.test.as_ref(), args.params.as_ref()].into_iter().flatten();
+    let written = [args.output.as_ref(), args.checkpoint.as_ref()].into_iter().flatten();
+    let mut seen: Vec<&String> = read.collect();
+    for path in written.chain(&args.curve) {
+        if seen.contains(&path) {
+            let message = format!("`{path}` would be written over by something else of this run");
+            return Err(Diagnostic::error("E0724", message).help("give each file a name"));
+        }
+        seen.push(path);
+    }
     Ok(())
 }
 
@@ -220,6 +240,12 @@ impl Run<'_> {
         curve: &mut Curve,
     ) -> Result<Option<Diagnostic>, Diagnostics> {
         let steps = self.args.epochs.saturating_mul(trainer.steps_of_epoch());
+        if let Some(path) = &self.args.checkpoint {
+            arrays::check(&self.directory.join(path), &trainer.snapshot()?)?;
+        }
+        if trainer.steps() >= steps {
+            self.save(trainer, curve)?;
+        }
         self.bar.expect(steps.saturating_sub(trainer.steps()));
         while trainer.steps() < steps {
             if self.interrupt.is_raised() {

@@ -284,7 +284,9 @@ fn pull_nll_loss<'p>(at: &Pullback<'p>) {
     };
     at.to(0, |g| change(g) * weighted);
     at.to(2, |g| {
-        let losses = (change(g) * counted * predictions).sum(&others, false);
+        // A prediction that does not count may be infinite.
+        let picked = predictions.masked(counted.equal(1.0));
+        let losses = (change(g) * picked).sum(&others, false);
         match op.reduction.as_str() {
             "mean" => losses + change(g) * at.result() * counted.sum(&others, false),
             _ => losses,

@@ -73,9 +73,14 @@ fn batch_norm_relation(op: BatchNorm<Type>, cx: &mut InferCx<'_>) -> Result<Type
     Ok(Type::tuple([op.data, channel, channel]))
 }
 
-/// Variances are positive.
+/// Variances are positive, and so are factors.
 fn batch_norm_operand(operand: usize, _: &[Type], _: AttrDict) -> Option<Spread> {
-    (operand == 4).then_some(Spread { least: 0.5, width: 1.0 })
+    matches!(operand, 1 | 4).then_some(Spread { least: 0.5, width: 1.0 })
+}
+
+/// Factors are about 1.
+fn norm_operand(operand: usize, _: &[Type], _: AttrDict) -> Option<Spread> {
+    (operand == 1).then_some(Spread { least: 0.5, width: 1.0 })
 }
 
 fn evaluate_batch_norm(cx: &EvalCx<'_>) -> Result<Value, EvalError> {
@@ -309,7 +314,12 @@ fn normalization_relation(data: Type, axis: i64, cx: &mut InferCx<'_>) -> Result
 #[op(
     name = "relay.nn.layer_norm",
     infer = |op: LayerNorm<Type>, cx: &mut InferCx<'_>| normalization_relation(op.data, op.axis, cx),
-    hooks(Gradient(pull_layer_norm), Evaluate(evaluate_layer_norm), Define(define_layer_norm))
+    hooks(
+        RandomOperand(norm_operand),
+        Gradient(pull_layer_norm),
+        Evaluate(evaluate_layer_norm),
+        Define(define_layer_norm)
+    )
 )]
 pub struct LayerNorm<V = ValueId> {
     /// The input.
@@ -351,7 +361,12 @@ fn define_layer_norm(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.instance_norm",
     infer = instance_norm_relation,
-    hooks(Gradient(pull_instance_norm), Evaluate(evaluate_instance_norm), Define(define_instance_norm))
+    hooks(
+        RandomOperand(norm_operand),
+        Gradient(pull_instance_norm),
+        Evaluate(evaluate_instance_norm),
+        Define(define_instance_norm)
+    )
 )]
 pub struct InstanceNorm<V = ValueId> {
     /// The input; its first axis is that of the batch.
@@ -410,7 +425,12 @@ fn define_instance_norm(cx: &mut DefineCx<'_>) -> Defined {
 #[op(
     name = "relay.nn.group_norm",
     infer = group_norm_relation,
-    hooks(Gradient(pull_group_norm), Evaluate(evaluate_group_norm), Define(define_group_norm))
+    hooks(
+        RandomOperand(norm_operand),
+        Gradient(pull_group_norm),
+        Evaluate(evaluate_group_norm),
+        Define(define_group_norm)
+    )
 )]
 pub struct GroupNorm<V = ValueId> {
     /// The input; its first axis is that of the batch.

@@ -19,6 +19,11 @@ pub struct RandomOperand(pub fn(usize, &[Type], AttrDict) -> Option<Spread>);
 /// Where random floats for each parameter of the function `item` should lie: what the operators
 /// say that read it, see [`RandomOperand`].
 pub fn spreads(item: &Item, registry: &Registry) -> Vec<Spread> {
+    told_spreads(item, registry).into_iter().map(Option::unwrap_or_default).collect()
+}
+
+/// As [`spreads`]; `None` for parameters of which no operator says anything.
+pub fn told_spreads(item: &Item, registry: &Registry) -> Vec<Option<Spread>> {
     let Some(body) = &item.body else { return vec![] };
     let of_use = |(op, operand)| {
         let RandomOperand(spread) = registry.hook(body.op_name(op))?;
@@ -26,7 +31,7 @@ pub fn spreads(item: &Item, registry: &Registry) -> Vec<Spread> {
         spread(operand, &types, body.attrs(op))
     };
     let params = body.block_args(body.entry()).iter();
-    params.map(|param| body.uses(*param).find_map(of_use).unwrap_or_default()).collect()
+    params.map(|param| body.uses(*param).find_map(of_use)).collect()
 }
 
 /// A random value of type `ty`, its floats within `spread`; `signatures` declare its data types.

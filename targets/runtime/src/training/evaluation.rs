@@ -104,6 +104,9 @@ impl Evaluation {
                 fed.map_or(parameter.ty, |(_, array)| rows_type(array, rows))
             });
             bind_types(&mut module, registry, &types.collect::<Vec<_>>())?;
+            if let Some(target) = &evaluation.target {
+                expect_predictions(&module, target, rows)?;
+            }
             bind(&mut module, &roles.frozen_arrays(source.weights));
             let inputs = Parameters::of_main(&module, registry).all.into_iter();
             let inputs = inputs.map(|parameter| parameter.name).collect();
@@ -147,6 +150,28 @@ impl Evaluation {
         let count = start as f64;
         let accuracy = self.target.as_ref().map(|_| right as f64 / count);
         Ok(Score { loss: loss / count, accuracy })
+    }
+}
+
+/// Checks that `@main` of `module`, whose extents are known, gives predictions that can be compared with `rows`
+/// rows of `target`.
+fn expect_predictions(module: &Module, target: &TensorData, rows: usize) -> Result<(), Diagnostic> {
+    let result = module.get(MAIN).and_then(|item| Some(item.signature.ty.as_function()?.result));
+    let found = result.and_then(|result| result.as_tuple()?.get(1).copied());
+    let shape = |ty: Type| ty.as_tensor().map(|tensor| tensor.shape.clone());
+    let expected = rows_type(target, rows);
+    match found {
+        Some(found) if shape(found) == shape(expected) => Ok(()),
+        _ => {
+            let found = found.map_or("nothing".to_string(), |found| found.to_string());
+            let message = format!(
+                "for {rows} rows, `@{PREDICT}` gives {found}, and is compared with {expected}"
+            );
+            let span = module.get(PREDICT).and_then(|item| item.signature.span);
+            Err(Diagnostic::error(NOT_TRAINED, message)
+                .at(span)
+                .help("give a prediction for each row, by `argmax` for one"))
+        }
     }
 }
 

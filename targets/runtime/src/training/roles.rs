@@ -85,6 +85,9 @@ impl Roles {
         for name in source.data.keys().filter(|name| named.place(name).is_none()) {
             found.push(named.unknown("the array", name));
         }
+        for name in source.weights.keys().filter(|name| named.place(name).is_none()) {
+            found.push(named.unknown("the weight", name));
+        }
         for name in settings.frozen.iter().filter(|name| named.place(name).is_none()) {
             errors.push(Diagnostic::error(
                 NOT_TRAINED,

@@ -1,5 +1,6 @@
 //! How training went: losses and accuracies by epoch, as a table and as a picture.
 
+use std::cmp::Ordering;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -156,7 +157,12 @@ fn draw(lines: &[Line], epochs: usize, top: f64, text: &mut String) {
     let values = values.filter(|value| value.is_finite());
     let (least, most) = values
         .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
-    let (least, most) = if least < most { (least, most) } else { (least - 0.5, least + 0.5) };
+    // There may be one value, or none that is finite.
+    let (least, most) = match least.partial_cmp(&most) {
+        Some(Ordering::Less) => (least, most),
+        Some(Ordering::Equal) => (least - 0.5, least + 0.5),
+        _ => (0.0, 1.0),
+    };
     let x = |epoch: usize| {
         let part = (epoch - 1) as f64 / epochs.saturating_sub(1).max(1) as f64;
         left + part * (WIDTH - left - right)
@@ -168,7 +174,7 @@ fn draw(lines: &[Line], epochs: usize, top: f64, text: &mut String) {
         let (y, end) = (y(value), WIDTH - right);
         add(format!("<path d=\"M{left} {y:.1}H{end}\" stroke=\"#d0d0d0\"/>"));
         let (x, y) = (left - 6.0, y + 4.0);
-        add(format!("<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{value:.3}</text>"));
+        add(format!("<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", label(value)));
     }
     for epoch in [1, epochs] {
         let (x, y) = (x(epoch), top + HEIGHT - below + 18.0);
@@ -187,6 +193,14 @@ fn draw(lines: &[Line], epochs: usize, top: f64, text: &mut String) {
         }
         let (x, y) = (WIDTH - right + 12.0, top + above + 14.0 * index as f64);
         add(format!("<text x=\"{x}\" y=\"{y:.1}\" fill=\"{colour}\">{name}</text>"));
+    }
+}
+
+/// `value` in a few characters.
+fn label(value: f64) -> String {
+    match value.abs() {
+        size if size == 0.0 || (1e-3..1e5).contains(&size) => format!("{value:.3}"),
+        _ => format!("{value:.2e}"),
     }
 }
 
