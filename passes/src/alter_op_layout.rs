@@ -84,7 +84,9 @@ fn strided(f: &FuncMut<'_>, op: OpId) -> Option<Conv1d> {
     let conv: Conv1d = f.view(op)?;
     let told = &conv.convolution.kernel;
     let plain = told.data_layout == "NCW" && ["", "NCW"].contains(&&*told.out_layout);
-    let usual = plain && told.kernel_layout == "OIW";
+    let is_known =
+        |value: ValueId| f.body.ty(value).as_tensor().is_some_and(|ty| ty.known_shape().is_some());
+    let usual = plain && told.kernel_layout == "OIW" && is_known(conv.data);
     (usual && conv.convolution.strides.iter().any(|stride| *stride > 1)).then_some(conv)
 }
 

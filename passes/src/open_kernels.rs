@@ -4,7 +4,8 @@
 //! operators are written as tensor expressions for some numbers in their places, and what differs becomes
 //! [open counts](te::compute::counts), as where programs have bounds ([`crate::bounds`]). So no operator
 //! knows of this, and **for any extents that are as assumed, a kernel computes what the operators do for
-//! these**.
+//! these**. That is so for the numbers that are tried, up to the longest axis; kernels are used between the
+//! least and the largest of them for which the operators are the same function.
 //!
 //! Operators that compute other extents than by sums and products, and those whose results are as large as
 //! their data say, have no such kernel. Neither has an operand whose extent is 1 where another one is
@@ -23,6 +24,9 @@ use assumptions::{Assumed, Assumption};
 
 use crate::bounds::formula::Formula;
 use crate::lower_te::function::Function;
+
+/// The longest extent that is tried.
+const LONGEST: i64 = OPEN - 1;
 
 /// The numbers that decide extents.
 #[derive(Clone)]
@@ -51,6 +55,8 @@ pub(crate) struct OpenKernels {
     pub(crate) assumption: Assumption,
     /// The least that each variable is.
     pub(crate) least: Vec<i64>,
+    /// The most that each is.
+    pub(crate) most: Vec<i64>,
     /// What each of the counts of the kernels is.
     pub(crate) counts: Vec<Formula>,
     /// The kernels. Their parameters behind counts are the operands, then `constants`.
@@ -86,16 +92,25 @@ impl OpenKernels {
                         }
                     };
                     let first = self.first(variable);
-                    let condition = if first != axis {
+                    let (least, most) = (self.least[variable], self.most[variable]);
+                    let is_element = self.places.is_element(axis);
+                    let mut conditions = vec![];
+                    if first != axis {
                         let other = e.load(&extents[first], &[]);
-                        e.eq(value, other)
-                    } else if self.least[variable] > 0 || self.places.is_element(axis) {
-                        let least = e.index(self.least[variable]);
-                        e.ge(value, least)
+                        conditions.push(e.eq(value, other));
                     } else {
-                        continue;
-                    };
-                    all = Some(all.map_or(condition, |all| e.and(all, condition)));
+                        if least > 0 || is_element {
+                            let least = e.index(least);
+                            conditions.push(e.ge(value, least));
+                        }
+                        if most < LONGEST || is_element {
+                            let most = e.index(most);
+                            conditions.push(e.le(value, most));
+                        }
+                    }
+                    for condition in conditions {
+                        all = Some(all.map_or(condition, |all| e.and(all, condition)));
+                    }
                 }
                 all.unwrap_or_else(|| e.constant(DType::BOOL, ir_core::Scalar::Int(1)))
             });
@@ -137,6 +152,7 @@ impl OpenKernels {
     pub(crate) fn is_assumed(&self) -> bool {
         let axes = 0..self.assumption.len();
         self.least.iter().any(|least| *least > 0)
+            || self.most.iter().any(|most| *most < LONGEST)
             || self.least.len() < self.assumption.len()
             || axes.into_iter().any(|axis| self.places.is_element(axis))
     }

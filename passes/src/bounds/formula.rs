@@ -27,13 +27,15 @@ fn product(of: &[usize], point: &[i64]) -> i128 {
 }
 
 impl Formula {
-    /// The formula whose value at each of `points` is that of `values`; `None` where there is none.
+    /// The formula whose value at each of `points` is that of `values`; `None` where there is none. It is found
+    /// from the first points, and compared with the others.
     pub(crate) fn fit(points: &[Vec<i64>], values: &[i64]) -> Option<Formula> {
         let products = products(points.first()?.len());
         // Gauß–Jordan elimination on the first rows. Rounding is seen below.
         let mut rows: Vec<Vec<f64>> = points
             .iter()
             .zip(values)
+            .take(least_points(points.first()?.len()))
             .map(|(point, value)| {
                 let row = products.iter().map(|of| product(of, point) as f64);
                 row.chain([*value as f64]).collect()

@@ -6,7 +6,7 @@ use ir_core::{
     TensorData, Type, ValueId,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use te::compute::counts::{COUNTS, MOST_OPEN, insert_counts, open_bound};
+use te::compute::counts::{COUNTS, MOST_OPEN, OPEN, insert_counts, open_bound};
 use te::compute::{Load, Stage};
 use te::scalar::{Cast, Check, Constant, ScalarOp};
 
@@ -133,6 +133,10 @@ impl Changes {
     /// The number of the count of an axis whose extents are `extents`, or -1.
     fn count(&mut self, points: &[Vec<i64>], extents: &[i64]) -> Result<i64, String> {
         if extents.iter().all(|extent| *extent == extents[0]) {
+            // As large a number says that an axis ends at a count.
+            if extents[0] >= OPEN {
+                return Err(NO_FORMULA.to_string());
+            }
             return Ok(-1);
         }
         let formula = Formula::fit(points, extents).filter(Formula::grows).ok_or(NO_FORMULA)?;

@@ -5,11 +5,11 @@ use ir_core::{TensorData, Type, ValueId};
 use relay::interpreter::{Interpreter, Value};
 use relay::language::{Constant, FUNC, Yield};
 use rustc_hash::FxHashMap;
-use te::compute::counts::closed_type;
+use te::compute::counts::OPEN;
 use te::compute::parts::split;
 
 use super::assumptions::{Assumed, Assumption, MOST_VARIABLES, assumptions, variables};
-use super::{OpenKernels, Places};
+use super::{LONGEST, OpenKernels, Places};
 use crate::bind_extents::bind_extents;
 use crate::bounds::formula::Formula;
 use crate::bounds::function::{Counted, open};
@@ -34,6 +34,10 @@ const TRIED: [i64; 23] = [
     1000, 513, 512, 511, 257, 256, 255, 129, 128, 127, 65, 64, 63, 33, 32, 31, 17, 16, 8, 4, 2, 1,
     0,
 ];
+
+/// Extents that are tried, up from these, to the longest axis.
+const ABOVE: [i64; 9] =
+    [1202, 2047, 2048, 1 << 14, (1 << 16) + 1, 1 << 20, (1 << 24) + 1, 1 << 28, LONGEST];
 
 /// Operators as a function of their operands.
 pub(crate) struct Alone {
@@ -160,6 +164,10 @@ impl Alone {
         for dim in tensors.iter().flat_map(|ty| ty.as_tensor().map_or(&[][..], |ty| &ty.shape)) {
             known.extend(dim.known().filter(|extent| *extent != 1 && !known.contains(extent)));
         }
+        // As large a number says that an axis ends at a count.
+        if known.iter().any(|extent| *extent >= OPEN) {
+            return None;
+        }
         // The first that is well typed assumes as little as there is to assume.
         let all = assumptions(&places.axes, &known);
         let is_typed = |one: &&Assumption| {
@@ -212,7 +220,8 @@ impl Alone {
         let is_product = |formula: &Formula| formula.terms.iter().any(|(of, _)| of.len() > 1);
         let is_plain =
             |formula: &Formula| !is_product(formula) || formula.constant >= 0 && formula.grows();
-        if !counts.iter().all(is_plain) {
+        // Where nothing ends at a count, elements alone decide, and these are no extents.
+        if counts.is_empty() || !counts.iter().all(is_plain) {
             return None;
         }
         let (parts, results) = split(&item).ok()?;
@@ -221,57 +230,102 @@ impl Alone {
             places: places.clone(),
             assumption: assumption.to_vec(),
             least: vec![0; count],
+            most: vec![LONGEST; count],
             counts,
             parts,
             results,
-            constants: functions.swap_remove(0).constants,
+            constants: vec![],
         };
+        let written = Written { registry, assumption, points: &points, items: &items };
         for variable in 0..count {
             let with = |extent: i64| {
                 let mut extents = base.clone();
                 extents[variable] = extent;
                 extents
             };
-            let least = self.least(registry, assumption, &kernels.counts, &item, with)?;
-            kernels.least[variable] = least;
+            let (least, most) = self.range(&written, &kernels.counts, with)?;
+            (kernels.least[variable], kernels.most[variable]) = (least, most);
         }
-        let all =
-            self.least(registry, assumption, &kernels.counts, &item, |extent| vec![extent; count])?;
+        // All at once, as far as each of them goes.
+        let (least, most) = (kernels.least.clone(), kernels.most.clone());
+        let with = |extent: i64| -> Vec<i64> {
+            (0..count).map(|one| extent.clamp(least[one], most[one])).collect()
+        };
+        let (all, _) = self.range(&written, &kernels.counts, with)?;
         kernels.least.iter_mut().for_each(|least| *least = all.max(*least));
+        kernels.constants = functions.swap_remove(0).constants;
         Some(kernels)
     }
 
-    /// The least number from which on operands, of the extents that `with` gives for it, give what the
-    /// function `item` with `counts` does, as far as tried; `None` where that is large.
-    fn least(
+    /// From which number to which operands, of the extents that `with` gives for it, give what was `written` for
+    /// others, with these `counts`; `None` where there is no such number. What holds for two numbers that are
+    /// tried is taken to hold between them.
+    fn range(
         &self,
-        registry: &Registry,
-        assumption: &[Assumed],
+        written: &Written<'_>,
         counts: &[Formula],
-        item: &Item,
         with: impl Fn(i64) -> Vec<i64>,
-    ) -> Option<i64> {
-        let outputs = te::loops::output_count(&item.signature)?;
-        let mut types = te::loops::buffer_types(&item.signature)?;
-        let results = types.split_off(types.len().checked_sub(outputs)?);
-        let agrees = |extents: &[i64]| {
-            let counts = counts.iter().map(|count| count.at(extents).filter(|count| *count >= 0));
-            let counts: Vec<i64> = counts.collect::<Option<_>>()?;
-            let module = self.at(registry, assumption, extents)?;
-            let main = module.get(MAIN)?.signature.ty.as_function()?.result;
-            let found = prog::operators::tensors(main)?;
-            let expected = results.iter().map(|ty| closed_type(*ty, &counts));
-            found.into_iter().eq(expected).then_some(())
+    ) -> Option<(i64, i64)> {
+        let agrees = |extent: i64| {
+            let extents = with(extent);
+            let of = |count: &Formula| count.at(&extents);
+            match counts.iter().map(of).collect::<Option<Vec<i64>>>() {
+                Some(counts) if counts.iter().any(|count| *count < 0) => false,
+                // What is longer than any axis is refused before.
+                Some(counts) if counts.iter().any(|count| *count > OPEN) => true,
+                Some(_) => self.is_so(written, counts, &extents).is_some(),
+                None => false,
+            }
+        };
+        // The last number that agrees, on the way from one that does to one that does not.
+        let edge = |mut inside: i64, mut outside: i64| {
+            while inside.abs_diff(outside) > 1 {
+                let middle = inside.midpoint(outside);
+                match agrees(middle) {
+                    true => inside = middle,
+                    false => outside = middle,
+                }
+            }
+            inside
         };
         let mut least = None;
         for extent in TRIED {
-            if agrees(&with(extent)).is_none() {
-                return least;
+            if !agrees(extent) {
+                least = least.map(|inside| edge(inside, extent));
+                break;
             }
             least = Some(extent);
         }
-        least
+        let mut most = TRIED[0];
+        for extent in ABOVE {
+            if !agrees(extent) {
+                most = edge(most, extent);
+                break;
+            }
+            most = extent;
+        }
+        Some((least?, most))
     }
+
+    /// Whether operands of `extents` give the function with `counts` that was `written` for others: all its
+    /// extents and numbers are the same formulas.
+    fn is_so(&self, written: &Written<'_>, counts: &[Formula], extents: &[i64]) -> Option<()> {
+        let module = self.at(written.registry, written.assumption, extents)?;
+        let body = module.body(Symbol::new(MAIN))?;
+        let function = Function::of_body(written.registry, body).ok()?;
+        let points: Vec<Vec<i64>> =
+            written.points.iter().cloned().chain([extents.to_vec()]).collect();
+        let items: Vec<&Item> = written.items.iter().copied().chain([&function.item]).collect();
+        (open(&points, &items).ok()?.counts == counts).then_some(())
+    }
+}
+
+/// What operators are for some extents.
+struct Written<'w> {
+    registry: &'w Registry,
+    assumption: &'w [Assumed],
+    points: &'w [Vec<i64>],
+    items: &'w [&'w Item],
 }
 
 /// A value of type `ty`, of tensors of known extents. Recursion is bounded by the depth of types.
